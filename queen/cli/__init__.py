@@ -1,0 +1,1 @@
+"""The command ``queen``: one module for each sub-command."""

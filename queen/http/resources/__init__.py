@@ -1,0 +1,1 @@
+"""One falcon resource for each group of routes."""
