@@ -1,0 +1,30 @@
+"""``queen init``: makes the schema, and ends."""
+
+import asyncio
+from contextlib import ExitStack
+
+from queen.cli.options import DataDir, Dsn, environment_with, settings_from
+from queen.cli.output import fail, out
+from queen.config import Settings
+from queen.core.errors import QueenError
+from queen.db.setup import DatabaseInfo, prepare
+from queen.server import logs
+from queen.server.supervisor import embedded_postgres
+
+
+def init(dsn: Dsn = None, data_dir: DataDir = None) -> None:
+    """Make or upgrade the schema in the database, and exit. `queen serve` does the same at its start."""
+    try:
+        settings = settings_from(environment_with(dsn=dsn, data_dir=data_dir), data_dir)
+        logs.configure(settings.log_level)
+        database = _prepare(settings)
+    except QueenError as problem:
+        fail(problem)
+    done = f"applied {', '.join(database.applied)}" if database.applied else "the schema was up to date"
+    out.print(f"PostgreSQL {database.version} at {database.place}: {done}", markup=False)
+
+
+def _prepare(settings: Settings) -> DatabaseInfo:
+    with ExitStack() as stack:
+        url = settings.database_url or stack.enter_context(embedded_postgres(settings)).dsn
+        return asyncio.run(prepare(url, settings.connect_timeout_ms))

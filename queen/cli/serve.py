@@ -1,0 +1,64 @@
+"""``queen serve``: the server, with a PostgreSQL of its own unless it is given one."""
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from queen.cli.options import DataDir, Dsn, environment_with, settings_from
+from queen.cli.output import fail, out
+from queen.core.errors import QueenError
+from queen.server import listening, logs
+from queen.server.supervisor import Running, Supervisor
+
+
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
+    port: Annotated[int | None, typer.Option(help="HTTP port; 0 takes a free one.", show_default="6632")] = None,
+    workers: Annotated[int | None, typer.Option(help="Worker processes.", show_default="2")] = None,
+    dsn: Dsn = None,
+    data_dir: DataDir = None,
+    graceful_timeout: Annotated[
+        int | None, typer.Option(help="Seconds that a stop waits for requests in flight.", show_default="30")
+    ] = None,
+) -> None:
+    """Start the server, and run until SIGTERM or Ctrl-C; SIGHUP replaces the workers."""
+    environment = environment_with(
+        host=host, port=port, workers=workers, dsn=dsn, data_dir=data_dir, graceful_timeout_s=graceful_timeout
+    )
+    try:
+        settings = settings_from(environment, data_dir)
+        logs.configure(settings.log_level)
+        exit_code = Supervisor(settings, environment, _announce).run()
+    except QueenError as problem:
+        fail(problem)
+    raise typer.Exit(exit_code)
+
+
+def _announce(running: Running) -> None:
+    url = f"http://{listening.authority(running.host, running.port)}"
+    out.print(Text.assemble(("Queen for Python", "bold"), " listens on ", (url, "bold cyan")))
+    for label, text in _facts(running):
+        out.print(Text.assemble((f"  {label:<12}", "dim"), text))
+    if not listening.is_loopback(running.host):
+        out.print(
+            Text(f"  Warning: other machines may reach {running.host}, and there is no authentication.", "yellow")
+        )
+
+
+def _facts(running: Running) -> list[tuple[str, str]]:
+    version, embedded = running.database.version, running.embedded
+    if embedded:
+        database = [
+            ("PostgreSQL", f"{version}, embedded"),
+            ("Data folder", str(embedded.folder.path)),
+            ("SQL", f'psql "{embedded.dsn}"'),
+        ]
+    else:
+        database = [("PostgreSQL", f"{version} at {running.database.place}")]
+    return [
+        *database,
+        ("Workers", f"{running.workers} of QueenWorker (gunicorn, uvicorn)"),
+        ("Access", "no authentication; by default only this machine can connect"),
+        ("Stop", f"Ctrl-C, or kill {running.pid}; requests in flight are answered"),
+    ]

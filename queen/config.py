@@ -1,0 +1,181 @@
+"""Settings: the environment as one frozen value. The only module that reads ``os.environ``."""
+
+import dataclasses
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+from urllib.parse import quote
+
+from queen.core.batch_policy import BatchPolicy
+from queen.core.errors import SettingError
+from queen.core.operations import JobType
+
+T = TypeVar("T")
+
+
+def integer(low: int, high: int) -> Callable[[str], int]:
+    """Parses a whole number from ``low`` to ``high``."""
+
+    def parse(text: str) -> int:
+        number = int(text) if text.lstrip("-").isdecimal() else None
+        if number is None or not low <= number <= high:
+            raise ValueError(f"a whole number from {low} to {high}")
+        return number
+
+    return parse
+
+
+def boolean(text: str) -> bool:
+    """Parses ``true``/``1``/``yes``/``on`` and their opposites."""
+    match text.lower():
+        case "true" | "1" | "yes" | "on":
+            return True
+        case "false" | "0" | "no" | "off" | "":
+            return False
+        case _:
+            raise ValueError("true or false")
+
+
+def one_of(*choices: str) -> Callable[[str], str]:
+    """Parses one of the given words."""
+
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise ValueError("one of: " + ", ".join(repr(choice) for choice in choices))
+        return text
+
+    return parse
+
+
+def setting(variables: str, default: T, parse: Callable[[str], T], meaning: str) -> T:
+    """Declares a setting: its environment variables (the first that is set wins), default, parser and meaning."""
+    metadata = {"variables": tuple(variables.split()), "parse": parse, "meaning": meaning}
+    return cast("T", dataclasses.field(default=default, metadata=metadata))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything that can be set, with its default."""
+
+    host: str = setting("HOST", "127.0.0.1", str, "address to listen on; without authentication loopback is the default")
+    port: int = setting("PORT", 6632, integer(0, 65535), "HTTP port; 0 takes a free one")
+    workers: int = setting("NUM_WORKERS", 2, integer(1, 1024), "gunicorn worker processes")
+    data_dir: str = setting("QUEEN_DATA_DIR", "queen-data", str, "folder of the embedded PostgreSQL")
+    dsn: str = setting("DATABASE_URL", "", str, "PostgreSQL to use, as libpq takes it; empty: PG_*, else the embedded one")
+    pg_host: str = setting("PG_HOST", "", str, "host of the PostgreSQL to use; several with commas")
+    pg_port: str = setting("PG_PORT", "5432", str, "port of PG_HOST; several with commas")
+    pg_user: str = setting("PG_USER", "postgres", str, "user for PG_HOST")
+    pg_password: str = setting("PG_PASSWORD", "", str, "password for PG_HOST")
+    pg_db: str = setting("PG_DB", "postgres", str, "database on PG_HOST")
+    log_level: str = setting("LOG_LEVEL", "info", one_of("debug", "info", "warning", "error"), "least severe log line")
+    graceful_timeout_s: int = setting(
+        "GRACEFUL_TIMEOUT", 30, integer(1, 3600), "seconds that a stop waits for requests in flight"
+    )
+    max_body_bytes: int = setting(
+        "MAX_BODY_SIZE QUEEN_MAX_BODY_BYTES", 64 << 20, integer(1024, 1 << 30), "largest request body, in bytes"
+    )
+    default_batch: int = setting(
+        "DEFAULT_BATCH_SIZE", 1, integer(1, 10_000), "messages of a pop that names no batch and no autopilot"
+    )
+    default_timeout_ms: int = setting(
+        "DEFAULT_TIMEOUT POP_DEFAULT_TIMEOUT_MS", 30_000, integer(0, 3_600_000), "long poll that names no timeout, in ms"
+    )
+    default_subscription_mode: str = setting(
+        "DEFAULT_SUBSCRIPTION_MODE", "", one_of("", "all", "new", "new-only"), "where a group starts that does not say"
+    )
+    hot_connections: int = setting(
+        "SIDECAR_POOL_SIZE", 16, integer(1, 10_000), "connections for messages, split over the workers"
+    )
+    cold_connections: int = setting(
+        "DB_POOL_SIZE", 4, integer(1, 10_000), "connections for everything else, split over the workers"
+    )
+    connect_timeout_ms: int = setting(
+        "DB_CONNECTION_TIMEOUT", 2000, integer(100, 600_000), "limit of one attempt to connect to PostgreSQL, in ms"
+    )
+    statement_timeout_ms: int = setting(
+        "DB_STATEMENT_TIMEOUT", 30_000, integer(100, 3_600_000), "limit of one procedure call, in ms"
+    )
+    cached_partitions: int = setting(
+        "QUEEN_CACHE_PARTITION_MAX", 200_000, integer(100, 10_000_000), "partition ids that a worker remembers"
+    )
+    poll_initial_ms: int = setting(
+        "POP_WAIT_INITIAL_INTERVAL_MS POLL_DB_INTERVAL", 100, integer(1, 60_000), "first re-check of a long poll, in ms"
+    )
+    poll_max_ms: int = setting(
+        "POP_WAIT_MAX_INTERVAL_MS QUEUE_MAX_POLL_INTERVAL", 1000, integer(1, 60_000), "slowest re-check, in ms"
+    )
+    notify_interval_ms: int = setting(
+        "PEER_NOTIFY_BATCH_MS", 10, integer(0, 10_000), "at most one notice to the other workers in that time, in ms"
+    )
+    policies: Mapping[JobType, BatchPolicy] = dataclasses.field(default_factory=dict)
+
+    @property
+    def database_url(self) -> str:
+        """The connection string to use, or empty for the embedded PostgreSQL."""
+        if self.dsn or not self.pg_host:
+            return self.dsn
+        hosts, ports = self.pg_host.split(","), self.pg_port.split(",")
+        ports = ports * len(hosts) if len(ports) == 1 else ports
+        if len(ports) != len(hosts):
+            raise SettingError(f"PG_PORT names {len(ports)} ports for the {len(hosts)} hosts of PG_HOST: give one, or one each")
+        places = ",".join(f"{quote(host, safe=':[]')}:{port}" for host, port in zip(hosts, ports, strict=True))
+        secret = f":{quote(self.pg_password, safe='')}" if self.pg_password else ""
+        return f"postgresql://{quote(self.pg_user, safe='')}{secret}@{places}/{quote(self.pg_db, safe='')}"
+
+    def policy(self, kind: JobType) -> BatchPolicy:
+        """The batch policy of a kind of job."""
+        return self.policies.get(kind, DEFAULT_POLICIES[kind])
+
+
+#: preferred jobs, hold in ms, largest batch in jobs, calls in flight a worker.
+DEFAULT_POLICIES: Mapping[JobType, BatchPolicy] = {
+    JobType.PUSH: BatchPolicy(preferred=50, hold_ms=20, batch_max=500, in_flight_max=4),
+    JobType.POP: BatchPolicy(preferred=20, hold_ms=5, batch_max=500, in_flight_max=4),
+    JobType.ACK: BatchPolicy(preferred=50, hold_ms=20, batch_max=500, in_flight_max=4),
+    JobType.TRANSACTION: BatchPolicy(preferred=1, hold_ms=0, batch_max=1, in_flight_max=4),
+    JobType.RENEW_LEASE: BatchPolicy(preferred=10, hold_ms=100, batch_max=100, in_flight_max=2),
+    JobType.CUSTOM: BatchPolicy(preferred=1, hold_ms=0, batch_max=1, in_flight_max=4),
+}
+
+_POLICY_VARIABLES = {
+    "preferred": ("PREFERRED_BATCH_SIZE", integer(1, 100_000)),
+    "hold_ms": ("MAX_HOLD_MS", integer(0, 60_000)),
+    "batch_max": ("MAX_BATCH_SIZE", integer(1, 100_000)),
+    "in_flight_max": ("MAX_CONCURRENT", integer(1, 1000)),
+}
+
+
+def _read(environment: Mapping[str, str], variable: str, parse: Callable[[str], Any]) -> Any:  # noqa: ANN401 - any setting's type
+    text = environment[variable]
+    try:
+        return parse(text)
+    except ValueError as problem:
+        raise SettingError(f"{variable}={text!r} is not {problem}") from None
+
+
+def _policies(environment: Mapping[str, str]) -> dict[JobType, BatchPolicy]:
+    policies = {}
+    for kind, default in DEFAULT_POLICIES.items():
+        changes = {}
+        for field, (suffix, parse) in _POLICY_VARIABLES.items():
+            variable = f"QUEEN_{kind.name}_{suffix}"
+            if variable in environment:
+                changes[field] = _read(environment, variable, parse)
+        policies[kind] = dataclasses.replace(default, **changes)
+    return policies
+
+
+def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
+    """Reads the settings.
+
+    Raises:
+        SettingError: a variable holds a value outside its range; the text names variable, value and range.
+    """
+    values: dict[str, Any] = {"policies": _policies(environment)}
+    for field in dataclasses.fields(Settings):
+        for variable in field.metadata.get("variables", ()):
+            if variable in environment:
+                values[field.name] = _read(environment, variable, field.metadata["parse"])
+                break
+    return Settings(**values)

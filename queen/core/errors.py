@@ -1,0 +1,65 @@
+"""Everything that can go wrong, each with a stable code. ``queen.http.problems`` turns them into answers."""
+
+
+class QueenError(Exception):
+    """Base of all errors of the server; ``str()`` is a sentence for people."""
+
+    code = "internal"
+
+
+class SettingError(QueenError):
+    """A setting holds a value that cannot be used."""
+
+    code = "bad_setting"
+
+
+class BadRequestError(QueenError):
+    """The request cannot be understood; ``field`` names the part at fault as a JSON path, such as ``items[3].queue``."""
+
+    code = "bad_request"
+
+    def __init__(self, message: str, field: str = "") -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class BodyTooLargeError(QueenError):
+    """The request body is larger than ``MAX_BODY_SIZE``."""
+
+    code = "body_too_large"
+
+
+class OverloadedError(QueenError):
+    """More requests wait than the server is willing to hold; try again later."""
+
+    code = "overloaded"
+
+
+class DatabaseUnavailableError(QueenError):
+    """PostgreSQL cannot be reached, and the request could not wait for it."""
+
+    code = "database_unavailable"
+
+
+class OutcomeUnknownError(DatabaseUnavailableError):
+    """The connection broke during a call: it may have been committed or not."""
+
+    code = "outcome_unknown"
+
+
+class DatabaseSetupError(QueenError):
+    """The database cannot be used at all: wrong password, too old, schema newer than the code."""
+
+    code = "database_setup"
+
+
+class ShuttingDownError(QueenError):
+    """The worker is stopping and takes no new work."""
+
+    code = "shutting_down"
+
+
+class DataRejectedError(QueenError):
+    """PostgreSQL refused the data of a call. It was rolled back; the cause is among its items."""
+
+    code = "data_rejected"

@@ -1,0 +1,60 @@
+"""Public ids: numbers in the form of a UUID (RFC 9562, section 5.8), so that no id has to be stored or looked up.
+
+``pppppppp-pppp-8001-8000-oooooooooooo`` is the message with offset ``o`` of partition ``p``; ``8002`` marks a partition
+and ``8003`` a queue. ``sql/internal/020_ids.sql`` computes the same.
+"""
+
+import hashlib
+
+_MESSAGE, _PARTITION, _QUEUE = "8001", "8002", "8003"
+_NUMBER_MAX = (1 << 48) - 1
+
+
+def _uuid(number: int, kind: str, offset: int) -> str:
+    high = f"{number:012x}"
+    return f"{high[:8]}-{high[8:]}-{kind}-8000-{offset:012x}"
+
+
+def message_id_prefix(part_id: int) -> str:
+    """The part that the ids of all messages of a partition share; 12 hex digits of the offset follow."""
+    return _uuid(part_id, _MESSAGE, 0)[:24]
+
+
+def message_id(part_id: int, offset: int) -> str:
+    """The public id of a message."""
+    return _uuid(part_id, _MESSAGE, offset)
+
+
+def partition_id(part_id: int) -> str:
+    """The public id of a partition."""
+    return _uuid(part_id, _PARTITION, 0)
+
+
+def queue_id(number: int) -> str:
+    """The public id of a queue."""
+    return _uuid(number, _QUEUE, 0)
+
+
+def _parse(text: str, kind: str) -> tuple[int, int] | None:
+    if len(text) != 36 or text[13:24] != f"-{kind}-8000-" or text[8] != "-":
+        return None
+    digits = text[:8] + text[9:13] + text[24:]
+    if digits.strip("0123456789abcdef"):
+        return None
+    return int(digits[:12], 16), int(digits[12:], 16)
+
+
+def parse_message_id(text: str) -> tuple[int, int] | None:
+    """Partition and offset of a message id, or ``None`` if the text is not one."""
+    return _parse(text, _MESSAGE)
+
+
+def parse_partition_id(text: str) -> int | None:
+    """The number of a partition id, or ``None`` if the text is not one."""
+    parsed = _parse(text, _PARTITION)
+    return parsed[0] if parsed is not None and parsed[1] == 0 else None
+
+
+def transaction_hash(transaction_id: str) -> bytes:
+    """The 16 bytes by which the log knows a transaction id: the start of its SHA-256 (FIPS 180-4)."""
+    return hashlib.sha256(transaction_id.encode()).digest()[:16]

@@ -1,0 +1,234 @@
+"""What can be asked of the engine, and what it answers: frozen values, nothing of HTTP and nothing of SQL."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from enum import Enum
+from uuid import UUID
+
+from msgspec import Struct
+
+#: The consumer group of consumers that name none.
+QUEUE_MODE = "__QUEUE_MODE__"
+
+
+class JobType(Enum):
+    """Kinds of jobs; each has its own lane with a batch policy and a limit of calls in flight."""
+
+    PUSH = "push"
+    POP = "pop"
+    ACK = "ack"
+    TRANSACTION = "transaction"
+    RENEW_LEASE = "renew_lease"
+    CUSTOM = "custom"
+
+
+# ---------------------------------------------------------------- push
+
+
+class Lot(Struct, frozen=True):
+    """The messages of one request for one partition.
+
+    Attributes:
+        places: which items of the request they are.
+        body: their objects, joined by commas (see ``queen.core.segment``).
+        lengths: bytes of each in ``body``, comma included.
+        ids: the transaction ids that the client chose, empty for those that it did not; ``None`` if it chose none at all.
+    """
+
+    queue: str
+    partition: str
+    places: Sequence[int]
+    body: bytes
+    lengths: Sequence[int]
+    ids: Sequence[str] | None
+
+
+class Push(Struct, frozen=True):
+    """Items to append: one lot a partition."""
+
+    lots: Sequence[Lot]
+    items: int
+
+
+class Stored(Struct, frozen=True):
+    """Where the messages of one lot stand now.
+
+    Attributes:
+        first: offset of the first message, when all of them were new; else ``None``.
+        offsets: the offset of each, when some were duplicates.
+        duplicates: which of them (places in the lot) were stored before.
+        refused: which of them have a transaction id that only the server gives out, and were not stored.
+    """
+
+    part_id: int
+    first: int | None
+    offsets: Sequence[int] = ()
+    duplicates: frozenset[int] = frozenset()
+    refused: frozenset[int] = frozenset()
+
+
+class Pushed(Struct, frozen=True):
+    """The answer to a push: one element a lot."""
+
+    stored: Sequence[Stored]
+
+
+# ---------------------------------------------------------------- pop
+
+
+class Pop(Struct, frozen=True):
+    """A pop of a queue, of one of its partitions, or of all queues of a namespace and task.
+
+    Attributes:
+        queue: empty for a pop over namespace and task.
+        mode: ``all``, ``new`` or ``timestamp``: where the group starts if this is its first contact.
+        since: the time of mode ``timestamp``.
+        wait_ms: how long to wait for a message; 0 answers at once.
+    """
+
+    queue: str
+    partition: str | None = None
+    namespace: str | None = None
+    task: str | None = None
+    group: str = QUEUE_MODE
+    batch: int = 1
+    partitions: int = 1
+    auto_ack: bool = False
+    lease_seconds: int | None = None
+    mode: str = "all"
+    since: datetime | None = None
+    wait_ms: int = 0
+
+
+class Slice(Struct, frozen=True):
+    """A part of a segment that a pop delivers from; columns as in ``queen.pop_unified_batch_v1``."""
+
+    first: int
+    created_at: datetime
+    ends: bytes
+    start: int
+    data: bytes
+
+
+class Claim(Struct, frozen=True):
+    """What a pop got from one partition.
+
+    Attributes:
+        upto: the last offset of the run.
+        skip: offsets in the run that are done already.
+        seen: offsets up to it were delivered before, ``attempt - 1`` times; later ones come for the first time.
+    """
+
+    part_id: int
+    queue: str
+    partition: str
+    upto: int
+    skip: frozenset[int]
+    seen: int
+    attempt: int
+    slices: Sequence[Slice]
+
+
+class Popped(Struct, frozen=True):
+    """The answer to a pop; no claims: nothing was there in time."""
+
+    lease: UUID | None = None
+    claims: Sequence[Claim] = ()
+
+
+# ---------------------------------------------------------------- ack
+
+
+class AckItem(Struct, frozen=True):
+    """What a consumer says of one message: status ``completed``, ``failed``, ``retry`` or ``dlq``."""
+
+    transaction_id: str
+    partition_id: str
+    group: str
+    lease: str | None
+    status: str
+    error: str | None = None
+
+
+class Ack(Struct, frozen=True):
+    """Acks of one request."""
+
+    items: Sequence[AckItem]
+
+
+class AckResult(Struct, frozen=True):
+    """What became of one ack; ``problem`` is ``None`` when it was carried out."""
+
+    problem: str | None
+    queue: str | None = None
+    partition: str | None = None
+    released: bool = False
+    dead: bool = False
+    noop: bool = False
+
+
+class Acked(Struct, frozen=True):
+    """The answer to an ack: one result an item."""
+
+    results: Sequence[AckResult]
+
+
+# ---------------------------------------------------------------- lease, transaction
+
+
+class RenewLease(Struct, frozen=True):
+    """Puts off the end of a lease to ``seconds`` from now, if it is live and that is later."""
+
+    lease: str
+    seconds: int
+
+
+class Renewed(Struct, frozen=True):
+    """How many cursors the lease holds, and its earliest end; none when it is not live."""
+
+    cursors: int
+    expires_at: datetime | None
+
+
+class Transaction(Struct, frozen=True):
+    """Pushes and acks, all or none; ``required_leases`` serve the acks that name none."""
+
+    push: Push
+    acks: Sequence[AckItem]
+    required_leases: Sequence[str] | None
+
+
+class Executed(Struct, frozen=True):
+    """The answer to a transaction; ``undone`` says that something failed and nothing was stored."""
+
+    undone: bool
+    pushed: Pushed
+    acked: Sequence[AckResult]
+
+
+# ---------------------------------------------------------------- configuration
+
+
+class QueueConfiguration(Struct, frozen=True):
+    """A queue's name, labels and options; ``None`` is an option that nobody has set.
+
+    Attributes:
+        lease_time: seconds; 0 means the default of 60.
+        retry_limit: redeliveries of a failed message before it is dead-lettered.
+        retry_delay: milliseconds before the redelivery of a failed message.
+        delayed_processing: seconds that a message stays invisible.
+        window_buffer: seconds that a partition must have been quiet to deliver anything.
+        dead_letter_queue, dlq_after_max_retries: both false drops a message whose retries are used up.
+    """
+
+    queue: str
+    namespace: str = ""
+    task: str = ""
+    priority: int = 0
+    lease_time: int = 60
+    retry_limit: int = 3
+    retry_delay: int | None = None
+    delayed_processing: int = 0
+    window_buffer: int = 0
+    dead_letter_queue: bool | None = None
+    dlq_after_max_retries: bool | None = None

@@ -1,0 +1,87 @@
+"""The format of a segment: how messages become the columns of ``queen.segments`` and come back, without decoding a payload.
+
+``data`` is a JSON array with one object a message, ``{"transactionId":…,"traceId":…,"producerSub":…,"payload":…}``, where
+everything but the payload may be missing and the payload comes last. ``ends`` holds for each message the position in
+``data`` behind its object, 4 bytes big-endian. ``sql/internal/025_segment.sql`` reads the same.
+"""
+
+import sys
+from array import array
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+
+import msgspec
+from msgspec import Raw, Struct
+
+_PLAIN = b'{"payload":'
+# The second letter of the first name tells a bare payload from transactionId, traceId and producerSub.
+_MARK_PLACE, _PLAIN_MARK = 4, ord("a")
+_MISSING = Raw()
+_NATIVE_IS_BIG = sys.byteorder == "big"
+
+
+class Entry(Struct, frozen=True, gc=False):
+    """One message as it stands in a segment; texts are kept as the JSON that they came as, empty when missing."""
+
+    payload: Raw
+    transactionId: Raw = _MISSING  # noqa: N815 - the names are those of the stored JSON
+    traceId: Raw = _MISSING  # noqa: N815
+    producerSub: Raw = _MISSING  # noqa: N815
+
+
+_decoder = msgspec.json.Decoder(Entry)
+_encode = msgspec.json.encode
+
+
+def encode_entry(payload: bytes, transaction_id: str | None, trace_id: str | None, producer_sub: str | None) -> bytes:
+    """The object of one message."""
+    fields = (("transactionId", transaction_id), ("traceId", trace_id), ("producerSub", producer_sub))
+    head = b"".join(b'"%b":%b,' % (name.encode(), _encode(value)) for name, value in fields if value is not None)
+    return b'{%b"payload":%b}' % (head, payload)
+
+
+def encode_plain(payloads: Sequence[Raw | bytes]) -> bytes:
+    """The objects of messages that are nothing but a payload, joined by commas."""
+    return _PLAIN + (b"}," + _PLAIN).join(payloads) + b"}"
+
+
+def plain_length(payload: Raw | bytes) -> int:
+    """Bytes that a message that is nothing but a payload takes in a segment, comma included."""
+    return len(payload) + len(_PLAIN) + 2
+
+
+def encode_ends(lengths: Iterable[int]) -> bytes:
+    """The column ``ends`` from the bytes that each message takes, comma included."""
+    ends = array("I", accumulate(lengths))
+    if not _NATIVE_IS_BIG:
+        ends.byteswap()
+    return ends.tobytes()
+
+
+def decode_ends(column: bytes) -> "array[int]":
+    """The positions behind each message."""
+    ends = array("I", column)
+    if not _NATIVE_IS_BIG:
+        ends.byteswap()
+    return ends
+
+
+def decode_entries(data: bytes, ends: bytes, start: int) -> list[Entry | bytes]:
+    """The messages of a part of a segment: an ``Entry``, or the bare payload of one that is nothing else.
+
+    Args:
+        data: the bytes of the segment from position ``start`` on.
+        ends: the positions behind the messages in question, counted from the start of the whole segment.
+        start: position of the byte (a bracket or comma) before the first of them.
+    """
+    entries: list[Entry | bytes] = []
+    skip = len(_PLAIN) + 1
+    begin = 0
+    for end in decode_ends(ends):
+        stop = end - start
+        if data[begin + _MARK_PLACE] == _PLAIN_MARK:
+            entries.append(data[begin + skip : stop - 1])
+        else:
+            entries.append(_decoder.decode(data[begin + 1 : stop]))
+        begin = stop
+    return entries

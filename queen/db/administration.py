@@ -1,0 +1,32 @@
+"""The procedures that are not on the hot path, over a small pool of their own, so that they never delay a message."""
+
+from queen.core.operations import QueueConfiguration
+from queen.db.pool import Pool
+
+_CONFIGURE = "SELECT * FROM queen.configure_queue_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+_DELETE = "SELECT queen.delete_queue_v1($1) AS existed"
+
+
+class AdministrationStore:
+    """Implements ``queen.engine.ports.Administration``."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def ping(self) -> None:
+        """Returns when PostgreSQL answers; raises DatabaseUnavailableError when it does not."""
+        await self._pool.fetch("SELECT 1")
+
+    async def configure_queue(self, configuration: QueueConfiguration) -> tuple[int, int]:
+        """Makes or replaces a queue; returns its number and that of its partition ``Default``."""
+        c = configuration
+        [row] = await self._pool.fetch(
+            _CONFIGURE, c.queue, c.namespace, c.task, c.priority, c.lease_time, c.retry_limit, c.retry_delay,
+            c.delayed_processing, c.window_buffer, c.dead_letter_queue, c.dlq_after_max_retries,
+        )  # fmt: skip
+        return row["queue_id"], row["part_id"]
+
+    async def delete_queue(self, queue: str) -> bool:
+        """Deletes a queue with everything in it; false if there was none."""
+        [row] = await self._pool.fetch(_DELETE, queue)
+        return bool(row["existed"])

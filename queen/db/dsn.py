@@ -1,0 +1,103 @@
+"""Where PostgreSQL is: connection strings as libpq takes them, and one connection from them."""
+
+import re
+import ssl
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+
+import asyncpg
+from msgspec import Struct
+
+from queen.core.errors import SettingError
+
+#: Parameters of libpq (PostgreSQL manual, section 34.1.2) that are kept for asyncpg, which knows them.
+_KNOWN = {
+    "host", "port", "user", "password", "dbname", "database", "passfile", "sslmode", "sslcert", "sslkey", "sslrootcert",
+    "sslcrl", "sslpassword", "sslnegotiation", "ssl_min_protocol_version", "ssl_max_protocol_version",
+    "target_session_attrs", "krbsrvname", "gsslib", "service", "servicefile", "options",
+}  # fmt: skip
+#: Parameters that change nothing here: keep-alives are watched by time limits of the calls instead.
+_NEEDLESS = {
+    "keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout", "client_encoding",
+    "fallback_application_name", "gssencmode", "sslcompression", "sslsni",
+}  # fmt: skip
+_PAIR = re.compile(r"\s*(\w+)\s*=\s*('(?:[^'\\]|\\.)*'|(?:[^\s'\\]|\\.)+)")
+
+
+class Target(Struct, frozen=True):
+    """A database to connect to.
+
+    Attributes:
+        url: connection URI in asyncpg's form.
+        place: the same for people, without secrets.
+        connect_timeout_s: limit of one attempt.
+        pooled: whether a pooler such as PgBouncer in transaction mode stands between, so that nothing may be kept in a
+            session: no prepared statements, no LISTEN.
+    """
+
+    url: str
+    place: str
+    application_name: str
+    connect_timeout_s: float
+    pooled: bool = False
+
+
+def _uri(text: str) -> str:
+    """A keyword string (``host=a port=5432``) as a URI; a URI as it is."""
+    if text.startswith(("postgresql://", "postgres://")):
+        return text
+    pairs, end = {}, 0
+    while match := _PAIR.match(text, end):
+        name, value = match.groups()
+        pairs[name] = re.sub(r"\\(.)", r"\1", value[1:-1] if value.startswith("'") else value)
+        end = match.end()
+    if text[end:].strip() or not pairs:
+        raise SettingError(
+            "The DSN is neither a URI (postgresql://user@host:5432/database) nor a list of key=value pairs, near "
+            f"{text[end : end + 20]!r}"
+        )
+    database = pairs.pop("dbname", "")
+    return f"postgresql:///{quote(database, safe='')}?{urlencode(pairs)}"
+
+
+def parse(dsn: str, application_name: str, connect_timeout_ms: int) -> Target:
+    """Reads a connection string as libpq takes it.
+
+    Several hosts need a primary unless ``target_session_attrs`` says otherwise: a queue cannot live on a standby.
+
+    Raises:
+        SettingError: it is malformed, or asks for something that the driver cannot do.
+    """
+    parts = urlsplit(_uri(dsn))
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    timeout_s = float(query.pop("connect_timeout", "0") or 0) or connect_timeout_ms / 1000
+    name = query.pop("application_name", application_name)
+    if query.pop("channel_binding", "prefer") == "require":
+        raise SettingError("The DSN asks for channel_binding=require, which the driver (asyncpg) cannot do: use sslmode=verify-full")
+    for parameter in list(query):
+        if parameter in _NEEDLESS:
+            del query[parameter]
+        elif parameter not in _KNOWN:
+            raise SettingError(f"The DSN has an unknown parameter {parameter!r}")
+    hosts = query.get("host") or parts.netloc.rpartition("@")[2]
+    if "," in hosts:
+        query.setdefault("target_session_attrs", "read-write")
+    database = query.get("dbname") or query.get("database") or parts.path.lstrip("/") or "the user's database"
+    url = urlunsplit((parts.scheme, parts.netloc, parts.path, urlencode(query, safe="/:,"), ""))
+    return Target(
+        url=url, place=f"{hosts or 'the local socket'}, database {database}", application_name=name,
+        connect_timeout_s=timeout_s,
+    )  # fmt: skip
+
+
+async def connect(target: Target) -> "asyncpg.Connection[Any]":
+    """One connection, in UTC. Raises what asyncpg raises, and SettingError for a DSN that it cannot read."""
+    try:
+        return await asyncpg.connect(
+            target.url,
+            timeout=target.connect_timeout_s,
+            statement_cache_size=0 if target.pooled else 100,
+            server_settings={"application_name": target.application_name, "timezone": "UTC"},
+        )
+    except (ValueError, asyncpg.ClientConfigurationError, ssl.SSLError) as problem:
+        raise SettingError(f"The DSN cannot be used: {problem}") from problem

@@ -1,0 +1,117 @@
+"""Connections to PostgreSQL: opened when needed, kept, and replaced when they break.
+
+Not ``asyncpg.Pool``: that resets each connection on its return, a round trip that a procedure call does not need, and
+hides whether a failure happened before or after the statement was sent, which decides whether a push may be sent again.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+
+from queen.core.errors import DatabaseUnavailableError, OutcomeUnknownError, QueenError
+from queen.db.dsn import Target, connect
+from queen.db.sqlstate import translate
+
+
+class Pool:
+    """At most ``size`` connections to one database, for one event loop.
+
+    Args:
+        target: where to connect, and how.
+        size: most connections; a call beyond waits for one.
+        call_timeout_s: limit of one call; after it the connection is given up and the outcome unknown.
+    """
+
+    def __init__(self, target: Target, size: int, call_timeout_s: float) -> None:
+        self._target = target
+        self._size = size
+        self._call_timeout_s = call_timeout_s
+        self._idle: list[asyncpg.Connection[Any]] = []
+        self._open: set[asyncpg.Connection[Any]] = set()
+        self._slots = asyncio.Semaphore(size)
+        self._closed = False
+
+    @property
+    def size(self) -> int:
+        """Most connections."""
+        return self._size
+
+    @property
+    def open(self) -> int:
+        """Connections that are open now."""
+        return len(self._open)
+
+    @property
+    def idle(self) -> int:
+        """Open connections without a call."""
+        return len(self._idle)
+
+    async def fetch(self, sql: str, *arguments: object) -> list[Any]:
+        """The rows of one statement.
+
+        Raises:
+            DatabaseUnavailableError: there is no connection; nothing was sent.
+            OutcomeUnknownError: the connection broke, or the call took too long, after sending.
+            DataRejectedError: PostgreSQL refused the data; nothing was changed.
+        """
+        async with self._connection() as connection:
+            try:
+                async with asyncio.timeout(self._call_timeout_s):
+                    return await connection.fetch(sql, *arguments)
+            except Exception as problem:
+                error = translate(problem)
+                if error is None:
+                    raise
+                if isinstance(error, OutcomeUnknownError):
+                    self._discard(connection)
+                raise error from problem
+
+    async def close(self) -> None:
+        """Closes all connections; calls under way are broken off."""
+        self._closed = True
+        for connection in list(self._open):
+            self._discard(connection)
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator["asyncpg.Connection[Any]"]:
+        async with self._slots:
+            connection = await self._take()
+            try:
+                yield connection
+            except BaseException:
+                if connection.is_closed() or connection.is_in_transaction():
+                    self._discard(connection)
+                raise
+            finally:
+                if connection in self._open:
+                    self._idle.append(connection)
+
+    async def _take(self) -> "asyncpg.Connection[Any]":
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.is_closed():
+                return connection
+            self._open.discard(connection)
+        if self._closed:
+            raise DatabaseUnavailableError("The worker is stopping")
+        connection = await self._connect()
+        self._open.add(connection)
+        return connection
+
+    async def _connect(self) -> "asyncpg.Connection[Any]":
+        try:
+            return await connect(self._target)
+        except QueenError:
+            raise
+        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as problem:
+            reason = problem or type(problem).__name__
+            raise DatabaseUnavailableError(f"No connection to PostgreSQL at {self._target.place}: {reason}") from problem
+
+    def _discard(self, connection: "asyncpg.Connection[Any]") -> None:
+        self._open.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+        connection.terminate()

@@ -1,0 +1,142 @@
+"""Making a database ready: version check, migrations once, procedures at every start, safe from several servers at once."""
+
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any
+
+import asyncpg
+import msgspec
+from msgspec import Struct
+
+from queen.core.errors import DatabaseSetupError, DatabaseUnavailableError
+from queen.db.dsn import Target, connect, parse
+
+#: Serialises set-up over all servers of a database; the number is arbitrary and must never change.
+_LOCK = 0x71756565_6E  # "queen"
+_OLDEST = 140000
+_SQL = files("queen") / "sql"
+
+
+class DatabaseInfo(Struct, frozen=True):
+    """A database that is ready.
+
+    Attributes:
+        version: of the server, such as ``18.4``.
+        place: where it is, without secrets.
+        pooled: whether a transaction pooler stands between.
+        applied: migrations that this call has applied.
+    """
+
+    version: str
+    place: str
+    pooled: bool
+    applied: tuple[str, ...] = ()
+
+
+def scripts(folder: str) -> list[Traversable]:
+    """The SQL scripts of a folder of ``sql/``, in the order in which they are applied."""
+    return sorted((f for f in (_SQL / folder).iterdir() if f.name.endswith(".sql")), key=lambda f: f.name)
+
+
+def check_version(number: int, text: str) -> None:
+    """Raises DatabaseSetupError for a PostgreSQL that is too old; ``number`` is its ``server_version_num``."""
+    if number < _OLDEST:
+        raise DatabaseSetupError(
+            f"PostgreSQL {text} is too old: Queen needs {_OLDEST // 10000} or newer. Upgrade it, or give another --dsn."
+        )
+
+
+async def is_pooled(connection: "asyncpg.Connection[Any]") -> bool:
+    """Whether a pooler stands between: it names another back end at log-in than the one that answers."""
+    pid: int = await connection.fetchval("SELECT pg_backend_pid()")
+    return pid != connection.get_server_pid()
+
+
+async def _migrate(connection: "asyncpg.Connection[Any]") -> tuple[str, ...]:
+    await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
+    await connection.execute("SET LOCAL client_min_messages = warning")
+    await connection.execute(
+        "CREATE SCHEMA IF NOT EXISTS queen;"
+        "CREATE TABLE IF NOT EXISTS queen.migrations"
+        " (name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT clock_timestamp())"
+    )
+    done = {row["name"] for row in await connection.fetch("SELECT name FROM queen.migrations")}
+    known = {script.name: script for script in scripts("migrations")}
+    if unknown := done - known.keys():
+        raise DatabaseSetupError(
+            f"The schema is newer than this version of Queen: it has {max(unknown)}, which this version does not know. "
+            "Start the version that made it, or a newer one."
+        )
+    missing = tuple(sorted(known.keys() - done))
+    for name in missing:
+        await connection.execute(known[name].read_text())
+        await connection.execute("INSERT INTO queen.migrations (name) VALUES ($1)", name)
+    for folder in ("internal", "procedures"):
+        for script in scripts(folder):
+            await connection.execute(script.read_text())
+    return missing
+
+
+async def _open(target: Target) -> "asyncpg.Connection[Any]":
+    place = target.place
+    try:
+        return await connect(target)
+    except (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError) as problem:
+        raise DatabaseSetupError(
+            f"PostgreSQL at {place} refused the log-in: {problem}. Check user and password in --dsn, DATABASE_URL or PG_*."
+        ) from problem
+    except asyncpg.InvalidCatalogNameError as problem:
+        raise DatabaseSetupError(f"PostgreSQL at {place}: {problem}. Create it, or name another one.") from problem
+    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as problem:
+        reason = problem or "no answer in time"
+        raise DatabaseUnavailableError(
+            f"PostgreSQL at {place} cannot be reached: {reason}. Is it running, and are host and port right?"
+        ) from problem
+
+
+async def prepare(url: str, connect_timeout_ms: int) -> DatabaseInfo:
+    """Makes a database ready for use.
+
+    Raises:
+        SettingError: the connection string is malformed.
+        DatabaseUnavailableError: nothing answers there.
+        DatabaseSetupError: log-in refused, too old, no right to create the schema, or the schema is newer than the code.
+    """
+    target = parse(url, "queen setup", connect_timeout_ms)
+    # A pooler may stand between: nothing is prepared, and all happens in one transaction.
+    connection = await _open(Target(target.url, target.place, target.application_name, target.connect_timeout_s, True))
+    try:
+        version: str = await connection.fetchval("SHOW server_version")
+        check_version(int(await connection.fetchval("SHOW server_version_num")), version)
+        async with connection.transaction():
+            pooled = await is_pooled(connection)
+            applied = await _migrate(connection)
+    except asyncpg.InsufficientPrivilegeError as problem:
+        raise DatabaseSetupError(
+            f"The user of --dsn may not set up the schema queen in {target.place}: {problem}. "
+            "Run `queen init` once as a user who may create it."
+        ) from problem
+    except asyncpg.ReadOnlySQLTransactionError as problem:
+        raise DatabaseSetupError(
+            f"PostgreSQL at {target.place} is read-only (a standby?). Name the primary, or all hosts with "
+            "target_session_attrs=read-write."
+        ) from problem
+    finally:
+        await connection.close()
+    return DatabaseInfo(version.split()[0], target.place, pooled, applied)
+
+
+async def probe_pooler(target: Target) -> Target:
+    """The target, knowing whether a transaction pooler stands between. An unreachable one is taken to be direct.
+
+    Raises:
+        SettingError: the connection string cannot be used.
+    """
+    try:
+        connection = await connect(Target(target.url, target.place, target.application_name, target.connect_timeout_s, True))
+    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        return target
+    try:
+        return msgspec.structs.replace(target, pooled=await is_pooled(connection))
+    finally:
+        await connection.close()

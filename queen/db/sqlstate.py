@@ -1,0 +1,26 @@
+"""What a failure of asyncpg means: the one table from exceptions and SQLSTATEs to the errors of the server."""
+
+import asyncpg
+
+from queen.core.errors import DatabaseUnavailableError, DataRejectedError, OutcomeUnknownError, QueenError
+
+#: The server said that it did nothing, and that nothing is wrong with the data: deadlock, serialization, cancelled.
+RETRYABLE = frozenset({"40P01", "40001", "57014"})
+#: The connection is at an end; the statement may have been committed just before.
+_BROKEN = frozenset({"57P01", "57P02", "57P05", "08000", "08003", "08006"})
+#: Nothing was sent, or the server takes nothing: it starts, stops, is full or read-only.
+_UNAVAILABLE = frozenset({"57P03", "53300", "53100", "53200", "25006", "08001", "08004", "57P04"})
+
+
+def translate(problem: BaseException) -> QueenError | None:
+    """The server's error for an exception of a call, or ``None`` for one that has nothing to do with PostgreSQL."""
+    if isinstance(problem, asyncpg.PostgresError):
+        state = problem.sqlstate or ""
+        if state in _BROKEN:
+            return OutcomeUnknownError(f"PostgreSQL ended the connection: {problem}")
+        if state in _UNAVAILABLE or state in RETRYABLE:
+            return DatabaseUnavailableError(f"PostgreSQL cannot serve at the moment: {problem}")
+        return DataRejectedError(f"PostgreSQL refused the data ({state}): {problem}")
+    if isinstance(problem, asyncpg.InterfaceError | OSError | TimeoutError):
+        return OutcomeUnknownError(f"The connection to PostgreSQL broke: {problem or type(problem).__name__}")
+    return None

@@ -1,0 +1,62 @@
+"""What the handlers of all kinds of jobs share."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from queen.core.backoff import doubled
+from queen.core.errors import DatabaseUnavailableError, OutcomeUnknownError
+from queen.engine.directory import Directory
+from queen.engine.ports import Administration, Database
+
+T = TypeVar("T")
+
+_RETRY_FIRST_MS, _RETRY_LIMIT_MS = 20.0, 500.0
+
+
+class Context:
+    """The engine as its handlers see it.
+
+    Args:
+        database: the procedures for messages.
+        administration: those for everything else, on connections of their own.
+        directory: names and numbers.
+        heard: called with (queue, messages) when something may have become available there.
+        patience_s: how long a call is repeated while PostgreSQL is away.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        administration: Administration,
+        directory: Directory,
+        heard: Callable[[str, int], None],
+        patience_s: float,
+    ) -> None:
+        self.database = database
+        self.administration = administration
+        self.directory = directory
+        self.heard = heard
+        self._patience_s = patience_s
+
+    async def patiently(self, call: Callable[[bool], Awaitable[T]]) -> T:
+        """The result of ``call(again)``, repeated while PostgreSQL is away, for a bounded time.
+
+        ``again`` is true from the moment that an earlier try may have been committed although its answer was lost: the
+        call must then be safe to repeat.
+
+        Raises:
+            DatabaseUnavailableError: PostgreSQL stayed away.
+        """
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + self._patience_s
+        again, pause_ms = False, 0.0
+        while True:
+            try:
+                return await call(again)
+            except DatabaseUnavailableError as problem:
+                again = again or isinstance(problem, OutcomeUnknownError)
+                pause_ms = doubled(pause_ms, _RETRY_FIRST_MS, _RETRY_LIMIT_MS)
+                if loop.time() + pause_ms / 1000 > give_up_at:
+                    raise
+                await asyncio.sleep(pause_ms / 1000)

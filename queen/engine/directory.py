@@ -1,0 +1,101 @@
+"""Names and numbers: what a worker remembers of queues, partitions and groups, so that the hot path never asks twice.
+
+Everything here may be forgotten at any time, and is when a procedure says that a number is unknown: the queue was deleted.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from queen.core.operations import Pop
+from queen.engine.ports import Database, PartitionName
+
+
+class Directory:
+    """Caches for one worker, bounded by ``limit`` entries each."""
+
+    def __init__(self, database: Database, limit: int) -> None:
+        self._database = database
+        self._limit = limit
+        self._parts: dict[tuple[str, str], int] = {}
+        self._names: dict[int, PartitionName] = {}
+        self._groups: dict[tuple[str, str], int] = {}
+
+    async def partitions(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], int]:
+        """The numbers of partitions by (queue, partition); missing ones are made."""
+        found = {key: self._parts.get(key) for key in keys}
+        missing = [key for key, part_id in found.items() if part_id is None]
+        if missing:
+            numbers = await self._database.resolve_partitions(missing, create=True)
+            for key, (queue_id, part_id) in zip(missing, numbers, strict=True):
+                # A queue that is deleted at this very moment has no number; the next try makes it anew.
+                if queue_id is not None and part_id is not None:
+                    self._remember(PartitionName(part_id, queue_id, *key))
+                    found[key] = part_id
+        return {key: part_id for key, part_id in found.items() if part_id is not None}
+
+    async def partition(self, queue: str, partition: str) -> int | None:
+        """The number of one partition, or ``None`` if it does not exist."""
+        part_id = self._parts.get((queue, partition))
+        if part_id is None:
+            [(queue_id, part_id)] = await self._database.resolve_partitions([(queue, partition)], create=False)
+            if queue_id is not None and part_id is not None:
+                self._remember(PartitionName(part_id, queue_id, queue, partition))
+        return part_id
+
+    async def names(self, part_ids: Iterable[int]) -> dict[int, PartitionName]:
+        """Names of those partitions that exist."""
+        wanted = set(part_ids)
+        missing = [part_id for part_id in wanted if part_id not in self._names]
+        if missing:
+            for name in await self._database.describe_partitions(missing):
+                self._remember(name)
+        return {part_id: self._names[part_id] for part_id in wanted if part_id in self._names}
+
+    async def subscribed_group(self, queue: str, pop: Pop, new_queue: bool) -> tuple[int | None, float | None]:
+        """The number of the group of a pop, made at first contact; or the seconds to its start, while that lies ahead."""
+        grp_id = self._groups.get((queue, pop.group))
+        if grp_id is not None:
+            return grp_id, None
+        while True:
+            group = await self._database.subscribe(
+                queue, pop.group, pop.mode, pop.since, create_queue=new_queue, create_group=True
+            )
+            if group.grp_id is None or group.starts_in is not None:
+                return None, group.starts_in
+            if group.complete:
+                self._groups[queue, pop.group] = group.grp_id
+                self._bound(self._groups)
+                return group.grp_id, None
+
+    async def group(self, queue: str, group: str) -> int | None:
+        """The number of a group on a queue, or ``None`` if it does not exist."""
+        grp_id = self._groups.get((queue, group))
+        if grp_id is None:
+            found = await self._database.subscribe(queue, group, "all", None, create_queue=False, create_group=False)
+            grp_id = found.grp_id
+            if grp_id is not None and found.complete and found.starts_in is None:
+                self._groups[queue, group] = grp_id
+                self._bound(self._groups)
+        return grp_id
+
+    def forget_partitions(self, part_ids: Sequence[int]) -> None:
+        """Partitions that a procedure did not know."""
+        for part_id in part_ids:
+            name = self._names.pop(part_id, None)
+            if name is not None:
+                self._parts.pop((name.queue, name.partition), None)
+
+    def forget_queue(self, queue: str) -> None:
+        """A queue that was deleted, here or by somebody else."""
+        self.forget_partitions([name.part_id for name in self._names.values() if name.queue == queue])
+        for key in [key for key in self._groups if key[0] == queue]:
+            del self._groups[key]
+
+    def _remember(self, name: PartitionName) -> None:
+        self._parts[name.queue, name.partition] = name.part_id
+        self._names[name.part_id] = name
+        if len(self._names) > self._limit:
+            self.forget_partitions([next(iter(self._names))])
+
+    def _bound(self, cache: "dict[tuple[str, str], int]") -> None:
+        if len(cache) > self._limit:
+            del cache[next(iter(cache))]

@@ -1,0 +1,155 @@
+"""One flush: the lots of many pushes laid out as one segment a partition, and the answers cut apart again. Pure."""
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+from queen.core import ids
+from queen.core.operations import Lot, Push, Pushed, Stored
+from queen.core.segment import encode_ends
+from queen.engine.ports import Appended, PushColumns
+
+
+class _Segment:
+    """The messages of one partition in this flush."""
+
+    __slots__ = ("bodies", "by_hash", "count", "lengths", "part_id")
+
+    def __init__(self, part_id: int) -> None:
+        self.part_id = part_id
+        self.count = 0
+        self.bodies: list[bytes] = []
+        self.lengths: list[int] = []
+        self.by_hash: dict[bytes, int] = {}  # chosen transaction ids, and where in the segment
+
+    def add(self, body: bytes, lengths: Sequence[int]) -> int:
+        """Appends messages; returns the place of the first."""
+        first = self.count
+        self.bodies.append(body)
+        self.lengths += lengths
+        self.count += len(lengths)
+        return first
+
+    def write_to(self, columns: PushColumns) -> None:
+        columns.part.append(self.part_id)
+        columns.n.append(self.count)
+        columns.data.append(b"[" + b",".join(self.bodies) + b"]")
+        columns.ends.append(encode_ends(self.lengths))
+        if not self.by_hash:
+            columns.ids.append(None)
+            return
+        column = bytearray(16 * self.count)
+        for digest, place in self.by_hash.items():
+            column[16 * place : 16 * place + 16] = digest
+        columns.ids.append(bytes(column))
+        columns.hash_part += [self.part_id] * len(self.by_hash)
+        columns.hash_pos += self.by_hash.values()
+        columns.hash += self.by_hash
+
+
+class _Placed:
+    """Where the messages of a lot stand in its segment: a run from ``first``, or one place each.
+
+    ``places`` holds ``None`` for a refused item, ``(place, False)`` for a message that goes in, ``(place, True)`` for a
+    repetition of one that stands earlier in the same flush, and ``~offset`` for a repetition of one stored before.
+    """
+
+    __slots__ = ("first", "places", "segment")
+
+    def __init__(self, segment: _Segment, first: int | None, places: "list[tuple[int, bool] | int | None]") -> None:
+        self.segment, self.first, self.places = segment, first, places
+
+
+def reserved_ids(pushes: Sequence[Push], part_ids: Mapping[tuple[str, str], int]) -> dict[str, tuple[int, int]]:
+    """Chosen transaction ids that have the form of a message id of the very partition that they go to."""
+    found = {}
+    for push in pushes:
+        for lot in push.lots:
+            if lot.ids is not None:
+                part_id = part_ids[lot.queue, lot.partition]
+                prefix = ids.message_id_prefix(part_id)
+                for text in lot.ids:
+                    if text.startswith(prefix) and (place := ids.parse_message_id(text)):
+                        found[text] = place
+    return found
+
+
+class Flush:
+    """The layout of one push call.
+
+    Args:
+        pushes: the requests, in the order in which they came.
+        part_ids: the number of each partition that they name.
+        server_made: of the chosen ids that ``reserved_ids`` found, those whose message exists.
+    """
+
+    def __init__(
+        self,
+        flush_id: UUID,
+        pushes: Sequence[Push],
+        part_ids: Mapping[tuple[str, str], int],
+        reserved: Mapping[str, tuple[int, int]],
+        server_made: frozenset[str],
+    ) -> None:
+        self._segments: dict[int, _Segment] = {}
+        self._reserved, self._server_made = reserved, server_made
+        self._placed = [[self._place(lot, part_ids[lot.queue, lot.partition]) for lot in push.lots] for push in pushes]
+        self.columns = PushColumns(flush_id)
+        for part_id in sorted(self._segments):
+            if self._segments[part_id].count:
+                self._segments[part_id].write_to(self.columns)
+
+    def _place(self, lot: Lot, part_id: int) -> _Placed:
+        segment = self._segments.get(part_id)
+        if segment is None:
+            segment = self._segments[part_id] = _Segment(part_id)
+        if lot.ids is None:
+            return _Placed(segment, segment.add(lot.body, lot.lengths), [])
+        return self._place_with_ids(lot, segment)
+
+    def _place_with_ids(self, lot: Lot, segment: _Segment) -> _Placed:
+        places: list[tuple[int, bool] | int | None] = []
+        begin = 0
+        for text, length in zip(lot.ids or (), lot.lengths, strict=True):
+            entry = lot.body[begin : begin + length - 1]
+            begin += length
+            if text in self._reserved:
+                places.append(~self._reserved[text][1] if text in self._server_made else None)
+                continue
+            digest = ids.transaction_hash(text) if text else b""
+            known = segment.by_hash.get(digest) if digest else None
+            if known is not None:
+                places.append((known, True))
+                continue
+            place = segment.add(entry, (length,))
+            if digest:
+                segment.by_hash[digest] = place
+            places.append((place, False))
+        return _Placed(segment, None, places)
+
+    def answers(self, appended: Sequence[Appended]) -> list[Pushed]:
+        """The answer to each push, from the rows of the call."""
+        rows = {row.part_id: row for row in appended}
+        return [Pushed([self._stored(placed, rows.get(placed.segment.part_id)) for placed in lots]) for lots in self._placed]
+
+    def _stored(self, placed: _Placed, row: Appended | None) -> Stored:
+        first = row.first if row is not None and row.first is not None else 0
+        gone = row.dup_pos or () if row is not None else ()
+        part_id = placed.segment.part_id
+        if placed.first is not None:
+            return Stored(part_id, first + placed.first - bisect_left(gone, placed.first))
+        stored_before = dict(zip(gone, row.dup_off or (), strict=True)) if row is not None else {}
+        offsets, duplicates, refused = [], set(), set()
+        for number, place in enumerate(placed.places):
+            if place is None:
+                refused.add(number)
+                offsets.append(-1)
+            elif isinstance(place, int):
+                duplicates.add(number)
+                offsets.append(~place)
+            else:
+                at, repeated = place
+                if repeated or at in stored_before:
+                    duplicates.add(number)
+                offsets.append(stored_before.get(at, first + at - bisect_left(gone, at)))
+        return Stored(part_id, None, offsets, frozenset(duplicates), frozenset(refused))

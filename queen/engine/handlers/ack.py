@@ -1,0 +1,153 @@
+"""ACK: what consumers say of many messages, gathered by cursor, one call."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from msgspec import Struct
+
+from queen.core import ids
+from queen.core.operations import Ack, Acked, AckItem, AckResult
+from queen.engine.context import Context
+from queen.engine.ports import AckColumns, AckRow, PartitionName
+
+_KINDS = {"completed": "c", "success": "c", "acked": "c", "ok": "c", "failed": "f", "retry": "r", "dlq": "d"}
+_NO_LEASE = UUID(int=0)
+
+
+class Spot(Struct, frozen=True):
+    """Where the message of an ack is: its cursor, and its offset unless only the database knows it."""
+
+    part_id: int
+    grp_id: int
+    offset: int | None
+    name: PartitionName
+
+
+def lease_of(text: str | None) -> UUID | None:
+    """The lease that a client names; a text that is no lease id is a lease that does not exist."""
+    if not text:
+        return None
+    try:
+        return UUID(text)
+    except ValueError:
+        return _NO_LEASE
+
+
+async def locate(context: Context, items: Sequence[AckItem]) -> list[Spot | str]:
+    """The spot of each item, or the problem with it."""
+    part_ids = [ids.parse_partition_id(item.partition_id) for item in items]
+    names = await context.directory.names(part_id for part_id in part_ids if part_id is not None)
+    spots: list[Spot | str] = []
+    for item, part_id in zip(items, part_ids, strict=True):
+        name = names.get(part_id) if part_id is not None else None
+        spots.append(await _spot(context, item, name) if name is not None else "Message not found")
+    return spots
+
+
+async def _spot(context: Context, item: AckItem, name: PartitionName) -> Spot | str:
+    if item.status not in _KINDS:
+        return f"Unknown status: {item.status}"
+    grp_id = await context.directory.group(name.queue, item.group)
+    if grp_id is None:
+        return "Consumer group not found"
+    place = ids.parse_message_id(item.transaction_id)
+    offset = place[1] if place is not None and place[0] == name.part_id else None
+    return Spot(name.part_id, grp_id, offset, name)
+
+
+class AckElement(Struct):
+    """One element of an ack call and the items that it speaks for, as (offset or ``None``, number of the item)."""
+
+    items: list[tuple[int | None, int]]
+
+
+class Gathered:
+    """Acks as the columns of one call: neighbouring completed messages of a cursor are one element."""
+
+    def __init__(self, items: Sequence[AckItem], spots: Sequence[Spot | str]) -> None:
+        self.columns = AckColumns()
+        self._elements: list[AckElement] = []
+        self._items, self._spots = items, spots
+        runs: dict[tuple[int, int, str | None], list[tuple[int, int]]] = {}
+        for number, (item, spot) in enumerate(zip(items, spots, strict=True)):
+            if isinstance(spot, str):
+                continue
+            if spot.offset is not None and _KINDS[item.status] == "c":
+                runs.setdefault((spot.part_id, spot.grp_id, item.lease), []).append((spot.offset, number))
+            else:
+                self._add(spot, item, spot.offset, spot.offset, [(spot.offset, number)])
+        for members in runs.values():
+            self._add_runs(members)
+        cursors = list(zip(self.columns.part, self.columns.grp, strict=True))
+        counts: dict[tuple[int, int], int] = {}
+        for cursor in cursors:
+            counts[cursor] = counts.get(cursor, 0) + 1
+        self.columns.alone = [counts[cursor] == 1 for cursor in cursors]
+
+    def _add_runs(self, members: list[tuple[int, int]]) -> None:
+        members.sort()
+        run = [members[0]]
+        for member in members[1:]:
+            if member[0] > run[-1][0] + 1:
+                self._add_run(run)
+                run = []
+            run.append(member)
+        self._add_run(run)
+
+    def _add_run(self, run: list[tuple[int, int]]) -> None:
+        number = run[0][1]
+        spot = self._spots[number]
+        assert isinstance(spot, Spot)
+        self._add(spot, self._items[number], run[0][0], run[-1][0], list(run))
+
+    def _add(
+        self, spot: Spot, item: AckItem, first: int | None, last: int | None, members: list[tuple[int | None, int]]
+    ) -> None:
+        c = self.columns
+        c.part.append(spot.part_id)
+        c.grp.append(spot.grp_id)
+        c.lease.append(lease_of(item.lease))
+        c.kind.append(_KINDS[item.status])
+        c.first.append(first)
+        c.last.append(last)
+        c.hash.append(ids.transaction_hash(item.transaction_id) if first is None else None)
+        c.error.append(item.error)
+        self._elements.append(AckElement(members))
+
+    def results(self, rows: Sequence[AckRow]) -> list[AckResult]:
+        """One result an item, from the rows of the call."""
+        results: list[AckResult | None] = [AckResult(spot) if isinstance(spot, str) else None for spot in self._spots]
+        for row in rows:
+            for offset, number in self._elements[row.ord - 1].items:
+                results[number] = self._result(row, offset if offset is not None else row.first, number)
+        return [result if result is not None else AckResult("Message not found") for result in results]
+
+    def _result(self, row: AckRow, offset: int | None, number: int) -> AckResult:
+        spot = self._spots[number]
+        assert isinstance(spot, Spot)
+        problem = row.problem
+        if problem is None and offset is not None and row.within is not None and offset > row.within:
+            problem = "Message not delivered under this lease" if self._items[number].lease else "Message not found"
+        noop = problem is None and offset is not None and row.done_upto is not None and offset <= row.done_upto
+        return AckResult(
+            problem, spot.name.queue, spot.name.partition, row.released and problem is None, row.dead, noop
+        )
+
+
+async def ack(context: Context, acks: Sequence[Ack]) -> list[Acked]:
+    """Applies the acks of all requests; one answer each."""
+    items = [item for request in acks for item in request.items]
+    spots = await context.patiently(lambda _again: locate(context, items))
+    gathered = Gathered(items, spots)
+    rows: list[AckRow] = []
+    if gathered.columns.part:
+        rows = await context.patiently(lambda _again: context.database.ack(gathered.columns))
+    results = gathered.results(rows)
+    released = {result.queue for result in results if result.released and result.queue is not None}
+    for queue in released:
+        context.heard(queue, 1)
+    answers, begin = [], 0
+    for request in acks:
+        answers.append(Acked(results[begin : begin + len(request.items)]))
+        begin += len(request.items)
+    return answers

@@ -1,0 +1,128 @@
+"""POP: many waiting consumers, one call."""
+
+from collections.abc import Sequence
+from math import inf
+from uuid import UUID, uuid4
+
+from queen.core.operations import QUEUE_MODE, Claim, Pop, Popped, Slice
+from queen.engine.context import Context
+from queen.engine.ports import Delivered, PartitionName, PopColumns, Unserved
+
+#: How often a group is looked up anew because it was deleted under the pop.
+_LOOKUPS_MAX = 3
+
+
+class Outcome:
+    """What a pop got, and if nothing, in how many seconds something becomes ready by itself (``inf``: never)."""
+
+    __slots__ = ("popped", "ready_in")
+
+    def __init__(self) -> None:
+        self.popped = Popped()
+        self.ready_in = inf
+
+
+async def pop(context: Context, pops: Sequence[Pop]) -> list[Outcome]:
+    """Serves all pops; one outcome each."""
+    given: list[UUID] = []
+
+    async def attempt(again: bool) -> list[Outcome]:
+        # What a call whose answer was lost may have leased would be withheld until its lease ends.
+        if again and given:
+            await context.database.release_leases(given)
+        leases = [None if pop.auto_ack else uuid4() for pop in pops]
+        given[:] = [lease for lease in leases if lease is not None]
+        return await _pop(context, pops, leases)
+
+    return await context.patiently(attempt)
+
+
+async def _pop(context: Context, pops: Sequence[Pop], leases: Sequence[UUID | None]) -> list[Outcome]:
+    outcomes = [Outcome() for _ in pops]
+    todo = list(range(len(pops)))
+    for _ in range(_LOOKUPS_MAX):
+        columns, queues = await _columns(context, pops, todo, leases, outcomes)
+        if not columns.pop:
+            break
+        delivered, unserved = await context.database.pop(columns)
+        await _hand_out(context, delivered, pops, leases, outcomes)
+        vanished = {row.grp_id for row in unserved if row.ready_in is None}
+        _hint(columns, unserved, outcomes)
+        for grp_id in vanished:
+            context.directory.forget_queue(queues[grp_id])
+        todo = [
+            number - 1
+            for number, grp_id in zip(columns.pop, columns.grp, strict=True)
+            if grp_id in vanished and not outcomes[number - 1].popped.claims
+        ]
+        if not todo:
+            break
+    return outcomes
+
+
+async def _columns(
+    context: Context, pops: Sequence[Pop], todo: Sequence[int], leases: Sequence[UUID | None], outcomes: Sequence[Outcome]
+) -> tuple[PopColumns, dict[int, str]]:
+    """The arguments of a call for some of the pops, and the queue of each group in it."""
+    columns = PopColumns(
+        batch=[pop.batch for pop in pops],
+        parts=[pop.partitions for pop in pops],
+        lease=list(leases),
+        seconds=[pop.lease_seconds for pop in pops],
+    )
+    queues: dict[int, str] = {}
+    for number in todo:
+        pop = pops[number]
+        for queue in await _queues(context, pop):
+            grp_id, starts_in = await context.directory.subscribed_group(queue, pop, pop.group != QUEUE_MODE)
+            if starts_in is not None:
+                outcomes[number].ready_in = min(outcomes[number].ready_in, starts_in)
+            if grp_id is None:
+                continue
+            part_id = await context.directory.partition(queue, pop.partition) if pop.partition is not None else None
+            if pop.partition is not None and part_id is None:
+                continue
+            columns.pop.append(number + 1)
+            columns.grp.append(grp_id)
+            columns.part.append(part_id)
+            queues[grp_id] = queue
+    return columns, queues
+
+
+async def _queues(context: Context, pop: Pop) -> Sequence[str]:
+    return [pop.queue] if pop.queue else await context.database.find_queues(pop.namespace, pop.task)
+
+
+async def _hand_out(
+    context: Context,
+    delivered: Sequence[Delivered],
+    pops: Sequence[Pop],
+    leases: Sequence[UUID | None],
+    outcomes: Sequence[Outcome],
+) -> None:
+    names = await context.directory.names(row.part_id for row in delivered)
+    runs: dict[tuple[int, int], list[Delivered]] = {}
+    for row in delivered:
+        runs.setdefault((row.pop, row.part_id), []).append(row)
+    claims: dict[int, list[Claim]] = {}
+    for (number, part_id), rows in runs.items():
+        if part_id in names:
+            claims.setdefault(number - 1, []).append(_claim(names[part_id], rows))
+    for number, found in claims.items():
+        outcomes[number].popped = Popped(leases[number], found)
+
+
+def _claim(name: PartitionName, rows: Sequence[Delivered]) -> Claim:
+    head = rows[0]
+    slices: list[Slice] = [row.slice for row in rows]
+    return Claim(
+        head.part_id, name.queue, name.partition, head.upto, frozenset(head.skip or ()), head.seen, head.attempt, slices
+    )
+
+
+def _hint(columns: PopColumns, unserved: Sequence[Unserved], outcomes: Sequence[Outcome]) -> None:
+    ready = {(row.grp_id, row.part_id): row.ready_in for row in unserved}
+    for number, grp_id, part_id in zip(columns.pop, columns.grp, columns.part, strict=True):
+        ready_in = ready.get((grp_id, part_id))
+        if ready_in is not None:
+            outcomes[number - 1].ready_in = min(outcomes[number - 1].ready_in, ready_in)

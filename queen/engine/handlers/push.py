@@ -1,0 +1,50 @@
+"""PUSH: many requests, one segment a partition, one call."""
+
+from collections import Counter
+from collections.abc import Sequence
+from uuid import uuid4
+
+from queen.core.errors import DatabaseUnavailableError
+from queen.core.operations import Push, Pushed
+from queen.engine.context import Context
+from queen.engine.flush import Flush, reserved_ids
+
+#: How often a flush is laid out anew because a queue was deleted under it.
+_LAYOUTS_MAX = 5
+
+
+async def lay_out(context: Context, pushes: Sequence[Push]) -> Flush:
+    """The segments of these requests, with the partitions that they name made where missing."""
+    part_ids = await context.directory.partitions({(lot.queue, lot.partition) for push in pushes for lot in push.lots})
+    reserved = reserved_ids(pushes, part_ids)
+    found: list[bool] = []
+    if reserved:
+        places = list(reserved.values())
+        found = await context.database.find_server_made([part for part, _ in places], [off for _, off in places])
+    made = frozenset(text for text, exists in zip(reserved, found, strict=True) if exists)
+    return Flush(uuid4(), pushes, part_ids, reserved, made)
+
+
+async def push(context: Context, pushes: Sequence[Push]) -> list[Pushed]:
+    """Stores the messages of all requests; one answer each."""
+    for _ in range(_LAYOUTS_MAX):
+        flush = await context.patiently(lambda _again: lay_out(context, pushes))
+        if not flush.columns.part:
+            return flush.answers(())
+        appended = await context.patiently(lambda again, f=flush: context.database.push(f.columns, again=again))  # type: ignore[misc]
+        unknown = [row.part_id for row in appended if row.first is None]
+        if not unknown:
+            announce(context, pushes)
+            return flush.answers(appended)
+        context.directory.forget_partitions(unknown)
+    raise DatabaseUnavailableError("The queue is being deleted again and again while it is pushed to")
+
+
+def announce(context: Context, pushes: Sequence[Push]) -> None:
+    """Wakes who waits for messages of these requests."""
+    messages: Counter[str] = Counter()
+    for request in pushes:
+        for lot in request.lots:
+            messages[lot.queue] += len(lot.places)
+    for queue, number in messages.items():
+        context.heard(queue, number)

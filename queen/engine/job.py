@@ -1,0 +1,34 @@
+"""A request on its way through the engine."""
+
+import asyncio
+from collections.abc import Hashable
+from typing import Any
+
+from queen.core.operations import JobType
+
+
+class Job:
+    """One request with the future that its sender awaits.
+
+    Attributes:
+        request: an operation of ``queen.core.operations``; for ``CUSTOM`` a function of the administration's database.
+        key: jobs of a lane with the same key are never in two calls at the same time; ``None`` does not mind.
+        since: when the engine got it, on the engine's clock, in seconds.
+        deadline: when a long poll ends, on the same clock.
+        turn: its place among the waiters; 0 for a job that never waited.
+        looks: how often it found that somebody else held what it could have had.
+        gone: set when the sender no longer waits.
+    """
+
+    __slots__ = ("deadline", "future", "gone", "key", "kind", "looks", "request", "since", "turn")
+
+    def __init__(self, kind: JobType, request: Any, future: "asyncio.Future[Any]", key: Hashable = None) -> None:  # noqa: ANN401
+        self.kind = kind
+        self.request = request
+        self.future = future
+        self.key = key
+        self.since = 0.0
+        self.deadline = 0.0
+        self.turn = 0
+        self.looks = 0
+        self.gone = False

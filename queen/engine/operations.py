@@ -1,0 +1,49 @@
+"""The table of operations: kind of job, handler, and which jobs must not be in two calls at once."""
+
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from queen.core.operations import JobType, Pop
+from queen.engine.context import Context
+from queen.engine.handlers.ack import ack
+from queen.engine.handlers.pop import pop
+from queen.engine.handlers.push import push
+from queen.engine.handlers.renew_lease import renew_lease
+from queen.engine.handlers.transaction import transaction
+
+Handler = Callable[[Context, Sequence[Any]], Awaitable[Sequence[Any]]]
+
+
+class Operation(Struct, frozen=True):
+    """How a kind of job is carried out.
+
+    Attributes:
+        handler: takes the requests of a batch and returns a result each; whatever it raises, nothing was changed or the
+            batch may be repeated.
+        key: jobs with the same key are never in two calls at the same time.
+    """
+
+    handler: Handler
+    key: Callable[[Any], Hashable] = lambda _request: None
+
+
+def _pop_key(request: Pop) -> Hashable:
+    """Two calls for one group would find each other's locks, and less than there is."""
+    return (request.queue, request.group, request.namespace, request.task)
+
+
+async def custom(context: Context, requests: Sequence[Callable[[Context], Awaitable[Any]]]) -> list[Any]:
+    """Runs functions that bring their own calls; one after another, since each may be slow."""
+    return [await request(context) for request in requests]
+
+
+OPERATIONS: Mapping[JobType, Operation] = {
+    JobType.PUSH: Operation(push),
+    JobType.POP: Operation(pop, _pop_key),
+    JobType.ACK: Operation(ack),
+    JobType.TRANSACTION: Operation(transaction),
+    JobType.RENEW_LEASE: Operation(renew_lease),
+    JobType.CUSTOM: Operation(custom),
+}

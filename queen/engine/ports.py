@@ -1,0 +1,169 @@
+"""What the engine needs of the world around it, as protocols. ``queen.db`` implements them."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Protocol
+from uuid import UUID
+
+from msgspec import Struct
+
+from queen.core.operations import QueueConfiguration, Slice
+
+
+class PushColumns(Struct):
+    """The arguments of one push call, column by column: see ``sql/procedures/push_messages.sql``."""
+
+    flush: UUID
+    part: list[int] = []
+    n: list[int] = []
+    data: list[bytes] = []
+    ends: list[bytes] = []
+    ids: list[bytes | None] = []
+    hash_part: list[int] = []
+    hash_pos: list[int] = []
+    hash: list[bytes] = []
+
+
+class Appended(Struct, frozen=True):
+    """One segment after a push; ``first`` is ``None`` when the partition is unknown and nothing was stored."""
+
+    part_id: int
+    first: int | None
+    created_at: datetime | None
+    dup_pos: Sequence[int] | None
+    dup_off: Sequence[int] | None
+
+
+class PopColumns(Struct):
+    """The arguments of one pop call: see ``sql/procedures/pop_unified_batch.sql``."""
+
+    batch: list[int] = []
+    parts: list[int] = []
+    lease: list[UUID | None] = []
+    seconds: list[int | None] = []
+    pop: list[int] = []
+    grp: list[int] = []
+    part: list[int | None] = []
+
+
+class Delivered(Struct, frozen=True):
+    """A slice that a pop gets; ``pop`` counts from 1."""
+
+    pop: int
+    grp_id: int
+    part_id: int
+    upto: int
+    skip: Sequence[int] | None
+    seen: int
+    attempt: int
+    slice: Slice
+
+
+class Unserved(Struct, frozen=True):
+    """A place that had too little.
+
+    ``ready_in``: seconds until a cursor there becomes ready by itself; ``inf`` for not before a push, ``None`` when the
+    group does not exist.
+    """
+
+    grp_id: int
+    part_id: int | None
+    ready_in: float | None
+
+
+class AckColumns(Struct):
+    """The arguments of one ack call: see ``sql/procedures/ack_messages.sql``."""
+
+    part: list[int] = []
+    grp: list[int] = []
+    lease: list[UUID | None] = []
+    kind: list[str] = []
+    first: list[int | None] = []
+    last: list[int | None] = []
+    hash: list[bytes | None] = []
+    alone: list[bool] = []
+    error: list[str | None] = []
+
+
+class AckRow(Struct, frozen=True):
+    """What became of one element of an ack call; ``ord`` counts from 1."""
+
+    ord: int
+    problem: str | None
+    first: int | None
+    done_upto: int | None
+    within: int | None
+    released: bool
+    dead: bool
+
+
+class TransactionRows(Struct, frozen=True):
+    """What became of a transaction."""
+
+    undone: bool
+    appended: list[Appended]
+    acks: list[AckRow]
+
+
+class Subscription(Struct, frozen=True):
+    """A consumer group on a queue; ``grp_id`` is ``None`` when it does not exist and was not to be made.
+
+    ``complete`` is false when another call is needed to make all its cursors; ``starts_in``: seconds to its start, while
+    that lies in the future.
+    """
+
+    queue_id: int | None
+    grp_id: int | None
+    complete: bool | None
+    starts_in: float | None
+
+
+class PartitionName(Struct, frozen=True):
+    """A partition by number and name."""
+
+    part_id: int
+    queue_id: int
+    queue: str
+    partition: str
+
+
+class Database(Protocol):
+    """The stored procedures that messages need, one method each.
+
+    Every method raises ``DatabaseUnavailableError`` when there is no connection, ``OutcomeUnknownError`` when it broke
+    during the call, and ``DataRejectedError`` when PostgreSQL refused the data.
+    """
+
+    async def push(self, columns: PushColumns, *, again: bool) -> list[Appended]: ...
+    async def pop(self, columns: PopColumns) -> tuple[list[Delivered], list[Unserved]]: ...
+    async def ack(self, columns: AckColumns) -> list[AckRow]: ...
+    async def renew_leases(self, leases: list[UUID], seconds: list[int]) -> list[tuple[int, datetime | None]]: ...
+    async def release_leases(self, leases: list[UUID]) -> None: ...
+    async def execute(
+        self, push: PushColumns, ack: AckColumns, required: list[UUID] | None, *, again: bool
+    ) -> TransactionRows: ...
+    async def resolve_partitions(
+        self, names: Sequence[tuple[str, str]], *, create: bool
+    ) -> list[tuple[int | None, int | None]]: ...
+    async def describe_partitions(self, part_ids: Sequence[int]) -> list[PartitionName]: ...
+    async def subscribe(
+        self, queue: str, group: str, mode: str, since: datetime | None, *, create_queue: bool, create_group: bool
+    ) -> Subscription: ...
+    async def find_queues(self, namespace: str | None, task: str | None) -> list[str]: ...
+    async def find_server_made(self, part_ids: Sequence[int], offsets: Sequence[int]) -> list[bool]: ...
+
+
+class Administration(Protocol):
+    """The procedures of everything that is not a message, on connections of their own."""
+
+    async def ping(self) -> None: ...
+    async def configure_queue(self, configuration: QueueConfiguration) -> tuple[int, int]: ...
+    async def delete_queue(self, queue: str) -> bool: ...
+
+
+class Notices(Protocol):
+    """Tells the other workers and instances what may interest their waiters. Losing a notice costs time, nothing else."""
+
+    def publish(self, queue: str, messages: int) -> None: ...
+    async def start(self, receive: Callable[[str, int], None]) -> None: ...
+    async def stop(self) -> None: ...

@@ -1,0 +1,78 @@
+"""The thread of the engine, and its door for the HTTP loop."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from queen.core.operations import JobType
+from queen.engine.bridge import Bridge
+from queen.engine.engine import Engine
+from queen.engine.job import Job
+
+#: Makes the engine in its own loop; gets the way back for answers, returns the engine and how to close what it opened.
+Assemble = Callable[[Callable[[Job, Any], None]], Awaitable[tuple[Engine, Callable[[], Awaitable[None]]]]]
+
+
+class EngineThread:
+    """An engine in a thread named ``queen-engine``. All methods are for the HTTP loop, except ``begin_stop``."""
+
+    def __init__(self, assemble: Assemble, new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+        self._assemble = assemble
+        self._loop = new_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="queen-engine", daemon=True)
+        self._bridge: Bridge | None = None
+        self._engine: Engine | None = None
+        self._close: Callable[[], Awaitable[None]] | None = None
+
+    async def start(self) -> None:
+        """Starts thread and engine; raises what the assembly raises."""
+        self._thread.start()
+        await self._run(self._open(asyncio.get_running_loop()))
+
+    @property
+    def engine(self) -> Engine:
+        """The engine; its figures may be read from any thread."""
+        assert self._engine is not None, "start() first"
+        return self._engine
+
+    def submit(self, kind: JobType, request: Any) -> Job:  # noqa: ANN401 - any operation
+        """Hands a request to the engine; await ``future`` of the job for the result."""
+        assert self._bridge is not None, "start() first"
+        job = Job(kind, request, asyncio.get_running_loop().create_future())
+        self._bridge.submit(job)
+        return job
+
+    def abandon(self, job: Job) -> None:
+        """The sender no longer waits for this job."""
+        self._loop.call_soon_threadsafe(self.engine.abandon, job)
+
+    def begin_stop(self) -> None:
+        """Answers all long polls empty, from now on. May be called from a signal handler."""
+        if self._engine is not None:
+            self._loop.call_soon_threadsafe(self._engine.release_waiters)
+
+    async def stop(self) -> None:
+        """Finishes what is under way, closes the connections, ends the thread."""
+        if self._engine is not None:
+            await self._run(self._shut())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        await asyncio.to_thread(self._thread.join)
+        self._loop.close()
+
+    async def _open(self, http: asyncio.AbstractEventLoop) -> None:
+        bridge = Bridge(http, self._loop, lambda jobs: self.engine.accept(jobs))
+        self._engine, self._close = await self._assemble(bridge.answer)
+        self._bridge = bridge
+
+    async def _shut(self) -> None:
+        await self.engine.stop()
+        if self._close is not None:
+            await self._close()
+
+    async def _run(self, work: Awaitable[None]) -> None:
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_coroutine(work), self._loop))
+
+
+async def _coroutine(work: Awaitable[None]) -> None:
+    await work

@@ -1,0 +1,75 @@
+"""The falcon application: routes, errors, and the life of the engine."""
+
+from typing import Any
+
+import falcon
+import falcon.asgi
+
+from queen.config import Settings
+from queen.core.errors import QueenError
+from queen.engine.thread import EngineThread
+from queen.http import problems
+from queen.http.resources.ack import AckResource
+from queen.http.resources.health import HealthResource
+from queen.http.resources.leases import LeaseResource
+from queen.http.resources.pop import PopDefaults, PopResource
+from queen.http.resources.push import PushResource
+from queen.http.resources.queues import ConfigureResource, QueueResource
+from queen.http.resources.transactions import TransactionResource
+
+
+class _Lifespan:
+    """Starts and stops the engine with the worker; has no part in requests."""
+
+    def __init__(self, engine: EngineThread) -> None:
+        self._engine = engine
+
+    async def process_startup(self, _scope: Any, _event: Any) -> None:  # noqa: ANN401 - ASGI's dictionaries
+        await self._engine.start()
+
+    async def process_shutdown(self, _scope: Any, _event: Any) -> None:  # noqa: ANN401
+        await self._engine.stop()
+
+
+class QueenApp:
+    """The ASGI application.
+
+    Around falcon it does one thing: it keeps the way to hear of a client's end where the pop resource finds it.
+    """
+
+    def __init__(self, app: "falcon.asgi.App[Any, Any]", engine: EngineThread) -> None:
+        self._app, self._engine = app, engine
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI
+        """Handles one ASGI scope."""
+        scope["queen.receive"] = receive
+        await self._app(scope, receive, send)
+
+    def begin_stop(self) -> None:
+        """Answers all long polls empty, from now on. May be called from a signal handler."""
+        self._engine.begin_stop()
+
+
+def create_app(settings: Settings, engine: EngineThread) -> QueenApp:
+    """The application over an engine that is not started yet; ASGI's lifespan starts and stops it."""
+    app = falcon.asgi.App(middleware=[_Lifespan(engine)])
+    app.req_options.auto_parse_qs_csv = False
+    app.add_error_handler(Exception, problems.on_unexpected)
+    app.add_error_handler(falcon.HTTPError, problems.on_http_error)
+    app.add_error_handler(QueenError, problems.on_queen_error)
+    body_bytes_max = settings.max_body_bytes
+    ack = AckResource(engine, body_bytes_max)
+    pop = PopResource(
+        engine, PopDefaults(settings.default_batch, settings.default_timeout_ms, settings.default_subscription_mode)
+    )
+    app.add_route("/health", HealthResource(engine))
+    app.add_route("/api/v1/push", PushResource(engine, body_bytes_max))
+    app.add_route("/api/v1/pop", pop)
+    app.add_route("/api/v1/pop/queue/{place:path}", pop)
+    app.add_route("/api/v1/ack", ack)
+    app.add_route("/api/v1/ack/batch", ack, suffix="batch")
+    app.add_route("/api/v1/lease/{lease}/extend", LeaseResource(engine))
+    app.add_route("/api/v1/transaction", TransactionResource(engine, body_bytes_max))
+    app.add_route("/api/v1/configure", ConfigureResource(engine, body_bytes_max))
+    app.add_route("/api/v1/resources/queues/{queue:path}", QueueResource(engine))
+    return QueenApp(app, engine)

@@ -1,0 +1,204 @@
+"""Requests into operations: types, names and limits are checked here, before anything is fused with others."""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, TypeVar
+from uuid import UUID
+
+import falcon.asgi
+import msgspec
+from msgspec import Raw, Struct
+
+from queen.core.errors import BadRequestError, BodyTooLargeError
+from queen.core.limits import GROUP_CHARS_MAX, NAME_CHARS_MAX, TRANSACTION_ID_CHARS_MAX
+from queen.core.operations import Lot, Push
+from queen.core.segment import encode_entry, encode_plain, plain_length
+
+T = TypeVar("T")
+
+_PATH = re.compile(r" - at `\$\.?(.*)`$")
+_NULL = Raw(b"null")
+
+
+async def read_body(req: falcon.asgi.Request, bytes_max: int) -> bytes:
+    """The whole body.
+
+    Raises:
+        BodyTooLargeError: it is larger than ``bytes_max``; it is not read to its end.
+        BadRequestError: it is empty.
+    """
+    too_large = BodyTooLargeError(f"The body is larger than {bytes_max} bytes (MAX_BODY_SIZE)")
+    if (req.content_length or 0) > bytes_max:
+        raise too_large
+    body = await req.stream.read(bytes_max + 1)
+    if len(body) > bytes_max:
+        raise too_large
+    if not body:
+        raise BadRequestError("Empty request body")
+    return bytes(body)
+
+
+def decode(decoder: "msgspec.json.Decoder[T]", body: bytes, texts: Mapping[str, str]) -> T:
+    """The body as the decoder's type.
+
+    Args:
+        decoder: of a ``Struct``.
+        body: JSON in UTF-8.
+        texts: error text by field, list places left out (``items.queue``), where the original's text is to be kept.
+
+    Raises:
+        BadRequestError: it is not JSON in UTF-8, or a field has the wrong type; names the field.
+    """
+    try:
+        str(body, "utf-8")
+        return decoder.decode(body)
+    except msgspec.ValidationError as problem:
+        text = str(problem)
+        match = _PATH.search(text)
+        field = match.group(1) if match else ""
+        missing = re.match(r"Object missing required field `(\w+)`", text)
+        if missing:
+            field = f"{field}.{missing.group(1)}".lstrip(".")
+        known = texts.get(re.sub(r"\[.*?\]", "", field))
+        plain = f"{field or 'body'}: {_PATH.sub('', text)}"
+        raise BadRequestError(known or plain, field) from None
+    except UnicodeDecodeError as problem:
+        raise BadRequestError(f"Invalid JSON: the body is not UTF-8 (byte {problem.start})") from None
+    except (msgspec.DecodeError, RecursionError) as problem:
+        reason = "nested too deeply" if isinstance(problem, RecursionError) else str(problem)
+        raise BadRequestError(f"Invalid JSON: {reason}") from None
+
+
+@lru_cache(maxsize=4096)
+def _name_problem(name: str, chars_max: int) -> str | None:
+    if not name:
+        return "must not be empty"
+    if len(name) > chars_max:
+        return f"has {len(name)} characters, more than {chars_max}"
+    if "\0" in name:
+        return "must not contain NUL"
+    return None
+
+
+def check_name(name: str, field: str, chars_max: int = NAME_CHARS_MAX) -> str:
+    """The name; raises BadRequestError naming the field if it is empty, too long or contains NUL."""
+    if problem := _name_problem(name, chars_max):
+        raise BadRequestError(f"{field} {problem}", field)
+    return name
+
+
+def check_group(name: str | None, field: str, queue_mode: str) -> str:
+    """A consumer group; none and ``""`` are queue mode."""
+    return check_name(name, field, GROUP_CHARS_MAX) if name else queue_mode
+
+
+def parse_time(text: str, field: str) -> datetime:
+    """An ISO 8601 time; without a zone it is UTC."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise BadRequestError(f"{field} is not an ISO 8601 time: {text[:100]!r}", field) from None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def parse_integer(text: str | None, field: str, default: int, low: int, high: int) -> int:
+    """A whole number of a query; ``None`` and empty mean the default."""
+    if not text:
+        return default
+    number = int(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else None
+    if number is None or not low <= number <= high:
+        raise BadRequestError(f"{field} must be a whole number from {low} to {high}, not {text[:40]!r}", field)
+    return number
+
+
+def parse_boolean(text: str | None) -> bool:
+    """A switch of a query: true for ``true`` and ``1``."""
+    return text in ("true", "1")
+
+
+# ---------------------------------------------------------------- push
+
+
+class PushItem(Struct, gc=False):
+    """One item of a push, as it comes."""
+
+    queue: str
+    partition: str = "Default"
+    payload: Raw = _NULL
+    transactionId: str | None = None  # noqa: N815 - the interface's name
+    traceId: str | None = None  # noqa: N815
+
+
+class PushBody(Struct):
+    """The body of a push."""
+
+    items: list[PushItem]
+
+
+_push_decoder = msgspec.json.Decoder(PushBody)
+_PUSH_TEXTS = {
+    "items": "items array is required",
+    "items.queue": "Queue must be a string",
+    "items.partition": "Partition must be a string",
+    "items.transactionId": "TransactionId must be a string",
+    "items.traceId": "TraceId must be a string",
+}
+
+
+def parse_push_items(body: bytes) -> list[PushItem]:
+    """The items of a push; not yet checked for names."""
+    return decode(_push_decoder, body, _PUSH_TEXTS).items
+
+
+def to_push(items: Sequence[PushItem], producer_sub: str | None = None) -> Push:
+    """Items as lots, one for each queue and partition.
+
+    Raises:
+        BadRequestError: a name or an id is out of its limits; names the item.
+    """
+    places: dict[tuple[str, str], list[int]] = {}
+    for number, item in enumerate(items):
+        places.setdefault((item.queue, item.partition), []).append(number)
+    lots = []
+    for (queue, partition), numbers in places.items():
+        check_name(queue, f"items[{numbers[0]}].queue")
+        check_name(partition, f"items[{numbers[0]}].partition")
+        members = [items[number] for number in numbers]
+        lots.append(_lot(queue, partition, numbers, members, producer_sub))
+    return Push(lots, len(items))
+
+
+def _lot(queue: str, partition: str, places: list[int], items: list[PushItem], producer_sub: str | None) -> Lot:
+    if producer_sub is None and not any([item.transactionId or item.traceId for item in items]):
+        payloads = [item.payload for item in items]
+        return Lot(queue, partition, places, encode_plain(payloads), [plain_length(p) for p in payloads], None)
+    for place, item in zip(places, items, strict=True):
+        _check_ids(item, place)
+    entries = [
+        encode_entry(bytes(item.payload), item.transactionId or None, item.traceId or None, producer_sub)
+        for item in items
+    ]
+    chosen = [item.transactionId or "" for item in items]
+    lengths = [len(entry) + 1 for entry in entries]
+    return Lot(queue, partition, places, b",".join(entries), lengths, chosen if any(chosen) else None)
+
+
+def _check_ids(item: PushItem, place: int) -> None:
+    if item.transactionId:
+        check_name(item.transactionId, f"items[{place}].transactionId", TRANSACTION_ID_CHARS_MAX)
+    if item.traceId:
+        try:
+            UUID(item.traceId)
+        except ValueError:
+            field = f"items[{place}].traceId"
+            raise BadRequestError(f"{field} is not a UUID: {item.traceId[:50]!r}", field) from None
+
+
+def struct_of(value: Any, kind: type[T], field: str) -> T:  # noqa: ANN401 - decoded JSON
+    """A part of a body as a struct; raises BadRequestError naming the field."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as problem:
+        raise BadRequestError(f"{field}: {problem}", field) from None

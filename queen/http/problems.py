@@ -1,0 +1,105 @@
+"""Errors as answers: RFC 9457 problem documents that also carry ``error``, which the published clients read."""
+
+import logging
+from collections.abc import Mapping
+
+import falcon
+import falcon.asgi
+import msgspec
+from msgspec import Struct
+
+from queen.core.errors import (
+    BadRequestError,
+    BodyTooLargeError,
+    DatabaseUnavailableError,
+    DataRejectedError,
+    OverloadedError,
+    QueenError,
+    ShuttingDownError,
+)
+
+log = logging.getLogger("queen.http")
+
+PROBLEM_JSON = "application/problem+json"
+_RETRY_AFTER_S = "1"
+
+_STATUS: Mapping[type[QueenError], int] = {
+    BadRequestError: 400,
+    BodyTooLargeError: 413,
+    DataRejectedError: 422,
+    OverloadedError: 503,
+    DatabaseUnavailableError: 503,
+    ShuttingDownError: 503,
+}
+_TITLES = {
+    400: "Bad request",
+    404: "Not found",
+    405: "Method not allowed",
+    413: "Request body too large",
+    422: "Data refused",
+    500: "Internal error",
+    503: "Not available at the moment",
+}
+
+
+class Problem(Struct, omit_defaults=True):
+    """The body of an error answer."""
+
+    status: int
+    title: str
+    detail: str
+    error: str
+    code: str
+    type: str = "about:blank"
+    field: str = ""
+
+
+def problem(status: int, detail: str, code: str, field: str = "") -> bytes:
+    """An encoded problem document."""
+    return msgspec.json.encode(Problem(status, _TITLES.get(status, "Error"), detail, detail, code, field=field))
+
+
+def _status(error: QueenError) -> int:
+    return next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), 500)
+
+
+def answer(resp: falcon.asgi.Response, status: int, detail: str, code: str, field: str = "") -> None:
+    """Makes the answer a problem document."""
+    resp.status = status
+    resp.content_type = PROBLEM_JSON
+    resp.data = problem(status, detail, code, field)
+    if status == 503:
+        resp.set_header("Retry-After", _RETRY_AFTER_S)
+
+
+async def on_queen_error(
+    _req: falcon.asgi.Request, resp: falcon.asgi.Response, error: QueenError, _params: Mapping[str, object]
+) -> None:
+    """Answers an error of the server; what PostgreSQL said of refused data stays in the log."""
+    status = _status(error)
+    detail = str(error)
+    if isinstance(error, DataRejectedError):
+        log.error("%s", error)
+        detail = "The database refused the data of this request"
+    elif isinstance(error, DatabaseUnavailableError):
+        log.warning("%s", error)
+        detail = "The database cannot be reached at the moment; try again"
+    answer(resp, status, detail, error.code, getattr(error, "field", ""))
+
+
+async def on_http_error(
+    req: falcon.asgi.Request, resp: falcon.asgi.Response, error: falcon.HTTPError, _params: Mapping[str, object]
+) -> None:
+    """Answers an error of falcon, such as an unknown route."""
+    status = error.status_code
+    detail = error.description or f"{_TITLES.get(status, error.title)}: {req.method} {req.path}"
+    resp.set_headers(error.headers or {})
+    answer(resp, status, detail, "http_error")
+
+
+async def on_unexpected(
+    req: falcon.asgi.Request, resp: falcon.asgi.Response, _error: Exception, _params: Mapping[str, object]
+) -> None:
+    """Answers what should not happen: the client learns that, the log why."""
+    log.exception("%s %s failed", req.method, req.path)
+    answer(resp, 500, "The server made a mistake; its log says which", "internal")

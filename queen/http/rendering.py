@@ -1,0 +1,209 @@
+"""Results as JSON, made by formatting bytes: payloads and stored texts go through as they are."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from queen.core import ids
+from queen.core.operations import AckItem, AckResult, Claim, Lot, Popped, Pushed, Renewed, Stored
+from queen.core.segment import Entry, decode_entries
+from queen.http.parsing import PushItem
+
+_json = msgspec.json.encode
+
+
+def timestamp(time: datetime, decimals: int = 6) -> str:
+    """ISO 8601 in UTC with ``Z``."""
+    text = time.strftime("%Y-%m-%dT%H:%M:%S.%f") if time.tzinfo is None else time.isoformat(timespec="microseconds")
+    return text[: 20 + decimals] + "Z"
+
+
+# ---------------------------------------------------------------- push
+
+
+def render_push(items: Sequence[PushItem], lots: Sequence[Lot], pushed: Pushed) -> bytes:
+    """The array that answers a push: one object an item, in the order of the request."""
+    parts: list[bytes] = [b""] * len(items)
+    for lot, stored in zip(lots, pushed.stored, strict=True):
+        _render_lot(parts, items, lot, stored)
+    return b"[" + b",".join(parts) + b"]"
+
+
+def _render_lot(parts: list[bytes], items: Sequence[PushItem], lot: Lot, stored: Stored) -> None:
+    prefix = ids.message_id_prefix(stored.part_id).encode()
+    queue = _json(lot.queue)
+    partition_id = ids.partition_id(stored.part_id).encode()
+    tail = b'","partition_id":"' + partition_id + b'","trace_id":null,"queueName":' + queue.replace(b"%", b"%%") + b"}"
+    if stored.first is not None and lot.ids is None and not any([items[place].traceId for place in lot.places]):
+        template = (
+            b'{"index":%d,"transaction_id":"' + prefix + b'%012x","status":"queued","message_id":"' + prefix + b"%012x" + tail
+        )
+        offset = stored.first
+        for place in lot.places:
+            parts[place] = template % (place, offset, offset)
+            offset += 1
+        return
+    for number, place in enumerate(lot.places):
+        parts[place] = _render_item(items[place], place, number, stored, queue)
+
+
+def _render_item(item: PushItem, place: int, number: int, stored: Stored, queue: bytes) -> bytes:
+    if number in stored.refused:
+        return _json(
+            {
+                "index": place, "transaction_id": item.transactionId, "status": "failed", "queueName": item.queue,
+                "error": "transactionId has the form of a message id of this partition, which only the server gives out",
+            }
+        )  # fmt: skip
+    offset = stored.first + number if stored.first is not None else stored.offsets[number]
+    message_id = ids.message_id(stored.part_id, offset)
+    head = b'{"index":%d,"transaction_id":%b,' % (place, _json(item.transactionId or message_id))
+    if number in stored.duplicates:
+        return head + b'"status":"duplicate","message_id":"%b","queueName":%b}' % (message_id.encode(), queue)
+    return head + b'"status":"queued","message_id":"%b","partition_id":"%b","trace_id":%b,"queueName":%b}' % (
+        message_id.encode(), ids.partition_id(stored.part_id).encode(), _json(item.traceId or None), queue,
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------- pop
+
+
+def render_pop(popped: Popped, group: str, autopilot: bytes = b"") -> bytes:
+    """The object that answers a pop with messages.
+
+    Args:
+        popped: with at least one claim.
+        group: as named by the consumer, or the name of queue mode.
+        autopilot: a field to add, with its comma, where the consumer asked for it.
+    """
+    head = popped.claims[0]
+    lease = b'"%b"' % str(popped.lease).encode() if popped.lease is not None else b'""'
+    messages = b",".join([_render_claim(claim, lease, _json(group)) for claim in popped.claims])
+    return (
+        b'{"success":true,"queue":%b,"partition":%b,"partitionId":"%b","leaseId":%b,"consumerGroup":%b,"messages":[%b],'
+        b'"partitionsClaimed":%d%b}'
+    ) % (
+        _json(head.queue), _json(head.partition), ids.partition_id(head.part_id).encode(), lease, _json(group), messages,
+        len(popped.claims), autopilot,
+    )  # fmt: skip
+
+
+def _render_claim(claim: Claim, lease: bytes, group: bytes) -> bytes:
+    prefix = ids.message_id_prefix(claim.part_id).encode()
+    tail = b',"partitionId":"%b","queue":%b,"partition":%b,"leaseId":%b,"consumerGroup":%b,' % (
+        ids.partition_id(claim.part_id).encode(), _json(claim.queue), _json(claim.partition), lease, group,
+    )  # fmt: skip
+    parts: list[bytes] = []
+    for piece in claim.slices:
+        stamp = b'"createdAt":"%b"' % timestamp(piece.created_at).encode() + tail.replace(b"%", b"%%")
+        stamp += b'"offset":%d,"deliveryAttempt":%d}'
+        plain = (
+            b'{"id":"' + prefix + b'%012x","transactionId":"' + prefix + b'%012x","traceId":null,"data":%b,"producerSub":null,'
+        ) + stamp
+        offset = piece.first
+        for entry in decode_entries(piece.data, piece.ends, piece.start):
+            if offset > claim.upto:
+                break
+            if offset not in claim.skip:
+                attempt = claim.attempt if offset <= claim.seen else 1
+                if isinstance(entry, bytes):
+                    parts.append(plain % (offset, offset, entry, offset, attempt))
+                else:
+                    parts.append(_render_entry(entry, prefix, offset) + stamp % (offset, attempt))
+            offset += 1
+    return b",".join(parts)
+
+
+def _render_entry(entry: Entry, prefix: bytes, offset: int) -> bytes:
+    own = b"%b%012x" % (prefix, offset)
+    return b'{"id":"%b","transactionId":%b,"traceId":%b,"data":%b,"producerSub":%b,' % (
+        own, entry.transactionId or b'"%b"' % own, entry.traceId or b"null", entry.payload, entry.producerSub or b"null",
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------- ack
+
+
+class AckAnswer(Struct):
+    """One element of the answer to an ack."""
+
+    index: int
+    transactionId: str  # noqa: N815 - the interface's names
+    success: bool
+    error: str | None
+    queueName: str | None  # noqa: N815
+    partitionName: str | None  # noqa: N815
+    leaseReleased: bool  # noqa: N815
+    dlq: bool
+    noop: bool | UnsetType = UNSET
+
+
+def render_ack(items: Sequence[AckItem], results: Sequence[AckResult]) -> bytes:
+    """The array that answers an ack: one object an item, in the order of the request."""
+    return _json(
+        [
+            AckAnswer(
+                index, item.transaction_id, result.problem is None, result.problem, result.queue, result.partition,
+                result.released, result.dead, result.noop or UNSET,
+            )
+            for index, (item, result) in enumerate(zip(items, results, strict=True))
+        ]
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------- lease, transaction
+
+
+class LeaseAnswer(Struct):
+    """The answer to a lease extension; the end of the lease stands under the three names that clients read."""
+
+    leaseId: str  # noqa: N815 - the interface's names
+    success: bool
+    renewed: int
+    error: str | None
+    expiresAt: str | None  # noqa: N815
+    newExpiresAt: str | None  # noqa: N815
+    lease_expires_at: str | None
+
+
+def render_lease(lease: str, renewed: Renewed) -> bytes:
+    """The object that answers a lease extension."""
+    if renewed.expires_at is None:
+        return _json(LeaseAnswer(lease, False, 0, "Lease not found or expired", None, None, None))
+    end = timestamp(renewed.expires_at, 3)
+    return _json(LeaseAnswer(lease, True, renewed.cursors, None, end, end, end))
+
+
+class TransactionAnswer(Struct, omit_defaults=True):
+    """The answer to a transaction; a failed one has no results, because nothing of it happened."""
+
+    transactionId: str  # noqa: N815
+    success: bool
+    results: list["AckDone | PushDone"]
+    error: str | None = None
+    reason: str | None = None
+
+
+class AckDone(Struct):
+    """An ack in the results of a transaction."""
+
+    index: int
+    transactionId: str  # noqa: N815
+    dlq: bool
+    type: str = "ack"
+    success: bool = True
+    error: str | None = None
+
+
+class PushDone(Struct):
+    """A pushed item in the results of a transaction."""
+
+    index: int
+    transactionId: str  # noqa: N815
+    messageId: str  # noqa: N815
+    partitionId: str  # noqa: N815
+    queueName: str  # noqa: N815
+    type: str = "push"
+    success: bool = True

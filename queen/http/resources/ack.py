@@ -1,0 +1,81 @@
+"""``POST /api/v1/ack`` and ``POST /api/v1/ack/batch``."""
+
+import falcon
+import falcon.asgi
+import msgspec
+from msgspec import Struct
+
+from queen.core import limits
+from queen.core.errors import BadRequestError
+from queen.core.operations import QUEUE_MODE, Ack, AckItem, JobType
+from queen.engine.thread import EngineThread
+from queen.http.parsing import check_group, decode, read_body
+from queen.http.rendering import render_ack
+
+
+class AckBody(Struct):
+    """One acknowledgment."""
+
+    transactionId: str  # noqa: N815 - the interface's names
+    partitionId: str  # noqa: N815
+    leaseId: str | None = None  # noqa: N815
+    status: str | None = None
+    error: str | None = None
+    consumerGroup: str | None = None  # noqa: N815
+
+
+class AckBatchBody(Struct):
+    """Acknowledgments of one group."""
+
+    acknowledgments: list[AckBody]
+    consumerGroup: str | None = None  # noqa: N815
+
+
+_NO_PARTITION = "partitionId is required to ensure message uniqueness"
+_SINGLE_TEXTS = {"transactionId": "transactionId is required", "partitionId": _NO_PARTITION}
+_EACH = "Each acknowledgment must have a valid {} string{}"
+_BATCH_TEXTS = {
+    "acknowledgments": "acknowledgments array is required",
+    "acknowledgments.transactionId": _EACH.format("transactionId", ""),
+    "acknowledgments.partitionId": _EACH.format("partitionId", " to ensure message uniqueness"),
+}
+_single = msgspec.json.Decoder(AckBody)
+_batch = msgspec.json.Decoder(AckBatchBody)
+
+
+def to_ack_item(body: AckBody, group: str, field: str = "") -> AckItem:
+    """An acknowledgment as the engine takes it; raises BadRequestError for empty ids and overlong texts."""
+    if not body.transactionId:
+        raise BadRequestError(f"{field}transactionId must not be empty", f"{field}transactionId")
+    error = body.error[: limits.ERROR_TEXT_CHARS_MAX].replace("\0", "\N{REPLACEMENT CHARACTER}") if body.error else None
+    return AckItem(body.transactionId, body.partitionId, group, body.leaseId or None, body.status or "completed", error)
+
+
+class AckResource:
+    """Says what became of delivered messages."""
+
+    def __init__(self, engine: EngineThread, body_bytes_max: int) -> None:
+        self._engine, self._body_bytes_max = engine, body_bytes_max
+
+    async def on_post(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
+        """One acknowledgment; the answer is an array of one."""
+        body = decode(_single, await read_body(req, self._body_bytes_max), _SINGLE_TEXTS)
+        group = check_group(body.consumerGroup, "consumerGroup", QUEUE_MODE)
+        await self._acknowledge(resp, [to_ack_item(body, group)])
+
+    async def on_post_batch(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
+        """Many acknowledgments, each with a result of its own."""
+        body = decode(_batch, await read_body(req, self._body_bytes_max), _BATCH_TEXTS)
+        group = check_group(body.consumerGroup, "consumerGroup", QUEUE_MODE)
+        items = [
+            to_ack_item(each, group, f"acknowledgments[{number}].") for number, each in enumerate(body.acknowledgments)
+        ]
+        await self._acknowledge(resp, items)
+
+    async def _acknowledge(self, resp: falcon.asgi.Response, items: list[AckItem]) -> None:
+        resp.content_type = falcon.MEDIA_JSON
+        if not items:
+            resp.data = b"[]"
+            return
+        acked = await self._engine.submit(JobType.ACK, Ack(items)).future
+        resp.data = render_ack(items, acked.results)

@@ -1,0 +1,121 @@
+"""``GET /api/v1/pop…``: pops of a queue, a partition, or all queues of a namespace and task."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import falcon
+import falcon.asgi
+
+from queen.core import limits
+from queen.core.errors import BadRequestError
+from queen.core.operations import QUEUE_MODE, JobType, Pop, Popped
+from queen.engine.job import Job
+from queen.engine.thread import EngineThread
+from queen.http.parsing import check_group, check_name, parse_boolean, parse_integer, parse_time
+from queen.http.rendering import render_pop
+
+_MODES = {"": "all", "all": "all", "new": "new", "new-only": "new"}
+
+
+class PopDefaults:
+    """What a pop gets that does not say."""
+
+    def __init__(self, batch: int, timeout_ms: int, subscription_mode: str) -> None:
+        self.batch, self.timeout_ms, self.subscription_mode = batch, timeout_ms, subscription_mode
+
+
+class PopResource:
+    """Delivers messages, at once or when there are some."""
+
+    def __init__(self, engine: EngineThread, defaults: PopDefaults) -> None:
+        self._engine, self._defaults = engine, defaults
+
+    async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response, place: str = "") -> None:
+        """``place`` is ``queue`` or ``queue/partition/name``, decoded."""
+        if place:
+            queue, partition = _split(place)
+            pop = self._pop(req, queue=queue, partition=partition)
+        else:
+            pop = self._pop_by_label(req)
+        popped = await self._serve(req, pop)
+        if not popped.claims:
+            resp.status = 204
+            return
+        resp.content_type = falcon.MEDIA_JSON
+        resp.data = render_pop(popped, pop.group, _autopilot(req, pop))
+
+    def _pop_by_label(self, req: falcon.asgi.Request) -> Pop:
+        namespace, task = req.get_param("namespace"), req.get_param("task")
+        if not namespace and not task:
+            raise BadRequestError("namespace or task is required", "namespace")
+        return self._pop(req, queue="", namespace=namespace or None, task=task or None)
+
+    def _pop(self, req: falcon.asgi.Request, **place: Any) -> Pop:  # noqa: ANN401 - fields of Pop
+        get = req.get_param
+        autopilot = parse_boolean(get("autopilot"))
+        batch = limits.AUTOPILOT_BATCH_MESSAGES if autopilot else self._defaults.batch
+        partitions = limits.AUTOPILOT_PARTITIONS if autopilot else 1
+        wait_ms = parse_integer(get("timeout"), "timeout", self._defaults.timeout_ms, 0, limits.TIMEOUT_MS_MAX)
+        seconds = parse_integer(get("leaseSeconds"), "leaseSeconds", 0, 1, limits.LEASE_SECONDS_MAX)
+        return Pop(
+            **place,
+            **self._start(get("subscriptionMode"), get("subscriptionFrom")),
+            group=check_group(get("consumerGroup"), "consumerGroup", QUEUE_MODE),
+            batch=parse_integer(get("batch"), "batch", batch, 1, limits.BATCH_MESSAGES_MAX),
+            partitions=_partitions(get("partitions"), partitions),
+            auto_ack=parse_boolean(get("autoAck")),
+            lease_seconds=seconds or None,
+            wait_ms=wait_ms if parse_boolean(get("wait")) else 0,
+        )
+
+    def _start(self, mode: str | None, since: str | None) -> dict[str, Any]:
+        """Where the group starts, if this is its first contact; ``subscriptionFrom`` wins over the mode."""
+        if since == "now":
+            return {"mode": "new"}
+        if since:
+            return {"mode": "timestamp", "since": parse_time(since, "subscriptionFrom")}
+        mode = mode or self._defaults.subscription_mode
+        if mode not in _MODES:
+            raise BadRequestError(f"subscriptionMode must be all, new or new-only, not {mode[:40]!r}", "subscriptionMode")
+        return {"mode": _MODES[mode]}
+
+    async def _serve(self, req: falcon.asgi.Request, pop: Pop) -> Popped:
+        job = self._engine.submit(JobType.POP, pop)
+        watch = asyncio.ensure_future(_gone(req.scope["queen.receive"]))
+        watch.add_done_callback(lambda done: self._abandon(done, job))
+        try:
+            return await job.future  # type: ignore[no-any-return]
+        finally:
+            watch.cancel()
+
+    def _abandon(self, watch: "asyncio.Future[None]", job: Job) -> None:
+        """The consumer has gone: nothing is claimed for it any more."""
+        if not watch.cancelled() and not job.future.done():
+            self._engine.abandon(job)
+            job.future.set_result(Popped())
+
+
+async def _gone(receive: Callable[[], Any]) -> None:
+    """Returns when the client has closed the connection."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _split(place: str) -> tuple[str, str | None]:
+    queue, separator, partition = place.partition("/partition/")
+    check_name(queue, "queue")
+    if not separator or partition in ("", "null"):
+        return queue, None
+    return queue, check_name(partition, "partition")
+
+
+def _partitions(text: str | None, default: int) -> int:
+    number = parse_integer(text, "partitions", default, -(10**9), 10**9)
+    return limits.POP_PARTITIONS_MAX if number <= 0 else min(number, limits.POP_PARTITIONS_MAX)
+
+
+def _autopilot(req: falcon.asgi.Request, pop: Pop) -> bytes:
+    if not parse_boolean(req.get_param("autopilot")):
+        return b""
+    return b',"autopilot":{"partitions":%d,"batch":%d,"waitMs":0}' % (pop.partitions, pop.batch)

@@ -1,0 +1,28 @@
+"""``POST /api/v1/push``."""
+
+import falcon
+import falcon.asgi
+
+from queen.core.operations import JobType
+from queen.engine.thread import EngineThread
+from queen.http.parsing import parse_push_items, read_body, to_push
+from queen.http.rendering import render_push
+
+
+class PushResource:
+    """Appends messages."""
+
+    def __init__(self, engine: EngineThread, body_bytes_max: int) -> None:
+        self._engine, self._body_bytes_max = engine, body_bytes_max
+
+    async def on_post(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
+        """Stores all items of the request, or none."""
+        items = parse_push_items(await read_body(req, self._body_bytes_max))
+        resp.status = 201
+        resp.content_type = falcon.MEDIA_JSON
+        if not items:
+            resp.data = b"[]"
+            return
+        push = to_push(items)
+        pushed = await self._engine.submit(JobType.PUSH, push).future
+        resp.data = render_push(items, push.lots, pushed)

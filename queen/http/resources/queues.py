@@ -1,0 +1,177 @@
+"""``POST /api/v1/configure`` and ``DELETE /api/v1/resources/queues/:queue``."""
+
+from typing import Any
+
+import falcon
+import falcon.asgi
+import msgspec
+from msgspec import Struct
+
+from queen.core import ids, limits
+from queen.core.errors import BadRequestError
+from queen.core.operations import JobType, QueueConfiguration
+from queen.engine.context import Context
+from queen.engine.thread import EngineThread
+from queen.http.parsing import check_name, decode, read_body
+
+_YEAR_SECONDS = 366 * 24 * 3600
+_INT_MAX = 2**31 - 1
+
+
+class Options(Struct):
+    """Options of a queue as they come; ``None`` is one that was not sent."""
+
+    leaseTime: int | None = None  # noqa: N815 - the interface's names
+    retryLimit: int | None = None  # noqa: N815
+    retryDelay: int | None = None  # noqa: N815
+    delayedProcessing: int | None = None  # noqa: N815
+    windowBuffer: int | None = None  # noqa: N815
+    priority: int | None = None
+    deadLetterQueue: bool | None = None  # noqa: N815
+    dlqAfterMaxRetries: bool | None = None  # noqa: N815
+    namespace: str | None = None
+    task: str | None = None
+    retentionSeconds: int | None = None  # noqa: N815
+    completedRetentionSeconds: int | None = None  # noqa: N815
+    retentionEnabled: bool | None = None  # noqa: N815
+    maxWaitTimeSeconds: int | None = None  # noqa: N815
+    maxSize: int | None = None  # noqa: N815
+    ttl: int | None = None
+    encryptionEnabled: bool | None = None  # noqa: N815
+
+
+class ConfigureBody(Struct):
+    """A queue with its labels and options."""
+
+    queue: str
+    namespace: str | None = None
+    task: str | None = None
+    options: Options | None = None
+
+
+#: Lowest and highest value of each number.
+_BOUNDS = {
+    "leaseTime": (0, limits.LEASE_SECONDS_MAX),
+    "retryLimit": (0, 10_000),
+    "retryDelay": (0, 7 * 24 * 3600 * 1000),
+    "delayedProcessing": (0, _YEAR_SECONDS),
+    "windowBuffer": (0, _YEAR_SECONDS),
+    "priority": (-_INT_MAX, _INT_MAX),
+    "retentionSeconds": (0, _INT_MAX),
+    "completedRetentionSeconds": (0, _INT_MAX),
+    "maxWaitTimeSeconds": (0, _INT_MAX),
+    "maxSize": (0, _INT_MAX),
+    "ttl": (0, _INT_MAX),
+}
+#: Options that clients send as a matter of course, but that this server can only keep switched off.
+_OFF_ONLY = ("retentionSeconds", "completedRetentionSeconds", "retentionEnabled", "maxWaitTimeSeconds", "maxSize", "encryptionEnabled")
+
+_decoder = msgspec.json.Decoder(ConfigureBody)
+
+
+def _check_options(options: Options) -> None:
+    for name, (low, high) in _BOUNDS.items():
+        value = getattr(options, name)
+        if value is not None and not low <= value <= high:
+            raise BadRequestError(f"options.{name} must be from {low} to {high}, not {value}", f"options.{name}")
+    for name in _OFF_ONLY:
+        if getattr(options, name):
+            raise BadRequestError(f"options.{name} is not supported by this version: leave it out or off", f"options.{name}")
+    if options.ttl:
+        raise BadRequestError("options.ttl is not supported by this version: leave it out", "options.ttl")
+
+
+def _label(body: ConfigureBody, options: Options, name: str) -> str:
+    label = getattr(body, name) or getattr(options, name) or ""
+    return check_name(label, name) if label else ""
+
+
+def _configuration(body: ConfigureBody, options: Options) -> QueueConfiguration:
+    def chosen(value: int | None, default: int) -> int:
+        return default if value is None else value
+
+    return QueueConfiguration(
+        queue=body.queue,
+        namespace=_label(body, options, "namespace"),
+        task=_label(body, options, "task"),
+        priority=chosen(options.priority, 0),
+        lease_time=chosen(options.leaseTime, 60),
+        retry_limit=chosen(options.retryLimit, 3),
+        retry_delay=options.retryDelay,
+        delayed_processing=chosen(options.delayedProcessing, 0),
+        window_buffer=chosen(options.windowBuffer, 0),
+        dead_letter_queue=options.deadLetterQueue,
+        dlq_after_max_retries=options.dlqAfterMaxRetries,
+    )
+
+
+def _shown(configuration: QueueConfiguration) -> dict[str, Any]:
+    c = configuration
+    buries = c.dead_letter_queue is not False or c.dlq_after_max_retries is not False
+    return {
+        "leaseTime": c.lease_time or 60,
+        "retryLimit": c.retry_limit,
+        "retryDelay": c.retry_delay or 0,
+        "delayedProcessing": c.delayed_processing,
+        "windowBuffer": c.window_buffer,
+        "priority": c.priority,
+        "deadLetterQueue": buries if c.dead_letter_queue is None else c.dead_letter_queue,
+        "dlqAfterMaxRetries": buries if c.dlq_after_max_retries is None else c.dlq_after_max_retries,
+        "retentionEnabled": False,
+        "retentionSeconds": 0,
+        "completedRetentionSeconds": 0,
+        "maxWaitTimeSeconds": 0,
+        "maxSize": 0,
+        "ttl": 0,
+        "encryptionEnabled": False,
+    }
+
+
+class ConfigureResource:
+    """Makes a queue, or replaces the options of one: what is not sent goes back to its default."""
+
+    def __init__(self, engine: EngineThread, body_bytes_max: int) -> None:
+        self._engine, self._body_bytes_max = engine, body_bytes_max
+
+    async def on_post(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
+        """Answers what holds now, defaults included."""
+        body = decode(_decoder, await read_body(req, self._body_bytes_max), {"queue": "queue is required"})
+        check_name(body.queue, "queue")
+        options = body.options or Options()
+        _check_options(options)
+        configuration = _configuration(body, options)
+
+        async def configure(context: Context) -> tuple[int, int]:
+            numbers = await context.patiently(lambda _again: context.administration.configure_queue(configuration))
+            context.heard(body.queue, 1)
+            return numbers
+
+        queue_id, part_id = await self._engine.submit(JobType.CUSTOM, configure).future
+        resp.content_type = falcon.MEDIA_JSON
+        resp.data = msgspec.json.encode(
+            {
+                "configured": True, "queueId": ids.queue_id(queue_id), "partitionId": ids.partition_id(part_id),
+                "queue": body.queue, "namespace": configuration.namespace, "task": configuration.task,
+                "options": _shown(configuration),
+            }
+        )  # fmt: skip
+
+
+class QueueResource:
+    """One queue."""
+
+    def __init__(self, engine: EngineThread) -> None:
+        self._engine = engine
+
+    async def on_delete(self, _req: falcon.asgi.Request, resp: falcon.asgi.Response, queue: str) -> None:
+        """Deletes the queue; an unknown one is an answer too, because clients delete before they create."""
+        check_name(queue, "queue")
+
+        async def delete(context: Context) -> bool:
+            existed = await context.patiently(lambda _again: context.administration.delete_queue(queue))
+            context.directory.forget_queue(queue)
+            return existed
+
+        existed: bool = await self._engine.submit(JobType.CUSTOM, delete).future
+        resp.content_type = falcon.MEDIA_JSON
+        resp.data = msgspec.json.encode({"deleted": existed, "queue": queue, "existed": existed})

@@ -1,0 +1,170 @@
+"""``POST /api/v1/transaction``."""
+
+from typing import Any
+from uuid import uuid4
+
+import falcon
+import falcon.asgi
+import msgspec
+from msgspec import Raw, Struct
+
+from queen.core import ids
+from queen.core.errors import BadRequestError
+from queen.core.operations import QUEUE_MODE, AckItem, Executed, JobType, Lot, Transaction
+from queen.engine.thread import EngineThread
+from queen.http.parsing import PushItem, check_group, decode, read_body, to_push
+from queen.http.rendering import AckDone, PushDone, TransactionAnswer
+from queen.http.resources.ack import AckBody, to_ack_item
+
+
+_MISSING = Raw()
+
+
+class OperationBody(Struct):
+    """One operation: an ack, a push of ``items``, or a push of one item that stands here itself."""
+
+    type: str
+    items: list[PushItem] | None = None
+    queue: str | None = None
+    partition: str = "Default"
+    payload: Raw = _MISSING
+    data: Raw = _MISSING
+    transactionId: str | None = None  # noqa: N815 - the interface's names
+    traceId: str | None = None  # noqa: N815
+    partitionId: str | None = None  # noqa: N815
+    leaseId: str | None = None  # noqa: N815
+    status: str | None = None
+    consumerGroup: str | None = None  # noqa: N815
+    error: str | None = None
+
+
+class TransactionBody(Struct):
+    """Operations to carry out all or none."""
+
+    operations: list[OperationBody]
+    requiredLeases: list[str] | None = None  # noqa: N815
+
+
+_object = msgspec.json.Decoder(TransactionBody)
+_array = msgspec.json.Decoder(list[OperationBody])
+_TEXTS = {"operations": "operations array required"}
+_STATUSES = ("completed", "success", "failed", "dlq")
+
+
+class Plan:
+    """A transaction as it came: what each result belongs to, in the order of the request."""
+
+    def __init__(self, body: TransactionBody) -> None:
+        self.items: list[PushItem] = []
+        self.acks: list[AckItem] = []
+        self.order: list[tuple[str, int]] = []
+        self.refusal: str | None = None
+        for number, operation in enumerate(body.operations):
+            self._add(operation, f"operations[{number}]")
+        leases = body.requiredLeases or None
+        self.request = Transaction(to_push(self.items), self.acks, leases)
+
+    def _add(self, operation: OperationBody, field: str) -> None:
+        if operation.type == "push":
+            for item in _push_items(operation, field):
+                self.order.append(("push", len(self.items)))
+                self.items.append(item)
+        elif operation.type == "ack":
+            self.order.append(("ack", len(self.acks)))
+            self.acks.append(self._ack(operation, field))
+        else:
+            self.refusal = self.refusal or f"Unknown operation type: {operation.type}"
+
+    def _ack(self, operation: OperationBody, field: str) -> AckItem:
+        if not operation.transactionId or not operation.partitionId:
+            raise BadRequestError(f"{field}: an ack needs transactionId and partitionId", field)
+        status = operation.status or "completed"
+        if status not in _STATUSES:
+            self.refusal = self.refusal or f"ACK operation failed: Unknown status: {status}"
+        body = AckBody(operation.transactionId, operation.partitionId, operation.leaseId, status, operation.error)
+        return to_ack_item(body, check_group(operation.consumerGroup, f"{field}.consumerGroup", QUEUE_MODE), f"{field}.")
+
+
+def _push_items(operation: OperationBody, field: str) -> list[PushItem]:
+    if operation.items is not None:
+        return operation.items
+    if operation.queue is None:
+        raise BadRequestError(f"{field}: a push needs items, or queue and payload", f"{field}.queue")
+    payload = operation.payload or operation.data or Raw(b"{}")
+    item = PushItem(operation.queue, operation.partition, payload, operation.transactionId, operation.traceId)
+    return [item]
+
+
+def parse_transaction(body: bytes) -> TransactionBody:
+    """The object form, or a bare array of operations."""
+    if body.lstrip()[:1] == b"[":
+        return TransactionBody(decode(_array, body, {}))
+    return decode(_object, body, _TEXTS)
+
+
+class TransactionResource:
+    """Pushes and acks, all or none."""
+
+    def __init__(self, engine: EngineThread, body_bytes_max: int) -> None:
+        self._engine, self._body_bytes_max = engine, body_bytes_max
+
+    async def on_post(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
+        """A transaction that fails is an answer, with status 200: clients read ``success``."""
+        body = parse_transaction(await read_body(req, self._body_bytes_max))
+        if not body.operations:
+            raise BadRequestError("operations array cannot be empty", "operations")
+        plan = Plan(body)
+        resp.content_type = falcon.MEDIA_JSON
+        if plan.refusal is not None:
+            resp.data = _failure(plan.refusal, "bad_request")
+            return
+        executed: Executed = await self._engine.submit(JobType.TRANSACTION, plan.request).future
+        resp.data = _failed(plan, executed) if executed.undone else _done(plan, executed)
+
+
+def _failure(error: str, reason: str) -> bytes:
+    return msgspec.json.encode(TransactionAnswer(str(uuid4()), False, [], error, reason))
+
+
+def _failed(plan: Plan, executed: Executed) -> bytes:
+    for result in executed.acked:
+        if result.problem is not None:
+            return _failure(f"ACK operation failed: {result.problem}", "ack_rejected")
+    for lot, stored in zip(plan.request.push.lots, executed.pushed.stored, strict=False):
+        for number, place in enumerate(lot.places):
+            if number in stored.duplicates:
+                return _failure(f"PUSH operation failed: duplicate transactionId {_chosen(plan, place)}", "duplicate")
+            if number in stored.refused:
+                return _failure(f"PUSH operation failed: reserved transactionId {_chosen(plan, place)}", "bad_request")
+    return _failure("The transaction failed and nothing of it happened", "db_error")
+
+
+def _chosen(plan: Plan, place: int) -> str:
+    return plan.items[place].transactionId or ""
+
+
+def _done(plan: Plan, executed: Executed) -> bytes:
+    pushed = _places(plan.request.push.lots, executed)
+    results = []
+    for index, (kind, number) in enumerate(plan.order):
+        if kind == "ack":
+            item, result = plan.acks[number], executed.acked[number]
+            results.append(AckDone(index, item.transaction_id, result.dead))
+        else:
+            part_id, offset = pushed[number]
+            message_id = ids.message_id(part_id, offset)
+            item = plan.items[number]
+            results.append(
+                PushDone(index, item.transactionId or message_id, message_id, ids.partition_id(part_id), item.queue)
+            )
+    return msgspec.json.encode(TransactionAnswer(str(uuid4()), True, results))
+
+
+def _places(lots: "list[Lot] | Any", executed: Executed) -> dict[int, tuple[int, int]]:
+    """Partition and offset of each pushed item."""
+    found = {}
+    for lot, stored in zip(lots, executed.pushed.stored, strict=True):
+        for number, place in enumerate(lot.places):
+            offset = stored.first + number if stored.first is not None else stored.offsets[number]
+            found[place] = (stored.part_id, offset)
+    return found

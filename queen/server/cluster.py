@@ -1,0 +1,74 @@
+"""Making a cluster, and giving it its settings."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from queen.server import memory, programs
+from queen.server.data_folder import DataFolder
+from queen.server.errors import StartError
+from queen.server.postgres_settings import configuration
+from queen.server.system_user import Account
+
+_PRIVATE = 0o700
+
+_OPTIONS = (
+    "--username=postgres",
+    "--encoding=UTF8",
+    "--locale=C",
+    "--auth-local=trust",
+    "--auth-host=reject",
+    # One call for the whole file system instead of one for each of 1,000 files: 0.8 s instead of 4.5 s on a slow disk.
+    *(["--sync-method=syncfs"] if sys.platform == "linux" else []),
+)
+
+
+def make(folder: DataFolder, account: Account | None) -> None:
+    """Makes the cluster; one that is cut short does not get the name of a whole one.
+
+    Raises:
+        StartError: ``initdb`` failed; the text has its reason.
+    """
+    shutil.rmtree(folder.new_cluster, ignore_errors=True)
+    own_folder(folder.new_cluster, account)
+    result = subprocess.run(  # noqa: S603 - a program of the wheel
+        [programs.folder() / "initdb", "-D", folder.new_cluster, *_OPTIONS],
+        check=False,
+        capture_output=True,
+        text=True,
+        **programs.child_arguments(account, signal.SIGTERM),
+    )
+    if result.returncode != 0:
+        raise StartError(f"Cannot make a database in {folder.path}: {_reason(result.stderr)}")
+    folder.new_cluster.rename(folder.cluster)
+
+
+def _reason(output: str) -> str:
+    print(output)
+    lines = [line for line in output.splitlines() if "error:" in line or "FATAL:" in line]
+    return lines[0] if lines else "initdb failed without a reason"
+
+
+def configure(folder: DataFolder, account: Account | None, max_connections: int, socket_dir: Path) -> None:
+    """Writes ``postgresql.conf``."""
+    path = folder.cluster / "postgresql.conf"
+    path.write_text(
+        configuration(
+            max_connections=max_connections,
+            memory_bytes=memory.available_bytes(),
+            socket_dir=socket_dir,
+            log_dir=folder.logs,
+        )
+    )
+    if account:
+        account.own(path)
+
+
+def own_folder(path: Path, account: Account | None) -> None:
+    """Makes a folder that only the account may enter, and root."""
+    path.mkdir(mode=_PRIVATE, exist_ok=True)
+    if account:
+        os.chown(path, account.uid, account.gid)

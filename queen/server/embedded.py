@@ -1,0 +1,167 @@
+"""The embedded PostgreSQL, run as a child of this process."""
+
+import logging
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TextIO
+from urllib.parse import quote
+
+from queen.server import children, cluster, programs, system_user
+from queen.server.children import Pause
+from queen.server.data_folder import DataFolder
+from queen.server.errors import StartError
+from queen.server.leftover import stop_leftover
+from queen.server.postgres_log import failure_since
+
+log = logging.getLogger(__name__)
+
+#: A socket's address holds 107 bytes, and PostgreSQL appends a name to the folder.
+_SOCKET_DIR_BYTES_MAX = 107 - len("/.s.PGSQL.5432")
+
+# Fast shutdown (ends sessions, writes a checkpoint), immediate shutdown (recovers at the next start), force.
+_STOP_STEPS = ((signal.SIGINT, 60.0), (signal.SIGQUIT, 10.0), (signal.SIGKILL, 10.0))
+
+_LOOK_S = 0.02
+
+
+class EmbeddedPostgres:
+    """A PostgreSQL of our own, in a data folder that outlives it.
+
+    It ends when the thread that started it ends, in any way (Linux). As a context manager it runs inside the block.
+    """
+
+    def __init__(self, data_dir: Path, max_connections: int = 100) -> None:
+        self.folder = DataFolder(data_dir.resolve())
+        self._max_connections = max_connections
+        self._lock: TextIO | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._account: system_user.Account | None = None
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._launched = ""
+        self._socket_dir = Path()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def dsn(self) -> str:
+        """The connection string, for asyncpg, psycopg and psql alike; known when it has started."""
+        return f"postgresql://postgres@/postgres?host={quote(str(self._socket_dir))}"
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the postmaster, None before the first start."""
+        return self._process.pid if self._process else None
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the postmaster runs; it may still be starting."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it accepts connections."""
+        try:
+            lines = (self.folder.cluster / "postmaster.pid").read_text().splitlines()
+        except FileNotFoundError:
+            return False
+        return self.is_alive and len(lines) == 8 and lines[0] == str(self.pid) and lines[7].strip() == "ready"
+
+    @property
+    def failure(self) -> str:
+        """Why it ended, when nobody stopped it."""
+        code = self._process.poll() if self._process else None
+        if code is not None and code < 0:
+            return f"it was killed by {signal.Signals(-code).name}"
+        return failure_since(self.folder, self._launched)
+
+    def start(self, pause: Pause = time.sleep) -> None:
+        """Returns when it accepts connections; makes the cluster at the first start.
+
+        Args:
+            pause: waits between two looks; what it raises ends the start.
+
+        Raises:
+            StartError: it cannot start; the text says why.
+        """
+        try:
+            with self.folder.problems_explained():
+                self._prepare()
+            self.launch()
+            self._wait_until_ready(pause)
+        except BaseException:
+            self.stop()
+            raise
+
+    def launch(self) -> None:
+        """Starts the postmaster without waiting for it; also when it died.
+
+        Raises:
+            StartError: the folder cannot be used now.
+        """
+        with self.folder.problems_explained():
+            stop_leftover(self.folder.cluster)
+            for stale in self._socket_dir.glob(".s.PGSQL.*"):
+                stale.unlink()
+            self._launched = datetime.now(UTC).isoformat(sep=" ", timespec="milliseconds")
+            with self.folder.start_log.open("wb") as output:
+                self._process = subprocess.Popen(  # noqa: S603 - a program of the wheel
+                    [programs.folder() / "postgres", "-D", self.folder.cluster],
+                    stdout=output,
+                    stderr=output,
+                    **programs.child_arguments(self._account, signal.SIGINT),
+                )
+
+    def stop(self, pause: Pause = time.sleep) -> None:
+        """Stops it and frees the folder; committed data is safe however it ends.
+
+        Args:
+            pause: waits between two looks; it answers true when somebody is in a hurry.
+        """
+        if self._process and self.is_alive:
+            log.info("PostgreSQL stopped (%s)", children.stop(self._process, _STOP_STEPS, pause).name)
+        if self._temporary:
+            self._temporary.cleanup()
+        if self._lock:
+            self._lock.close()
+
+    def _prepare(self) -> None:
+        self._lock = self.folder.lock()
+        self.folder.check(programs.VERSION)
+        self._account = system_user.account_for(self.folder.cluster)
+        if self._account:
+            system_user.let_use(self._account, programs.folder())
+            system_user.let_reach(self._account, self.folder.cluster)
+        cluster.own_folder(self.folder.logs, self._account)
+        if not self.folder.cluster.exists():
+            cluster.make(self.folder, self._account)
+        self._socket_dir = self._make_socket_dir()
+        cluster.configure(self.folder, self._account, self._max_connections, self._socket_dir)
+
+    def _make_socket_dir(self) -> Path:
+        """A private folder for the socket: in the data folder if its name is short enough, else a temporary one."""
+        path = self.folder.path / "run"
+        # libpq takes a comma for the end of a host's name.
+        if len(os.fsencode(path)) > _SOCKET_DIR_BYTES_MAX or "," in str(path):
+            self._temporary = tempfile.TemporaryDirectory(prefix="queen-")
+            path = Path(self._temporary.name)
+        cluster.own_folder(path, self._account)
+        return path
+
+    def _wait_until_ready(self, pause: Pause) -> None:
+        while not self.is_ready:
+            if not self.is_alive:
+                raise StartError(f"PostgreSQL does not start in {self.folder.path}: {self.failure}")
+            pause(_LOOK_S)

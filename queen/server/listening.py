@@ -1,0 +1,69 @@
+"""The address to listen on."""
+
+import errno
+import ipaddress
+import socket
+
+from queen.server.errors import StartError
+
+#: Connections that may wait for a worker to accept them, as many as gunicorn allows by default.
+BACKLOG = 2048
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket to be handed to gunicorn; port 0 takes a free one.
+
+    Connections that come before the workers are ready wait in the backlog. Binding alone would not do: two sockets may
+    be bound to one port while neither listens.
+
+    Raises:
+        StartError: the address cannot be had.
+    """
+    family, address = _resolve(host, port)
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((address, port))
+        listener.listen(BACKLOG)
+    except OSError as problem:
+        listener.close()
+        raise StartError(_advice(problem, host, port)) from None
+    return listener
+
+
+def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, str]:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError as problem:
+        raise StartError(f"The host {host!r} cannot be resolved ({problem}): give an address with --host") from None
+    return family, str(address[0])
+
+
+def _advice(problem: OSError, host: str, port: int) -> str:
+    match problem.errno:
+        case errno.EADDRINUSE:
+            return f"Port {port} on {host} is in use: stop the program that holds it, or choose another with --port"
+        case errno.EADDRNOTAVAIL:
+            return f"The address {host} does not belong to this machine: choose another with --host"
+        case errno.EACCES:
+            return f"Port {port} needs more rights than this user has: choose one above 1023 with --port"
+        case _:
+            return f"Cannot listen on {host}, port {port} ({problem.strerror}): choose others with --host and --port"
+
+
+def authority(host: str, port: int) -> str:
+    """Host and port as a URL has them."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only programs on this machine can reach the address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def reachable(host: str) -> str:
+    """The address by which this machine reaches itself: a wildcard cannot be connected to."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound

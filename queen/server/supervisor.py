@@ -1,0 +1,140 @@
+"""``queen serve``: the process above gunicorn and, without a database of the user's, PostgreSQL."""
+
+import asyncio
+import http.client
+import logging
+import os
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from queen.config import Settings
+from queen.db.setup import DatabaseInfo, prepare
+from queen.server import listening
+from queen.server.embedded import EmbeddedPostgres
+from queen.server.gunicorn_child import Gunicorn
+from queen.server.keeper import Keeper
+from queen.server.signals import SignalStream
+
+log = logging.getLogger(__name__)
+
+_TICK_S = 0.1
+_STOP = frozenset({signal.SIGTERM, signal.SIGINT})
+
+#: psql, an administrator, and the moment in which a reload overlaps the workers' own connections for notices.
+_SPARE_CONNECTIONS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """What people want to know about a server that has started; ``embedded`` is None for a database of their own."""
+
+    pid: int
+    host: str
+    port: int
+    workers: int
+    database: DatabaseInfo
+    embedded: EmbeddedPostgres | None
+
+
+class _StopRequested(Exception):  # noqa: N818 - not an error
+    """SIGTERM or SIGINT came."""
+
+
+def embedded_postgres(settings: Settings) -> EmbeddedPostgres:
+    """The embedded PostgreSQL with enough connections for the workers, twice, as a reload overlaps them."""
+    pools = settings.hot_connections + settings.cold_connections
+    return EmbeddedPostgres(Path(settings.data_dir), 2 * pools + 2 * settings.workers + _SPARE_CONNECTIONS)
+
+
+class Supervisor:
+    """Runs everything until it is told to stop.
+
+    Attributes:
+        settings: what to run.
+        environment: the same as variables, for the workers.
+        announce: is called once, when the first worker answers.
+    """
+
+    def __init__(self, settings: Settings, environment: Mapping[str, str], announce: Callable[[Running], None]) -> None:
+        self._settings = settings
+        self._environment = environment
+        self._announce = announce
+
+    def run(self) -> int:
+        """Returns the exit code: 0 after a stop that was asked for.
+
+        Raises:
+            QueenError: it cannot start; the text says why, and what to do.
+        """
+        watched = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
+        with SignalStream(*watched) as self._signals, ExitStack() as stack:
+            try:
+                return self._serve(stack)
+            except _StopRequested:
+                log.info("stopping; Ctrl-C does not wait for requests in flight")
+                return 0
+
+    def _serve(self, stack: ExitStack) -> int:
+        listener = stack.enter_context(listening.listen(self._settings.host, self._settings.port))
+        port: int = listener.getsockname()[1]
+        postgres = None if self._settings.database_url else self._start_postgres(stack)
+        url = postgres.dsn if postgres else self._settings.database_url
+        database = asyncio.run(self._prepare(url))
+        gunicorn = Gunicorn(listener, {**self._environment, "DATABASE_URL": url}, self._settings.graceful_timeout_s)
+        stack.callback(gunicorn.stop, self._wait_in_hurry)
+        listener.close()
+        running = Running(os.getpid(), self._settings.host, port, self._settings.workers, database, postgres)
+        return self._watch(gunicorn, running)
+
+    def _start_postgres(self, stack: ExitStack) -> EmbeddedPostgres:
+        postgres = embedded_postgres(self._settings)
+        postgres.start(self._wait)
+        stack.callback(postgres.stop, self._wait_in_hurry)
+        return postgres
+
+    async def _prepare(self, url: str) -> DatabaseInfo:
+        """Makes the database ready; a signal ends that too."""
+        task = asyncio.create_task(prepare(url, self._settings.connect_timeout_ms))
+        while not (await asyncio.wait({task}, timeout=_TICK_S))[0]:
+            self._wait(0)
+        return task.result()
+
+    def _watch(self, gunicorn: Gunicorn, running: Running) -> int:
+        keeper = Keeper(running.embedded) if running.embedded else None
+        announced = False
+        while gunicorn.exit_code is None:
+            if self._wait(_TICK_S) is signal.SIGHUP:
+                gunicorn.reload()
+            if keeper:
+                keeper.tend()
+            if not announced and _answers(running.host, running.port):
+                self._announce(running)
+                announced = True
+        log.error("gunicorn ended by itself; the reason stands above", extra={"exit_code": gunicorn.exit_code})
+        return max(gunicorn.exit_code, 1)
+
+    def _wait(self, seconds: float) -> signal.Signals | None:
+        received = self._signals.wait(seconds)
+        if received in _STOP:
+            raise _StopRequested
+        return received
+
+    def _wait_in_hurry(self, seconds: float) -> bool:
+        """Waits while everything stops; true when somebody presses Ctrl-C again."""
+        return self._signals.wait(seconds) is signal.SIGINT
+
+
+def _answers(host: str, port: int) -> bool:
+    """Whether a worker serves requests."""
+    connection = http.client.HTTPConnection(listening.reachable(host), port, timeout=1)
+    try:
+        connection.request("GET", "/health")
+        connection.getresponse()
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+    return True

@@ -1,0 +1,84 @@
+"""gunicorn's worker: uvicorn, stopped so that long polls are answered."""
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from gunicorn.arbiter import Arbiter
+from uvicorn.config import Config
+from uvicorn.server import Server
+from uvicorn_worker import UvicornWorker
+
+from queen.server.parent_death import die_with
+
+_HEARTBEAT_S = 1.0
+
+
+class StoppingServer(Server):
+    """A uvicorn server that tells the application when the stop begins.
+
+    uvicorn waits for the connections before it tells the application (``lifespan.shutdown``), and a parked long poll
+    would hold its connection to the end of the graceful timeout.
+    """
+
+    def __init__(self, config: Config, begin_stop: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._begin_stop = begin_stop
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begins the stop, in a signal handler."""
+        super().handle_exit(sig, frame)
+        self._begin_stop()
+
+
+class QueenWorker(UvicornWorker):  # type: ignore[misc]
+    """A worker of gunicorn that serves ``queen.app:app``."""
+
+    CONFIG_KWARGS = {  # noqa: RUF012 - uvicorn_worker's way to configure
+        "loop": "uvloop",
+        "http": "httptools",
+        "ws": "none",
+        "lifespan": "on",
+        "access_log": False,
+        "server_header": False,
+        "proxy_headers": False,
+    }
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - gunicorn's
+        super().__init__(*arguments, **options)
+        self.config.timeout_graceful_shutdown = _seconds_to_finish(self.cfg.graceful_timeout)
+        # Its lines about each start and stop repeat gunicorn's.
+        if self.log.error_log.level > logging.DEBUG:
+            logging.getLogger("uvicorn.error").setLevel(max(logging.WARNING, self.log.error_log.level))
+
+    def init_process(self) -> None:
+        """Runs in the worker's process: ends with gunicorn, also when that is killed."""
+        die_with(self.ppid, signal.SIGTERM)
+        super().init_process()
+
+    async def _serve(self) -> None:
+        self.config.app = self.wsgi
+        server = StoppingServer(self.config, self.wsgi.begin_stop)
+        # gunicorn sends SIGQUIT when it was interrupted; uvicorn_worker would ignore it.
+        signal.signal(signal.SIGQUIT, server.handle_exit)
+        heartbeat = asyncio.create_task(self._beat())
+        # The sockets themselves: gunicorn's wrappers around them complain when uvloop has closed them already.
+        await server.serve(sockets=[wrapper.sock for wrapper in self.sockets])
+        heartbeat.cancel()
+        if not server.started:
+            sys.exit(Arbiter.WORKER_BOOT_ERROR)
+
+    async def _beat(self) -> None:
+        """Tells gunicorn that we live, also while we stop: uvicorn's own heartbeat ends when a stop begins."""
+        while True:
+            self.notify()
+            await asyncio.sleep(_HEARTBEAT_S)
+
+
+def _seconds_to_finish(graceful_timeout_s: float) -> float:
+    """How long requests in flight may take after a stop began; what remains is for the application to close."""
+    return graceful_timeout_s - min(2.0, graceful_timeout_s / 2)

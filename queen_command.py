@@ -1,0 +1,65 @@
+"""The command ``queen``. It looks whether the package ``queen`` is still ours before it imports it.
+
+The published client, ``queen-mq``, installs a package of the same name. Whichever is installed last overwrites files of
+the other, and uninstalling one deletes files of both. This module stands outside of the package and survives that.
+"""
+
+import sys
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from importlib.util import find_spec
+from pathlib import Path
+
+_MARK = '__distribution__ = "queen-for-python"'
+_EXIT_CODE = 2
+
+
+def problem() -> str | None:
+    """What is wrong with the installed package, or None; does not import it."""
+    client = _find("queen-mq")
+    if client:
+        return f"the client queen-mq {client.version} is installed in the same environment"
+    if not _is_ours():
+        return "the package queen in this environment is not the server's, or parts of it are gone"
+    if damaged := _damaged(_find("queen-for-python")):
+        return f"files of the server were replaced or deleted, such as {damaged}"
+    return None
+
+
+def _find(name: str) -> Distribution | None:
+    try:
+        return distribution(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _is_ours() -> bool:
+    spec = find_spec("queen")
+    return bool(spec and spec.origin and _MARK in Path(spec.origin).read_text(encoding="utf-8"))
+
+
+def _damaged(server: Distribution | None) -> str | None:
+    """The first file of the package that is missing or has another size than the one that was installed."""
+    for file in server.files or () if server else ():
+        if file.parts[0] == "queen" and file.size is not None:
+            path = Path(str(file.locate()))
+            if not path.is_file() or path.stat().st_size != file.size:
+                return str(file)
+    return None
+
+
+def main() -> None:
+    """Runs the command line, or says in one line why it cannot."""
+    if found := problem():
+        sys.stderr.write(
+            f"error: {found}. Server and client share the import name queen and need an environment each. Here: "
+            f"{sys.executable} -m pip uninstall -y queen-mq; "
+            f"{sys.executable} -m pip install --force-reinstall queen-for-python. The client goes into another.\n"
+        )
+        sys.exit(_EXIT_CODE)
+    from queen.cli.main import app  # noqa: PLC0415 - only now is it known to be ours
+
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,596 @@
+"""The catalogue: every promise of the broker, and on which levels it is checked.
+
+A test, a state machine, a checker or an audit says what it checks with the decorator `checks`. An id, once given,
+keeps its meaning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+Subject = TypeVar("Subject", bound="type | Callable[..., object]")
+
+
+class Level(Enum):
+    """Where a guarantee is checked."""
+
+    MODEL = "model"
+    """Hypothesis on the reference model, or on a pure part of the server beside it."""
+    LIVE = "live"
+    """A running server: integration and conformance."""
+    FAULTS = "faults"
+    """A running server whose processes, database, disk or network fail."""
+    AUDIT = "audit"
+    """The complete log and the journals after a load test."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """One promise, in terms of what a client can observe.
+
+    A guarantee of kind `safety` says what never happens; one of kind `liveness` what does happen, and by when.
+    """
+
+    id: str
+    statement: str
+    rationale: str
+    kind: Literal["safety", "liveness"]
+    levels: frozenset[Level]
+
+    @property
+    def family(self) -> str:
+        """The middle of the id."""
+        return self.id.split("-")[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Something that checks guarantees on one level."""
+
+    ids: tuple[str, ...]
+    level: Level
+    module: str
+    name: str
+
+    def __post_init__(self) -> None:
+        if unknown := [id_ for id_ in self.ids if id_ not in GUARANTEES]:
+            raise ValueError(f"{self.module}.{self.name} checks unknown guarantees: {', '.join(unknown)}")
+
+
+REGISTRY: list[Check] = []
+"""The checks of all modules imported so far."""
+
+
+def checks(*ids: str, level: Level) -> Callable[[Subject], Subject]:
+    """Say which guarantees the decorated thing checks; it stays as it is.
+
+    Raises:
+        ValueError: an id is not in the catalogue.
+    """
+
+    def record(subject: Subject) -> Subject:
+        REGISTRY.append(Check(ids, level, subject.__module__, _name(subject)))
+        return subject
+
+    return record
+
+
+def _name(subject: Subject) -> str:
+    """The qualified name; a test that Hypothesis has wrapped goes by its own."""
+    inner = getattr(getattr(subject, "hypothesis", None), "inner_test", subject)
+    return str(inner.__qualname__)
+
+
+def missing_checks(registry: Iterable[Check]) -> list[tuple[str, Level]]:
+    """The levels of guarantees that nothing in the registry checks."""
+    there = {(id_, check.level) for check in registry for id_ in check.ids}
+    needed = ((id_, level) for id_, guarantee in GUARANTEES.items() for level in Level if level in guarantee.levels)
+    return [need for need in needed if need not in there]
+
+
+_LETTERS = {"M": Level.MODEL, "L": Level.LIVE, "F": Level.FAULTS, "A": Level.AUDIT}
+
+
+def _safety(id_: str, levels: str, statement: str, rationale: str) -> Guarantee:
+    return Guarantee(id_, statement, rationale, "safety", frozenset(_LETTERS[letter] for letter in levels))
+
+
+def _liveness(id_: str, levels: str, statement: str, rationale: str) -> Guarantee:
+    return Guarantee(id_, statement, rationale, "liveness", frozenset(_LETTERS[letter] for letter in levels))
+
+
+FAMILIES: Mapping[str, str] = MappingProxyType(
+    {
+        "ORD": "Order",
+        "DUR": "Durability",
+        "IDEM": "Idempotence",
+        "POP": "Delivery",
+        "LEASE": "Leases",
+        "ACK": "Acks",
+        "DLQ": "Dead letters",
+        "TXN": "Transactions",
+        "GRP": "Consumer groups",
+        "WAIT": "Waiting",
+        "RET": "Retention and removal",
+        "ISO": "Isolation of requests",
+        "SEC": "Security",
+        "SPOOL": "Spool",
+        "SMQ": "simple-mq",
+    }
+)
+
+_CATALOGUE: Collection[Guarantee] = (
+    _safety(
+        "G-ORD-1",
+        "MLFA",
+        "Within a partition and group, first deliveries come in offset order.",
+        "Order in a lane is what a partition is for.",
+    ),
+    _safety(
+        "G-ORD-2",
+        "MLFA",
+        "A visible offset implies that every smaller one is visible or was removed by retention: no gap, ever.",
+        "A message that commits below a cursor which has passed is lost without a trace.",
+    ),
+    _safety(
+        "G-ORD-3",
+        "MLFA",
+        "Two pushes to a partition where the first was answered before the second was sent keep that order, "
+        "through spool and replay too.",
+        "A producer that waits for its answer must be able to rely on the order that it saw.",
+    ),
+    _safety(
+        "G-ORD-4",
+        "MLA",
+        "The messages that one request pushes to a partition have offsets in the order of the request.",
+        "A batch is a list, and who sends a list expects a list.",
+    ),
+    _safety(
+        "G-ORD-5",
+        "MLA",
+        "In a partition `createdAt` never falls from an offset to a higher one.",
+        "Delay, window, retention and seek by time then all select a prefix of the log, whatever the clock does.",
+    ),
+    _safety(
+        "G-DUR-1",
+        "FA",
+        "An answered push survives `kill -9` of PostgreSQL, of any worker, and of the whole instance.",
+        "The answer is the moment at which a producer forgets the message.",
+    ),
+    _safety(
+        "G-DUR-2",
+        "FA",
+        "An answered ack survives `kill -9` of PostgreSQL, of any worker, and of the whole instance.",
+        "A lost ack is a second delivery of work that is known to be done.",
+    ),
+    _safety(
+        "G-DUR-3",
+        "MLFA",
+        "Every delivered message was pushed to that partition, and has the payload and transaction id of its push.",
+        "Bytes that go through fusing, segments, encryption, spool and slicing must come out as they went in.",
+    ),
+    _safety(
+        "G-DUR-4",
+        "MLFA",
+        "The messages of one push request are stored all or none, except those answered as duplicate or refused.",
+        "A producer that got no answer must be able to send the same request again without thinking.",
+    ),
+    _safety(
+        "G-IDEM-1",
+        "MLFA",
+        "A transaction id is stored at most once a partition, whatever is retried, spooled or replayed.",
+        "Retrying an unknown outcome is only safe when the repetition is recognised.",
+    ),
+    _safety(
+        "G-IDEM-2",
+        "ML",
+        "The answer to a duplicate names the message that is stored under its transaction id.",
+        "A producer that retried can go on as if its first attempt had been answered.",
+    ),
+    _safety(
+        "G-IDEM-3",
+        "MLA",
+        "A transaction id that is stored in one partition is stored in another one all the same.",
+        "Keys of different lanes are unrelated: a collision must not swallow a message.",
+    ),
+    _safety(
+        "G-IDEM-4",
+        "ML",
+        "A transaction id in the form of a message id of its partition is never stored for another message.",
+        "The server gives out these ids itself, and two messages under one id could not be told apart by an ack.",
+    ),
+    _safety(
+        "G-POP-1",
+        "ML",
+        "A pop delivers at most `batch` messages from at most `partitions` of the partitions that it asked for, "
+        "all under one lease id.",
+        "A consumer sizes its work, its memory and its lease by what it asked for.",
+    ),
+    _safety(
+        "G-POP-2",
+        "ML",
+        "A pop never passes over a partition in favour of one that could be claimed only later.",
+        "Otherwise a busy partition starves a quiet one.",
+    ),
+    _safety(
+        "G-POP-3",
+        "ML",
+        "A pop that meets no other request leaves nothing that it had room for, and takes all it can from a partition "
+        "before it takes from the next.",
+        "The message of an answered push is there for the next pop, and a short answer means that there is no more.",
+    ),
+    _safety(
+        "G-POP-4",
+        "ML",
+        "A pop of a namespace or task takes from the queue with the higher priority first.",
+        "That is all that priority means: it never reorders a partition.",
+    ),
+    _safety(
+        "G-POP-5",
+        "ML",
+        "With `autoAck` the delivered messages are done for the group when the answer is made, and no lease is left.",
+        "At most once, for those who ask for it.",
+    ),
+    _safety(
+        "G-LEASE-1",
+        "MLFA",
+        "At most one live lease exists for a partition and group, and nothing is delivered to the group beside it.",
+        "Two holders are two consumers in one lane: order and exactly-once are gone.",
+    ),
+    _liveness(
+        "G-LEASE-2",
+        "MLFA",
+        "An expired or released lease makes its unacked messages available again, within the lease time plus one "
+        "second.",
+        "A consumer that dies delays its messages, and no more than that.",
+    ),
+    _safety(
+        "G-LEASE-3",
+        "MLFA",
+        "A stale or foreign lease id can neither ack nor renew, and changes nothing.",
+        "A slow consumer wakes up after its work was given to another one.",
+    ),
+    _safety(
+        "G-LEASE-4",
+        "ML",
+        "A renewal moves the end of a live lease to the later of its end and now plus the seconds asked for, and never "
+        "revives an ended one.",
+        "A heartbeat that comes late or asks for little must do no harm.",
+    ),
+    _safety(
+        "G-LEASE-5",
+        "MLA",
+        "`deliveryAttempt` is how often the message was delivered to the group, this time included.",
+        "Consumers decide by it how careful to be with a message.",
+    ),
+    _safety(
+        "G-LEASE-6",
+        "ML",
+        "A lease acks only messages up to the last one that its pop delivered.",
+        "Nobody can be done with what they have not seen.",
+    ),
+    _safety(
+        "G-ACK-1",
+        "MLFA",
+        "A cursor never moves back except by a seek.",
+        "Late, repeated and disordered acks are everyday events.",
+    ),
+    _safety(
+        "G-ACK-2",
+        "MLFA",
+        "A completed message is never delivered again to that group, except after a seek.",
+        "Work that is known to be done is not done twice.",
+    ),
+    _liveness(
+        "G-ACK-3",
+        "MLFA",
+        "A delivered message that is not completed is delivered again or dead-lettered: never lost.",
+        "A cursor that jumps over a gap would drop what lies in it.",
+    ),
+    _safety(
+        "G-ACK-4",
+        "ML",
+        "Acking a completed message as `completed` succeeds and changes nothing, and any other ack of it is refused.",
+        "A client that got no answer may send its ack again.",
+    ),
+    _safety(
+        "G-ACK-5",
+        "ML",
+        "A lease ends with the ack that leaves nothing undone under it, or that sends a message back.",
+        "A partition does not wait for the end of a lease that nobody needs.",
+    ),
+    _safety(
+        "G-ACK-6",
+        "ML",
+        "After a `failed` ack nothing of that partition is delivered to the group before `retryDelay` is over.",
+        "A downstream system that is away needs time, and order forbids to go around the message.",
+    ),
+    _safety(
+        "G-DLQ-1",
+        "MLFA",
+        "A message is dead-lettered after exactly `retryLimit` retries, once, with payload and error.",
+        "One early loses a chance, one late blocks the lane, twice is noise for whoever cleans up.",
+    ),
+    _safety(
+        "G-DLQ-2",
+        "MLA",
+        "Only a message's own `failed` acks count as its failures: not its neighbours', a `retry`, or an expiry.",
+        "A poisonous message must not take its batch with it.",
+    ),
+    _liveness(
+        "G-DLQ-3",
+        "ML",
+        "A dead-lettered message holds nothing up: the message after it is delivered to the group.",
+        "Parking the poison is what frees the lane.",
+    ),
+    _safety(
+        "G-DLQ-4",
+        "ML",
+        "In a queue with `deadLetterQueue` and `dlqAfterMaxRetries` both false a message that is given up leaves no "
+        "dead letter.",
+        "Some streams are worth retrying and not worth keeping.",
+    ),
+    _safety(
+        "G-DLQ-5",
+        "L",
+        "A dead letter keeps its payload and error when retention removes its message.",
+        "People look at dead letters days later.",
+    ),
+    _safety(
+        "G-TXN-1",
+        "MLFA",
+        "A transaction's acks and pushes all happen or none does, under every fault.",
+        "Half of a transaction is a lost or a doubled message.",
+    ),
+    _safety(
+        "G-TXN-2",
+        "MLFA",
+        "consume-transform-produce with crashes anywhere produces each output exactly once.",
+        "This is what transactions are for.",
+    ),
+    _safety(
+        "G-TXN-3",
+        "MLF",
+        "A transaction that acks what is already done, or names a lease that is not live, changes nothing.",
+        "The late twin of a transaction would push its output a second time.",
+    ),
+    _safety(
+        "G-GRP-1",
+        "MLFA",
+        "Groups do not affect each other; each sees every message from its subscription point.",
+        "Adding a reader must be safe for those who are there.",
+    ),
+    _safety(
+        "G-GRP-2",
+        "ML",
+        "A group starts where its first pop on a queue says, and no later pop changes that.",
+        "Every consumer of a group sends the same parameters at each pop, and only the first of all may count.",
+    ),
+    _safety(
+        "G-GRP-3",
+        "MLA",
+        "A partition made after a group is delivered to the group whole, except what is not younger than its "
+        "`subscriptionFrom`.",
+        "Who skips history does not want to skip the future.",
+    ),
+    _safety(
+        "G-GRP-4",
+        "ML",
+        "A pop that names no group, on a queue that does not exist, leaves no trace.",
+        "A mistyped name in a polling loop must not fill the catalogue.",
+    ),
+    _liveness(
+        "G-WAIT-1",
+        "LF",
+        "A waiter is answered after its timeout at the latest, and soon after a message is available.",
+        "Long polls carry the latency of an idle system.",
+    ),
+    _safety(
+        "G-WAIT-2",
+        "MLA",
+        "No message is delivered before it is `delayedProcessing` seconds old.",
+        "Whoever sets a delay relies on it, for instance to let another system catch up.",
+    ),
+    _safety(
+        "G-WAIT-3",
+        "ML",
+        "While the youngest message of a partition is younger than `windowBuffer` seconds the partition delivers "
+        "nothing.",
+        "A burst is to be handled as one batch.",
+    ),
+    _safety(
+        "G-WAIT-4",
+        "LF",
+        "A waiter whose client has gone takes no message and leaves no lease.",
+        "Otherwise each client that gives up hides messages for a whole lease.",
+    ),
+    _safety(
+        "G-RET-1",
+        "MLA",
+        "Retention and eviction remove only what their settings allow.",
+        "Deleting is the one thing that no retry repairs.",
+    ),
+    _safety(
+        "G-RET-2",
+        "ML",
+        "`completedRetentionSeconds` never removes a message that some group of its queue has not completed.",
+        "The slowest reader decides.",
+    ),
+    _safety(
+        "G-RET-3",
+        "ML",
+        "Deleting a queue removes its messages, groups, leases and dead letters, and a push to the name makes a new "
+        "queue.",
+        "Clients delete before they create.",
+    ),
+    _liveness(
+        "G-RET-4",
+        "L",
+        "What retention may remove is gone one retention interval later, while the service runs.",
+        "A disk that fills is an outage.",
+    ),
+    _safety(
+        "G-ISO-1",
+        "LF",
+        "One request's bad data never fails another's.",
+        "Requests of strangers are fused into one call.",
+    ),
+    _safety(
+        "G-ISO-2",
+        "ML",
+        "Every item of a request is judged by itself and has its own result, in the order of the request.",
+        "Clients read the answer by position.",
+    ),
+    _safety(
+        "G-ISO-3",
+        "L",
+        "A malformed request is answered with a 4xx that names the field, stores nothing, and stops no worker.",
+        "The sender has to learn what is wrong, and nobody else notices.",
+    ),
+    _safety(
+        "G-ISO-4",
+        "L",
+        "A refused ack, an unknown lease, a failed transaction and a pop of an unknown queue are answers with a 2xx.",
+        "The published consumers stop for good on a 4xx.",
+    ),
+    _safety(
+        "G-SEC-1",
+        "L",
+        "No route answers without the access level it needs; `producerSub` comes from the token alone.",
+        "What a client says about itself proves nothing.",
+    ),
+    _safety(
+        "G-SEC-2",
+        "L",
+        "A token that is expired, not yet valid, signed with another key or algorithm, or not signed, is refused.",
+        "Each of these has been a hole in somebody's server.",
+    ),
+    _safety(
+        "G-SEC-3",
+        "LFA",
+        "The payload of an encrypted queue stands nowhere in clear: not in a table, a spool file or a log.",
+        "The database, its backups and the disk belong to others.",
+    ),
+    _safety(
+        "G-SEC-4",
+        "L",
+        "Encryption is refused when there is no key, instead of storing in clear.",
+        "A silent fallback is found by the auditor.",
+    ),
+    _safety(
+        "G-SPOOL-1",
+        "F",
+        "A push that is answered while PostgreSQL is away is on disk, synchronised, before the answer.",
+        "The promise of an answered push does not depend on the weather.",
+    ),
+    _safety(
+        "G-SPOOL-2",
+        "MFA",
+        "A spooled message is stored exactly once, however often the replay is killed or repeated.",
+        "Recovery is where crashes come in pairs.",
+    ),
+    _safety(
+        "G-SPOOL-3",
+        "MF",
+        "After a crash at any byte, everything that was answered is replayed, and a torn end is dropped only if it "
+        "never was.",
+        "The last write before a crash is the one that is half done.",
+    ),
+    _safety(
+        "G-SPOOL-4",
+        "LF",
+        "With a full disk or spool a push is answered 503 with `Retry-After`, never as a success.",
+        "A producer that knows can keep its message.",
+    ),
+    _safety(
+        "G-SPOOL-5",
+        "LF",
+        "A record that PostgreSQL refuses for its data is set aside with the reason, and those behind it are replayed.",
+        "One bad record must neither vanish nor block.",
+    ),
+    _liveness(
+        "G-SPOOL-6",
+        "F",
+        "Once PostgreSQL answers again the spool drains, and direct pushes resume.",
+        "A buffer that stays is an outage that nobody sees.",
+    ),
+    _safety(
+        "G-SMQ-1",
+        "MLFA",
+        "A polled message is given to no other poller before its visibility timeout is over.",
+        "The timeout is the time in which the work belongs to one consumer.",
+    ),
+    _safety(
+        "G-SMQ-2",
+        "MLA",
+        "The delivery count in a poll's answer is 1 at the first delivery and one more at each next, and never above "
+        "`maxDeliveries`.",
+        "The count decides what becomes of the message.",
+    ),
+    _safety(
+        "G-SMQ-3",
+        "MLF",
+        "The first poll that finds a message visible again after its last delivery moves it to the queue's dead-letter "
+        "queue, which the first such poll makes, with id, data, creation time and delivery count kept.",
+        "No background worker, and no dead-letter queue before there is a dead letter.",
+    ),
+    _safety(
+        "G-SMQ-4",
+        "MLFA",
+        "The message count of a queue equals its messages after every operation, whatever runs beside it.",
+        "A count that drifts closes a queue that is empty, or opens one that is full.",
+    ),
+    _safety(
+        "G-SMQ-5",
+        "ML",
+        "Of any number of enqueues at once, a queue accepts exactly those that it has room for, and answers the others "
+        "with 429.",
+        "The limit is there for the moment when everybody pushes.",
+    ),
+    _safety(
+        "G-SMQ-6",
+        "L",
+        "The data of a message comes back character for character.",
+        "The queue is a courier and does not open letters.",
+    ),
+    _liveness(
+        "G-SMQ-7",
+        "MLFA",
+        "A message answered 201 is delivered until it is acked or in the dead-letter queue.",
+        "At least once, across crashes of server and database.",
+    ),
+    _safety(
+        "G-SMQ-8",
+        "ML",
+        "An acked message is never seen again, and acking it again is answered 404.",
+        "An ack is a delete.",
+    ),
+    _safety(
+        "G-SMQ-9",
+        "ML",
+        "A message that its dead-letter queue has no room for stays in its queue, counted and not delivered, and a "
+        "dead-letter queue has no dead-letter queue.",
+        "Nothing is dropped to keep to a limit.",
+    ),
+    _safety(
+        "G-SMQ-10",
+        "ML",
+        "A requeued message is visible at once with delivery count 0 in a queue that had room, and its data and "
+        "creation time are kept.",
+        "Requeueing is the second chance after the fault is mended.",
+    ),
+    _safety(
+        "G-SMQ-11",
+        "ML",
+        "A peek changes nothing, and its pages show every message that stays, once each, oldest first.",
+        "Looking must be safe.",
+    ),
+)
+
+GUARANTEES: Mapping[str, Guarantee] = MappingProxyType({guarantee.id: guarantee for guarantee in _CATALOGUE})

@@ -1,0 +1,176 @@
+"""Judge a server's answer: `admit` gives the next state, or raises the guarantee that the answer breaks."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, TypeVar
+
+from .ack import INVALID_LEASE, NOT_DELIVERED
+from .operations import (
+    Acked,
+    AckResult,
+    Committed,
+    Deleted,
+    Delivery,
+    Operation,
+    Outcome,
+    Pop,
+    Popped,
+    Pushed,
+    PushResult,
+    Renewed,
+    RolledBack,
+    Transaction,
+)
+from .pop import Claimable, claimable, deliver, matches, subscribe, visible
+from .step import attempt, refusal, step
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from .state import Lane, State
+
+
+T = TypeVar("T")
+
+
+class Violation(AssertionError):  # noqa: N818 - the word of the specification
+    """A server's answer that a guarantee forbids."""
+
+    def __init__(self, guarantee: str, text: str) -> None:
+        super().__init__(f"{guarantee}: {text}")
+        self.guarantee = guarantee
+        self.text = text
+
+
+def admit(state: State, operation: Operation, observed: Outcome, now: float) -> State:
+    """The state after an operation that a server answered like this.
+
+    Raises:
+        Violation: the answer is not one that the specification allows.
+    """
+    match operation, observed:
+        case Pop(), Popped():
+            return _admit_pop(state, operation, observed, now)
+        case Transaction(), RolledBack():
+            return _admit_rollback(state, operation, observed, now)
+    after, expected = step(state, operation, now)
+    if expected != observed:
+        raise Violation(_broken(expected, observed), f"expected {expected}, observed {observed}")
+    return after
+
+
+def _admit_rollback(state: State, operation: Transaction, observed: RolledBack, now: float) -> State:
+    """A server may name any of the operations that had to fail, in its own words."""
+    _, results = attempt(state, operation, now)
+    if observed.index not in {index for index, result in enumerate(results) if refusal(result)}:
+        raise Violation("G-TXN-1", f"operation {observed.index} had no reason to fail: {observed.error}")
+    return state
+
+
+def _broken(expected: Outcome, observed: Outcome) -> str:
+    """The guarantee behind a difference; that each item has its own answer if nothing more special is."""
+    match expected, observed:
+        case Pushed(), Pushed():
+            return next((_broken_push(*pair) for pair in _differing(expected.results, observed.results)), "G-ISO-2")
+        case Acked(), Acked():
+            return next((_broken_ack(*pair) for pair in _differing(expected.results, observed.results)), "G-ISO-2")
+        case RolledBack(), Committed():
+            return "G-TXN-3"
+    return {Committed: "G-TXN-1", Renewed: "G-LEASE-4", Deleted: "G-RET-3"}.get(type(expected), "G-ISO-2")
+
+
+def _differing(left: Iterable[T], right: Iterable[T]) -> Iterable[tuple[T, T]]:
+    return (pair for pair in zip(left, right, strict=False) if pair[0] != pair[1])
+
+
+def _broken_push(expected: PushResult, observed: PushResult) -> str:
+    statuses = {expected.status, observed.status}
+    if "refused" in statuses:
+        return "G-IDEM-4"
+    if statuses == {"duplicate"}:
+        return "G-IDEM-2"
+    return "G-IDEM-1" if "duplicate" in statuses else "G-ORD-2"
+
+
+def _broken_ack(expected: AckResult, observed: AckResult) -> str:
+    if expected.error != observed.error:
+        return {INVALID_LEASE: "G-LEASE-3", NOT_DELIVERED: "G-LEASE-6"}.get(expected.error or "", "G-ISO-2")
+    return "G-ACK-4" if expected.noop != observed.noop else "G-DLQ-1"
+
+
+def _admit_pop(state: State, operation: Pop, observed: Popped, now: float) -> State:
+    state = subscribe(state, operation, now)
+    candidates = {candidate.lane: candidate for candidate in claimable(state, operation, now)}
+    taken = _by_lane(observed)
+    for lane, deliveries in taken.items():
+        offsets = tuple(delivery.message.offset for delivery in deliveries)
+        if lane not in candidates or offsets != candidates[lane].offsets[: len(offsets)]:
+            raise _not_the_next(state, operation, lane, offsets, now)
+    choice = {lane: len(deliveries) for lane, deliveries in taken.items()}
+    _check_choice(candidates.values(), choice, operation)
+    state, expected = deliver(state, operation, choice, now)
+    _check_content(operation, expected, observed)
+    return state
+
+
+def _by_lane(outcome: Popped) -> dict[Lane, list[Delivery]]:
+    lanes: dict[Lane, list[Delivery]] = defaultdict(list)
+    for delivery in outcome.deliveries:
+        lanes[delivery.message.lane].append(delivery)
+    return lanes
+
+
+def _not_the_next(state: State, operation: Pop, lane: Lane, offsets: tuple[int, ...], now: float) -> Violation:
+    """Which guarantee forbids these messages of a partition."""
+    text = f"{operation} was answered with {lane} {offsets} at {now}"
+    partition = state.partition(lane)
+    if not matches(state, operation, lane):
+        return Violation("G-POP-1", text)
+    if partition is None or max(offsets) >= partition.head:
+        return Violation("G-DUR-3", text)
+    cursor = partition.cursors[operation.group_name]
+    reasons = {
+        "G-LEASE-1": cursor.live_lease(now) is not None,
+        "G-ACK-6": cursor.ready > now,
+        "G-ACK-2": any(cursor.is_done(offset) for offset in offsets),
+        "G-WAIT-2": max(offsets) >= visible(state.queues[lane.queue], partition, now),
+        "G-ORD-1": list(offsets) != sorted(set(offsets)),
+    }
+    return Violation(next((guarantee for guarantee, broken in reasons.items() if broken), "G-ORD-2"), text)
+
+
+def _check_choice(candidates: Collection[Claimable], choice: Mapping[Lane, int], operation: Pop) -> None:
+    """The budget is kept and used, and nobody is passed over."""
+    room = max(operation.batch, 1) - sum(choice.values())
+    more = max(operation.partitions, 1) - len(choice)
+    if room < 0 or more < 0:
+        raise Violation("G-POP-1", f"{operation} took {choice}")
+    left = [candidate for candidate in candidates if choice.get(candidate.lane, 0) < len(candidate.offsets)]
+    begun = [candidate.lane for candidate in left if candidate.lane in choice]
+    if len(begun) > 1 or (room and (begun or (left and more))):
+        raise Violation("G-POP-3", f"{operation} took {choice} and left {left}")
+    for passed in left:
+        _check_turn(passed, (candidate for candidate in candidates if candidate.lane in choice))
+
+
+def _check_turn(passed: Claimable, taken: Iterable[Claimable]) -> None:
+    for other in taken:
+        if other.priority < passed.priority:
+            raise Violation("G-POP-4", f"{other} was taken before {passed}")
+        if other.priority == passed.priority and passed.since < other.ready:
+            raise Violation("G-POP-2", f"{other} was taken before {passed}")
+
+
+def _check_content(operation: Pop, expected: Popped, observed: Popped) -> None:
+    if expected.lease != observed.lease:
+        raise Violation("G-POP-5" if operation.auto_ack else "G-POP-1", f"lease {observed.lease}")
+    answered = {delivery.message: delivery for delivery in observed.deliveries}
+    for want in expected.deliveries:
+        seen = answered[want.message]
+        if (want.transaction_id, want.payload) != (seen.transaction_id, seen.payload):
+            raise Violation("G-DUR-3", f"expected {want}, observed {seen}")
+        if want.created_at != seen.created_at:
+            raise Violation("G-ORD-5", f"expected {want}, observed {seen}")
+        if seen.attempt not in {None, want.attempt}:
+            raise Violation("G-LEASE-5", f"expected {want}, observed {seen}")

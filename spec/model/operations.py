@@ -1,0 +1,211 @@
+"""What a client can ask of the broker, and what it can be answered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from .state import QUEUE_MODE, Lane, MessageId, Options, TransactionId
+
+
+@dataclass(frozen=True, slots=True)
+class PushItem:
+    """A message to store; an empty transaction id counts as none."""
+
+    queue: str
+    payload: object = None
+    partition: str = "Default"
+    transaction_id: TransactionId | None = None
+
+    @property
+    def lane(self) -> Lane:
+        """Where the message goes."""
+        return Lane(self.queue, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """Store the messages of one request."""
+
+    items: tuple[PushItem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pop:
+    """Take messages of a queue, of one partition, or of the queues with a namespace and a task.
+
+    `lease` is the id that the server chose for the answer: an input, because the model has no chance in it.
+    `subscription_mode` and `subscription_from` matter at a group's first pop only.
+    """
+
+    queue: str | None = None
+    partition: str | None = None
+    namespace: str | None = None
+    task: str | None = None
+    group: str | None = None
+    batch: int = 1
+    partitions: int = 1
+    auto_ack: bool = False
+    lease: str = "lease"
+    lease_seconds: float | None = None
+    subscription_mode: str | None = None
+    subscription_from: float | Literal["now"] | None = None
+
+    @property
+    def group_name(self) -> str:
+        """The group, by its stored name."""
+        return self.group or QUEUE_MODE
+
+
+@dataclass(frozen=True, slots=True)
+class AckItem:
+    """What became of one message: `completed`, `failed`, `retry` or `dlq`."""
+
+    queue: str
+    partition: str
+    transaction_id: TransactionId
+    status: str = "completed"
+    group: str | None = None
+    lease: str | None = None
+    error: str | None = None
+
+    @property
+    def lane(self) -> Lane:
+        """Where the message lies."""
+        return Lane(self.queue, self.partition)
+
+    @property
+    def group_name(self) -> str:
+        """The group, by its stored name."""
+        return self.group or QUEUE_MODE
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """Say what became of messages."""
+
+    items: tuple[AckItem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RenewLease:
+    """Ask for more time."""
+
+    lease: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """Pushes and acks that all happen or none does."""
+
+    operations: tuple[PushItem | AckItem, ...]
+    required_leases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Configure:
+    """Make a queue, or replace its options, namespace and task."""
+
+    queue: str
+    options: Options = field(default_factory=Options)
+    namespace: str = ""
+    task: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteQueue:
+    """Remove a queue and all that belongs to it."""
+
+    queue: str
+
+
+Operation: TypeAlias = Push | Pop | Ack | RenewLease | Transaction | Configure | DeleteQueue
+
+
+@dataclass(frozen=True, slots=True)
+class PushResult:
+    """What became of an item: stored, already stored under this id, or refused."""
+
+    status: Literal["queued", "duplicate", "refused"]
+    message: MessageId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """One result an item, in the order of the request."""
+
+    results: tuple[PushResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A message in a pop's answer; an `attempt` of `None` was not observed."""
+
+    message: MessageId
+    transaction_id: TransactionId
+    payload: object
+    created_at: float
+    attempt: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Popped:
+    """The messages taken; without a lease when there are none or when they are done at once."""
+
+    lease: str | None = None
+    deliveries: tuple[Delivery, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AckResult:
+    """An item's verdict: refused with an error, or carried out."""
+
+    error: str | None = None
+    noop: bool = False
+    dead_lettered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Acked:
+    """One result an item, in the order of the request."""
+
+    results: tuple[AckResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """How many cursors have more time, and the earliest end among them."""
+
+    cursors: int
+    until: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """Every operation happened: one result each, in order."""
+
+    results: tuple[PushResult | AckResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RolledBack:
+    """Nothing happened, because of the operation at this index."""
+
+    index: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """The options are in force."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """The queue is gone; `existed` says whether there was one."""
+
+    existed: bool
+
+
+Outcome: TypeAlias = Pushed | Popped | Acked | Renewed | Committed | RolledBack | Configured | Deleted

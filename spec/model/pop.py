@@ -1,0 +1,184 @@
+"""Pop: which cursors may be claimed, and what is delivered from them.
+
+A server may choose among claimable cursors that are ready equally long: `choose` makes one lawful choice, `deliver`
+carries out any.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from .operations import Delivery, Pop, Popped
+from .state import (
+    QUEUE_MODE,
+    Cursor,
+    Group,
+    Lane,
+    Lease,
+    Message,
+    MessageId,
+    Partition,
+    Queue,
+    State,
+    put_cursor,
+    put_queue,
+    with_queue,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Claimable:
+    """A cursor that a pop may claim now, and the offsets that it would deliver, first ones first.
+
+    It became claimable between `ready` (the cursor was free) and `since` (a message was visible, too).
+    """
+
+    lane: Lane
+    priority: int
+    ready: float
+    since: float
+    offsets: tuple[int, ...]
+
+
+def pop(state: State, operation: Pop, now: float) -> tuple[State, Popped]:
+    """Subscribe, claim the cursors that are ready longest, deliver as much as the budget allows."""
+    state = subscribe(state, operation, now)
+    return deliver(state, operation, choose(claimable(state, operation, now), operation), now)
+
+
+def subscribe(state: State, operation: Pop, now: float) -> State:
+    """The group comes into being at its first pop on a queue; where it starts is fixed from then on (G-GRP-2)."""
+    group = operation.group_name
+    if operation.queue is not None and group != QUEUE_MODE:  # an unnamed group leaves no trace: G-GRP-4
+        state = with_queue(state, operation.queue, now)
+    for name in _queues(state, operation):
+        if group not in state.queues[name].groups:
+            state = put_queue(state, name, _with_group(state.queues[name], operation, now))
+    return state
+
+
+def _queues(state: State, operation: Pop) -> list[str]:
+    """The queues that a pop is about: the one it names, or all of a namespace and a task."""
+    if operation.queue is not None:
+        return [operation.queue] if operation.queue in state.queues else []
+    wanted = (operation.namespace, operation.task)
+    return [
+        name
+        for name, queue in state.queues.items()
+        if all(want is None or want == has for want, has in zip(wanted, (queue.namespace, queue.task), strict=True))
+    ]
+
+
+def _with_group(queue: Queue, operation: Pop, now: float) -> Queue:
+    group, begin = operation.group_name, operation.subscription_from
+    partitions = {
+        name: replace(
+            partition, cursors={**partition.cursors, group: Cursor(ready=now, acked=_start(partition, operation))}
+        )
+        for name, partition in queue.partitions.items()
+    }
+    after = begin if group != QUEUE_MODE and not isinstance(begin, str) else None
+    return replace(queue, groups={**queue.groups, group: Group(after)}, partitions=partitions)
+
+
+def _start(partition: Partition, operation: Pop) -> int:
+    """The last offset that a new group does not get."""
+    begin = operation.subscription_from
+    if operation.group_name == QUEUE_MODE:
+        return -1
+    if begin == "now" or (begin is None and operation.subscription_mode in {"new", "new-only"}):
+        return partition.head - 1
+    if begin is None:
+        return -1
+    return max((message.offset for message in partition.messages if message.created_at <= float(begin)), default=-1)
+
+
+def claimable(state: State, operation: Pop, now: float) -> list[Claimable]:
+    """Every cursor that the pop may claim: ready, and with a visible message that is not done."""
+    found = []
+    for lane, group, cursor in state.cursors():
+        queue = state.queues[lane.queue]
+        partition = queue.partitions[lane.partition]
+        offsets = undone(partition, cursor, visible(queue, partition, now))
+        free = cursor.ready <= now  # never while a lease lives: G-LEASE-1
+        if group == operation.group_name and matches(state, operation, lane) and free and offsets:
+            since = max(cursor.ready, _visible_since(queue, partition, offsets[0]))
+            found.append(Claimable(lane, queue.options.priority, cursor.ready, since, offsets))
+    return found
+
+
+def matches(state: State, operation: Pop, lane: Lane) -> bool:
+    """Whether the pop asks for this partition."""
+    return lane.queue in _queues(state, operation) and operation.partition in {None, "", lane.partition}
+
+
+def visible(queue: Queue, partition: Partition, now: float) -> int:
+    """How many messages of a partition may be delivered: old enough each (G-WAIT-2), and none too young (G-WAIT-3)."""
+    if queue.options.window_buffer and partition.youngest + queue.options.window_buffer > now:
+        return 0
+    return sum(message.created_at + queue.options.delayed_processing <= now for message in partition.messages)
+
+
+def undone(partition: Partition, cursor: Cursor, limit: int) -> tuple[int, ...]:
+    """The offsets below a limit that the group has still to get, in order (G-ORD-1)."""
+    return tuple(
+        message.offset
+        for message in partition.messages
+        if message.offset < limit and not cursor.is_done(message.offset)
+    )
+
+
+def _visible_since(queue: Queue, partition: Partition, offset: int) -> float:
+    """When a visible message became visible, under the options that hold now."""
+    window, delay = queue.options.window_buffer, queue.options.delayed_processing
+    settled = [partition.youngest + window] if window else []
+    return max(queue.configured_at, partition.messages[offset].created_at + delay, *settled)
+
+
+def choose(candidates: Iterable[Claimable], operation: Pop) -> dict[Lane, int]:
+    """Highest priority first (G-POP-4), then longest ready (G-POP-2), within the budget (G-POP-1)."""
+    choice: dict[Lane, int] = {}
+    budget = max(operation.batch, 1)
+    for candidate in sorted(candidates, key=lambda c: (-c.priority, c.since, c.lane)):
+        take = min(budget, len(candidate.offsets))
+        if take and len(choice) < max(operation.partitions, 1):
+            choice[candidate.lane] = take
+            budget -= take
+    return choice
+
+
+def deliver(state: State, operation: Pop, choice: Mapping[Lane, int], now: float) -> tuple[State, Popped]:
+    """Deliver so many messages from these claimable cursors, all under one lease."""
+    deliveries: list[Delivery] = []
+    for lane, count in choice.items():
+        queue, group = state.queues[lane.queue], operation.group_name
+        partition = queue.partitions[lane.partition]
+        cursor = partition.cursors[group]
+        offsets = undone(partition, cursor, visible(queue, partition, now))[:count]
+        cursor = _count_delivery(cursor, offsets)
+        deliveries += [_delivery(lane, partition.messages[offset], cursor) for offset in offsets]
+        state = put_cursor(state, lane, group, _take(cursor, offsets, queue, operation, now))
+    return state, Popped(operation.lease if deliveries and not operation.auto_ack else None, tuple(deliveries))
+
+
+def _count_delivery(cursor: Cursor, offsets: Iterable[int]) -> Cursor:
+    """Each delivery of a message to the group has the next number, from 1 (G-LEASE-5)."""
+    again = {offset: cursor.deliveries.get(offset, 0) + 1 for offset in offsets}
+    return replace(cursor, deliveries={**cursor.deliveries, **again})
+
+
+def _delivery(lane: Lane, message: Message, cursor: Cursor) -> Delivery:
+    name = MessageId(*lane, message.offset)
+    attempt = cursor.deliveries[message.offset]
+    return Delivery(name, message.transaction_id, message.payload, message.created_at, attempt)
+
+
+def _take(cursor: Cursor, offsets: tuple[int, ...], queue: Queue, operation: Pop, now: float) -> Cursor:
+    if operation.auto_ack:  # done at once: G-POP-5
+        return replace(cursor.complete(offsets), lease=None, ready=now)
+    seconds = operation.lease_seconds or queue.options.lease_time
+    return replace(cursor, lease=Lease(operation.lease, offsets[-1]), ready=now + seconds)

@@ -1,0 +1,218 @@
+"""What the broker remembers: immutable values, and the updates that several operations share.
+
+A state is never changed; an update answers a new one. A message is known by queue, partition and offset.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+QUEUE_MODE = "__QUEUE_MODE__"
+
+
+class Lane(NamedTuple):
+    """The address of a partition."""
+
+    queue: str
+    partition: str
+
+
+class MessageId(NamedTuple):
+    """The name that the server gives a message."""
+
+    queue: str
+    partition: str
+    offset: int
+
+    @property
+    def lane(self) -> Lane:
+        """The partition that holds the message."""
+        return Lane(self.queue, self.partition)
+
+
+TransactionId: TypeAlias = str | MessageId
+"""A client's choice, or the message's own id when the client made none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One entry of a partition's log."""
+
+    offset: int
+    transaction_id: TransactionId
+    payload: object
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right of one pop to the undone messages up to `upto`; it ends when its cursor is ready."""
+
+    id: str
+    upto: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """How far one group is in one partition.
+
+    `ready` is the time from which the cursor may be claimed: while a lease lives, the lease's end.
+    `failures` and `deliveries` count for each message that is not done yet.
+    """
+
+    ready: float
+    acked: int = -1
+    ahead: frozenset[int] = frozenset()
+    lease: Lease | None = None
+    failures: Mapping[int, int] = field(default_factory=dict)
+    deliveries: Mapping[int, int] = field(default_factory=dict)
+
+    def is_done(self, offset: int) -> bool:
+        """Whether the group has finished with the message."""
+        return offset <= self.acked or offset in self.ahead
+
+    def live_lease(self, now: float) -> Lease | None:
+        """The lease, unless its time is over."""
+        return self.lease if now < self.ready else None
+
+    def complete(self, offsets: Iterable[int]) -> Cursor:
+        """Finish messages; move over the contiguous ones and never back (G-ACK-1)."""
+        acked, ahead = self.acked, {offset for offset in {*self.ahead, *offsets} if offset > self.acked}
+        while acked + 1 in ahead:
+            acked += 1
+            ahead.remove(acked)
+        moved = replace(self, acked=acked, ahead=frozenset(ahead))
+        return replace(
+            moved,
+            failures={offset: n for offset, n in self.failures.items() if not moved.is_done(offset)},
+            deliveries={offset: n for offset, n in self.deliveries.items() if not moved.is_done(offset)},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A log, and one cursor for each group of the queue."""
+
+    messages: tuple[Message, ...] = ()
+    cursors: Mapping[str, Cursor] = field(default_factory=dict)
+
+    @property
+    def head(self) -> int:
+        """The next offset."""
+        return len(self.messages)
+
+    @property
+    def youngest(self) -> float:
+        """When the last message came; before all time in an empty partition."""
+        return self.messages[-1].created_at if self.messages else float("-inf")
+
+    def find(self, transaction_id: TransactionId) -> Message | None:
+        """The message stored under a transaction id."""
+        return next((message for message in self.messages if message.transaction_id == transaction_id), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A consumer group; `after` is the time given as `subscriptionFrom`."""
+
+    after: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that a group gave up; `failures` are those before the one that ended it."""
+
+    message: MessageId
+    group: str
+    transaction_id: TransactionId
+    payload: object
+    error: str
+    failures: int
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """A queue's options: seconds, except `retry_delay` in milliseconds."""
+
+    lease_time: float = 60
+    retry_limit: int = 3
+    retry_delay: float = 0
+    delayed_processing: float = 0
+    window_buffer: float = 0
+    dead_letter_queue: bool = True
+    dlq_after_max_retries: bool = True
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A name with options; `configured_at` is when the options came into force."""
+
+    configured_at: float
+    namespace: str
+    task: str
+    options: Options = Options()
+    partitions: Mapping[str, Partition] = field(default_factory=dict)
+    groups: Mapping[str, Group] = field(default_factory=dict)
+    dead_letters: tuple[DeadLetter, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """All queues of a broker."""
+
+    queues: Mapping[str, Queue] = field(default_factory=dict)
+
+    def queue(self, name: str) -> Queue | None:
+        """The queue, if there is one."""
+        return self.queues.get(name)
+
+    def partition(self, lane: Lane) -> Partition | None:
+        """The partition, if there is one."""
+        queue = self.queues.get(lane.queue)
+        return queue.partitions.get(lane.partition) if queue else None
+
+    def cursors(self) -> Iterator[tuple[Lane, str, Cursor]]:
+        """Every cursor with its partition and group."""
+        for name, queue in self.queues.items():
+            for lane, partition in queue.partitions.items():
+                for group, cursor in partition.cursors.items():
+                    yield Lane(name, lane), group, cursor
+
+
+def with_queue(state: State, name: str, now: float) -> State:
+    """Make the queue when it is missing; namespace and task come from its name."""
+    if name in state.queues:
+        return state
+    namespace, task, *_ = [*name.split("."), ""]
+    return put_queue(state, name, Queue(now, namespace, task))
+
+
+def with_partition(state: State, lane: Lane, now: float) -> State:
+    """Make queue and partition when they are missing; every group there is reads it from its start (G-GRP-3)."""
+    state = with_queue(state, lane.queue, now)
+    queue = state.queues[lane.queue]
+    if lane.partition in queue.partitions:
+        return state
+    return put_partition(state, lane, Partition(cursors={group: Cursor(ready=now) for group in queue.groups}))
+
+
+def put_queue(state: State, name: str, queue: Queue) -> State:
+    """The state with this queue under the name."""
+    return replace(state, queues={**state.queues, name: queue})
+
+
+def put_partition(state: State, lane: Lane, partition: Partition) -> State:
+    """The state with this partition at the address, in a queue that exists."""
+    queue = state.queues[lane.queue]
+    return put_queue(state, lane.queue, replace(queue, partitions={**queue.partitions, lane.partition: partition}))
+
+
+def put_cursor(state: State, lane: Lane, group: str, cursor: Cursor) -> State:
+    """The state with this cursor, in a partition that exists."""
+    partition = state.queues[lane.queue].partitions[lane.partition]
+    return put_partition(state, lane, replace(partition, cursors={**partition.cursors, group: cursor}))

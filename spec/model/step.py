@@ -1,0 +1,132 @@
+"""The broker as a function: `step(state, operation, now)` answers the next state and the outcome.
+
+This is `docs/semantics.md` as a program. Read `state.py`, `push.py`, `pop.py`, `ack.py`, then this; the ids beside the
+rules are those of `guarantees.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, assert_never
+
+from .ack import ALREADY_COMPLETED, ack
+from .operations import (
+    Ack,
+    AckItem,
+    AckResult,
+    Committed,
+    Configure,
+    Configured,
+    Deleted,
+    DeleteQueue,
+    Operation,
+    Outcome,
+    Pop,
+    Push,
+    PushItem,
+    PushResult,
+    Renewed,
+    RenewLease,
+    RolledBack,
+    Transaction,
+)
+from .pop import pop
+from .push import push
+from .state import put_cursor, put_queue, with_queue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .state import State
+
+DUPLICATE = "Duplicate transaction id"
+RESERVED_ID = "Transaction id reserved for another message"
+
+
+def step(state: State, operation: Operation, now: float) -> tuple[State, Outcome]:  # noqa: PLR0911 - one an operation
+    """Carry out one operation at one moment."""
+    match operation:
+        case Push():
+            return push(state, operation, now)
+        case Pop():
+            return pop(state, operation, now)
+        case Ack():
+            return ack(state, operation, now)
+        case RenewLease():
+            return renew_lease(state, operation, now)
+        case Transaction():
+            return transaction(state, operation, now)
+        case Configure():
+            return configure(state, operation, now)
+        case DeleteQueue():
+            return delete_queue(state, operation)
+        case _:
+            assert_never(operation)
+
+
+def renew_lease(state: State, operation: RenewLease, now: float) -> tuple[State, Renewed]:
+    """Give a live lease more time, on every cursor that it holds; never less, and never revive it (G-LEASE-4)."""
+    ends = []
+    for lane, group, cursor in state.cursors():
+        lease = cursor.live_lease(now)
+        if lease and lease.id == operation.lease:
+            ends.append(max(cursor.ready, now + operation.seconds))
+            state = put_cursor(state, lane, group, replace(cursor, ready=ends[-1]))
+    return state, Renewed(len(ends), min(ends, default=None))
+
+
+def transaction(state: State, operation: Transaction, now: float) -> tuple[State, Committed | RolledBack]:
+    """All or nothing (G-TXN-1)."""
+    after, results = attempt(state, operation, now)
+    for index, result in enumerate(results):
+        if error := refusal(result):
+            return state, RolledBack(index, error)
+    return after, Committed(tuple(results))
+
+
+def attempt(state: State, operation: Transaction, now: float) -> tuple[State, list[PushResult | AckResult]]:
+    """What a transaction would do: its pushes as one request, then its acks as one request."""
+    pushes = Push(tuple(item for item in operation.operations if isinstance(item, PushItem)))
+    state, pushed = push(state, pushes, now)
+    acks = (item for item in operation.operations if isinstance(item, AckItem))
+    state, acked = ack(state, Ack(tuple(_fenced(state, item, operation.required_leases, now) for item in acks)), now)
+    stored: Iterator[PushResult | AckResult] = iter(pushed.results)
+    judged: Iterator[PushResult | AckResult] = iter(acked.results)
+    return state, [next(stored if isinstance(item, PushItem) else judged) for item in operation.operations]
+
+
+def refusal(result: PushResult | AckResult) -> str | None:
+    """Why an item undoes its transaction: also when it has happened before, or a repeat would push twice (G-TXN-3)."""
+    if isinstance(result, PushResult):
+        return {"queued": None, "duplicate": DUPLICATE, "refused": RESERVED_ID}[result.status]
+    return ALREADY_COMPLETED if result.noop else result.error
+
+
+def _fenced(state: State, item: AckItem, required: tuple[str, ...], now: float) -> AckItem:
+    """An ack of a transaction: under one of its leases if it names none, and a failure is final."""
+    status = "dlq" if item.status == "failed" else item.status
+    if item.lease or not required:
+        return replace(item, status=status)
+    partition = state.partition(item.lane)
+    cursor = partition.cursors.get(item.group_name) if partition else None
+    lease = cursor.live_lease(now) if cursor else None
+    return replace(item, status=status, lease=lease.id if lease and lease.id in required else required[0])
+
+
+def configure(state: State, operation: Configure, now: float) -> tuple[State, Configured]:
+    """Make the queue or replace its options; messages, groups and leases stay."""
+    state = with_queue(state, operation.queue, now)
+    queue = replace(
+        state.queues[operation.queue],
+        options=operation.options,
+        namespace=operation.namespace,
+        task=operation.task,
+        configured_at=now,
+    )
+    return put_queue(state, operation.queue, queue), Configured()
+
+
+def delete_queue(state: State, operation: DeleteQueue) -> tuple[State, Deleted]:
+    """Remove all that belongs to the queue; its name is free for a new one (G-RET-3)."""
+    queues = {name: queue for name, queue in state.queues.items() if name != operation.queue}
+    return replace(state, queues=queues), Deleted(operation.queue in state.queues)

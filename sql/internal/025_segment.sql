@@ -1,0 +1,23 @@
+-- Reading a segment without decoding its JSON. queen/core/segment.py writes the format.
+
+-- Where message p_pos of a segment (from 0) ends in its data: a big-endian number in ends.
+CREATE OR REPLACE FUNCTION queen.message_end(p_ends bytea, p_pos int) RETURNS int
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN p_pos < 0 THEN 0 ELSE
+    (get_byte(p_ends, 4 * p_pos) << 24) | (get_byte(p_ends, 4 * p_pos + 1) << 16)
+    | (get_byte(p_ends, 4 * p_pos + 2) << 8) | get_byte(p_ends, 4 * p_pos + 3)
+END;
+COMMENT ON FUNCTION queen.message_end IS 'Internal: where a message ends in the data of its segment.';
+
+-- The JSON object of one message, as bytes.
+CREATE OR REPLACE FUNCTION queen.message_at(p_data bytea, p_ends bytea, INOUT pos int, OUT message bytea)
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT
+        pos,
+        substr(
+            p_data, queen.message_end(p_ends, pos - 1) + 2,
+            queen.message_end(p_ends, pos) - queen.message_end(p_ends, pos - 1) - 1
+        );
+END;
+COMMENT ON FUNCTION queen.message_at IS 'Internal: the JSON object of one message of a segment.';

@@ -1,0 +1,132 @@
+-- The copy of a message that a group gives up.
+CREATE OR REPLACE FUNCTION queen.bury(
+    p_queue_id bigint, p_part bigint, p_off bigint, p_grp bigint, p_group text, p_error text, p_tries int, p_now timestamptz
+) RETURNS void
+LANGUAGE plpgsql
+SET enable_seqscan = off
+AS $$
+DECLARE
+    v_segment record;
+    v_message json;
+BEGIN
+    SELECT s.created_at, s.data, s.ends, p_off - s.last_off + s.n - 1 AS pos INTO v_segment
+    FROM queen.segments AS s WHERE s.part_id = p_part AND s.last_off >= p_off ORDER BY s.last_off LIMIT 1;
+    SELECT convert_from(m.message, 'UTF8')::json INTO v_message
+    FROM queen.message_at(v_segment.data, v_segment.ends, v_segment.pos::int) AS m;
+    INSERT INTO queen.dead_letter_queue AS d (
+        queue_id, part_id, off, grp_id, consumer_group, transaction_id, trace_id, producer_sub, payload, error,
+        retry_count, created_at, failed_at
+    )
+    VALUES (
+        p_queue_id, p_part, p_off, p_grp, p_group,
+        coalesce(v_message ->> 'transactionId', queen.message_uuid(p_part, p_off)::text),
+        v_message ->> 'traceId', v_message ->> 'producerSub', coalesce(v_message -> 'payload', 'null'),
+        coalesce(nullif(p_error, ''), 'Retries exhausted'), p_tries, coalesce(v_segment.created_at, p_now), p_now
+    )
+    -- Only after a seek can the same message fail for the same group again: its dead letter is brought up to date.
+    ON CONFLICT (part_id, off, grp_id) DO UPDATE
+    SET error = excluded.error, retry_count = excluded.retry_count, failed_at = excluded.failed_at;
+END $$;
+COMMENT ON FUNCTION queen.bury IS 'Internal: writes a dead letter.';
+
+-- The meaning of an ack, one cursor at a time: docs/semantics.md, section Ack. The caller holds the cursor.
+-- One element an offset or run of offsets: c completed, f failed, r retry, d dead letter; runs are only c.
+-- p_final is what transactions want: f is the same as d, and what is done already is refused.
+CREATE OR REPLACE FUNCTION queen.ack_cursor(
+    p_part bigint, p_grp bigint, p_now timestamptz, p_final bool,
+    p_ord int [], p_lease uuid [], p_kind text [], p_first bigint [], p_last bigint [], p_error text []
+) RETURNS TABLE (ord int, problem text, done_upto bigint, within bigint, released bool, dead bool)
+LANGUAGE plpgsql
+SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_cursor queen.partition_consumers;
+    v_group record;
+    v_next_off bigint;
+    v_live bool;
+    v_before int8multirange;      -- done before this call
+    v_completed int8multirange := '{}';
+    v_dead int8multirange := '{}';
+    v_failed int8multirange := '{}';
+    v_again int8multirange := '{}';
+    v_done int8multirange;
+    v_item record;
+    v_run int8multirange;
+    v_tries int;
+    v_delay interval := '0';
+    v_end bool;
+    v_results queen.ack_result [] := '{}';
+    v_result queen.ack_result;
+BEGIN
+    SELECT * INTO v_cursor FROM queen.partition_consumers AS c WHERE c.part_id = p_part AND c.grp_id = p_grp;
+    SELECT
+        g.name, q.id AS queue_id, q.retry_limit, coalesce(q.retry_delay, 0) AS retry_delay,
+        coalesce(q.dead_letter_queue, true) OR coalesce(q.dlq_after_max_retries, true) AS buries
+    INTO v_group
+    FROM queen.consumer_groups_metadata AS g JOIN queen.queues AS q ON q.id = g.queue_id WHERE g.id = p_grp;
+    SELECT h.next_off INTO v_next_off FROM queen.partition_lookup AS h WHERE h.part_id = p_part;
+    v_live := v_cursor.lease IS NOT NULL AND v_cursor.ready_at > p_now;
+    v_before := coalesce(v_cursor.ahead, '{}') + int8multirange(int8range(NULL, v_cursor.acked, '[]'));
+
+    FOR v_item IN
+        SELECT u.* FROM unnest(p_ord, p_lease, p_kind, p_first, p_last, p_error)
+            AS u (ord, lease, kind, first, last, error)
+        ORDER BY array_position(ARRAY['d', 'f', 'r', 'c'], u.kind), u.first
+    LOOP
+        v_run := int8multirange(int8range(v_item.first, v_item.last, '[]'));
+        v_result := (v_item.ord, NULL, v_cursor.acked, NULL, false, false);
+        IF v_run <@ v_before OR (p_final AND v_run && v_before) THEN
+            v_result.problem := CASE WHEN v_item.kind <> 'c' OR p_final THEN 'Message already completed' END;
+            v_result.done_upto := v_item.last;
+        ELSIF v_item.lease IS NOT NULL AND (NOT v_live OR v_item.lease <> v_cursor.lease) THEN
+            v_result.problem := 'Invalid or expired lease';
+        ELSIF v_item.lease IS NULL AND v_item.kind <> 'c' AND v_live THEN
+            v_result.problem := 'Invalid or expired lease';
+        ELSE
+            v_result.within := CASE WHEN v_item.lease IS NULL THEN v_next_off - 1 ELSE v_cursor.upto END;
+            v_run := v_run * int8multirange(int8range(NULL, v_result.within, '[]'));
+            IF isempty(v_run) OR v_item.kind = 'c' THEN
+                v_completed := v_completed + v_run;
+            ELSIF v_item.kind = 'r' THEN
+                v_again := v_again + v_run;
+            ELSIF NOT v_run <@ (v_dead + v_failed) THEN   -- the same message twice counts once
+                v_tries := coalesce((v_cursor.retries ->> v_item.first::text)::int, 0);
+                IF p_final OR v_item.kind = 'd' OR v_tries >= v_group.retry_limit THEN
+                    v_dead := v_dead + v_run;
+                    v_result.dead := v_group.buries;
+                    IF v_group.buries THEN
+                        PERFORM queen.bury(
+                            v_group.queue_id, p_part, v_item.first, p_grp, v_group.name, v_item.error, v_tries, p_now);
+                    END IF;
+                ELSE
+                    v_failed := v_failed + v_run;
+                    v_cursor.retries := coalesce(v_cursor.retries, '{}')
+                        || jsonb_build_object(v_item.first::text, v_tries + 1);
+                    v_delay := make_interval(secs => v_group.retry_delay / 1000.0);
+                END IF;
+            END IF;
+        END IF;
+        v_results := v_results || v_result;
+    END LOOP;
+
+    v_done := v_before + v_dead + (v_completed - v_failed - (v_again - v_dead));
+    v_again := v_again + v_failed;
+    SELECT a.acked, a.ahead INTO v_cursor.acked, v_cursor.ahead
+    FROM queen.advance(v_cursor.acked, v_done) AS a;
+    v_end := v_live AND (NOT isempty(v_again) OR v_done @> int8range(NULL, v_cursor.upto, '[]'));
+    UPDATE queen.partition_consumers AS c
+    SET
+        acked = v_cursor.acked, ahead = v_cursor.ahead,
+        lease = CASE WHEN NOT v_end THEN c.lease END,
+        attempts = CASE WHEN v_cursor.acked < c.seen THEN c.attempts ELSE 0 END,
+        ready_at = CASE WHEN v_end OR NOT isempty(v_again) THEN p_now + v_delay ELSE c.ready_at END,
+        retries = queen.open_retries(v_cursor.retries, v_cursor.acked, v_cursor.ahead)
+    WHERE c.part_id = p_part AND c.grp_id = p_grp;
+    IF v_end AND isempty(v_again) THEN
+        PERFORM queen.park(ARRAY[p_part], ARRAY[p_grp]);
+    END IF;
+    RETURN QUERY
+    SELECT r.ord, r.problem, r.done_upto, r.within, v_end AND r.problem IS NULL, r.dead FROM unnest(v_results) AS r;
+END $$;
+COMMENT ON FUNCTION queen.ack_cursor IS 'Internal: applies the acks of one call to one cursor, together.';

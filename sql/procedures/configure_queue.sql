@@ -1,0 +1,37 @@
+-- Purpose:   makes a queue, or replaces the options of one that exists; makes its partition Default.
+-- Arguments: the options, null for: not set by anyone.
+-- Returns:   numbers of the queue and of its partition Default.
+-- Locks:     the queue row.  Writes: queues, partitions, partition_lookup, partition_consumers.
+CREATE OR REPLACE FUNCTION queen.configure_queue_v1(
+    p_queue text, p_namespace text, p_task text, p_priority int, p_lease_time int, p_retry_limit int, p_retry_delay int,
+    p_delayed_processing int, p_window_buffer int, p_dead_letter_queue bool, p_dlq_after_max_retries bool,
+    OUT queue_id bigint, OUT part_id bigint
+)
+LANGUAGE plpgsql
+AS $$
+#variable_conflict use_column
+BEGIN
+    INSERT INTO queen.queues AS q (
+        name, namespace, task, priority, lease_time, retry_limit, retry_delay, delayed_processing, window_buffer,
+        dead_letter_queue, dlq_after_max_retries
+    )
+    VALUES (
+        p_queue, p_namespace, p_task, p_priority, p_lease_time, p_retry_limit, p_retry_delay, p_delayed_processing,
+        p_window_buffer, p_dead_letter_queue, p_dlq_after_max_retries
+    )
+    ON CONFLICT (name) DO UPDATE SET
+        namespace = excluded.namespace, task = excluded.task, priority = excluded.priority,
+        lease_time = excluded.lease_time, retry_limit = excluded.retry_limit, retry_delay = excluded.retry_delay,
+        delayed_processing = excluded.delayed_processing, window_buffer = excluded.window_buffer,
+        dead_letter_queue = excluded.dead_letter_queue, dlq_after_max_retries = excluded.dlq_after_max_retries
+    RETURNING q.id INTO queue_id;
+    -- A wait that the old options had set may be too long under the new ones: the next pop judges anew.
+    UPDATE queen.partition_consumers AS c SET ready_at = queen.clock()
+    FROM queen.consumer_groups_metadata AS g
+    WHERE g.queue_id = configure_queue_v1.queue_id AND c.grp_id = g.id
+        AND c.lease IS NULL AND c.retries IS NULL AND c.ready_at > queen.clock() AND c.ready_at < 'infinity';
+    PERFORM queen.make_partitions(ARRAY[p_queue], ARRAY['Default']);
+    SELECT p.id INTO part_id FROM queen.partitions AS p
+    WHERE p.queue_id = configure_queue_v1.queue_id AND p.name = 'Default';
+END $$;
+COMMENT ON FUNCTION queen.configure_queue_v1 IS 'Makes a queue, or replaces the options of one that exists.';

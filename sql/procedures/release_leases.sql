@@ -1,0 +1,15 @@
+-- Purpose:   takes back leases whose messages never reached a consumer, because it had gone: as if they had not been given.
+-- Locks:     cursors in (part_id, grp_id) order.  Writes: partition_consumers.
+CREATE OR REPLACE FUNCTION queen.release_leases_v1(p_lease uuid []) RETURNS void
+LANGUAGE plpgsql
+SET enable_seqscan = off
+AS $$
+DECLARE
+    v_now timestamptz := queen.clock();
+BEGIN
+    PERFORM 1 FROM queen.partition_consumers AS c WHERE c.lease = ANY(p_lease) ORDER BY c.part_id, c.grp_id FOR UPDATE;
+    UPDATE queen.partition_consumers AS c
+    SET lease = NULL, ready_at = v_now, attempts = greatest(c.attempts - 1, 0)
+    WHERE c.lease = ANY(p_lease) AND c.ready_at > v_now;
+END $$;
+COMMENT ON FUNCTION queen.release_leases_v1 IS 'Takes back leases whose messages never reached a consumer.';

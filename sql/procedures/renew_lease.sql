@@ -1,0 +1,28 @@
+-- Purpose:   puts off the end of live leases.
+-- Arguments: one element a request: p_lease, p_seconds from now
+-- Returns:   one row a request: ord from 1, how many cursors the lease holds, and the earliest end (null: no live lease).
+-- Locks:     cursors in (part_id, grp_id) order.  Writes: partition_consumers.
+CREATE OR REPLACE FUNCTION queen.renew_lease_v1(p_lease uuid [], p_seconds int [])
+RETURNS TABLE (ord int, renewed int, expires_at timestamptz)
+LANGUAGE plpgsql
+SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_now timestamptz := queen.clock();
+BEGIN
+    PERFORM 1 FROM queen.partition_consumers AS c
+    WHERE c.lease = ANY(p_lease) ORDER BY c.part_id, c.grp_id FOR UPDATE;
+    UPDATE queen.partition_consumers AS c
+    SET ready_at = greatest(c.ready_at, v_now + make_interval(secs => u.seconds))
+    FROM (
+        SELECT r.lease, max(r.seconds) AS seconds FROM unnest(p_lease, p_seconds) AS r (lease, seconds) GROUP BY r.lease
+    ) AS u
+    WHERE c.lease = u.lease AND c.ready_at > v_now;
+    RETURN QUERY
+    SELECT u.ord::int, count(c.part_id)::int, min(c.ready_at)
+    FROM unnest(p_lease) WITH ORDINALITY AS u (lease, ord)
+    LEFT JOIN queen.partition_consumers AS c ON c.lease = u.lease AND c.ready_at > v_now
+    GROUP BY u.ord ORDER BY u.ord;
+END $$;
+COMMENT ON FUNCTION queen.renew_lease_v1 IS 'Puts off the end of live leases.';

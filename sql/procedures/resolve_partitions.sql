@@ -1,0 +1,52 @@
+-- Purpose:   the numbers of queues and partitions by name, made if p_create and missing.
+-- Arguments: one element a partition: p_queue, p_partition
+-- Returns:   one row an element: ord from 1, queue_id and part_id (null: unknown, and p_create is false).
+-- Locks:     queue rows FOR SHARE while partitions are made, so that a group that is subscribing (FOR UPDATE) either sees
+--            the partition or is seen by it.
+-- Writes:    queues, partitions, partition_lookup, partition_consumers.
+CREATE OR REPLACE FUNCTION queen.resolve_partitions_v1(p_queue text [], p_partition text [], p_create bool)
+RETURNS TABLE (ord int, queue_id bigint, part_id bigint)
+LANGUAGE plpgsql
+AS $$
+#variable_conflict use_column
+BEGIN
+    IF p_create THEN
+        INSERT INTO queen.queues (name, namespace, task)
+        SELECT u.name, split_part(u.name, '.', 1), split_part(u.name, '.', 2)
+        FROM (SELECT DISTINCT n.name FROM unnest(p_queue) AS n (name)) AS u
+        WHERE NOT EXISTS (SELECT 1 FROM queen.queues AS q WHERE q.name = u.name)
+        ORDER BY u.name
+        ON CONFLICT DO NOTHING;
+        PERFORM queen.make_partitions(p_queue, p_partition);
+    END IF;
+    RETURN QUERY
+    SELECT u.ord::int, q.id, p.id
+    FROM unnest(p_queue, p_partition) WITH ORDINALITY AS u (queue, partition, ord)
+    LEFT JOIN queen.queues AS q ON q.name = u.queue
+    LEFT JOIN queen.partitions AS p ON p.queue_id = q.id AND p.name = u.partition
+    ORDER BY u.ord;
+END $$;
+COMMENT ON FUNCTION queen.resolve_partitions_v1 IS 'The numbers of queues and partitions by name; makes missing ones if asked.';
+
+CREATE OR REPLACE FUNCTION queen.make_partitions(p_queue text [], p_partition text []) RETURNS void
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    PERFORM 1 FROM queen.queues AS q WHERE q.name = ANY(p_queue) ORDER BY q.id FOR SHARE;
+    WITH made AS (
+        INSERT INTO queen.partitions (queue_id, name)
+        SELECT q.id, u.name
+        FROM (SELECT DISTINCT n.queue, n.name FROM unnest(p_queue, p_partition) AS n (queue, name)) AS u
+        JOIN queen.queues AS q ON q.name = u.queue
+        WHERE NOT EXISTS (SELECT 1 FROM queen.partitions AS p WHERE p.queue_id = q.id AND p.name = u.name)
+        ORDER BY q.id, u.name
+        ON CONFLICT DO NOTHING
+        RETURNING id, queue_id
+    ), head AS (
+        INSERT INTO queen.partition_lookup (part_id) SELECT made.id FROM made
+    )
+    INSERT INTO queen.partition_consumers (part_id, grp_id, acked, upto, seen, ready_at)
+    SELECT made.id, g.id, -1, -1, -1, 'infinity'
+    FROM made JOIN queen.consumer_groups_metadata AS g ON g.queue_id = made.queue_id;
+END $$;
+COMMENT ON FUNCTION queen.make_partitions IS 'Internal: makes missing partitions of existing queues, with their heads and parked cursors.';

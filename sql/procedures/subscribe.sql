@@ -1,0 +1,133 @@
+-- Purpose:   the number of a consumer group on a queue; makes the group at first contact, with a cursor in every partition.
+-- Arguments: p_queue, p_group; p_mode all, new or timestamp and p_from its time: where the group begins, if it is made now
+--            p_create_queue  makes the queue too: a named group on a queue that does not exist yet must not miss its first messages
+--            p_step          cursors to make in this call at most
+-- Returns:   queue_id and grp_id (null: unknown and not made); complete: false asks for another call, because the queue has
+--            more partitions than one call should lock; starts_in: seconds to a start that lies in the future (call again then).
+-- Locks:     the queue row FOR UPDATE at first contact; then heads in part_id order, p_step at a time.
+-- Writes:    queues, consumer_groups_metadata, partition_consumers, partition_lookup (parked).
+CREATE OR REPLACE FUNCTION queen.subscribe_v1(
+    p_queue text, p_group text, p_mode text, p_from timestamptz, p_create_queue bool, p_create_group bool, p_step int,
+    OUT queue_id bigint, OUT grp_id bigint, OUT complete bool, OUT starts_in float8
+)
+LANGUAGE plpgsql
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_now timestamptz := queen.clock();
+    v_group queen.consumer_groups_metadata;
+BEGIN
+    SELECT q.id INTO queue_id FROM queen.queues AS q WHERE q.name = p_queue;
+    IF queue_id IS NULL AND p_create_queue THEN
+        INSERT INTO queen.queues (name, namespace, task)
+        VALUES (p_queue, split_part(p_queue, '.', 1), split_part(p_queue, '.', 2)) ON CONFLICT DO NOTHING;
+        SELECT q.id INTO queue_id FROM queen.queues AS q WHERE q.name = p_queue;
+    END IF;
+    SELECT * INTO v_group FROM queen.consumer_groups_metadata AS g WHERE g.queue_id = subscribe_v1.queue_id AND g.name = p_group;
+    IF v_group.id IS NULL AND p_create_group THEN
+        -- FOR UPDATE waits for partitions that are being made (FOR SHARE); later ones will find the group.
+        PERFORM 1 FROM queen.queues AS q WHERE q.id = subscribe_v1.queue_id FOR UPDATE;
+        INSERT INTO queen.consumer_groups_metadata (queue_id, name, subscription_mode, since, starts_at, created_at)
+        SELECT
+            q.id, p_group, p_mode,
+            CASE p_mode WHEN 'all' THEN '-infinity' WHEN 'new' THEN v_now ELSE p_from END,
+            CASE WHEN p_mode = 'timestamp' AND p_from > v_now THEN p_from END,
+            v_now
+        FROM queen.queues AS q WHERE q.id = subscribe_v1.queue_id
+        ON CONFLICT DO NOTHING;
+        SELECT * INTO v_group FROM queen.consumer_groups_metadata AS g WHERE g.queue_id = subscribe_v1.queue_id AND g.name = p_group;
+    END IF;
+    IF v_group.subscribed_upto < 9223372036854775807 THEN
+        v_group.subscribed_upto := queen.make_cursors(v_group.id, p_step);
+    END IF;
+    IF v_group.starts_at <= v_now THEN
+        PERFORM queen.skip_to(v_group.id, v_group.starts_at);
+        v_group.starts_at := NULL;
+    END IF;
+    grp_id := v_group.id;
+    complete := v_group.subscribed_upto = 9223372036854775807;
+    starts_in := extract(epoch FROM v_group.starts_at - v_now);
+END $$;
+COMMENT ON FUNCTION queen.subscribe_v1 IS 'The number of a consumer group on a queue; makes the group at its first contact.';
+
+-- Makes the next p_step cursors of a group that is subscribing; returns the partition up to which it has them all.
+-- A partition made after the group has a cursor already, and is passed over.
+CREATE OR REPLACE FUNCTION queen.make_cursors(p_grp bigint, p_step int) RETURNS bigint
+LANGUAGE plpgsql
+SET enable_seqscan = off
+AS $$
+DECLARE
+    v_group queen.consumer_groups_metadata;
+    v_heads bigint [];
+BEGIN
+    SELECT * INTO v_group FROM queen.consumer_groups_metadata AS g WHERE g.id = p_grp FOR UPDATE;
+    IF v_group.subscribed_upto = 9223372036854775807 THEN
+        RETURN v_group.subscribed_upto;
+    END IF;
+    SELECT array_agg(u.id) INTO v_heads
+    FROM (
+        SELECT p.id FROM queen.partitions AS p
+        WHERE p.queue_id = v_group.queue_id AND p.id > v_group.subscribed_upto ORDER BY p.id LIMIT p_step
+    ) AS u;
+    -- The heads are locked while their cursors are made: an empty one is parked, and no push may slip in between.
+    PERFORM 1 FROM queen.partition_lookup AS h WHERE h.part_id = ANY(v_heads) ORDER BY h.part_id FOR UPDATE;
+    WITH made AS (
+        INSERT INTO queen.partition_consumers (part_id, grp_id, acked, upto, seen, ready_at)
+        SELECT h.part_id, p_grp, s.acked, s.acked, s.acked,
+            CASE WHEN s.acked < h.next_off - 1 THEN queen.clock() ELSE 'infinity' END
+        FROM queen.partition_lookup AS h
+        CROSS JOIN LATERAL (SELECT queen.last_before(h.part_id, v_group.since) AS acked) AS s
+        WHERE h.part_id = ANY(v_heads)
+        ON CONFLICT DO NOTHING
+        RETURNING part_id, ready_at
+    )
+    UPDATE queen.partition_lookup AS h SET parked = true
+    FROM made WHERE made.part_id = h.part_id AND made.ready_at = 'infinity' AND NOT h.parked;
+    UPDATE queen.consumer_groups_metadata AS g
+    SET subscribed_upto = CASE
+        WHEN coalesce(cardinality(v_heads), 0) < p_step THEN 9223372036854775807 ELSE v_heads[cardinality(v_heads)]
+    END
+    WHERE g.id = p_grp RETURNING g.subscribed_upto INTO v_group.subscribed_upto;
+    RETURN v_group.subscribed_upto;
+END $$;
+COMMENT ON FUNCTION queen.make_cursors IS 'Internal: makes cursors for a group that is subscribing, some partitions at a time.';
+
+-- The last offset created at or before a time, or the one before the oldest kept message.
+CREATE OR REPLACE FUNCTION queen.last_before(p_part bigint, p_since timestamptz) RETURNS bigint
+LANGUAGE plpgsql STABLE
+SET enable_seqscan = off
+AS $$
+DECLARE
+    v_off bigint;
+BEGIN
+    IF p_since > '-infinity' THEN
+        SELECT s.last_off INTO v_off FROM queen.segments AS s
+        WHERE s.part_id = p_part AND s.created_at <= p_since ORDER BY s.last_off DESC LIMIT 1;
+    END IF;
+    IF v_off IS NULL THEN
+        SELECT s.last_off - s.n INTO v_off FROM queen.segments AS s WHERE s.part_id = p_part ORDER BY s.last_off LIMIT 1;
+    END IF;
+    IF v_off IS NULL THEN
+        SELECT h.next_off - 1 INTO v_off FROM queen.partition_lookup AS h WHERE h.part_id = p_part;
+    END IF;
+    RETURN v_off;
+END $$;
+COMMENT ON FUNCTION queen.last_before IS 'Internal: where a cursor stands that shall see what was created after a time.';
+
+-- A group whose start lay in the future has reached it: what was pushed until then is passed over.
+CREATE OR REPLACE FUNCTION queen.skip_to(p_grp bigint, p_since timestamptz) RETURNS void
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    UPDATE queen.consumer_groups_metadata AS g SET starts_at = NULL WHERE g.id = p_grp AND g.starts_at IS NOT NULL;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    UPDATE queen.partition_consumers AS c SET acked = u.acked, upto = u.acked, seen = u.acked
+    FROM (
+        SELECT l.part_id, queen.last_before(l.part_id, p_since) AS acked FROM queen.partition_consumers AS l
+        WHERE l.grp_id = p_grp ORDER BY l.part_id FOR UPDATE
+    ) AS u
+    WHERE c.part_id = u.part_id AND c.grp_id = p_grp AND c.acked < u.acked;
+END $$;
+COMMENT ON FUNCTION queen.skip_to IS 'Internal: moves the cursors of a group over what was created at or before its start.';

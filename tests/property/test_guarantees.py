@@ -1,0 +1,98 @@
+"""The catalogue itself: well-formed ids, checks that name known ones, and a page that is up to date."""
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+from queen_spec.guarantees import FAMILIES, GUARANTEES, Check, Level, checks, missing_checks
+from queen_spec.page import PAGE, main, render_markdown, scan
+
+ROOT = Path(__file__).parents[2]
+LATER = {"G-RET-1", "G-RET-2"} | {id_ for id_ in GUARANTEES if id_.startswith(("G-SPOOL-", "G-SMQ-"))}
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES.values(), ids=GUARANTEES)
+def test_an_entry_is_well_formed(guarantee):
+    assert re.fullmatch(r"G-[A-Z]+-[1-9]\d*", guarantee.id)
+    assert guarantee.family in FAMILIES
+    assert guarantee.levels
+    assert re.fullmatch(r"[^|\n]+[^.\s]\.", guarantee.statement), "one sentence, fit for a table"
+    assert ". " not in guarantee.statement
+
+
+def test_ids_of_a_family_are_numbered_in_order():
+    for family in FAMILIES:
+        numbers = [int(id_.rsplit("-", 1)[1]) for id_, guarantee in GUARANTEES.items() if guarantee.family == family]
+        assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_checks_leaves_what_it_decorates_alone(monkeypatch):
+    monkeypatch.setattr("queen_spec.guarantees.REGISTRY", registry := [])
+
+    def test():
+        pass
+
+    assert checks("G-ORD-1", "G-ORD-2", level=Level.LIVE)(test) is test
+    assert [(check.ids, check.level) for check in registry] == [(("G-ORD-1", "G-ORD-2"), Level.LIVE)]
+    assert registry[0].name.endswith("<locals>.test")
+
+
+def test_checks_of_an_unknown_id_is_refused():
+    with pytest.raises(ValueError, match="unknown guarantees: G-ORD-99"):
+        checks("G-ORD-1", "G-ORD-99", level=Level.MODEL)(len)
+
+
+def test_missing_checks_tells_what_nothing_checks():
+    everything = [Check((id_,), level, "m", "n") for id_, guarantee in GUARANTEES.items() for level in guarantee.levels]
+    assert missing_checks(everything) == []
+    assert missing_checks(everything[1:]) == [(everything[0].ids[0], everything[0].level)]
+
+
+def test_every_guarantee_of_the_model_is_checked_on_it():
+    missing = {id_ for id_, level in missing_checks(scan(ROOT)) if level is Level.MODEL}
+    assert missing <= LATER
+
+
+def test_scan_finds_what_the_decorator_records(monkeypatch):
+    monkeypatch.setattr("queen_spec.guarantees.REGISTRY", registry := [])
+    runpy.run_path(str(ROOT / "tests/property/test_model.py"))
+    recorded = [(check.name, check.ids, check.level) for check in registry]
+    scanned = [(c.name, c.ids, c.level) for c in scan(ROOT) if c.module == "tests.property.test_model"]
+    assert recorded == scanned
+
+
+def test_scan_reads_nested_things_and_names_the_line_of_a_bad_one(tmp_path):
+    (tmp_path / "tests").mkdir()
+    source = tmp_path / "tests" / "test_x.py"
+    source.write_text('class A:\n    @g.checks("G-ORD-1", level=Level.AUDIT)\n    async def b(self): ...\n')
+    assert scan(tmp_path) == [Check(("G-ORD-1",), Level.AUDIT, "tests.test_x", "A.b")]
+    for bad in ('"G-NO-1", level=Level.AUDIT', '"G-ORD-1"', "x, level=Level.AUDIT", '"G-ORD-1", level=Level.NO'):
+        source.write_text(f"@checks({bad})\ndef f(): ...\n")
+        with pytest.raises(ValueError, match=r"tests\.test_x\.f, line 1"):
+            scan(tmp_path)
+
+
+def test_the_page_links_checks_to_their_files():
+    page = render_markdown([Check(("G-ORD-1",), Level.MODEL, "tests.property.test_x", "test_y")])
+    assert "[`test_y`](../tests/property/test_x.py)" in page
+    assert all(f"| {id_} |" in page for id_ in GUARANTEES)
+
+
+def test_the_page_is_up_to_date():
+    assert main([], ROOT) == 0, f"run: python -m queen_spec.page --write ({PAGE})"
+
+
+def test_a_page_that_is_not_up_to_date_is_written(tmp_path, capsys):
+    (tmp_path / "docs").mkdir()
+    assert main([], tmp_path) == 1
+    assert "--write" in capsys.readouterr().err
+    assert main(["--write"], tmp_path) == 0
+    assert main([], tmp_path) == 0
+
+
+@pytest.mark.parametrize("path", ["docs/semantics.md", *sorted(str(p) for p in Path("spec/model").glob("*.py"))])
+def test_texts_name_known_guarantees_only(path):
+    named = set(re.findall(r"G-[A-Z]+-\d+", (ROOT / path).read_text(encoding="utf-8")))
+    assert named <= set(GUARANTEES)

@@ -1,0 +1,172 @@
+"""Running ``queen`` as people do: real processes, on a free port, in a folder of the test's own."""
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+ROOT = Path(__file__).parents[2]
+PYTHON = (sys.executable, "-m", "queen_command")
+
+#: Generous: the machine may be busy with other tests.
+PATIENCE_S = 60.0
+
+
+def wait_until(condition: Callable[[], Any], what: str, seconds: float = PATIENCE_S) -> Any:
+    """The first true value of the condition; fails naming what did not happen."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if value := condition():
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"not within {seconds} s: {what}")
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def clean_environment(**variables: str) -> dict[str, str]:
+    """The environment without anything that queen or libpq would read, and with these variables."""
+    return {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ} | variables
+
+
+def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Runs a command that ends by itself."""
+    return subprocess.run(
+        [*PYTHON, *arguments],
+        cwd=ROOT,
+        env=clean_environment(**variables),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+
+@dataclass
+class Server:
+    """A ``queen serve``; ``output`` is the file with all that it and its children print."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    data_dir: Path
+    output: Path
+
+    def connection(self, timeout: float = PATIENCE_S) -> http.client.HTTPConnection:
+        """A connection that the caller closes."""
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+
+    def request(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """Status and decoded body of one request."""
+        connection = self.connection()
+        try:
+            connection.request(method, path, None if body is None else json.dumps(body))
+            response = connection.getresponse()
+            text = response.read()
+            return response.status, json.loads(text) if text else None
+        finally:
+            connection.close()
+
+    def is_healthy(self) -> bool:
+        """Whether a worker answers that all is well."""
+        try:
+            return self.request("GET", "/health")[0] == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
+    def wait_until_healthy(self) -> None:
+        """Returns when requests are served; fails when the server ended instead."""
+        wait_until(lambda: self.process.poll() is not None or self.is_healthy(), f"healthy; {self.output.read_text()}")
+        assert self.process.poll() is None, self.output.read_text()
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Asks it to stop; the exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(PATIENCE_S)
+
+    def children(self, name: str) -> list[psutil.Process]:
+        """Its direct children whose command line has the name."""
+        return [child for child in psutil.Process(self.process.pid).children() if name in " ".join(child.cmdline())]
+
+    def gunicorn(self) -> psutil.Process:
+        """gunicorn's own process."""
+        return self.children("gunicorn")[0]
+
+    def workers(self) -> set[int]:
+        """The process ids of gunicorn's workers."""
+        return {worker.pid for worker in self.gunicorn().children()}
+
+    def postmaster(self) -> psutil.Process:
+        """PostgreSQL's first process."""
+        return self.children("postgres")[0]
+
+    def family(self) -> list[psutil.Process]:
+        """It and everything below it."""
+        process = psutil.Process(self.process.pid)
+        return [process, *process.children(recursive=True)]
+
+    @property
+    def dsn(self) -> str:
+        """Where its embedded PostgreSQL is."""
+        configuration = (self.data_dir / "postgres" / "postgresql.conf").read_text()
+        socket_dir = configuration.split("unix_socket_directories = '")[1].split("'")[0]
+        return f"postgresql://postgres@/postgres?host={socket_dir}"
+
+
+def start(data_dir: Path, *options: str, output: Path | None = None, **popen: Any) -> Server:
+    """Starts ``queen serve`` without waiting for it."""
+    port = free_port()
+    output = output or data_dir.parent / f"{data_dir.name}.{port}.out"
+    environment = popen.pop("env", None) or clean_environment()
+    with output.open("wb") as file:
+        process = subprocess.Popen(
+            [*popen.pop("command", PYTHON), "serve", "--port", str(port), "--data-dir", str(data_dir), *options],
+            cwd=ROOT,
+            env=environment,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            **popen,
+        )
+    return Server(process, port, data_dir, output)
+
+
+@contextmanager
+def serving(data_dir: Path, *options: str, **popen: Any) -> Iterator[Server]:
+    """A healthy server for the length of the block."""
+    server = start(data_dir, *options, **popen)
+    try:
+        server.wait_until_healthy()
+        yield server
+    finally:
+        end(server)
+
+
+def end(server: Server) -> None:
+    """Ends what is left of a server, however the test went."""
+    if server.process.poll() is None:
+        server.stop()
+
+
+def is_gone(process: psutil.Process) -> bool:
+    """Whether a process has ended, also if nobody has reaped it."""
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+def json_lines(text: str) -> list[Mapping[str, Any]]:
+    """The structured lines of an output."""
+    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
