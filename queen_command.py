@@ -4,6 +4,7 @@ The published client, ``queen-mq``, installs a package of the same name. Whichev
 the other, and uninstalling one deletes files of both. This module stands outside of the package and survives that.
 """
 
+import csv
 import sys
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from importlib.util import find_spec
@@ -20,7 +21,8 @@ def problem() -> str | None:
         return f"the client queen-mq {client.version} is installed in the same environment"
     if not _is_ours():
         return "the package queen in this environment is not the server's, or parts of it are gone"
-    if damaged := _damaged(_find("queen-for-python")):
+    server = _find("queen-for-python")
+    if server and (damaged := _damaged(server)):
         return f"files of the server were replaced or deleted, such as {damaged}"
     return None
 
@@ -37,13 +39,13 @@ def _is_ours() -> bool:
     return bool(spec and spec.origin and _MARK in Path(spec.origin).read_text(encoding="utf-8"))
 
 
-def _damaged(server: Distribution | None) -> str | None:
+def _damaged(server: Distribution) -> str | None:
     """The first file of the package that is missing or has another size than the one that was installed."""
-    for file in server.files or () if server else ():
-        if file.parts[0] == "queen" and file.size is not None:
-            path = Path(str(file.locate()))
-            if not path.is_file() or path.stat().st_size != file.size:
-                return str(file)
+    # Distribution.files would leave out what is missing.
+    for name, _, size in csv.reader((server.read_text("RECORD") or "").splitlines()):
+        file = Path(str(server.locate_file(name)))
+        if name.startswith("queen/") and size and not (file.is_file() and file.stat().st_size == int(size)):
+            return name
     return None
 
 

@@ -12,5 +12,7 @@ __distribution__ = "queen-for-python"
 
 def __getattr__(name: str) -> NoReturn:
     """Explains itself to a program that looks for the client's ``Queen`` here."""
-    hint = " The client is the distribution queen-mq: install it in an environment of its own." if name == "Queen" else ""
+    hint = (
+        " The client is the distribution queen-mq: install it in an environment of its own." if name == "Queen" else ""
+    )
     raise AttributeError(f"module 'queen' (the server, queen-for-python) has no attribute {name!r}.{hint}")

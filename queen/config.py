@@ -58,11 +58,15 @@ def setting(variables: str, default: T, parse: Callable[[str], T], meaning: str)
 class Settings:
     """Everything that can be set, with its default."""
 
-    host: str = setting("HOST", "127.0.0.1", str, "address to listen on; without authentication loopback is the default")
+    host: str = setting(
+        "HOST", "127.0.0.1", str, "address to listen on; without authentication loopback is the default"
+    )
     port: int = setting("PORT", 6632, integer(0, 65535), "HTTP port; 0 takes a free one")
     workers: int = setting("NUM_WORKERS", 2, integer(1, 1024), "gunicorn worker processes")
     data_dir: str = setting("QUEEN_DATA_DIR", "queen-data", str, "folder of the embedded PostgreSQL")
-    dsn: str = setting("DATABASE_URL", "", str, "PostgreSQL to use, as libpq takes it; empty: PG_*, else the embedded one")
+    dsn: str = setting(
+        "DATABASE_URL", "", str, "PostgreSQL to use, as libpq takes it; empty: PG_*, else the embedded one"
+    )
     pg_host: str = setting("PG_HOST", "", str, "host of the PostgreSQL to use; several with commas")
     pg_port: str = setting("PG_PORT", "5432", str, "port of PG_HOST; several with commas")
     pg_user: str = setting("PG_USER", "postgres", str, "user for PG_HOST")
@@ -79,7 +83,10 @@ class Settings:
         "DEFAULT_BATCH_SIZE", 1, integer(1, 10_000), "messages of a pop that names no batch and no autopilot"
     )
     default_timeout_ms: int = setting(
-        "DEFAULT_TIMEOUT POP_DEFAULT_TIMEOUT_MS", 30_000, integer(0, 3_600_000), "long poll that names no timeout, in ms"
+        "DEFAULT_TIMEOUT POP_DEFAULT_TIMEOUT_MS",
+        30_000,
+        integer(0, 3_600_000),
+        "long poll that names no timeout, in ms",
     )
     default_subscription_mode: str = setting(
         "DEFAULT_SUBSCRIPTION_MODE", "", one_of("", "all", "new", "new-only"), "where a group starts that does not say"
@@ -118,7 +125,9 @@ class Settings:
         hosts, ports = self.pg_host.split(","), self.pg_port.split(",")
         ports = ports * len(hosts) if len(ports) == 1 else ports
         if len(ports) != len(hosts):
-            raise SettingError(f"PG_PORT names {len(ports)} ports for the {len(hosts)} hosts of PG_HOST: give one, or one each")
+            raise SettingError(
+                f"PG_PORT names {len(ports)} ports for the {len(hosts)} hosts of PG_HOST: give one, or one each"
+            )
         places = ",".join(f"{quote(host, safe=':[]')}:{port}" for host, port in zip(hosts, ports, strict=True))
         secret = f":{quote(self.pg_password, safe='')}" if self.pg_password else ""
         return f"postgresql://{quote(self.pg_user, safe='')}{secret}@{places}/{quote(self.pg_db, safe='')}"

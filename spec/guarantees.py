@@ -266,7 +266,7 @@ _CATALOGUE: Collection[Guarantee] = (
     _safety(
         "G-LEASE-5",
         "MLA",
-        "`deliveryAttempt` is how often the message was delivered to the group, this time included.",
+        "`deliveryAttempt` is 1 at the first delivery of a message to a group, and higher at each later one.",
         "Consumers decide by it how careful to be with a message.",
     ),
     _safety(

@@ -40,10 +40,6 @@ def _announce(running: Running) -> None:
     out.print(Text.assemble(("Queen for Python", "bold"), " listens on ", (url, "bold cyan")))
     for label, text in _facts(running):
         out.print(Text.assemble((f"  {label:<12}", "dim"), text))
-    if not listening.is_loopback(running.host):
-        out.print(
-            Text(f"  Warning: other machines may reach {running.host}, and there is no authentication.", "yellow")
-        )
 
 
 def _facts(running: Running) -> list[tuple[str, str]]:
@@ -59,6 +55,12 @@ def _facts(running: Running) -> list[tuple[str, str]]:
     return [
         *database,
         ("Workers", f"{running.workers} of QueenWorker (gunicorn, uvicorn)"),
-        ("Access", "no authentication; by default only this machine can connect"),
+        ("Access", _access(running.host)),
         ("Stop", f"Ctrl-C, or kill {running.pid}; requests in flight are answered"),
     ]
+
+
+def _access(host: str) -> str:
+    if listening.is_loopback(host):
+        return "no authentication; only programs on this machine can connect"
+    return f"WARNING: no authentication, and other machines may reach {host}"

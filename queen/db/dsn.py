@@ -73,7 +73,9 @@ def parse(dsn: str, application_name: str, connect_timeout_ms: int) -> Target:
     timeout_s = float(query.pop("connect_timeout", "0") or 0) or connect_timeout_ms / 1000
     name = query.pop("application_name", application_name)
     if query.pop("channel_binding", "prefer") == "require":
-        raise SettingError("The DSN asks for channel_binding=require, which the driver (asyncpg) cannot do: use sslmode=verify-full")
+        raise SettingError(
+            "The DSN asks for channel_binding=require, which the driver (asyncpg) cannot do: use sslmode=verify-full"
+        )
     for parameter in list(query):
         if parameter in _NEEDLESS:
             del query[parameter]

@@ -108,7 +108,9 @@ class Pool:
             raise
         except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as problem:
             reason = problem or type(problem).__name__
-            raise DatabaseUnavailableError(f"No connection to PostgreSQL at {self._target.place}: {reason}") from problem
+            raise DatabaseUnavailableError(
+                f"No connection to PostgreSQL at {self._target.place}: {reason}"
+            ) from problem
 
     def _discard(self, connection: "asyncpg.Connection[Any]") -> None:
         self._open.discard(connection)

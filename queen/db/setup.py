@@ -133,7 +133,9 @@ async def probe_pooler(target: Target) -> Target:
         SettingError: the connection string cannot be used.
     """
     try:
-        connection = await connect(Target(target.url, target.place, target.application_name, target.connect_timeout_s, True))
+        connection = await connect(
+            Target(target.url, target.place, target.application_name, target.connect_timeout_s, True)
+        )
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
         return target
     try:

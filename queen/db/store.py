@@ -57,8 +57,9 @@ def _push_arguments(columns: PushColumns) -> tuple[object, ...]:
 
 def _ack_row(row: Any) -> AckRow:  # noqa: ANN401 - an asyncpg.Record
     return AckRow(
-        row["ord"], row["problem"], row["first_off"], row["done_upto"], row["within"], row["released"], row["dead"]
-    )
+        row["ord"], row["problem"], row["first_off"], row["done_upto"], row.get("also_done"), row["within"],
+        row["released"], row["dead"],
+    )  # fmt: skip
 
 
 class Store:
@@ -134,9 +135,7 @@ class Store:
         self, queue: str, group: str, mode: str, since: datetime | None, *, create_queue: bool, create_group: bool
     ) -> Subscription:
         """A group on a queue, made if asked and missing; an incomplete one wants another call."""
-        rows = await self._pool.fetch(
-            _SUBSCRIBE, queue, group, mode, since, create_queue, create_group, SUBSCRIBE_STEP
-        )
+        rows = await self._pool.fetch(_SUBSCRIBE, queue, group, mode, since, create_queue, create_group, SUBSCRIBE_STEP)
         return Subscription(*rows[0])
 
     async def find_queues(self, namespace: str | None, task: str | None) -> list[str]:

@@ -5,8 +5,8 @@ Everything here may be forgotten at any time, and is when a procedure says that 
 
 from collections.abc import Iterable, Sequence
 
-from queen.core.operations import Pop
-from queen.engine.ports import Database, PartitionName
+from queen.core.operations import QUEUE_MODE, Pop
+from queen.engine.ports import Database, PartitionName, Subscription
 
 
 class Directory:
@@ -17,7 +17,7 @@ class Directory:
         self._limit = limit
         self._parts: dict[tuple[str, str], int] = {}
         self._names: dict[int, PartitionName] = {}
-        self._groups: dict[tuple[str, str], int] = {}
+        self._groups: dict[tuple[str, str], Subscription] = {}
 
     async def partitions(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], int]:
         """The numbers of partitions by (queue, partition); missing ones are made."""
@@ -50,43 +50,55 @@ class Directory:
                 self._remember(name)
         return {part_id: self._names[part_id] for part_id in wanted if part_id in self._names}
 
-    async def subscribed_group(self, queue: str, pop: Pop, new_queue: bool) -> tuple[int | None, float | None]:
-        """The number of the group of a pop, made at first contact; or the seconds to its start, while that lies ahead."""
-        grp_id = self._groups.get((queue, pop.group))
-        if grp_id is not None:
-            return grp_id, None
+    async def subscribed_group(self, queue: str, pop: Pop) -> tuple[int | None, float | None]:
+        """The number of the group of a pop, made at first contact; or the seconds to its start, while that lies ahead.
+
+        A named group makes the queue too, so that it misses nothing; queue mode always starts at the oldest message.
+        """
+        known = self._groups.get((queue, pop.group))
+        if known is not None:
+            return known.grp_id, None
+        mode, since = ("all", None) if pop.group == QUEUE_MODE else (pop.mode, pop.since)
         while True:
             group = await self._database.subscribe(
-                queue, pop.group, pop.mode, pop.since, create_queue=new_queue, create_group=True
+                queue, pop.group, mode, since, create_queue=pop.group != QUEUE_MODE, create_group=True
             )
             if group.grp_id is None or group.starts_in is not None:
                 return None, group.starts_in
             if group.complete:
-                self._groups[queue, pop.group] = group.grp_id
-                self._bound(self._groups)
+                self._remember_group(queue, pop.group, group)
                 return group.grp_id, None
 
-    async def group(self, queue: str, group: str) -> int | None:
-        """The number of a group on a queue, or ``None`` if it does not exist."""
-        grp_id = self._groups.get((queue, group))
-        if grp_id is None:
-            found = await self._database.subscribe(queue, group, "all", None, create_queue=False, create_group=False)
-            grp_id = found.grp_id
-            if grp_id is not None and found.complete and found.starts_in is None:
-                self._groups[queue, group] = grp_id
-                self._bound(self._groups)
-        return grp_id
+    async def group(self, name: PartitionName, group: str) -> int | None:
+        """The number of a group on the queue of a partition, or ``None`` if it does not exist.
+
+        Forgets the partition if its queue turns out to have been deleted.
+        """
+        group_key = (name.queue, group)
+        known = self._groups.get(group_key)
+        if known is not None and known.queue_id == name.queue_id:
+            return known.grp_id
+        found = await self._database.subscribe(*group_key, "all", None, create_queue=False, create_group=False)
+        if found.queue_id != name.queue_id:
+            self.forget_queue(name.queue)
+            return None
+        if found.grp_id is not None and found.complete and found.starts_in is None:
+            self._remember_group(*group_key, found)
+        return found.grp_id
+
+    def knows(self, part_id: int) -> bool:
+        """Whether a partition is remembered."""
+        return part_id in self._names
 
     def forget_partitions(self, part_ids: Sequence[int]) -> None:
-        """Partitions that a procedure did not know."""
-        for part_id in part_ids:
-            name = self._names.pop(part_id, None)
-            if name is not None:
-                self._parts.pop((name.queue, name.partition), None)
+        """Partitions that a procedure did not know: their queues have been deleted."""
+        for queue in {self._names[part_id].queue for part_id in part_ids if part_id in self._names}:
+            self.forget_queue(queue)
 
     def forget_queue(self, queue: str) -> None:
         """A queue that was deleted, here or by somebody else."""
-        self.forget_partitions([name.part_id for name in self._names.values() if name.queue == queue])
+        for name in [name for name in self._names.values() if name.queue == queue]:
+            self._forget(name)
         for key in [key for key in self._groups if key[0] == queue]:
             del self._groups[key]
 
@@ -94,8 +106,13 @@ class Directory:
         self._parts[name.queue, name.partition] = name.part_id
         self._names[name.part_id] = name
         if len(self._names) > self._limit:
-            self.forget_partitions([next(iter(self._names))])
+            self._forget(next(iter(self._names.values())))
 
-    def _bound(self, cache: "dict[tuple[str, str], int]") -> None:
-        if len(cache) > self._limit:
-            del cache[next(iter(cache))]
+    def _forget(self, name: PartitionName) -> None:
+        self._names.pop(name.part_id, None)
+        self._parts.pop((name.queue, name.partition), None)
+
+    def _remember_group(self, queue: str, group: str, subscription: Subscription) -> None:
+        self._groups[queue, group] = subscription
+        if len(self._groups) > self._limit:
+            del self._groups[next(iter(self._groups))]

@@ -130,7 +130,9 @@ class Flush:
     def answers(self, appended: Sequence[Appended]) -> list[Pushed]:
         """The answer to each push, from the rows of the call."""
         rows = {row.part_id: row for row in appended}
-        return [Pushed([self._stored(placed, rows.get(placed.segment.part_id)) for placed in lots]) for lots in self._placed]
+        return [
+            Pushed([self._stored(placed, rows.get(placed.segment.part_id)) for placed in lots]) for lots in self._placed
+        ]
 
     def _stored(self, placed: _Placed, row: Appended | None) -> Stored:
         first = row.first if row is not None and row.first is not None else 0

@@ -86,12 +86,20 @@ class AckColumns(Struct):
 
 
 class AckRow(Struct, frozen=True):
-    """What became of one element of an ack call; ``ord`` counts from 1."""
+    """What became of one element of an ack call.
+
+    Attributes:
+        ord: which element, from 1.
+        first: its first offset.
+        done_upto, also_done: what was done before the call: offsets up to this, and these.
+        within: offsets above it were refused; ``None`` for no bound.
+    """
 
     ord: int
     problem: str | None
     first: int | None
     done_upto: int | None
+    also_done: Sequence[int] | None
     within: int | None
     released: bool
     dead: bool

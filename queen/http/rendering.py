@@ -38,7 +38,12 @@ def _render_lot(parts: list[bytes], items: Sequence[PushItem], lot: Lot, stored:
     tail = b'","partition_id":"' + partition_id + b'","trace_id":null,"queueName":' + queue.replace(b"%", b"%%") + b"}"
     if stored.first is not None and lot.ids is None and not any([items[place].traceId for place in lot.places]):
         template = (
-            b'{"index":%d,"transaction_id":"' + prefix + b'%012x","status":"queued","message_id":"' + prefix + b"%012x" + tail
+            b'{"index":%d,"transaction_id":"'
+            + prefix
+            + b'%012x","status":"queued","message_id":"'
+            + prefix
+            + b"%012x"
+            + tail
         )
         offset = stored.first
         for place in lot.places:
@@ -100,7 +105,11 @@ def _render_claim(claim: Claim, lease: bytes, group: bytes) -> bytes:
         stamp = b'"createdAt":"%b"' % timestamp(piece.created_at).encode() + tail.replace(b"%", b"%%")
         stamp += b'"offset":%d,"deliveryAttempt":%d}'
         plain = (
-            b'{"id":"' + prefix + b'%012x","transactionId":"' + prefix + b'%012x","traceId":null,"data":%b,"producerSub":null,'
+            b'{"id":"'
+            + prefix
+            + b'%012x","transactionId":"'
+            + prefix
+            + b'%012x","traceId":null,"data":%b,"producerSub":null,'
         ) + stamp
         offset = piece.first
         for entry in decode_entries(piece.data, piece.ends, piece.start):

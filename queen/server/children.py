@@ -1,5 +1,6 @@
 """Ending a child process, politely first."""
 
+import os
 import signal
 import subprocess
 import time
@@ -13,16 +14,17 @@ _STEP_S = 0.05
 
 
 def stop(child: subprocess.Popen[bytes], steps: Iterable[tuple[signal.Signals, float]], pause: Pause) -> signal.Signals:
-    """Sends each signal in turn and waits its seconds; returns the one after which the child had ended.
+    """Sends each signal in turn and waits its seconds, then kills; returns the signal after which the child had ended.
 
-    The last step should be ``SIGKILL``: after it the child is waited for without limit.
+    The child must lead a process group: all of it is killed, for nobody is left to stop the others.
     """
     for number, seconds in steps:
         child.send_signal(number)
         if _ends_within(child, seconds, pause):
             return number
+    os.killpg(child.pid, signal.SIGKILL)
     child.wait()
-    return number
+    return signal.SIGKILL
 
 
 def _ends_within(child: subprocess.Popen[bytes], seconds: float, pause: Pause) -> bool:

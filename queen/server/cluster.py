@@ -47,8 +47,8 @@ def make(folder: DataFolder, account: Account | None) -> None:
 
 
 def _reason(output: str) -> str:
-    print(output)
-    lines = [line for line in output.splitlines() if "error:" in line or "FATAL:" in line]
+    """The first complaint; what follows it is about cleaning up."""
+    lines = [line for line in output.splitlines() if line and not line.startswith(("initdb: warning", "initdb: hint"))]
     return lines[0] if lines else "initdb failed without a reason"
 
 

@@ -4,7 +4,7 @@ gunicorn takes every name here that is one of its settings.
 """
 
 import asyncio
-from pathlib import Path
+import os
 from typing import Any
 
 from queen.config import from_environment
@@ -14,6 +14,7 @@ from queen.server import listening, logs
 from queen.server.errors import StartError
 
 _settings = from_environment()
+_MEMORY = "/dev/shm"  # noqa: S108 - gunicorn makes a private file there
 
 bind = listening.authority(_settings.host, _settings.port)
 backlog = listening.BACKLOG
@@ -34,7 +35,7 @@ preload_app = False
 max_requests = 0
 
 # The heartbeat is a file's time stamp: in memory it does not wait for a disk that is busy with PostgreSQL's log.
-worker_tmp_dir = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 - gunicorn makes a private file there
+worker_tmp_dir = _MEMORY if os.access(_MEMORY, os.W_OK) else None
 
 # It would be one path for all servers of a user.
 control_socket_disable = True

@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 #: A socket's address holds 107 bytes, and PostgreSQL appends a name to the folder.
 _SOCKET_DIR_BYTES_MAX = 107 - len("/.s.PGSQL.5432")
 
-# Fast shutdown (ends sessions, writes a checkpoint), immediate shutdown (recovers at the next start), force.
-_STOP_STEPS = ((signal.SIGINT, 60.0), (signal.SIGQUIT, 10.0), (signal.SIGKILL, 10.0))
+# Fast shutdown (ends sessions, writes a checkpoint), immediate shutdown (recovers at the next start).
+_STOP_STEPS = ((signal.SIGINT, 60.0), (signal.SIGQUIT, 10.0))
 
 _LOOK_S = 0.02
 

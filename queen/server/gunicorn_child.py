@@ -45,11 +45,5 @@ class Gunicorn:
         Args:
             pause: waits between two looks; it answers true when somebody is in a hurry.
         """
-        # On SIGQUIT gunicorn gives its workers two more seconds.
-        steps = (
-            (signal.SIGTERM, self._graceful_timeout_s + _MARGIN_S),
-            (signal.SIGQUIT, _MARGIN_S),
-            (signal.SIGKILL, _MARGIN_S),
-        )
         if self.exit_code is None:
-            children.stop(self._process, steps, pause)
+            children.stop(self._process, [(signal.SIGTERM, self._graceful_timeout_s + _MARGIN_S)], pause)

@@ -1,17 +1,22 @@
 """Reading why PostgreSQL ended from its log."""
 
+import re
 from pathlib import Path
 
 from queen.server.data_folder import DataFolder
 
 _TAIL_BYTES = 1 << 16
 
+_REMARK = re.compile(r"(LOG|HINT|DETAIL|WARNING): ")
+_PREFIX = re.compile(r"^.*(FATAL|PANIC): +")
+
 
 def failure_since(folder: DataFolder, time: str) -> str:
-    """The last fatal line since a time, written as in the log; such lines are rare, and the last one says it."""
-    lines = _tail(folder.start_log) + [line for line in _tail(_newest(folder.logs)) if line >= time]
-    fatal = [line for line in lines if _is_failure(line)]
-    return fatal[-1].split(": ", 1)[-1].strip() if fatal else f"it gave no reason; see {folder.logs}"
+    """The last line since a time, written as in the log, that tells why PostgreSQL ended."""
+    early = [line for line in _tail(folder.start_log) if line and not _REMARK.search(line)]
+    late = [line for line in _tail(_newest(folder.logs)) if line >= time and _is_failure(line)]
+    lines = early + late
+    return _PREFIX.sub("", lines[-1]) if lines else f"it gave no reason; see {folder.logs}"
 
 
 def _is_failure(line: str) -> bool:

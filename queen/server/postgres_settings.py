@@ -71,7 +71,11 @@ _CHECKPOINTS = (
     Setting("max_wal_size", "4GB", "Room for 15 minutes of pushes before a checkpoint comes early."),
     Setting("min_wal_size", "512MB", "Files of the log are used again instead of made anew under load."),
     Setting("checkpoint_completion_target", "0.9", "Spreads the writes of a checkpoint: pushes do not feel it."),
-    Setting("wal_compression", "off", "This build has pglz only, which costs processor time on the path of a push."),
+    Setting(
+        "wal_compression",
+        "off",
+        "With pglz, all that this build has, 40 % less log for random updates, at no gain in speed.",
+    ),
 )
 
 _PLANS_AND_VACUUM = (

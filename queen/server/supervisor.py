@@ -74,7 +74,7 @@ class Supervisor:
             try:
                 return self._serve(stack)
             except _StopRequested:
-                log.info("stopping; Ctrl-C does not wait for requests in flight")
+                log.info("stopping; Ctrl-C once more ends requests in flight")
                 return 0
 
     def _serve(self, stack: ExitStack) -> int:

@@ -37,11 +37,11 @@ def ack(state: State, operation: Ack, now: float) -> tuple[State, Acked]:
 
 def _judge(state: State, item: AckItem, now: float) -> AckResult:
     partition = state.partition(item.lane)
-    message = partition.find(item.transaction_id) if partition else None
-    if partition is None or message is None:
-        return AckResult(MESSAGE_NOT_FOUND)
-    if (cursor := partition.cursors.get(item.group_name)) is None:
-        return AckResult(GROUP_NOT_FOUND)
+    if partition is None or item.status not in STATUSES:
+        return AckResult(UNKNOWN_STATUS + item.status if partition else MESSAGE_NOT_FOUND)
+    cursor, message = partition.cursors.get(item.group_name), partition.find(item.transaction_id)
+    if cursor is None or message is None:
+        return AckResult(MESSAGE_NOT_FOUND if cursor else GROUP_NOT_FOUND)
     if cursor.is_done(message.offset):  # a repeated ack is harmless: G-ACK-4
         return AckResult(noop=True) if item.status == "completed" else AckResult(ALREADY_COMPLETED)
     if error := _refusal(cursor, message.offset, item, now):
@@ -59,7 +59,7 @@ def _refusal(cursor: Cursor, offset: int, item: AckItem, now: float) -> str | No
         return NOT_DELIVERED
     if not item.lease and item.status != "completed" and lease:
         return INVALID_LEASE
-    return None if item.status in STATUSES else UNKNOWN_STATUS + item.status
+    return None
 
 
 def _gives_up(queue: Queue, cursor: Cursor, offset: int, item: AckItem) -> bool:
@@ -112,10 +112,10 @@ def _bury(queue: Queue, lane: Lane, group: str, given_up: Mapping[int, AckItem])
 
 
 def _release(cursor: Cursor, queue: Queue, failed: set[int], retried: set[int], now: float) -> Cursor:
-    """The lease ends when a message is to come again, or when nothing is left under it (G-ACK-5, G-ACK-6)."""
-    if failed or retried:
-        delay = queue.options.retry_delay / 1000 if failed else 0
-        return replace(cursor, lease=None, ready=now + delay)
+    """The lease ends when a message is to come again, or when nothing is left under it (G-ACK-5)."""
     lease = cursor.live_lease(now)
+    if failed or retried:
+        again = now + (queue.options.retry_delay / 1000 if failed else 0)
+        return replace(cursor, lease=None, ready=again if lease else max(cursor.ready, again))  # G-ACK-6
     finished = lease is not None and all(cursor.is_done(offset) for offset in range(lease.upto + 1))
     return replace(cursor, lease=None, ready=now) if finished else cursor

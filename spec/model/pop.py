@@ -159,21 +159,17 @@ def deliver(state: State, operation: Pop, choice: Mapping[Lane, int], now: float
         partition = queue.partitions[lane.partition]
         cursor = partition.cursors[group]
         offsets = undone(partition, cursor, visible(queue, partition, now))[:count]
-        cursor = _count_delivery(cursor, offsets)
-        deliveries += [_delivery(lane, partition.messages[offset], cursor) for offset in offsets]
+        tries = cursor.tries + 1 if cursor.delivered else 1
+        for offset in offsets:
+            attempt = tries if offset in cursor.delivered else 1  # more each time: G-LEASE-5
+            deliveries.append(_delivery(lane, partition.messages[offset], attempt))
+        cursor = replace(cursor, tries=tries, delivered=cursor.delivered.union(offsets))
         state = put_cursor(state, lane, group, _take(cursor, offsets, queue, operation, now))
     return state, Popped(operation.lease if deliveries and not operation.auto_ack else None, tuple(deliveries))
 
 
-def _count_delivery(cursor: Cursor, offsets: Iterable[int]) -> Cursor:
-    """Each delivery of a message to the group has the next number, from 1 (G-LEASE-5)."""
-    again = {offset: cursor.deliveries.get(offset, 0) + 1 for offset in offsets}
-    return replace(cursor, deliveries={**cursor.deliveries, **again})
-
-
-def _delivery(lane: Lane, message: Message, cursor: Cursor) -> Delivery:
+def _delivery(lane: Lane, message: Message, attempt: int) -> Delivery:
     name = MessageId(*lane, message.offset)
-    attempt = cursor.deliveries[message.offset]
     return Delivery(name, message.transaction_id, message.payload, message.created_at, attempt)
 
 

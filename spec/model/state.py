@@ -61,7 +61,8 @@ class Cursor:
     """How far one group is in one partition.
 
     `ready` is the time from which the cursor may be claimed: while a lease lives, the lease's end.
-    `failures` and `deliveries` count for each message that is not done yet.
+    `failures` counts for each message that is not done. `delivered` are the undone messages that the group has seen,
+    `tries` its deliveries since there was last none of them.
     """
 
     ready: float
@@ -69,7 +70,8 @@ class Cursor:
     ahead: frozenset[int] = frozenset()
     lease: Lease | None = None
     failures: Mapping[int, int] = field(default_factory=dict)
-    deliveries: Mapping[int, int] = field(default_factory=dict)
+    delivered: frozenset[int] = frozenset()
+    tries: int = 0
 
     def is_done(self, offset: int) -> bool:
         """Whether the group has finished with the message."""
@@ -89,7 +91,7 @@ class Cursor:
         return replace(
             moved,
             failures={offset: n for offset, n in self.failures.items() if not moved.is_done(offset)},
-            deliveries={offset: n for offset, n in self.deliveries.items() if not moved.is_done(offset)},
+            delivered=frozenset(offset for offset in self.delivered if not moved.is_done(offset)),
         )
 
 

@@ -32,7 +32,7 @@ from .operations import (
 )
 from .pop import pop
 from .push import push
-from .state import put_cursor, put_queue, with_queue
+from .state import Lane, put_cursor, put_queue, with_partition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,8 +103,8 @@ def refusal(result: PushResult | AckResult) -> str | None:
 
 
 def _fenced(state: State, item: AckItem, required: tuple[str, ...], now: float) -> AckItem:
-    """An ack of a transaction: under one of its leases if it names none, and a failure is final."""
-    status = "dlq" if item.status == "failed" else item.status
+    """An ack of a transaction: a failure is final, a retry is no status, and a lease may be one that it requires."""
+    status = {"failed": "dlq", "retry": "retry in a transaction"}.get(item.status, item.status)
     if item.lease or not required:
         return replace(item, status=status)
     partition = state.partition(item.lane)
@@ -114,8 +114,8 @@ def _fenced(state: State, item: AckItem, required: tuple[str, ...], now: float) 
 
 
 def configure(state: State, operation: Configure, now: float) -> tuple[State, Configured]:
-    """Make the queue or replace its options; messages, groups and leases stay."""
-    state = with_queue(state, operation.queue, now)
+    """Make the queue and its partition Default, or replace its options; messages, groups and leases stay."""
+    state = with_partition(state, Lane(operation.queue, "Default"), now)
     queue = replace(
         state.queues[operation.queue],
         options=operation.options,

@@ -21,3 +21,28 @@ BEGIN ATOMIC
         );
 END;
 COMMENT ON FUNCTION queen.message_at IS 'Internal: the JSON object of one message of a segment.';
+
+-- The fields of one message. Not with JSON operators on the whole object: they read the escapes of the payload too, which
+-- may hold \u0000, and text cannot. The payload stands last, and `","payload":` cannot occur earlier, because a quote
+-- inside a text is escaped.
+CREATE OR REPLACE FUNCTION queen.message_fields(
+    p_message bytea, OUT transaction_id text, OUT trace_id text, OUT producer_sub text, OUT payload json
+)
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+DECLARE
+    v_text text := convert_from(p_message, 'UTF8');
+    v_end int := 0;
+    v_fields json;
+BEGIN
+    IF NOT starts_with(v_text, '{"payload":') THEN
+        v_end := strpos(v_text, '","payload":');
+        v_fields := (left(v_text, v_end) || '}')::json;
+        transaction_id := v_fields ->> 'transactionId';
+        trace_id := v_fields ->> 'traceId';
+        producer_sub := v_fields ->> 'producerSub';
+    END IF;
+    v_end := v_end + length('{"payload":');
+    payload := substr(v_text, v_end + 1, length(v_text) - v_end - 1)::json;
+END $$;
+COMMENT ON FUNCTION queen.message_fields IS 'Internal: the fields of one message of a segment.';

@@ -3,7 +3,7 @@ CREATE OR REPLACE FUNCTION queen.advance(INOUT acked bigint, INOUT ahead int8mul
 LANGUAGE plpgsql IMMUTABLE
 AS $$
 DECLARE
-    v_done int8multirange := ahead + int8multirange(int8range(NULL, acked, '[]'));
+    v_done int8multirange := coalesce(ahead, '{}') + int8multirange(int8range(NULL, acked, '[]'));
 BEGIN
     SELECT upper(r) - 1 INTO acked FROM unnest(v_done) AS r LIMIT 1;
     ahead := nullif(v_done - int8multirange(int8range(NULL, acked, '[]')), '{}'::int8multirange);

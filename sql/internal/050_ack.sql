@@ -7,20 +7,20 @@ SET enable_seqscan = off
 AS $$
 DECLARE
     v_segment record;
-    v_message json;
+    v_message record;
 BEGIN
     SELECT s.created_at, s.data, s.ends, p_off - s.last_off + s.n - 1 AS pos INTO v_segment
     FROM queen.segments AS s WHERE s.part_id = p_part AND s.last_off >= p_off ORDER BY s.last_off LIMIT 1;
-    SELECT convert_from(m.message, 'UTF8')::json INTO v_message
-    FROM queen.message_at(v_segment.data, v_segment.ends, v_segment.pos::int) AS m;
+    SELECT f.* INTO v_message
+    FROM queen.message_at(v_segment.data, v_segment.ends, v_segment.pos::int) AS m, queen.message_fields(m.message) AS f;
     INSERT INTO queen.dead_letter_queue AS d (
         queue_id, part_id, off, grp_id, consumer_group, transaction_id, trace_id, producer_sub, payload, error,
         retry_count, created_at, failed_at
     )
     VALUES (
         p_queue_id, p_part, p_off, p_grp, p_group,
-        coalesce(v_message ->> 'transactionId', queen.message_uuid(p_part, p_off)::text),
-        v_message ->> 'traceId', v_message ->> 'producerSub', coalesce(v_message -> 'payload', 'null'),
+        coalesce(v_message.transaction_id, queen.message_uuid(p_part, p_off)::text),
+        v_message.trace_id, v_message.producer_sub, coalesce(v_message.payload, 'null'),
         coalesce(nullif(p_error, ''), 'Retries exhausted'), p_tries, coalesce(v_segment.created_at, p_now), p_now
     )
     -- Only after a seek can the same message fail for the same group again: its dead letter is brought up to date.
@@ -35,7 +35,9 @@ COMMENT ON FUNCTION queen.bury IS 'Internal: writes a dead letter.';
 CREATE OR REPLACE FUNCTION queen.ack_cursor(
     p_part bigint, p_grp bigint, p_now timestamptz, p_final bool,
     p_ord int [], p_lease uuid [], p_kind text [], p_first bigint [], p_last bigint [], p_error text []
-) RETURNS TABLE (ord int, problem text, done_upto bigint, within bigint, released bool, dead bool)
+) RETURNS TABLE (
+    ord int, problem text, done_upto bigint, also_done bigint [], within bigint, released bool, dead bool
+)
 LANGUAGE plpgsql
 SET enable_seqscan = off
 AS $$
@@ -54,6 +56,7 @@ DECLARE
     v_item record;
     v_run int8multirange;
     v_tries int;
+    v_retries jsonb;
     v_delay interval := '0';
     v_end bool;
     v_results queen.ack_result [] := '{}';
@@ -75,7 +78,7 @@ BEGIN
         ORDER BY array_position(ARRAY['d', 'f', 'r', 'c'], u.kind), u.first
     LOOP
         v_run := int8multirange(int8range(v_item.first, v_item.last, '[]'));
-        v_result := (v_item.ord, NULL, v_cursor.acked, NULL, false, false);
+        v_result := (v_item.ord, NULL, v_cursor.acked, NULL, NULL, false);
         IF v_run <@ v_before OR (p_final AND v_run && v_before) THEN
             v_result.problem := CASE WHEN v_item.kind <> 'c' OR p_final THEN 'Message already completed' END;
             v_result.done_upto := v_item.last;
@@ -87,22 +90,24 @@ BEGIN
             v_result.within := CASE WHEN v_item.lease IS NULL THEN v_next_off - 1 ELSE v_cursor.upto END;
             v_run := v_run * int8multirange(int8range(NULL, v_result.within, '[]'));
             IF isempty(v_run) OR v_item.kind = 'c' THEN
+                v_result.also_done := ARRAY(
+                    SELECT o FROM unnest(v_run * v_cursor.ahead) AS r, generate_series(lower(r), upper(r) - 1) AS o);
                 v_completed := v_completed + v_run;
             ELSIF v_item.kind = 'r' THEN
                 v_again := v_again + v_run;
-            ELSIF NOT v_run <@ (v_dead + v_failed) THEN   -- the same message twice counts once
+            ELSE
                 v_tries := coalesce((v_cursor.retries ->> v_item.first::text)::int, 0);
-                IF p_final OR v_item.kind = 'd' OR v_tries >= v_group.retry_limit THEN
+                v_result.dead := p_final OR v_item.kind = 'd' OR v_tries >= v_group.retry_limit;
+                -- The same message twice counts once.
+                IF v_result.dead AND v_group.buries AND NOT v_run <@ v_dead THEN
+                    PERFORM queen.bury(
+                        v_group.queue_id, p_part, v_item.first, p_grp, v_group.name, v_item.error, v_tries, p_now);
+                END IF;
+                IF v_result.dead THEN
                     v_dead := v_dead + v_run;
                     v_result.dead := v_group.buries;
-                    IF v_group.buries THEN
-                        PERFORM queen.bury(
-                            v_group.queue_id, p_part, v_item.first, p_grp, v_group.name, v_item.error, v_tries, p_now);
-                    END IF;
                 ELSE
                     v_failed := v_failed + v_run;
-                    v_cursor.retries := coalesce(v_cursor.retries, '{}')
-                        || jsonb_build_object(v_item.first::text, v_tries + 1);
                     v_delay := make_interval(secs => v_group.retry_delay / 1000.0);
                 END IF;
             END IF;
@@ -110,8 +115,15 @@ BEGIN
         v_results := v_results || v_result;
     END LOOP;
 
-    v_done := v_before + v_dead + (v_completed - v_failed - (v_again - v_dead));
-    v_again := v_again + v_failed;
+    v_done := v_before + v_dead + v_completed;
+    v_failed := v_failed - v_done;
+    v_again := v_again + v_failed - v_done;
+    IF isempty(v_failed) THEN
+        v_delay := '0';
+    END IF;
+    SELECT coalesce(v_cursor.retries, '{}') || jsonb_object_agg(o, coalesce((v_cursor.retries ->> o::text)::int, 0) + 1)
+    INTO v_retries
+    FROM unnest(v_failed) AS r, generate_series(lower(r), upper(r) - 1) AS o;
     SELECT a.acked, a.ahead INTO v_cursor.acked, v_cursor.ahead
     FROM queen.advance(v_cursor.acked, v_done) AS a;
     v_end := v_live AND (NOT isempty(v_again) OR v_done @> int8range(NULL, v_cursor.upto, '[]'));
@@ -120,13 +132,18 @@ BEGIN
         acked = v_cursor.acked, ahead = v_cursor.ahead,
         lease = CASE WHEN NOT v_end THEN c.lease END,
         attempts = CASE WHEN v_cursor.acked < c.seen THEN c.attempts ELSE 0 END,
-        ready_at = CASE WHEN v_end OR NOT isempty(v_again) THEN p_now + v_delay ELSE c.ready_at END,
-        retries = queen.open_retries(v_cursor.retries, v_cursor.acked, v_cursor.ahead)
+        ready_at = CASE
+            WHEN v_end THEN p_now + v_delay
+            WHEN isempty(v_again) THEN c.ready_at
+            ELSE greatest(c.ready_at, p_now + v_delay)
+        END,
+        retries = queen.open_retries(coalesce(v_retries, v_cursor.retries), v_cursor.acked, v_cursor.ahead)
     WHERE c.part_id = p_part AND c.grp_id = p_grp;
     IF v_end AND isempty(v_again) THEN
         PERFORM queen.park(ARRAY[p_part], ARRAY[p_grp]);
     END IF;
     RETURN QUERY
-    SELECT r.ord, r.problem, r.done_upto, r.within, v_end AND r.problem IS NULL, r.dead FROM unnest(v_results) AS r;
+    SELECT r.ord, r.problem, r.done_upto, r.also_done, r.within, v_end AND r.problem IS NULL, r.dead
+    FROM unnest(v_results) AS r;
 END $$;
 COMMENT ON FUNCTION queen.ack_cursor IS 'Internal: applies the acks of one call to one cursor, together.';

@@ -123,7 +123,8 @@ CREATE TABLE queen.partition_consumers (
     autovacuum_vacuum_threshold = 1000,
     autovacuum_analyze_scale_factor = 0.1
 );
-CREATE INDEX partition_consumers_ready ON queen.partition_consumers (grp_id, ready_at);
+-- part_id decides ties, so that what a pop takes follows from the data alone.
+CREATE INDEX partition_consumers_ready ON queen.partition_consumers (grp_id, ready_at, part_id);
 CREATE INDEX partition_consumers_lease ON queen.partition_consumers (lease) WHERE lease IS NOT NULL;
 COMMENT ON TABLE queen.partition_consumers IS
 'Cursor and lease of each (partition, group).';
@@ -171,3 +172,8 @@ CREATE TABLE queen.system_state (
     updated_at timestamptz NOT NULL
 );
 COMMENT ON TABLE queen.system_state IS 'Switches of the whole installation, such as maintenance_mode.';
+
+CREATE TYPE queen.ack_result AS (
+    ord int, problem text, done_upto bigint, also_done bigint [], within bigint, dead bool
+);
+COMMENT ON TYPE queen.ack_result IS 'Internal: what ack_cursor says of one element, while it still gathers.';

@@ -6,8 +6,8 @@
 --            p_alone         whether the element is the only one for its cursor
 --            p_error         text for a dead letter, or null
 --            p_final         f means d, and what is done already is refused (transactions)
--- Returns:   one row an element: ord from 1, problem (null: accepted), first, done_upto (what was done before the call: up
---            to it the element changed nothing), within (offsets above it were refused; null: no bound), whether the
+-- Returns:   one row an element: ord from 1, problem (null: accepted), first_off, done_upto and also_done (what was done
+--            before the call: up to it, and these), within (offsets above it were refused; null: no bound), whether the
 --            lease ended, whether a dead letter was written.
 -- Locks:     cursors in (part_id, grp_id) order, then heads with SKIP LOCKED.
 -- Writes:    partition_consumers, partition_lookup (parked), dead_letter_queue.
@@ -15,7 +15,8 @@ CREATE OR REPLACE FUNCTION queen.ack_messages_v1(
     p_part bigint [], p_grp bigint [], p_lease uuid [], p_kind text [], p_first bigint [], p_last bigint [],
     p_hash uuid [], p_alone bool [], p_error text [], p_final bool
 ) RETURNS TABLE (
-    ord int, problem text, first_off bigint, done_upto bigint, within bigint, released bool, dead bool
+    ord int, problem text, first_off bigint, done_upto bigint, also_done bigint [], within bigint, released bool,
+    dead bool
 )
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -79,7 +80,7 @@ BEGIN
         WHERE c.part_id = u.part_id AND c.grp_id = u.grp_id;
         UPDATE queen.partition_lookup AS l SET parked = true WHERE l.part_id = ANY(v_heads) AND NOT l.parked;
         RETURN QUERY
-        SELECT u.ord, NULL, u.first, u.acked, u.last, u.last = u.upto, false
+        SELECT u.ord, NULL, u.first, u.acked, NULL::bigint [], u.last, u.last = u.upto, false
         FROM unnest(f_ord, f_first, f_last, f_acked, f_upto) AS u (ord, first, last, acked, upto);
     END IF;
 
@@ -103,7 +104,7 @@ BEGIN
                 k.part_id, k.grp_id, v_now, p_final, k.ord, k.lease, k.kind, k.first, k.last, k.error) AS r
         )
         SELECT e.ord, CASE WHEN a.ord IS NULL THEN 'Message not found' ELSE a.problem END,
-            e.first, a.done_upto, a.within, coalesce(a.released, false), coalesce(a.dead, false)
+            e.first, a.done_upto, a.also_done, a.within, coalesce(a.released, false), coalesce(a.dead, false)
         FROM element AS e LEFT JOIN acked AS a ON a.ord = e.ord;
     END IF;
 END $$;

@@ -4,16 +4,15 @@
 --              p_parts    most partitions
 --              p_lease    lease id to give; null completes what is delivered (autoAck)
 --              p_seconds  length of the lease, or null for the queue's
---            by place that a pop looks at (several for a pop over many queues, best first):
+--            by group that a pop looks at (several for a pop over many queues):
 --              p_pop      number of the pop, from 1
---              p_grp      consumer group
---              p_part     the partition to pop, or null for any of the group's queue
+--              p_grp      the consumer group of a queue
+--              p_part     the partition to pop, or null for any
 -- Returns:   one row a segment of a claim: pop, grp_id, part_id; first_off and upto of the run; skip (offsets in it that
 --            are done already); seen (offsets up to it were delivered before, and their attempt is `attempt`);
 --            and of the segment: off, the offset of the first message returned, created_at, the
 --            ends of the messages returned, and data from byte `start` on (the whole, or the part with these messages).
---            For a place that could not serve all its pops one row with pop null, grp_id, part_id as asked, and ready_in:
---            the seconds until a cursor there becomes ready by itself (infinity: not before a push; null: no such group;
+--            For a group that could not serve all its pops one row with pop null, grp_id, part_id as asked, and ready_in: the seconds until a cursor there becomes ready by itself (infinity: not before a push; null: no such group;
 --            0: one is ready, but somebody else holds it).
 -- Locks:     named cursors in (part_id, grp_id) order, then free ones with SKIP LOCKED, then heads with SKIP LOCKED.
 -- Writes:    partition_consumers, partition_lookup (parked).
@@ -55,16 +54,16 @@ DECLARE
     i_grp bigint [] := '{}';
     i_again_at timestamptz [] := '{}';
 BEGIN
+    -- A place is what pops look at: one partition, or all of one or several groups.
     FOR v_place IN
-        SELECT u.grp_id, u.part_id, u.pops, q.lease_time, q.delayed_processing, q.window_buffer
+        SELECT u.part_id, u.groups, array_agg(u.pop ORDER BY u.pop) AS pops
         FROM (
-            SELECT e.grp_id, e.part_id, array_agg(e.pop ORDER BY e.ord) AS pops, min(e.ord) AS ord
-            FROM unnest(p_pop, p_grp, p_part) WITH ORDINALITY AS e (pop, grp_id, part_id, ord)
-            GROUP BY e.grp_id, e.part_id
+            SELECT e.pop, e.part_id, array_agg(e.grp_id ORDER BY e.grp_id) AS groups
+            FROM unnest(p_pop, p_grp, p_part) AS e (pop, grp_id, part_id)
+            GROUP BY e.pop, e.part_id
         ) AS u
-        LEFT JOIN queen.consumer_groups_metadata AS g ON g.id = u.grp_id
-        LEFT JOIN queen.queues AS q ON q.id = g.queue_id
-        ORDER BY u.part_id NULLS LAST, CASE WHEN u.part_id IS NULL THEN u.ord ELSE u.grp_id END
+        GROUP BY u.part_id, u.groups
+        ORDER BY u.part_id NULLS LAST, CASE WHEN u.part_id IS NOT NULL THEN u.groups[1] END, min(u.pop)
     LOOP
         v_next := 1;
         v_looked := '{}';
@@ -73,33 +72,41 @@ BEGIN
                 AND least(p_batch[v_place.pops[v_next]], p_parts[v_place.pops[v_next]]) <= 0 LOOP
                 v_next := v_next + 1;
             END LOOP;
-            EXIT WHEN v_next > cardinality(v_place.pops) OR v_place.lease_time IS NULL;
+            EXIT WHEN v_next > cardinality(v_place.pops);
             IF v_place.part_id IS NOT NULL THEN
                 v_wanted := 1;
                 OPEN v_page FOR
-                    SELECT c.part_id, c.acked, c.ahead, c.seen, c.attempts, h.next_off, h.last_at
+                    SELECT c.*, h.next_off, h.last_at, q.lease_time, q.delayed_processing, q.window_buffer
                     FROM (
-                        SELECT l.* FROM queen.partition_consumers AS l
-                        WHERE l.part_id = v_place.part_id AND l.grp_id = v_place.grp_id AND l.ready_at <= v_now
+                        SELECT l.grp_id, l.part_id, l.acked, l.ahead, l.seen, l.attempts
+                        FROM queen.partition_consumers AS l
+                        WHERE l.part_id = v_place.part_id AND l.grp_id = v_place.groups[1] AND l.ready_at <= v_now
                             AND l.part_id <> ALL(v_looked)
                         FOR UPDATE
                     ) AS c
                     CROSS JOIN LATERAL (
                         SELECT l.next_off, l.last_at FROM queen.partition_lookup AS l WHERE l.part_id = c.part_id OFFSET 0
-                    ) AS h;
+                    ) AS h
+                    JOIN queen.consumer_groups_metadata AS g ON g.id = c.grp_id
+                    JOIN queen.queues AS q ON q.id = g.queue_id;
             ELSE
                 SELECT least(sum(p_parts[u.pop]), 1000) INTO v_wanted FROM unnest(v_place.pops[v_next:]) AS u (pop);
                 OPEN v_page FOR
-                    SELECT c.part_id, c.acked, c.ahead, c.seen, c.attempts, h.next_off, h.last_at
-                    FROM (
-                        SELECT l.* FROM queen.partition_consumers AS l
-                        WHERE l.grp_id = v_place.grp_id AND l.ready_at <= v_now AND l.part_id <> ALL(v_looked)
-                        ORDER BY l.ready_at LIMIT v_wanted
+                    SELECT c.*, h.next_off, h.last_at, q.lease_time, q.delayed_processing, q.window_buffer
+                    FROM queen.consumer_groups_metadata AS g
+                    JOIN queen.queues AS q ON q.id = g.queue_id
+                    CROSS JOIN LATERAL (
+                        SELECT l.grp_id, l.part_id, l.acked, l.ahead, l.seen, l.attempts, l.ready_at
+                        FROM queen.partition_consumers AS l
+                        WHERE l.grp_id = g.id AND l.ready_at <= v_now AND l.part_id <> ALL(v_looked)
+                        ORDER BY l.ready_at, l.part_id LIMIT v_wanted
                         FOR UPDATE SKIP LOCKED
                     ) AS c
                     CROSS JOIN LATERAL (
                         SELECT l.next_off, l.last_at FROM queen.partition_lookup AS l WHERE l.part_id = c.part_id OFFSET 0
-                    ) AS h;
+                    ) AS h
+                    WHERE g.id = ANY(v_place.groups)
+                    ORDER BY q.priority DESC, c.ready_at, c.part_id;
             END IF;
             v_rows := 0;
             LOOP
@@ -110,11 +117,11 @@ BEGIN
                 v_pop := v_place.pops[v_next];
                 v_visible := v_cursor.next_off - 1;
                 v_again_at := NULL;
-                IF v_place.delayed_processing > 0 OR v_place.window_buffer > 0 THEN
+                IF v_cursor.delayed_processing > 0 OR v_cursor.window_buffer > 0 THEN
                     SELECT v.upto, v.again_at INTO v_visible, v_again_at
                     FROM queen.visible(
                         v_cursor.part_id, v_cursor.acked, v_cursor.next_off, v_cursor.last_at,
-                        v_place.delayed_processing, v_place.window_buffer, v_now
+                        v_cursor.delayed_processing, v_cursor.window_buffer, v_now
                     ) AS v;
                 END IF;
                 IF v_cursor.ahead IS NULL THEN
@@ -126,20 +133,20 @@ BEGIN
                 END IF;
                 IF v_messages = 0 THEN
                     i_part := i_part || v_cursor.part_id;
-                    i_grp := i_grp || v_place.grp_id;
+                    i_grp := i_grp || v_cursor.grp_id;
                     i_again_at := i_again_at || v_again_at;
                     CONTINUE;
                 END IF;
                 c_pop := c_pop || v_pop;
                 c_part := c_part || v_cursor.part_id;
-                c_grp := c_grp || v_place.grp_id;
+                c_grp := c_grp || v_cursor.grp_id;
                 c_acked := c_acked || v_cursor.acked;
                 c_upto := c_upto || v_upto;
                 c_ahead := c_ahead || v_cursor.ahead;
                 c_seen := c_seen || v_cursor.seen;
                 c_attempt := c_attempt || v_cursor.attempts + 1;
                 c_ready := c_ready
-                    || v_now + make_interval(secs => coalesce(p_seconds[v_pop], nullif(v_place.lease_time, 0), 60));
+                    || v_now + make_interval(secs => coalesce(p_seconds[v_pop], nullif(v_cursor.lease_time, 0), 60));
                 p_batch[v_pop] := p_batch[v_pop] - v_messages;
                 p_parts[v_pop] := p_parts[v_pop] - 1;
                 IF least(p_batch[v_pop], p_parts[v_pop]) <= 0 THEN
@@ -150,20 +157,21 @@ BEGIN
             EXIT WHEN v_rows < v_wanted;
         END LOOP;
         IF v_next <= cardinality(v_place.pops) THEN
-            grp_id := v_place.grp_id;
-            part_id := v_place.part_id;
-            ready_in := NULL;
-            IF v_place.lease_time IS NOT NULL THEN
-                SELECT coalesce(
-                    CASE WHEN c.ready_at < 'infinity' THEN extract(epoch FROM c.ready_at - v_now) END, 'infinity'
-                ) INTO ready_in
-                FROM (
-                    SELECT min(l.ready_at) AS ready_at FROM queen.partition_consumers AS l
-                    WHERE l.grp_id = v_place.grp_id AND l.part_id <> ALL(v_looked)
-                        AND (v_place.part_id IS NULL OR l.part_id = v_place.part_id)
-                ) AS c;
-            END IF;
-            RETURN NEXT;
+            RETURN QUERY
+            SELECT NULL::int, u.grp_id, v_place.part_id, NULL::bigint, NULL::bigint, NULL::bigint [], NULL::bigint, NULL::int,
+                CASE
+                    WHEN g.id IS NULL THEN NULL
+                    WHEN c.ready_at < 'infinity' THEN extract(epoch FROM c.ready_at - v_now)::float8
+                    ELSE 'infinity'
+                END,
+                NULL::bigint, NULL::timestamptz, NULL::bytea, NULL::int, NULL::bytea
+            FROM unnest(v_place.groups) AS u (grp_id)
+            LEFT JOIN queen.consumer_groups_metadata AS g ON g.id = u.grp_id
+            CROSS JOIN LATERAL (
+                SELECT min(l.ready_at) AS ready_at FROM queen.partition_consumers AS l
+                WHERE l.grp_id = u.grp_id AND l.part_id <> ALL(v_looked)
+                    AND (v_place.part_id IS NULL OR l.part_id = v_place.part_id)
+            ) AS c;
         END IF;
     END LOOP;
 

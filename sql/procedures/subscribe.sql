@@ -31,7 +31,7 @@ BEGIN
         SELECT
             q.id, p_group, p_mode,
             CASE p_mode WHEN 'all' THEN '-infinity' WHEN 'new' THEN v_now ELSE p_from END,
-            CASE WHEN p_mode = 'timestamp' AND p_from > v_now THEN p_from END,
+            CASE WHEN p_mode = 'timestamp' AND p_from >= v_now THEN p_from END,
             v_now
         FROM queen.queues AS q WHERE q.id = subscribe_v1.queue_id
         ON CONFLICT DO NOTHING;
@@ -40,7 +40,7 @@ BEGIN
     IF v_group.subscribed_upto < 9223372036854775807 THEN
         v_group.subscribed_upto := queen.make_cursors(v_group.id, p_step);
     END IF;
-    IF v_group.starts_at <= v_now THEN
+    IF v_group.starts_at < v_now THEN
         PERFORM queen.skip_to(v_group.id, v_group.starts_at);
         v_group.starts_at := NULL;
     END IF;

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import asyncpg
@@ -15,7 +16,7 @@ from queen.server import programs
 from queen.server.embedded import EmbeddedPostgres
 from queen.server.errors import StartError
 from queen.server.keeper import Keeper
-from tests.support.processes import ROOT, is_gone, wait_until
+from tests.support.processes import ROOT, is_gone, open_folder, wait_until
 
 
 def query(dsn: str, sql: str) -> str:
@@ -30,8 +31,14 @@ def query(dsn: str, sql: str) -> str:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "data"
+def place() -> Iterator[Path]:
+    with open_folder() as path:
+        yield path
+
+
+@pytest.fixture
+def folder(place: Path) -> Path:
+    return place / "data"
 
 
 def test_start_makes_a_durable_cluster_in_utf8_without_network(folder: Path) -> None:
@@ -62,8 +69,8 @@ def test_psql_of_the_wheel_takes_the_dsn(folder: Path) -> None:
         assert subprocess.check_output(command, text=True) == "postgres\n"
 
 
-def test_path_too_long_for_a_socket_gets_a_temporary_folder(tmp_path: Path) -> None:
-    folder = tmp_path / ("x" * 120)
+def test_path_too_long_for_a_socket_gets_a_temporary_folder(place: Path) -> None:
+    folder = place / ("x" * 120)
     with EmbeddedPostgres(folder) as postgres:
         socket_dir = Path(query(postgres.dsn, "SHOW unix_socket_directories"))
         assert folder not in socket_dir.parents
@@ -109,8 +116,8 @@ def test_cluster_cut_short_while_it_was_made_is_made_again(folder: Path) -> None
     assert not half.parent.exists()
 
 
-def test_data_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "file"
+def test_data_folder_that_is_a_file_is_refused(place: Path) -> None:
+    file = place / "file"
     file.write_text("")
     with pytest.raises(StartError, match=r"Cannot use the data folder .*--data-dir"):
         EmbeddedPostgres(file).start()
@@ -206,13 +213,13 @@ def test_keeper_waits_longer_after_each_failure() -> None:
     assert waits[:7] == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0]
 
 
-def test_postmaster_ends_with_its_parent(tmp_path: Path) -> None:
+def test_postmaster_ends_with_its_parent(place: Path) -> None:
     code = (
         "import os, sys, pathlib, signal; from queen.server.embedded import EmbeddedPostgres;"
         "p = EmbeddedPostgres(pathlib.Path(sys.argv[1])); p.start(); print(p.pid, flush=True);"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
-    command = [sys.executable, "-c", code, tmp_path / "data"]
+    command = [sys.executable, "-c", code, place / "data"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
         postmaster = psutil.Process(int(parent.stdout.readline()))

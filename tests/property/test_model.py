@@ -97,7 +97,7 @@ class Watcher:
 
 @checks("G-ORD-1", "G-ORD-2", "G-LEASE-5", level=Level.MODEL)
 class Deliveries(Watcher):
-    """First deliveries rise, leave out only what is done, and are counted from 1."""
+    """First deliveries rise and leave out only what is done; later ones have higher attempts."""
 
     def see(self, event):
         for delivery in event.deliveries:
@@ -107,8 +107,9 @@ class Deliveries(Watcher):
                 cursor = cursor_of(event.after, lane, event.group)
                 assert all(other <= offset for other in seen)
                 assert all(cursor.is_done(other) for other in range(offset) if not seen[other])
-            seen[offset] += 1
-            assert delivery.attempt == seen[offset]
+                assert delivery.attempt == 1
+            assert delivery.attempt > seen[offset]
+            seen[offset] = delivery.attempt
 
 
 @checks("G-DUR-3", "G-DUR-4", "G-IDEM-1", "G-IDEM-2", "G-IDEM-3", "G-ORD-3", "G-ORD-4", "G-ORD-5", level=Level.MODEL)
@@ -158,19 +159,24 @@ class Budget(Watcher):
             assert not step(event.after, event.operation, event.now)[1].deliveries
 
 
-@checks("G-WAIT-2", "G-WAIT-3", level=Level.MODEL)
+@checks("G-WAIT-2", "G-WAIT-3", "G-ACK-6", level=Level.MODEL)
 class Patience(Watcher):
     """Nothing is delivered before its time."""
 
     def see(self, event):
+        for (message, group), item, _ in event.carried_out():
+            if item.status == "failed" and not cursor_of(event.after, message.lane, group).is_done(message.offset):
+                delay = event.before.queues[message.queue].options.retry_delay
+                self.books[message.lane, group] = event.now + delay / 1000
         for delivery in event.deliveries:
+            assert event.now >= self.books.get((delivery.message.lane, event.group), 0)
             options = event.before.queues[delivery.message.queue].options
             youngest = event.before.partition(delivery.message.lane).messages[-1]
             assert event.now >= delivery.created_at + options.delayed_processing
             assert not options.window_buffer or event.now >= youngest.created_at + options.window_buffer
 
 
-@checks("G-LEASE-1", "G-LEASE-3", level=Level.MODEL)
+@checks("G-LEASE-1", "G-ACK-5", level=Level.MODEL)
 class Leases(Watcher):
     """While a lease lives nobody else is served, and only its end or an ack of its partition finishes it."""
 
@@ -180,6 +186,7 @@ class Leases(Watcher):
             assert end <= event.now, f"{lease} was still alive"
         for lane, group, cursor in event.after.cursors():
             if lease := cursor.live_lease(event.now):
+                assert not all(map(cursor.is_done, range(lease.upto + 1)))
                 self.books[lane, group] = (lease.id, cursor.ready)
         acked = {(message.lane, group) for (message, group), _, _ in event.carried_out()}
         for (lane, group), (_, end) in [*self.books.items()]:
@@ -191,11 +198,15 @@ class Leases(Watcher):
         assert not any(lane.queue == queue for lane, _ in self.books)
 
 
-@checks("G-LEASE-3", level=Level.MODEL)
+@checks("G-LEASE-3", "G-LEASE-6", level=Level.MODEL)
 class Refusals(Watcher):
-    """An ack under a lease that does not live is refused, unless it repeats; refused acks change nothing."""
+    """A lease that lives acks what it delivered; any other is refused, unless it repeats, and changes nothing."""
 
     def see(self, event):
+        for delivery in event.deliveries:
+            self.books[delivery.message, event.group][event.outcome.lease] += 1
+        for key, item, _ in event.carried_out():
+            assert not item.lease or self.books[key][item.lease]
         for item, result in event.answered(AckItem):
             cursor = cursor_of(event.before, item.lane, item.group_name)
             lease = cursor.live_lease(event.now) if cursor else None
@@ -212,16 +223,17 @@ class Done(Watcher):
         assert not any((delivery.message, event.group) in self.books for delivery in event.deliveries)
         if isinstance(event.operation, Pop) and event.operation.auto_ack:
             self.books.update({(delivery.message, event.group): True for delivery in event.deliveries})
-        ended = [
-            key
-            for key, item, result in event.carried_out()
-            if item.status in {"completed", "dlq"} or result.dead_lettered
-        ]
+        ended = [key for key, item, _ in event.carried_out() if self.ends(event, key, item.status)]
         assert not any(key in self.books for key in ended)
         self.books.update(dict.fromkeys(ended, True))
         for lane, group, cursor in event.before.cursors():
             later = cursor_of(event.after, lane, group)
             assert later is None or (cursor.acked <= later.acked and all(map(later.is_done, cursor.ahead)))
+
+    def ends(self, event, key, status):
+        message, group = key
+        given_up = status == "failed" and cursor_of(event.after, message.lane, group).is_done(message.offset)
+        return status in {"completed", "dlq"} or given_up
 
 
 @checks("G-DLQ-1", "G-DLQ-2", "G-DLQ-4", level=Level.MODEL)
@@ -376,6 +388,19 @@ class Broker(RuleBasedStateMachine):
             )
         )
 
+    @rule(scope=SCOPES, group=GROUPS, statuses=st.lists(STATUSES, min_size=1, max_size=4))
+    def work(self, scope, group, statuses):
+        self.leases += 1
+        taken = self.do(Pop(**scope, group=group, batch=len(statuses), partitions=2, lease=f"lease {self.leases}"))
+        self.do(
+            Ack(
+                tuple(
+                    AckItem(*delivery.message.lane, delivery.transaction_id, status, group, taken.lease)
+                    for delivery, status in zip(taken.deliveries, statuses, strict=False)
+                )
+            )
+        )
+
     @rule(items=st.lists(st.tuples(held, STATUSES), min_size=1, max_size=4))
     def ack(self, items):
         self.do(Ack(tuple(replace(item, status=status) for item, status in items)))
@@ -423,6 +448,9 @@ class Broker(RuleBasedStateMachine):
             self.do(Ack(tuple(items)))
         for lane, _, cursor in self.state.cursors():
             assert cursor.acked + 1 == self.state.partition(lane).head
+        deliveries, done = (self.watchers[WATCHERS.index(kind)].books for kind in (Deliveries, Done))
+        for (lane, group), seen in deliveries.items():
+            assert all((MessageId(*lane, offset), group) in done for offset in seen)
 
 
 def corners(outcome):
@@ -432,7 +460,7 @@ def corners(outcome):
         yield getattr(result, "status", None) or getattr(result, "error", None) or "done"
         yield "noop" if getattr(result, "noop", False) else "dead letter" * getattr(result, "dead_lettered", False)
     for delivery in getattr(outcome, "deliveries", ()):
-        yield "delivered again" if delivery.attempt > 1 else "delivered"
+        yield f"delivered for the {min(delivery.attempt, 4)}. time"
 
 
 TestBroker = Broker.TestCase
@@ -450,8 +478,8 @@ def test_random_programs_reach_every_corner():
         "Renewed",
         "queued",
         "duplicate",
-        "delivered",
-        "delivered again",
+        "delivered for the 1. time",
+        "delivered for the 4. time",
         "noop",
         "dead letter",
         "Message not found",

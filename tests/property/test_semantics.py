@@ -219,11 +219,11 @@ def test_every_waiting_partition_is_served_before_one_is_served_twice(pushes):
 @pytest.mark.parametrize("scope", [{"namespace": "n"}, {"task": "t"}, {"namespace": "n", "task": "t"}])
 def test_a_pop_of_a_namespace_and_task_takes_the_highest_priority_first(scope):
     script = Script()
-    for name, priority, namespace, task in [("low", 1, "n", "t"), ("high", 2, "n", "t"), ("foreign", 3, "m", "s")]:
+    for name, priority, namespace, task in [("a", 1, "n", "t"), ("b", 2, "n", "t"), ("c", 3, "m", "s")]:
         script.do(Configure(name, Options(priority=priority), namespace, task))
         script.push(queue=name)
     served = [script.do(Pop(**scope)).deliveries for _ in range(3)]
-    assert [[d.message.queue for d in deliveries] for deliveries in served] == [["high"], ["low"], []]
+    assert [[d.message.queue for d in deliveries] for deliveries in served] == [["b"], ["a"], []]
 
 
 @checks("G-POP-5", level=Level.MODEL)
@@ -271,6 +271,18 @@ def test_a_lease_keeps_the_partition_until_its_end_and_then_everything_comes_aga
     assert [(d.message.offset, d.attempt) for d in again] == [(0, 2), (1, 1)]
 
 
+@checks("G-LEASE-5", level=Level.MODEL)
+def test_attempts_count_the_deliveries_of_the_cursor_until_all_that_was_delivered_is_done():
+    script = Script(Options(lease_time=10))
+    script.push(4)
+    attempts = []
+    for batch, done in [(2, []), (1, [0]), (2, [1, 2]), (1, [3])]:
+        attempts.append([d.attempt for d in script.do(Pop("q", batch=batch)).deliveries])
+        script.ack(*done)
+        script.now += 10
+    assert attempts == [[1, 1], [2], [3, 1], [1]]
+
+
 def test_lease_seconds_win_over_the_queue():
     script = Script(Options(lease_time=10))
     script.push()
@@ -297,7 +309,9 @@ def test_a_renewal_never_shortens_and_never_revives():
 def test_each_row_of_the_ack_table():
     script = Script()
     script.push(4)
-    assert script.ack(0)[0].error == "Consumer group not found"
+    assert script.ack(0, partition="none", status="lost")[0].error == "Message not found"
+    assert script.ack(0, status="lost")[0].error == "Unknown status: lost"
+    assert script.ack(9)[0].error == "Consumer group not found"
     script.pop(batch=2)
     script.ack(0)
     assert script.ack(9)[0].error == "Message not found"
@@ -307,7 +321,6 @@ def test_each_row_of_the_ack_table():
     assert script.ack(1, lease="gone")[0].error == "Invalid or expired lease"
     assert script.ack(2)[0].error == "Message not delivered under this lease"
     assert script.ack(1, lease=None, status="retry")[0].error == "Invalid or expired lease"
-    assert script.ack(1, status="lost")[0].error == "Unknown status: lost"
     assert script.ack(3, lease=None) == (AckResult(),)
     assert script.cursor.ahead == {3}
     script.now = 60
@@ -383,6 +396,15 @@ def test_a_dead_letter_without_an_error_says_that_retries_are_exhausted():
     script.pop()
     assert script.ack(0, 0, status="dlq") == (AckResult(dead_lettered=True),) * 2
     assert script.letters == [(0, "Retries exhausted", 0)]
+
+
+def test_a_message_given_up_twice_in_a_request_keeps_the_first_error():
+    script = Script()
+    script.push()
+    script.pop()
+    item = AckItem("q", DEFAULT, MessageId("q", DEFAULT, 0), "dlq", lease="lease")
+    script.do(Ack((replace(item, error="first"), replace(item, error="second"))))
+    assert script.letters == [(0, "first", 0)]
 
 
 @checks("G-DLQ-2", level=Level.MODEL)
@@ -473,6 +495,23 @@ def test_a_failure_in_a_transaction_is_final():
     script.pop()
     outcome = script.do(transaction(0, status="failed"))
     assert outcome.results[0] == AckResult(dead_lettered=True)
+
+
+@pytest.mark.parametrize("status", ["retry", "lost"])
+def test_a_transaction_cannot_send_a_message_back(status):
+    script = Script()
+    script.push()
+    script.pop()
+    assert isinstance(script.do(transaction(0, status=status)), RolledBack)
+
+
+def test_configure_makes_the_queue_with_its_partition_and_replaces_its_options():
+    script = Script(Options(retry_limit=1))
+    assert list(script.state.queues["q"].partitions) == [DEFAULT]
+    script.push()
+    script.do(Configure("q", namespace="n"))
+    queue = script.state.queues["q"]
+    assert (queue.options, queue.namespace, queue.partitions[DEFAULT].head) == (Options(), "n", 1)
 
 
 @checks("G-RET-3", level=Level.MODEL)

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -31,6 +32,17 @@ def wait_until(condition: Callable[[], Any], what: str, seconds: float = PATIENC
             return value
         time.sleep(0.02)
     raise AssertionError(f"not within {seconds} s: {what}")
+
+
+@contextmanager
+def open_folder() -> Iterator[Path]:
+    """A new folder that other users may pass through.
+
+    pytest's own are for one user only, and a pytest that starts closes them again: as root, PostgreSQL is another user.
+    """
+    with tempfile.TemporaryDirectory(prefix="queen-test-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
 
 
 def free_port() -> int:

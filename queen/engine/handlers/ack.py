@@ -47,9 +47,9 @@ async def locate(context: Context, items: Sequence[AckItem]) -> list[Spot | str]
 async def _spot(context: Context, item: AckItem, name: PartitionName) -> Spot | str:
     if item.status not in _KINDS:
         return f"Unknown status: {item.status}"
-    grp_id = await context.directory.group(name.queue, item.group)
+    grp_id = await context.directory.group(name, item.group)
     if grp_id is None:
-        return "Consumer group not found"
+        return "Consumer group not found" if context.directory.knows(name.part_id) else "Message not found"
     place = ids.parse_message_id(item.transaction_id)
     offset = place[1] if place is not None and place[0] == name.part_id else None
     return Spot(name.part_id, grp_id, offset, name)
@@ -128,7 +128,8 @@ class Gathered:
         problem = row.problem
         if problem is None and offset is not None and row.within is not None and offset > row.within:
             problem = "Message not delivered under this lease" if self._items[number].lease else "Message not found"
-        noop = problem is None and offset is not None and row.done_upto is not None and offset <= row.done_upto
+        done = offset is not None and row.done_upto is not None and (offset <= row.done_upto or offset in (row.also_done or ()))
+        noop = problem is None and done
         return AckResult(
             problem, spot.name.queue, spot.name.partition, row.released and problem is None, row.dead, noop
         )

@@ -4,12 +4,16 @@ from collections.abc import Sequence
 from math import inf
 from uuid import UUID, uuid4
 
-from queen.core.operations import QUEUE_MODE, Claim, Pop, Popped, Slice
+from queen.core.operations import Claim, Pop, Popped, Slice
 from queen.engine.context import Context
 from queen.engine.ports import Delivered, PartitionName, PopColumns, Unserved
 
 #: How often a group is looked up anew because it was deleted under the pop.
 _LOOKUPS_MAX = 3
+
+
+#: Stands for a partition that does not exist yet: the call still has to find out whether the group does.
+_NO_PARTITION = -1
 
 
 class Outcome:
@@ -61,7 +65,11 @@ async def _pop(context: Context, pops: Sequence[Pop], leases: Sequence[UUID | No
 
 
 async def _columns(
-    context: Context, pops: Sequence[Pop], todo: Sequence[int], leases: Sequence[UUID | None], outcomes: Sequence[Outcome]
+    context: Context,
+    pops: Sequence[Pop],
+    todo: Sequence[int],
+    leases: Sequence[UUID | None],
+    outcomes: Sequence[Outcome],
 ) -> tuple[PopColumns, dict[int, str]]:
     """The arguments of a call for some of the pops, and the queue of each group in it."""
     columns = PopColumns(
@@ -74,14 +82,14 @@ async def _columns(
     for number in todo:
         pop = pops[number]
         for queue in await _queues(context, pop):
-            grp_id, starts_in = await context.directory.subscribed_group(queue, pop, pop.group != QUEUE_MODE)
+            grp_id, starts_in = await context.directory.subscribed_group(queue, pop)
             if starts_in is not None:
                 outcomes[number].ready_in = min(outcomes[number].ready_in, starts_in)
             if grp_id is None:
                 continue
-            part_id = await context.directory.partition(queue, pop.partition) if pop.partition is not None else None
-            if pop.partition is not None and part_id is None:
-                continue
+            part_id = None
+            if pop.partition is not None:
+                part_id = await context.directory.partition(queue, pop.partition) or _NO_PARTITION
             columns.pop.append(number + 1)
             columns.grp.append(grp_id)
             columns.part.append(part_id)

@@ -33,7 +33,9 @@ class LeaseResource:
     async def on_post(self, req: falcon.asgi.Request, resp: falcon.asgi.Response, lease: str) -> None:
         """Extends the lease; the published client sends no body at all, which means 60 seconds."""
         body = bytes(await req.stream.read(4096))
-        seconds = decode(_decoder, body, {"seconds": "seconds must be a whole number"}).seconds if body else _DEFAULT_SECONDS
+        seconds = (
+            decode(_decoder, body, {"seconds": "seconds must be a whole number"}).seconds if body else _DEFAULT_SECONDS
+        )
         if seconds > LEASE_SECONDS_MAX:
             raise BadRequestError(f"seconds must be at most {LEASE_SECONDS_MAX}, not {seconds}", "seconds")
         renewed = await self._engine.submit(JobType.RENEW_LEASE, RenewLease(lease, max(seconds, 0))).future

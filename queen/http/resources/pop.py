@@ -77,7 +77,9 @@ class PopResource:
             return {"mode": "timestamp", "since": parse_time(since, "subscriptionFrom")}
         mode = mode or self._defaults.subscription_mode
         if mode not in _MODES:
-            raise BadRequestError(f"subscriptionMode must be all, new or new-only, not {mode[:40]!r}", "subscriptionMode")
+            raise BadRequestError(
+                f"subscriptionMode must be all, new or new-only, not {mode[:40]!r}", "subscriptionMode"
+            )
         return {"mode": _MODES[mode]}
 
     async def _serve(self, req: falcon.asgi.Request, pop: Pop) -> Popped:

@@ -64,7 +64,14 @@ _BOUNDS = {
     "ttl": (0, _INT_MAX),
 }
 #: Options that clients send as a matter of course, but that this server can only keep switched off.
-_OFF_ONLY = ("retentionSeconds", "completedRetentionSeconds", "retentionEnabled", "maxWaitTimeSeconds", "maxSize", "encryptionEnabled")
+_OFF_ONLY = (
+    "retentionSeconds",
+    "completedRetentionSeconds",
+    "retentionEnabled",
+    "maxWaitTimeSeconds",
+    "maxSize",
+    "encryptionEnabled",
+)
 
 _decoder = msgspec.json.Decoder(ConfigureBody)
 
@@ -76,7 +83,9 @@ def _check_options(options: Options) -> None:
             raise BadRequestError(f"options.{name} must be from {low} to {high}, not {value}", f"options.{name}")
     for name in _OFF_ONLY:
         if getattr(options, name):
-            raise BadRequestError(f"options.{name} is not supported by this version: leave it out or off", f"options.{name}")
+            raise BadRequestError(
+                f"options.{name} is not supported by this version: leave it out or off", f"options.{name}"
+            )
     if options.ttl:
         raise BadRequestError("options.ttl is not supported by this version: leave it out", "options.ttl")
 

@@ -82,7 +82,9 @@ class Plan:
         if status not in _STATUSES:
             self.refusal = self.refusal or f"ACK operation failed: Unknown status: {status}"
         body = AckBody(operation.transactionId, operation.partitionId, operation.leaseId, status, operation.error)
-        return to_ack_item(body, check_group(operation.consumerGroup, f"{field}.consumerGroup", QUEUE_MODE), f"{field}.")
+        return to_ack_item(
+            body, check_group(operation.consumerGroup, f"{field}.consumerGroup", QUEUE_MODE), f"{field}."
+        )
 
 
 def _push_items(operation: OperationBody, field: str) -> list[PushItem]:

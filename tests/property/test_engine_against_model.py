@@ -1,0 +1,248 @@
+"""The same commands against the reference model and the real engine on a real PostgreSQL, whose clock the test sets."""
+
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, multiple, rule, run_state_machine_as_test
+
+from queen_spec import model
+from queen_spec.guarantees import Level, checks
+from tests.support.broker import Broker
+
+QUEUES = ("a.t", "b.t", "c")
+PARTITIONS = ("Default", "p")
+GROUPS = (None, "g", "h")
+IDS = ("x", "y", "z")
+
+queues = st.sampled_from(QUEUES)
+partitions = st.sampled_from(PARTITIONS)
+groups = st.sampled_from(GROUPS)
+chosen_ids = st.none() | st.sampled_from(IDS)
+items = st.builds(
+    model.PushItem,
+    queue=queues,
+    partition=partitions,
+    payload=st.integers(0, 9) | st.just({"a": [1, None, "\0é"]}),
+    transaction_id=chosen_ids,
+)
+#: A group, and how much later than now it wants to start; only group i ever starts in the future.
+starts = st.sampled_from([("g", -60), ("g", -5), ("h", -1), ("i", 0), ("i", 5), ("i", 40)])
+statuses = st.sampled_from(("completed", "completed", "completed", "failed", "retry", "dlq", "nonsense"))
+
+
+class EngineAgainstModel(RuleBasedStateMachine):
+    """Each rule performs an operation on the engine and asks the model whether the answer is allowed."""
+
+    broker: ClassVar[Broker]
+    deliveries = Bundle("deliveries")
+    leases = Bundle("leases")
+
+    @initialize()
+    def begin(self) -> None:
+        self.state = model.State()
+        self.now = 0.0
+        self.broker.reset()
+        self.broker.set_clock(self.now)
+
+    def perform(self, operation: model.Operation) -> tuple[model.Operation, Any]:
+        performed, observed = self.broker.perform(operation)
+        self.state = model.admit(self.state, performed, observed, self.now)
+        return performed, observed
+
+    @rule(seconds=st.sampled_from((0.5, 1, 5, 29, 30, 31, 60, 61, 300)))
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+        self.broker.set_clock(self.now)
+
+    @rule(batch=st.lists(items, min_size=1, max_size=6))
+    def push(self, batch: list[model.PushItem]) -> None:
+        self.perform(model.Push(tuple(batch)))
+
+    @rule(queue=queues, partition=partitions, offset=st.integers(0, 5))
+    def push_under_a_message_id(self, queue: str, partition: str, offset: int) -> None:
+        own = model.MessageId(queue, partition, offset)
+        if self.state.partition(own.lane) is not None:
+            self.perform(model.Push((model.PushItem(queue, 0, partition, own),)))
+
+    def _pop(self, operation: model.Pop) -> Any:
+        performed, observed = self.perform(operation)
+        assert isinstance(performed, model.Pop)
+        return multiple(*[(delivery, performed.group, observed.lease) for delivery in observed.deliveries])
+
+    @rule(
+        target=deliveries,
+        queue=queues,
+        partition=st.none() | partitions,
+        group=groups,
+        batch=st.integers(1, 6),
+        parts=st.integers(1, 3),
+        seconds=st.sampled_from((None, None, 5, 30)),
+        start=st.sampled_from(("", "", "all", "new", "new-only")),
+    )
+    def pop(
+        self,
+        queue: str,
+        partition: str | None,
+        group: str | None,
+        batch: int,
+        parts: int,
+        seconds: int | None,
+        start: str,
+    ) -> Any:
+        parts = 1 if partition else parts
+        return self._pop(
+            model.Pop(
+                queue,
+                partition,
+                group=group,
+                batch=batch,
+                partitions=parts,
+                lease_seconds=seconds,
+                subscription_mode=start,
+            )
+        )
+
+    @rule(target=deliveries, queue=queues, group=groups, batch=st.integers(1, 6), parts=st.integers(1, 3))
+    def pop_with_auto_ack(self, queue: str, group: str | None, batch: int, parts: int) -> Any:
+        return self._pop(model.Pop(queue, group=group, batch=batch, partitions=parts, auto_ack=True))
+
+    @rule(
+        target=deliveries,
+        queue=queues,
+        since=starts,
+    )
+    def pop_since(self, queue: str, since: tuple[str, float]) -> Any:
+        group, later = since
+        return self._pop(model.Pop(queue, group=group, batch=6, partitions=3, subscription_from=self.now + later))
+
+    @rule(
+        target=deliveries,
+        task=st.sampled_from(("t", "")),
+        group=groups,
+        batch=st.integers(1, 6),
+        parts=st.integers(1, 4),
+    )
+    def pop_by_task(self, task: str, group: str | None, batch: int, parts: int) -> Any:
+        if task:
+            return self._pop(model.Pop(None, task=task, group=group, batch=batch, partitions=parts))
+        return self._pop(model.Pop(None, namespace="c", group=group, batch=batch, partitions=parts))
+
+    def _ack_item(self, delivered: Any, status: str, with_lease: bool) -> model.AckItem:
+        delivery, group, lease = delivered
+        message = delivery.message
+        return model.AckItem(
+            message.queue, message.partition, delivery.transaction_id, status, group, lease if with_lease else None
+        )
+
+    @rule(
+        acks=st.lists(
+            st.tuples(deliveries, statuses, st.sampled_from((True, True, True, False))), min_size=1, max_size=5
+        )
+    )
+    def ack(self, acks: list[tuple[Any, str, bool]]) -> None:
+        self.perform(model.Ack(tuple(self._ack_item(*each) for each in acks)))
+
+    @rule(queue=queues, partition=partitions, transaction_id=st.sampled_from(IDS), group=groups)
+    def ack_without_a_pop(self, queue: str, partition: str, transaction_id: str, group: str | None) -> None:
+        self.perform(model.Ack((model.AckItem(queue, partition, transaction_id, "completed", group),)))
+
+    @rule(delivered=deliveries, seconds=st.sampled_from((0, 10, 100)))
+    def renew(self, delivered: Any, seconds: int) -> None:
+        if delivered[2] is not None:
+            self.perform(model.RenewLease(delivered[2], seconds))
+
+    @rule(
+        acks=st.lists(
+            st.tuples(deliveries, st.sampled_from(("completed", "completed", "failed", "dlq", "retry")), st.booleans()),
+            max_size=2,
+        ),
+        pushes=st.lists(items, max_size=3),
+        acks_first=st.booleans(),
+        required=st.lists(deliveries, max_size=1),
+    )
+    def transaction(self, acks: Any, pushes: Any, acks_first: bool, required: Any) -> None:
+        parts = [self._ack_item(*each) for each in acks], pushes
+        operations = tuple(each for part in (parts if acks_first else parts[::-1]) for each in part)
+        if operations:
+            leases = tuple(lease for _, _, lease in required if lease is not None)
+            self.perform(model.Transaction(operations, leases))
+
+    @rule(
+        queue=queues,
+        options=st.builds(
+            model.Options,
+            lease_time=st.sampled_from((5, 60)),
+            retry_limit=st.integers(0, 2),
+            retry_delay=st.sampled_from((0, 0, 2000)),
+            delayed_processing=st.sampled_from((0, 0, 0, 10)),
+            window_buffer=st.sampled_from((0, 0, 0, 5)),
+            dead_letter_queue=st.booleans(),
+            dlq_after_max_retries=st.booleans(),
+            priority=st.integers(0, 2),
+        ),
+        task=st.sampled_from(("t", "u")),
+    )
+    def configure(self, queue: str, options: model.Options, task: str) -> None:
+        self.perform(model.Configure(queue, options, queue.partition(".")[0], task))
+
+    @rule(queue=queues)
+    def delete(self, queue: str) -> None:
+        self.perform(model.DeleteQueue(queue))
+
+    def teardown(self) -> None:
+        if not hasattr(self, "state"):
+            return
+        expected = sorted(
+            (
+                letter.message.queue,
+                letter.message.partition,
+                letter.message.offset,
+                letter.group,
+                letter.failures,
+                letter.payload != 0,
+            )
+            for queue in self.state.queues.values()
+            for letter in queue.dead_letters
+        )
+        rows = self.broker.query(
+            "SELECT q.name, p.name, d.off, d.consumer_group, d.retry_count, d.payload::text <> '0'"
+            " FROM queen.dead_letter_queue d JOIN queen.partitions p ON p.id = d.part_id JOIN queen.queues q ON q.id = d.queue_id"
+        )
+        assert sorted(tuple(row) for row in rows) == expected
+
+
+@pytest.fixture(scope="module")
+def broker(postgres: str) -> Any:
+    broker = Broker(postgres)
+    yield broker
+    broker.close()
+
+
+@checks(
+    "G-ORD-1",
+    "G-ORD-2",
+    "G-IDEM-1",
+    "G-LEASE-1",
+    "G-LEASE-3",
+    "G-ACK-1",
+    "G-ACK-2",
+    "G-ACK-3",
+    "G-DLQ-1",
+    "G-TXN-1",
+    "G-GRP-1",
+    level=Level.MODEL,
+)
+def test_the_engine_answers_what_the_model_allows(broker: Broker) -> None:
+    EngineAgainstModel.broker = broker
+    run_state_machine_as_test(
+        EngineAgainstModel,
+        settings=settings(
+            max_examples=60,
+            stateful_step_count=40,
+            deadline=None,
+            print_blob=True,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
