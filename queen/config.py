@@ -4,7 +4,7 @@ import dataclasses
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from queen.core.batch_policy import BatchPolicy
@@ -51,7 +51,7 @@ def one_of(*choices: str) -> Callable[[str], str]:
 def setting(variables: str, default: T, parse: Callable[[str], T], meaning: str) -> T:
     """Declares a setting: its environment variables (the first that is set wins), default, parser and meaning."""
     metadata = {"variables": tuple(variables.split()), "parse": parse, "meaning": meaning}
-    return cast("T", dataclasses.field(default=default, metadata=metadata))
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

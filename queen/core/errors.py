@@ -14,7 +14,7 @@ class SettingError(QueenError):
 
 
 class BadRequestError(QueenError):
-    """The request cannot be understood; ``field`` names the part at fault as a JSON path, such as ``items[3].queue``."""
+    """The request cannot be understood; ``field`` names the part at fault by its path, as ``items[3].queue``."""
 
     code = "bad_request"
 

@@ -32,7 +32,7 @@ class Lot(Struct, frozen=True):
         places: which items of the request they are.
         body: their objects, joined by commas (see ``queen.core.segment``).
         lengths: bytes of each in ``body``, comma included.
-        ids: the transaction ids that the client chose, empty for those that it did not; ``None`` if it chose none at all.
+        ids: the transaction ids that the client chose, empty where it did not; ``None`` if it chose none at all.
     """
 
     queue: str
@@ -65,6 +65,10 @@ class Stored(Struct, frozen=True):
     offsets: Sequence[int] = ()
     duplicates: frozenset[int] = frozenset()
     refused: frozenset[int] = frozenset()
+
+    def offset(self, number: int) -> int:
+        """The offset of a message by its place in the lot."""
+        return self.first + number if self.first is not None else self.offsets[number]
 
 
 class Pushed(Struct, frozen=True):

@@ -1,8 +1,8 @@
-"""The format of a segment: how messages become the columns of ``queen.segments`` and come back, without decoding a payload.
+"""The format of a segment: how messages become columns of ``queen.segments`` and come back, no payload being decoded.
 
-``data`` is a JSON array with one object a message, ``{"transactionId":…,"traceId":…,"producerSub":…,"payload":…}``, where
-everything but the payload may be missing and the payload comes last. ``ends`` holds for each message the position in
-``data`` behind its object, 4 bytes big-endian. ``sql/internal/025_segment.sql`` reads the same.
+``data`` is a JSON array with one object a message, ``{"transactionId":…,"traceId":…,"producerSub":…,"payload":…}``,
+where everything but the payload may be missing and the payload comes last. ``ends`` holds for each message the position
+in ``data`` behind its object, 4 bytes big-endian. ``sql/internal/025_segment.sql`` reads the same.
 """
 
 import sys

@@ -1,8 +1,8 @@
 """Notices between workers and instances over PostgreSQL's NOTIFY (PostgreSQL manual, NOTIFY).
 
-A NOTIFY inside the push transaction would make commits queue up behind one another, because it takes a lock of the whole
-cluster. So each worker gathers what it has to say and sends it on a connection of its own, at most once an interval. A
-notice that is lost costs its waiters a back-off, nothing else.
+A NOTIFY inside the push transaction would make commits queue up behind one another, because it takes a lock of the
+whole cluster. So each worker gathers what it has to say and sends it on a connection of its own, at most once an
+interval. A notice that is lost costs its waiters a back-off, nothing else.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ import msgspec
 from queen.core.backoff import doubled
 from queen.core.errors import QueenError
 from queen.db.dsn import Target, connect
+from queen.db.sqlstate import reason_of
 
 log = logging.getLogger("queen.notices")
 
@@ -84,7 +85,7 @@ class PostgresNotices:
                 finally:
                     connection.terminate()
             except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, QueenError) as problem:
-                log.warning("No notices for the moment: %s", problem or type(problem).__name__)
+                log.warning("No notices for the moment: %s", reason_of(problem))
             pause_ms = doubled(pause_ms, _RECONNECT_FIRST_MS, _RECONNECT_LIMIT_MS)
             await asyncio.sleep(pause_ms / 1000)
 

@@ -13,7 +13,7 @@ import asyncpg
 
 from queen.core.errors import DatabaseUnavailableError, OutcomeUnknownError, QueenError
 from queen.db.dsn import Target, connect
-from queen.db.sqlstate import translate
+from queen.db.sqlstate import reason_of, translate
 
 
 class Pool:
@@ -107,10 +107,8 @@ class Pool:
         except QueenError:
             raise
         except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as problem:
-            reason = problem or type(problem).__name__
-            raise DatabaseUnavailableError(
-                f"No connection to PostgreSQL at {self._target.place}: {reason}"
-            ) from problem
+            place, reason = self._target.place, reason_of(problem)
+            raise DatabaseUnavailableError(f"No connection to PostgreSQL at {place}: {reason}") from problem
 
     def _discard(self, connection: "asyncpg.Connection[Any]") -> None:
         self._open.discard(connection)

@@ -1,4 +1,4 @@
-"""Making a database ready: version check, migrations once, procedures at every start, safe from several servers at once."""
+"""Making a database ready: version check, migrations once, procedures at every start; safe from several servers."""
 
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from queen.core.errors import DatabaseSetupError, DatabaseUnavailableError
 from queen.db.dsn import Target, connect, parse
+from queen.db.sqlstate import reason_of
 
 #: Serialises set-up over all servers of a database; the number is arbitrary and must never change.
 _LOCK = 0x71756565_6E  # "queen"
@@ -83,14 +84,15 @@ async def _open(target: Target) -> "asyncpg.Connection[Any]":
         return await connect(target)
     except (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError) as problem:
         raise DatabaseSetupError(
-            f"PostgreSQL at {place} refused the log-in: {problem}. Check user and password in --dsn, DATABASE_URL or PG_*."
+            f"PostgreSQL at {place} refused the log-in: {problem}. "
+            "Check user and password in --dsn, DATABASE_URL or PG_*."
         ) from problem
     except asyncpg.InvalidCatalogNameError as problem:
         raise DatabaseSetupError(f"PostgreSQL at {place}: {problem}. Create it, or name another one.") from problem
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as problem:
-        reason = problem or "no answer in time"
         raise DatabaseUnavailableError(
-            f"PostgreSQL at {place} cannot be reached: {reason}. Is it running, and are host and port right?"
+            f"PostgreSQL at {place} cannot be reached: {reason_of(problem)}. "
+            "Is it running, and are host and port right?"
         ) from problem
 
 
@@ -100,7 +102,7 @@ async def prepare(url: str, connect_timeout_ms: int) -> DatabaseInfo:
     Raises:
         SettingError: the connection string is malformed.
         DatabaseUnavailableError: nothing answers there.
-        DatabaseSetupError: log-in refused, too old, no right to create the schema, or the schema is newer than the code.
+        DatabaseSetupError: log-in refused, too old, no right to create the schema, or a schema newer than the code.
     """
     target = parse(url, "queen setup", connect_timeout_ms)
     # A pooler may stand between: nothing is prepared, and all happens in one transaction.
@@ -123,7 +125,7 @@ async def prepare(url: str, connect_timeout_ms: int) -> DatabaseInfo:
         ) from problem
     finally:
         await connection.close()
-    return DatabaseInfo(version.split()[0], target.place, pooled, applied)
+    return DatabaseInfo(version.split(maxsplit=1)[0], target.place, pooled, applied)
 
 
 async def probe_pooler(target: Target) -> Target:

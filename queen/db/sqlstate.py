@@ -12,6 +12,11 @@ _BROKEN = frozenset({"57P01", "57P02", "57P05", "08000", "08003", "08006"})
 _UNAVAILABLE = frozenset({"57P03", "53300", "53100", "53200", "25006", "08001", "08004", "57P04"})
 
 
+def reason_of(problem: BaseException) -> str:
+    """What an exception says, or its name if it says nothing, as time limits do."""
+    return str(problem) or type(problem).__name__
+
+
 def translate(problem: BaseException) -> QueenError | None:
     """The server's error for an exception of a call, or ``None`` for one that has nothing to do with PostgreSQL."""
     if isinstance(problem, asyncpg.PostgresError):
@@ -22,5 +27,5 @@ def translate(problem: BaseException) -> QueenError | None:
             return DatabaseUnavailableError(f"PostgreSQL cannot serve at the moment: {problem}")
         return DataRejectedError(f"PostgreSQL refused the data ({state}): {problem}")
     if isinstance(problem, asyncpg.InterfaceError | OSError | TimeoutError):
-        return OutcomeUnknownError(f"The connection to PostgreSQL broke: {problem or type(problem).__name__}")
+        return OutcomeUnknownError(f"The connection to PostgreSQL broke: {reason_of(problem)}")
     return None

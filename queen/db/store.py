@@ -28,7 +28,7 @@ SUBSCRIBE_STEP = 5000
 
 def _call(procedure: str, arguments: int) -> str:
     places = ", ".join(f"${place}" for place in range(1, arguments + 1))
-    return f"SELECT * FROM queen.{procedure}({places})"
+    return f"SELECT * FROM queen.{procedure}({places})"  # noqa: S608 - names of this module only
 
 
 _PUSH = _call("push_messages_v1", 10)

@@ -14,12 +14,11 @@ from queen.engine.job import Job
 
 
 class Bridge:
-    """Connects one HTTP loop with the engine's loop; both may be the same."""
+    """Connects one HTTP loop with the engine's loop; both may be the same. ``accept`` takes the jobs, in the latter."""
 
-    def __init__(
-        self, http: asyncio.AbstractEventLoop, engine: asyncio.AbstractEventLoop, accept: Callable[[list[Job]], None]
-    ) -> None:
-        self._http, self._engine, self._accept = http, engine, accept
+    def __init__(self, http: asyncio.AbstractEventLoop, engine: asyncio.AbstractEventLoop) -> None:
+        self._http, self._engine = http, engine
+        self.accept: Callable[[list[Job]], None] | None = None
         self._inbox: deque[Job] = deque()
         self._outbox: list[tuple[Job, Any]] = []
         self._rung = False
@@ -42,8 +41,8 @@ class Bridge:
         jobs = []
         while self._inbox:
             jobs.append(self._inbox.popleft())
-        if jobs:
-            self._accept(jobs)
+        if jobs and self.accept is not None:
+            self.accept(jobs)
 
     def _send(self) -> None:
         answers, self._outbox = self._outbox, []

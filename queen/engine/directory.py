@@ -1,6 +1,7 @@
 """Names and numbers: what a worker remembers of queues, partitions and groups, so that the hot path never asks twice.
 
-Everything here may be forgotten at any time, and is when a procedure says that a number is unknown: the queue was deleted.
+Everything here may be forgotten at any time, and is when a procedure says that a number is unknown: the queue was
+deleted.
 """
 
 from collections.abc import Iterable, Sequence

@@ -116,8 +116,8 @@ class TransactionRows(Struct, frozen=True):
 class Subscription(Struct, frozen=True):
     """A consumer group on a queue; ``grp_id`` is ``None`` when it does not exist and was not to be made.
 
-    ``complete`` is false when another call is needed to make all its cursors; ``starts_in``: seconds to its start, while
-    that lies in the future.
+    ``complete`` is false when another call is needed to make all its cursors; ``starts_in``: seconds to its start,
+    while that lies in the future.
     """
 
     queue_id: int | None
@@ -170,7 +170,7 @@ class Administration(Protocol):
 
 
 class Notices(Protocol):
-    """Tells the other workers and instances what may interest their waiters. Losing a notice costs time, nothing else."""
+    """Tells other workers and instances what may interest their waiters. Losing a notice costs time, nothing else."""
 
     def publish(self, queue: str, messages: int) -> None: ...
     async def start(self, receive: Callable[[str, int], None]) -> None: ...

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from queen.core.errors import ShuttingDownError
 from queen.core.operations import JobType
 from queen.engine.bridge import Bridge
 from queen.engine.engine import Engine
@@ -33,12 +34,14 @@ class EngineThread:
     @property
     def engine(self) -> Engine:
         """The engine; its figures may be read from any thread."""
-        assert self._engine is not None, "start() first"
+        if self._engine is None:
+            raise ShuttingDownError("The engine does not run")
         return self._engine
 
     def submit(self, kind: JobType, request: Any) -> Job:  # noqa: ANN401 - any operation
         """Hands a request to the engine; await ``future`` of the job for the result."""
-        assert self._bridge is not None, "start() first"
+        if self._bridge is None:
+            raise ShuttingDownError("The engine does not run")
         job = Job(kind, request, asyncio.get_running_loop().create_future())
         self._bridge.submit(job)
         return job
@@ -61,8 +64,9 @@ class EngineThread:
         self._loop.close()
 
     async def _open(self, http: asyncio.AbstractEventLoop) -> None:
-        bridge = Bridge(http, self._loop, lambda jobs: self.engine.accept(jobs))
+        bridge = Bridge(http, self._loop)
         self._engine, self._close = await self._assemble(bridge.answer)
+        bridge.accept = self._engine.accept
         self._bridge = bridge
 
     async def _shut(self) -> None:

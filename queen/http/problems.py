@@ -98,8 +98,8 @@ async def on_http_error(
 
 
 async def on_unexpected(
-    req: falcon.asgi.Request, resp: falcon.asgi.Response, _error: Exception, _params: Mapping[str, object]
+    req: falcon.asgi.Request, resp: falcon.asgi.Response, error: Exception, _params: Mapping[str, object]
 ) -> None:
     """Answers what should not happen: the client learns that, the log why."""
-    log.exception("%s %s failed", req.method, req.path)
+    log.error("%s %s failed", req.method, req.path, exc_info=error)
     answer(resp, 500, "The server made a mistake; its log says which", "internal")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from queen.core import ids
 from queen.core.operations import AckItem, AckResult, Claim, Lot, Popped, Pushed, Renewed, Stored
@@ -59,11 +59,10 @@ def _render_item(item: PushItem, place: int, number: int, stored: Stored, queue:
         return _json(
             {
                 "index": place, "transaction_id": item.transactionId, "status": "failed", "queueName": item.queue,
-                "error": "transactionId has the form of a message id of this partition, which only the server gives out",
+                "error": "transactionId has the form of a message id of this partition: the server makes those",
             }
         )  # fmt: skip
-    offset = stored.first + number if stored.first is not None else stored.offsets[number]
-    message_id = ids.message_id(stored.part_id, offset)
+    message_id = ids.message_id(stored.part_id, stored.offset(number))
     head = b'{"index":%d,"transaction_id":%b,' % (place, _json(item.transactionId or message_id))
     if number in stored.duplicates:
         return head + b'"status":"duplicate","message_id":"%b","queueName":%b}' % (message_id.encode(), queue)
@@ -90,8 +89,8 @@ def render_pop(popped: Popped, group: str, autopilot: bytes = b"") -> bytes:
         b'{"success":true,"queue":%b,"partition":%b,"partitionId":"%b","leaseId":%b,"consumerGroup":%b,"messages":[%b],'
         b'"partitionsClaimed":%d%b}'
     ) % (
-        _json(head.queue), _json(head.partition), ids.partition_id(head.part_id).encode(), lease, _json(group), messages,
-        len(popped.claims), autopilot,
+        _json(head.queue), _json(head.partition), ids.partition_id(head.part_id).encode(), lease, _json(group),
+        messages, len(popped.claims), autopilot,
     )  # fmt: skip
 
 
@@ -128,7 +127,8 @@ def _render_claim(claim: Claim, lease: bytes, group: bytes) -> bytes:
 def _render_entry(entry: Entry, prefix: bytes, offset: int) -> bytes:
     own = b"%b%012x" % (prefix, offset)
     return b'{"id":"%b","transactionId":%b,"traceId":%b,"data":%b,"producerSub":%b,' % (
-        own, entry.transactionId or b'"%b"' % own, entry.traceId or b"null", entry.payload, entry.producerSub or b"null",
+        own, entry.transactionId or b'"%b"' % own, entry.traceId or b"null", entry.payload,
+        entry.producerSub or b"null",
     )  # fmt: skip
 
 

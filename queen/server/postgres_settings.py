@@ -74,7 +74,7 @@ _CHECKPOINTS = (
     Setting(
         "wal_compression",
         "off",
-        "With pglz, all that this build has, 40 % less log for random updates, at no gain in speed.",
+        "pglz, all that this build has: 40 % less log for random updates, no gain in speed.",
     ),
 )
 

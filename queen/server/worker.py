@@ -16,6 +16,7 @@ from uvicorn_worker import UvicornWorker
 from queen.server.parent_death import die_with
 
 _HEARTBEAT_S = 1.0
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 
 
 class StoppingServer(Server):
@@ -30,9 +31,10 @@ class StoppingServer(Server):
         self._begin_stop = begin_stop
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begins the stop, in a signal handler."""
+        """Begins the stop, in a signal handler; once, for there is nothing to release when it has ended."""
+        if not self.should_exit:
+            self._begin_stop()
         super().handle_exit(sig, frame)
-        self._begin_stop()
 
 
 class QueenWorker(UvicornWorker):  # type: ignore[misc]
@@ -63,8 +65,10 @@ class QueenWorker(UvicornWorker):  # type: ignore[misc]
     async def _serve(self) -> None:
         self.config.app = self.wsgi
         server = StoppingServer(self.config, self.wsgi.begin_stop)
-        # gunicorn sends SIGQUIT when it was interrupted; uvicorn_worker would ignore it.
-        signal.signal(signal.SIGQUIT, server.handle_exit)
+        # gunicorn sends SIGQUIT when it is interrupted, which uvicorn_worker ignores. The others are uvicorn's, but it
+        # gives them back at the end and raises them once more: by default that kills the process.
+        for number in _STOP_SIGNALS:
+            signal.signal(number, server.handle_exit)
         heartbeat = asyncio.create_task(self._beat())
         # The sockets themselves: gunicorn's wrappers around them complain when uvloop has closed them already.
         await server.serve(sockets=[wrapper.sock for wrapper in self.sockets])

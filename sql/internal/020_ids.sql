@@ -19,4 +19,3 @@ CREATE OR REPLACE FUNCTION queen.transaction_hash(transaction_id text) RETURNS u
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 RETURN encode(substr(sha256(convert_to(transaction_id, 'UTF8')), 1, 16), 'hex')::uuid;
 COMMENT ON FUNCTION queen.transaction_hash(text) IS 'How queen.transaction_ids knows a transaction id: the first 16 bytes of its SHA-256.';
-

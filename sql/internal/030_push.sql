@@ -1,5 +1,5 @@
 -- Wakes the parked cursors of partitions whose heads the caller has locked and is moving.
-CREATE OR REPLACE FUNCTION queen.wake(p_part bigint [], p_now timestamptz) RETURNS void
+CREATE OR REPLACE FUNCTION queen.wake(p_part bigint[], p_now timestamptz) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
 AS $$
@@ -21,9 +21,9 @@ COMMENT ON FUNCTION queen.wake IS 'Internal: makes the parked cursors of these p
 -- Caller holds the head locks. A segment of duplicates only is not written.
 CREATE OR REPLACE FUNCTION queen.append_without_duplicates(
     p_flush uuid, p_now timestamptz,
-    p_part bigint [], p_n int [], p_data bytea [], p_ends bytea [], p_ids bytea [],
-    p_hash_part bigint [], p_hash_pos int [], p_hash uuid []
-) RETURNS TABLE (part_id bigint, first_off bigint, created_at timestamptz, dup_pos int [], dup_off bigint [])
+    p_part bigint[], p_n int[], p_data bytea[], p_ends bytea[], p_ids bytea[],
+    p_hash_part bigint[], p_hash_pos int[], p_hash uuid[]
+) RETURNS TABLE (part_id bigint, first_off bigint, created_at timestamptz, dup_pos int[], dup_off bigint[])
 LANGUAGE plpgsql
 SET enable_seqscan = off
 AS $$
@@ -92,8 +92,8 @@ COMMENT ON FUNCTION queen.append_without_duplicates IS 'Internal: push_messages_
 -- What push_messages_v1 answered the first time, if the flush had been committed; else no row. A flush that stored
 -- nothing but found duplicates leaves no trace and needs none: sending it again finds the same.
 CREATE OR REPLACE FUNCTION queen.flushed(
-    p_flush uuid, p_part bigint [], p_hash_part bigint [], p_hash_pos int [], p_hash uuid []
-) RETURNS TABLE (part_id bigint, first_off bigint, created_at timestamptz, dup_pos int [], dup_off bigint [])
+    p_flush uuid, p_part bigint[], p_hash_part bigint[], p_hash_pos int[], p_hash uuid[]
+) RETURNS TABLE (part_id bigint, first_off bigint, created_at timestamptz, dup_pos int[], dup_off bigint[])
 LANGUAGE plpgsql
 SET enable_seqscan = off
 AS $$

@@ -33,7 +33,8 @@ COMMENT ON FUNCTION queen.run_end IS 'Internal: the end of the next run of messa
 -- The highest offset that delayed_processing and window_buffer let a pop see, and when that will change by itself.
 -- created_at rises with the offset, so what is visible is a prefix.
 CREATE OR REPLACE FUNCTION queen.visible(
-    p_part bigint, p_acked bigint, p_next_off bigint, p_last_at timestamptz, p_delay int, p_window int, p_now timestamptz,
+    p_part bigint, p_acked bigint, p_next_off bigint, p_last_at timestamptz, p_delay int, p_window int,
+    p_now timestamptz,
     OUT upto bigint, OUT again_at timestamptz
 )
 LANGUAGE plpgsql STABLE
@@ -62,12 +63,12 @@ COMMENT ON FUNCTION queen.visible IS 'Internal: how far a pop can see in a parti
 -- Parks cursors that have nothing to deliver, so that no pop looks at them before the next push. The caller holds the
 -- cursors. Heads are taken with SKIP LOCKED only, because a push holds its heads while it waits for cursors: a cursor
 -- whose head is taken stays ready, and the next pop tries again.
-CREATE OR REPLACE FUNCTION queen.park(p_part bigint [], p_grp bigint []) RETURNS void
+CREATE OR REPLACE FUNCTION queen.park(p_part bigint[], p_grp bigint[]) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
 AS $$
 DECLARE
-    v_heads bigint [];
+    v_heads bigint[];
 BEGIN
     SELECT array_agg(h.part_id) INTO v_heads
     FROM (

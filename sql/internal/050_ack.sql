@@ -1,6 +1,7 @@
 -- The copy of a message that a group gives up.
 CREATE OR REPLACE FUNCTION queen.bury(
-    p_queue_id bigint, p_part bigint, p_off bigint, p_grp bigint, p_group text, p_error text, p_tries int, p_now timestamptz
+    p_queue_id bigint, p_part bigint, p_off bigint, p_grp bigint, p_group text, p_error text, p_tries int,
+    p_now timestamptz
 ) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -34,9 +35,9 @@ COMMENT ON FUNCTION queen.bury IS 'Internal: writes a dead letter.';
 -- p_final is what transactions want: f is the same as d, and what is done already is refused.
 CREATE OR REPLACE FUNCTION queen.ack_cursor(
     p_part bigint, p_grp bigint, p_now timestamptz, p_final bool,
-    p_ord int [], p_lease uuid [], p_kind text [], p_first bigint [], p_last bigint [], p_error text []
+    p_ord int[], p_lease uuid[], p_kind text[], p_first bigint[], p_last bigint[], p_error text[]
 ) RETURNS TABLE (
-    ord int, problem text, done_upto bigint, also_done bigint [], within bigint, released bool, dead bool
+    ord int, problem text, done_upto bigint, also_done bigint[], within bigint, released bool, dead bool
 )
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -59,7 +60,7 @@ DECLARE
     v_retries jsonb;
     v_delay interval := '0';
     v_end bool;
-    v_results queen.ack_result [] := '{}';
+    v_results queen.ack_result[] := '{}';
     v_result queen.ack_result;
 BEGIN
     SELECT * INTO v_cursor FROM queen.partition_consumers AS c WHERE c.part_id = p_part AND c.grp_id = p_grp;

@@ -12,10 +12,10 @@
 -- Locks:     cursors in (part_id, grp_id) order, then heads with SKIP LOCKED.
 -- Writes:    partition_consumers, partition_lookup (parked), dead_letter_queue.
 CREATE OR REPLACE FUNCTION queen.ack_messages_v1(
-    p_part bigint [], p_grp bigint [], p_lease uuid [], p_kind text [], p_first bigint [], p_last bigint [],
-    p_hash uuid [], p_alone bool [], p_error text [], p_final bool
+    p_part bigint[], p_grp bigint[], p_lease uuid[], p_kind text[], p_first bigint[], p_last bigint[],
+    p_hash uuid[], p_alone bool[], p_error text[], p_final bool
 ) RETURNS TABLE (
-    ord int, problem text, first_off bigint, done_upto bigint, also_done bigint [], within bigint, released bool,
+    ord int, problem text, first_off bigint, done_upto bigint, also_done bigint[], within bigint, released bool,
     dead bool
 )
 LANGUAGE plpgsql
@@ -25,16 +25,16 @@ AS $$
 DECLARE
     v_now timestamptz := queen.clock();
     v_element record;
-    v_heads bigint [];
-    v_drained int [];
-    v_rest int [] := '{}';
-    f_ord int [] := '{}';      -- elements that move their cursor by their own: one array a column
-    f_part bigint [] := '{}';
-    f_grp bigint [] := '{}';
-    f_first bigint [] := '{}';
-    f_last bigint [] := '{}';
-    f_acked bigint [] := '{}';
-    f_upto bigint [] := '{}';
+    v_heads bigint[];
+    v_drained int[];
+    v_rest int[] := '{}';
+    f_ord int[] := '{}';      -- elements that move their cursor by their own: one array a column
+    f_part bigint[] := '{}';
+    f_grp bigint[] := '{}';
+    f_first bigint[] := '{}';
+    f_last bigint[] := '{}';
+    f_acked bigint[] := '{}';
+    f_upto bigint[] := '{}';
 BEGIN
     FOR v_element IN
         SELECT u.ord, u.part_id, u.grp_id, u.kind, u.first, u.last, u.alone, c.acked, c.upto,
@@ -80,7 +80,7 @@ BEGIN
         WHERE c.part_id = u.part_id AND c.grp_id = u.grp_id;
         UPDATE queen.partition_lookup AS l SET parked = true WHERE l.part_id = ANY(v_heads) AND NOT l.parked;
         RETURN QUERY
-        SELECT u.ord, NULL, u.first, u.acked, NULL::bigint [], u.last, u.last = u.upto, false
+        SELECT u.ord, NULL, u.first, u.acked, NULL::bigint[], u.last, u.last = u.upto, false
         FROM unnest(f_ord, f_first, f_last, f_acked, f_upto) AS u (ord, first, last, acked, upto);
     END IF;
 

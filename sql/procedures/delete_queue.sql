@@ -15,7 +15,7 @@ LANGUAGE plpgsql
 SET enable_seqscan = off
 AS $$
 DECLARE
-    v_parts bigint [];
+    v_parts bigint[];
 BEGIN
     SELECT array_agg(p.id ORDER BY p.id) INTO v_parts FROM queen.partitions AS p WHERE p.queue_id = old.id;
     PERFORM 1 FROM queen.partition_lookup AS h WHERE h.part_id = ANY(v_parts) ORDER BY h.part_id FOR UPDATE;

@@ -7,13 +7,13 @@
 -- Locks:     heads in part_id order; then in (part_id, grp_id) order the cursors of the acks and those that the push wakes.
 CREATE OR REPLACE FUNCTION queen.execute_transaction_v1(
     p_flush uuid, p_again bool,
-    p_part bigint [], p_n int [], p_data bytea [], p_ends bytea [], p_ids bytea [],
-    p_hash_part bigint [], p_hash_pos int [], p_hash uuid [],
-    p_ack_part bigint [], p_ack_grp bigint [], p_ack_lease uuid [], p_ack_kind text [], p_ack_first bigint [],
-    p_ack_last bigint [], p_ack_hash uuid [], p_ack_error text [], p_required uuid []
+    p_part bigint[], p_n int[], p_data bytea[], p_ends bytea[], p_ids bytea[],
+    p_hash_part bigint[], p_hash_pos int[], p_hash uuid[],
+    p_ack_part bigint[], p_ack_grp bigint[], p_ack_lease uuid[], p_ack_kind text[], p_ack_first bigint[],
+    p_ack_last bigint[], p_ack_hash uuid[], p_ack_error text[], p_required uuid[]
 ) RETURNS TABLE (
-    kind text, part_id bigint, ord int, problem text, first_off bigint, created_at timestamptz, dup_pos int [],
-    dup_off bigint [], done_upto bigint, within bigint, released bool, dead bool
+    kind text, part_id bigint, ord int, problem text, first_off bigint, created_at timestamptz, dup_pos int[],
+    dup_off bigint[], done_upto bigint, within bigint, released bool, dead bool
 )
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -23,8 +23,8 @@ DECLARE
     v_now timestamptz := queen.clock();
     v_row record;
     v_failed bool := false;
-    v_alone bool [];
-    v_lease uuid [] := p_ack_lease;
+    v_alone bool[];
+    v_lease uuid[] := p_ack_lease;
 BEGIN
     PERFORM 1 FROM queen.partition_lookup AS l WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR UPDATE;
     PERFORM 1 FROM queen.partition_consumers AS c
@@ -39,8 +39,8 @@ BEGIN
             NULL::bigint, NULL::bool, NULL::bool
         FROM queen.flushed(p_flush, p_part, p_hash_part, p_hash_pos, p_hash) AS r;
         RETURN QUERY
-        SELECT 'ack', NULL::bigint, u.ord::int, NULL, coalesce(u.first, t.off), NULL::timestamptz, NULL::int [],
-            NULL::bigint [], NULL::bigint, NULL::bigint, false, false
+        SELECT 'ack', NULL::bigint, u.ord::int, NULL, coalesce(u.first, t.off), NULL::timestamptz, NULL::int[],
+            NULL::bigint[], NULL::bigint, NULL::bigint, false, false
         FROM unnest(p_ack_part, p_ack_first, p_ack_hash) WITH ORDINALITY AS u (part_id, first, hash, ord)
         LEFT JOIN queen.transaction_ids AS t ON u.first IS NULL AND t.part_id = u.part_id AND t.hash = u.hash;
         RETURN;

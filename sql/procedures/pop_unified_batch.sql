@@ -10,16 +10,17 @@
 --              p_part     the partition to pop, or null for any
 -- Returns:   one row a segment of a claim: pop, grp_id, part_id; first_off and upto of the run; skip (offsets in it that
 --            are done already); seen (offsets up to it were delivered before, and their attempt is `attempt`);
---            and of the segment: off, the offset of the first message returned, created_at, the
---            ends of the messages returned, and data from byte `start` on (the whole, or the part with these messages).
---            For a group that could not serve all its pops one row with pop null, grp_id, part_id as asked, and ready_in: the seconds until a cursor there becomes ready by itself (infinity: not before a push; null: no such group;
---            0: one is ready, but somebody else holds it).
+--            and of the segment: off, the offset of the first message returned, created_at, the ends of the messages
+--            returned, and data from byte `start` on (the whole, or the part with these messages).
+--            For a group that could not serve all its pops one row with pop null, grp_id, part_id as asked, and
+--            ready_in: the seconds until a cursor there becomes ready by itself (infinity: not before a push; null: no
+--            such group; 0 or less: one is ready, but somebody else holds it).
 -- Locks:     named cursors in (part_id, grp_id) order, then free ones with SKIP LOCKED, then heads with SKIP LOCKED.
 -- Writes:    partition_consumers, partition_lookup (parked).
 CREATE OR REPLACE FUNCTION queen.pop_unified_batch_v1(
-    p_batch int [], p_parts int [], p_lease uuid [], p_seconds int [], p_pop int [], p_grp bigint [], p_part bigint []
+    p_batch int[], p_parts int[], p_lease uuid[], p_seconds int[], p_pop int[], p_grp bigint[], p_part bigint[]
 ) RETURNS TABLE (
-    pop int, grp_id bigint, part_id bigint, first_off bigint, upto bigint, skip bigint [], seen bigint, attempt int,
+    pop int, grp_id bigint, part_id bigint, first_off bigint, upto bigint, skip bigint[], seen bigint, attempt int,
     ready_in float8, off bigint, created_at timestamptz, ends bytea, start int, data bytea
 )
 LANGUAGE plpgsql
@@ -35,24 +36,24 @@ DECLARE
     v_wanted int;
     v_next int;               -- the pop to serve next, as a place in v_place.pops
     v_pop int;
-    v_looked bigint [];       -- partitions that a page of this place has shown, so that the next page leaves them out
+    v_looked bigint[];       -- partitions that a page of this place has shown, so that the next page leaves them out
     v_visible bigint;
     v_again_at timestamptz;
     v_upto bigint;
     v_messages int;
     -- Claims, and cursors found with nothing to deliver (until when, or null to park them): one array a column.
-    c_pop int [] := '{}';
-    c_part bigint [] := '{}';
-    c_grp bigint [] := '{}';
-    c_acked bigint [] := '{}';
-    c_upto bigint [] := '{}';
-    c_ahead int8multirange [] := '{}';
-    c_seen bigint [] := '{}';
-    c_attempt int [] := '{}';
-    c_ready timestamptz [] := '{}';
-    i_part bigint [] := '{}';
-    i_grp bigint [] := '{}';
-    i_again_at timestamptz [] := '{}';
+    c_pop int[] := '{}';
+    c_part bigint[] := '{}';
+    c_grp bigint[] := '{}';
+    c_acked bigint[] := '{}';
+    c_upto bigint[] := '{}';
+    c_ahead int8multirange[] := '{}';
+    c_seen bigint[] := '{}';
+    c_attempt int[] := '{}';
+    c_ready timestamptz[] := '{}';
+    i_part bigint[] := '{}';
+    i_grp bigint[] := '{}';
+    i_again_at timestamptz[] := '{}';
 BEGIN
     -- A place is what pops look at: one partition, or all of one or several groups.
     FOR v_place IN
@@ -158,7 +159,7 @@ BEGIN
         END LOOP;
         IF v_next <= cardinality(v_place.pops) THEN
             RETURN QUERY
-            SELECT NULL::int, u.grp_id, v_place.part_id, NULL::bigint, NULL::bigint, NULL::bigint [], NULL::bigint, NULL::int,
+            SELECT NULL::int, u.grp_id, v_place.part_id, NULL::bigint, NULL::bigint, NULL::bigint[], NULL::bigint, NULL::int,
                 CASE
                     WHEN g.id IS NULL THEN NULL
                     WHEN c.ready_at < 'infinity' THEN extract(epoch FROM c.ready_at - v_now)::float8

@@ -11,16 +11,16 @@
 -- Writes:    partition_lookup, segments, transaction_ids, partition_consumers (wake-up), fenced_flushes (p_again).
 CREATE OR REPLACE FUNCTION queen.push_messages_v1(
     p_flush uuid, p_again bool,
-    p_part bigint [], p_n int [], p_data bytea [], p_ends bytea [], p_ids bytea [],
-    p_hash_part bigint [], p_hash_pos int [], p_hash uuid []
-) RETURNS TABLE (part_id bigint, first_off bigint, created_at timestamptz, dup_pos int [], dup_off bigint [])
+    p_part bigint[], p_n int[], p_data bytea[], p_ends bytea[], p_ids bytea[],
+    p_hash_part bigint[], p_hash_pos int[], p_hash uuid[]
+) RETURNS TABLE (part_id bigint, first_off bigint, created_at timestamptz, dup_pos int[], dup_off bigint[])
 LANGUAGE plpgsql
 SET enable_seqscan = off
 AS $$
 #variable_conflict use_column
 DECLARE
     v_known int;
-    v_parked bigint [];
+    v_parked bigint[];
     v_duplicates bool := false;
     v_now timestamptz;
 BEGIN
@@ -30,7 +30,7 @@ BEGIN
         WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR UPDATE
     ) AS h;
     IF v_known < cardinality(p_part) THEN
-        RETURN QUERY SELECT u.part_id, NULL::bigint, NULL::timestamptz, NULL::int [], NULL::bigint []
+        RETURN QUERY SELECT u.part_id, NULL::bigint, NULL::timestamptz, NULL::int[], NULL::bigint[]
         FROM unnest(p_part) AS u (part_id)
         WHERE NOT EXISTS (SELECT 1 FROM queen.partition_lookup AS l WHERE l.part_id = u.part_id);
         RETURN;
@@ -77,7 +77,7 @@ BEGIN
             FROM unnest(p_hash_part, p_hash_pos, p_hash) AS u (part_id, pos, hash)
             JOIN segment ON segment.part_id = u.part_id
         )
-        SELECT segment.part_id, segment.first_off, segment.created_at, NULL::int [], NULL::bigint [] FROM segment;
+        SELECT segment.part_id, segment.first_off, segment.created_at, NULL::int[], NULL::bigint[] FROM segment;
     END IF;
     IF v_parked IS NOT NULL THEN
         PERFORM queen.wake(v_parked, v_now);

@@ -1,6 +1,6 @@
 -- Purpose:   takes back leases whose messages never reached a consumer, because it had gone: as if they had not been given.
 -- Locks:     cursors in (part_id, grp_id) order.  Writes: partition_consumers.
-CREATE OR REPLACE FUNCTION queen.release_leases_v1(p_lease uuid []) RETURNS void
+CREATE OR REPLACE FUNCTION queen.release_leases_v1(p_lease uuid[]) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
 AS $$

@@ -2,7 +2,7 @@
 -- Arguments: one element a request: p_lease, p_seconds from now
 -- Returns:   one row a request: ord from 1, how many cursors the lease holds, and the earliest end (null: no live lease).
 -- Locks:     cursors in (part_id, grp_id) order.  Writes: partition_consumers.
-CREATE OR REPLACE FUNCTION queen.renew_lease_v1(p_lease uuid [], p_seconds int [])
+CREATE OR REPLACE FUNCTION queen.renew_lease_v1(p_lease uuid[], p_seconds int[])
 RETURNS TABLE (ord int, renewed int, expires_at timestamptz)
 LANGUAGE plpgsql
 SET enable_seqscan = off

@@ -4,7 +4,7 @@
 -- Locks:     queue rows FOR SHARE while partitions are made, so that a group that is subscribing (FOR UPDATE) either sees
 --            the partition or is seen by it.
 -- Writes:    queues, partitions, partition_lookup, partition_consumers.
-CREATE OR REPLACE FUNCTION queen.resolve_partitions_v1(p_queue text [], p_partition text [], p_create bool)
+CREATE OR REPLACE FUNCTION queen.resolve_partitions_v1(p_queue text[], p_partition text[], p_create bool)
 RETURNS TABLE (ord int, queue_id bigint, part_id bigint)
 LANGUAGE plpgsql
 AS $$
@@ -28,7 +28,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.resolve_partitions_v1 IS 'The numbers of queues and partitions by name; makes missing ones if asked.';
 
-CREATE OR REPLACE FUNCTION queen.make_partitions(p_queue text [], p_partition text []) RETURNS void
+CREATE OR REPLACE FUNCTION queen.make_partitions(p_queue text[], p_partition text[]) RETURNS void
 LANGUAGE plpgsql
 AS $$
 BEGIN

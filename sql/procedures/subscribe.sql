@@ -58,7 +58,7 @@ SET enable_seqscan = off
 AS $$
 DECLARE
     v_group queen.consumer_groups_metadata;
-    v_heads bigint [];
+    v_heads bigint[];
 BEGIN
     SELECT * INTO v_group FROM queen.consumer_groups_metadata AS g WHERE g.id = p_grp FOR UPDATE;
     IF v_group.subscribed_upto = 9223372036854775807 THEN

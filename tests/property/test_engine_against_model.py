@@ -208,7 +208,8 @@ class EngineAgainstModel(RuleBasedStateMachine):
         )
         rows = self.broker.query(
             "SELECT q.name, p.name, d.off, d.consumer_group, d.retry_count, d.payload::text <> '0'"
-            " FROM queen.dead_letter_queue d JOIN queen.partitions p ON p.id = d.part_id JOIN queen.queues q ON q.id = d.queue_id"
+            " FROM queen.dead_letter_queue d"
+            " JOIN queen.partitions p ON p.id = d.part_id JOIN queen.queues q ON q.id = d.queue_id"
         )
         assert sorted(tuple(row) for row in rows) == expected
 

@@ -276,11 +276,11 @@ def test_attempts_count_the_deliveries_of_the_cursor_until_all_that_was_delivere
     script = Script(Options(lease_time=10))
     script.push(4)
     attempts = []
-    for batch, done in [(2, []), (1, [0]), (2, [1, 2]), (1, [3])]:
+    for batch, done in [(2, []), (1, [0]), (2, [1, 2]), (1, []), (1, [3])]:
         attempts.append([d.attempt for d in script.do(Pop("q", batch=batch)).deliveries])
         script.ack(*done)
         script.now += 10
-    assert attempts == [[1, 1], [2], [3, 1], [1]]
+    assert attempts == [[1, 1], [2], [3, 1], [1], [2]]
 
 
 def test_lease_seconds_win_over_the_queue():
@@ -368,6 +368,7 @@ def test_a_failure_holds_the_partition_for_the_retry_delay():
     script.pop()
     script.ack(0, status="failed")
     script.now = 1.4
+    script.ack(0, lease=None, status="retry")
     assert script.pop() == []
     script.now = 1.5
     assert script.pop() == [0, 1]

@@ -117,9 +117,8 @@ class Broker:
         results: list[Any] = [None] * len(items)
         for lot, stored in zip(request.lots, pushed.stored, strict=True):
             for number, place in enumerate(lot.places):
-                offset = stored.first + number if stored.first is not None else stored.offsets[number]
                 status = "duplicate" if number in stored.duplicates else "queued"
-                message = model.MessageId(lot.queue, lot.partition, offset)
+                message = model.MessageId(lot.queue, lot.partition, stored.offset(number))
                 refused = number in stored.refused
                 results[place] = model.PushResult("refused") if refused else model.PushResult(status, message)  # type: ignore[arg-type]
         return results
@@ -176,9 +175,7 @@ class Broker:
         )
 
     def _renew(self, operation: model.RenewLease) -> model.Renewed:
-        [renewed] = self._run(
-            renew_lease(self._context, [real.RenewLease(operation.lease, int(operation.seconds))])
-        )
+        [renewed] = self._run(renew_lease(self._context, [real.RenewLease(operation.lease, int(operation.seconds))]))
         until = (renewed.expires_at - EPOCH).total_seconds() if renewed.expires_at is not None else None
         return model.Renewed(renewed.cursors, until)
 
@@ -187,9 +184,9 @@ class Broker:
     def _transaction(self, operation: model.Transaction) -> model.Outcome:
         pushes = tuple(each for each in operation.operations if isinstance(each, model.PushItem))
         acks = [each for each in operation.operations if isinstance(each, model.AckItem)]
-        bad = next((n for n, each in enumerate(operation.operations) if getattr(each, "status", "dlq") not in ("completed", "failed", "dlq")), None)
-        if bad is not None:  # refused before the engine sees it: queen.http.resources.transactions
-            return model.RolledBack(bad, "status")
+        statuses = [getattr(each, "status", "completed") for each in operation.operations]
+        if bad := [n for n, status in enumerate(statuses) if status not in ("completed", "failed", "dlq")]:
+            return model.RolledBack(bad[0], "status")  # before the engine sees it: queen.http.resources.transactions
         request = real.Transaction(
             to_push([self._push_item(item) for item in pushes]),
             [self._ack_item(item) for item in acks],
@@ -229,5 +226,6 @@ def _configuration(operation: model.Configure) -> real.QueueConfiguration:
     o = operation.options
     return real.QueueConfiguration(
         operation.queue, operation.namespace, operation.task, o.priority, int(o.lease_time), o.retry_limit,
-        int(o.retry_delay), int(o.delayed_processing), int(o.window_buffer), o.dead_letter_queue, o.dlq_after_max_retries,
+        int(o.retry_delay), int(o.delayed_processing), int(o.window_buffer), o.dead_letter_queue,
+        o.dlq_after_max_retries,
     )  # fmt: skip

@@ -1,6 +1,7 @@
 """ACK: what consumers say of many messages, gathered by cursor, one call."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from uuid import UUID
 
 from msgspec import Struct
@@ -66,44 +67,32 @@ class Gathered:
 
     def __init__(self, items: Sequence[AckItem], spots: Sequence[Spot | str]) -> None:
         self.columns = AckColumns()
+        self._items = items
+        self._spots = {number: spot for number, spot in enumerate(spots) if isinstance(spot, Spot)}
+        self._refused = {number: spot for number, spot in enumerate(spots) if isinstance(spot, str)}
         self._elements: list[AckElement] = []
-        self._items, self._spots = items, spots
         runs: dict[tuple[int, int, str | None], list[tuple[int, int]]] = {}
-        for number, (item, spot) in enumerate(zip(items, spots, strict=True)):
-            if isinstance(spot, str):
-                continue
+        for number, spot in self._spots.items():
+            item = items[number]
             if spot.offset is not None and _KINDS[item.status] == "c":
                 runs.setdefault((spot.part_id, spot.grp_id, item.lease), []).append((spot.offset, number))
             else:
-                self._add(spot, item, spot.offset, spot.offset, [(spot.offset, number)])
+                self._add(spot.offset, spot.offset, [(spot.offset, number)])
         for members in runs.values():
-            self._add_runs(members)
+            for run in _neighbours(sorted(members)):
+                self._add(run[0][0], run[-1][0], list(run))
         cursors = list(zip(self.columns.part, self.columns.grp, strict=True))
-        counts: dict[tuple[int, int], int] = {}
-        for cursor in cursors:
-            counts[cursor] = counts.get(cursor, 0) + 1
+        counts = Counter(cursors)
         self.columns.alone = [counts[cursor] == 1 for cursor in cursors]
 
-    def _add_runs(self, members: list[tuple[int, int]]) -> None:
-        members.sort()
-        run = [members[0]]
-        for member in members[1:]:
-            if member[0] > run[-1][0] + 1:
-                self._add_run(run)
-                run = []
-            run.append(member)
-        self._add_run(run)
+    @property
+    def all_found(self) -> bool:
+        """Whether every ack concerns a known partition and group."""
+        return not self._refused
 
-    def _add_run(self, run: list[tuple[int, int]]) -> None:
-        number = run[0][1]
-        spot = self._spots[number]
-        assert isinstance(spot, Spot)
-        self._add(spot, self._items[number], run[0][0], run[-1][0], list(run))
-
-    def _add(
-        self, spot: Spot, item: AckItem, first: int | None, last: int | None, members: list[tuple[int | None, int]]
-    ) -> None:
-        c = self.columns
+    def _add(self, first: int | None, last: int | None, members: list[tuple[int | None, int]]) -> None:
+        number = members[0][1]
+        item, spot, c = self._items[number], self._spots[number], self.columns
         c.part.append(spot.part_id)
         c.grp.append(spot.grp_id)
         c.lease.append(lease_of(item.lease))
@@ -116,23 +105,31 @@ class Gathered:
 
     def results(self, rows: Sequence[AckRow]) -> list[AckResult]:
         """One result an item, from the rows of the call."""
-        results: list[AckResult | None] = [AckResult(spot) if isinstance(spot, str) else None for spot in self._spots]
+        results = {number: AckResult(problem) for number, problem in self._refused.items()}
         for row in rows:
             for offset, number in self._elements[row.ord - 1].items:
                 results[number] = self._result(row, offset if offset is not None else row.first, number)
-        return [result if result is not None else AckResult("Message not found") for result in results]
+        return [results.get(number, AckResult("Message not found")) for number in range(len(self._items))]
 
     def _result(self, row: AckRow, offset: int | None, number: int) -> AckResult:
-        spot = self._spots[number]
-        assert isinstance(spot, Spot)
-        problem = row.problem
-        if problem is None and offset is not None and row.within is not None and offset > row.within:
-            problem = "Message not delivered under this lease" if self._items[number].lease else "Message not found"
-        done = offset is not None and row.done_upto is not None and (offset <= row.done_upto or offset in (row.also_done or ()))
-        noop = problem is None and done
-        return AckResult(
-            problem, spot.name.queue, spot.name.partition, row.released and problem is None, row.dead, noop
-        )
+        name, problem, noop = self._spots[number].name, row.problem, False
+        if problem is None and offset is not None:
+            if row.within is not None and offset > row.within:
+                problem = "Message not delivered under this lease" if self._items[number].lease else "Message not found"
+            elif row.done_upto is not None:
+                noop = offset <= row.done_upto or offset in (row.also_done or ())
+        return AckResult(problem, name.queue, name.partition, row.released and problem is None, row.dead, noop)
+
+
+def _neighbours(members: Sequence[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
+    """Cuts ascending (offset, number) pairs where an offset is missing."""
+    run = [members[0]]
+    for member in members[1:]:
+        if member[0] > run[-1][0] + 1:
+            yield run
+            run = []
+        run.append(member)
+    yield run
 
 
 async def ack(context: Context, acks: Sequence[Ack]) -> list[Acked]:

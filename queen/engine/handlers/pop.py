@@ -49,7 +49,7 @@ async def _pop(context: Context, pops: Sequence[Pop], leases: Sequence[UUID | No
         if not columns.pop:
             break
         delivered, unserved = await context.database.pop(columns)
-        await _hand_out(context, delivered, pops, leases, outcomes)
+        await _hand_out(context, delivered, leases, outcomes)
         vanished = {row.grp_id for row in unserved if row.ready_in is None}
         _hint(columns, unserved, outcomes)
         for grp_id in vanished:
@@ -104,7 +104,6 @@ async def _queues(context: Context, pop: Pop) -> Sequence[str]:
 async def _hand_out(
     context: Context,
     delivered: Sequence[Delivered],
-    pops: Sequence[Pop],
     leases: Sequence[UUID | None],
     outcomes: Sequence[Outcome],
 ) -> None:

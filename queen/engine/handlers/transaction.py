@@ -20,9 +20,8 @@ async def transaction(context: Context, requests: Sequence[Transaction]) -> list
 async def _execute(context: Context, request: Transaction) -> Executed:
     spots = await context.patiently(lambda _again: locate(context, request.acks))
     gathered = Gathered(request.acks, spots)
-    if not all(isinstance(spot, Spot) for spot in spots):
-        results = [AckResult(spot if isinstance(spot, str) else None) for spot in spots]
-        return Executed(True, Pushed([]), results)
+    if not gathered.all_found:
+        return Executed(True, Pushed([]), [AckResult(spot if isinstance(spot, str) else None) for spot in spots])
     required = _required(request)
     for _ in range(_LAYOUTS_MAX):
         flush = await context.patiently(lambda _again: lay_out(context, [request.push]))

@@ -1,6 +1,6 @@
 """``POST /api/v1/transaction``."""
 
-from typing import Any
+from collections.abc import Sequence
 from uuid import uuid4
 
 import falcon
@@ -15,7 +15,6 @@ from queen.engine.thread import EngineThread
 from queen.http.parsing import PushItem, check_group, decode, read_body, to_push
 from queen.http.rendering import AckDone, PushDone, TransactionAnswer
 from queen.http.resources.ack import AckBody, to_ack_item
-
 
 _MISSING = Raw()
 
@@ -147,26 +146,24 @@ def _chosen(plan: Plan, place: int) -> str:
 
 def _done(plan: Plan, executed: Executed) -> bytes:
     pushed = _places(plan.request.push.lots, executed)
-    results = []
+    results: list[AckDone | PushDone] = []
     for index, (kind, number) in enumerate(plan.order):
         if kind == "ack":
-            item, result = plan.acks[number], executed.acked[number]
-            results.append(AckDone(index, item.transaction_id, result.dead))
+            results.append(AckDone(index, plan.acks[number].transaction_id, executed.acked[number].dead))
         else:
-            part_id, offset = pushed[number]
-            message_id = ids.message_id(part_id, offset)
-            item = plan.items[number]
-            results.append(
-                PushDone(index, item.transactionId or message_id, message_id, ids.partition_id(part_id), item.queue)
-            )
+            results.append(_push_done(index, plan.items[number], *pushed[number]))
     return msgspec.json.encode(TransactionAnswer(str(uuid4()), True, results))
 
 
-def _places(lots: "list[Lot] | Any", executed: Executed) -> dict[int, tuple[int, int]]:
+def _push_done(index: int, item: PushItem, part_id: int, offset: int) -> PushDone:
+    message_id = ids.message_id(part_id, offset)
+    return PushDone(index, item.transactionId or message_id, message_id, ids.partition_id(part_id), item.queue)
+
+
+def _places(lots: Sequence[Lot], executed: Executed) -> dict[int, tuple[int, int]]:
     """Partition and offset of each pushed item."""
-    found = {}
-    for lot, stored in zip(lots, executed.pushed.stored, strict=True):
-        for number, place in enumerate(lot.places):
-            offset = stored.first + number if stored.first is not None else stored.offsets[number]
-            found[place] = (stored.part_id, offset)
-    return found
+    return {
+        place: (stored.part_id, stored.offset(number))
+        for lot, stored in zip(lots, executed.pushed.stored, strict=True)
+        for number, place in enumerate(lot.places)
+    }
