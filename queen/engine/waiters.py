@@ -2,8 +2,9 @@
 
 A *place* is what a pop looks at: (queue, group, partition or any), or (namespace, task, group). All waiters of a place
 are checked by one pop at a time, the one that waits longest: when a push to the queue is heard of, when the database
-said that something becomes ready by itself (a lease ends, a delay is over), and, in case a notice got lost, after a back-off
-that doubles. What a check finds belongs to the pop that made it, and a check that finds something brings on the next.
+said that something becomes ready by itself (a lease ends, a delay is over), and, in case a notice got lost, after a
+back-off that doubles. What a check finds belongs to the pop that made it, and a check that finds something brings on
+the next.
 
 Pure: time is an argument, in seconds; what to check and what has timed out is returned, not done.
 """

@@ -44,6 +44,8 @@ def make(folder: DataFolder, account: Account | None) -> None:
     if result.returncode != 0:
         raise StartError(f"Cannot make a database in {folder.path}: {_reason(result.stderr)}")
     folder.new_cluster.rename(folder.cluster)
+    # Should a power cut undo the new name, the next start would take data for a cluster cut short, and delete it.
+    _sync(folder.path)
 
 
 def _reason(output: str) -> str:
@@ -52,23 +54,28 @@ def _reason(output: str) -> str:
     return lines[0] if lines else "initdb failed without a reason"
 
 
-def configure(folder: DataFolder, account: Account | None, max_connections: int, socket_dir: Path) -> None:
-    """Writes ``postgresql.conf``."""
-    path = folder.cluster / "postgresql.conf"
-    path.write_text(
-        configuration(
-            max_connections=max_connections,
-            memory_bytes=memory.available_bytes(),
-            socket_dir=socket_dir,
-            log_dir=folder.logs,
-        )
+def configure(folder: DataFolder, max_connections: int, socket_dir: Path) -> None:
+    """Writes the settings."""
+    text = configuration(
+        max_connections=max_connections,
+        memory_bytes=memory.available_bytes(),
+        socket_dir=socket_dir,
+        log_dir=folder.logs,
     )
-    if account:
-        account.own(path)
+    folder.configuration.write_text(text)
+    folder.configuration.chmod(0o644)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def own_folder(path: Path, account: Account | None) -> None:
     """Makes a folder that only the account may enter, and root."""
     path.mkdir(mode=_PRIVATE, exist_ok=True)
     if account:
-        os.chown(path, account.uid, account.gid)
+        account.own(path)

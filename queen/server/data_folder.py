@@ -18,7 +18,11 @@ _FREE_BYTES_MIN = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class DataFolder:
-    """Where everything of the embedded PostgreSQL lies."""
+    """Where everything of the embedded PostgreSQL lies.
+
+    When root starts it, ``cluster``, ``logs`` and the socket's folder belong to another user, and root writes nothing
+    into them: a link put there would let that user overwrite any file.
+    """
 
     path: Path
 
@@ -40,7 +44,12 @@ class DataFolder:
     @property
     def start_log(self) -> Path:
         """What PostgreSQL says before its log is open."""
-        return self.logs / "start.log"
+        return self.path / "start.log"
+
+    @property
+    def configuration(self) -> Path:
+        """PostgreSQL's settings."""
+        return self.path / "postgresql.conf"
 
     @contextmanager
     def problems_explained(self) -> Iterator[None]:

@@ -116,9 +116,10 @@ class EmbeddedPostgres:
             for stale in self._socket_dir.glob(".s.PGSQL.*"):
                 stale.unlink()
             self._launched = datetime.now(UTC).isoformat(sep=" ", timespec="milliseconds")
+            options = ["-D", str(self.folder.cluster), f"--config-file={self.folder.configuration}"]
             with self.folder.start_log.open("wb") as output:
                 self._process = subprocess.Popen(  # noqa: S603 - a program of the wheel
-                    [programs.folder() / "postgres", "-D", self.folder.cluster],
+                    [programs.folder() / "postgres", *options],
                     stdout=output,
                     stderr=output,
                     **programs.child_arguments(self._account, signal.SIGINT),
@@ -148,7 +149,7 @@ class EmbeddedPostgres:
         if not self.folder.cluster.exists():
             cluster.make(self.folder, self._account)
         self._socket_dir = self._make_socket_dir()
-        cluster.configure(self.folder, self._account, self._max_connections, self._socket_dir)
+        cluster.configure(self.folder, self._max_connections, self._socket_dir)
 
     def _make_socket_dir(self) -> Path:
         """A private folder for the socket: in the data folder if its name is short enough, else a temporary one."""

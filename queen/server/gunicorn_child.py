@@ -5,12 +5,16 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from queen.server import children
 from queen.server.children import Pause
 from queen.server.parent_death import dying_with_me
 
-_COMMAND = (sys.executable, "-m", "gunicorn", "-c", "python:queen.server.config")
+# The workers must run the same code as we: from the current folder only if we come from there.
+_FROM_HERE = Path(__file__).parents[2] == Path.cwd()
+_PYTHON = (sys.executable,) if _FROM_HERE else (sys.executable, "-P")
+_COMMAND = (*_PYTHON, "-m", "queen.server.gunicorn_application", "-c", "python:queen.server.config")
 
 #: gunicorn kills its workers when the graceful timeout is over; that long it may take for it.
 _MARGIN_S = 5.0

@@ -8,7 +8,7 @@ _MIB = 1 << 20
 
 _HEADER = """\
 # Written anew by `queen serve` at every start: changes made here are lost.
-# Own settings: ALTER SYSTEM SET name = value; they go to postgresql.auto.conf and win over this file.
+# Own settings: ALTER SYSTEM SET name = value; they go to postgres/postgresql.auto.conf and win over this file.
 """
 
 

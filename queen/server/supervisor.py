@@ -52,7 +52,7 @@ def embedded_postgres(settings: Settings) -> EmbeddedPostgres:
 class Supervisor:
     """Runs everything until it is told to stop.
 
-    Attributes:
+    Args:
         settings: what to run.
         environment: the same as variables, for the workers.
         announce: is called once, when the first worker answers.

@@ -107,6 +107,16 @@ def test_folder_that_is_no_cluster_is_refused_and_kept(folder: Path) -> None:
     assert precious.read_text() == "mine"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs PostgreSQL as another user")
+def test_root_writes_only_where_postgres_may_not(folder: Path) -> None:
+    with EmbeddedPostgres(folder) as postgres:
+        assert psutil.Process(postgres.pid).uids().effective != 0
+    theirs = {path.name for path in folder.iterdir() if path.stat().st_uid != 0}
+    assert theirs == {"postgres", "log", "run"}
+    written = [path for name in theirs for path in (folder / name).rglob("*") if path.stat().st_uid == 0]
+    assert written == []
+
+
 def test_cluster_cut_short_while_it_was_made_is_made_again(folder: Path) -> None:
     half = folder / "postgres.new" / "PG_VERSION"
     half.parent.mkdir(parents=True)
@@ -158,8 +168,10 @@ def test_postmaster_left_behind_is_stopped_first(folder: Path) -> None:
     arguments = programs.child_arguments(None, signal.SIGTERM) | {"preexec_fn": None}
     if os.geteuid() == 0:
         arguments |= {"user": account.st_uid, "group": account.st_gid}
-    command = [programs.folder() / "postgres", "-D", postgres.folder.cluster]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL, **arguments) as leftover:
+    options = ["-D", postgres.folder.cluster, f"--config-file={postgres.folder.configuration}"]
+    with subprocess.Popen(
+        [programs.folder() / "postgres", *options], stderr=subprocess.DEVNULL, **arguments
+    ) as leftover:
         status = postgres.folder.cluster / "postmaster.pid"
         wait_until(lambda: status.exists() and "ready" in status.read_text(), "the leftover runs")
         with EmbeddedPostgres(folder) as again:

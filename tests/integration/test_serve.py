@@ -452,6 +452,15 @@ def test_own_database_is_used_and_left_running(data: Path) -> None:
         assert "Data folder" not in server.output.read_text()
 
 
+def test_another_queen_in_the_current_folder_is_not_taken(place: Path) -> None:
+    (place / "queen").mkdir()
+    (place / "queen" / "__init__.py").write_text("raise SystemExit('the wrong queen')")
+    environment = clean_environment(PYTHONSAFEPATH="1", PYTHONPATH=str(ROOT))
+    with serving(place / "data", env=environment, cwd=place) as server:
+        push(server, {"n": 1})
+        assert pop(server) == [{"n": 1}]
+
+
 def test_init_makes_the_schema_once_and_ends(data: Path) -> None:
     first = run("init", "--data-dir", str(data))
     assert first.returncode == 0, first.stderr
@@ -461,11 +470,11 @@ def test_init_makes_the_schema_once_and_ends(data: Path) -> None:
     assert not (data / "postgres" / "postmaster.pid").exists()
 
 
-def gunicorn(application: str = "queen.app:app", **variables: str) -> subprocess.Popen[str]:
-    """The documented form for production."""
+def gunicorn(place: Path, application: str = "queen.app:app", **variables: str) -> subprocess.Popen[str]:
+    """The documented form for production; gunicorn looks for modules in its folder first, so in none of ours."""
     return subprocess.Popen(
         [sys.executable, "-m", "gunicorn", "-c", "python:queen.server.config", application],
-        cwd=ROOT,
+        cwd=place,
         env=clean_environment(**variables),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -476,7 +485,7 @@ def gunicorn(application: str = "queen.app:app", **variables: str) -> subprocess
 def test_gunicorn_serves_with_the_documented_line(data: Path) -> None:
     port = free_port()
     with EmbeddedPostgres(data) as postgres:
-        process = gunicorn(DATABASE_URL=postgres.dsn, PORT=str(port))
+        process = gunicorn(data.parent, DATABASE_URL=postgres.dsn, PORT=str(port))
         server = Server(process, port, data, data.parent / "out")  # type: ignore[arg-type]
         wait_until(server.is_healthy, "healthy")
         push(server, {"n": 1})
@@ -486,8 +495,8 @@ def test_gunicorn_serves_with_the_documented_line(data: Path) -> None:
     assert len(json_lines(output)) == len(output.splitlines())
 
 
-def test_gunicorn_without_a_database_says_so() -> None:
-    output, _ = gunicorn(PORT=str(free_port())).communicate(timeout=PATIENCE_S)
+def test_gunicorn_without_a_database_says_so(place: Path) -> None:
+    output, _ = gunicorn(place, PORT=str(free_port())).communicate(timeout=PATIENCE_S)
     errors = [line for line in json_lines(output) if line["level"] == "error"]
     assert [error["message"] for error in errors] == [
         "No database: set DATABASE_URL or PG_HOST, or run `queen serve`, which brings a PostgreSQL along"
@@ -495,8 +504,8 @@ def test_gunicorn_without_a_database_says_so() -> None:
     assert "Traceback" not in output
 
 
-def test_gunicorn_with_a_bad_setting_says_so() -> None:
-    process = gunicorn(PORT="http")
+def test_gunicorn_with_a_bad_setting_says_so(place: Path) -> None:
+    process = gunicorn(place, PORT="http")
     output, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode not in {0, None}
     assert "PORT='http' is not a whole number" in output
@@ -505,7 +514,7 @@ def test_gunicorn_with_a_bad_setting_says_so() -> None:
 
 def test_worker_that_cannot_boot_halts_gunicorn(data: Path) -> None:
     with EmbeddedPostgres(data) as postgres:
-        process = gunicorn(application="queen.app:nothing", DATABASE_URL=postgres.dsn, PORT=str(free_port()))
+        process = gunicorn(data.parent, "queen.app:nothing", DATABASE_URL=postgres.dsn, PORT=str(free_port()))
         output, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode in {3, 4}
     assert "nothing" in output

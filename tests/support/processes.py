@@ -54,7 +54,8 @@ def free_port() -> int:
 
 def clean_environment(**variables: str) -> dict[str, str]:
     """The environment without anything that queen or libpq would read, and with these variables."""
-    return {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ} | variables
+    kept = ("PATH", "HOME", "LANG", "PYTHONSAFEPATH")
+    return {name: os.environ[name] for name in kept if name in os.environ} | variables
 
 
 def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -135,7 +136,7 @@ class Server:
     @property
     def dsn(self) -> str:
         """Where its embedded PostgreSQL is."""
-        configuration = (self.data_dir / "postgres" / "postgresql.conf").read_text()
+        configuration = (self.data_dir / "postgresql.conf").read_text()
         socket_dir = configuration.split("unix_socket_directories = '")[1].split("'")[0]
         return f"postgresql://postgres@/postgres?host={socket_dir}"
 
@@ -148,7 +149,7 @@ def start(data_dir: Path, *options: str, output: Path | None = None, **popen: An
     with output.open("wb") as file:
         process = subprocess.Popen(
             [*popen.pop("command", PYTHON), "serve", "--port", str(port), "--data-dir", str(data_dir), *options],
-            cwd=ROOT,
+            cwd=popen.pop("cwd", ROOT),
             env=environment,
             stdout=file,
             stderr=subprocess.STDOUT,

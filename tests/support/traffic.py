@@ -1,0 +1,97 @@
+"""Producers and consumers that live through faults, and what they saw."""
+
+import asyncio
+import json
+import random
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import httpx
+
+_PAUSE_S = 0.05
+
+
+@dataclass
+class Journal:
+    """What clients were told.
+
+    Attributes:
+        answered: transaction ids whose push was answered as stored, by partition, in the order of the answers.
+        completed: messages whose ack was answered as carried out.
+        delivered: how often each message was delivered, and at which offset.
+        redelivered: messages that came again after their completion had been answered.
+        statuses: answers other than those of a quiet day.
+    """
+
+    answered: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    completed: set[str] = field(default_factory=set)
+    delivered: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    redelivered: list[str] = field(default_factory=list)
+    statuses: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+
+
+class Traffic:
+    """One queue under load: each producer owns a partition, so that its order can be judged."""
+
+    def __init__(self, url: str, queue: str, seed: int) -> None:
+        self.url, self.queue, self.journal = url, queue, Journal()
+        self._random = random.Random(seed)
+        self.stop_producing, self.stop_consuming = asyncio.Event(), asyncio.Event()
+
+    async def request(self, client: httpx.AsyncClient, method: str, path: str, **arguments: Any) -> httpx.Response:
+        """The answer, however often the connection breaks or the server asks to come again."""
+        while True:
+            try:
+                response = await client.request(method, path, **arguments)
+            except httpx.TransportError:
+                self.journal.statuses[0] += 1
+            else:
+                if response.status_code < 500:
+                    return response
+                self.journal.statuses[response.status_code] += 1
+            await asyncio.sleep(_PAUSE_S)
+
+    async def produce(self, partition: str) -> None:
+        """Pushes numbered messages one request after the other, repeating each until it is answered."""
+        number = 0
+        async with httpx.AsyncClient(base_url=self.url, timeout=15) as client:
+            while not self.stop_producing.is_set():
+                ids = []
+                for _ in range(self._random.randint(1, 5)):
+                    ids.append(str(UUID(int=self._random.getrandbits(128), version=4)))
+                items = [
+                    {"queue": self.queue, "partition": partition, "payload": number + place, "transactionId": text}
+                    for place, text in enumerate(ids)
+                ]
+                number += len(ids)
+                response = await self.request(client, "POST", "/api/v1/push", json={"items": items})
+                assert response.status_code == 201, response.text
+                assert all(item["status"] in ("queued", "duplicate") for item in response.json()), response.text
+                self.journal.answered[partition] += ids
+
+    async def consume(self) -> None:
+        """Pops and acks until told to stop; now and then it acks only some."""
+        async with httpx.AsyncClient(base_url=self.url, timeout=15) as client:
+            while not self.stop_consuming.is_set():
+                path = f"/api/v1/pop/queue/{self.queue}?batch=20&partitions=3&wait=true&timeout=500"
+                response = await self.request(client, "GET", path)
+                if response.status_code == 200:
+                    await self._work(client, response.json()["messages"])
+
+    async def _work(self, client: httpx.AsyncClient, messages: list[dict[str, Any]]) -> None:
+        for message in messages:
+            if message["transactionId"] in self.journal.completed:
+                self.journal.redelivered.append(message["transactionId"])
+            self.journal.delivered[message["transactionId"]] += 1
+        done = messages if self._random.random() < 0.8 else messages[: len(messages) // 2]
+        if not done:
+            return
+        fields = ("transactionId", "partitionId", "leaseId")
+        acks = [{name: message[name] for name in fields} for message in done]
+        response = await self.request(client, "POST", "/api/v1/ack/batch", content=json.dumps({"acknowledgments": acks}))
+        assert response.status_code == 200, response.text
+        for message, result in zip(done, response.json(), strict=True):
+            if result["success"]:
+                self.journal.completed.add(message["transactionId"])
