@@ -9,8 +9,9 @@ from queen import __distribution__
 from queen.cli.init import init
 from queen.cli.output import out
 from queen.cli.serve import serve
+from queen.cli.settings import settings
 
-_COMMANDS = (serve, init)
+_COMMANDS = (serve, init, settings)
 
 app = typer.Typer(
     name="queen",

@@ -71,10 +71,9 @@ class Waiters:
         place = self._place(job.request)
         if job.turn:
             place.checking -= 1
-            place.backoff_ms = doubled(place.backoff_ms, self._initial_ms, self._limit_ms)
         else:
             job.turn = self._next_serial()
-            place.backoff_ms = place.backoff_ms or self._initial_ms
+        place.backoff_ms = place.backoff_ms or self._initial_ms
         place.parked[job.turn] = job
         for turn in [turn for turn in place.parked if turn > job.turn]:
             place.parked.move_to_end(turn)
@@ -101,6 +100,8 @@ class Waiters:
     def wake(self, queue: str, messages: int) -> list[Job]:
         """Hands out the pops to check because messages came: in each place at most as many as messages."""
         places = [*self._by_queue.get(queue, {}).values(), *self._by_queue.get("", {}).values()]
+        for place in places:
+            place.backoff_ms = 0.0
         return [job for place in places for job in self._hand_out(place, messages)]
 
     def next_of(self, pop: Pop) -> list[Job]:
@@ -119,10 +120,10 @@ class Waiters:
         while self._checks and self._checks[0][0] <= now:
             at, _, place = heapq.heappop(self._checks)
             if place.check_at == at:
-                place.check_at = 0.0
-                backoff_ms = place.backoff_ms
                 checks += self._hand_out(place, 1)
-                place.backoff_ms = backoff_ms
+                place.check_at = 0.0
+                place.backoff_ms = doubled(place.backoff_ms, self._initial_ms, self._limit_ms)
+                self._check_at(place, now + place.backoff_ms / 1000)
         return checks, expired
 
     def next_event(self) -> float | None:
@@ -160,7 +161,6 @@ class Waiters:
             del self._by_queue[place.queue]
 
     def _hand_out(self, place: Place, number: int) -> list[Job]:
-        place.backoff_ms = 0.0
         turns = list(islice(place.parked, number))
         self._count -= len(turns)
         place.checking += len(turns)

@@ -85,13 +85,13 @@ def transaction(state: State, operation: Transaction, now: float) -> tuple[State
 
 
 def attempt(state: State, operation: Transaction, now: float) -> tuple[State, list[PushResult | AckResult]]:
-    """What a transaction would do: its pushes as one request, then its acks as one request."""
-    pushes = Push(tuple(item for item in operation.operations if isinstance(item, PushItem)))
-    state, pushed = push(state, pushes, now)
+    """What a transaction would do: its acks as one request, then its pushes as one request."""
     acks = (item for item in operation.operations if isinstance(item, AckItem))
     state, acked = ack(state, Ack(tuple(_fenced(state, item, operation.required_leases, now) for item in acks)), now)
-    stored: Iterator[PushResult | AckResult] = iter(pushed.results)
+    pushes = (item for item in operation.operations if isinstance(item, PushItem))
+    state, pushed = push(state, Push(tuple(pushes)), now)
     judged: Iterator[PushResult | AckResult] = iter(acked.results)
+    stored: Iterator[PushResult | AckResult] = iter(pushed.results)
     return state, [next(stored if isinstance(item, PushItem) else judged) for item in operation.operations]
 
 

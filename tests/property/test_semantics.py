@@ -95,7 +95,9 @@ def test_push_under_the_id_of_a_message_is_a_duplicate_or_refused():
     assert script.push(transaction_id=own) == (PushResult("duplicate", own),)
     assert script.push(transaction_id=taken) == (PushResult("refused"),)
     assert script.push(transaction_id=coming) == (PushResult("refused"),)
-    assert script.push(transaction_id=foreign) == (PushResult("queued", MessageId("q", DEFAULT, 2)),)
+    request = (PushItem("q"), PushItem("q", transaction_id=coming))
+    assert [result.status for result in script.do(Push(request)).results] == ["queued", "refused"]
+    assert script.push(transaction_id=foreign) == (PushResult("queued", MessageId("q", DEFAULT, 3)),)
 
 
 @checks("G-ORD-5", level=Level.MODEL)
@@ -488,6 +490,13 @@ def test_an_ack_without_lease_takes_the_required_one_that_is_live_or_fails():
     assert isinstance(script.do(transaction(0, lease=None, required=("gone", "lease"))), Committed)
     script.now = 60
     assert script.do(transaction(1, lease=None, required=("lease",))) == RolledBack(0, "Invalid or expired lease")
+
+
+def test_a_transaction_cannot_ack_what_it_pushes():
+    script = Script(Options())
+    script.pop()
+    ack = AckItem("q", DEFAULT, "t")
+    assert script.do(Transaction((PushItem("q", transaction_id="t"), ack))) == RolledBack(1, "Message not found")
 
 
 def test_a_failure_in_a_transaction_is_final():

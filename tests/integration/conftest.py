@@ -1,0 +1,47 @@
+"""A running server with two workers for all tests of HTTP operations, and clients of it."""
+
+import re
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from tests.support.api import Api, open_client, worker_apis
+from tests.support.processes import Server, open_folder, serving
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """`queen serve` with two workers on an embedded PostgreSQL."""
+    with open_folder() as folder, serving(folder / "data", "--workers", "2") as running:
+        yield running
+
+
+@pytest.fixture
+async def api(server: Server) -> AsyncIterator[Api]:
+    """The operations over as many connections as it takes: whichever worker answers."""
+    async with open_client(server.port) as http:
+        yield Api(http)
+
+
+@pytest.fixture
+async def workers(server: Server) -> AsyncIterator[list[Api]]:
+    """The operations through each of the two workers."""
+    async with worker_apis(server.port) as apis:
+        yield apis
+
+
+@pytest.fixture
+async def database(server: Server) -> AsyncIterator["asyncpg.Connection[Any]"]:
+    """The server's database, as an operator sees it."""
+    connection = await asyncpg.connect(server.dsn)
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture
+def queue(request: pytest.FixtureRequest) -> str:
+    """A name that nobody else uses."""
+    return f"{re.sub(r'[^a-z0-9]+', '-', request.node.name.lower())[:60]}-{uuid4().hex[:8]}"

@@ -1,0 +1,54 @@
+"""The segment format: what goes in comes out, whole or in part, payload bytes untouched."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from queen.core.segment import Entry, decode_entries, encode_ends, encode_entry, encode_plain, plain_length
+
+texts = st.text(min_size=1, max_size=20).filter(lambda text: "\0" not in text and text.isprintable())
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+messages = st.lists(st.tuples(values, st.none() | texts, st.none() | texts, st.none() | texts), min_size=1, max_size=8)
+
+
+def read(entry: Entry | bytes) -> tuple[object, ...]:
+    if isinstance(entry, bytes):
+        return json.loads(entry), None, None, None
+    fields = (entry.transactionId, entry.traceId, entry.producerSub)
+    return json.loads(bytes(entry.payload)), *(json.loads(bytes(field)) if field else None for field in fields)
+
+
+@given(messages, st.data())
+def test_any_part_of_a_segment_reads_back(
+    written: list[tuple[object, str | None, str | None, str | None]], data: st.DataObject
+) -> None:
+    entries = [encode_entry(json.dumps(payload).encode(), *ids) for payload, *ids in written]
+    segment = b"[" + b",".join(entries) + b"]"
+    ends = encode_ends([len(entry) + 1 for entry in entries])
+    assert len(json.loads(segment)) == len(written)
+    first = data.draw(st.integers(0, len(written) - 1))
+    last = data.draw(st.integers(first, len(written) - 1))
+    start = int.from_bytes(ends[4 * first - 4 : 4 * first]) if first else 0
+    stop = int.from_bytes(ends[4 * last : 4 * last + 4])
+    part = decode_entries(segment[start:stop], ends[4 * first : 4 * last + 4], start)
+    assert [read(entry) for entry in part] == written[first : last + 1]
+
+
+@given(st.lists(values, min_size=1, max_size=8))
+def test_plain_messages_are_written_as_entries_are(payloads: list[object]) -> None:
+    raws = [Raw(json.dumps(payload).encode()) for payload in payloads]
+    entries = [encode_entry(bytes(raw), None, None, None) for raw in raws]
+    assert encode_plain(raws) == b",".join(entries)
+    assert [plain_length(raw) for raw in raws] == [len(entry) + 1 for entry in entries]
+
+
+def test_a_producer_alone_is_not_taken_for_a_bare_payload() -> None:
+    entry = encode_entry(b"1", None, None, "somebody")
+    [read_back] = decode_entries(b"[" + entry + b"]", encode_ends([len(entry) + 1]), 0)
+    assert read(read_back) == (1, None, None, "somebody")

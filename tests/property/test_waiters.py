@@ -1,0 +1,133 @@
+"""Long polls in simulated time: nobody is forgotten, the first to wait is the first to be checked."""
+
+import asyncio
+from collections.abc import Iterator
+from math import inf
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from queen.core.operations import JobType, Pop
+from queen.engine.job import Job
+from queen.engine.waiters import Waiters
+from queen_spec.guarantees import Level, checks
+
+PLACES = (Pop("q"), Pop("q", group="g"), Pop("q", partition="p"), Pop("r"), Pop("", task="t"))
+
+
+@pytest.fixture(scope="module")
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    loop = asyncio.new_event_loop()
+    yield loop
+    loop.close()
+
+
+class Waiting(RuleBasedStateMachine):
+    """Pops come, are checked, find something or not, give up; time passes."""
+
+    loop: asyncio.AbstractEventLoop
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiters = Waiters(100, 1000)
+        self.now = 1000.0
+        self.parked: list[Job] = []
+        self.out: list[Job] = []
+        self.last_look: dict[object, float] = {}
+
+    def job(self, pop: Pop) -> Job:
+        return Job(JobType.POP, pop, self.loop.create_future())
+
+    @rule(place=st.sampled_from(PLACES), wait=st.sampled_from((0.05, 1, 30)), ready=st.sampled_from((inf, inf, 0.5)))
+    def come(self, place: Pop, wait: float, ready: float) -> None:
+        job = self.job(place)
+        job.deadline = self.now + wait
+        self.waiters.park(job, self.now, self.now + ready)
+        self.parked.append(job)
+
+    def handed_out(self, jobs: list[Job]) -> None:
+        for place in PLACES:
+            mine = [job for job in jobs if job.request == place]
+            first = [job for job in self.parked if job.request == place][: len(mine)]
+            assert mine == first, "the first to wait is the first to be checked"
+        for job in jobs:
+            self.parked.remove(job)
+            self.out.append(job)
+
+    @rule(queue=st.sampled_from(("q", "r", "s")), messages=st.integers(1, 3))
+    def push(self, queue: str, messages: int) -> None:
+        waiting = {place: sum(job.request == place for job in self.parked) for place in PLACES}
+        jobs = self.waiters.wake(queue, messages)
+        self.handed_out(jobs)
+        for place in PLACES:
+            woken = sum(job.request == place for job in jobs)
+            assert woken == (min(messages, waiting[place]) if place.queue in (queue, "") else 0)
+
+    @rule(seconds=st.sampled_from((0.01, 0.1, 0.2, 1.0, 5.0)))
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+        checks_due, expired = self.waiters.due(self.now)
+        for job in expired:
+            assert job.deadline <= self.now
+            self.parked.remove(job)
+        self.handed_out(checks_due)
+        assert all(job.deadline > self.now for job in self.parked), "a timeout was overrun"
+
+    @rule(data=st.data(), found=st.booleans())
+    def end_a_check(self, data: st.DataObject, found: bool) -> None:
+        if not self.out:
+            return
+        job = self.out.pop(data.draw(st.integers(0, len(self.out) - 1)))
+        if found or job.deadline <= self.now:
+            self.waiters.leave(job)
+            self.handed_out(self.waiters.next_of(job.request))
+        else:
+            self.waiters.park(job, self.now, inf)
+            self.parked = sorted([*self.parked, job], key=lambda each: each.turn)
+
+    @rule(data=st.data())
+    def give_up(self, data: st.DataObject) -> None:
+        if self.parked:
+            job = self.parked.pop(data.draw(st.integers(0, len(self.parked) - 1)))
+            assert self.waiters.cancel(job)
+            assert not self.waiters.cancel(job)
+
+    @invariant()
+    def nobody_is_forgotten(self) -> None:
+        assert len(self.waiters) == len(self.parked)
+        event = self.waiters.next_event()
+        if self.parked:
+            assert event is not None
+            assert event <= min(job.deadline for job in self.parked)
+            assert event <= self.now + 1.0, "a lost notice costs a second at most"
+
+
+@checks("G-WAIT-1", level=Level.MODEL)
+def test_waiters_under_random_programs(loop: asyncio.AbstractEventLoop) -> None:
+    Waiting.loop = loop
+    run_state_machine_as_test(Waiting, settings=settings(max_examples=200, deadline=None))
+
+
+def test_checks_of_a_place_back_off_together(loop: asyncio.AbstractEventLoop) -> None:
+    waiters, now, times = Waiters(100, 1000), 0.0, []
+    for _ in range(50):
+        job = Job(JobType.POP, Pop("q"), loop.create_future())
+        job.deadline = 100.0
+        waiters.park(job, now, inf)
+    while len(times) < 6:
+        now = waiters.next_event() or inf
+        for job in waiters.due(now)[0]:
+            times.append(now)
+            waiters.park(job, now, inf)
+    gaps = [round(after - before, 3) for before, after in zip([0.0, *times], times, strict=False)]
+    assert gaps == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+
+
+def test_a_time_that_the_database_named_comes_before_the_back_off(loop: asyncio.AbstractEventLoop) -> None:
+    waiters = Waiters(100, 1000)
+    job = Job(JobType.POP, Pop("q"), loop.create_future())
+    job.deadline = 100.0
+    waiters.park(job, 0.0, 0.03)
+    assert waiters.next_event() == pytest.approx(0.03)
