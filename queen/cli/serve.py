@@ -1,5 +1,6 @@
 """``queen serve``: the server, with a PostgreSQL of its own unless it is given one."""
 
+import shutil
 from typing import Annotated
 
 import typer
@@ -8,7 +9,7 @@ from rich.text import Text
 from queen.cli.options import DataDir, Dsn, environment_with, settings_from
 from queen.cli.output import fail, out
 from queen.core.errors import QueenError
-from queen.server import listening, logs
+from queen.server import listening, logs, programs
 from queen.server.supervisor import Running, Supervisor
 
 
@@ -48,7 +49,7 @@ def _facts(running: Running) -> list[tuple[str, str]]:
         database = [
             ("PostgreSQL", f"{version}, embedded"),
             ("Data folder", str(embedded.folder.path)),
-            ("SQL", f'psql "{embedded.dsn}"'),
+            ("SQL", f'{_psql()} "{embedded.dsn}"'),
         ]
     else:
         database = [("PostgreSQL", f"{version} at {running.database.place}")]
@@ -58,6 +59,11 @@ def _facts(running: Running) -> list[tuple[str, str]]:
         ("Access", _access(running.host)),
         ("Stop", f"Ctrl-C, or kill {running.pid}; requests in flight are answered"),
     ]
+
+
+def _psql() -> str:
+    """How to call psql here: the wheel brings one for machines that have none."""
+    return "psql" if shutil.which("psql") else str(programs.folder() / "psql")
 
 
 def _access(host: str) -> str:

@@ -138,10 +138,10 @@ class Store:
         rows = await self._pool.fetch(_SUBSCRIBE, queue, group, mode, since, create_queue, create_group, SUBSCRIBE_STEP)
         return Subscription(*rows[0])
 
-    async def find_queues(self, namespace: str | None, task: str | None) -> list[str]:
-        """The queues of a namespace and task, higher priority first."""
+    async def find_queues(self, namespace: str | None, task: str | None) -> list[tuple[str, int]]:
+        """Names and numbers of the queues of a namespace and task, higher priority first."""
         rows = await self._pool.fetch(_FIND_QUEUES, namespace, task)
-        return [row["queue"] for row in rows]
+        return [(row["queue"], row["queue_id"]) for row in rows]
 
     async def find_server_made(self, part_ids: Sequence[int], offsets: Sequence[int]) -> list[bool]:
         """Whether each message exists and has a transaction id that the server made."""

@@ -51,13 +51,14 @@ class Directory:
                 self._remember(name)
         return {part_id: self._names[part_id] for part_id in wanted if part_id in self._names}
 
-    async def subscribed_group(self, queue: str, pop: Pop) -> tuple[int | None, float | None]:
+    async def subscribed_group(self, queue: str, queue_id: int | None, pop: Pop) -> tuple[int | None, float | None]:
         """The number of the group of a pop, made at first contact; or the seconds to its start, while that lies ahead.
 
+        ``queue_id``, where it is known, tells a queue from an earlier one of the same name.
         A named group makes the queue too, so that it misses nothing; queue mode always starts at the oldest message.
         """
         known = self._groups.get((queue, pop.group))
-        if known is not None:
+        if known is not None and queue_id in (None, known.queue_id):
             return known.grp_id, None
         mode, since = ("all", None) if pop.group == QUEUE_MODE else (pop.mode, pop.since)
         while True:

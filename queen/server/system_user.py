@@ -13,6 +13,9 @@ from queen.server.errors import StartError
 log = logging.getLogger(__name__)
 
 _NAME = "queen-postgres"
+#: The exit code of useradd when another process was faster.
+_EXISTS_ALREADY = 9
+
 _READ = stat.S_IRGRP | stat.S_IROTH
 _EXECUTE = stat.S_IXGRP | stat.S_IXOTH
 
@@ -64,12 +67,15 @@ def _make_user() -> None:
     log.info("making the system user %s, for PostgreSQL refuses to run as root", _NAME)
     command = ["useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", _NAME]
     try:
-        subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 - constant
-    except (OSError, subprocess.CalledProcessError) as problem:
+        result = subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603 - constant
+        problem = "" if result.returncode in {0, _EXISTS_ALREADY} else result.stderr.strip()
+    except OSError as error:
+        problem = str(error)
+    if problem:
         raise StartError(
             f"PostgreSQL refuses to run as root, and the user {_NAME!r} cannot be made ({problem}): "
             "run queen as an ordinary user, or use another PostgreSQL with --dsn"
-        ) from None
+        )
 
 
 def let_reach(account: Account, path: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .operations import Ack, Acked, AckItem, AckResult
-from .state import Cursor, DeadLetter, Lane, MessageId, Queue, State, put_cursor, put_queue
+from .state import Cursor, DeadLetter, Lane, Message, MessageId, Partition, Queue, State, put_cursor, put_queue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -39,7 +39,7 @@ def _judge(state: State, item: AckItem, now: float) -> AckResult:
     partition = state.partition(item.lane)
     if partition is None or item.status not in STATUSES:
         return AckResult(UNKNOWN_STATUS + item.status if partition else MESSAGE_NOT_FOUND)
-    cursor, message = partition.cursors.get(item.group_name), partition.find(item.transaction_id)
+    cursor, message = partition.cursors.get(item.group_name), _message(partition, item)
     if cursor is None or message is None:
         return AckResult(MESSAGE_NOT_FOUND if cursor else GROUP_NOT_FOUND)
     if cursor.is_done(message.offset):  # a repeated ack is harmless: G-ACK-4
@@ -48,6 +48,14 @@ def _judge(state: State, item: AckItem, now: float) -> AckResult:
         return AckResult(error)
     queue = state.queues[item.queue]
     return AckResult(dead_lettered=_keeps_dead_letters(queue) and _gives_up(queue, cursor, message.offset, item))
+
+
+def _message(partition: Partition, item: AckItem) -> Message | None:
+    """The message of an ack, by its transaction id or by the id that the server gave it."""
+    name = item.transaction_id
+    if isinstance(name, MessageId) and name.lane == item.lane and name.offset < partition.head:
+        return partition.messages[name.offset]
+    return partition.find(name)
 
 
 def _refusal(cursor: Cursor, offset: int, item: AckItem, now: float) -> str | None:
@@ -77,7 +85,7 @@ def _settle(state: State, lane: Lane, group: str, items: list[AckItem], now: flo
     queue = state.queues[lane.queue]
     partition = queue.partitions[lane.partition]
     cursor = partition.cursors[group]
-    placed = [(message.offset, item) for item in items if (message := partition.find(item.transaction_id))]
+    placed = [(message.offset, item) for item in items if (message := _message(partition, item))]
     given_up = {offset: item for offset, item in reversed(placed) if _gives_up(queue, cursor, offset, item)}
     done = {*given_up, *(offset for offset, item in placed if item.status == "completed")}
     failed = {offset for offset, item in placed if item.status == "failed"} - done

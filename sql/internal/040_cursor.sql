@@ -80,7 +80,7 @@ BEGIN
     END IF;
     -- A statement of its own, to see what was committed before the locks were had.
     WITH parked AS (
-        UPDATE queen.partition_consumers AS c SET ready_at = 'infinity'
+        UPDATE queen.partition_consumers AS c SET ready_at = 'infinity', lease = NULL
         FROM unnest(p_part, p_grp) AS u (part_id, grp_id)
         JOIN queen.partition_lookup AS l ON l.part_id = u.part_id
         WHERE c.part_id = u.part_id AND c.grp_id = u.grp_id AND u.part_id = ANY(v_heads)

@@ -131,7 +131,8 @@ BEGIN
     UPDATE queen.partition_consumers AS c
     SET
         acked = v_cursor.acked, ahead = v_cursor.ahead,
-        lease = CASE WHEN NOT v_end THEN c.lease END,
+        -- An ended lease goes, or a retry's delay would bring it back to life.
+        lease = CASE WHEN v_live AND NOT v_end THEN c.lease END,
         attempts = CASE WHEN v_cursor.acked < c.seen THEN c.attempts ELSE 0 END,
         ready_at = CASE
             WHEN v_end THEN p_now + v_delay

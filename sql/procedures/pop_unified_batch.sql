@@ -186,7 +186,7 @@ BEGIN
         FROM unnest(c_pop, c_part, c_grp) AS u (pop, part_id, grp_id) WHERE p_lease[u.pop] IS NULL;
     END IF;
     IF i_part <> '{}' THEN
-        UPDATE queen.partition_consumers AS c SET ready_at = u.again_at
+        UPDATE queen.partition_consumers AS c SET ready_at = u.again_at, lease = NULL
         FROM unnest(i_part, i_grp, i_again_at) AS u (part_id, grp_id, again_at)
         WHERE c.part_id = u.part_id AND c.grp_id = u.grp_id AND u.again_at IS NOT NULL;
         PERFORM queen.park(i_part, i_grp);

@@ -25,7 +25,8 @@ async def kill_postmaster(server: Server, _choice: random.Random) -> None:
 async def kill_a_back_end(server: Server, _choice: random.Random) -> None:
     connection = await asyncpg.connect(server.dsn)
     await connection.execute(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'queen' ORDER BY random() LIMIT 2"
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE application_name = 'queen' ORDER BY random() LIMIT 2"
     )
     await connection.close()
 
@@ -83,7 +84,8 @@ def test_killing_something_under_load_loses_doubles_and_reorders_nothing(what: s
     print(f"seed {seed}, killed: {what}")
     with open_folder() as folder, serving(folder / "data", "--workers", "2") as server:
         # A short lease, so that what a dead worker had leased comes again soon.
-        assert server.request("POST", "/api/v1/configure", {"queue": f"chaos-{seed}", "options": {"leaseTime": 2}})[0] == 200
+        queue = {"queue": f"chaos-{seed}", "options": {"leaseTime": 2}}
+        assert server.request("POST", "/api/v1/configure", queue)[0] == 200
         journal, rows = asyncio.run(run(server, FAULTS[what], seed))
     print(f"{len(rows)} messages, answers beside the usual: {dict(journal.statuses)}")
     stored: dict[str, list[Any]] = {}

@@ -129,19 +129,20 @@ class EngineAgainstModel(RuleBasedStateMachine):
             return self._pop(model.Pop(None, task=task, group=group, batch=batch, partitions=parts))
         return self._pop(model.Pop(None, namespace="c", group=group, batch=batch, partitions=parts))
 
-    def _ack_item(self, delivered: Any, status: str, with_lease: bool) -> model.AckItem:
+    def _ack_item(self, delivered: Any, status: str, with_lease: bool, by_message_id: bool = False) -> model.AckItem:
         delivery, group, lease = delivered
         message = delivery.message
-        return model.AckItem(
-            message.queue, message.partition, delivery.transaction_id, status, group, lease if with_lease else None
-        )
+        name = message if by_message_id else delivery.transaction_id
+        return model.AckItem(message.queue, message.partition, name, status, group, lease if with_lease else None)
 
     @rule(
         acks=st.lists(
-            st.tuples(deliveries, statuses, st.sampled_from((True, True, True, False))), min_size=1, max_size=5
+            st.tuples(deliveries, statuses, st.sampled_from((True, True, True, False)), st.booleans()),
+            min_size=1,
+            max_size=5,
         )
     )
-    def ack(self, acks: list[tuple[Any, str, bool]]) -> None:
+    def ack(self, acks: list[tuple[Any, str, bool, bool]]) -> None:
         self.perform(model.Ack(tuple(self._ack_item(*each) for each in acks)))
 
     @rule(queue=queues, partition=partitions, transaction_id=st.sampled_from(IDS), group=groups)
@@ -240,7 +241,7 @@ def test_the_engine_answers_what_the_model_allows(broker: Broker) -> None:
     run_state_machine_as_test(
         EngineAgainstModel,
         settings=settings(
-            max_examples=60,
+            max_examples=80,
             stateful_step_count=40,
             deadline=None,
             print_blob=True,

@@ -307,6 +307,17 @@ def test_a_renewal_never_shortens_and_never_revives():
     assert script.do(RenewLease("lease", 20)) == Renewed(0, None)
 
 
+@checks("G-LEASE-3", "G-LEASE-4", level=Level.MODEL)
+def test_a_failure_without_lease_does_not_revive_the_ended_one():
+    script = Script(Options(lease_time=2, retry_delay=5000))
+    script.push()
+    script.pop()
+    script.now = 3
+    script.ack(0, lease=None, status="failed")
+    assert script.do(RenewLease("lease", 50)) == Renewed(0, None)
+    assert script.ack(0)[0].error == "Invalid or expired lease"
+
+
 @checks("G-LEASE-3", "G-LEASE-6", "G-ACK-4", level=Level.MODEL)
 def test_each_row_of_the_ack_table():
     script = Script()

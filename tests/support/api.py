@@ -1,6 +1,5 @@
 """The HTTP operations, tersely: for tests that talk to a running server."""
 
-import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -84,9 +83,7 @@ class Api:
     async def pop_label(self, **parameters: Any) -> Popped:
         return popped(await self.http.get("/api/v1/pop", params=query(parameters)))
 
-    async def ack_items(
-        self, items: Sequence[Mapping[str, Any]], group: str | None = None
-    ) -> list[dict[str, Any]]:
+    async def ack_items(self, items: Sequence[Mapping[str, Any]], group: str | None = None) -> list[dict[str, Any]]:
         body = {"acknowledgments": items, "consumerGroup": group}
         response = await self.http.post("/api/v1/ack/batch", json=body)
         assert response.status_code == 200, response.text
@@ -151,6 +148,18 @@ def open_client(port: int, connections: int | None = None) -> httpx.AsyncClient:
 
 
 @asynccontextmanager
+async def api_of(port: int, pid: int) -> AsyncIterator[Api]:
+    """A client whose one connection is to a certain worker. Use it at once: idle connections are closed."""
+    async with AsyncExitStack() as stack:
+        for _ in range(_CONNECTIONS_MAX):
+            api = Api(await stack.enter_async_context(open_client(port, 1)))
+            if await api.worker() == pid:
+                yield api
+                return
+        raise AssertionError(f"{_CONNECTIONS_MAX} connections, and none to worker {pid}")
+
+
+@asynccontextmanager
 async def worker_apis(port: int, workers: int = 2) -> AsyncIterator[list[Api]]:
     """One client for each worker, each with one connection. Use it at once: idle connections are closed."""
     async with AsyncExitStack() as stack:
@@ -164,8 +173,3 @@ async def worker_apis(port: int, workers: int = 2) -> AsyncIterator[list[Api]]:
         pids = {pid: await api.worker() for pid, api in found.items()}
         assert all(pid == now for pid, now in pids.items()), "a connection was closed meanwhile"
         yield list(found.values())
-
-
-def canonical(value: Any) -> str:
-    """A payload as text that two equal payloads share."""
-    return json.dumps(value, sort_keys=True)

@@ -40,7 +40,6 @@ class Broker:
 
     def __init__(self, dsn: str) -> None:
         self._runner = asyncio.Runner()
-        self._delivered: set[tuple[str, model.MessageId]] = set()
         self._run(self._open(dsn))
 
     def _run(self, work: Any) -> Any:
@@ -64,7 +63,6 @@ class Broker:
         self._run(self._pool.fetch("DELETE FROM queen.queues"))
         store = self._context.database
         self._context.directory = Directory(store, 1000)
-        self._delivered = set()
 
     def set_clock(self, now: float) -> None:
         """Sets the database's clock for this connection."""
@@ -142,22 +140,18 @@ class Broker:
             return operation, model.Popped()
         body = json.loads(render_pop(outcome.popped, operation.group_name))
         lease = body["leaseId"] or None
-        seen = tuple(self._delivery(message, operation.group_name) for message in body["messages"])
+        seen = tuple(self._delivery(message) for message in body["messages"])
         performed = model.Pop(**{f: getattr(operation, f) for f in operation.__slots__} | {"lease": lease or "none"})
         return performed, model.Popped(lease, seen)
 
-    def _delivery(self, message: dict[str, Any], group: str) -> model.Delivery:
+    def _delivery(self, message: dict[str, Any]) -> model.Delivery:
         _part_id, offset = ids.parse_message_id(message["id"]) or (-1, -1)
         created_at = (datetime.fromisoformat(message["createdAt"]) - EPOCH).total_seconds()
         own = model.MessageId(message["queue"], message["partition"], offset)
         assert offset == message["offset"]
         chosen = message["transactionId"]
-        # The server counts the deliveries of a batch: exact for a first delivery, at least 2 for any later one.
-        attempt = message["deliveryAttempt"]
-        again = attempt > 1 and (group, own) in self._delivered
-        self._delivered.add((group, own))
         return model.Delivery(
-            own, own if chosen == message["id"] else chosen, message["data"], created_at, None if again else attempt
+            own, own if chosen == message["id"] else chosen, message["data"], created_at, message["deliveryAttempt"]
         )
 
     # ------------------------------------------------------------ ack, lease

@@ -58,9 +58,8 @@ class Traffic:
         number = 0
         async with httpx.AsyncClient(base_url=self.url, timeout=15) as client:
             while not self.stop_producing.is_set():
-                ids = []
-                for _ in range(self._random.randint(1, 5)):
-                    ids.append(str(UUID(int=self._random.getrandbits(128), version=4)))
+                number_of_items = self._random.randint(1, 5)
+                ids = [str(UUID(int=self._random.getrandbits(128), version=4)) for _ in range(number_of_items)]
                 items = [
                     {"queue": self.queue, "partition": partition, "payload": number + place, "transactionId": text}
                     for place, text in enumerate(ids)
@@ -90,7 +89,8 @@ class Traffic:
             return
         fields = ("transactionId", "partitionId", "leaseId")
         acks = [{name: message[name] for name in fields} for message in done]
-        response = await self.request(client, "POST", "/api/v1/ack/batch", content=json.dumps({"acknowledgments": acks}))
+        body = json.dumps({"acknowledgments": acks})
+        response = await self.request(client, "POST", "/api/v1/ack/batch", content=body)
         assert response.status_code == 200, response.text
         for message, result in zip(done, response.json(), strict=True):
             if result["success"]:

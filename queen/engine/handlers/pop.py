@@ -81,8 +81,8 @@ async def _columns(
     queues: dict[int, str] = {}
     for number in todo:
         pop = pops[number]
-        for queue in await _queues(context, pop):
-            grp_id, starts_in = await context.directory.subscribed_group(queue, pop)
+        for queue, queue_id in await _queues(context, pop):
+            grp_id, starts_in = await context.directory.subscribed_group(queue, queue_id, pop)
             if starts_in is not None:
                 outcomes[number].ready_in = min(outcomes[number].ready_in, starts_in)
             if grp_id is None:
@@ -97,8 +97,9 @@ async def _columns(
     return columns, queues
 
 
-async def _queues(context: Context, pop: Pop) -> Sequence[str]:
-    return [pop.queue] if pop.queue else await context.database.find_queues(pop.namespace, pop.task)
+async def _queues(context: Context, pop: Pop) -> Sequence[tuple[str, int | None]]:
+    """The queues that a pop is about, with their numbers where they were looked up."""
+    return [(pop.queue, None)] if pop.queue else await context.database.find_queues(pop.namespace, pop.task)
 
 
 async def _hand_out(

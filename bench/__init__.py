@@ -1,0 +1,1 @@
+"""The benchmarks behind ``queen bench``; installed under the name ``queen_bench``."""

@@ -1,0 +1,77 @@
+"""``queen bench``: one sub-command a benchmark."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from queen.cli.output import err, fail, out
+from queen.core.errors import QueenError
+
+bench = typer.Typer(name="bench", help="Measure the server and what it is made of.", no_args_is_help=True)
+
+
+@bench.callback()
+def _bench() -> None:
+    """Measure the server and what it is made of."""
+
+
+@bench.command("procedures")
+def procedures(
+    dsn: Annotated[
+        str | None,
+        typer.Option(
+            help="PostgreSQL to measure; a database is made in it and dropped afterwards.",
+            show_default="an embedded one in a temporary folder",
+        ),
+    ] = None,
+    seconds: Annotated[float | None, typer.Option(help="Of each rate in each run.", min=0.01, show_default="1")] = None,
+    runs: Annotated[int | None, typer.Option(help="How often all is measured.", min=1, show_default="5")] = None,
+    json: Annotated[
+        Path | None, typer.Option(help="File to write the whole report to.", dir_okay=False, show_default=False)
+    ] = None,
+    smoke: Annotated[bool, typer.Option("--smoke", help="Take seconds: shows that it works, not how fast.")] = False,
+) -> None:
+    """Push, pop and ack through the stored procedures, beside a table with one row a message."""
+    import msgspec  # noqa: PLC0415 - `queen --help` does not wait for the benchmark
+
+    from queen_bench import database  # noqa: PLC0415
+    from queen_bench.procedures import report, results, runner  # noqa: PLC0415
+
+    given = {name: value for name, value in (("seconds", seconds), ("runs", runs)) if value is not None}
+    profile = msgspec.structs.replace(results.SMOKE if smoke else results.Profile(), **given)
+    try:
+        with _progress() as advance, database.server(dsn) as url:
+            found = asyncio.run(runner.run(url, profile, advance, embedded=dsn is None))
+    except (QueenError, runner.Mismatch) as problem:
+        fail(problem)
+    if json is not None:
+        json.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2))
+    report.show(found, out)
+
+
+@contextmanager
+def _progress() -> "Iterator[_Advance]":
+    columns = (
+        TextColumn("{task.percentage:>3.0f} %"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    with Progress(*columns, console=err, transient=True) as bar:
+        yield _Advance(bar)
+
+
+class _Advance:
+    """Shows how far a benchmark is."""
+
+    def __init__(self, bar: Progress) -> None:
+        self._bar = bar
+        self._task = bar.add_task("PostgreSQL", total=1.0)
+
+    def __call__(self, what: str, done: float) -> None:
+        self._bar.update(self._task, completed=done, description=what)

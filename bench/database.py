@@ -1,0 +1,107 @@
+"""A database for one benchmark: made beside those of the user, never in them, and dropped afterwards."""
+
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from uuid import uuid4
+
+import asyncpg
+from msgspec import Struct
+
+from queen.core.errors import DatabaseSetupError, DatabaseUnavailableError
+from queen.db.dsn import connect, parse
+from queen.db.sqlstate import reason_of
+from queen.server.embedded import EmbeddedPostgres
+
+CONNECT_TIMEOUT_MS = 10_000
+_MAX_CONNECTIONS = 50
+_SETTINGS = (
+    "autovacuum", "checkpoint_timeout", "fsync", "full_page_writes", "jit", "max_wal_size", "shared_buffers",
+    "shared_preload_libraries", "synchronous_commit", "synchronous_standby_names", "wal_compression", "wal_level",
+    "wal_sync_method",
+)  # fmt: skip
+#: Without these, a push is answered before it is on the disk, and its speed says nothing.
+_REQUIRED = ("fsync", "synchronous_commit", "full_page_writes")
+
+
+class Postgres(Struct, frozen=True):
+    """The server that was measured."""
+
+    version: str
+    embedded: bool
+    settings: dict[str, str]
+
+
+@contextmanager
+def server(dsn: str | None) -> Iterator[str]:
+    """The server of the user, or an embedded one in a temporary folder for the length of the block."""
+    if dsn is not None:
+        yield dsn
+        return
+    with tempfile.TemporaryDirectory(prefix="queen-bench-") as folder:
+        # As root, PostgreSQL runs as another user, who has to pass through.
+        Path(folder).chmod(0o755)
+        with EmbeddedPostgres(Path(folder) / "data", _MAX_CONNECTIONS) as postgres:
+            yield postgres.dsn
+
+
+@asynccontextmanager
+async def scratch_database(dsn: str) -> AsyncIterator[str]:
+    """The connection string of an empty database, which is dropped at the end of the block.
+
+    Raises:
+        DatabaseUnavailableError: nothing answers there, or the user may not make a database.
+        DatabaseSetupError: commits of this server do not wait for the disk.
+    """
+    name = f"queen_bench_{uuid4().hex[:12]}"
+    try:
+        connection = await connect(parse(dsn, "queen bench", CONNECT_TIMEOUT_MS))
+    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as problem:
+        raise DatabaseUnavailableError(
+            f"PostgreSQL for the benchmark cannot be reached: {reason_of(problem)}"
+        ) from problem
+    try:
+        await _check(connection)
+        await _make(connection, name)
+        try:
+            yield _with_database(parse(dsn, "queen bench", CONNECT_TIMEOUT_MS).url, name)
+        finally:
+            await connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    finally:
+        await connection.close()
+
+
+async def _check(connection: "asyncpg.Connection[Any]") -> None:
+    for name in _REQUIRED:
+        if (value := await connection.fetchval(f"SHOW {name}")) != "on":
+            raise DatabaseSetupError(
+                f"{name} is {value!r}: the benchmark measures only where a commit waits for the disk. Set it to on."
+            )
+
+
+async def _make(connection: "asyncpg.Connection[Any]", name: str) -> None:
+    try:
+        await connection.execute(f"CREATE DATABASE {name} TEMPLATE template0")
+    except asyncpg.InsufficientPrivilegeError as problem:
+        raise DatabaseUnavailableError(
+            f"The benchmark makes a database of its own, and this user may not: {problem}. "
+            "Grant it with ALTER ROLE ... CREATEDB, or name another user in --dsn."
+        ) from problem
+
+
+def _with_database(url: str, name: str) -> str:
+    parts = urlsplit(url)
+    query = {key: value for key, value in parse_qsl(parts.query) if key not in ("dbname", "database")}
+    return urlunsplit((parts.scheme, parts.netloc, f"/{name}", urlencode(query, safe="/:,"), ""))
+
+
+async def describe(connection: "asyncpg.Connection[Any]", *, embedded: bool) -> Postgres:
+    """Version and settings of a server."""
+    rows = await connection.fetch(
+        "SELECT name, current_setting(name) AS value FROM pg_settings WHERE name = ANY($1) ORDER BY name", _SETTINGS
+    )
+    version: str = await connection.fetchval("SHOW server_version")
+    return Postgres(version.split(maxsplit=1)[0], embedded, {row["name"]: row["value"] for row in rows})

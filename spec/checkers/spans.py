@@ -1,0 +1,30 @@
+"""Calls have a length: one is certainly before another only if it was answered before that one was invoked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A call, the value that it saw or made, and whom it is about."""
+
+    invoked: int
+    completed: int
+    value: int
+    subject: str
+
+
+def greatest_before(spans: Iterable[Span]) -> Iterator[tuple[Span, Span | None]]:
+    """Each span with the one of greatest value among those that are certainly before it."""
+    spans = list(spans)
+    by_end = iter(sorted(spans, key=lambda span: span.completed))
+    ended = next(by_end, None)
+    greatest: Span | None = None
+    for span in sorted(spans, key=lambda span: span.invoked):
+        while ended is not None and ended.completed < span.invoked:
+            if greatest is None or ended.value > greatest.value:
+                greatest = ended
+            ended = next(by_end, None)
+        yield span, greatest

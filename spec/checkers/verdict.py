@@ -1,0 +1,82 @@
+"""What a checker finds, and what follows from it.
+
+A checker takes a history and gives one element for each thing that it judged: `None` if that is as it must be, else
+the violation. The results form a lattice, valid < unknown < invalid. Silence is not success: a checker that crashed
+or had nothing to judge is `unknown`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TypeAlias
+
+from ..history import History
+
+
+class Result(IntEnum):
+    """A verdict in one word; the greater one wins."""
+
+    VALID = 0
+    UNKNOWN = 1
+    INVALID = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """Something that must not be.
+
+    Attributes:
+        subject: the transaction id, lease id or partition that it is about.
+        text: what was observed, for people.
+    """
+
+    subject: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a checker says of a history; `text` tells why a result is unknown."""
+
+    result: Result
+    judged: int = 0
+    violations: tuple[Violation, ...] = ()
+    text: str = ""
+
+
+class NotObservableError(Exception):
+    """The server does not tell what the checker needs, such as offsets."""
+
+
+Checker: TypeAlias = Callable[[History], Iterator[Violation | None]]
+
+
+def judge(checker: Checker, history: History) -> Verdict:
+    """The verdict of a checker.
+
+    Raises:
+        NotObservableError: the history lacks what the checker looks at, for no fault of the server.
+    """
+    judged, violations, problem = 0, [], ""
+    try:
+        for found in checker(history):
+            judged += 1
+            if found:
+                violations.append(found)
+    except NotObservableError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever a checker stumbles over, it has not shown anything
+        problem = f"the checker crashed: {error!r}"
+    if not judged and not problem:
+        problem = "the history holds nothing that it judges"
+    found_result = Result.INVALID if violations else Result.VALID
+    return Verdict(
+        merge([found_result, Result.UNKNOWN if problem else Result.VALID]), judged, tuple(violations), problem
+    )
+
+
+def merge(results: Iterable[Result]) -> Result:
+    """The greatest of them."""
+    return max(results, default=Result.VALID)
