@@ -1,4 +1,4 @@
-"""Settings: the environment as one frozen value. The only module that reads ``os.environ``."""
+"""Settings: the environment as one frozen value. No other module asks for a variable."""
 
 import dataclasses
 import os

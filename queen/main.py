@@ -17,6 +17,7 @@ from queen.engine.context import Context
 from queen.engine.directory import Directory
 from queen.engine.engine import Engine
 from queen.engine.job import Job
+from queen.engine.ports import Notice
 from queen.engine.thread import EngineThread
 from queen.engine.waiters import Waiters
 from queen.http.app import QueenApp, create_app
@@ -50,10 +51,10 @@ def assembly(
         store = Store(hot)
         notices = None if target.pooled else PostgresNotices(target, settings.notify_interval_ms / 1000)
 
-        def heard(queue: str, messages: int) -> None:
-            engine.heard(queue, messages)
+        def heard(notice: Notice) -> None:
+            engine.heard(notice)
             if notices is not None:
-                notices.publish(queue, messages)
+                notices.publish(notice)
 
         directory = Directory(store, settings.cached_partitions)
         context = Context(store, AdministrationStore(cold), directory, heard, PATIENCE_S)

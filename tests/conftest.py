@@ -2,20 +2,19 @@
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from queen.server.embedded import EmbeddedPostgres
+from tests.support.processes import open_folder
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres() -> Iterator[str]:
     """The connection string of a real PostgreSQL: QUEEN_TEST_DSN, else an embedded one for this session."""
     given = os.environ.get("QUEEN_TEST_DSN")
     if given:
         yield given
         return
-    folder: Path = tmp_path_factory.mktemp("data")
-    with EmbeddedPostgres(folder) as server:
+    with open_folder() as folder, EmbeddedPostgres(folder / "data") as server:
         yield server.dsn

@@ -290,4 +290,5 @@ class _Drain:
     async def take(self, batch: int) -> None:
         """One consumer."""
         while self.taken < self._backlog and time.perf_counter() < self._end:
-            self.taken += await self._side.pop_and_ack(self._queue, self._group, batch)
+            got = await self._side.pop_and_ack(self._queue, self._group, batch)
+            self.taken += got

@@ -10,8 +10,9 @@ from queen.cli.init import init
 from queen.cli.output import out
 from queen.cli.serve import serve
 from queen.cli.settings import settings
+from queen.cli.verify import verify
 
-_COMMANDS = (serve, init, settings)
+_COMMANDS = (serve, init, settings, verify)
 
 app = typer.Typer(
     name="queen",

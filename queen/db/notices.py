@@ -8,7 +8,7 @@ interval. A notice that is lost costs its waiters a back-off, nothing else.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -19,6 +19,7 @@ from queen.core.backoff import doubled
 from queen.core.errors import QueenError
 from queen.db.dsn import Target, connect
 from queen.db.sqlstate import reason_of
+from queen.engine.ports import Notice
 
 log = logging.getLogger("queen.notices")
 
@@ -27,24 +28,23 @@ _PAYLOAD_BYTES_MAX = 7900
 _RECONNECT_FIRST_MS, _RECONNECT_LIMIT_MS = 100.0, 5000.0
 
 
-class Notice(msgspec.Struct, frozen=True, array_like=True):
-    """What a worker says: who it is, and how many messages came by queue."""
+class Sheet(msgspec.Struct, frozen=True, array_like=True):
+    """What one worker says at one time."""
 
     origin: str
-    messages: dict[str, int]
+    notices: list[Notice]
 
 
-def encode(origin: str, messages: "Counter[str]") -> list[str]:
-    """The payloads of the notices that say this, each short enough for NOTIFY."""
+def encode(origin: str, notices: Sequence[Notice]) -> list[str]:
+    """The payloads that say this, each short enough for NOTIFY."""
     payloads: list[str] = []
-    part: dict[str, int] = {}
-    for queue, number in messages.items():
-        longer = {**part, queue: number}
-        if part and len(msgspec.json.encode(Notice(origin, longer))) > _PAYLOAD_BYTES_MAX:
-            payloads.append(msgspec.json.encode(Notice(origin, part)).decode())
-            longer = {queue: number}
-        part = longer
-    return [*payloads, msgspec.json.encode(Notice(origin, part)).decode()]
+    sheet: list[Notice] = []
+    for notice in notices:
+        if sheet and len(msgspec.json.encode(Sheet(origin, [*sheet, notice]))) > _PAYLOAD_BYTES_MAX:
+            payloads.append(msgspec.json.encode(Sheet(origin, sheet)).decode())
+            sheet = []
+        sheet.append(notice)
+    return [*payloads, msgspec.json.encode(Sheet(origin, sheet)).decode()]
 
 
 class PostgresNotices:
@@ -53,17 +53,17 @@ class PostgresNotices:
     def __init__(self, target: Target, interval_s: float) -> None:
         self._target, self._interval_s = target, interval_s
         self._origin = uuid4().hex
-        self._messages: Counter[str] = Counter()
+        self._messages: Counter[tuple[str, str | None]] = Counter()
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._receive: Callable[[str, int], None] = lambda _queue, _messages: None
+        self._receive: Callable[[Notice], None] = lambda _notice: None
 
-    def publish(self, queue: str, messages: int) -> None:
-        """Says that messages came to a queue; sent soon."""
-        self._messages[queue] += messages
+    def publish(self, notice: Notice) -> None:
+        """Says that messages came to a queue, or came free in it; sent soon."""
+        self._messages[notice.queue, notice.group] += notice.messages
         self._news.set()
 
-    async def start(self, receive: Callable[[str, int], None]) -> None:
+    async def start(self, receive: Callable[[Notice], None]) -> None:
         """Begins to listen; ``receive`` is called with what others say."""
         self._receive = receive
         self._task = asyncio.get_running_loop().create_task(self._keep_talking())
@@ -95,16 +95,17 @@ class PostgresNotices:
             await self._news.wait()
             self._news.clear()
             messages, self._messages = self._messages, Counter()
-            for payload in encode(self._origin, messages):
+            notices = [Notice(queue, number, group) for (queue, group), number in messages.items()]
+            for payload in encode(self._origin, notices):
                 await connection.execute("SELECT pg_notify($1, $2)", _CHANNEL, payload)
             await asyncio.sleep(self._interval_s)
 
     def _hear(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         try:
-            notice = msgspec.json.decode(str(payload), type=Notice)
+            sheet = msgspec.json.decode(str(payload), type=Sheet)
         except msgspec.DecodeError:
             log.warning("A notice that is none was heard on channel %s", _CHANNEL)
             return
-        if notice.origin != self._origin:
-            for queue, messages in notice.messages.items():
-                self._receive(queue, messages)
+        if sheet.origin != self._origin:
+            for notice in sheet.notices:
+                self._receive(notice)

@@ -58,7 +58,7 @@ def _push_arguments(columns: PushColumns) -> tuple[object, ...]:
 def _ack_row(row: Any) -> AckRow:  # noqa: ANN401 - an asyncpg.Record
     return AckRow(
         row["ord"], row["problem"], row["first_off"], row["done_upto"], row.get("also_done"), row["within"],
-        row["released"], row["dead"],
+        row["released"], row["dead"], row["ready"],
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 from queen.core.backoff import doubled
 from queen.core.errors import DatabaseUnavailableError, OutcomeUnknownError
 from queen.engine.directory import Directory
-from queen.engine.ports import Administration, Database
+from queen.engine.ports import Administration, Database, Notice
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ class Context:
         database: the procedures for messages.
         administration: those for everything else, on connections of their own.
         directory: names and numbers.
-        heard: called with (queue, messages) when something may have become available there.
+        heard: called when something may have become available.
         patience_s: how long a call is repeated while PostgreSQL is away.
     """
 
@@ -30,7 +30,7 @@ class Context:
         database: Database,
         administration: Administration,
         directory: Directory,
-        heard: Callable[[str, int], None],
+        heard: Callable[[Notice], None],
         patience_s: float,
     ) -> None:
         self.database = database

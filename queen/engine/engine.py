@@ -18,6 +18,7 @@ from queen.engine.handlers.pop import Outcome
 from queen.engine.job import Job
 from queen.engine.lane import Lane
 from queen.engine.operations import OPERATIONS
+from queen.engine.ports import Notice
 from queen.engine.waiters import Waiters
 
 log = logging.getLogger("queen.engine")
@@ -78,9 +79,9 @@ class Engine:
             self._lanes[job.kind].put(job)
         self._drain()
 
-    def heard(self, queue: str, messages: int) -> None:
+    def heard(self, notice: Notice) -> None:
         """Something may have become available in a queue: checks so many of its waiters."""
-        self._check(self._waiters.wake(queue, messages))
+        self._check(self._waiters.wake(notice.queue, notice.messages, notice.group))
 
     def abandon(self, job: Job) -> None:
         """The sender of a job has gone: nothing is done for it any more, and what it gets is given back."""
@@ -212,7 +213,7 @@ class Engine:
 
     def _deliver(self, job: Job, popped: Popped) -> None:
         if job.gone and popped.lease is not None:
-            self._start(self._give_back(popped.lease, popped))
+            self._start(self._give_back(popped.lease, popped, job.request.group))
         self._finish(job, popped)
         self._check(self._waiters.next_of(job.request))
 
@@ -220,11 +221,11 @@ class Engine:
         await asyncio.sleep(_CONTENDED_S)
         self._check([job])
 
-    async def _give_back(self, lease: UUID, popped: Popped) -> None:
+    async def _give_back(self, lease: UUID, popped: Popped, group: str) -> None:
         """Nobody is there to take the messages: others get them now, not when the lease ends."""
         try:
             await self._context.patiently(lambda _again: self._context.database.release_leases([lease]))
         except Exception:
             log.exception("A lease whose consumer had gone could not be given back; it ends by itself")
         for claim in popped.claims:
-            self._context.heard(claim.queue, 1)
+            self._context.heard(Notice(claim.queue, 1, group))

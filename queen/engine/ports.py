@@ -93,6 +93,9 @@ class AckRow(Struct, frozen=True):
         first: its first offset.
         done_upto, also_done: what was done before the call: offsets up to this, and these.
         within: offsets above it were refused; ``None`` for no bound.
+        released: the lease ended.
+        dead: a dead letter was written.
+        ready: the lease ended, and more is to be delivered.
     """
 
     ord: int
@@ -103,6 +106,7 @@ class AckRow(Struct, frozen=True):
     within: int | None
     released: bool
     dead: bool
+    ready: bool
 
 
 class TransactionRows(Struct, frozen=True):
@@ -169,9 +173,17 @@ class Administration(Protocol):
     async def delete_queue(self, queue: str) -> bool: ...
 
 
+class Notice(Struct, frozen=True, array_like=True):
+    """Something may have become available in a queue: to all groups, or to one because a lease of it ended."""
+
+    queue: str
+    messages: int
+    group: str | None = None
+
+
 class Notices(Protocol):
     """Tells other workers and instances what may interest their waiters. Losing a notice costs time, nothing else."""
 
-    def publish(self, queue: str, messages: int) -> None: ...
-    async def start(self, receive: Callable[[str, int], None]) -> None: ...
+    def publish(self, notice: Notice) -> None: ...
+    async def start(self, receive: Callable[[Notice], None]) -> None: ...
     async def stop(self) -> None: ...

@@ -28,11 +28,11 @@ class Place:
         check_at: when the next check is due; 0 for none.
     """
 
-    __slots__ = ("backoff_ms", "check_at", "checking", "key", "parked", "queue")
+    __slots__ = ("backoff_ms", "check_at", "checking", "group", "key", "parked", "queue")
 
-    def __init__(self, key: Hashable, queue: str) -> None:
+    def __init__(self, key: Hashable, pop: Pop) -> None:
         self.key = key
-        self.queue = queue
+        self.queue, self.group = pop.queue, pop.group
         self.parked: OrderedDict[int, Job] = OrderedDict()
         self.checking = 0
         self.backoff_ms = 0.0
@@ -97,9 +97,13 @@ class Waiters:
         self._forget_if_empty(place)
         return True
 
-    def wake(self, queue: str, messages: int) -> list[Job]:
-        """Hands out the pops to check because messages came: in each place at most as many as messages."""
+    def wake(self, queue: str, messages: int, group: str | None = None) -> list[Job]:
+        """Hands out the pops to check because messages came, or came free for one group.
+
+        In each place that is concerned they are at most as many as messages.
+        """
         places = [*self._by_queue.get(queue, {}).values(), *self._by_queue.get("", {}).values()]
+        places = [place for place in places if group is None or place.group == group]
         for place in places:
             place.backoff_ms = 0.0
         return [job for place in places for job in self._hand_out(place, messages)]
@@ -146,7 +150,7 @@ class Waiters:
         key = place_of(pop)
         place = self._places.get(key)
         if place is None:
-            place = self._places[key] = Place(key, pop.queue)
+            place = self._places[key] = Place(key, pop)
             self._by_queue.setdefault(pop.queue, {})[key] = place
         return place
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..guarantees import Level, checks
@@ -78,7 +78,7 @@ def _by_pop(deliveries: list[tuple[Pop, Delivery]]) -> dict[int, tuple[Pop, set[
     return found
 
 
-def _surely_until(pop: Pop, messages: set[str], acks: list[tuple[Call, AckItem]], renewals: list[Renewal]) -> int:
+def _surely_until(pop: Pop, messages: set[str], acks: Sequence[tuple[Call, AckItem]], renewals: list[Renewal]) -> int:
     """The earliest possible end: by time, by a nack, or by the ack of the last message."""
     if pop.lease_seconds is None:
         return 0

@@ -67,7 +67,7 @@ def judge(checker: Checker, history: History) -> Verdict:
                 violations.append(found)
     except NotObservableError:
         raise
-    except Exception as error:  # noqa: BLE001 - whatever a checker stumbles over, it has not shown anything
+    except Exception as error:  # whatever it stumbles over, it has not shown anything
         problem = f"the checker crashed: {error!r}"
     if not judged and not problem:
         problem = "the history holds nothing that it judges"

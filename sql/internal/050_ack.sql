@@ -37,7 +37,7 @@ CREATE OR REPLACE FUNCTION queen.ack_cursor(
     p_part bigint, p_grp bigint, p_now timestamptz, p_final bool,
     p_ord int[], p_lease uuid[], p_kind text[], p_first bigint[], p_last bigint[], p_error text[]
 ) RETURNS TABLE (
-    ord int, problem text, done_upto bigint, also_done bigint[], within bigint, released bool, dead bool
+    ord int, problem text, done_upto bigint, also_done bigint[], within bigint, released bool, dead bool, ready bool
 )
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -145,7 +145,10 @@ BEGIN
         PERFORM queen.park(ARRAY[p_part], ARRAY[p_grp]);
     END IF;
     RETURN QUERY
-    SELECT r.ord, r.problem, r.done_upto, r.also_done, r.within, v_end AND r.problem IS NULL, r.dead
-    FROM unnest(v_results) AS r;
+    SELECT r.ord, r.problem, r.done_upto, r.also_done, r.within, v_end AND r.problem IS NULL, r.dead,
+        v_end AND r.problem IS NULL AND c.ready_at < 'infinity'
+    FROM unnest(v_results) AS r
+    CROSS JOIN queen.partition_consumers AS c
+    WHERE c.part_id = p_part AND c.grp_id = p_grp;
 END $$;
 COMMENT ON FUNCTION queen.ack_cursor IS 'Internal: applies the acks of one call to one cursor, together.';

@@ -7,8 +7,8 @@
 --            p_error         text for a dead letter, or null
 --            p_final         f means d, and what is done already is refused (transactions)
 -- Returns:   one row an element: ord from 1, problem (null: accepted), first_off, done_upto and also_done (what was done
---            before the call: up to it, and these), within (offsets above it were refused; null: no bound), whether the
---            lease ended, whether a dead letter was written.
+--            before the call: up to it, and these), within (offsets above it were refused; null: no bound), released: the
+--            lease ended, dead: a dead letter was written, ready: the lease ended and more is to be delivered.
 -- Locks:     cursors in (part_id, grp_id) order, then heads with SKIP LOCKED.
 -- Writes:    partition_consumers, partition_lookup (parked), dead_letter_queue.
 CREATE OR REPLACE FUNCTION queen.ack_messages_v1(
@@ -16,7 +16,7 @@ CREATE OR REPLACE FUNCTION queen.ack_messages_v1(
     p_hash uuid[], p_alone bool[], p_error text[], p_final bool
 ) RETURNS TABLE (
     ord int, problem text, first_off bigint, done_upto bigint, also_done bigint[], within bigint, released bool,
-    dead bool
+    dead bool, ready bool
 )
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -80,7 +80,8 @@ BEGIN
         WHERE c.part_id = u.part_id AND c.grp_id = u.grp_id;
         UPDATE queen.partition_lookup AS l SET parked = true WHERE l.part_id = ANY(v_heads) AND NOT l.parked;
         RETURN QUERY
-        SELECT u.ord, NULL, u.first, u.acked, NULL::bigint[], u.last, u.last = u.upto, false
+        SELECT u.ord, NULL, u.first, u.acked, NULL::bigint[], u.last, u.last = u.upto, false,
+            u.last = u.upto AND (v_drained IS NULL OR u.ord <> ALL(v_drained))
         FROM unnest(f_ord, f_first, f_last, f_acked, f_upto) AS u (ord, first, last, acked, upto);
     END IF;
 
@@ -104,7 +105,8 @@ BEGIN
                 k.part_id, k.grp_id, v_now, p_final, k.ord, k.lease, k.kind, k.first, k.last, k.error) AS r
         )
         SELECT e.ord, CASE WHEN a.ord IS NULL THEN 'Message not found' ELSE a.problem END,
-            e.first, a.done_upto, a.also_done, a.within, coalesce(a.released, false), coalesce(a.dead, false)
+            e.first, a.done_upto, a.also_done, a.within, coalesce(a.released, false), coalesce(a.dead, false),
+            coalesce(a.ready, false)
         FROM element AS e LEFT JOIN acked AS a ON a.ord = e.ord;
     END IF;
 END $$;

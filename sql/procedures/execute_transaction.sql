@@ -2,7 +2,7 @@
 -- Arguments: those of push_messages_v1 and ack_messages_v1, and p_required: leases of which one must be live on the cursor
 --            of every ack that names none (null: no such demand)
 -- Returns:   a row a pushed segment (kind push: part_id, first_off, created_at, dup_pos, dup_off) and a row an ack (kind
---            ack: ord, problem, first_off, done_upto, within, released, dead). A last row of kind undone says that something
+--            ack: ord, problem, first_off, done_upto, within, released, dead, ready). A last row of kind undone says that something
 --            failed, which the other rows name, and that nothing was stored.
 -- Locks:     heads in part_id order; then in (part_id, grp_id) order the cursors of the acks and those that the push wakes.
 CREATE OR REPLACE FUNCTION queen.execute_transaction_v1(
@@ -13,7 +13,7 @@ CREATE OR REPLACE FUNCTION queen.execute_transaction_v1(
     p_ack_last bigint[], p_ack_hash uuid[], p_ack_error text[], p_required uuid[]
 ) RETURNS TABLE (
     kind text, part_id bigint, ord int, problem text, first_off bigint, created_at timestamptz, dup_pos int[],
-    dup_off bigint[], done_upto bigint, within bigint, released bool, dead bool
+    dup_off bigint[], done_upto bigint, within bigint, released bool, dead bool, ready bool
 )
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -36,11 +36,11 @@ BEGIN
     IF p_again AND EXISTS (SELECT 1 FROM queen.flushed(p_flush, p_part, p_hash_part, p_hash_pos, p_hash)) THEN
         RETURN QUERY
         SELECT 'push', r.part_id, NULL::int, NULL, r.first_off, r.created_at, r.dup_pos, r.dup_off, NULL::bigint,
-            NULL::bigint, NULL::bool, NULL::bool
+            NULL::bigint, NULL::bool, NULL::bool, NULL::bool
         FROM queen.flushed(p_flush, p_part, p_hash_part, p_hash_pos, p_hash) AS r;
         RETURN QUERY
         SELECT 'ack', NULL::bigint, u.ord::int, NULL, coalesce(u.first, t.off), NULL::timestamptz, NULL::int[],
-            NULL::bigint[], NULL::bigint, NULL::bigint, false, false
+            NULL::bigint[], NULL::bigint, NULL::bigint, false, false, true
         FROM unnest(p_ack_part, p_ack_first, p_ack_hash) WITH ORDINALITY AS u (part_id, first, hash, ord)
         LEFT JOIN queen.transaction_ids AS t ON u.first IS NULL AND t.part_id = u.part_id AND t.hash = u.hash;
         RETURN;
@@ -94,6 +94,7 @@ BEGIN
             within := v_row.within;
             released := v_row.released;
             dead := v_row.dead;
+            ready := v_row.ready;
             v_failed := v_failed OR problem IS NOT NULL OR first_off > within;
             RETURN NEXT;
         END LOOP;

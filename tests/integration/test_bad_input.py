@@ -439,7 +439,7 @@ async def test_refused_acks_beside_good_ones_fail_nobody_else(api: Api, queue: s
     messages = (await api.pop(queue, batch=1000, partitions=100)).messages
     assert len(messages) == 120
     garbage = [
-        {"partitionId": "nonsense\0"}, {"transactionId": "\0"}, {"leaseId": "\0"}, {"status": "\0"},
+        {"partitionId": "nonsense\0"}, {"transactionId": "\0"}, {"leaseId": "\0", "status": "failed"}, {"status": "\0"},
         {"transactionId": "x" * 10_000}, {"error": "\0" * 100, "status": "nonsense"},
         {"partitionId": "ffffffff-ffff-8002-8000-000000000000"},
     ]  # fmt: skip

@@ -49,9 +49,7 @@ class Broker:
         await prepare(dsn, 5000)
         self._pool = Pool(parse(dsn, "queen test", 5000), 1, 30)
         store = Store(self._pool)
-        self._context = Context(
-            store, AdministrationStore(self._pool), Directory(store, 1000), lambda _queue, _messages: None, 5
-        )
+        self._context = Context(store, AdministrationStore(self._pool), Directory(store, 1000), lambda _notice: None, 5)
 
     def close(self) -> None:
         """Ends the connection."""

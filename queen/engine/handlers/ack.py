@@ -9,7 +9,7 @@ from msgspec import Struct
 from queen.core import ids
 from queen.core.operations import Ack, Acked, AckItem, AckResult
 from queen.engine.context import Context
-from queen.engine.ports import AckColumns, AckRow, PartitionName
+from queen.engine.ports import AckColumns, AckRow, Notice, PartitionName
 
 _KINDS = {"completed": "c", "success": "c", "acked": "c", "ok": "c", "failed": "f", "retry": "r", "dlq": "d"}
 _NO_LEASE = UUID(int=0)
@@ -111,6 +111,16 @@ class Gathered:
                 results[number] = self._result(row, offset if offset is not None else row.first, number)
         return [results.get(number, AckResult("Message not found")) for number in range(len(self._items))]
 
+    def announce(self, context: Context, rows: Sequence[AckRow]) -> None:
+        """Wakes who waits for partitions that these acks set free."""
+        freed: Counter[tuple[str, str]] = Counter()
+        for row in rows:
+            if row.ready:
+                number = self._elements[row.ord - 1].items[0][1]
+                freed[self._spots[number].name.queue, self._items[number].group] += 1
+        for (queue, group), partitions in freed.items():
+            context.heard(Notice(queue, partitions, group))
+
     def _result(self, row: AckRow, offset: int | None, number: int) -> AckResult:
         name, problem, noop = self._spots[number].name, row.problem, False
         if problem is None and offset is not None:
@@ -141,9 +151,7 @@ async def ack(context: Context, acks: Sequence[Ack]) -> list[Acked]:
     if gathered.columns.part:
         rows = await context.patiently(lambda _again: context.database.ack(gathered.columns))
     results = gathered.results(rows)
-    released = {result.queue for result in results if result.released and result.queue is not None}
-    for queue in released:
-        context.heard(queue, 1)
+    gathered.announce(context, rows)
     answers, begin = [], 0
     for request in acks:
         answers.append(Acked(results[begin : begin + len(request.items)]))

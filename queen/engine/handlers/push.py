@@ -8,6 +8,7 @@ from queen.core.errors import DatabaseUnavailableError
 from queen.core.operations import Push, Pushed
 from queen.engine.context import Context
 from queen.engine.flush import Flush, reserved_ids
+from queen.engine.ports import Notice
 
 #: How often a flush is laid out anew because a queue was deleted under it.
 _LAYOUTS_MAX = 5
@@ -47,4 +48,4 @@ def announce(context: Context, pushes: Sequence[Push]) -> None:
         for lot in request.lots:
             messages[lot.queue] += len(lot.places)
     for queue, number in messages.items():
-        context.heard(queue, number)
+        context.heard(Notice(queue, number))

@@ -6,7 +6,7 @@ from uuid import UUID
 from queen.core.errors import DatabaseUnavailableError
 from queen.core.operations import AckResult, Executed, Pushed, Transaction
 from queen.engine.context import Context
-from queen.engine.handlers.ack import Gathered, Spot, lease_of, locate
+from queen.engine.handlers.ack import Gathered, lease_of, locate
 from queen.engine.handlers.push import announce, lay_out
 
 _LAYOUTS_MAX = 5
@@ -37,8 +37,7 @@ async def _execute(context: Context, request: Transaction) -> Executed:
             continue
         if not rows.undone:
             announce(context, [request.push])
-            for name in {spot.name.queue for spot in spots if isinstance(spot, Spot)}:
-                context.heard(name, 1)
+            gathered.announce(context, rows.acks)
         [pushed] = flush.answers(rows.appended)
         return Executed(rows.undone, pushed, gathered.results(rows.acks))
     raise DatabaseUnavailableError("A queue is being deleted again and again while it is pushed to")

@@ -11,6 +11,7 @@ from queen.core import ids, limits
 from queen.core.errors import BadRequestError
 from queen.core.operations import JobType, QueueConfiguration
 from queen.engine.context import Context
+from queen.engine.ports import Notice
 from queen.engine.thread import EngineThread
 from queen.http.parsing import check_name, decode, read_body
 
@@ -152,7 +153,7 @@ class ConfigureResource:
 
         async def configure(context: Context) -> tuple[int, int]:
             numbers = await context.patiently(lambda _again: context.administration.configure_queue(configuration))
-            context.heard(body.queue, 1)
+            context.heard(Notice(body.queue, 1))
             return numbers
 
         queue_id, part_id = await self._engine.submit(JobType.CUSTOM, configure).future

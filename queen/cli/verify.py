@@ -1,0 +1,76 @@
+"""``queen verify``: checks the guarantees of any server, as a client sees them."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from queen.cli.output import err, fail, out
+from queen_spec.conformance import Report, UnreachableError, as_html, as_json, as_junit, as_table, run
+
+_UNREACHABLE = 2
+_STYLES = {"valid": "green", "invalid": "bold red", "unknown": "yellow", "skipped": "dim"}
+
+
+class ProfileName(StrEnum):
+    """How thorough a run is."""
+
+    quick = "quick"
+    default = "default"
+
+
+def verify(
+    url: Annotated[str, typer.Argument(help="The server, such as http://127.0.0.1:6632.")],
+    token: Annotated[
+        str | None, typer.Option(help="Sent as a bearer token.", envvar="QUEEN_TOKEN", show_default=False)
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Repeats the choices of a run.", show_default="a new one")] = None,
+    profile: Annotated[ProfileName, typer.Option(help="quick: a small workload.")] = ProfileName.default,
+    json: Annotated[Path | None, typer.Option(help="File for the report as JSON.", dir_okay=False)] = None,
+    junit: Annotated[Path | None, typer.Option(help="File for the report as JUnit XML.", dir_okay=False)] = None,
+    html: Annotated[Path | None, typer.Option(help="File for the report as HTML.", dir_okay=False)] = None,
+) -> None:
+    """Check the guarantees of a server over HTTP: 0 all hold, 1 not all were shown to hold, 2 it cannot be reached."""
+    try:
+        report = _run(url, token, seed, profile)
+    except UnreachableError as problem:
+        fail(f"{url} cannot be reached: {problem}", _UNREACHABLE)
+    for path, render in ((json, as_json), (junit, as_junit), (html, as_html)):
+        if path:
+            path.write_text(render(report), encoding="utf-8")
+    _print(report)
+    raise typer.Exit(0 if report.passed else 1)
+
+
+def _run(url: str, token: str | None, seed: int | None, profile: ProfileName) -> Report:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=err, transient=True) as bar:
+        task = bar.add_task(f"Checking {url}", total=None)
+
+        def progress(done: int, total: int, _last: str) -> None:
+            bar.update(task, completed=done, total=total)
+
+        return run(url, token=token, seed=seed, profile=profile.value, progress=progress)
+
+
+def _print(report: Report) -> None:
+    if not out.is_terminal:
+        out.print(as_table(report), markup=False, end="")
+        return
+    rows = Table("id", "level", "result", "check", "", box=None, pad_edge=False)
+    for row in report.rows:
+        result = Text(row.result, style=_STYLES[row.result])
+        # What a broken server answered may hold anything.
+        rows.add_row(row.id, row.level, result, Text(row.check), Text(row.text))
+    statuses = Table("answer", "statuses seen", "recommended", box=None, pad_edge=False)
+    for each in report.statuses:
+        statuses.add_row(each.situation, each.shown, each.recommended)
+    out.print(rows)
+    out.print()
+    out.print(statuses)
+    out.print()
+    out.print(report.summary, style="green" if report.passed else "red")

@@ -1,0 +1,24 @@
+"""The conformance suite: the guarantees as a client sees them, checked over HTTP on any server.
+
+It needs a URL, and a token where the server wants one. It works in queues of its own and deletes them.
+"""
+
+from .render import as_html, as_json, as_junit, as_table
+from .report import Outcome, Report, Row, StatusRow
+from .run import PROFILES, Profile, Progress, UnreachableError, run
+
+__all__ = [
+    "PROFILES",
+    "Outcome",
+    "Profile",
+    "Progress",
+    "Report",
+    "Row",
+    "StatusRow",
+    "UnreachableError",
+    "as_html",
+    "as_json",
+    "as_junit",
+    "as_table",
+    "run",
+]

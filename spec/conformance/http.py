@@ -1,0 +1,159 @@
+"""One HTTP request on a connection of its own, with a limit on everything: the server may be broken in any way."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+_HEAD_BYTES_MAX = 65_536
+_BODY_BYTES_MAX = 64 * 1024 * 1024
+
+
+class NoAnswerError(Exception):
+    """The server did not answer, or not in HTTP: whether it did what was asked is unknown."""
+
+
+class BadAnswerError(Exception):
+    """The answer is HTTP, but not what the interface says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Status and body."""
+
+    status: int
+    body: bytes
+
+    def json(self) -> object:
+        """The decoded body.
+
+        Raises:
+            BadAnswerError: it is not JSON.
+        """
+        try:
+            return json.loads(self.body)
+        except ValueError:
+            raise BadAnswerError(f"{self.status} with a body that is not JSON: {self.body[:80]!r}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where the server is, and the token that it wants."""
+
+    host: str
+    port: int
+    path: str = ""
+    tls: bool = False
+    token: str | None = None
+
+    @classmethod
+    def at(cls, url: str, token: str | None = None) -> Server:
+        """The server of a URL.
+
+        Raises:
+            ValueError: it is no URL of HTTP.
+        """
+        parts = urlsplit(url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ValueError(f"not a URL such as http://127.0.0.1:6632: {url}")
+        tls = parts.scheme == "https"
+        return cls(parts.hostname, parts.port or (443 if tls else 80), parts.path.rstrip("/"), tls, token)
+
+    async def request(self, method: str, path: str, body: bytes | None = None, *, timeout_s: float) -> Answer:
+        """The answer to one request.
+
+        Raises:
+            NoAnswerError: there was none within the time, or none in HTTP.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._exchange(method, path, body)
+        except TimeoutError:
+            raise NoAnswerError(f"{method} {path}: no answer within {timeout_s:g} s") from None
+        except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as problem:
+            raise NoAnswerError(f"{method} {path}: {str(problem) or type(problem).__name__}") from problem
+
+    async def connect(self, *, timeout_s: float) -> None:
+        """Open a connection and close it.
+
+        Raises:
+            OSError: nobody listens.
+        """
+        async with asyncio.timeout(timeout_s):
+            _, writer = await self._open()
+            writer.close()
+
+    async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        context = ssl.create_default_context() if self.tls else None
+        return await asyncio.open_connection(self.host, self.port, ssl=context, limit=_HEAD_BYTES_MAX)
+
+    async def _exchange(self, method: str, path: str, body: bytes | None) -> Answer:
+        reader, writer = await self._open()
+        try:
+            writer.write(self._head(method, path, body) + (body or b""))
+            await writer.drain()
+            return await _read_answer(reader)
+        finally:
+            writer.transport.abort()
+
+    def _head(self, method: str, path: str, body: bytes | None) -> bytes:
+        lines = [
+            f"{method} {self.path}{path} HTTP/1.1",
+            f"Host: {self.host}:{self.port}",
+            "Accept: application/json",
+            "Connection: close",
+        ]
+        if body is not None:
+            lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
+        if self.token:
+            lines.append(f"Authorization: Bearer {self.token}")
+        return "\r\n".join([*lines, "", ""]).encode()
+
+
+async def _read_answer(reader: asyncio.StreamReader) -> Answer:
+    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    first, *lines = head.split("\r\n")
+    protocol, _, rest = first.partition(" ")
+    if not protocol.startswith("HTTP/1.") or not rest[:3].isdigit():
+        raise ValueError(f"not an HTTP answer: {first[:80]!r}")
+    fields = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    status = int(rest[:3])
+    return Answer(status, b"" if status in {204, 304} else await _read_body(reader, fields))
+
+
+async def _read_body(reader: asyncio.StreamReader, fields: dict[str, str]) -> bytes:
+    if "chunked" in fields.get("transfer-encoding", "").lower():
+        return await _read_chunks(reader)
+    if "content-length" in fields:
+        return await reader.readexactly(_length(fields["content-length"], 10))
+    parts: list[bytes] = []
+    size = 0
+    while part := await reader.read(_HEAD_BYTES_MAX):
+        size += len(part)
+        _length(str(size), 10)
+        parts.append(part)
+    return b"".join(parts)
+
+
+async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        line = (await reader.readuntil(b"\r\n")).split(b";")[0].strip()
+        length = _length(line.decode("latin-1"), 16)
+        size += length
+        _length(str(size), 10)
+        if not length:
+            return b"".join(parts)
+        parts.append(await reader.readexactly(length))
+        await reader.readexactly(2)
+
+
+def _length(text: str, base: int) -> int:
+    length = int(text, base)
+    if not 0 <= length <= _BODY_BYTES_MAX:
+        raise ValueError(f"a body of {length} bytes")
+    return length

@@ -1,0 +1,152 @@
+"""What a scenario works with: queues of its own, short names for calls, and ways to say what was refuted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..history import QUEUE_MODE, Ack, AckItem, Delivery, Pop, Push, PushItem, Transaction
+from .broker import Broker
+
+DEFAULT = "Default"
+
+
+class RefutedError(Exception):
+    """The server did what a guarantee rules out, or did not do what it promises."""
+
+
+class SkippedError(Exception):
+    """The server does not offer what is needed to look."""
+
+
+def expect(good: bool, text: str) -> None:
+    """Refute the guarantee unless something holds."""
+    if not good:
+        raise RefutedError(text)
+
+
+def expect_equal(got: object, wanted: object, what: str) -> None:
+    """Refute the guarantee unless two things, of the JSON kind, are the same."""
+    if json.dumps(got, sort_keys=True) != json.dumps(wanted, sort_keys=True):
+        raise RefutedError(f"{what}: got {_short(got)}, wanted {_short(wanted)}")
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 200 else f"{text[:200]}…"
+
+
+def payloads(pop: Pop) -> list[object]:
+    """What a pop delivered."""
+    return [delivery.payload for delivery in pop.deliveries]
+
+
+@dataclass
+class Lab:
+    """The place of one scenario.
+
+    Attributes:
+        broker: a strict one: a call that is not carried out ends the scenario without a result.
+        name: begins the names of its queues.
+        queues: those that it has made or may have made.
+        notes: what the report is to say beside the result.
+    """
+
+    broker: Broker
+    name: str
+    queues: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    _places: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def queue_name(self) -> str:
+        """A name that nobody has used; what is made under it is deleted at the end."""
+        self.queues.append(f"{self.name}-{len(self.queues)}")
+        return self.queues[-1]
+
+    async def queue(self, **options: object) -> str:
+        """A new queue with options."""
+        name = self.queue_name()
+        await self.broker.configure(name, **options)
+        return name
+
+    async def push(
+        self, queue: str, *values: object, partition: str = DEFAULT, ids: Iterable[str | None] | None = None
+    ) -> Push:
+        """Push payloads in one request; all are to be accepted."""
+        given = list(ids) if ids is not None else [None] * len(values)
+        items = [PushItem(queue, partition, id_ or "", value) for id_, value in zip(given, values, strict=True)]
+        return await self.broker.push(items)
+
+    async def pop(self, queue: str, partition: str | None = None, **how: Any) -> Pop:  # noqa: ANN401 - of Broker.pop
+        """Take up to 100 messages of one partition, unless told otherwise."""
+        pop = await self.broker.pop(queue, partition, **{"batch": 100, **how})
+        self._places |= {delivery.lane: delivery.partition_id for delivery in pop.deliveries}
+        return pop
+
+    async def ack(
+        self,
+        pop: Pop,
+        *numbers: int,
+        status: str = "completed",
+        lease: str | None = None,
+        error: str | None = None,
+    ) -> Ack:
+        """Ack deliveries of a pop by their place in it, or all; under its lease unless another is given."""
+        chosen = [pop.deliveries[number] for number in numbers] if numbers else pop.deliveries
+        return await self.ack_items([self.item(pop, each, status, lease, error) for each in chosen])
+
+    async def ack_items(self, items: Sequence[AckItem]) -> Ack:
+        """Ack as given, in one request."""
+        return await self.broker.ack(items, self._places)
+
+    def item(
+        self,
+        pop: Pop,
+        delivery: Delivery,
+        status: str = "completed",
+        lease: str | None = None,
+        error: str | None = None,
+    ) -> AckItem:
+        """The ack of one delivery."""
+        return AckItem(
+            delivery.queue, delivery.partition, delivery.transaction_id, pop.group, status,
+            pop.lease if lease is None else lease, error=error,
+        )  # fmt: skip
+
+    async def transact(
+        self, pop: Pop, *pushes: PushItem, lease: str | None = None, required: Sequence[str] = ()
+    ) -> Transaction:
+        """Ack the deliveries of a pop, and push."""
+        acks = [self.item(pop, each, lease=lease) for each in pop.deliveries]
+        return await self.broker.transact(acks, pushes, self._places, required)
+
+    async def expect_nothing(self, queue: str, text: str, **how: Any) -> None:  # noqa: ANN401 - of Broker.pop
+        """Refute the guarantee if a pop delivers something."""
+        pop = await self.pop(queue, **how)
+        expect(not pop.deliveries, f"{text}: {_short(payloads(pop))} was delivered")
+
+
+def all_accepted(ack: Ack) -> bool:
+    """Whether every ack of the request was."""
+    return all(item.outcome == "ok" for item in ack.items)
+
+
+def none_accepted(ack: Ack) -> bool:
+    """Whether every ack of the request was refused."""
+    return all(item.outcome == "fail" for item in ack.items)
+
+
+__all__ = [
+    "DEFAULT",
+    "QUEUE_MODE",
+    "Lab",
+    "RefutedError",
+    "SkippedError",
+    "all_accepted",
+    "expect",
+    "expect_equal",
+    "none_accepted",
+    "payloads",
+]

@@ -1,0 +1,225 @@
+"""A run: the scenarios, some at a time, then the workload and the checkers, and in the end the cleaning up."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TypeAlias
+
+from ..checkers import Checker, NotObservableError, Verdict, all_checkers, judge
+from ..guarantees import GUARANTEES, Check
+from ..history import History
+from .broker import Broker, NotCarriedOutError
+from .http import BadAnswerError, NoAnswerError, Server
+from .lab import Lab, RefutedError, SkippedError
+from .report import Outcome, Report, Row, status_rows
+from .scenarios import Scenario, all_scenarios
+from .workload import Size, Workload
+
+Progress: TypeAlias = Callable[[int, int, str], None]
+"""Called with the number of steps done, that of all steps, and what was done last."""
+
+Result: TypeAlias = tuple[Outcome, str]
+
+_PROBE_S = 10.0
+_CLEAN_UP_S = 20.0
+_VIOLATIONS_SHOWN = 3
+
+
+class UnreachableError(Exception):
+    """Nobody listens at the URL, or it is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """How thorough a run is, and how long it and its parts may take."""
+
+    size: Size
+    run_s: float
+    scenario_s: float = 45.0
+    at_once: int = 6
+
+
+PROFILES: Mapping[str, Profile] = MappingProxyType(
+    {
+        "quick": Profile(Size(producers=3, consumers=6, pushes=40), run_s=90.0),
+        "default": Profile(Size(producers=6, consumers=12, pushes=150), run_s=170.0),
+    }
+)
+
+
+@dataclass
+class _Run:
+    server: Server
+    seed: int
+    profile: Profile
+    progress: Progress
+    statuses: Counter[tuple[str, int]] = field(default_factory=Counter)
+    queues: list[str] = field(default_factory=list)
+    name: str = field(default_factory=lambda: f"verify-{secrets.token_hex(5)}")
+    done: int = 0
+    deadline: float = 0.0
+
+    async def rows(self) -> list[Row]:
+        """All results, in the order of the catalogue."""
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+        self.deadline = time.monotonic() + self.profile.run_s
+        if problem := await self._probe():
+            return sorted(self._without_result(problem), key=_place)
+        try:
+            limit = asyncio.Semaphore(self.profile.at_once)
+            labs = [self._run_scenario(number, *each, limit) for number, each in enumerate(all_scenarios())]
+            found = await asyncio.gather(*labs)
+            judged = await self._run_workload()
+        finally:
+            await self._clean_up()
+        return sorted([row for rows in (*found, judged) for row in rows], key=_place)
+
+    async def _probe(self) -> str:
+        """Why there is nothing to be judged, if so."""
+        try:
+            await self.server.connect(timeout_s=_PROBE_S)
+        except (OSError, TimeoutError) as problem:
+            raise UnreachableError(str(problem) or f"no connection within {_PROBE_S:g} s") from problem
+        try:
+            await self.server.request("GET", "/health", timeout_s=_PROBE_S)
+        except NoAnswerError as problem:
+            return f"the server does not speak HTTP: {problem}"
+        return ""
+
+    def _without_result(self, problem: str) -> Iterator[Row]:
+        for check, _ in (*all_scenarios(), *all_checkers()):
+            yield from _rows(check, ("unknown", problem))
+
+    async def _run_scenario(self, number: int, check: Check, scenario: Scenario, limit: asyncio.Semaphore) -> list[Row]:
+        async with limit:
+            lab = Lab(Broker(self.server, self.statuses), f"{self.name}-{number}")
+            result = await self._carry_out(scenario, lab)
+            self.queues += lab.queues
+        self._step(check)
+        return _rows(check, result)
+
+    async def _carry_out(self, scenario: Scenario, lab: Lab) -> Result:
+        seconds = min(self.profile.scenario_s, self.deadline - time.monotonic())
+        try:
+            async with asyncio.timeout(max(seconds, 0)):
+                await scenario(lab)
+        except RefutedError as refutation:
+            return "invalid", str(refutation)
+        except SkippedError as reason:
+            return "skipped", str(reason)
+        except TimeoutError:
+            return "unknown", f"not finished within {max(seconds, 0):.0f} s"
+        except Exception as problem:  # whatever a broken server provokes is no reason to stop
+            return "unknown", _what(problem)
+        return "valid", "; ".join(dict.fromkeys(lab.notes))
+
+    async def _run_workload(self) -> list[Row]:
+        self.queues += [queue := f"{self.name}-work", target := f"{self.name}-target"]
+        workload = Workload(self.server, self.profile.size, self.seed, queue, target, self.statuses)
+        history, problem = History(()), ""
+        try:
+            async with asyncio.timeout(max(self.deadline - time.monotonic(), 0)):
+                history = await workload.run()
+        except TimeoutError:
+            problem = f"the run was not finished within {self.profile.run_s:g} s"
+        except Exception as error:  # as above
+            problem = _what(error)
+        rows = []
+        for check, checker in all_checkers():
+            rows += _rows(check, ("unknown", problem) if problem else _judged(checker, history))
+            self._step(check)
+        return rows
+
+    def _step(self, check: Check) -> None:
+        self.done += 1
+        self.progress(self.done, len(all_scenarios()) + len(all_checkers()), _words(check))
+
+    async def _clean_up(self) -> None:
+        """Delete all that was made; what cannot be deleted stays."""
+        broker = Broker(self.server, self.statuses)
+        deletions = (broker.delete(queue) for queue in self.queues)
+        try:
+            async with asyncio.timeout(_CLEAN_UP_S):
+                await asyncio.gather(*deletions, return_exceptions=True)
+        except TimeoutError:
+            return
+
+
+def _what(problem: Exception) -> str:
+    """A problem in one line, without the groups that it may be wrapped in."""
+    while isinstance(problem, ExceptionGroup):
+        problem = problem.exceptions[0]
+    known = isinstance(problem, NotCarriedOutError | NoAnswerError | BadAnswerError)
+    return str(problem) if known else f"the check crashed: {problem!r}"
+
+
+def _judged(checker: Checker, history: History) -> Result:
+    try:
+        verdict = judge(checker, history)
+    except NotObservableError as reason:
+        return "skipped", str(reason)
+    return _OUTCOMES[verdict.result.name], _told(verdict)
+
+
+_OUTCOMES: Mapping[str, Outcome] = {"VALID": "valid", "UNKNOWN": "unknown", "INVALID": "invalid"}
+
+
+def _told(verdict: Verdict) -> str:
+    if not verdict.violations:
+        return verdict.text or f"{verdict.judged} judged"
+    shown = "; ".join(f"{each.subject}: {each.text}" for each in verdict.violations[:_VIOLATIONS_SHOWN])
+    return f"{len(verdict.violations)} of {verdict.judged}: {shown}"
+
+
+def _rows(check: Check, result: Result) -> list[Row]:
+    return [Row(id_, _words(check), *result) for id_ in check.ids]
+
+
+def _words(check: Check) -> str:
+    """The name of a check; checkers judge the workload."""
+    words = check.name.replace("_", " ")
+    return f"workload: {words}" if ".checkers." in check.module else words
+
+
+_PLACES = {id_: number for number, id_ in enumerate(GUARANTEES)}
+
+
+def _place(row: Row) -> int:
+    return _PLACES[row.id]
+
+
+def run(
+    url: str,
+    *,
+    token: str | None = None,
+    seed: int | None = None,
+    profile: str = "default",
+    progress: Progress = lambda _done, _all, _last: None,
+) -> Report:
+    """Judge the server at a URL.
+
+    Args:
+        url: such as ``http://127.0.0.1:6632``.
+        token: sent as `Authorization: Bearer`.
+        seed: of the workload's choices; a new one if none is given.
+        profile: a key of `PROFILES`.
+        progress: hears of each check that is done.
+
+    Raises:
+        UnreachableError: nobody listens there.
+    """
+    seed = secrets.randbelow(1_000_000_000) if seed is None else seed
+    try:
+        server = Server.at(url, token)
+    except ValueError as problem:
+        raise UnreachableError(str(problem)) from problem
+    began = time.monotonic()
+    run_ = _Run(server, seed, PROFILES[profile], progress)
+    rows = asyncio.run(run_.rows())
+    return Report(url, seed, profile, time.monotonic() - began, tuple(rows), status_rows(run_.statuses))

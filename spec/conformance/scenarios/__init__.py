@@ -1,0 +1,25 @@
+"""Scenarios: each drives the server through one situation and judges what it sees.
+
+What is decorated in the modules of this package is run. A scenario returns if all was as promised, raises
+`RefutedError` if not, and `SkippedError` where the server does not offer what is needed to look.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from ...guarantees import REGISTRY, Check
+from ..lab import Lab
+from . import ack, dead_letter, group, isolation, lease, pop, push, transaction, wait
+
+Scenario: TypeAlias = Callable[[Lab], Awaitable[None]]
+
+_FAMILIES = (push, pop, lease, ack, dead_letter, transaction, group, wait, isolation)
+
+
+def all_scenarios() -> list[tuple[Check, Scenario]]:
+    """Every scenario, with the guarantees that it checks."""
+    modules = {module.__name__ for module in _FAMILIES}
+    return [(check, getattr(sys.modules[check.module], check.name)) for check in REGISTRY if check.module in modules]

@@ -1,0 +1,81 @@
+"""Pop: what is delivered, and how much of it."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+from ...guarantees import Level, checks
+from ..lab import Lab, SkippedError, expect, expect_equal, payloads
+
+
+@checks("G-POP-1", level=Level.LIVE)
+async def a_pop_keeps_to_batch_and_partitions(lab: Lab) -> None:
+    """Ten messages in each of three partitions."""
+    queue = await lab.queue()
+    for partition in "abc":
+        await lab.push(queue, *range(10), partition=partition)
+    one = await lab.pop(queue, batch=4)
+    expect_equal((len(one.deliveries), len({each.lane for each in one.deliveries})), (4, 1), "messages and partitions")
+    two = await lab.pop(queue, batch=13, partitions=2)
+    expect_equal((len(two.deliveries), len({each.lane for each in two.deliveries})), (13, 2), "messages and partitions")
+    expect({each.lease for each in two.deliveries} == {two.lease}, "one pop gave several leases")
+    expect(bool(two.lease) and two.lease != one.lease, "two pops share a lease")
+
+
+@checks("G-POP-2", level=Level.LIVE)
+async def the_partition_that_waits_longest_comes_first(lab: Lab) -> None:
+    """Three partitions filled one after the other; then the one that is acked goes to the end of the line."""
+    queue, seen = await lab.queue(), []
+    for partition in "abc":
+        await lab.push(queue, 1, 2, partition=partition)
+    for _ in range(4):
+        pop = await lab.pop(queue, batch=1)
+        seen += [each.partition for each in pop.deliveries]
+        await lab.ack(pop)
+    expect_equal(seen, ["a", "b", "c", "a"], "the partitions in the order of delivery")
+
+
+@checks("G-POP-3", level=Level.LIVE)
+async def a_pop_leaves_nothing_that_it_had_room_for(lab: Lab) -> None:
+    """A pop right after the answer to a push, and one of many partitions."""
+    queue = await lab.queue()
+    for number in range(5):
+        await lab.push(queue, number, partition=f"p{number}")
+        pop = await lab.pop(queue, auto_ack=True)
+        expect_equal(payloads(pop), [number], "a pop right after the answer to a push")
+    for number in range(8):
+        await lab.push(queue, *range(5), partition=f"p{number}")
+    pop = await lab.pop(queue, partitions=100)
+    expect_equal(len(pop.deliveries), 40, "messages of eight partitions with five each")
+
+
+@checks("G-POP-4", level=Level.LIVE)
+async def the_queue_with_the_higher_priority_comes_first(lab: Lab) -> None:
+    """Pops of a namespace with two queues; the one that matters was filled later."""
+    namespace = lab.queue_name()
+    low = await lab.queue(namespace=namespace, priority=1)
+    high = await lab.queue(namespace=namespace, priority=5)
+    await lab.push(low, "low")
+    await lab.push(high, "high")
+    seen = []
+    for _ in range(2):
+        query = urlencode({"namespace": namespace, "batch": 1, "autoAck": "true"})
+        answer = await lab.broker.send("GET", f"/api/v1/pop?{query}")
+        if answer.status == 404:
+            raise SkippedError("the server has no pop of a namespace")
+        told = answer.json() if answer.body else {}
+        messages = told.get("messages", []) if isinstance(told, dict) else []
+        seen += [message["data"] for message in messages]
+    expect_equal(seen, ["high", "low"], "the order of delivery")
+
+
+@checks("G-POP-5", level=Level.LIVE)
+async def auto_ack_leaves_neither_message_nor_lease(lab: Lab) -> None:
+    """What an autoAck pop delivered does not come again, and what comes later comes at once."""
+    queue = await lab.queue(leaseTime=1)
+    await lab.push(queue, 0, 1)
+    pop = await lab.pop(queue, auto_ack=True)
+    expect_equal((payloads(pop), pop.lease), ([0, 1], ""), "messages and lease")
+    await lab.push(queue, 2)
+    expect_equal(payloads(await lab.pop(queue, auto_ack=True)), [2], "the next pop")
+    await lab.expect_nothing(queue, "after the time of a lease", wait_s=1.5)

@@ -1,0 +1,262 @@
+"""The randomised workload: producers that repeat themselves, consumers that fail and vanish, and a history of it all.
+
+Every choice comes from the seed; what the server makes of it does not. At the end all clients become reliable and
+drain the queues, so that what is then missing is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from random import Random
+
+from ..history import Ack, AckItem, Configured, Delivery, Drained, History, Pop, PushItem, Record
+from .broker import Broker
+from .http import Server
+
+SECOND_NS = 1_000_000_000
+_GROUPS = (None, "group")
+_IMPATIENCE_S = (0.002, 0.005, 0.02)
+_DRAINED_MARGIN_S = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much of everything."""
+
+    producers: int
+    consumers: int
+    pushes: int
+    partitions: int = 6
+    lease_s: int = 1
+    retry_limit: int = 2
+
+
+#: What a consumer does with a pop: a deck that is shuffled, dealt, and shuffled again, so that nothing is left out.
+_DECK = (
+    *("ack all",) * 5,
+    *("ack one by one",) * 3,
+    *("fail some",) * 3,
+    *("forward",) * 3,
+    "ack some",
+    "ack twice",
+    "crash",
+    "forward twice",
+    "forward in vain",
+    "renew",
+    "retry",
+)
+
+
+@dataclass
+class Workload:
+    """One run.
+
+    Attributes:
+        server: what is judged.
+        size: how much of everything.
+        seed: of all choices.
+        queue: where producers push.
+        target: where consumers forward to.
+        statuses: counts what was answered.
+    """
+
+    server: Server
+    size: Size
+    seed: int
+    queue: str
+    target: str
+    statuses: Counter[tuple[str, int]]
+    records: list[Record] = field(default_factory=list)
+    places: dict[tuple[str, str], str] = field(default_factory=dict)
+    stopped: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self) -> History:
+        """Everything that the clients saw."""
+        options = {"leaseTime": self.size.lease_s, "retryLimit": self.size.retry_limit, "retryDelay": 0}
+        for queue in (self.queue, self.target):
+            await Broker(self.server, self.statuses).configure(queue, **options)
+            self.records.append(Configured(queue=queue, retry_limit=self.size.retry_limit))
+        async with asyncio.TaskGroup() as clients:
+            producers = [clients.create_task(_Producer(self, number).run()) for number in range(self.size.producers)]
+            for number in range(self.size.consumers):
+                clients.create_task(_Consumer(self, number, _GROUPS[number % len(_GROUPS)]).run())
+            await asyncio.gather(*producers)
+            await asyncio.sleep(2 * self.size.lease_s)
+            self.stopped.set()
+        await asyncio.gather(*(self._drain(self.queue, group) for group in _GROUPS))
+        await self._drain(self.target, None)
+        return History(tuple(self.records))
+
+    def broker(self, client: str) -> Broker:
+        """A client of the broker that records whatever happens to it."""
+        return Broker(self.server, self.statuses, strict=False, client=client, records=self.records)
+
+    async def _drain(self, queue: str, group: str | None) -> None:
+        """Take and ack until nothing comes for longer than any lease can last."""
+        broker = self.broker(f"drain {group}")
+        wait_s, failures = self.size.lease_s + _DRAINED_MARGIN_S, 0
+        while failures < 10:
+            pop = await broker.pop(
+                queue, group=group, batch=500, partitions=100, wait_s=wait_s, lease_seconds=self.size.lease_s
+            )
+            failures += pop.outcome != "ok"
+            if pop.deliveries:
+                await broker.ack(_items(self, pop, pop.deliveries), self.places)
+            elif pop.outcome == "ok":
+                self.records.append(Drained(at=pop.invoked, queue=queue, group=pop.group))
+                return
+
+
+def _items(
+    workload: Workload, pop: Pop, deliveries: tuple[Delivery, ...] | list[Delivery], status: str = "completed"
+) -> list[AckItem]:
+    """Acks of deliveries of a pop, under its lease."""
+    workload.places |= {each.lane: each.partition_id for each in deliveries}
+    return [
+        AckItem(each.queue, each.partition, each.transaction_id, pop.group, status, pop.lease or None)
+        for each in deliveries
+    ]
+
+
+class _Producer:
+    def __init__(self, workload: Workload, number: int) -> None:
+        self._workload, self._name = workload, f"producer {number}"
+        self._random = Random(f"{workload.seed}/{self._name}")  # noqa: S311 - a workload, not a secret
+        self._broker = workload.broker(self._name)
+        self._count = 0
+        self._earlier: list[list[PushItem]] = []
+
+    async def run(self) -> None:
+        for _ in range(self._workload.size.pushes):
+            items = self._items()
+            self._earlier.append(items)
+            if self._random.random() < 0.15:
+                await self._push_impatiently(items)
+            else:
+                await self._broker.push(items)
+            if self._random.random() < 0.15:
+                await self._broker.push(self._random.choice(self._earlier))
+
+    async def _push_impatiently(self, items: list[PushItem]) -> None:
+        """Give up before the answer, most of the time; and then try again, most of the time."""
+        self._broker.timeout_s, patience_s = self._random.choice(_IMPATIENCE_S), self._broker.timeout_s
+        try:
+            await self._broker.push(items)
+        finally:
+            self._broker.timeout_s = patience_s
+        if self._random.random() < 0.7:
+            await self._broker.push(items)
+
+    def _items(self) -> list[PushItem]:
+        return [self._item() for _ in range(self._random.randint(1, 6))]
+
+    def _item(self) -> PushItem:
+        """A message, now and then under an id that stands in another partition already."""
+        number = self._random.randrange(self._workload.size.partitions)
+        if self._random.random() < 0.05 and self._earlier:
+            id_ = self._random.choice(self._random.choice(self._earlier)).transaction_id
+        else:
+            self._count += 1
+            id_ = f"{self._name}-{self._count}"
+        partition = f"p{number}"
+        payload = {"id": id_, "partition": partition, "text": "é" * self._random.randrange(50)}
+        return PushItem(self._workload.queue, partition, id_, payload)
+
+
+class _Consumer:
+    def __init__(self, workload: Workload, number: int, group: str | None) -> None:
+        self._workload, self._name, self._group = workload, f"consumer {number}", group
+        self._random = Random(f"{workload.seed}/{self._name}")  # noqa: S311
+        self._broker = workload.broker(self._name)
+        self._deck: list[str] = []
+        self._stale: list[Pop] = []
+        self._outputs = 0
+
+    async def run(self) -> None:
+        while not self._workload.stopped.is_set():
+            pop = await self._pop()
+            await self._be_late()
+            if pop.deliveries and not pop.auto_ack:
+                await self._handle(pop)
+
+    async def _pop(self) -> Pop:
+        """A pop, now and then with autoAck, or one whose answer nobody waits for."""
+        chance, patience_s = self._random.random(), self._broker.timeout_s
+        if chance < 0.05:
+            self._broker.timeout_s = self._random.choice(_IMPATIENCE_S)
+        try:
+            return await self._broker.pop(
+                self._workload.queue, group=self._group, batch=self._random.randint(1, 8),
+                partitions=self._random.randint(1, 3), auto_ack=0.05 < chance < 0.08,
+                wait_s=0.2 if chance > 0.05 else 0, lease_seconds=self._workload.size.lease_s,
+            )  # fmt: skip
+        finally:
+            self._broker.timeout_s = patience_s
+
+    async def _be_late(self) -> None:
+        """Come back with a lease that must be over by now."""
+        over = time.monotonic_ns() - (self._workload.size.lease_s * SECOND_NS + SECOND_NS // 5)
+        if self._stale and self._stale[0].end < over:
+            pop = self._stale.pop(0)
+            await self._broker.renew(pop.lease, 5)
+            await self._ack(pop, status=self._random.choice(["completed", "failed", "dlq"]))
+
+    async def _handle(self, pop: Pop) -> None:
+        if not self._deck:
+            self._deck = self._random.sample(_DECK, len(_DECK))
+        deliveries = self._random.sample(pop.deliveries, len(pop.deliveries))
+        match self._deck.pop():
+            case "ack all":
+                await self._ack(pop, deliveries)
+            case "ack one by one":
+                for each in deliveries:
+                    await self._ack(pop, [each])
+            case "ack some":
+                await self._ack(pop, deliveries[: len(deliveries) // 2])
+            case "ack twice":
+                await self._ack(pop, deliveries)
+                await self._ack(pop, deliveries, status=self._random.choice(["completed", "failed", "retry"]))
+            case "fail some":
+                await self._fail_some(pop, deliveries)
+            case "retry":
+                await self._ack(pop, deliveries[:1], status="retry")
+            case "renew":
+                await self._broker.renew(pop.lease, self._workload.size.lease_s + 1)
+                await self._ack(pop, deliveries)
+            case "crash":
+                self._stale.append(pop)
+            case how:
+                await self._forward(pop, how)
+
+    async def _ack(self, pop: Pop, deliveries: list[Delivery] | None = None, status: str = "completed") -> Ack | None:
+        items = _items(self._workload, pop, pop.deliveries if deliveries is None else deliveries, status)
+        return await self._broker.ack(items, self._workload.places) if items else None
+
+    async def _fail_some(self, pop: Pop, deliveries: list[Delivery]) -> None:
+        """One request in which one or two messages fail and the others are completed."""
+        count = self._random.randint(1, 2)
+        failed = _items(self._workload, pop, deliveries[:count], "failed")
+        await self._broker.ack([*failed, *_items(self._workload, pop, deliveries[count:])], self._workload.places)
+
+    async def _forward(self, pop: Pop, how: str) -> None:
+        """Consume, transform, produce; a second transaction for the same input must fail."""
+        acks = _items(self._workload, pop, pop.deliveries)
+        patience_s = self._broker.timeout_s
+        if how == "forward twice":
+            self._broker.timeout_s = self._random.choice(_IMPATIENCE_S)
+        pushes = [self._output(number) for number in range(self._random.randint(1, 3))]
+        if how == "forward in vain":
+            # The same id twice: the transaction must not happen, and the messages come again.
+            pushes.append(pushes[0])
+        await self._broker.transact(acks, pushes, self._workload.places)
+        self._broker.timeout_s = patience_s
+        if how == "forward twice":
+            await self._broker.transact(acks, [self._output(0)], self._workload.places)
+
+    def _output(self, number: int) -> PushItem:
+        self._outputs += 1
+        id_ = f"{self._name}-{self._outputs}"
+        return PushItem(self._workload.target, f"p{number}", id_, {"id": id_})

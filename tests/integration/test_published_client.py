@@ -1,0 +1,166 @@
+"""The client `queen-mq` from PyPI, unchanged, against two workers.
+
+Its package is named `queen` like ours, so it runs in an environment of its own: QUEEN_CLIENT_PYTHON names the
+interpreter of one, else it is made under `.tox/client-env` and kept.
+"""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from queen_spec.guarantees import Level, checks
+from tests.support.processes import ROOT, Server
+
+VERSION = "2.6.0"
+SCENARIOS = ROOT / "tests" / "support" / "client_scenarios.py"
+_ENVIRONMENT = ROOT / ".tox" / "client-env"
+
+
+def environment() -> Mapping[str, str]:
+    """Ours without what would lead another interpreter to our packages."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "QUEEN", "VIRTUAL_ENV"))}
+
+
+def has_client(python: Path) -> bool:
+    """Whether the interpreter is there and has the client in that version."""
+    code = f"import queen.client, importlib.metadata as m; assert m.version('queen-mq') == '{VERSION}'"
+    return python.exists() and subprocess.run([python, "-I", "-c", code], check=False).returncode == 0
+
+
+@pytest.fixture(scope="module")
+def client_python() -> Path:
+    """An interpreter with the client."""
+    if given := os.environ.get("QUEEN_CLIENT_PYTHON"):
+        return Path(given)
+    python = _ENVIRONMENT / "bin" / "python"
+    if not has_client(python):
+        for command in (
+            [sys.executable, "-m", "venv", "--clear", str(_ENVIRONMENT)],
+            [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"queen-mq=={VERSION}"],
+        ):
+            done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+            assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
+    return python
+
+
+@pytest.fixture
+def play(client_python: Path, server: Server, queue: str) -> Any:
+    """Runs a scenario; its outcome."""
+
+    async def run(scenario: str) -> Any:
+        process = await asyncio.create_subprocess_exec(
+            client_python, "-I", SCENARIOS, scenario, f"http://127.0.0.1:{server.port}", queue,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), cwd="/",
+        )  # fmt: skip
+        async with asyncio.timeout(60):
+            output, errors = await process.communicate()
+        assert process.returncode == 0, f"{output.decode()}\n{errors.decode()}"
+        return json.loads(output.splitlines()[-1])
+
+    return run
+
+
+def test_client_is_the_published_one(client_python: Path) -> None:
+    assert has_client(client_python)
+
+
+async def test_client_pushes_pops_and_acks(play: Any) -> None:
+    outcome = await play("push_and_pop")
+    assert outcome["statuses"] == ["queued"] * 5
+    assert (outcome["main"], outcome["side"]) == ([0, 1, 2, 3, 4], [5, 6, 7])
+    assert outcome["first_ack"]["success"] is True
+    assert outcome["again"] == []
+
+
+async def test_client_pops_a_partition_with_commit_on_delivery(play: Any) -> None:
+    assert await play("pop_of_a_partition_and_commit_on_delivery") == [[0, 1], [2]]
+
+
+async def test_client_that_waits_is_answered_by_a_push_or_its_timeout(play: Any) -> None:
+    assert await play("pop_that_waits") == {"got": ["x"], "empty": []}
+
+
+@checks("G-ORD-1", "G-ACK-2", level=Level.LIVE)
+async def test_client_consumes_in_batches_everything_once_and_in_order(play: Any) -> None:
+    outcome = await play("consume_batches")
+    for partition in range(5):
+        assert [n for p, n in outcome["seen"] if p == partition] == list(range(100))
+    assert outcome["largest"] > 1
+    assert outcome["left"] == 0
+
+
+async def test_client_consumes_one_by_one(play: Any) -> None:
+    assert await play("consume_each") == {"seen": list(range(30)), "left": 0}
+
+
+@checks("G-DLQ-1", "G-DLQ-3", level=Level.LIVE)
+async def test_client_whose_handler_fails_gets_the_message_limit_plus_one_times(
+    play: Any, database: "asyncpg.Connection[Any]", queue: str
+) -> None:
+    assert await play("consume_until_dead") == [["poison", 1], ["poison", 2], ["poison", 3], ["good", 1]]
+    assert await dead_letters(database, queue) == [('"poison"', "cannot be handled", 2)]
+
+
+@checks("G-DLQ-1", level=Level.LIVE)
+async def test_client_that_nacks_gets_the_message_limit_plus_one_times(
+    play: Any, database: "asyncpg.Connection[Any]", queue: str
+) -> None:
+    assert await play("nack_until_dead") == 2
+    assert await dead_letters(database, queue) == [('"poison"', "failure 2", 1)]
+
+
+async def dead_letters(database: "asyncpg.Connection[Any]", queue: str) -> list[tuple[str, str, int]]:
+    sql = (
+        "SELECT payload::text, error, retry_count FROM queen.dead_letter_queue "
+        "WHERE queue_id = (SELECT id FROM queen.queues WHERE name = $1)"
+    )
+    return [tuple(row) for row in await database.fetch(sql, queue)]
+
+
+@checks("G-LEASE-4", level=Level.LIVE)
+async def test_client_renews_its_lease(play: Any) -> None:
+    assert await play("renew") == {
+        "renewed": True,
+        "meanwhile": [],
+        "acked": True,
+        "late": False,
+        "unknown": False,
+        "seen": [2],
+        "left": [],
+    }
+
+
+@checks("G-TXN-1", "G-TXN-2", level=Level.LIVE)
+async def test_client_transaction_happens_once(play: Any) -> None:
+    outcome = await play("transact")
+    assert (outcome["success"], outcome["out"], outcome["left"]) == (True, [{"from": 1}], [])
+    assert outcome["second"] != "committed"
+
+
+async def test_client_with_a_buffer_pushes_everything_in_order(play: Any) -> None:
+    assert await play("push_buffered") == list(range(250))
+
+
+@checks("G-IDEM-1", level=Level.LIVE)
+async def test_client_is_told_of_duplicates(play: Any) -> None:
+    outcome = await play("push_duplicates")
+    assert outcome["data"] == ["first"]
+    assert outcome["calls"] == [["success", ["order-1"]], ["duplicate", ["order-1"]]]
+
+
+async def test_client_deletes_a_queue_before_and_after_it_exists(play: Any) -> None:
+    assert await play("delete") == {"gone": [], "data": ["new"]}
+
+
+async def test_client_uses_names_as_they_are(play: Any) -> None:
+    outcome = await play("names")
+    assert outcome == {name: [[name], True] for name in outcome}
+    assert len(outcome) == 7

@@ -1,0 +1,222 @@
+"""What a program does with the published client `queen-mq`, whose package is named `queen` like ours.
+
+Runs in an interpreter of its own: `python -I client_scenarios.py SCENARIO URL QUEUE`; the last line that it prints is
+the outcome, as JSON.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from queen import Queen
+
+Client = Any
+
+
+async def push_and_pop(client: Client, queue: str) -> object:
+    """Pushes one by one and as a list, to two partitions; pops and acks."""
+    await client.queue(queue).create()
+    statuses: list[Any] = []
+    result = await client.queue(queue).push({"data": {"n": 0}})
+    statuses += [item["status"] for item in result]
+    result = await client.queue(queue).push([{"data": {"n": n}} for n in range(1, 5)])
+    statuses += [item["status"] for item in result]
+    await client.queue(queue).partition("side").push([{"data": {"n": n}} for n in range(5, 8)])
+    one = await client.queue(queue).batch(1).pop()
+    first_ack = await client.ack(one[0], True)
+    rest = []
+    while messages := await client.queue(queue).wait(False).pop():
+        rest += messages
+        await client.ack(messages, True)
+    side = [message["data"]["n"] for message in one + rest if message["partition"] == "side"]
+    main = [message["data"]["n"] for message in one + rest if message["partition"] == "Default"]
+    again = await client.queue(queue).wait(False).pop()
+    return {"statuses": statuses, "main": main, "side": side, "first_ack": first_ack, "again": again}
+
+
+async def pop_of_a_partition_and_commit_on_delivery(client: Client, queue: str) -> object:
+    await client.queue(queue).partition("a/b c").push([{"data": n} for n in range(3)])
+    messages = await client.queue(queue).partition("a/b c").batch(2).commit_on_delivery().wait(False).pop()
+    rest = await client.queue(queue).partition("a/b c").batch(10).wait(False).pop()
+    return [[message["data"] for message in messages], [message["data"] for message in rest]]
+
+
+async def pop_that_waits(client: Client, queue: str) -> object:
+    """A long poll that a later push ends, and one that its timeout ends."""
+    waiting = asyncio.create_task(client.queue(queue).group("g").timeout_millis(20_000).pop())
+    empty = await client.queue(f"{queue}-empty").timeout_millis(200).pop()
+    await client.queue(queue).push({"data": "x"})
+    return {"got": [message["data"] for message in await waiting], "empty": empty}
+
+
+async def consume_batches(client: Client, queue: str) -> object:
+    """The default consumer: a handler that gets lists."""
+    number, seen, sizes = 500, [], []
+    for partition in range(5):
+        await (
+            client.queue(queue).partition(f"p{partition}").push([{"data": [partition, n]} for n in range(number // 5)])
+        )
+
+    async def handle(messages: list[Any]) -> None:
+        sizes.append(len(messages))
+        seen.extend(message["data"] for message in messages)
+
+    consumer = client.queue(queue).group("g").subscription_mode("all").concurrency(4).idle_millis(500)
+    await consumer.timeout_millis(300).consume(handle)
+    left = await client.queue(queue).group("g").wait(False).pop()
+    return {"seen": seen, "largest": max(sizes), "left": len(left)}
+
+
+async def consume_each(client: Client, queue: str) -> object:
+    """One message a call, one ack each."""
+    await client.queue(queue).push([{"data": n} for n in range(30)])
+    seen = []
+
+    async def handle(message: Any) -> None:
+        seen.append(message["data"])
+
+    await client.queue(queue).batch(7).limit(30).timeout_millis(300).each().consume(handle)
+    return {"seen": seen, "left": len(await client.queue(queue).wait(False).pop())}
+
+
+async def consume_until_dead(client: Client, queue: str) -> object:
+    """A handler that always fails for one message: how often it is delivered, and what comes after."""
+    await client.queue(queue).config({"retry_limit": 2}).create()
+    await client.queue(queue).push([{"data": "poison"}, {"data": "good"}])
+    seen: list[Any] = []
+
+    async def handle(message: Any) -> None:
+        seen.append([message["data"], message["deliveryAttempt"]])
+        if message["data"] == "poison":
+            raise ValueError("cannot be handled")
+
+    consumer = client.queue(queue).batch(1).idle_millis(1000).timeout_millis(500).each()
+    await consumer.consume(handle)
+    return seen
+
+
+async def nack_until_dead(client: Client, queue: str) -> object:
+    await client.queue(queue).config({"retry_limit": 1}).create()
+    await client.queue(queue).push({"data": "poison"})
+    deliveries = 0
+    while messages := await client.queue(queue).timeout_millis(500).pop():
+        deliveries += 1
+        await client.ack(messages[0], False, {"error": f"failure {deliveries}"})
+    return deliveries
+
+
+async def renew(client: Client, queue: str) -> object:
+    """A lease of one second, renewed by hand and by the consumer, while the work takes longer."""
+    await client.queue(queue).config({"lease_time": 1}).create()
+    await client.queue(queue).push({"data": 1})
+    (message,) = await client.queue(queue).pop()
+    renewed = await client.renew(message)
+    await asyncio.sleep(1.3)
+    meanwhile = await client.queue(queue).wait(False).pop()
+    acked = await client.ack(message, True)
+    late = await client.renew(message)
+    unknown = await client.renew("00000000-0000-4000-8000-000000000000")
+
+    await client.queue(queue).push({"data": 2})
+    seen = []
+
+    async def handle(messages: list[Any]) -> None:
+        seen.extend(m["data"] for m in messages)
+        await asyncio.sleep(1.5)
+
+    await client.queue(queue).renew_lease(True, 300).limit(1).timeout_millis(500).consume(handle)
+    left = await client.queue(queue).wait(False).pop()
+    return {
+        "renewed": renewed["success"], "meanwhile": meanwhile, "acked": acked["success"], "late": late["success"],
+        "unknown": unknown["success"], "seen": seen, "left": left,
+    }  # fmt: skip
+
+
+async def transact(client: Client, queue: str) -> object:
+    """Input to output in one transaction; a second commit of the same fails and makes nothing."""
+    await client.queue(queue).push({"data": 1})
+    (message,) = await client.queue(queue).pop()
+
+    def transaction() -> Any:
+        return client.transaction().ack(message).queue(f"{queue}-out").push([{"data": {"from": message["data"]}}])
+
+    result = await transaction().commit()
+    try:
+        await transaction().commit()
+        second = "committed"
+    except Exception as error:
+        second = str(error)
+    out = await client.queue(f"{queue}-out").batch(10).wait(False).pop()
+    left = await client.queue(queue).wait(False).pop()
+    return {"success": result["success"], "second": second, "out": [m["data"] for m in out], "left": left}
+
+
+async def push_buffered(client: Client, queue: str) -> object:
+    for n in range(250):
+        await client.queue(queue).buffer({"message_count": 100, "time_millis": 50}).push({"data": n})
+    await client.flush_all_buffers()
+    seen: list[Any] = []
+    while messages := await client.queue(queue).batch(100).wait(False).pop():
+        seen += [message["data"] for message in messages]
+        await client.ack(messages, True)
+    return seen
+
+
+async def push_duplicates(client: Client, queue: str) -> object:
+    calls: list[Any] = []
+
+    async def on_duplicate(items: Any, _error: Any) -> None:
+        calls.append(["duplicate", [item["transactionId"] for item in items]])
+
+    async def on_success(items: Any) -> None:
+        calls.append(["success", [item["transactionId"] for item in items]])
+
+    for data in ("first", "again"):
+        pushing = client.queue(queue).push([{"data": data, "transactionId": "order-1"}])
+        await pushing.on_success(on_success).on_duplicate(on_duplicate)
+    messages = await client.queue(queue).batch(10).wait(False).pop()
+    return {"calls": calls, "data": [message["data"] for message in messages]}
+
+
+async def delete(client: Client, queue: str) -> object:
+    await client.queue(queue).delete()
+    await client.queue(queue).create()
+    await client.queue(queue).push({"data": "old"})
+    await client.queue(queue).delete()
+    gone = await client.queue(queue).wait(False).pop()
+    await client.queue(queue).push({"data": "new"})
+    return {"gone": gone, "data": [message["data"] for message in await client.queue(queue).wait(False).pop()]}
+
+
+async def names(client: Client, queue: str) -> object:
+    """Names that the client puts into the path as they are."""
+    found = {}
+    for name in ("a b", "a/b", "it's", "größe", "注文", "📬", "a.b.c"):
+        full = f"{queue}/{name}"
+        await client.queue(full).partition(name).push({"data": name})
+        messages = await client.queue(full).partition(name).group(name).subscription_mode("all").wait(False).pop()
+        acked = await client.ack(messages, True, {"group": name})
+        found[name] = [[message["data"] for message in messages], acked["success"]]
+        await client.queue(full).delete()
+    return found
+
+
+SCENARIOS: dict[str, Callable[[Client, str], Awaitable[object]]] = {
+    scenario.__name__: scenario
+    for scenario in (
+        push_and_pop, pop_of_a_partition_and_commit_on_delivery, pop_that_waits, consume_batches, consume_each,
+        consume_until_dead, nack_until_dead, renew, transact, push_buffered, push_duplicates, delete, names,
+    )
+}  # fmt: skip
+
+
+async def main(scenario: str, url: str, queue: str) -> None:
+    async with Queen(url) as client:
+        outcome = await SCENARIOS[scenario](client, queue)
+    print(json.dumps(outcome))  # noqa: T201
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
