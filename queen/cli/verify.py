@@ -39,11 +39,18 @@ def verify(
         report = _run(url, token, seed, profile)
     except UnreachableError as problem:
         fail(f"{url} cannot be reached: {problem}", _UNREACHABLE)
+    _print(report)
     for path, render in ((json, as_json), (junit, as_junit), (html, as_html)):
         if path:
-            path.write_text(render(report), encoding="utf-8")
-    _print(report)
+            _write(path, render(report))
     raise typer.Exit(0 if report.passed else 1)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as problem:
+        fail(problem)
 
 
 def _run(url: str, token: str | None, seed: int | None, profile: ProfileName) -> Report:
@@ -64,7 +71,6 @@ def _print(report: Report) -> None:
     rows = Table("id", "level", "result", "check", "", box=None, pad_edge=False)
     for row in report.rows:
         result = Text(row.result, style=_STYLES[row.result])
-        # What a broken server answered may hold anything.
         rows.add_row(row.id, row.level, result, Text(row.check), Text(row.text))
     statuses = Table("answer", "statuses seen", "recommended", box=None, pad_edge=False)
     for each in report.statuses:

@@ -50,20 +50,22 @@ class Lab:
     Attributes:
         broker: a strict one: a call that is not carried out ends the scenario without a result.
         name: begins the names of its queues.
-        queues: those that it has made or may have made.
+        made: gets the names of all queues that it may have made.
         notes: what the report is to say beside the result.
     """
 
     broker: Broker
     name: str
-    queues: list[str] = field(default_factory=list)
+    made: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    _count: int = 0
     _places: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def queue_name(self) -> str:
         """A name that nobody has used; what is made under it is deleted at the end."""
-        self.queues.append(f"{self.name}-{len(self.queues)}")
-        return self.queues[-1]
+        self._count += 1
+        self.made.append(f"{self.name}-{self._count}")
+        return self.made[-1]
 
     async def queue(self, **options: object) -> str:
         """A new queue with options."""

@@ -29,6 +29,8 @@ Result: TypeAlias = tuple[Outcome, str]
 _PROBE_S = 10.0
 _CLEAN_UP_S = 20.0
 _VIOLATIONS_SHOWN = 3
+_TEXT_CHARS_MAX = 1000
+_SILENT_SCENARIOS_MAX = 6
 
 
 class UnreachableError(Exception):
@@ -64,6 +66,7 @@ class _Run:
     name: str = field(default_factory=lambda: f"verify-{secrets.token_hex(5)}")
     done: int = 0
     deadline: float = 0.0
+    silent: int = 0
 
     async def rows(self) -> list[Row]:
         """All results, in the order of the catalogue."""
@@ -98,13 +101,14 @@ class _Run:
 
     async def _run_scenario(self, number: int, check: Check, scenario: Scenario, limit: asyncio.Semaphore) -> list[Row]:
         async with limit:
-            lab = Lab(Broker(self.server, self.statuses), f"{self.name}-{number}")
+            lab = Lab(Broker(self.server, self.statuses), f"{self.name}-{number}", self.queues)
             result = await self._carry_out(scenario, lab)
-            self.queues += lab.queues
         self._step(check)
         return _rows(check, result)
 
     async def _carry_out(self, scenario: Scenario, lab: Lab) -> Result:
+        if self._is_gone:
+            return _GONE
         seconds = min(self.profile.scenario_s, self.deadline - time.monotonic())
         try:
             async with asyncio.timeout(max(seconds, 0)):
@@ -115,26 +119,39 @@ class _Run:
             return "skipped", str(reason)
         except TimeoutError:
             return "unknown", f"not finished within {max(seconds, 0):.0f} s"
+        except NoAnswerError as problem:
+            self.silent += 1
+            return "unknown", str(problem)
         except Exception as problem:  # whatever a broken server provokes is no reason to stop
             return "unknown", _what(problem)
+        self.silent = 0
         return "valid", "; ".join(dict.fromkeys(lab.notes))
+
+    @property
+    def _is_gone(self) -> bool:
+        """Whether so many scenarios had no answer that the others need not try."""
+        return self.silent >= _SILENT_SCENARIOS_MAX
 
     async def _run_workload(self) -> list[Row]:
         self.queues += [queue := f"{self.name}-work", target := f"{self.name}-target"]
         workload = Workload(self.server, self.profile.size, self.seed, queue, target, self.statuses)
-        history, problem = History(()), ""
-        try:
-            async with asyncio.timeout(max(self.deadline - time.monotonic(), 0)):
-                history = await workload.run()
-        except TimeoutError:
-            problem = f"the run was not finished within {self.profile.run_s:g} s"
-        except Exception as error:  # as above
-            problem = _what(error)
-        rows = []
+        problem = _GONE[1] if self._is_gone else await self._work(workload)
+        history, rows = History(tuple(workload.records)), []
         for check, checker in all_checkers():
             rows += _rows(check, ("unknown", problem) if problem else _judged(checker, history))
             self._step(check)
         return rows
+
+    async def _work(self, workload: Workload) -> str:
+        """Why the workload has no result, if so."""
+        try:
+            async with asyncio.timeout(max(self.deadline - time.monotonic(), 0)):
+                await workload.run()
+        except TimeoutError:
+            return f"the run was not finished within {self.profile.run_s:g} s"
+        except Exception as problem:  # as above
+            return _what(problem)
+        return ""
 
     def _step(self, check: Check) -> None:
         self.done += 1
@@ -142,6 +159,8 @@ class _Run:
 
     async def _clean_up(self) -> None:
         """Delete all that was made; what cannot be deleted stays."""
+        if self._is_gone:
+            return
         broker = Broker(self.server, self.statuses)
         deletions = (broker.delete(queue) for queue in self.queues)
         try:
@@ -149,6 +168,9 @@ class _Run:
                 await asyncio.gather(*deletions, return_exceptions=True)
         except TimeoutError:
             return
+
+
+_GONE: Result = ("unknown", "not tried, because the server does not answer any more")
 
 
 def _what(problem: Exception) -> str:
@@ -178,7 +200,12 @@ def _told(verdict: Verdict) -> str:
 
 
 def _rows(check: Check, result: Result) -> list[Row]:
-    return [Row(id_, _words(check), *result) for id_ in check.ids]
+    outcome, text = result
+    # What a broken server answered may hold anything.
+    shown = "".join(
+        letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text[:_TEXT_CHARS_MAX]
+    )
+    return [Row(id_, _words(check), outcome, shown) for id_ in check.ids]
 
 
 def _words(check: Check) -> str:

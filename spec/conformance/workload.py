@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
 
-from ..history import Ack, AckItem, Configured, Delivery, Drained, History, Pop, PushItem, Record
+from ..history import Ack, AckItem, Configured, Delivery, Drained, Pop, PushItem, Record
 from .broker import Broker
 from .http import Server
 
@@ -73,8 +73,8 @@ class Workload:
     places: dict[tuple[str, str], str] = field(default_factory=dict)
     stopped: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def run(self) -> History:
-        """Everything that the clients saw."""
+    async def run(self) -> None:
+        """Fill the records with everything that the clients saw."""
         options = {"leaseTime": self.size.lease_s, "retryLimit": self.size.retry_limit, "retryDelay": 0}
         for queue in (self.queue, self.target):
             await Broker(self.server, self.statuses).configure(queue, **options)
@@ -88,7 +88,6 @@ class Workload:
             self.stopped.set()
         await asyncio.gather(*(self._drain(self.queue, group) for group in _GROUPS))
         await self._drain(self.target, None)
-        return History(tuple(self.records))
 
     def broker(self, client: str) -> Broker:
         """A client of the broker that records whatever happens to it."""

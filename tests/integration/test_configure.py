@@ -91,7 +91,10 @@ async def test_configure_that_ends_a_delay_wakes_waiters_on_both_workers(
         asyncio.create_task(each.pop(queue, wait=True, timeout=20_000, consumerGroup=f"g{n}"))
         for n, each in enumerate(workers)
     ]
-    groups = "SELECT count(*) = 2 FROM queen.consumer_groups_metadata WHERE name IN ('g0', 'g1') AND queue_id = (SELECT id FROM queen.queues WHERE name = $1)"
+    groups = (
+        "SELECT count(*) = 2 FROM queen.consumer_groups_metadata "
+        "WHERE name IN ('g0', 'g1') AND queue_id = (SELECT id FROM queen.queues WHERE name = $1)"
+    )
     await eventually(lambda: database.fetchval(groups, queue), "both have popped")
     await api.configure(queue)
     async with asyncio.timeout(10):
@@ -196,3 +199,15 @@ async def test_delete_wakes_nobody_and_a_waiter_gets_what_comes_after(workers: l
     await other.push(queue, "new")
     async with asyncio.timeout(10):
         assert (await waiting).data == ["new"]
+
+
+async def test_configure_and_push_of_one_new_queue_by_many_at_once_make_one(api: Api, queue: str) -> None:
+    for turn in range(5):
+        name = f"{queue}-{turn}"
+        configured, pushed = await asyncio.gather(
+            asyncio.gather(*[api.configure(name, leaseTime=9) for _ in range(10)]),
+            asyncio.gather(*[api.push(name, n) for n in range(10)]),
+        )
+        assert len({body["queueId"] for body in configured}) == 1
+        assert len({body["partitionId"] for body in configured} | {p["partition_id"] for (p,) in pushed}) == 1
+        assert sorted((await api.pop(name, batch=100)).data) == list(range(10))

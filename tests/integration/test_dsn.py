@@ -65,7 +65,9 @@ def test_dsn_that_is_none_is_refused(dsn: str) -> None:
         read(dsn)
 
 
-@pytest.mark.parametrize("dsn", ["postgresql://db:port/shop", "postgresql://[::1/shop", "postgresql://db/?connect_timeout=x"])
+@pytest.mark.parametrize(
+    "dsn", ["postgresql://db:port/shop", "postgresql://[::1/shop", "postgresql://db/?connect_timeout=x"]
+)
 async def test_dsn_that_is_malformed_is_a_setting_error_at_the_latest_when_connecting(dsn: str) -> None:
     with pytest.raises(SettingError):
         await connect(read(dsn))
@@ -93,7 +95,11 @@ async def test_dsn_in_both_forms_leads_to_the_same_database(postgres: str) -> No
     if not postgres.startswith("postgresql://postgres@/postgres?host="):
         pytest.skip("QUEEN_TEST_DSN has another form")
     socket_dir = query(read(postgres))["host"]
-    for dsn in (postgres, f"host='{socket_dir}' user=postgres dbname=postgres", f"postgres://postgres@/postgres?host={socket_dir}"):
+    for dsn in (
+        postgres,
+        f"host='{socket_dir}' user=postgres dbname=postgres",
+        f"postgres://postgres@/postgres?host={socket_dir}",
+    ):
         connection: asyncpg.Connection[asyncpg.Record] = await connect(read(dsn))
         try:
             assert await connection.fetchval("SELECT current_database()") == "postgres"
@@ -107,7 +113,10 @@ async def test_dsn_of_several_hosts_finds_the_one_that_is_there(postgres: str) -
     if not postgres.startswith("postgresql://postgres@/postgres?host="):
         pytest.skip("QUEEN_TEST_DSN has another form")
     socket_dir = query(read(postgres))["host"]
-    for dsn in (f"host=/nowhere,{socket_dir} user=postgres dbname=postgres", f"postgresql://postgres@/postgres?host=/nowhere,{socket_dir}"):
+    for dsn in (
+        f"host=/nowhere,{socket_dir} user=postgres dbname=postgres",
+        f"postgresql://postgres@/postgres?host=/nowhere,{socket_dir}",
+    ):
         connection: asyncpg.Connection[asyncpg.Record] = await connect(read(dsn))
         try:
             assert await connection.fetchval("SELECT NOT pg_is_in_recovery()")

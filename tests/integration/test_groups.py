@@ -152,3 +152,66 @@ async def test_groups_consuming_at_once_each_get_everything_once(api: Api, queue
     for n in range(number):
         await api.push(queue, n)
     assert await asyncio.gather(*consuming) == [list(range(number))] * len(groups)
+
+
+@checks("G-GRP-1", "G-GRP-3", "G-ORD-2", level=Level.LIVE)
+async def test_groups_that_begin_while_partitions_are_made_miss_none(workers: list[Api], api: Api, queue: str) -> None:
+    names = [f"p{n}" for n in range(120)]
+    groups = [f"g{n}" for n in range(8)]
+    found: dict[str, list[tuple[str, int]]] = {group: [] for group in groups}
+
+    async def push() -> None:
+        for n, name in enumerate(names):
+            await workers[n % 2].push(queue, 0, 1, partition=name)
+
+    async def begin(number: int) -> None:
+        while not made(5 + 12 * number):
+            await asyncio.sleep(0)
+        await take_into(number, 10)
+
+    def made(number: int) -> bool:
+        return pushing.done() or progress.get("made", 0) >= number
+
+    progress: dict[str, int] = {}
+
+    async def follow() -> None:
+        while not pushing.done():
+            popped = await api.pop(queue, consumerGroup="follower", batch=1000, partitions=1000, autoAck=True)
+            progress["made"] = progress.get("made", 0) + len(popped.messages) // 2
+
+    async def take_into(number: int, partitions: int) -> int:
+        popped = await api.pop(queue, consumerGroup=groups[number], batch=1000, partitions=partitions, autoAck=True)
+        found[groups[number]] += [(message["partition"], message["data"]) for message in popped.messages]
+        return len(popped.messages)
+
+    pushing = asyncio.create_task(push())
+    await asyncio.gather(pushing, follow(), *[begin(n) for n in range(len(groups))])
+    for number, group in enumerate(groups):
+        while await take_into(number, 1000):
+            pass
+        assert sorted(found[group]) == sorted((name, n) for name in names for n in (0, 1)), group
+
+
+@checks("G-GRP-2", "G-ORD-2", level=Level.LIVE)
+async def test_group_new_that_begins_amid_pushes_misses_nothing_sent_after_its_first_answer(
+    workers: list[Api], api: Api, queue: str
+) -> None:
+    await api.push(queue, "first")
+    answered = asyncio.Event()
+    late: list[int] = []
+
+    async def push(worker: Api, numbers: range) -> None:
+        for n in numbers:
+            if answered.is_set():
+                late.append(n)
+            await worker.push(queue, n)
+
+    async def begin() -> None:
+        await api.pop(queue, "unknown", consumerGroup="g", subscriptionMode="new")
+        answered.set()
+
+    await asyncio.gather(push(workers[0], range(30)), push(workers[1], range(30, 60)), begin())
+    messages = (await api.pop(queue, consumerGroup="g", batch=1000)).messages
+    offsets = [message["offset"] for message in messages]
+    assert offsets == list(range(61 - len(offsets), 61)), "the end of the log, without a gap"
+    assert set(late) <= {message["data"] for message in messages}

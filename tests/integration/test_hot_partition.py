@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ PUSHES = 40
 def seed() -> Iterator[int]:
     """Printed, so that pytest shows it when the test fails."""
     number = random.SystemRandom().randrange(2**32)
-    print(f"seed: {number}")  # noqa: T201
+    print(f"seed: {number}")
     return number
 
 
@@ -56,9 +57,13 @@ class Consumers:
         while True:
             last = not self.writing
             popped = await api.pop(
-                self.queue, consumerGroup=self.group, subscriptionMode="all", batch=self.choices.choice([1, 7, 50, 500]),
-                wait=True, timeout=300,
-            )  # fmt: skip
+                self.queue,
+                consumerGroup=self.group,
+                subscriptionMode="all",
+                batch=self.choices.choice([1, 7, 50, 500]),
+                wait=True,
+                timeout=300,
+            )
             if not popped.messages and last:
                 return
             # Written down before the ack is sent, so before anybody else can get what follows.
@@ -68,7 +73,7 @@ class Consumers:
 
 
 def is_rising(numbers: list[int]) -> bool:
-    return all(a < b for a, b in zip(numbers, numbers[1:], strict=False))
+    return all(a < b for a, b in pairwise(numbers))
 
 
 @checks(

@@ -16,7 +16,10 @@ NO_LEASE = "00000000-0000-4000-8000-000000000000"
 
 async def seconds_left(database: "asyncpg.Connection[Any]", lease: str) -> float:
     """Until the lease ends, by the database's clock."""
-    sql = "SELECT extract(epoch FROM min(ready_at) - clock_timestamp())::float8 FROM queen.partition_consumers WHERE lease = $1"
+    sql = (
+        "SELECT extract(epoch FROM min(ready_at) - clock_timestamp())::float8 "
+        "FROM queen.partition_consumers WHERE lease = $1"
+    )
     return float(await database.fetchval(sql, lease))
 
 

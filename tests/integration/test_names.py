@@ -21,7 +21,7 @@ NAMES = {
     "percent format": "%s%d%(a)s%%",
     "plus": "a+b",
     "query": "a?b=c&d#e",
-    "quotes": "it's \"quoted\" `so`",
+    "quotes": 'it\'s "quoted" `so`',
     "SQL": "'; DROP TABLE queen.queues; --",
     "braces": "{a} $1 :b @c",
     "umlaut": "Größe",

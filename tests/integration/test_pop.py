@@ -144,7 +144,7 @@ async def test_pop_with_auto_ack_finishes_what_it_delivers(
     assert (await api.pop(queue, batch=2, autoAck="1")).data == [2]
     assert (await api.pop(queue, autoAck=True)).messages == []
     part = "SELECT id FROM queen.partitions WHERE queue_id = (SELECT id FROM queen.queues WHERE name = $1)"
-    leases = f"SELECT lease FROM queen.partition_consumers WHERE part_id IN ({part})"  # noqa: S608 - no input
+    leases = f"SELECT lease FROM queen.partition_consumers WHERE part_id IN ({part})"
     assert [row["lease"] for row in await database.fetch(leases, queue)] == [None]
 
 

@@ -26,7 +26,9 @@ _ENVIRONMENT = ROOT / ".tox" / "client-env"
 
 def environment() -> Mapping[str, str]:
     """Ours without what would lead another interpreter to our packages."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "QUEEN", "VIRTUAL_ENV"))}
+    return {
+        name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "QUEEN", "VIRTUAL_ENV"))
+    }
 
 
 def has_client(python: Path) -> bool:
@@ -60,8 +62,13 @@ def play(client_python: Path, server: Server, queue: str) -> Any:
             client_python, "-I", SCENARIOS, scenario, f"http://127.0.0.1:{server.port}", queue,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), cwd="/",
         )  # fmt: skip
-        async with asyncio.timeout(60):
-            output, errors = await process.communicate()
+        try:
+            async with asyncio.timeout(60):
+                output, errors = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
         assert process.returncode == 0, f"{output.decode()}\n{errors.decode()}"
         return json.loads(output.splitlines()[-1])
 

@@ -49,7 +49,8 @@ async def init(url: str) -> tuple[int, str]:
 
 async def test_setup_of_an_empty_database_by_many_at_once_is_safe(empty: str) -> None:
     infos, processes = await asyncio.gather(
-        asyncio.gather(*[prepare(empty, TIMEOUT_MS) for _ in range(6)]), asyncio.gather(*[init(empty) for _ in range(2)])
+        asyncio.gather(*[prepare(empty, TIMEOUT_MS) for _ in range(6)]),
+        asyncio.gather(*[init(empty) for _ in range(2)]),
     )
     assert all(code == 0 for code, _ in processes), processes
     firsts = [info for info in infos if info.applied] + [text for _, text in processes if "applied" in text]
@@ -141,7 +142,9 @@ def test_setup_needs_postgresql_14(number: int, accepted: bool) -> None:
 
 _UNCOMMENTED = """
 SELECT 'relation ' || c.relname FROM pg_class AS c
-WHERE c.relnamespace = 'queen'::regnamespace AND c.relkind IN ('r', 'v', 'm', 'p') AND obj_description(c.oid, 'pg_class') IS NULL
+WHERE
+    c.relnamespace = 'queen'::regnamespace AND c.relkind IN ('r', 'v', 'm', 'p')
+    AND obj_description(c.oid, 'pg_class') IS NULL
 UNION ALL
 SELECT 'procedure ' || p.proname FROM pg_proc AS p
 WHERE p.pronamespace = 'queen'::regnamespace AND obj_description(p.oid, 'pg_proc') IS NULL
@@ -166,15 +169,18 @@ async def test_setup_leaves_the_public_schema_alone(empty: str) -> None:
 async def first_state(url: str) -> None:
     """A database as the first migration leaves it, with data as the procedures of that time wrote it.
 
-    The rows stand here as they are, so that they stay what they were when the procedures have moved on: queue `old` with
-    messages a, b, c in partition `p` (b under the transaction id `tb`), of which group `g` has completed the first, and
-    one dead letter.
+    The rows stand here as they are, so that they stay what they were when the procedures have moved on: queue `old`
+    with messages a, b, c in partition `p` (b under the transaction id `tb`), of which group `g` has completed the
+    first, and one dead letter.
     """
     connection = await asyncpg.connect(url)
     try:
         async with connection.transaction():
             await connection.execute("CREATE SCHEMA queen")
-            await connection.execute("CREATE TABLE queen.migrations (name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT clock_timestamp())")
+            await connection.execute(
+                "CREATE TABLE queen.migrations "
+                "(name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT clock_timestamp())"
+            )
             first = scripts("migrations")[0]
             assert first.name == "0001_log.sql"
             await connection.execute(first.read_text())
@@ -190,30 +196,37 @@ async def _fill(connection: "asyncpg.Connection[Any]") -> None:
     ends = [sum(len(entry) + 1 for entry in entries[: n + 1]) for n in range(3)]
     digest = hashlib.sha256(b"tb").digest()[:16]
     queue = await connection.fetchval(
-        "INSERT INTO queen.queues (name, namespace, task, lease_time, retry_limit) VALUES ('old', 'n', 't', 77, 1) RETURNING id"
+        "INSERT INTO queen.queues (name, namespace, task, lease_time, retry_limit) "
+        "VALUES ('old', 'n', 't', 77, 1) RETURNING id"
     )
-    part = await connection.fetchval("INSERT INTO queen.partitions (queue_id, name) VALUES ($1, 'p') RETURNING id", queue)
+    part = await connection.fetchval(
+        "INSERT INTO queen.partitions (queue_id, name) VALUES ($1, 'p') RETURNING id", queue
+    )
     await connection.execute(
         "INSERT INTO queen.partition_lookup (part_id, next_off, last_at, parked) VALUES ($1, 3, now(), false)", part
     )
     await connection.execute(
-        "INSERT INTO queen.segments (part_id, last_off, n, created_at, flush, ids, ends, data) VALUES ($1, 2, 3, now(), $2, $3, $4, $5)",
+        "INSERT INTO queen.segments (part_id, last_off, n, created_at, flush, ids, ends, data) "
+        "VALUES ($1, 2, 3, now(), $2, $3, $4, $5)",
         part, uuid4(), b"\0" * 16 + digest + b"\0" * 16, struct.pack(">3I", *ends), data,
     )  # fmt: skip
     await connection.execute(
         "INSERT INTO queen.transaction_ids (part_id, hash, off) VALUES ($1, $2, 1)", part, UUID(bytes=digest)
     )
     group = await connection.fetchval(
-        "INSERT INTO queen.consumer_groups_metadata (queue_id, name, subscription_mode, since, subscribed_upto, created_at) "
+        "INSERT INTO queen.consumer_groups_metadata "
+        "(queue_id, name, subscription_mode, since, subscribed_upto, created_at) "
         "VALUES ($1, 'g', 'all', '-infinity', 9223372036854775807, now()) RETURNING id",
         queue,
     )
     await connection.execute(
-        "INSERT INTO queen.partition_consumers (part_id, grp_id, acked, upto, seen, ready_at) VALUES ($1, $2, 0, 0, 0, now())",
+        "INSERT INTO queen.partition_consumers (part_id, grp_id, acked, upto, seen, ready_at) "
+        "VALUES ($1, $2, 0, 0, 0, now())",
         part, group,
     )  # fmt: skip
     await connection.execute(
-        "INSERT INTO queen.dead_letter_queue (queue_id, part_id, off, grp_id, consumer_group, transaction_id, payload, error, "
+        "INSERT INTO queen.dead_letter_queue "
+        "(queue_id, part_id, off, grp_id, consumer_group, transaction_id, payload, error, "
         "retry_count, created_at, failed_at) VALUES ($1, $2, 0, $3, 'g', 'ta', '\"a\"', 'boom', 1, now(), now())",
         queue, part, group,
     )  # fmt: skip
@@ -224,7 +237,9 @@ async def test_upgrade_from_the_first_migration_keeps_data_and_goes_on_with_it(e
     info = await prepare(empty, TIMEOUT_MS)
     assert list(info.applied) == LATEST[1:]
     assert await applied(empty) == LATEST
-    log = await query(empty, "SELECT queue, partition, off, transaction_id, payload::text FROM queen.messages ORDER BY off")
+    log = await query(
+        empty, "SELECT queue, partition, off, transaction_id, payload::text FROM queen.messages ORDER BY off"
+    )
     assert [(q, p, off, json.loads(payload)) for q, p, off, _, payload in log] == [
         ("old", "p", 0, "a"),
         ("old", "p", 1, "b"),

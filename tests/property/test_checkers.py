@@ -2,11 +2,25 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from queen_spec.checkers import NotObservableError, Result, Violation, all_checkers, judge, merge
-from queen_spec.checkers import ack, dead_letter, duplicate, lease, loss, order, transaction
+from queen_spec.checkers import (
+    NotObservableError,
+    Result,
+    Violation,
+    ack,
+    all_checkers,
+    dead_letter,
+    duplicate,
+    judge,
+    lease,
+    loss,
+    merge,
+    order,
+    transaction,
+)
 from queen_spec.checkers.spans import Span, greatest_before
 from queen_spec.history import (
     NEVER,
@@ -502,7 +516,7 @@ def test_a_late_transaction_is_found(story):
 
 
 def test_every_checker_has_a_planted_violation_above():
-    source = open(__file__, encoding="utf-8").read()
+    source = Path(__file__).read_text(encoding="utf-8")
     assert [check.name for check, _ in all_checkers() if source.count(check.name) < 1] == []
 
 
@@ -538,7 +552,8 @@ def test_a_server_without_offsets_is_not_judged_by_them(story):
 def test_spans_compare_only_what_is_certainly_before():
     one, two, three = Span(0, 10, 5, "one"), Span(5, 20, 9, "two"), Span(11, 30, 1, "three")
     assert list(greatest_before([three, two, one])) == [(one, None), (two, None), (three, one)]
-    assert list(greatest_before([replace(two, completed=NEVER), three])) == [(two, None), (three, None)]
+    unanswered = replace(two, completed=NEVER)
+    assert list(greatest_before([unanswered, three])) == [(unanswered, None), (three, None)]
 
 
 def test_a_history_survives_as_lines(story):
@@ -566,7 +581,6 @@ def test_a_line_that_is_no_record_is_named(story, line):
 def large(count):
     """So many messages, each pushed, delivered and acked: in lanes, with failures, expiries and transactions."""
     story = Story()
-    story.delivery_ = None
     for number in range(count):
         lane, offset, id_ = f"p{number % 50}", number // 50, f"t{number}"
         item = PushItem("q", lane, id_, {"id": id_}, "ok", False, f"m-{id_}")

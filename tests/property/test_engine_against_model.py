@@ -1,5 +1,6 @@
 """The same commands against the reference model and the real engine on a real PostgreSQL, whose clock the test sets."""
 
+import os
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -11,6 +12,9 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, multi
 from queen_spec import model
 from queen_spec.guarantees import Level, checks
 from tests.support.broker import Broker
+
+#: How many programs: minutes' worth in CI, QUEEN_EXAMPLES=20000 for a night.
+EXAMPLES = int(os.environ.get("QUEEN_EXAMPLES", "100"))
 
 QUEUES = ("a.t", "b.t", "c")
 PARTITIONS = ("Default", "p")
@@ -255,7 +259,7 @@ def test_the_engine_answers_what_the_model_allows(broker: Broker) -> None:
     run_state_machine_as_test(
         EngineAgainstModel,
         settings=settings(
-            max_examples=80,
+            max_examples=EXAMPLES,
             stateful_step_count=40,
             deadline=None,
             print_blob=True,

@@ -215,7 +215,7 @@ SCENARIOS: dict[str, Callable[[Client, str], Awaitable[object]]] = {
 async def main(scenario: str, url: str, queue: str) -> None:
     async with Queen(url) as client:
         outcome = await SCENARIOS[scenario](client, queue)
-    print(json.dumps(outcome))  # noqa: T201
+    print(json.dumps(outcome))
 
 
 if __name__ == "__main__":

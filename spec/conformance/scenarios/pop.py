@@ -26,6 +26,8 @@ async def a_pop_keeps_to_batch_and_partitions(lab: Lab) -> None:
 async def the_partition_that_waits_longest_comes_first(lab: Lab) -> None:
     """Three partitions filled one after the other; then the one that is acked goes to the end of the line."""
     queue, seen = await lab.queue(), []
+    # For a group that comes into being later all three would be claimable from the same moment on.
+    await lab.expect_nothing(queue, "of an empty queue")
     for partition in "abc":
         await lab.push(queue, 1, 2, partition=partition)
     for _ in range(4):

@@ -1,0 +1,281 @@
+"""``queen verify``: all is valid on the real server, and broken ones get a report that says so."""
+
+import asyncio
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import asyncpg
+import pytest
+
+from queen_spec.guarantees import GUARANTEES, Level
+from tests.conformance.conftest import TABLE
+from tests.support.processes import PYTHON, ROOT, Server, clean_environment, free_port, open_folder, serving
+
+#: Longer than the longest run and its cleaning up.
+LIMIT_S = 240
+#: Promises that the suite cannot see yet, or only with more than a URL.
+ELSEWHERE = {"SEC", "SPOOL", "SMQ"}
+LATER = {"G-RET-1", "G-RET-2", "G-RET-4", "G-DLQ-5"}
+#: Checks that need listings which the server does not have yet.
+MAY_BE_SKIPPED = {"G-GRP-4"}
+
+
+def verify(url: str, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*PYTHON, "verify", url, *options],
+        cwd=ROOT,
+        env=clean_environment(**variables),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+
+
+# A real server
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with open_folder() as place, serving(place / "data", "--workers", "2") as running:
+        yield running
+
+
+def count_queues(server: Server) -> Any:
+    async def count() -> Any:
+        connection = await asyncpg.connect(server.dsn)
+        try:
+            return await connection.fetchval("SELECT count(*) FROM queen.queues")
+        finally:
+            await connection.close()
+
+    return asyncio.run(count())
+
+
+def test_everything_is_valid_on_the_server(
+    server: Server, tmp_path: Path, pytestconfig: pytest.Config, record_property: Any
+) -> None:
+    files = {name: tmp_path / name for name in ("json", "junit", "html")}
+    url = f"http://127.0.0.1:{server.port}"
+    result = verify(url, *(f"--{name}={path}" for name, path in files.items()))
+    pytestconfig.stash[TABLE] = result.stdout
+    assert result.returncode == 0, result.stdout + result.stderr
+    report = json.loads(files["json"].read_text())
+    record_property("seed", report["seed"])
+    assert report["passed"]
+    assert {row["id"] for row in report["rows"] if row["result"] != "valid"} <= MAY_BE_SKIPPED
+    live = {id_ for id_, each in GUARANTEES.items() if Level.LIVE in each.levels and each.family not in ELSEWHERE}
+    assert {row["id"] for row in report["rows"]} == live - LATER
+    suite = ET.parse(files["junit"]).getroot()
+    assert (len(suite.findall("testcase")), suite.get("failures")) == (len(report["rows"]), "0")
+    assert all(id_ in files["html"].read_text() for id_ in live - LATER)
+    assert count_queues(server) == 0
+
+
+def test_statuses_are_reported_apart(server: Server, tmp_path: Path) -> None:
+    file = tmp_path / "report"
+    result = verify(f"http://127.0.0.1:{server.port}/", "--profile=quick", "--seed=7", f"--json={file}")
+    report = json.loads(file.read_text())
+    assert (report["seed"], report["profile"]) == (7, "quick")
+    seen = {row["situation"]: {status for status, _ in row["seen"]} for row in report["statuses"]}
+    assert (seen["push"], seen["pop, empty"], seen["malformed request"]) == ({201}, {204}, {400})
+    assert "seed 7" in result.stdout
+
+
+# No server
+
+
+@pytest.mark.parametrize("url", [f"http://127.0.0.1:{free_port()}", "127.0.0.1", "ftp://127.0.0.1", "http://[", "x:y"])
+def test_a_url_without_a_server_is_an_error_of_its_own(url: str) -> None:
+    result = verify(url)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    assert "cannot be reached" in result.stderr
+
+
+# Broken servers
+
+
+class Stub(BaseHTTPRequestHandler):
+    """Answers everything in one way; ``seen`` is shared by the requests to one server."""
+
+    protocol_version = "HTTP/1.1"
+    seen: dict[str, Any]
+
+    def log_message(self, *_arguments: object) -> None:
+        pass
+
+    def answer(self, body: bytes, status: int = 200) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def body(self) -> Any:
+        return json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"null")
+
+    def handle_one_request(self) -> None:
+        try:
+            super().handle_one_request()
+        except OSError:
+            self.close_connection = True
+
+
+class Garbage(Stub):
+    def do_GET(self) -> None:
+        self.seen["authorization"] = self.headers["Authorization"]
+        self.answer(b'\x00\xff{"]\xed\xa0\x80<b>[red]')
+
+    do_POST = do_DELETE = do_GET
+
+
+class WrongShapes(Stub):
+    def do_GET(self) -> None:
+        self.seen["count"] = self.seen.get("count", 0) + 1
+        bodies = [
+            b"null",
+            b"[]",
+            b"{}",
+            b'{"messages":[5]}',
+            b'[{"status":"queued"}]',
+            b'"\\ud800"',
+            b'{"messages":[{}]}',
+        ]
+        self.answer(bodies[self.seen["count"] % len(bodies)])
+
+    do_POST = do_DELETE = do_GET
+
+
+class Refuses(Stub):
+    def do_GET(self) -> None:
+        self.answer(b'{"error":"no"}', 500)
+
+    do_POST = do_DELETE = do_GET
+
+
+class Closes(Stub):
+    def do_GET(self) -> None:
+        self.close_connection = True
+
+    do_POST = do_DELETE = do_GET
+
+
+class NoHttp(Stub):
+    def handle(self) -> None:
+        self.wfile.write(b"220 smtp.example.org ESMTP\r\n\r\n" * 9000)
+
+
+class Hangs(Stub):
+    def do_GET(self) -> None:
+        self.seen["end"].wait(LIMIT_S)
+
+    do_POST = do_DELETE = do_GET
+
+
+class HangsLater(Hangs):
+    def do_GET(self) -> None:
+        if self.path == "/health":
+            self.answer(b"{}")
+        else:
+            super().do_GET()
+
+    do_POST = do_DELETE = do_GET
+
+
+class Drips(Stub):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        while not self.seen["end"].wait(0.5):
+            self.wfile.write(b" ")
+
+    do_POST = do_DELETE = do_GET
+
+
+class Forgetful(Stub):
+    """A broker without leases, cursors and duplicates: every pop delivers the first messages, every ack succeeds."""
+
+    def do_POST(self) -> None:
+        body = self.body()
+        if self.path == "/api/v1/push":
+            self.answer(json.dumps([self.store(item) for item in body["items"]]).encode())
+        elif self.path == "/api/v1/ack/batch":
+            self.answer(json.dumps([{"success": True, "dlq": False} for _ in body["acknowledgments"]]).encode())
+        else:
+            self.answer(b'{"success":true,"results":[]}')
+
+    def store(self, item: dict[str, Any]) -> dict[str, Any]:
+        messages = self.seen.setdefault(item["queue"], [])
+        id_ = f"m{len(messages)}"
+        message = {"id": id_, "data": item["payload"], "transactionId": item.get("transactionId", id_)}
+        messages.append({**message, "partition": item["partition"], "partitionId": item["partition"]})
+        return {"status": "queued", "message_id": id_, "transaction_id": message["transactionId"]}
+
+    def do_GET(self) -> None:
+        queue = self.path.split("/")[-1].split("?")[0]
+        time.sleep(0.01 if "wait=true" in self.path else 0)
+        messages = [{**message, "leaseId": "lease"} for message in self.seen.get(queue, [])[:1]]
+        self.answer(json.dumps({"leaseId": "lease", "messages": messages}).encode())
+
+    def do_DELETE(self) -> None:
+        self.answer(b"{}")
+
+
+@contextmanager
+def stub(kind: type[Stub]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The URL of such a server, and what its requests share."""
+    seen: dict[str, Any] = {"end": threading.Event()}
+    running = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (kind,), {"seen": seen}))
+    running.handle_error = lambda *_arguments: None  # type: ignore[method-assign]
+    running.daemon_threads = True
+    running.block_on_close = False
+    thread = threading.Thread(target=running.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{running.server_port}", seen
+    finally:
+        seen["end"].set()
+        running.shutdown()
+        running.server_close()
+        thread.join()
+
+
+def broken(kind: type[Stub], tmp_path: Path, *options: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The report on a broken server, and what the server has seen."""
+    files = {name: tmp_path / name for name in ("json", "junit", "html")}
+    with stub(kind) as (url, seen):
+        result = verify(url, "--profile=quick", *options, *(f"--{name}={path}" for name, path in files.items()))
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert "Traceback" not in result.stdout + result.stderr
+    ET.parse(files["junit"])
+    report: dict[str, Any] = json.loads(files["json"].read_text())
+    assert not report["passed"]
+    assert not any("crashed" in row["text"] for row in report["rows"]), report["rows"]
+    return report, seen
+
+
+@pytest.mark.parametrize("kind", [Garbage, WrongShapes, Refuses, Closes, NoHttp, Hangs, HangsLater, Drips])
+def test_a_broken_server_gets_a_report(kind: type[Stub], tmp_path: Path) -> None:
+    report, _ = broken(kind, tmp_path)
+    assert {row["result"] for row in report["rows"]} <= {"unknown", "invalid", "skipped"}
+    assert len({row["id"] for row in report["rows"]}) > 40
+
+
+def test_the_token_is_sent(tmp_path: Path) -> None:
+    _, seen = broken(Garbage, tmp_path, "--token=secret")
+    assert seen["authorization"] == "Bearer secret"
+
+
+def test_a_broker_that_breaks_its_promises_is_refuted(tmp_path: Path) -> None:
+    report, _ = broken(Forgetful, tmp_path)
+    invalid = {row["id"] for row in report["rows"] if row["result"] == "invalid"}
+    assert invalid >= {"G-ORD-1", "G-IDEM-1", "G-POP-3", "G-LEASE-1", "G-LEASE-3", "G-ACK-2", "G-DLQ-1", "G-TXN-3"}
