@@ -1,12 +1,15 @@
-"""A report as tables for people."""
+"""A report as tables for people; in a file they are Markdown."""
 
 from collections.abc import Iterator
 from statistics import median
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from queen_bench.procedures.results import Report, Spread
+
+_FILE_WIDTH = 200
 
 
 def show(report: Report, console: Console) -> None:
@@ -17,8 +20,15 @@ def show(report: Report, console: Console) -> None:
         f"load before: {facts.load:.1f}; {report.profile.runs} runs",
         markup=False,
     )
-    for table in (*_rates(report), _times_and_bytes(report), _targets(report)):
-        console.print(table)
+    tables = (*_rates(report), _times_and_bytes(report), _targets(report))
+    if console.is_terminal:
+        console.print(*tables)
+        return
+    page = Console(file=console.file, width=_FILE_WIDTH, highlight=False)
+    for table in tables:
+        page.print(f"\n{table.title}", markup=False)
+        table.title, table.box = None, box.MARKDOWN
+        page.print(table)
 
 
 def _table(title: str, *columns: str) -> Table:

@@ -11,6 +11,7 @@ from queen.cli.output import out
 from queen.cli.serve import serve
 from queen.cli.settings import settings
 from queen.cli.verify import verify
+from queen_bench.command import bench
 
 _COMMANDS = (serve, init, settings, verify)
 
@@ -23,6 +24,7 @@ app = typer.Typer(
 )
 for command in _COMMANDS:
     app.command()(command)
+app.add_typer(bench)
 
 
 def _print_version(wanted: bool) -> None:

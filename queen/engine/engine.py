@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from queen.core.batch_policy import BatchPolicy
-from queen.core.errors import DataRejectedError, QueenError
+from queen.core.errors import DatabaseUnavailableError, DataRejectedError, QueenError
 from queen.core.operations import JobType, Pop, Popped
 from queen.engine.context import Context
 from queen.engine.handlers.pop import Outcome
@@ -27,6 +27,8 @@ log = logging.getLogger("queen.engine")
 _CONTENDED_S = 0.002
 #: And a pop that does not wait gives up on such a place after so many looks.
 _CONTENDED_LOOKS = 10
+#: A long poll outlives an outage of PostgreSQL and looks again after this time.
+_AWAY_S = 0.5
 
 
 class Engine:
@@ -170,7 +172,11 @@ class Engine:
             if not isinstance(problem, QueenError):
                 log.exception("A %s call failed", kind.value)
             for job in batch:
-                self._finish(job, problem)
+                if isinstance(problem, DatabaseUnavailableError) and self._may_wait(job):
+                    now = self._loop.time()
+                    self._waiters.park(job, now, now + _AWAY_S)
+                else:
+                    self._finish(job, problem)
         else:
             for job, result in zip(batch, results, strict=True):
                 if isinstance(result, Outcome):
@@ -206,10 +212,14 @@ class Engine:
         if contended and not self._stopping and (now < job.deadline or job.looks < _CONTENDED_LOOKS):
             job.looks += 1
             self._start(self._look_again(job))
-        elif now >= job.deadline or self._stopping or job.gone:
-            self._finish(job, outcome.popped)
-        else:
+        elif self._may_wait(job):
             self._waiters.park(job, now, now + outcome.ready_in)
+        else:
+            self._finish(job, outcome.popped)
+
+    def _may_wait(self, job: Job) -> bool:
+        """Whether a job is a long poll whose time is not over."""
+        return self._loop.time() < job.deadline and not self._stopping and not job.gone
 
     def _deliver(self, job: Job, popped: Popped) -> None:
         if job.gone and popped.lease is not None:

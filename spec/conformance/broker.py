@@ -212,6 +212,8 @@ def _push_body(item: PushItem) -> dict[str, Any]:
 
 
 def _ack_body(item: AckItem, places: Mapping[tuple[str, str], str]) -> dict[str, Any]:
+    if item.lane not in places:
+        raise NotCarriedOutError(f"no delivery has told the partition id of {item.queue}/{item.partition}")
     body = {
         "transactionId": item.transaction_id,
         "partitionId": places[item.lane],

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..history import QUEUE_MODE, Ack, AckItem, Delivery, Pop, Push, PushItem, Transaction
-from .broker import Broker
+from .broker import Broker, NotCarriedOutError
 
 DEFAULT = "Default"
 
@@ -96,6 +96,8 @@ class Lab:
         error: str | None = None,
     ) -> Ack:
         """Ack deliveries of a pop by their place in it, or all; under its lease unless another is given."""
+        if len(pop.deliveries) <= max(numbers, default=0):
+            raise NotCarriedOutError(f"a pop delivered {len(pop.deliveries)} messages, too few for what was to follow")
         chosen = [pop.deliveries[number] for number in numbers] if numbers else pop.deliveries
         return await self.ack_items([self.item(pop, each, status, lease, error) for each in chosen])
 

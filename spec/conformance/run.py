@@ -113,17 +113,11 @@ class _Run:
         try:
             async with asyncio.timeout(max(seconds, 0)):
                 await scenario(lab)
-        except RefutedError as refutation:
-            return "invalid", str(refutation)
-        except SkippedError as reason:
-            return "skipped", str(reason)
         except TimeoutError:
             return "unknown", f"not finished within {max(seconds, 0):.0f} s"
-        except NoAnswerError as problem:
-            self.silent += 1
-            return "unknown", str(problem)
         except Exception as problem:  # whatever a broken server provokes is no reason to stop
-            return "unknown", _what(problem)
+            self.silent += isinstance(problem, NoAnswerError)
+            return _failed(problem)
         self.silent = 0
         return "valid", "; ".join(dict.fromkeys(lab.notes))
 
@@ -138,7 +132,9 @@ class _Run:
         problem = _GONE[1] if self._is_gone else await self._work(workload)
         history, rows = History(tuple(workload.records)), []
         for check, checker in all_checkers():
-            rows += _rows(check, ("unknown", problem) if problem else _judged(checker, history))
+            result = _judged(checker, history)
+            # What an unfinished workload has seen can refute, and no more than that.
+            rows += _rows(check, ("unknown", problem) if problem and result[0] != "invalid" else result)
             self._step(check)
         return rows
 
@@ -150,7 +146,7 @@ class _Run:
         except TimeoutError:
             return f"the run was not finished within {self.profile.run_s:g} s"
         except Exception as problem:  # as above
-            return _what(problem)
+            return _failed(problem)[1]
         return ""
 
     def _step(self, check: Check) -> None:
@@ -173,12 +169,17 @@ class _Run:
 _GONE: Result = ("unknown", "not tried, because the server does not answer any more")
 
 
-def _what(problem: Exception) -> str:
-    """A problem in one line, without the groups that it may be wrapped in."""
+def _failed(problem: Exception) -> Result:
+    """What follows from the end of a scenario or workload; it may be wrapped in groups."""
     while isinstance(problem, ExceptionGroup):
         problem = problem.exceptions[0]
-    known = isinstance(problem, NotCarriedOutError | NoAnswerError | BadAnswerError)
-    return str(problem) if known else f"the check crashed: {problem!r}"
+    if isinstance(problem, RefutedError):
+        return "invalid", str(problem)
+    if isinstance(problem, SkippedError):
+        return "skipped", str(problem)
+    if isinstance(problem, NotCarriedOutError | NoAnswerError | BadAnswerError):
+        return "unknown", str(problem)
+    return "unknown", f"the check crashed: {problem!r}"
 
 
 def _judged(checker: Checker, history: History) -> Result:

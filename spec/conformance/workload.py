@@ -20,6 +20,7 @@ SECOND_NS = 1_000_000_000
 _GROUPS = (None, "group")
 _IMPATIENCE_S = (0.002, 0.005, 0.02)
 _DRAINED_MARGIN_S = 1.5
+_DRAINING_POPS_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Size:
     pushes: int
     partitions: int = 6
     lease_s: int = 1
-    retry_limit: int = 2
+    retry_limit: int = 1
 
 
 #: What a consumer does with a pop: a deck that is shuffled, dealt, and shuffled again, so that nothing is left out.
@@ -94,14 +95,12 @@ class Workload:
         return Broker(self.server, self.statuses, strict=False, client=client, records=self.records)
 
     async def _drain(self, queue: str, group: str | None) -> None:
-        """Take and ack until nothing comes for longer than any lease can last."""
-        broker = self.broker(f"drain {group}")
-        wait_s, failures = self.size.lease_s + _DRAINED_MARGIN_S, 0
-        while failures < 10:
+        """Take and ack until nothing comes for longer than any lease can last, or until that is hopeless."""
+        broker, wait_s = self.broker(f"drain {group}"), self.size.lease_s + _DRAINED_MARGIN_S
+        for _ in range(_DRAINING_POPS_MAX):
             pop = await broker.pop(
                 queue, group=group, batch=500, partitions=100, wait_s=wait_s, lease_seconds=self.size.lease_s
             )
-            failures += pop.outcome != "ok"
             if pop.deliveries:
                 await broker.ack(_items(self, pop, pop.deliveries), self.places)
             elif pop.outcome == "ok":

@@ -5,7 +5,7 @@ import json
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,7 +16,6 @@ import asyncpg
 import pytest
 
 from queen_spec.guarantees import GUARANTEES, Level
-from tests.conformance.conftest import TABLE
 from tests.support.processes import PYTHON, ROOT, Server, clean_environment, free_port, open_folder, serving
 
 #: Longer than the longest run and its cleaning up.
@@ -61,12 +60,12 @@ def count_queues(server: Server) -> Any:
 
 
 def test_everything_is_valid_on_the_server(
-    server: Server, tmp_path: Path, pytestconfig: pytest.Config, record_property: Any
+    server: Server, tmp_path: Path, show_at_the_end: Callable[[str], None], record_property: Any
 ) -> None:
     files = {name: tmp_path / name for name in ("json", "junit", "html")}
     url = f"http://127.0.0.1:{server.port}"
     result = verify(url, *(f"--{name}={path}" for name, path in files.items()))
-    pytestconfig.stash[TABLE] = result.stdout
+    show_at_the_end(result.stdout)
     assert result.returncode == 0, result.stdout + result.stderr
     report = json.loads(files["json"].read_text())
     record_property("seed", report["seed"])
@@ -123,6 +122,15 @@ class Stub(BaseHTTPRequestHandler):
     def body(self) -> Any:
         return json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"null")
 
+    def do_POST(self) -> None:
+        self.do_GET()
+
+    def do_DELETE(self) -> None:
+        self.do_GET()
+
+    def do_GET(self) -> None:
+        raise NotImplementedError
+
     def handle_one_request(self) -> None:
         try:
             super().handle_one_request()
@@ -134,8 +142,6 @@ class Garbage(Stub):
     def do_GET(self) -> None:
         self.seen["authorization"] = self.headers["Authorization"]
         self.answer(b'\x00\xff{"]\xed\xa0\x80<b>[red]')
-
-    do_POST = do_DELETE = do_GET
 
 
 class WrongShapes(Stub):
@@ -152,21 +158,15 @@ class WrongShapes(Stub):
         ]
         self.answer(bodies[self.seen["count"] % len(bodies)])
 
-    do_POST = do_DELETE = do_GET
-
 
 class Refuses(Stub):
     def do_GET(self) -> None:
         self.answer(b'{"error":"no"}', 500)
 
-    do_POST = do_DELETE = do_GET
-
 
 class Closes(Stub):
     def do_GET(self) -> None:
         self.close_connection = True
-
-    do_POST = do_DELETE = do_GET
 
 
 class NoHttp(Stub):
@@ -178,8 +178,6 @@ class Hangs(Stub):
     def do_GET(self) -> None:
         self.seen["end"].wait(LIMIT_S)
 
-    do_POST = do_DELETE = do_GET
-
 
 class HangsLater(Hangs):
     def do_GET(self) -> None:
@@ -188,8 +186,6 @@ class HangsLater(Hangs):
         else:
             super().do_GET()
 
-    do_POST = do_DELETE = do_GET
-
 
 class Drips(Stub):
     def do_GET(self) -> None:
@@ -197,8 +193,6 @@ class Drips(Stub):
         self.end_headers()
         while not self.seen["end"].wait(0.5):
             self.wfile.write(b" ")
-
-    do_POST = do_DELETE = do_GET
 
 
 class Forgetful(Stub):
@@ -259,14 +253,14 @@ def broken(kind: type[Stub], tmp_path: Path, *options: str) -> tuple[dict[str, A
     ET.parse(files["junit"])
     report: dict[str, Any] = json.loads(files["json"].read_text())
     assert not report["passed"]
-    assert not any("crashed" in row["text"] for row in report["rows"]), report["rows"]
+    assert [row for row in report["rows"] if "crashed" in row["text"]] == []
     return report, seen
 
 
 @pytest.mark.parametrize("kind", [Garbage, WrongShapes, Refuses, Closes, NoHttp, Hangs, HangsLater, Drips])
 def test_a_broken_server_gets_a_report(kind: type[Stub], tmp_path: Path) -> None:
     report, _ = broken(kind, tmp_path)
-    assert {row["result"] for row in report["rows"]} <= {"unknown", "invalid", "skipped"}
+    assert sum(row["result"] in {"unknown", "invalid"} for row in report["rows"]) > 60
     assert len({row["id"] for row in report["rows"]}) > 40
 
 

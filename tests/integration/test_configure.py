@@ -1,6 +1,7 @@
 """Configuring and deleting queues over HTTP."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import asyncpg
@@ -101,6 +102,22 @@ async def test_configure_that_ends_a_delay_wakes_waiters_on_both_workers(
         assert [(await task).data for task in waiting] == [[1], [1]]
 
 
+@pytest.mark.parametrize("option", ["delayedProcessing", "windowBuffer"])
+async def test_configure_that_meets_a_pop_leaves_nothing_waiting_under_the_old_options(
+    api: Api, queue: str, option: str
+) -> None:
+    """The pop reads the old options and notes how long to wait, while the new ones are being written."""
+    for turn in range(8):
+        name = f"{queue}-{turn}"
+        await api.configure(name, **{option: 3600})
+        await api.push(name, turn)
+        assert (await api.pop(name, consumerGroup="g")).messages == []
+        await api.configure(name, **{option: 3600})  # the cursor is judged anew by the next pop
+        before, _ = await asyncio.gather(api.pop(name, consumerGroup="g"), api.configure(name))
+        after = await api.pop(name, consumerGroup="g", wait=True, timeout=0 if before.messages else 3000)
+        assert before.data + after.data == [turn]
+
+
 @checks("G-RET-3", level=Level.LIVE)
 async def test_delete_removes_all_of_the_queue_and_the_name_is_free(
     workers: list[Api], database: "asyncpg.Connection[Any]", queue: str
@@ -150,27 +167,39 @@ async def test_delete_of_an_unknown_queue_is_an_answer(api: Api, queue: str, tim
         assert (body["existed"], body["queue"]) == (False, queue)
 
 
-@checks("G-RET-3", level=Level.LIVE)
-async def test_delete_beside_pushes_and_pops_fails_nobody(api: Api, queue: str) -> None:
-    async def push() -> None:
-        for n in range(30):
-            (result,) = await api.push(queue, n)
-            assert result["status"] == "queued"
+@checks("G-RET-3", "G-ISO-1", level=Level.LIVE)
+async def test_delete_beside_other_operations_fails_nobody(api: Api, queue: str) -> None:
+    """A push that meets a delete makes the queue anew, and requests fused with it do not notice."""
+    other = f"{queue}-other"
+
+    async def push(name: str) -> None:
+        (result,) = await api.push(name, 1)
+        assert result["status"] == "queued"
+
+    async def transact() -> None:
+        body = await api.transact([{"type": "push", "items": [{"queue": queue, "payload": 1}]}])
+        assert body["success"] is True
 
     async def pop() -> None:
-        for _ in range(30):
-            messages = (await api.pop(queue, batch=10, consumerGroup="g")).messages
-            if messages:
-                await api.ack(messages)
+        if messages := (await api.pop(queue, batch=10, consumerGroup="g")).messages:
+            await api.ack(messages)
 
-    async def delete() -> None:
-        for _ in range(10):
-            await api.delete(queue)
+    async def repeat(times: int, call: Callable[[], Awaitable[object]]) -> None:
+        for _ in range(times):
+            await call()
 
-    await asyncio.gather(push(), push(), pop(), pop(), delete(), delete())
+    await asyncio.gather(
+        *[repeat(120, lambda: push(queue)) for _ in range(2)],
+        *[repeat(120, lambda: api.delete(queue)) for _ in range(2)],
+        repeat(120, lambda: push(other)),
+        repeat(80, transact),
+        repeat(80, pop),
+        repeat(40, lambda: api.configure(queue)),
+    )
     await api.delete(queue)
     await api.push(queue, "last")
     assert (await api.pop(queue)).data == ["last"]
+    assert len((await api.pop(other, batch=1000)).messages) == 120
 
 
 @checks("G-RET-3", level=Level.LIVE)

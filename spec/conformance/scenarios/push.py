@@ -33,7 +33,8 @@ async def a_producer_that_waits_for_its_answers_keeps_its_order(lab: Lab) -> Non
     queue, seen = await lab.queue(), []
     for number in range(15):
         await lab.push(queue, number)
-    while (pop := await lab.pop(queue, batch=4)).deliveries:
+    for _ in range(4):
+        pop = await lab.pop(queue, batch=4)
         seen += payloads(pop)
         await lab.ack(pop)
     expect_equal(seen, list(range(15)), "the order of delivery")
