@@ -15,12 +15,14 @@ class BatchPolicy:
         hold_ms: the longest that a job waits for company while other calls are in flight.
         batch_max: most jobs in one call.
         in_flight_max: most calls at the same time.
+        bytes_max: a batch takes no further job once it has so many bytes.
     """
 
     preferred: int
     hold_ms: int
     batch_max: int
     in_flight_max: int
+    bytes_max: int = 16 << 20
 
     def due_in_ms(self, waiting: int, oldest_age_ms: float, in_flight: int) -> float | None:
         """Milliseconds until a batch should leave: 0 for now, ``None`` for not before something else happens."""

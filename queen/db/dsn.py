@@ -68,9 +68,12 @@ def parse(dsn: str, application_name: str, connect_timeout_ms: int) -> Target:
     Raises:
         SettingError: it is malformed, or asks for something that the driver cannot do.
     """
-    parts = urlsplit(_uri(dsn))
-    query = dict(parse_qsl(parts.query, keep_blank_values=True))
-    timeout_s = float(query.pop("connect_timeout", "0") or 0) or connect_timeout_ms / 1000
+    try:
+        parts = urlsplit(_uri(dsn))
+        query = dict(parse_qsl(parts.query, keep_blank_values=True))
+        timeout_s = float(query.pop("connect_timeout", "0") or 0) or connect_timeout_ms / 1000
+    except ValueError as problem:
+        raise SettingError(f"The DSN cannot be read: {problem}") from None
     name = query.pop("application_name", application_name)
     if query.pop("channel_binding", "prefer") == "require":
         raise SettingError(

@@ -59,7 +59,8 @@ async def _migrate(connection: "asyncpg.Connection[Any]") -> tuple[str, ...]:
     await connection.execute(
         "CREATE SCHEMA IF NOT EXISTS queen;"
         "CREATE TABLE IF NOT EXISTS queen.migrations"
-        " (name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT clock_timestamp())"
+        " (name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT clock_timestamp());"
+        "COMMENT ON TABLE queen.migrations IS 'The migrations of sql/migrations that have been applied.'"
     )
     done = {row["name"] for row in await connection.fetch("SELECT name FROM queen.migrations")}
     known = {script.name: script for script in scripts("migrations")}

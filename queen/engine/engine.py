@@ -77,7 +77,8 @@ class Engine:
             job.since = now
             if isinstance(job.request, Pop):
                 job.deadline = now + job.request.wait_ms / 1000
-            job.key = OPERATIONS[job.kind].key(job.request)
+            operation = OPERATIONS[job.kind]
+            job.key, job.size = operation.key(job.request), operation.size(job.request)
             self._lanes[job.kind].put(job)
         self._drain()
 

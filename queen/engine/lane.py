@@ -46,15 +46,17 @@ class Lane:
     def take(self) -> list[Job]:
         """Removes the next batch and marks its keys as busy. End it with ``done``."""
         batch: list[Job] = []
+        size = 0
         for key in self._ready():
             jobs = self._waiting[key]
-            while jobs and len(batch) < self.policy.batch_max:
+            while jobs and len(batch) < self.policy.batch_max and size < self.policy.bytes_max:
+                size += jobs[0].size
                 batch.append(jobs.popleft())
             if not jobs:
                 del self._waiting[key]
             if key is not None:
                 self._busy.add(key)
-            if len(batch) >= self.policy.batch_max:
+            if len(batch) >= self.policy.batch_max or size >= self.policy.bytes_max:
                 break
         self._size -= len(batch)
         self.in_flight += 1

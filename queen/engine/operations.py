@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from queen.core.operations import JobType, Pop
+from queen.core.operations import JobType, Pop, Push
 from queen.engine.context import Context
 from queen.engine.handlers.ack import ack
 from queen.engine.handlers.pop import pop
@@ -23,15 +23,21 @@ class Operation(Struct, frozen=True):
         handler: takes the requests of a batch and returns a result each; whatever it raises, nothing was changed or the
             batch may be repeated.
         key: jobs with the same key are never in two calls at the same time.
+        size: bytes that a request adds to a call.
     """
 
     handler: Handler
     key: Callable[[Any], Hashable] = lambda _request: None
+    size: Callable[[Any], int] = lambda _request: 0
 
 
 def _pop_key(request: Pop) -> Hashable:
     """Two calls for one group would find each other's locks, and less than there is."""
     return (request.queue, request.group, request.namespace, request.task)
+
+
+def _push_size(request: Push) -> int:
+    return sum([len(lot.body) for lot in request.lots])
 
 
 async def custom(context: Context, requests: Sequence[Callable[[Context], Awaitable[Any]]]) -> list[Any]:
@@ -40,7 +46,7 @@ async def custom(context: Context, requests: Sequence[Callable[[Context], Awaita
 
 
 OPERATIONS: Mapping[JobType, Operation] = {
-    JobType.PUSH: Operation(push),
+    JobType.PUSH: Operation(push, size=_push_size),
     JobType.POP: Operation(pop, _pop_key),
     JobType.ACK: Operation(ack),
     JobType.TRANSACTION: Operation(transaction),

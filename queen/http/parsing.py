@@ -100,7 +100,10 @@ def parse_time(text: str, field: str) -> datetime:
         time = datetime.fromisoformat(text)
     except ValueError:
         raise BadRequestError(f"{field} is not an ISO 8601 time: {text[:100]!r}", field) from None
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
+    try:
+        return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
+    except OverflowError:
+        raise BadRequestError(f"{field} is a time that no clock shows: {text[:100]!r}", field) from None
 
 
 def parse_integer(text: str | None, field: str, default: int, low: int, high: int) -> int:
@@ -152,8 +155,13 @@ def parse_push_items(body: bytes) -> list[PushItem]:
     return decode(_push_decoder, body, _PUSH_TEXTS).items
 
 
-def to_push(items: Sequence[PushItem], producer_sub: str | None = None) -> Push:
+def to_push(items: Sequence[PushItem], producer_sub: str | None = None, fields: Sequence[str] | None = None) -> Push:
     """Items as lots, one for each queue and partition.
+
+    Args:
+        items: in the order of the request.
+        producer_sub: who pushes, as the token says.
+        fields: where each item stands in the request, if not in a list ``items``.
 
     Raises:
         BadRequestError: a name or an id is out of its limits; names the item.
@@ -163,9 +171,13 @@ def to_push(items: Sequence[PushItem], producer_sub: str | None = None) -> Push:
         places.setdefault((item.queue, item.partition), []).append(number)
     lots = []
     for (queue, partition), numbers in places.items():
-        check_name(queue, f"items[{numbers[0]}].queue")
-        check_name(partition, f"items[{numbers[0]}].partition")
+        first = fields[numbers[0]] if fields else f"items[{numbers[0]}]"
+        check_name(queue, f"{first}.queue")
+        check_name(partition, f"{first}.partition")
         members = [items[number] for number in numbers]
+        if any([item.transactionId or item.traceId for item in members]):
+            for number, item in zip(numbers, members, strict=True):
+                _check_ids(item, fields[number] if fields else f"items[{number}]")
         lots.append(_lot(queue, partition, numbers, members, producer_sub))
     return Push(lots, len(items))
 
@@ -174,8 +186,6 @@ def _lot(queue: str, partition: str, places: list[int], items: list[PushItem], p
     if producer_sub is None and not any([item.transactionId or item.traceId for item in items]):
         payloads = [item.payload for item in items]
         return Lot(queue, partition, places, encode_plain(payloads), [plain_length(p) for p in payloads], None)
-    for place, item in zip(places, items, strict=True):
-        _check_ids(item, place)
     entries = [
         encode_entry(bytes(item.payload), item.transactionId or None, item.traceId or None, producer_sub)
         for item in items
@@ -185,14 +195,14 @@ def _lot(queue: str, partition: str, places: list[int], items: list[PushItem], p
     return Lot(queue, partition, places, b",".join(entries), lengths, chosen if any(chosen) else None)
 
 
-def _check_ids(item: PushItem, place: int) -> None:
+def _check_ids(item: PushItem, field: str) -> None:
     if item.transactionId:
-        check_name(item.transactionId, f"items[{place}].transactionId", TRANSACTION_ID_CHARS_MAX)
+        check_name(item.transactionId, f"{field}.transactionId", TRANSACTION_ID_CHARS_MAX)
     if item.traceId:
         try:
             UUID(item.traceId)
         except ValueError:
-            field = f"items[{place}].traceId"
+            field = f"{field}.traceId"
             raise BadRequestError(f"{field} is not a UUID: {item.traceId[:50]!r}", field) from None
 
 

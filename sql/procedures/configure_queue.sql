@@ -1,7 +1,8 @@
 -- Purpose:   makes a queue, or replaces the options of one that exists; makes its partition Default.
 -- Arguments: the options, null for: not set by anyone.
 -- Returns:   numbers of the queue and of its partition Default.
--- Locks:     the queue row.  Writes: queues, partitions, partition_lookup, partition_consumers.
+-- Locks:     the queue row; when delays change, all cursors of the queue in (part_id, grp_id) order.
+-- Writes:    queues, partitions, partition_lookup, partition_consumers.
 CREATE OR REPLACE FUNCTION queen.configure_queue_v1(
     p_queue text, p_namespace text, p_task text, p_priority int, p_lease_time int, p_retry_limit int, p_retry_delay int,
     p_delayed_processing int, p_window_buffer int, p_dead_letter_queue bool, p_dlq_after_max_retries bool,
@@ -10,7 +11,10 @@ CREATE OR REPLACE FUNCTION queen.configure_queue_v1(
 LANGUAGE plpgsql
 AS $$
 #variable_conflict use_column
+DECLARE
+    v_old queen.queues;
 BEGIN
+    SELECT * INTO v_old FROM queen.queues AS q WHERE q.name = p_queue FOR NO KEY UPDATE;
     INSERT INTO queen.queues AS q (
         name, namespace, task, priority, lease_time, retry_limit, retry_delay, delayed_processing, window_buffer,
         dead_letter_queue, dlq_after_max_retries
@@ -25,13 +29,30 @@ BEGIN
         delayed_processing = excluded.delayed_processing, window_buffer = excluded.window_buffer,
         dead_letter_queue = excluded.dead_letter_queue, dlq_after_max_retries = excluded.dlq_after_max_retries
     RETURNING q.id INTO queue_id;
-    -- A wait that the old options had set may be too long under the new ones: the next pop judges anew.
-    UPDATE queen.partition_consumers AS c SET ready_at = queen.clock()
-    FROM queen.consumer_groups_metadata AS g
-    WHERE g.queue_id = configure_queue_v1.queue_id AND c.grp_id = g.id
-        AND c.lease IS NULL AND c.retries IS NULL AND c.ready_at > queen.clock() AND c.ready_at < 'infinity';
+    IF v_old.id IS NOT NULL
+        AND (v_old.delayed_processing, v_old.window_buffer) <> (p_delayed_processing, p_window_buffer) THEN
+        PERFORM queen.judge_anew(queue_id);
+    END IF;
     PERFORM queen.make_partitions(ARRAY[p_queue], ARRAY['Default']);
     SELECT p.id INTO part_id FROM queen.partitions AS p
     WHERE p.queue_id = configure_queue_v1.queue_id AND p.name = 'Default';
 END $$;
 COMMENT ON FUNCTION queen.configure_queue_v1 IS 'Makes a queue, or replaces the options of one that exists.';
+
+-- Waits that the old delays had set may be too long under the new ones: the next pop judges anew. All cursors are locked
+-- first, because a pop that is under way may just be setting such a wait; one that comes later finds the new options.
+CREATE OR REPLACE FUNCTION queen.judge_anew(p_queue_id bigint) RETURNS void
+LANGUAGE plpgsql
+SET enable_seqscan = off
+AS $$
+DECLARE
+    v_groups bigint[];
+BEGIN
+    SELECT array_agg(g.id) INTO v_groups FROM queen.consumer_groups_metadata AS g WHERE g.queue_id = p_queue_id;
+    PERFORM 1 FROM queen.partition_consumers AS c
+    WHERE c.grp_id = ANY(v_groups) ORDER BY c.part_id, c.grp_id FOR UPDATE;
+    UPDATE queen.partition_consumers AS c SET ready_at = queen.clock()
+    WHERE c.grp_id = ANY(v_groups)
+        AND c.lease IS NULL AND c.retries IS NULL AND c.ready_at > queen.clock() AND c.ready_at < 'infinity';
+END $$;
+COMMENT ON FUNCTION queen.judge_anew IS 'Internal: makes the cursors of a queue ready that waited for a delay which no longer holds.';

@@ -54,6 +54,8 @@ DECLARE
     i_part bigint[] := '{}';
     i_grp bigint[] := '{}';
     i_again_at timestamptz[] := '{}';
+    i_delay int[] := '{}';
+    i_pause int[] := '{}';
 BEGIN
     -- A place is what pops look at: one partition, or all of one or several groups.
     FOR v_place IN
@@ -136,6 +138,8 @@ BEGIN
                     i_part := i_part || v_cursor.part_id;
                     i_grp := i_grp || v_cursor.grp_id;
                     i_again_at := i_again_at || v_again_at;
+                    i_delay := i_delay || v_cursor.delayed_processing;
+                    i_pause := i_pause || v_cursor.window_buffer;
                     CONTINUE;
                 END IF;
                 c_pop := c_pop || v_pop;
@@ -186,8 +190,15 @@ BEGIN
         FROM unnest(c_pop, c_part, c_grp) AS u (pop, part_id, grp_id) WHERE p_lease[u.pop] IS NULL;
     END IF;
     IF i_part <> '{}' THEN
-        UPDATE queen.partition_consumers AS c SET ready_at = u.again_at, lease = NULL
-        FROM unnest(i_part, i_grp, i_again_at) AS u (part_id, grp_id, again_at)
+        -- Under the delays that hold now: a configure that has been committed since they were read is not overruled, and one
+        -- that comes later waits for these cursors.
+        UPDATE queen.partition_consumers AS c
+        SET
+            lease = NULL,
+            ready_at = CASE WHEN q.delayed_processing = u.delay AND q.window_buffer = u.pause THEN u.again_at ELSE v_now END
+        FROM unnest(i_part, i_grp, i_again_at, i_delay, i_pause) AS u (part_id, grp_id, again_at, delay, pause)
+        JOIN queen.consumer_groups_metadata AS g ON g.id = u.grp_id
+        JOIN queen.queues AS q ON q.id = g.queue_id
         WHERE c.part_id = u.part_id AND c.grp_id = u.grp_id AND u.again_at IS NOT NULL;
         PERFORM queen.park(i_part, i_grp);
     END IF;

@@ -11,12 +11,19 @@ from queen.engine.flush import Flush, reserved_ids
 from queen.engine.ports import Notice
 
 #: How often a flush is laid out anew because a queue was deleted under it.
-_LAYOUTS_MAX = 5
+LAYOUTS_MAX = 50
+BEING_DELETED = "The queue is being deleted again and again while it is pushed to"
 
 
 async def lay_out(context: Context, pushes: Sequence[Push]) -> Flush:
     """The segments of these requests, with the partitions that they name made where missing."""
-    part_ids = await context.directory.partitions({(lot.queue, lot.partition) for push in pushes for lot in push.lots})
+    keys = {(lot.queue, lot.partition) for push in pushes for lot in push.lots}
+    for _ in range(LAYOUTS_MAX):
+        part_ids = await context.directory.partitions(keys)
+        if len(part_ids) == len(keys):
+            break
+    else:
+        raise DatabaseUnavailableError(BEING_DELETED)
     reserved = reserved_ids(pushes, part_ids)
     found: list[bool] = []
     if reserved:
@@ -28,7 +35,7 @@ async def lay_out(context: Context, pushes: Sequence[Push]) -> Flush:
 
 async def push(context: Context, pushes: Sequence[Push]) -> list[Pushed]:
     """Stores the messages of all requests; one answer each."""
-    for _ in range(_LAYOUTS_MAX):
+    for _ in range(LAYOUTS_MAX):
         flush = await context.patiently(lambda _again: lay_out(context, pushes))
         if not flush.columns.part:
             return flush.answers(())
@@ -38,7 +45,7 @@ async def push(context: Context, pushes: Sequence[Push]) -> list[Pushed]:
             announce(context, pushes)
             return flush.answers(appended)
         context.directory.forget_partitions(unknown)
-    raise DatabaseUnavailableError("The queue is being deleted again and again while it is pushed to")
+    raise DatabaseUnavailableError(BEING_DELETED)
 
 
 def announce(context: Context, pushes: Sequence[Push]) -> None:

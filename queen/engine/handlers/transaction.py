@@ -7,9 +7,7 @@ from queen.core.errors import DatabaseUnavailableError
 from queen.core.operations import AckResult, Executed, Pushed, Transaction
 from queen.engine.context import Context
 from queen.engine.handlers.ack import Gathered, lease_of, locate
-from queen.engine.handlers.push import announce, lay_out
-
-_LAYOUTS_MAX = 5
+from queen.engine.handlers.push import BEING_DELETED, LAYOUTS_MAX, announce, lay_out
 
 
 async def transaction(context: Context, requests: Sequence[Transaction]) -> list[Executed]:
@@ -23,7 +21,7 @@ async def _execute(context: Context, request: Transaction) -> Executed:
     if not gathered.all_found:
         return Executed(True, Pushed([]), [AckResult(spot if isinstance(spot, str) else None) for spot in spots])
     required = _required(request)
-    for _ in range(_LAYOUTS_MAX):
+    for _ in range(LAYOUTS_MAX):
         flush = await context.patiently(lambda _again: lay_out(context, [request.push]))
         [pushed] = flush.answers(())
         if any(stored.duplicates or stored.refused for stored in pushed.stored):
@@ -40,7 +38,7 @@ async def _execute(context: Context, request: Transaction) -> Executed:
             gathered.announce(context, rows.acks)
         [pushed] = flush.answers(rows.appended)
         return Executed(rows.undone, pushed, gathered.results(rows.acks))
-    raise DatabaseUnavailableError("A queue is being deleted again and again while it is pushed to")
+    raise DatabaseUnavailableError(BEING_DELETED)
 
 
 def _required(request: Transaction) -> list[UUID] | None:

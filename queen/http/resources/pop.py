@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 import falcon
 import falcon.asgi
@@ -32,9 +33,9 @@ class PopResource:
         self._engine, self._defaults = engine, defaults
 
     async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response, place: str = "") -> None:
-        """``place`` is ``queue`` or ``queue/partition/name``, decoded."""
+        """``place`` says whether the path names a queue: ``…/queue/name`` or ``…/queue/name/partition/name``."""
         if place:
-            queue, partition = _split(place)
+            queue, partition = _split(req.scope["raw_path"])
             pop = self._pop(req, queue=queue, partition=partition)
         else:
             pop = self._pop_by_label(req)
@@ -49,6 +50,9 @@ class PopResource:
         namespace, task = req.get_param("namespace"), req.get_param("task")
         if not namespace and not task:
             raise BadRequestError("namespace or task is required", "namespace")
+        for field, label in (("namespace", namespace), ("task", task)):
+            if label:
+                check_name(label, field)
         return self._pop(req, queue="", namespace=namespace or None, task=task or None)
 
     def _pop(self, req: falcon.asgi.Request, **place: Any) -> Pop:  # noqa: ANN401 - fields of Pop
@@ -104,12 +108,21 @@ async def _gone(receive: Callable[[], Any]) -> None:
         pass
 
 
-def _split(place: str) -> tuple[str, str | None]:
-    queue, separator, partition = place.partition("/partition/")
-    check_name(queue, "queue")
-    if not separator or partition in ("", "null"):
-        return queue, None
-    return queue, check_name(partition, "partition")
+def _split(path: bytes) -> tuple[str, str | None]:
+    """Queue and partition of a path, cut before it is decoded: names may hold slashes, encoded or not."""
+    place = path.partition(b"/pop/queue/")[2]
+    queue, separator, partition = place.partition(b"/partition/")
+    name = check_name(_decoded(queue, "queue"), "queue")
+    if not separator or partition in (b"", b"null"):
+        return name, None
+    return name, check_name(_decoded(partition, "partition"), "partition")
+
+
+def _decoded(text: bytes, field: str) -> str:
+    try:
+        return unquote_to_bytes(text).decode()
+    except UnicodeDecodeError:
+        raise BadRequestError(f"{field} is not UTF-8", field) from None
 
 
 def _partitions(text: str | None, default: int) -> int:

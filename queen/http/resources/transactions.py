@@ -17,13 +17,20 @@ from queen.http.rendering import AckDone, PushDone, TransactionAnswer
 from queen.http.resources.ack import AckBody, to_ack_item
 
 _MISSING = Raw()
+_EMPTY = Raw(b"{}")
+
+
+class TransactionItem(PushItem):
+    """One item of a nested push; unlike in a plain push, no payload means an empty object."""
+
+    payload: Raw = _EMPTY
 
 
 class OperationBody(Struct):
     """One operation: an ack, a push of ``items``, or a push of one item that stands here itself."""
 
     type: str
-    items: list[PushItem] | None = None
+    items: list[TransactionItem] | None = None
     queue: str | None = None
     partition: str = "Default"
     payload: Raw = _MISSING
@@ -55,19 +62,21 @@ class Plan:
 
     def __init__(self, body: TransactionBody) -> None:
         self.items: list[PushItem] = []
+        self._fields: list[str] = []
         self.acks: list[AckItem] = []
         self.order: list[tuple[str, int]] = []
         self.refusal: str | None = None
         for number, operation in enumerate(body.operations):
             self._add(operation, f"operations[{number}]")
         leases = body.requiredLeases or None
-        self.request = Transaction(to_push(self.items), self.acks, leases)
+        self.request = Transaction(to_push(self.items, fields=self._fields), self.acks, leases)
 
     def _add(self, operation: OperationBody, field: str) -> None:
         if operation.type == "push":
-            for item in _push_items(operation, field):
+            for item, place in _push_items(operation, field):
                 self.order.append(("push", len(self.items)))
                 self.items.append(item)
+                self._fields.append(place)
         elif operation.type == "ack":
             self.order.append(("ack", len(self.acks)))
             self.acks.append(self._ack(operation, field))
@@ -75,25 +84,29 @@ class Plan:
             self.refusal = self.refusal or f"Unknown operation type: {operation.type}"
 
     def _ack(self, operation: OperationBody, field: str) -> AckItem:
-        if not operation.transactionId or not operation.partitionId:
-            raise BadRequestError(f"{field}: an ack needs transactionId and partitionId", field)
+        for name, value in (("transactionId", operation.transactionId), ("partitionId", operation.partitionId)):
+            if not value:
+                raise BadRequestError(f"{field}: an ack needs {name}", f"{field}.{name}")
         status = operation.status or "completed"
         if status not in _STATUSES:
             self.refusal = self.refusal or f"ACK operation failed: Unknown status: {status}"
-        body = AckBody(operation.transactionId, operation.partitionId, operation.leaseId, status, operation.error)
+        body = AckBody(
+            operation.transactionId or "", operation.partitionId or "", operation.leaseId, status, operation.error
+        )
         return to_ack_item(
             body, check_group(operation.consumerGroup, f"{field}.consumerGroup", QUEUE_MODE), f"{field}."
         )
 
 
-def _push_items(operation: OperationBody, field: str) -> list[PushItem]:
+def _push_items(operation: OperationBody, field: str) -> list[tuple[PushItem, str]]:
+    """The items of a push operation, each with its place in the request."""
     if operation.items is not None:
-        return operation.items
+        return [(item, f"{field}.items[{number}]") for number, item in enumerate(operation.items)]
     if operation.queue is None:
         raise BadRequestError(f"{field}: a push needs items, or queue and payload", f"{field}.queue")
-    payload = operation.payload or operation.data or Raw(b"{}")
+    payload = operation.payload or operation.data or _EMPTY
     item = PushItem(operation.queue, operation.partition, payload, operation.transactionId, operation.traceId)
-    return [item]
+    return [(item, field)]
 
 
 def parse_transaction(body: bytes) -> TransactionBody:
