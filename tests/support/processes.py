@@ -114,7 +114,7 @@ class Server:
 
     def children(self, name: str) -> list[psutil.Process]:
         """Its direct children whose command line has the name."""
-        return [child for child in psutil.Process(self.process.pid).children() if name in " ".join(child.cmdline())]
+        return [child for child in psutil.Process(self.process.pid).children() if name in _command_line(child)]
 
     def gunicorn(self) -> psutil.Process:
         """gunicorn's own process."""
@@ -126,7 +126,8 @@ class Server:
 
     def postmaster(self) -> psutil.Process:
         """PostgreSQL's first process."""
-        return self.children("postgres")[0]
+        children: list[psutil.Process] = wait_until(lambda: self.children("postgres"), "a postmaster")
+        return children[0]
 
     def family(self) -> list[psutil.Process]:
         """It and everything below it."""
@@ -139,6 +140,14 @@ class Server:
         configuration = (self.data_dir / "postgresql.conf").read_text()
         socket_dir = configuration.split("unix_socket_directories = '")[1].split("'")[0]
         return f"postgresql://postgres@/postgres?host={socket_dir}"
+
+
+def _command_line(process: psutil.Process) -> str:
+    """The command line of a process; empty when it has just ended."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return ""
 
 
 def start(data_dir: Path, *options: str, output: Path | None = None, **popen: Any) -> Server:
