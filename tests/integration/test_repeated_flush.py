@@ -1,0 +1,61 @@
+"""A flush sent again after an unknown commit: stored once, whichever of the two sendings arrives first."""
+
+from collections.abc import AsyncIterator
+from uuid import uuid4
+
+import pytest
+
+from queen.core.errors import DataRejectedError
+from queen.core.segment import encode_ends, encode_plain
+from queen.db.dsn import parse
+from queen.db.pool import Pool
+from queen.db.setup import prepare
+from queen.db.store import Store
+from queen.engine.ports import PushColumns
+from queen_spec.guarantees import Level, checks
+
+PAYLOADS = [b"1", b"2", b"3"]
+
+
+@pytest.fixture
+async def pool(postgres: str) -> AsyncIterator[Pool]:
+    await prepare(postgres, 5000)
+    pool = Pool(parse(postgres, "queen test", 5000), 2, 30)
+    yield pool
+    await pool.close()
+
+
+async def flush(store: Store) -> PushColumns:
+    [(_, part_id)] = await store.resolve_partitions([(f"repeat-{uuid4()}", "p")], create=True)
+    assert part_id is not None
+    ends = encode_ends([len(payload) + 13 for payload in PAYLOADS])
+    return PushColumns(uuid4(), [part_id], [len(PAYLOADS)], [b"[" + encode_plain(PAYLOADS) + b"]"], [ends], [None])
+
+
+async def stored(pool: Pool, columns: PushColumns) -> list[tuple[int, str]]:
+    rows = await pool.fetch(
+        "SELECT off, payload::text AS payload FROM queen.messages WHERE part_id = $1 ORDER BY off", columns.part[0]
+    )
+    return [(row["off"], row["payload"]) for row in rows]
+
+
+ONCE = [(0, "1"), (1, "2"), (2, "3")]
+
+
+@checks("G-IDEM-1", level=Level.LIVE)
+async def test_a_flush_that_was_committed_is_answered_as_the_first_time(pool: Pool) -> None:
+    store = Store(pool)
+    columns = await flush(store)
+    first = await store.push(columns, again=False)
+    assert await store.push(columns, again=True) == first
+    assert await stored(pool, columns) == ONCE
+
+
+@checks("G-IDEM-1", level=Level.LIVE)
+async def test_a_first_sending_that_arrives_after_its_repetition_stores_nothing(pool: Pool) -> None:
+    store = Store(pool)
+    columns = await flush(store)
+    await store.push(columns, again=True)
+    with pytest.raises(DataRejectedError, match="sent again"):
+        await store.push(columns, again=False)
+    assert await stored(pool, columns) == ONCE
