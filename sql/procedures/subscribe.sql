@@ -4,7 +4,8 @@
 --            p_step          cursors to make in this call at most
 -- Returns:   queue_id and grp_id (null: unknown and not made); complete: false asks for another call, because the queue has
 --            more partitions than one call should lock; starts_in: seconds to a start that lies in the future (call again then).
--- Locks:     the queue row FOR UPDATE at first contact; then heads in part_id order, p_step at a time.
+-- Locks:     the queue row FOR UPDATE at first contact; then heads in part_id order, p_step at a time, and all of them when
+--            a start that lay in the future has come; then the group's cursors in part_id order.
 -- Writes:    queues, consumer_groups_metadata, partition_consumers, partition_lookup (parked).
 CREATE OR REPLACE FUNCTION queen.subscribe_v1(
     p_queue text, p_group text, p_mode text, p_from timestamptz, p_create_queue bool, p_create_group bool, p_step int,
@@ -123,6 +124,10 @@ BEGIN
     IF NOT FOUND THEN
         RETURN;
     END IF;
+    -- A push that has the time of its messages from before the start, and is not committed yet, holds its head.
+    PERFORM 1 FROM queen.partition_lookup AS h
+    WHERE h.part_id IN (SELECT l.part_id FROM queen.partition_consumers AS l WHERE l.grp_id = p_grp)
+    ORDER BY h.part_id FOR UPDATE;
     UPDATE queen.partition_consumers AS c SET acked = u.acked, upto = u.acked, seen = u.acked
     FROM (
         SELECT l.part_id, queen.last_before(l.part_id, p_since) AS acked FROM queen.partition_consumers AS l

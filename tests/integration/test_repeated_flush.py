@@ -6,13 +6,13 @@ from uuid import uuid4
 import pytest
 
 from queen.core.errors import DataRejectedError
-from queen.core.segment import encode_ends, encode_plain
 from queen.db.dsn import parse
 from queen.db.pool import Pool
 from queen.db.setup import prepare
 from queen.db.store import Store
 from queen.engine.ports import PushColumns
 from queen_spec.guarantees import Level, checks
+from tests.support.flushes import flush_of
 
 PAYLOADS = [b"1", b"2", b"3"]
 
@@ -26,10 +26,7 @@ async def pool(postgres: str) -> AsyncIterator[Pool]:
 
 
 async def flush(store: Store) -> PushColumns:
-    [(_, part_id)] = await store.resolve_partitions([(f"repeat-{uuid4()}", "p")], create=True)
-    assert part_id is not None
-    ends = encode_ends([len(payload) + 13 for payload in PAYLOADS])
-    return PushColumns(uuid4(), [part_id], [len(PAYLOADS)], [b"[" + encode_plain(PAYLOADS) + b"]"], [ends], [None])
+    return await flush_of(store, f"repeat-{uuid4()}", PAYLOADS)
 
 
 async def stored(pool: Pool, columns: PushColumns) -> list[tuple[int, str]]:

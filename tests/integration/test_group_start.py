@@ -1,0 +1,73 @@
+"""The moment at which a group that begins in the future reaches its start, beside a push that is not committed yet."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from datetime import datetime, timedelta
+from typing import Any, TypeAlias
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from queen.db.dsn import parse
+from queen.db.pool import Pool
+from queen.db.setup import prepare
+from queen.db.store import Store
+from queen_spec.guarantees import Level, checks
+from tests.support.flushes import flush_of
+
+Connection: TypeAlias = "asyncpg.Connection[Any]"
+SUBSCRIBE = "SELECT grp_id, starts_in FROM queen.subscribe_v1($1, 'g', 'timestamp', $2, false, true, 100)"
+
+
+@pytest.fixture
+async def connections(postgres: str) -> AsyncIterator[list[Connection]]:
+    await prepare(postgres, 5000)
+    async with AsyncExitStack() as stack:
+        opened = [await asyncpg.connect(postgres) for _ in range(3)]
+        for connection in opened:
+            stack.push_async_callback(connection.close)
+        yield opened
+
+
+async def set_clock(connection: Connection, moment: datetime) -> None:
+    await connection.execute("SELECT set_config('queen.clock', $1, false)", moment.isoformat())
+
+
+async def waits_for_a_lock(observer: Connection, pid: int) -> bool:
+    return bool(await observer.fetchval("SELECT cardinality(pg_blocking_pids($1)) > 0", pid))
+
+
+@checks("G-GRP-3", level=Level.LIVE)
+async def test_a_push_from_before_the_start_that_commits_after_it_is_passed_over(
+    postgres: str, connections: list[Connection]
+) -> None:
+    pusher, subscriber, observer = connections
+    queue = f"start-{uuid4()}"
+    pool = Pool(parse(postgres, "queen test", 5000), 1, 30)
+    columns = await flush_of(Store(pool), queue, [b"1"])
+    await pool.close()
+    start = await observer.fetchval("SELECT clock_timestamp()") + timedelta(hours=1)
+    first = await subscriber.fetchrow(SUBSCRIBE, queue, start)
+    assert first is not None
+    assert first["starts_in"] > 0
+
+    await set_clock(pusher, start - timedelta(seconds=1))
+    await set_clock(subscriber, start + timedelta(seconds=1))
+    transaction = pusher.transaction()
+    await transaction.start()
+    await pusher.fetch(
+        "SELECT * FROM queen.push_messages_v1($1, false, $2, $3, $4, $5, $6, NULL, NULL, NULL)",
+        columns.flush, columns.part, columns.n, columns.data, columns.ends, columns.ids,
+    )  # fmt: skip
+    arrival = asyncio.create_task(subscriber.fetchrow(SUBSCRIBE, queue, start))
+    async with asyncio.timeout(30):
+        while not arrival.done() and not await waits_for_a_lock(observer, subscriber.get_server_pid()):
+            await asyncio.sleep(0)
+    await transaction.commit()
+    reached = await arrival
+    assert reached is not None
+    assert reached["starts_in"] is None
+    acked = await observer.fetchval("SELECT acked FROM queen.partition_consumers WHERE grp_id = $1", first["grp_id"])
+    assert acked == 0
