@@ -1,4 +1,4 @@
-"""The falcon application: routes, errors, and the life of the engine."""
+"""The falcon application: its routes, its errors, and the life of the engine."""
 
 from typing import Any
 
@@ -9,13 +9,7 @@ from queen.config import Settings
 from queen.core.errors import QueenError
 from queen.engine.thread import EngineThread
 from queen.http import problems
-from queen.http.resources.ack import AckResource
-from queen.http.resources.health import HealthResource
-from queen.http.resources.leases import LeaseResource
-from queen.http.resources.pop import PopDefaults, PopResource
-from queen.http.resources.push import PushResource
-from queen.http.resources.queues import ConfigureResource, QueueResource
-from queen.http.resources.transactions import TransactionResource
+from queen.http.routes import add_routes, routes
 
 
 class _Lifespan:
@@ -57,19 +51,5 @@ def create_app(settings: Settings, engine: EngineThread) -> QueenApp:
     app.add_error_handler(Exception, problems.on_unexpected)
     app.add_error_handler(falcon.HTTPError, problems.on_http_error)
     app.add_error_handler(QueenError, problems.on_queen_error)
-    body_bytes_max = settings.max_body_bytes
-    ack = AckResource(engine, body_bytes_max)
-    pop = PopResource(
-        engine, PopDefaults(settings.default_batch, settings.default_timeout_ms, settings.default_subscription_mode)
-    )
-    app.add_route("/health", HealthResource(engine))
-    app.add_route("/api/v1/push", PushResource(engine, body_bytes_max))
-    app.add_route("/api/v1/pop", pop)
-    app.add_route("/api/v1/pop/queue/{place:path}", pop)
-    app.add_route("/api/v1/ack", ack)
-    app.add_route("/api/v1/ack/batch", ack, suffix="batch")
-    app.add_route("/api/v1/lease/{lease}/extend", LeaseResource(engine))
-    app.add_route("/api/v1/transaction", TransactionResource(engine, body_bytes_max))
-    app.add_route("/api/v1/configure", ConfigureResource(engine, body_bytes_max))
-    app.add_route("/api/v1/resources/queues/{queue:path}", QueueResource(engine))
+    add_routes(app, routes(settings, engine))
     return QueenApp(app, engine)

@@ -1,0 +1,73 @@
+"""The route table: path, resource, and the access level of each method. OpenAPI, authentication and tests read it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import falcon.asgi
+from msgspec import Struct
+
+from queen.config import Settings
+from queen.engine.thread import EngineThread
+from queen.http.access import Access
+from queen.http.resources.ack import AckResource
+from queen.http.resources.health import HealthResource
+from queen.http.resources.leases import LeaseResource
+from queen.http.resources.pop import PopDefaults, PopResource
+from queen.http.resources.push import PushResource
+from queen.http.resources.queues import ConfigureResource, QueueResource
+from queen.http.resources.transactions import TransactionResource
+
+PUBLIC, READ_ONLY, READ_WRITE, ADMIN = Access
+
+
+class Route(Struct, frozen=True):
+    """One path.
+
+    Attributes:
+        path: falcon's URI template.
+        resource: answers it.
+        access: the level that each method needs; exactly the methods that the resource answers here.
+        suffix: falcon's, where a resource answers several paths.
+    """
+
+    path: str
+    resource: object
+    access: Mapping[str, Access]
+    suffix: str | None = None
+
+
+def routes(settings: Settings, engine: EngineThread) -> Sequence[Route]:
+    """All routes of the server."""
+    body_bytes_max = settings.max_body_bytes
+    ack = AckResource(engine, body_bytes_max)
+    pop = PopResource(
+        engine, PopDefaults(settings.default_batch, settings.default_timeout_ms, settings.default_subscription_mode)
+    )
+    return [
+        Route("/health", HealthResource(engine), {"GET": PUBLIC}),
+        # ------------------------------------------------------------ messages
+        Route("/api/v1/push", PushResource(engine, body_bytes_max), {"POST": READ_WRITE}),
+        Route("/api/v1/pop", pop, {"GET": READ_WRITE}),
+        Route("/api/v1/pop/queue/{place:path}", pop, {"GET": READ_WRITE}),
+        Route("/api/v1/ack", ack, {"POST": READ_WRITE}),
+        Route("/api/v1/ack/batch", ack, {"POST": READ_WRITE}, suffix="batch"),
+        Route("/api/v1/lease/{lease}/extend", LeaseResource(engine), {"POST": READ_WRITE}),
+        Route("/api/v1/transaction", TransactionResource(engine, body_bytes_max), {"POST": READ_WRITE}),
+        # ------------------------------------------------------------ queues
+        Route("/api/v1/configure", ConfigureResource(engine, body_bytes_max), {"POST": READ_WRITE}),
+        Route("/api/v1/resources/queues/{queue:path}", QueueResource(engine), {"DELETE": ADMIN}),
+    ]
+
+
+def add_routes(app: "falcon.asgi.App[Any, Any]", table: Sequence[Route]) -> None:
+    """Adds all routes to an application.
+
+    Raises:
+        ValueError: a route says nothing of a method that its resource answers, or names one that it does not answer.
+    """
+    for route in table:
+        ending = f"_{route.suffix}" if route.suffix else ""
+        answered = {method for method in falcon.HTTP_METHODS if hasattr(route.resource, f"on_{method.lower()}{ending}")}
+        if answered != set(route.access):
+            raise ValueError(f"{route.path} answers {sorted(answered)}, but has levels for {sorted(route.access)}")
+        app.add_route(route.path, route.resource, suffix=route.suffix)
