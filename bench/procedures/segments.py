@@ -98,13 +98,11 @@ class Segments:
         """One run where the server made the ids; else one element a message, for only the database knows its offset."""
         part, grp, first, last = row.part_id, row.grp_id, row.slice.first, row.upto
         if part not in self._hashes:
-            return AckColumns([part], [grp], [lease], ["c"], [first], [last], [None], [True], [None])
+            return AckColumns([part], [grp], [lease], ["c"], [first], [last], [None], [None])
         hashes: list[bytes | None] = [*self._hashes[part][first : last + 1]]
         n = len(hashes)
         nothing: list[None] = [None] * n
-        return AckColumns(
-            [part] * n, [grp] * n, [lease] * n, ["c"] * n, [*nothing], [*nothing], hashes, [n == 1] * n, [*nothing]
-        )
+        return AckColumns([part] * n, [grp] * n, [lease] * n, ["c"] * n, [*nothing], [*nothing], hashes, [*nothing])
 
     async def skip_all(self, queue: str, group: str) -> None:
         """Pops with autoAck until nothing comes."""

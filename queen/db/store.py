@@ -14,6 +14,7 @@ from queen.engine.ports import (
     AckRow,
     Appended,
     Delivered,
+    NewPartitions,
     PartitionName,
     PopColumns,
     PushColumns,
@@ -33,8 +34,8 @@ def _call(procedure: str, arguments: int) -> str:
 
 _PUSH = _call("push_messages_v1", 10)
 _POP = _call("pop_unified_batch_v1", 7)
-_ACK = _call("ack_messages_v1", 10)
-_EXECUTE = _call("execute_transaction_v1", 19)
+_ACK = _call("ack_messages_v1", 9)
+_EXECUTE = _call("execute_transaction_v1", 22)
 _RENEW = _call("renew_lease_v1", 2)
 _RELEASE = _call("release_leases_v1", 1)
 _RESOLVE = _call("resolve_partitions_v1", 3)
@@ -58,7 +59,7 @@ def _push_arguments(columns: PushColumns) -> tuple[object, ...]:
 def _ack_row(row: Any) -> AckRow:  # noqa: ANN401 - an asyncpg.Record
     return AckRow(
         row["ord"], row["problem"], row["first_off"], row["done_upto"], row.get("also_done"), row["within"],
-        row["released"], row["dead"], row["ready"],
+        row["exists_upto"], row["released"], row["dead"], row["ready"],
     )  # fmt: skip
 
 
@@ -90,7 +91,7 @@ class Store:
         """Applies acks; the answer has a row for each element, in any order."""
         c = columns
         rows = await self._pool.fetch(
-            _ACK, c.part, c.grp, c.lease, c.kind, c.first, c.last, _hashes(c.hash), c.alone, c.error, False
+            _ACK, c.part, c.grp, c.lease, c.kind, c.first, c.last, _hashes(c.hash), c.error, False
         )
         return [_ack_row(row) for row in rows]
 
@@ -104,12 +105,12 @@ class Store:
         await self._pool.fetch(_RELEASE, leases)
 
     async def execute(
-        self, push: PushColumns, ack: AckColumns, required: list[UUID] | None, *, again: bool
+        self, push: PushColumns, ack: AckColumns, required: list[UUID] | None, new: NewPartitions, *, again: bool
     ) -> TransactionRows:
         """Pushes and acks, all or none."""
         rows = await self._pool.fetch(
             _EXECUTE, push.flush, again, *_push_arguments(push), ack.part, ack.grp, ack.lease, ack.kind, ack.first,
-            ack.last, _hashes(ack.hash), ack.error, required,
+            ack.last, _hashes(ack.hash), ack.error, required, new.part, new.queue, new.name,
         )  # fmt: skip
         appended = [
             Appended(row["part_id"], row["first_off"], row["created_at"], row["dup_pos"], row["dup_off"])
@@ -117,7 +118,8 @@ class Store:
             if row["kind"] == "push"
         ]
         acks = [_ack_row(row) for row in rows if row["kind"] == "ack"]
-        return TransactionRows(any(row["kind"] == "undone" for row in rows), appended, acks)
+        made = {row["ord"]: row["part_id"] for row in rows if row["kind"] == "made"}
+        return TransactionRows(any(row["kind"] == "undone" for row in rows), made, appended, acks)
 
     async def resolve_partitions(
         self, names: Sequence[tuple[str, str]], *, create: bool

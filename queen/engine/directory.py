@@ -20,12 +20,12 @@ class Directory:
         self._names: dict[int, PartitionName] = {}
         self._groups: dict[tuple[str, str], Subscription] = {}
 
-    async def partitions(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], int]:
-        """The numbers of partitions by (queue, partition); missing ones are made."""
+    async def partitions(self, keys: Iterable[tuple[str, str]], *, create: bool) -> dict[tuple[str, str], int]:
+        """The numbers of partitions by (queue, partition); missing ones are made, or left out."""
         found = {key: self._parts.get(key) for key in keys}
         missing = [key for key, part_id in found.items() if part_id is None]
         if missing:
-            numbers = await self._database.resolve_partitions(missing, create=True)
+            numbers = await self._database.resolve_partitions(missing, create=create)
             for key, (queue_id, part_id) in zip(missing, numbers, strict=True):
                 # A queue that is deleted at this very moment has no number; the next try makes it anew.
                 if queue_id is not None and part_id is not None:

@@ -127,6 +127,11 @@ class Flush:
             places.append((place, False))
         return _Placed(segment, None, places)
 
+    def name_partitions(self, numbers: Mapping[int, int]) -> None:
+        """Says which partitions the numbers stand for that were only places for them."""
+        for segment in self._segments.values():
+            segment.part_id = numbers.get(segment.part_id, segment.part_id)
+
     def answers(self, appended: Sequence[Appended]) -> list[Pushed]:
         """The answer to each push, from the rows of the call."""
         rows = {row.part_id: row for row in appended}

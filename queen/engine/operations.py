@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from queen.core.operations import JobType, Pop, Push
+from queen.core.operations import JobType, Pop, Push, Transaction
 from queen.engine.context import Context
 from queen.engine.handlers.ack import ack
 from queen.engine.handlers.pop import pop
@@ -40,6 +40,10 @@ def _push_size(request: Push) -> int:
     return sum([len(lot.body) for lot in request.lots])
 
 
+def _transaction_size(request: Transaction) -> int:
+    return _push_size(request.push)
+
+
 async def custom(context: Context, requests: Sequence[Callable[[Context], Awaitable[Any]]]) -> list[Any]:
     """Runs functions that bring their own calls; one after another, since each may be slow."""
     return [await request(context) for request in requests]
@@ -49,7 +53,7 @@ OPERATIONS: Mapping[JobType, Operation] = {
     JobType.PUSH: Operation(push, size=_push_size),
     JobType.POP: Operation(pop, _pop_key),
     JobType.ACK: Operation(ack),
-    JobType.TRANSACTION: Operation(transaction),
+    JobType.TRANSACTION: Operation(transaction, size=_transaction_size),
     JobType.RENEW_LEASE: Operation(renew_lease),
     JobType.CUSTOM: Operation(custom),
 }

@@ -24,6 +24,14 @@ class PushColumns(Struct):
     hash: list[bytes] = []
 
 
+class NewPartitions(Struct):
+    """Partitions that a transaction makes if they are missing: negative numbers that stand for them, and names."""
+
+    part: list[int] = []
+    queue: list[str] = []
+    name: list[str] = []
+
+
 class Appended(Struct, frozen=True):
     """One segment after a push; ``first`` is ``None`` when the partition is unknown and nothing was stored."""
 
@@ -81,7 +89,6 @@ class AckColumns(Struct):
     first: list[int | None] = []
     last: list[int | None] = []
     hash: list[bytes | None] = []
-    alone: list[bool] = []
     error: list[str | None] = []
 
 
@@ -93,6 +100,7 @@ class AckRow(Struct, frozen=True):
         first: its first offset.
         done_upto, also_done: what was done before the call: offsets up to this, and these.
         within: offsets above it were refused; ``None`` for no bound.
+        exists_upto: there is no message above it; ``None``: all of the element exist.
         released: the lease ended.
         dead: a dead letter was written.
         ready: the lease ended, and more is to be delivered.
@@ -104,15 +112,17 @@ class AckRow(Struct, frozen=True):
     done_upto: int | None
     also_done: Sequence[int] | None
     within: int | None
+    exists_upto: int | None
     released: bool
     dead: bool
     ready: bool
 
 
 class TransactionRows(Struct, frozen=True):
-    """What became of a transaction."""
+    """What became of a transaction; ``made``: what number each new partition got, ``None``: its queue was deleted."""
 
     undone: bool
+    made: dict[int, int | None]
     appended: list[Appended]
     acks: list[AckRow]
 
@@ -152,7 +162,7 @@ class Database(Protocol):
     async def renew_leases(self, leases: list[UUID], seconds: list[int]) -> list[tuple[int, datetime | None]]: ...
     async def release_leases(self, leases: list[UUID]) -> None: ...
     async def execute(
-        self, push: PushColumns, ack: AckColumns, required: list[UUID] | None, *, again: bool
+        self, push: PushColumns, ack: AckColumns, required: list[UUID] | None, new: NewPartitions, *, again: bool
     ) -> TransactionRows: ...
     async def resolve_partitions(
         self, names: Sequence[tuple[str, str]], *, create: bool

@@ -2,6 +2,7 @@
 CREATE OR REPLACE FUNCTION queen.wake(p_part bigint[], p_now timestamptz) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN
     UPDATE queen.partition_consumers AS c
@@ -26,6 +27,7 @@ CREATE OR REPLACE FUNCTION queen.append_without_duplicates(
 ) RETURNS TABLE (part_id bigint, first_off bigint, created_at timestamptz, dup_pos int[], dup_off bigint[])
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -96,6 +98,7 @@ CREATE OR REPLACE FUNCTION queen.flushed(
 ) RETURNS TABLE (part_id bigint, first_off bigint, created_at timestamptz, dup_pos int[], dup_off bigint[])
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 BEGIN
@@ -121,6 +124,7 @@ CREATE OR REPLACE FUNCTION queen.flushed_segment(
 ) RETURNS SETOF record
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_segment record;

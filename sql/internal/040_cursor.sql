@@ -39,6 +39,7 @@ CREATE OR REPLACE FUNCTION queen.visible(
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_hidden record;
@@ -66,6 +67,7 @@ COMMENT ON FUNCTION queen.visible IS 'Internal: how far a pop can see in a parti
 CREATE OR REPLACE FUNCTION queen.park(p_part bigint[], p_grp bigint[]) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_heads bigint[];
@@ -92,6 +94,28 @@ BEGIN
     WHERE l.part_id = u.part_id AND NOT l.parked;
 END $$;
 COMMENT ON FUNCTION queen.park IS 'Internal: parks those of the given cursors that have nothing to deliver.';
+
+-- What a pop does with cursors that it found with nothing to deliver: they wait until something becomes visible by itself, or
+-- are parked. Under the delays that hold now: a configure that has been committed since they were read is not overruled, and
+-- one that comes later waits for these cursors, which the caller holds.
+CREATE OR REPLACE FUNCTION queen.rest(p_claims queen.claims, p_now timestamptz) RETURNS void
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+BEGIN
+    UPDATE queen.partition_consumers AS c
+    SET
+        lease = NULL,
+        ready_at = CASE WHEN q.delayed_processing = u.delay AND q.window_buffer = u.pause THEN u.again_at ELSE p_now END
+    FROM unnest(p_claims.idle_part, p_claims.idle_grp, p_claims.again_at, p_claims.delay, p_claims.pause)
+        AS u (part_id, grp_id, again_at, delay, pause)
+    JOIN queen.consumer_groups_metadata AS g ON g.id = u.grp_id
+    JOIN queen.queues AS q ON q.id = g.queue_id
+    WHERE c.part_id = u.part_id AND c.grp_id = u.grp_id AND u.again_at IS NOT NULL;
+    PERFORM queen.park(p_claims.idle_part, p_claims.idle_grp);
+END $$;
+COMMENT ON FUNCTION queen.rest IS 'Internal: puts off or parks cursors that a pop found with nothing to deliver.';
 
 -- autoAck: completes what a pop has just claimed, and parks the cursor if that was all. The caller holds the cursor.
 CREATE OR REPLACE FUNCTION queen.complete_deliveries(p_part bigint, p_grp bigint, p_now timestamptz) RETURNS void

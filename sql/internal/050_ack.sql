@@ -5,6 +5,7 @@ CREATE OR REPLACE FUNCTION queen.bury(
 ) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_segment record;
@@ -37,10 +38,12 @@ CREATE OR REPLACE FUNCTION queen.ack_cursor(
     p_part bigint, p_grp bigint, p_now timestamptz, p_final bool,
     p_ord int[], p_lease uuid[], p_kind text[], p_first bigint[], p_last bigint[], p_error text[]
 ) RETURNS TABLE (
-    ord int, problem text, done_upto bigint, also_done bigint[], within bigint, released bool, dead bool, ready bool
+    ord int, problem text, done_upto bigint, also_done bigint[], within bigint, exists_upto bigint, released bool, dead bool,
+    ready bool
 )
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -145,7 +148,7 @@ BEGIN
         PERFORM queen.park(ARRAY[p_part], ARRAY[p_grp]);
     END IF;
     RETURN QUERY
-    SELECT r.ord, r.problem, r.done_upto, r.also_done, r.within, v_end AND r.problem IS NULL, r.dead,
+    SELECT r.ord, r.problem, r.done_upto, r.also_done, r.within, v_next_off - 1, v_end AND r.problem IS NULL, r.dead,
         v_end AND r.problem IS NULL AND c.ready_at < 'infinity'
     FROM unnest(v_results) AS r
     CROSS JOIN queen.partition_consumers AS c

@@ -177,3 +177,12 @@ CREATE TYPE queen.ack_result AS (
     ord int, problem text, done_upto bigint, also_done bigint [], within bigint, dead bool
 );
 COMMENT ON TYPE queen.ack_result IS 'Internal: what ack_cursor says of one element, while it still gathers.';
+
+CREATE TYPE queen.claims AS (
+    complete bool,
+    pop int [], part_id bigint [], grp_id bigint [], acked bigint [], upto bigint [], ahead int8multirange [],
+    seen bigint [], attempt int [], ready_at timestamptz [],
+    idle_part bigint [], idle_grp bigint [], again_at timestamptz [], delay int [], pause int []
+);
+COMMENT ON TYPE queen.claims IS
+'Internal: what a pop call claims, and the cursors that it found with nothing to deliver; one array a column, NULL for none.';

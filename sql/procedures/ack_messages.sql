@@ -3,68 +3,74 @@
 --            p_part, p_grp   the cursor        p_lease  lease named by the client, or null
 --            p_kind          c completed, f failed, r retry, d dead letter
 --            p_first, p_last offsets, or null where p_hash names the message by its transaction id (queen.transaction_hash)
---            p_alone         whether the element is the only one for its cursor
 --            p_error         text for a dead letter, or null
 --            p_final         f means d, and what is done already is refused (transactions)
 -- Returns:   one row an element: ord from 1, problem (null: accepted), first_off, done_upto and also_done (what was done
---            before the call: up to it, and these), within (offsets above it were refused; null: no bound), released: the
---            lease ended, dead: a dead letter was written, ready: the lease ended and more is to be delivered.
+--            before the call: up to it, and these), within (offsets above it were refused; null: no bound),
+--            exists_upto (there is no message above it; null: all exist), released: the lease ended, dead: a dead letter was written, ready: the lease ended and more is to be delivered.
 -- Locks:     cursors in (part_id, grp_id) order, then heads with SKIP LOCKED.
 -- Writes:    partition_consumers, partition_lookup (parked), dead_letter_queue.
 CREATE OR REPLACE FUNCTION queen.ack_messages_v1(
     p_part bigint[], p_grp bigint[], p_lease uuid[], p_kind text[], p_first bigint[], p_last bigint[],
-    p_hash uuid[], p_alone bool[], p_error text[], p_final bool
+    p_hash uuid[], p_error text[], p_final bool
 ) RETURNS TABLE (
-    ord int, problem text, first_off bigint, done_upto bigint, also_done bigint[], within bigint, released bool,
-    dead bool, ready bool
+    ord int, problem text, first_off bigint, done_upto bigint, also_done bigint[], within bigint,
+    exists_upto bigint, released bool, dead bool, ready bool
 )
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
     v_now timestamptz := queen.clock();
-    v_element record;
     v_heads bigint[];
     v_drained int[];
-    v_rest int[] := '{}';
-    f_ord int[] := '{}';      -- elements that move their cursor by their own: one array a column
-    f_part bigint[] := '{}';
-    f_grp bigint[] := '{}';
-    f_first bigint[] := '{}';
-    f_last bigint[] := '{}';
-    f_acked bigint[] := '{}';
-    f_upto bigint[] := '{}';
+    v_answered int := 0;
+    m_part bigint[];          -- cursors that move in the plain way: one array a column
+    m_grp bigint[];
+    m_acked bigint[];
+    m_last bigint[];
+    m_upto bigint[];
 BEGIN
-    FOR v_element IN
-        SELECT u.ord, u.part_id, u.grp_id, u.kind, u.first, u.last, u.alone, c.acked, c.upto,
-            c.lease = u.lease AND c.ready_at > v_now AND c.ahead IS NULL AND c.retries IS NULL AS plain
-        FROM unnest(p_part, p_grp, p_lease, p_kind, p_first, p_last, p_alone)
-            WITH ORDINALITY AS u (part_id, grp_id, lease, kind, first, last, alone, ord)
-        JOIN queen.partition_consumers AS c ON c.part_id = u.part_id AND c.grp_id = u.grp_id
+    IF array_position(p_first, NULL) IS NOT NULL THEN
+        SELECT array_agg(coalesce(u.first, t.off) ORDER BY u.ord), array_agg(coalesce(u.last, t.off) ORDER BY u.ord)
+        INTO p_first, p_last
+        FROM unnest(p_part, p_first, p_last, p_hash) WITH ORDINALITY AS u (part_id, first, last, hash, ord)
+        LEFT JOIN queen.transaction_ids AS t ON u.first IS NULL AND t.part_id = u.part_id AND t.hash = u.hash;
+    END IF;
+
+    -- The plain way: all elements of the cursor complete, under its live lease, one run from where it stands.
+    SELECT
+        array_agg(e.part_id) FILTER (WHERE e.plain), array_agg(e.grp_id) FILTER (WHERE e.plain),
+        array_agg(e.acked) FILTER (WHERE e.plain), array_agg(e.last) FILTER (WHERE e.plain),
+        array_agg(e.upto) FILTER (WHERE e.plain)
+    INTO m_part, m_grp, m_acked, m_last, m_upto
+    FROM (
+        SELECT
+            c.part_id, c.grp_id, c.acked, c.upto, a.last,
+            a.completes AND c.lease = ALL(a.leases) AND c.ready_at > v_now AND c.ahead IS NULL AND c.retries IS NULL
+            AND a.first <= c.acked + 1 AND a.last > c.acked AND a.last <= c.upto AND (a.first > c.acked OR NOT p_final)
+            AND (a.elements = 1 OR a.runs = int8multirange(int8range(a.first, a.last, '[]'))) AS plain
+        FROM (
+            SELECT
+                u.part_id, u.grp_id, count(*) AS elements, array_agg(u.lease) AS leases,
+                min(u.first) AS first, max(u.last) AS last, bool_and(u.kind = 'c' AND u.first IS NOT NULL) AS completes,
+                range_agg(int8range(u.first, u.last, '[]')) AS runs
+            FROM unnest(p_part, p_grp, p_lease, p_kind, p_first, p_last) AS u (part_id, grp_id, lease, kind, first, last)
+            GROUP BY u.part_id, u.grp_id
+        ) AS a
+        JOIN queen.partition_consumers AS c ON c.part_id = a.part_id AND c.grp_id = a.grp_id
         ORDER BY c.part_id, c.grp_id
         FOR UPDATE OF c
-    LOOP
-        IF v_element.plain AND v_element.alone AND v_element.kind = 'c' AND v_element.last > v_element.acked
-            AND v_element.first <= v_element.acked + 1 AND v_element.last <= v_element.upto
-            AND (v_element.first > v_element.acked OR NOT p_final) THEN
-            f_ord := f_ord || v_element.ord::int;
-            f_part := f_part || v_element.part_id;
-            f_grp := f_grp || v_element.grp_id;
-            f_first := f_first || v_element.first;
-            f_last := f_last || v_element.last;
-            f_acked := f_acked || v_element.acked;
-            f_upto := f_upto || v_element.upto;
-        ELSE
-            v_rest := v_rest || v_element.ord::int;
-        END IF;
-    END LOOP;
+    ) AS e;
 
-    IF f_ord <> '{}' THEN
+    IF m_part IS NOT NULL THEN
         -- Drained heads: under the lock next_off cannot move, so that parking loses no push.
-        SELECT array_agg(h.part_id), array_agg(h.ord) INTO v_heads, v_drained
+        SELECT array_agg(h.part_id), array_agg(h.cursor) INTO v_heads, v_drained
         FROM (
-            SELECT l.part_id, u.ord FROM unnest(f_ord, f_part, f_last) AS u (ord, part_id, last)
+            SELECT l.part_id, u.cursor::int AS cursor
+            FROM unnest(m_part, m_last) WITH ORDINALITY AS u (part_id, last, cursor)
             JOIN queen.partition_lookup AS l ON l.part_id = u.part_id AND l.next_off = u.last + 1
             ORDER BY l.part_id FOR UPDATE OF l SKIP LOCKED
         ) AS h;
@@ -74,30 +80,37 @@ BEGIN
             lease = CASE WHEN u.last < u.upto THEN c.lease END,
             attempts = CASE WHEN u.last < c.seen THEN c.attempts ELSE 0 END,
             ready_at = CASE
-                WHEN u.last < u.upto THEN c.ready_at WHEN u.ord = ANY(v_drained) THEN 'infinity' ELSE v_now
+                WHEN u.last < u.upto THEN c.ready_at WHEN u.cursor = ANY(v_drained) THEN 'infinity' ELSE v_now
             END
-        FROM unnest(f_ord, f_part, f_grp, f_last, f_upto) AS u (ord, part_id, grp_id, last, upto)
+        FROM unnest(m_part, m_grp, m_last, m_upto) WITH ORDINALITY AS u (part_id, grp_id, last, upto, cursor)
         WHERE c.part_id = u.part_id AND c.grp_id = u.grp_id;
         UPDATE queen.partition_lookup AS l SET parked = true WHERE l.part_id = ANY(v_heads) AND NOT l.parked;
         RETURN QUERY
-        SELECT u.ord, NULL, u.first, u.acked, NULL::bigint[], u.last, u.last = u.upto, false,
-            u.last = u.upto AND (v_drained IS NULL OR u.ord <> ALL(v_drained))
-        FROM unnest(f_ord, f_first, f_last, f_acked, f_upto) AS u (ord, first, last, acked, upto);
+        SELECT
+            u.ord::int, NULL, u.first, c.acked, NULL::bigint[], c.last, NULL::bigint, c.last = c.upto, false,
+            c.last = c.upto AND (v_drained IS NULL OR c.cursor <> ALL(v_drained))
+        FROM unnest(p_part, p_grp, p_first) WITH ORDINALITY AS u (part_id, grp_id, first, ord)
+        JOIN unnest(m_part, m_grp, m_acked, m_last, m_upto) WITH ORDINALITY AS c (part_id, grp_id, acked, last, upto, cursor)
+            ON c.part_id = u.part_id AND c.grp_id = u.grp_id;
+        GET DIAGNOSTICS v_answered = ROW_COUNT;
     END IF;
 
-    IF cardinality(f_ord) < cardinality(p_part) THEN
+    IF v_answered < cardinality(p_part) THEN
         RETURN QUERY
         WITH element AS (
-            SELECT u.ord::int AS ord, u.part_id, u.grp_id, u.lease, u.kind, u.error,
-                coalesce(u.first, t.off) AS first, coalesce(u.last, t.off) AS last
-            FROM unnest(p_part, p_grp, p_lease, p_kind, p_first, p_last, p_hash, p_error)
-                WITH ORDINALITY AS u (part_id, grp_id, lease, kind, first, last, hash, error, ord)
-            LEFT JOIN queen.transaction_ids AS t ON u.first IS NULL AND t.part_id = u.part_id AND t.hash = u.hash
-            WHERE u.ord <> ALL(f_ord)
+            SELECT u.ord::int AS ord, u.part_id, u.grp_id, u.lease, u.kind, u.first, u.last, u.error
+            FROM unnest(p_part, p_grp, p_lease, p_kind, p_first, p_last, p_error)
+                WITH ORDINALITY AS u (part_id, grp_id, lease, kind, first, last, error, ord)
+            WHERE NOT EXISTS (
+                SELECT 1 FROM unnest(m_part, m_grp) AS c (part_id, grp_id)
+                WHERE c.part_id = u.part_id AND c.grp_id = u.grp_id
+            )
         ), known AS (
             SELECT e.part_id, e.grp_id, array_agg(e.ord) AS ord, array_agg(e.lease) AS lease, array_agg(e.kind) AS kind,
                 array_agg(e.first) AS first, array_agg(e.last) AS last, array_agg(e.error) AS error
-            FROM element AS e WHERE e.ord = ANY(v_rest) AND e.first IS NOT NULL
+            FROM element AS e
+            JOIN queen.partition_consumers AS c ON c.part_id = e.part_id AND c.grp_id = e.grp_id
+            WHERE e.first IS NOT NULL
             GROUP BY e.part_id, e.grp_id
         ), acked AS (
             SELECT r.* FROM known AS k
@@ -105,8 +118,8 @@ BEGIN
                 k.part_id, k.grp_id, v_now, p_final, k.ord, k.lease, k.kind, k.first, k.last, k.error) AS r
         )
         SELECT e.ord, CASE WHEN a.ord IS NULL THEN 'Message not found' ELSE a.problem END,
-            e.first, a.done_upto, a.also_done, a.within, coalesce(a.released, false), coalesce(a.dead, false),
-            coalesce(a.ready, false)
+            e.first, a.done_upto, a.also_done, a.within, a.exists_upto, coalesce(a.released, false),
+            coalesce(a.dead, false), coalesce(a.ready, false)
         FROM element AS e LEFT JOIN acked AS a ON a.ord = e.ord;
     END IF;
 END $$;

@@ -44,6 +44,7 @@ COMMENT ON FUNCTION queen.configure_queue_v1 IS 'Makes a queue, or replaces the 
 CREATE OR REPLACE FUNCTION queen.judge_anew(p_queue_id bigint) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_groups bigint[];

@@ -13,6 +13,7 @@ COMMENT ON FUNCTION queen.delete_queue_v1 IS 'Deletes a queue with everything in
 CREATE OR REPLACE FUNCTION queen.empty_queue() RETURNS trigger
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_parts bigint[];

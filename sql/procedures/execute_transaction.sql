@@ -1,66 +1,94 @@
 -- Purpose:   pushes and acks in one transaction: all or none.
--- Arguments: those of push_messages_v1 and ack_messages_v1, and p_required: leases of which one must be live on the cursor
---            of every ack that names none (null: no such demand)
+-- Arguments: those of push_messages_v1 and ack_messages_v1, and
+--            p_required  leases of which one must be live on the cursor of every ack that names none (null: no such demand)
+--            p_new_part, p_new_queue, p_new_name  partitions that are made if missing, so that an undone transaction leaves none
+--                        behind: the negative numbers that stand for them in p_part and p_hash_part, and their names
 -- Returns:   a row a pushed segment (kind push: part_id, first_off, created_at, dup_pos, dup_off) and a row an ack (kind
---            ack: ord, problem, first_off, done_upto, within, released, dead, ready). A last row of kind undone says that something
---            failed, which the other rows name, and that nothing was stored.
+--            ack: ord, problem, first_off, done_upto, within, exists_upto, released, dead, ready). A last row of kind undone says that something
+--            failed, which the other rows name, and that nothing was stored. A row of kind made says which part_id a partition got
+--            for its negative number (ord).
 -- Locks:     heads in part_id order; then in (part_id, grp_id) order the cursors of the acks and those that the push wakes.
 CREATE OR REPLACE FUNCTION queen.execute_transaction_v1(
     p_flush uuid, p_again bool,
     p_part bigint[], p_n int[], p_data bytea[], p_ends bytea[], p_ids bytea[],
     p_hash_part bigint[], p_hash_pos int[], p_hash uuid[],
     p_ack_part bigint[], p_ack_grp bigint[], p_ack_lease uuid[], p_ack_kind text[], p_ack_first bigint[],
-    p_ack_last bigint[], p_ack_hash uuid[], p_ack_error text[], p_required uuid[]
+    p_ack_last bigint[], p_ack_hash uuid[], p_ack_error text[], p_required uuid[],
+    p_new_part bigint[], p_new_queue text[], p_new_name text[]
 ) RETURNS TABLE (
     kind text, part_id bigint, ord int, problem text, first_off bigint, created_at timestamptz, dup_pos int[],
-    dup_off bigint[], done_upto bigint, within bigint, released bool, dead bool, ready bool
+    dup_off bigint[], done_upto bigint, within bigint, exists_upto bigint, released bool, dead bool, ready bool
 )
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
     v_now timestamptz := queen.clock();
     v_row record;
     v_failed bool := false;
-    v_alone bool[];
     v_lease uuid[] := p_ack_lease;
+    v_parked bigint[];
 BEGIN
-    PERFORM 1 FROM queen.partition_lookup AS l WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR UPDATE;
-    PERFORM 1 FROM queen.partition_consumers AS c
-    WHERE (c.part_id = ANY(p_part) AND c.ready_at = 'infinity')
-        OR (c.part_id, c.grp_id) IN (SELECT u.part_id, u.grp_id FROM unnest(p_ack_part, p_ack_grp) AS u (part_id, grp_id))
-    ORDER BY c.part_id, c.grp_id FOR UPDATE;
-
-    -- A repeated sending whose first was committed is answered from the log: its acks were accepted then.
-    IF p_again AND EXISTS (SELECT 1 FROM queen.flushed(p_flush, p_part, p_hash_part, p_hash_pos, p_hash)) THEN
-        RETURN QUERY
-        SELECT 'push', r.part_id, NULL::int, NULL, r.first_off, r.created_at, r.dup_pos, r.dup_off, NULL::bigint,
-            NULL::bigint, NULL::bool, NULL::bool, NULL::bool
-        FROM queen.flushed(p_flush, p_part, p_hash_part, p_hash_pos, p_hash) AS r;
-        RETURN QUERY
-        SELECT 'ack', NULL::bigint, u.ord::int, NULL, coalesce(u.first, t.off), NULL::timestamptz, NULL::int[],
-            NULL::bigint[], NULL::bigint, NULL::bigint, false, false, true
-        FROM unnest(p_ack_part, p_ack_first, p_ack_hash) WITH ORDINALITY AS u (part_id, first, hash, ord)
-        LEFT JOIN queen.transaction_ids AS t ON u.first IS NULL AND t.part_id = u.part_id AND t.hash = u.hash;
-        RETURN;
-    END IF;
-
-    IF p_required IS NOT NULL THEN
-        SELECT array_agg(coalesce(u.lease, r.lease, '00000000-0000-0000-0000-000000000000') ORDER BY u.ord) INTO v_lease
-        FROM unnest(p_ack_part, p_ack_grp, p_ack_lease) WITH ORDINALITY AS u (part_id, grp_id, lease, ord)
-        LEFT JOIN LATERAL (
-            SELECT c.lease FROM queen.partition_consumers AS c
-            WHERE c.part_id = u.part_id AND c.grp_id = u.grp_id AND c.ready_at > v_now AND c.lease = ANY(p_required)
-        ) AS r ON true;
-    END IF;
-    SELECT array_agg(u.cnt = 1 ORDER BY u.ord) INTO v_alone
-    FROM (
-        SELECT a.ord, count(*) OVER (PARTITION BY a.part_id, a.grp_id) AS cnt
-        FROM unnest(p_ack_part, p_ack_grp) WITH ORDINALITY AS a (part_id, grp_id, ord)
-    ) AS u;
-
     BEGIN
+        IF p_new_part <> '{}' THEN
+            FOR v_row IN SELECT r.ord, r.part_id FROM queen.resolve_partitions_v1(p_new_queue, p_new_name, true) AS r LOOP
+                kind := 'made';
+                ord := p_new_part[v_row.ord];
+                part_id := v_row.part_id;
+                -- Its queue is being deleted at this very moment.
+                v_failed := v_failed OR part_id IS NULL;
+                RETURN NEXT;
+                p_part := array_replace(p_part, ord::bigint, part_id);
+                p_hash_part := array_replace(p_hash_part, ord::bigint, part_id);
+            END LOOP;
+            IF v_failed THEN
+                RAISE EXCEPTION 'undo' USING ERRCODE = 'QN002';
+            END IF;
+            SELECT
+                array_agg(u.part_id ORDER BY u.part_id), array_agg(u.n ORDER BY u.part_id),
+                array_agg(u.data ORDER BY u.part_id), array_agg(u.ends ORDER BY u.part_id), array_agg(u.ids ORDER BY u.part_id)
+            INTO p_part, p_n, p_data, p_ends, p_ids
+            FROM unnest(p_part, p_n, p_data, p_ends, p_ids) AS u (part_id, n, data, ends, ids);
+        END IF;
+        SELECT array_agg(h.part_id) FILTER (WHERE h.parked) INTO v_parked
+        FROM (
+            SELECT l.part_id, l.parked FROM queen.partition_lookup AS l
+            WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR UPDATE
+        ) AS h;
+        PERFORM 1 FROM queen.partition_consumers AS c
+        WHERE (c.part_id, c.grp_id) IN (
+            SELECT l.part_id, l.grp_id FROM queen.partition_consumers AS l
+            WHERE l.part_id = ANY(v_parked) AND l.ready_at = 'infinity'
+            UNION
+            SELECT u.part_id, u.grp_id FROM unnest(p_ack_part, p_ack_grp) AS u (part_id, grp_id)
+        )
+        ORDER BY c.part_id, c.grp_id FOR UPDATE;
+
+        -- A repeated sending whose first was committed is answered from the log: its acks were accepted then.
+        IF p_again AND EXISTS (SELECT 1 FROM queen.flushed(p_flush, p_part, p_hash_part, p_hash_pos, p_hash)) THEN
+            RETURN QUERY
+            SELECT 'push', r.part_id, NULL::int, NULL, r.first_off, r.created_at, r.dup_pos, r.dup_off, NULL::bigint,
+                NULL::bigint, NULL::bigint, NULL::bool, NULL::bool, NULL::bool
+            FROM queen.flushed(p_flush, p_part, p_hash_part, p_hash_pos, p_hash) AS r;
+            RETURN QUERY
+            SELECT 'ack', NULL::bigint, u.ord::int, NULL, coalesce(u.first, t.off), NULL::timestamptz, NULL::int[],
+                NULL::bigint[], NULL::bigint, NULL::bigint, NULL::bigint, false, false, true
+            FROM unnest(p_ack_part, p_ack_first, p_ack_hash) WITH ORDINALITY AS u (part_id, first, hash, ord)
+            LEFT JOIN queen.transaction_ids AS t ON u.first IS NULL AND t.part_id = u.part_id AND t.hash = u.hash;
+            RETURN;
+        END IF;
+
+        IF p_required IS NOT NULL THEN
+            SELECT array_agg(coalesce(u.lease, r.lease, '00000000-0000-0000-0000-000000000000') ORDER BY u.ord) INTO v_lease
+            FROM unnest(p_ack_part, p_ack_grp, p_ack_lease) WITH ORDINALITY AS u (part_id, grp_id, lease, ord)
+            LEFT JOIN LATERAL (
+                SELECT c.lease FROM queen.partition_consumers AS c
+                WHERE c.part_id = u.part_id AND c.grp_id = u.grp_id AND c.ready_at > v_now AND c.lease = ANY(p_required)
+            ) AS r ON true;
+        END IF;
+
         IF p_part <> '{}' THEN
             FOR v_row IN
                 SELECT * FROM queen.push_messages_v1(
@@ -82,7 +110,7 @@ BEGIN
         dup_off := NULL;
         FOR v_row IN
             SELECT * FROM queen.ack_messages_v1(
-                p_ack_part, p_ack_grp, v_lease, p_ack_kind, p_ack_first, p_ack_last, p_ack_hash, v_alone, p_ack_error,
+                p_ack_part, p_ack_grp, v_lease, p_ack_kind, p_ack_first, p_ack_last, p_ack_hash, p_ack_error,
                 -- Nothing but completed acks, sent again: what is done was done by the first sending.
                 NOT (p_again AND p_part = '{}' AND 'c' = ALL(p_ack_kind)))
         LOOP
@@ -92,10 +120,11 @@ BEGIN
             first_off := v_row.first_off;
             done_upto := v_row.done_upto;
             within := v_row.within;
+            exists_upto := v_row.exists_upto;
             released := v_row.released;
             dead := v_row.dead;
             ready := v_row.ready;
-            v_failed := v_failed OR problem IS NOT NULL OR first_off > within;
+            v_failed := v_failed OR problem IS NOT NULL OR coalesce(p_ack_last[ord], first_off) > within;
             RETURN NEXT;
         END LOOP;
         IF v_failed THEN

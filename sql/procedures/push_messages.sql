@@ -16,20 +16,21 @@ CREATE OR REPLACE FUNCTION queen.push_messages_v1(
 ) RETURNS TABLE (part_id bigint, first_off bigint, created_at timestamptz, dup_pos int[], dup_off bigint[])
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_known int;
+    v_next bigint[];          -- next_off of each head before this call, in the order of p_part
     v_parked bigint[];
     v_duplicates bool := false;
     v_now timestamptz;
 BEGIN
-    SELECT count(*), array_agg(h.part_id) FILTER (WHERE h.parked) INTO v_known, v_parked
+    SELECT array_agg(h.next_off), array_agg(h.part_id) FILTER (WHERE h.parked) INTO v_next, v_parked
     FROM (
-        SELECT l.part_id, l.parked FROM queen.partition_lookup AS l
+        SELECT l.part_id, l.next_off, l.parked FROM queen.partition_lookup AS l
         WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR UPDATE
     ) AS h;
-    IF v_known < cardinality(p_part) THEN
+    IF v_next IS NULL OR cardinality(v_next) < cardinality(p_part) THEN
         RETURN QUERY SELECT u.part_id, NULL::bigint, NULL::timestamptz, NULL::int[], NULL::bigint[]
         FROM unnest(p_part) AS u (part_id)
         WHERE NOT EXISTS (SELECT 1 FROM queen.partition_lookup AS l WHERE l.part_id = u.part_id);
@@ -49,10 +50,17 @@ BEGIN
 
     v_now := queen.clock();
     IF p_hash IS NOT NULL THEN
-        v_duplicates := EXISTS (
-            SELECT 1 FROM unnest(p_hash_part, p_hash) AS u (part_id, hash)
-            JOIN queen.transaction_ids AS t ON t.part_id = u.part_id AND t.hash = u.hash
-        );
+        -- Duplicates are rare: nobody looks for them, the primary key finds them. Under the head locks nobody else inserts
+        -- transaction ids of these partitions, so that the key makes no push wait for another.
+        BEGIN
+            INSERT INTO queen.transaction_ids (part_id, hash, off)
+            SELECT u.part_id, u.hash, h.next_off + u.pos
+            FROM unnest(p_hash_part, p_hash_pos, p_hash) AS u (part_id, pos, hash)
+            JOIN unnest(p_part, v_next) AS h (part_id, next_off) ON h.part_id = u.part_id
+            ORDER BY u.part_id, u.hash;
+        EXCEPTION WHEN unique_violation THEN
+            v_duplicates := true;
+        END;
     END IF;
     IF v_duplicates THEN
         RETURN QUERY SELECT * FROM queen.append_without_duplicates(
@@ -71,11 +79,6 @@ BEGIN
             FROM unnest(p_part, p_n, p_data, p_ends, p_ids) AS u (part_id, n, data, ends, ids)
             JOIN head ON head.part_id = u.part_id
             RETURNING segments.part_id, segments.last_off - segments.n + 1 AS first_off, segments.created_at
-        ), ids AS (
-            INSERT INTO queen.transaction_ids (part_id, hash, off)
-            SELECT u.part_id, u.hash, segment.first_off + u.pos
-            FROM unnest(p_hash_part, p_hash_pos, p_hash) AS u (part_id, pos, hash)
-            JOIN segment ON segment.part_id = u.part_id
         )
         SELECT segment.part_id, segment.first_off, segment.created_at, NULL::int[], NULL::bigint[] FROM segment;
     END IF;

@@ -56,6 +56,7 @@ COMMENT ON FUNCTION queen.subscribe_v1 IS 'The number of a consumer group on a q
 CREATE OR REPLACE FUNCTION queen.make_cursors(p_grp bigint, p_step int) RETURNS bigint
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_group queen.consumer_groups_metadata;
@@ -97,6 +98,7 @@ COMMENT ON FUNCTION queen.make_cursors IS 'Internal: makes cursors for a group t
 CREATE OR REPLACE FUNCTION queen.last_before(p_part bigint, p_since timestamptz) RETURNS bigint
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_off bigint;

@@ -240,3 +240,74 @@ async def test_transaction_of_thousands_of_operations_is_possible(api: Api, queu
     assert len(body["results"]) == 200 + 2900
     assert [result["index"] for result in body["results"]] == list(range(3100))
     assert (await api.pop(f"{queue}-out", batch=10_000)).data == list(range(3000))
+
+
+@checks("G-TXN-1", level=Level.LIVE)
+async def test_transaction_with_an_ack_of_what_its_lease_does_not_hold_is_undone(api: Api, queue: str) -> None:
+    await api.push(queue, 1, 2, 3)
+    leased = (await api.pop(queue, batch=2)).messages
+    part, lease = leased[0]["partitionId"], leased[0]["leaseId"]
+    [third] = (await api.pop(queue, batch=9, consumerGroup="other", autoAck=True)).messages[2:]
+    beyond = {**leased[0], "transactionId": third["transactionId"], "partitionId": part, "leaseId": lease}
+    body = await api.transact([*(ack_op(message) for message in leased), ack_op(beyond), push_op(f"{queue}-out", 1)])
+    assert body["success"] is False
+    assert "not delivered under this lease" in body["error"]
+    assert await is_leased(api, leased[0])
+    assert await rest_of(api, f"{queue}-out") == []
+
+
+async def test_ack_of_a_message_that_does_not_exist_yet_is_not_found_whatever_its_lease(api: Api, queue: str) -> None:
+    await api.push(queue, 1)
+    [message] = (await api.pop(queue)).messages
+    head, _, offset = message["transactionId"].rpartition("-")
+    later = {**message, "transactionId": f"{head}-{int(offset, 16) + 5:012x}"}
+    for lease in (message["leaseId"], NO_LEASE, None):
+        [result] = await api.ack([{**later, "leaseId": lease}])
+        assert result["error"] == "Message not found"
+
+
+@checks("G-TXN-1", level=Level.LIVE)
+@pytest.mark.parametrize("chosen", [None, "00000000-0001-8001-8000-000000000009"])
+async def test_transaction_that_fails_leaves_no_queue_behind(api: Api, queue: str, chosen: str | None) -> None:
+    (message,) = await input_of(api, queue, 1)
+    item = {"transactionId": chosen} if chosen else {}
+    made = f"{queue}-made"
+    body = await api.transact([push_op(made, 1, **item), ack_op(message, leaseId=NO_LEASE)])
+    assert body["success"] is False
+    assert (await api.delete(made))["existed"] is (chosen is not None)
+    body = await api.transact([push_op(made, 1, **item), ack_op(message)])
+    assert body["success"] is True
+    assert await rest_of(api, made) == [1]
+
+
+@checks("G-ISO-1", "G-TXN-1", level=Level.LIVE)
+async def test_transactions_at_the_same_time_succeed_and_fail_each_for_itself(api: Api, queue: str) -> None:
+    inputs, out = 40, f"{queue}-out"
+    for n in range(inputs):
+        await api.push(queue, n, partition=f"p{n}")
+    messages = (await api.pop(queue, batch=inputs, partitions=inputs)).messages
+    wrong = {n for n in range(inputs) if n % 5 == 2}
+
+    async def execute(n: int) -> bool:
+        lease = NO_LEASE if n in wrong else messages[n]["leaseId"]
+        partition = f"made-{n % 7}"
+        operations = [push_op(out, n, partition=partition), ack_op(messages[n], leaseId=lease)]
+        return bool((await api.transact(operations))["success"])
+
+    succeeded = await asyncio.gather(*(execute(n) for n in range(inputs)))
+    assert {n for n in range(inputs) if not succeeded[n]} == wrong
+    delivered = (await api.pop(out, batch=inputs, partitions=9, autoAck=True)).data
+    assert sorted(delivered) == [n for n in range(inputs) if n not in wrong]
+    left = (await api.pop(queue, batch=inputs, partitions=inputs)).messages
+    assert left == [], "the lease still holds what was not acked"
+
+
+@checks("G-TXN-2", level=Level.LIVE)
+async def test_transactions_at_the_same_time_with_one_input_or_one_id_happen_once(api: Api, queue: str) -> None:
+    (message,) = await input_of(api, queue, 1)
+    same_input = [api.transact([push_op(f"{queue}-a", n), ack_op(message)]) for n in range(12)]
+    same_id = [api.transact([push_op(f"{queue}-b", n, transactionId="once")]) for n in range(12)]
+    bodies = await asyncio.gather(*same_input, *same_id)
+    assert [sum(body["success"] for body in part) for part in (bodies[:12], bodies[12:])] == [1, 1]
+    assert len(await rest_of(api, f"{queue}-a")) == 1
+    assert len(await rest_of(api, f"{queue}-b")) == 1

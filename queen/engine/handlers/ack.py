@@ -81,14 +81,6 @@ class Gathered:
         for members in runs.values():
             for run in _neighbours(sorted(members)):
                 self._add(run[0][0], run[-1][0], list(run))
-        cursors = list(zip(self.columns.part, self.columns.grp, strict=True))
-        counts = Counter(cursors)
-        self.columns.alone = [counts[cursor] == 1 for cursor in cursors]
-
-    @property
-    def all_found(self) -> bool:
-        """Whether every ack concerns a known partition and group."""
-        return not self._refused
 
     def _add(self, first: int | None, last: int | None, members: list[tuple[int | None, int]]) -> None:
         number = members[0][1]
@@ -123,7 +115,9 @@ class Gathered:
 
     def _result(self, row: AckRow, offset: int | None, number: int) -> AckResult:
         name, problem, noop = self._spots[number].name, row.problem, False
-        if problem is None and offset is not None:
+        if offset is not None and row.exists_upto is not None and offset > row.exists_upto:
+            problem = "Message not found"
+        elif problem is None and offset is not None:
             if row.within is not None and offset > row.within:
                 problem = "Message not delivered under this lease" if self._items[number].lease else "Message not found"
             elif row.done_upto is not None:

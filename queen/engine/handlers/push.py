@@ -1,7 +1,7 @@
 """PUSH: many requests, one segment a partition, one call."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from uuid import uuid4
 
 from queen.core.errors import DatabaseUnavailableError
@@ -15,15 +15,25 @@ LAYOUTS_MAX = 50
 BEING_DELETED = "The queue is being deleted again and again while it is pushed to"
 
 
+def places_of(pushes: Sequence[Push]) -> set[tuple[str, str]]:
+    """The partitions, by queue and name, that these requests push to."""
+    return {(lot.queue, lot.partition) for push in pushes for lot in push.lots}
+
+
 async def lay_out(context: Context, pushes: Sequence[Push]) -> Flush:
     """The segments of these requests, with the partitions that they name made where missing."""
-    keys = {(lot.queue, lot.partition) for push in pushes for lot in push.lots}
+    keys = places_of(pushes)
     for _ in range(LAYOUTS_MAX):
-        part_ids = await context.directory.partitions(keys)
+        part_ids = await context.directory.partitions(keys, create=True)
         if len(part_ids) == len(keys):
             break
     else:
         raise DatabaseUnavailableError(BEING_DELETED)
+    return await lay_out_in(context, pushes, part_ids)
+
+
+async def lay_out_in(context: Context, pushes: Sequence[Push], part_ids: Mapping[tuple[str, str], int]) -> Flush:
+    """The segments of these requests in partitions with these numbers."""
     reserved = reserved_ids(pushes, part_ids)
     found: list[bool] = []
     if reserved:

@@ -1,48 +1,142 @@
-"""TRANSACTION: pushes and acks of one request, all or none."""
+"""TRANSACTION: pushes and acks of a request, all or none; requests that do not touch each other share a call."""
 
 from collections.abc import Sequence
 from uuid import UUID
 
+from msgspec import Struct
+from msgspec.structs import replace
+
+from queen.core import ids
 from queen.core.errors import DatabaseUnavailableError
-from queen.core.operations import AckResult, Executed, Pushed, Transaction
+from queen.core.operations import AckItem, AckResult, Executed, Push, Pushed, Transaction
 from queen.engine.context import Context
-from queen.engine.handlers.ack import Gathered, lease_of, locate
-from queen.engine.handlers.push import BEING_DELETED, LAYOUTS_MAX, announce, lay_out
+from queen.engine.flush import Flush
+from queen.engine.handlers.ack import Gathered, Spot, lease_of, locate
+from queen.engine.handlers.push import BEING_DELETED, LAYOUTS_MAX, announce, lay_out, lay_out_in, places_of
+from queen.engine.ports import NewPartitions
+
+
+class _Located(Struct, frozen=True):
+    """A transaction whose acks have been located.
+
+    Attributes:
+        number: its place among the requests of the batch.
+        required: leases of which one must be live on the cursor of each ack that names none; ``None``: no such demand.
+    """
+
+    number: int
+    push: Push
+    acks: Sequence[AckItem]
+    spots: Sequence[Spot | str]
+    required: Sequence[UUID] | None
+
+    @property
+    def cursors(self) -> set[tuple[int, int]]:
+        """The cursors that its acks concern."""
+        return {(spot.part_id, spot.grp_id) for spot in self.spots if isinstance(spot, Spot)}
 
 
 async def transaction(context: Context, requests: Sequence[Transaction]) -> list[Executed]:
-    """Executes each request in a call of its own."""
-    return [await _execute(context, request) for request in requests]
+    """Executes all requests; one answer each."""
+    located = [await _locate(context, number, request) for number, request in enumerate(requests)]
+    results: dict[int, Executed] = {}
+    sound = []
+    for each in located:
+        if all(isinstance(spot, Spot) for spot in each.spots):
+            sound.append(each)
+        else:
+            problems = [AckResult(spot if isinstance(spot, str) else None) for spot in each.spots]
+            results[each.number] = Executed(True, Pushed([]), problems)
+    for group in _apart(sound):
+        await _execute(context, group, results)
+    return [results[number] for number in range(len(requests))]
 
 
-async def _execute(context: Context, request: Transaction) -> Executed:
+async def _locate(context: Context, number: int, request: Transaction) -> _Located:
     spots = await context.patiently(lambda _again: locate(context, request.acks))
-    gathered = Gathered(request.acks, spots)
-    if not gathered.all_found:
-        return Executed(True, Pushed([]), [AckResult(spot if isinstance(spot, str) else None) for spot in spots])
-    required = _required(request)
+    acks, required = request.acks, None
+    if request.required_leases is not None and not all(item.lease for item in acks):
+        if len(request.required_leases) == 1:
+            acks = [item if item.lease else replace(item, lease=request.required_leases[0]) for item in acks]
+        else:
+            leases = [lease_of(text) for text in request.required_leases]
+            required = [lease for lease in leases if lease is not None]
+    return _Located(number, request.push, acks, spots, required)
+
+
+def _apart(transactions: Sequence[_Located]) -> list[list[_Located]]:
+    """Groups that may share a call: of two that ack at the same cursor, one has to see what the other did."""
+    together: list[_Located] = []
+    alone: list[list[_Located]] = []
+    taken: set[tuple[int, int]] = set()
+    for each in transactions:
+        cursors = each.cursors
+        if each.required is not None or cursors & taken:
+            alone.append([each])
+        else:
+            taken |= cursors
+            together.append(each)
+    return [together, *alone] if together else alone
+
+
+async def _execute(context: Context, group: Sequence[_Located], results: dict[int, Executed]) -> None:
+    """One call for a group; if that is undone, one for each half, until who is at fault is alone."""
+    executed = await _call(context, group)
+    if executed is None:
+        middle = len(group) // 2
+        await _execute(context, group[:middle], results)
+        await _execute(context, group[middle:], results)
+        return
+    for each, result in zip(group, executed, strict=True):
+        results[each.number] = result
+
+
+async def _call(context: Context, group: Sequence[_Located]) -> list[Executed] | None:
+    """One answer each, or ``None`` when several were undone because of one of them."""
+    pushes = [each.push for each in group]
+    gathered = Gathered([item for each in group for item in each.acks], [spot for each in group for spot in each.spots])
+    required = list(group[0].required) if group[0].required is not None else None
     for _ in range(LAYOUTS_MAX):
-        flush = await context.patiently(lambda _again: lay_out(context, [request.push]))
-        [pushed] = flush.answers(())
-        if any(stored.duplicates or stored.refused for stored in pushed.stored):
-            return Executed(True, pushed, [])
+        flush, new = await context.patiently(lambda _again: _lay_out(context, pushes))
+        planned = flush.answers(())
+        if any(stored.duplicates or stored.refused for pushed in planned for stored in pushed.stored):
+            return [Executed(True, planned[0], [])] if len(group) == 1 else None
         rows = await context.patiently(
-            lambda again, f=flush: context.database.execute(f.columns, gathered.columns, required, again=again)  # type: ignore[misc]
+            lambda again, f=flush, n=new: context.database.execute(  # type: ignore[misc]
+                f.columns, gathered.columns, required, n, again=again
+            )
         )
         unknown = [row.part_id for row in rows.appended if row.first is None]
-        if unknown:
+        if unknown or None in rows.made.values():
             context.directory.forget_partitions(unknown)
             continue
+        if rows.undone and len(group) > 1:
+            return None
+        flush.name_partitions({place: part_id for place, part_id in rows.made.items() if part_id is not None})
+        acked = gathered.results(rows.acks)
         if not rows.undone:
-            announce(context, [request.push])
+            announce(context, pushes)
             gathered.announce(context, rows.acks)
-        [pushed] = flush.answers(rows.appended)
-        return Executed(rows.undone, pushed, gathered.results(rows.acks))
+        answers, begin = [], 0
+        for each, pushed in zip(group, flush.answers(rows.appended), strict=True):
+            answers.append(Executed(rows.undone, pushed, acked[begin : begin + len(each.acks)]))
+            begin += len(each.acks)
+        return answers
     raise DatabaseUnavailableError(BEING_DELETED)
 
 
-def _required(request: Transaction) -> list[UUID] | None:
-    if request.required_leases is None:
-        return None
-    leases: Sequence[UUID | None] = [lease_of(text) for text in request.required_leases]
-    return [lease for lease in leases if lease is not None]
+async def _lay_out(context: Context, pushes: Sequence[Push]) -> tuple[Flush, NewPartitions]:
+    """The segments, and the partitions that are to be made with them: what is undone leaves none behind."""
+    keys = places_of(pushes)
+    part_ids = await context.directory.partitions(keys, create=False)
+    missing = sorted(keys - part_ids.keys())
+    new = NewPartitions()
+    if missing and any(ids.parse_message_id(text) for push in pushes for lot in push.lots for text in lot.ids or ()):
+        # Whether such a transaction id is one that the server gives out depends on the partition's number.
+        return await lay_out(context, pushes), new
+    for number, (queue, name) in enumerate(missing, 1):
+        part_ids[queue, name] = -number
+        new.part.append(-number)
+        new.queue.append(queue)
+        new.name.append(name)
+    return await lay_out_in(context, pushes, part_ids), new
