@@ -9,6 +9,7 @@ from queen.config import Settings
 from queen.core.errors import QueenError
 from queen.engine.thread import EngineThread
 from queen.http import problems
+from queen.http.request import QueenRequest
 from queen.http.routes import add_routes, routes
 
 
@@ -26,17 +27,13 @@ class _Lifespan:
 
 
 class QueenApp:
-    """The ASGI application.
-
-    Around falcon it does one thing: it keeps the way to hear of a client's end where the pop resource finds it.
-    """
+    """The ASGI application, and what a server says to it that ASGI has no word for."""
 
     def __init__(self, app: "falcon.asgi.App[Any, Any]", engine: EngineThread) -> None:
         self._app, self._engine = app, engine
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI
         """Handles one ASGI scope."""
-        scope["queen.receive"] = receive
         await self._app(scope, receive, send)
 
     def begin_stop(self) -> None:
@@ -46,7 +43,7 @@ class QueenApp:
 
 def create_app(settings: Settings, engine: EngineThread) -> QueenApp:
     """The application over an engine that is not started yet; ASGI's lifespan starts and stops it."""
-    app = falcon.asgi.App(middleware=[_Lifespan(engine)])
+    app = falcon.asgi.App(middleware=[_Lifespan(engine)], request_type=QueenRequest)
     app.req_options.auto_parse_qs_csv = False
     app.add_error_handler(Exception, problems.on_unexpected)
     app.add_error_handler(falcon.HTTPError, problems.on_http_error)

@@ -7,11 +7,10 @@ from functools import lru_cache
 from typing import Any, TypeVar
 from uuid import UUID
 
-import falcon.asgi
 import msgspec
 from msgspec import Raw, Struct
 
-from queen.core.errors import BadRequestError, BodyTooLargeError
+from queen.core.errors import BadRequestError
 from queen.core.limits import GROUP_CHARS_MAX, NAME_CHARS_MAX, TRANSACTION_ID_CHARS_MAX
 from queen.core.operations import Lot, Push
 from queen.core.segment import encode_entry, encode_plain, plain_length
@@ -20,24 +19,6 @@ T = TypeVar("T")
 
 _PATH = re.compile(r" - at `\$\.?(.*)`$")
 _NULL = Raw(b"null")
-
-
-async def read_body(req: falcon.asgi.Request, bytes_max: int) -> bytes:
-    """The whole body.
-
-    Raises:
-        BodyTooLargeError: it is larger than ``bytes_max``; it is not read to its end.
-        BadRequestError: it is empty.
-    """
-    too_large = BodyTooLargeError(f"The body is larger than {bytes_max} bytes (MAX_BODY_SIZE)")
-    if (req.content_length or 0) > bytes_max:
-        raise too_large
-    body = await req.stream.read(bytes_max + 1)
-    if len(body) > bytes_max:
-        raise too_large
-    if not body:
-        raise BadRequestError("Empty request body")
-    return bytes(body)
 
 
 def decode(decoder: "msgspec.json.Decoder[T]", body: bytes, texts: Mapping[str, str]) -> T:

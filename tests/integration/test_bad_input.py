@@ -431,10 +431,11 @@ async def test_broken_http_is_refused_and_costs_no_worker(server: Server, api: A
 
 @checks("G-ISO-3", "G-DUR-4", level=Level.LIVE)
 @pytest.mark.parametrize("chunked", [False, True])
-async def test_push_cut_off_in_the_middle_stores_nothing(
-    server: Server, api: Api, database: "asyncpg.Connection[Any]", queue: str, chunked: bool
+@pytest.mark.parametrize("end", [b"", b"\n"], ids=["in the middle", "where it is complete JSON"])
+async def test_push_cut_off_stores_nothing(
+    server: Server, api: Api, database: "asyncpg.Connection[Any]", queue: str, chunked: bool, end: bytes
 ) -> None:
-    content = json.dumps({"items": [{"queue": queue, "payload": n} for n in range(10)]}).encode()
+    content = json.dumps({"items": [{"queue": queue, "payload": n} for n in range(10)]}).encode() + end
     head = b"POST /api/v1/push HTTP/1.1\r\nHost: x\r\n"
     cut = content[:-1]
     if chunked:

@@ -63,9 +63,13 @@ class AckElement(Struct):
 
 
 class Gathered:
-    """Acks as the columns of one call: neighbouring completed messages of a cursor are one element."""
+    """Acks as the columns of one call.
 
-    def __init__(self, items: Sequence[AckItem], spots: Sequence[Spot | str]) -> None:
+    With ``fuse`` neighbouring completed messages of a cursor are one element. Not in transactions, which have to name
+    the one that failed.
+    """
+
+    def __init__(self, items: Sequence[AckItem], spots: Sequence[Spot | str], *, fuse: bool) -> None:
         self.columns = AckColumns()
         self._items = items
         self._spots = {number: spot for number, spot in enumerate(spots) if isinstance(spot, Spot)}
@@ -74,7 +78,7 @@ class Gathered:
         runs: dict[tuple[int, int, str | None], list[tuple[int, int]]] = {}
         for number, spot in self._spots.items():
             item = items[number]
-            if spot.offset is not None and _KINDS[item.status] == "c":
+            if fuse and spot.offset is not None and _KINDS[item.status] == "c":
                 runs.setdefault((spot.part_id, spot.grp_id, item.lease), []).append((spot.offset, number))
             else:
                 self._add(spot.offset, spot.offset, [(spot.offset, number)])
@@ -140,7 +144,7 @@ async def ack(context: Context, acks: Sequence[Ack]) -> list[Acked]:
     """Applies the acks of all requests; one answer each."""
     items = [item for request in acks for item in request.items]
     spots = await context.patiently(lambda _again: locate(context, items))
-    gathered = Gathered(items, spots)
+    gathered = Gathered(items, spots, fuse=True)
     rows: list[AckRow] = []
     if gathered.columns.part:
         rows = await context.patiently(lambda _again: context.database.ack(gathered.columns))

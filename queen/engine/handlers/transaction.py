@@ -94,7 +94,9 @@ async def _execute(context: Context, group: Sequence[_Located], results: dict[in
 async def _call(context: Context, group: Sequence[_Located]) -> list[Executed] | None:
     """One answer each, or ``None`` when several were undone because of one of them."""
     pushes = [each.push for each in group]
-    gathered = Gathered([item for each in group for item in each.acks], [spot for each in group for spot in each.spots])
+    gathered = Gathered(
+        [item for each in group for item in each.acks], [spot for each in group for spot in each.spots], fuse=False
+    )
     required = list(group[0].required) if group[0].required is not None else None
     for _ in range(LAYOUTS_MAX):
         flush, new = await context.patiently(lambda _again: _lay_out(context, pushes))

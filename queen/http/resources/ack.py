@@ -9,8 +9,9 @@ from queen.core import limits
 from queen.core.errors import BadRequestError
 from queen.core.operations import QUEUE_MODE, Ack, AckItem, JobType
 from queen.engine.thread import EngineThread
-from queen.http.parsing import check_group, decode, read_body
+from queen.http.parsing import check_group, decode
 from queen.http.rendering import render_ack
+from queen.http.request import QueenRequest, read_body
 
 
 class AckBody(Struct):
@@ -57,13 +58,13 @@ class AckResource:
     def __init__(self, engine: EngineThread, body_bytes_max: int) -> None:
         self._engine, self._body_bytes_max = engine, body_bytes_max
 
-    async def on_post(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
+    async def on_post(self, req: QueenRequest, resp: falcon.asgi.Response) -> None:
         """One acknowledgment; the answer is an array of one."""
         body = decode(_single, await read_body(req, self._body_bytes_max), _SINGLE_TEXTS)
         group = check_group(body.consumerGroup, "consumerGroup", QUEUE_MODE)
         await self._acknowledge(resp, [to_ack_item(body, group)])
 
-    async def on_post_batch(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
+    async def on_post_batch(self, req: QueenRequest, resp: falcon.asgi.Response) -> None:
         """Many acknowledgments, each with a result of its own."""
         body = decode(_batch, await read_body(req, self._body_bytes_max), _BATCH_TEXTS)
         group = check_group(body.consumerGroup, "consumerGroup", QUEUE_MODE)

@@ -1,7 +1,6 @@
 """``GET /api/v1/pop…``: pops of a queue, a partition, or all queues of a namespace and task."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -15,6 +14,7 @@ from queen.engine.job import Job
 from queen.engine.thread import EngineThread
 from queen.http.parsing import check_group, check_name, parse_boolean, parse_integer, parse_time
 from queen.http.rendering import render_pop
+from queen.http.request import QueenRequest
 
 _MODES = {"": "all", "all": "all", "new": "new", "new-only": "new"}
 
@@ -32,7 +32,7 @@ class PopResource:
     def __init__(self, engine: EngineThread, defaults: PopDefaults) -> None:
         self._engine, self._defaults = engine, defaults
 
-    async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response, place: str = "") -> None:
+    async def on_get(self, req: QueenRequest, resp: falcon.asgi.Response, place: str = "") -> None:
         """``place`` says whether the path names a queue: ``…/queue/name`` or ``…/queue/name/partition/name``."""
         if place:
             queue, partition = _split(req.scope["raw_path"])
@@ -46,7 +46,7 @@ class PopResource:
         resp.content_type = falcon.MEDIA_JSON
         resp.data = render_pop(popped, pop.group, _autopilot(req, pop))
 
-    def _pop_by_label(self, req: falcon.asgi.Request) -> Pop:
+    def _pop_by_label(self, req: QueenRequest) -> Pop:
         namespace, task = req.get_param("namespace"), req.get_param("task")
         if not namespace and not task:
             raise BadRequestError("namespace or task is required", "namespace")
@@ -55,7 +55,7 @@ class PopResource:
                 check_name(label, field)
         return self._pop(req, queue="", namespace=namespace or None, task=task or None)
 
-    def _pop(self, req: falcon.asgi.Request, **place: Any) -> Pop:  # noqa: ANN401 - fields of Pop
+    def _pop(self, req: QueenRequest, **place: Any) -> Pop:  # noqa: ANN401 - fields of Pop
         get = req.get_param
         autopilot = parse_boolean(get("autopilot"))
         batch = limits.AUTOPILOT_BATCH_MESSAGES if autopilot else self._defaults.batch
@@ -86,9 +86,11 @@ class PopResource:
             )
         return {"mode": _MODES[mode]}
 
-    async def _serve(self, req: falcon.asgi.Request, pop: Pop) -> Popped:
+    async def _serve(self, req: QueenRequest, pop: Pop) -> Popped:
         job = self._engine.submit(JobType.POP, pop)
-        watch = asyncio.ensure_future(_gone(req.scope["queen.receive"]))
+        if not pop.wait_ms:
+            return await job.future  # type: ignore[no-any-return]
+        watch = asyncio.ensure_future(req.gone())
         watch.add_done_callback(lambda done: self._abandon(done, job))
         try:
             return await job.future  # type: ignore[no-any-return]
@@ -100,12 +102,6 @@ class PopResource:
         if not watch.cancelled() and not job.future.done():
             self._engine.abandon(job)
             job.future.set_result(Popped())
-
-
-async def _gone(receive: Callable[[], Any]) -> None:
-    """Returns when the client has closed the connection."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 def _split(path: bytes) -> tuple[str, str | None]:
@@ -130,7 +126,7 @@ def _partitions(text: str | None, default: int) -> int:
     return limits.POP_PARTITIONS_MAX if number <= 0 else min(number, limits.POP_PARTITIONS_MAX)
 
 
-def _autopilot(req: falcon.asgi.Request, pop: Pop) -> bytes:
+def _autopilot(req: QueenRequest, pop: Pop) -> bytes:
     if not parse_boolean(req.get_param("autopilot")):
         return b""
     return b',"autopilot":{"partitions":%d,"batch":%d,"waitMs":0}' % (pop.partitions, pop.batch)

@@ -5,8 +5,9 @@ import falcon.asgi
 
 from queen.core.operations import JobType
 from queen.engine.thread import EngineThread
-from queen.http.parsing import parse_push_items, read_body, to_push
+from queen.http.parsing import parse_push_items, to_push
 from queen.http.rendering import render_push
+from queen.http.request import QueenRequest, read_body
 
 
 class PushResource:
@@ -15,7 +16,7 @@ class PushResource:
     def __init__(self, engine: EngineThread, body_bytes_max: int) -> None:
         self._engine, self._body_bytes_max = engine, body_bytes_max
 
-    async def on_post(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
+    async def on_post(self, req: QueenRequest, resp: falcon.asgi.Response) -> None:
         """Stores all items of the request, or none."""
         items = parse_push_items(await read_body(req, self._body_bytes_max))
         resp.status = 201

@@ -13,7 +13,8 @@ from queen.core.operations import JobType, QueueConfiguration
 from queen.engine.context import Context
 from queen.engine.ports import Notice
 from queen.engine.thread import EngineThread
-from queen.http.parsing import check_name, decode, read_body
+from queen.http.parsing import check_name, decode
+from queen.http.request import QueenRequest, read_body
 
 _YEAR_SECONDS = 366 * 24 * 3600
 _INT_MAX = 2**31 - 1
@@ -143,7 +144,7 @@ class ConfigureResource:
     def __init__(self, engine: EngineThread, body_bytes_max: int) -> None:
         self._engine, self._body_bytes_max = engine, body_bytes_max
 
-    async def on_post(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
+    async def on_post(self, req: QueenRequest, resp: falcon.asgi.Response) -> None:
         """Answers what holds now, defaults included."""
         body = decode(_decoder, await read_body(req, self._body_bytes_max), {"queue": "queue is required"})
         check_name(body.queue, "queue")

@@ -12,8 +12,9 @@ from queen.core import ids
 from queen.core.errors import BadRequestError
 from queen.core.operations import QUEUE_MODE, AckItem, Executed, JobType, Lot, Transaction
 from queen.engine.thread import EngineThread
-from queen.http.parsing import PushItem, check_group, decode, read_body, to_push
+from queen.http.parsing import PushItem, check_group, decode, to_push
 from queen.http.rendering import AckDone, PushDone, TransactionAnswer
+from queen.http.request import QueenRequest, read_body
 from queen.http.resources.ack import AckBody, to_ack_item
 
 _MISSING = Raw()
@@ -122,7 +123,7 @@ class TransactionResource:
     def __init__(self, engine: EngineThread, body_bytes_max: int) -> None:
         self._engine, self._body_bytes_max = engine, body_bytes_max
 
-    async def on_post(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
+    async def on_post(self, req: QueenRequest, resp: falcon.asgi.Response) -> None:
         """A transaction that fails is an answer, with status 200: clients read ``success``."""
         body = parse_transaction(await read_body(req, self._body_bytes_max))
         if not body.operations:

@@ -1,0 +1,70 @@
+"""A request that keeps how it began, so that bodies are read without a stream between, and a client's end is heard."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import falcon.asgi
+
+from queen.core.errors import BadRequestError, BodyTooLargeError
+
+Event = dict[str, Any]
+
+
+class QueenRequest(falcon.asgi.Request):
+    """falcon's request, and the events that ASGI brings for it.
+
+    Attributes:
+        opening: the first event, with the whole body if that was short.
+        next_event: the way to all others.
+    """
+
+    __slots__ = ("next_event", "opening")
+
+    def __init__(
+        self,
+        scope: Event,
+        receive: Callable[[], Awaitable[Event]],
+        first_event: Event | None = None,
+        options: Any = None,  # noqa: ANN401
+    ) -> None:
+        super().__init__(scope, receive, first_event=first_event, options=options)
+        self.opening = first_event or {}
+        self.next_event = receive
+
+    async def gone(self) -> None:
+        """Returns when the client has closed the connection. Read the body first."""
+        while (await self.next_event())["type"] != "http.disconnect":
+            pass
+
+
+async def read_body(req: QueenRequest, bytes_max: int) -> bytes:
+    """The whole body.
+
+    Raises:
+        BodyTooLargeError: it is larger than ``bytes_max``; it is not read to its end.
+        BadRequestError: it is empty, or the connection ended in the middle of it.
+    """
+    event = req.opening
+    body: bytes = event.get("body", b"")
+    if event.get("more_body") or len(body) > bytes_max:
+        body = await _read_on(req, body, bytes_max)
+    if not body:
+        raise BadRequestError("Empty request body")
+    return body
+
+
+async def _read_on(req: QueenRequest, body: bytes, bytes_max: int) -> bytes:
+    too_large = BodyTooLargeError(f"The body is larger than {bytes_max} bytes (MAX_BODY_SIZE)")
+    if (req.content_length or 0) > bytes_max:
+        raise too_large
+    chunks, size, more = [body], len(body), True
+    while more and size <= bytes_max:
+        event = await req.next_event()
+        if event["type"] == "http.disconnect":
+            raise BadRequestError("The connection ended before the body did")
+        chunks.append(event.get("body", b""))
+        size += len(chunks[-1])
+        more = event.get("more_body", False)
+    if size > bytes_max:
+        raise too_large
+    return b"".join(chunks)
