@@ -42,12 +42,16 @@ def _table(title: str, *columns: str) -> Table:
 def _rates(report: Report) -> Iterator[Table]:
     for scenario in dict.fromkeys(rate.scenario for rate in report.rates):
         title = f"{scenario}: messages a second (medians), and how many times the row table's"
-        table = _table(title, "a call", "connections", "queen", "row a message", "ratio: min / median / max")
-        for rate in report.rates:
-            if rate.scenario == scenario:
-                queen, rows = (median(sample.rate for sample in samples) for samples in (rate.queen, rate.rows))
-                ratio = _spread(rate.ratio, 1)
-                table.add_row(str(rate.batch), str(rate.connections), f"{queen:,.0f}", f"{rows:,.0f}", ratio)
+        columns = ["a call", "connections", "queen", "row a message", "ratio: min / median / max"]
+        rates = [rate for rate in report.rates if rate.scenario == scenario]
+        logged = all(rate.logged for rate in rates)
+        table = _table(title, *columns, *(("with the original's log", "ratio: min / median / max") if logged else ()))
+        for rate in rates:
+            queen, rows = (median(sample.rate for sample in samples) for samples in (rate.queen, rate.rows))
+            cells = [str(rate.batch), str(rate.connections), f"{queen:,.0f}", f"{rows:,.0f}", _spread(rate.ratio, 1)]
+            if rate.logged_ratio is not None:
+                cells += [f"{median(sample.rate for sample in rate.logged):,.0f}", _spread(rate.logged_ratio, 1)]
+            table.add_row(*cells)
         yield table
 
 

@@ -81,11 +81,21 @@ class Rate(Struct):
     connections: int
     queen: list[Sample] = []
     rows: list[Sample] = []
+    logged: list[Sample] = []
 
     @property
     def ratio(self) -> Spread:
         """How many times as many messages a second the product makes."""
-        return Spread.of([q.rate / r.rate for q, r in zip(self.queen, self.rows, strict=True)])
+        return _ratio(self.queen, self.rows)
+
+    @property
+    def logged_ratio(self) -> Spread | None:
+        """The same against rows that are taken as the original does it; ``None`` for a push."""
+        return _ratio(self.queen, self.logged) if self.logged else None
+
+
+def _ratio(queen: Sequence[Sample], other: Sequence[Sample]) -> Spread:
+    return Spread.of([q.rate / r.rate for q, r in zip(queen, other, strict=True)])
 
 
 class Storage(Struct):
@@ -141,6 +151,9 @@ def targets(report: Report) -> list[Target]:
         if rate.batch == _BATCH:
             what = f"{rate.scenario}, {rate.batch} a call, {_connections(rate.connections)}: times the row table"
             found.append(_at_least(what, _RATIOS[rate.scenario], rate.ratio.median))
+            if rate.logged_ratio is not None:
+                what += " with the original's log"
+                found.append(_at_least(what, _RATIOS[rate.scenario], rate.logged_ratio.median))
     wide = report.wildcard
     what = f"pop of any partition, {wide.ready} ready of {wide.partitions:,}: ms in the database"
     found.append(_below(what, _WILDCARD_MS, median(wide.queen_ms)))

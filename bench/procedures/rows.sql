@@ -132,3 +132,54 @@ BEGIN
         AND c.lease = p_lease AND c.lease_expires_at > now() AND (v_at, v_id) > (c.consumed_at, c.consumed_id);
     RETURN FOUND;
 END $$;
+
+-- The same pop and ack with what the original is described to do at each delivery: JSON both ways, a result a message, and a
+-- row a message in a log of what was consumed.
+CREATE TABLE messages_consumed (
+    partition_id uuid NOT NULL,
+    consumer_group text NOT NULL,
+    message_id uuid NOT NULL,
+    consumed_at timestamptz NOT NULL DEFAULT now()
+);
+
+CREATE FUNCTION pop_json(p_queue text, p_group text, p_lease uuid, p_batch int, p_seconds int) RETURNS jsonb
+LANGUAGE plpgsql SET enable_seqscan = off
+AS $$
+BEGIN
+    RETURN (
+        SELECT jsonb_agg(jsonb_build_object(
+            'id', m.id, 'transactionId', m.transaction_id, 'partitionId', m.partition_id, 'leaseId', p_lease,
+            'consumerGroup', p_group, 'data', m.payload, 'traceId', m.trace_id, 'createdAt', m.created_at))
+        FROM queen_bench_rows.pop(p_queue, p_group, p_lease, p_batch, p_seconds) AS m
+    );
+END $$;
+
+-- Completes a JSON array of {partitionId, consumerGroup, leaseId, transactionId}; returns a result each.
+CREATE FUNCTION ack_json(p_items jsonb) RETURNS jsonb
+LANGUAGE plpgsql SET enable_seqscan = off
+AS $$
+DECLARE
+    v_cursor record;
+    v_done bool;
+    v_results jsonb := '[]';
+BEGIN
+    FOR v_cursor IN
+        SELECT
+            i."partitionId" AS partition_id, i."consumerGroup" AS consumer_group, i."leaseId" AS lease,
+            array_agg(i."transactionId") AS transaction_ids
+        FROM jsonb_to_recordset(p_items)
+            AS i ("partitionId" uuid, "consumerGroup" text, "leaseId" uuid, "transactionId" text)
+        GROUP BY 1, 2, 3 ORDER BY 1, 2
+    LOOP
+        v_done := queen_bench_rows.ack(
+            v_cursor.partition_id, v_cursor.consumer_group, v_cursor.lease, v_cursor.transaction_ids);
+        INSERT INTO queen_bench_rows.messages_consumed (partition_id, consumer_group, message_id)
+        SELECT m.partition_id, v_cursor.consumer_group, m.id FROM queen_bench_rows.messages AS m
+        WHERE m.partition_id = v_cursor.partition_id AND m.transaction_id = ANY(v_cursor.transaction_ids);
+        v_results := v_results || (
+            SELECT jsonb_agg(jsonb_build_object('transactionId', u.id, 'success', v_done))
+            FROM unnest(v_cursor.transaction_ids) AS u (id)
+        );
+    END LOOP;
+    RETURN v_results;
+END $$;

@@ -28,9 +28,9 @@ from queen_bench.procedures.results import (
     Wildcard,
     targets,
 )
-from queen_bench.procedures.rows import Rows
+from queen_bench.procedures.rows import LoggedRows, Rows
 from queen_bench.procedures.segments import Segments
-from queen_bench.procedures.side import Call, MessageSource, Side
+from queen_bench.procedures.side import Call, Consumable, MessageSource, Side
 
 #: Is told what comes next, and how much of the whole is done.
 Progress = Callable[[str, float], None]
@@ -59,11 +59,11 @@ async def run(dsn: str, profile: Profile, progress: Progress, *, embedded: bool)
     """
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
     facts = machine.describe()
-    async with database.scratch_database(dsn) as url, _sides(url, max(profile.connections)) as sides:
+    async with database.scratch_database(dsn) as url, _sides(url, max(profile.connections)) as (sides, logged):
         target = parse(url, "queen bench", database.CONNECT_TIMEOUT_MS)
         connection = await connect(target)
         try:
-            bench = _Bench(profile, sides, connection, progress)
+            bench = _Bench(profile, sides, logged, connection, progress)
             await bench.measure()
             postgres = await database.describe(connection, embedded=embedded)
         finally:
@@ -74,14 +74,15 @@ async def run(dsn: str, profile: Profile, progress: Progress, *, embedded: bool)
 
 
 @asynccontextmanager
-async def _sides(url: str, connections: int) -> AsyncIterator[tuple[Side, Side]]:
+async def _sides(url: str, connections: int) -> AsyncIterator[tuple[tuple[Side, Side], Consumable]]:
     target = parse(url, "queen bench", database.CONNECT_TIMEOUT_MS)
     pools = [Pool(target, connections, _CALL_TIMEOUT_S) for _ in range(2)]
-    sides = Segments(pools[0], url), Rows(pools[1], url)
+    rows = Rows(pools[1], url)
+    sides = Segments(pools[0], url), rows
     try:
         for side in sides:
             await side.set_up()
-        yield sides
+        yield sides, LoggedRows(pools[1], rows)
     finally:
         for pool in pools:
             await pool.close()
@@ -94,10 +95,12 @@ class _Bench:
         self,
         profile: Profile,
         sides: tuple[Side, Side],
+        logged: Consumable,
         connection: "asyncpg.Connection[Any]",
         progress: Progress,
     ) -> None:
-        self._profile, self._sides, self._connection, self._progress = profile, sides, connection, progress
+        self._profile, self._sides, self._logged = profile, sides, logged
+        self._connection, self._progress = connection, progress
         self._source = MessageSource()
         self._pushed = {side.name: 0 for side in sides}
         self._names = itertools.count()
@@ -130,6 +133,8 @@ class _Bench:
                 for side in self._in_turn(number + place):
                     samples = rate.queen if side.name == "queen" else rate.rows
                     samples.append(await self._rate(side, rate, self._profile.seconds))
+                if rate.scenario in (POP_ACK_SERVER_IDS, POP_ACK_CHOSEN_IDS):
+                    rate.logged.append(await self._drain(self._logged, rate, self._profile.seconds))
             announce(f"run {number + 1}: pop of any partition")
             await self._look(number)
         for side in self._sides:
@@ -173,7 +178,7 @@ class _Bench:
         self._pushed[side.name] += messages
         return Sample(messages, seconds)
 
-    async def _drain(self, side: Side, rate: Rate, wanted: float) -> Sample:
+    async def _drain(self, side: Consumable, rate: Rate, wanted: float) -> Sample:
         """New groups, one after the other, take the backlog."""
         messages, seconds = 0, 0.0
         while seconds < wanted:
@@ -282,7 +287,7 @@ async def _call_all(calls: Sequence[Call]) -> None:
 class _Drain:
     """Consumers of one group that take what there is, until it is taken or the time is over."""
 
-    def __init__(self, side: Side, queue: str, group: str, backlog: int, seconds: float) -> None:
+    def __init__(self, side: Consumable, queue: str, group: str, backlog: int, seconds: float) -> None:
         self._side, self._queue, self._group, self._backlog = side, queue, group, backlog
         self._end = time.perf_counter() + seconds
         self.taken = 0

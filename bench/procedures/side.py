@@ -26,7 +26,17 @@ class Message(Struct, frozen=True):
     transaction_id: str | None
 
 
-class Side(Protocol):
+class Consumable(Protocol):
+    """What messages can be taken from."""
+
+    async def subscribe(self, queue: str, group: str) -> None:
+        """Makes a consumer group that begins with the oldest message."""
+
+    async def pop_and_ack(self, queue: str, group: str, batch: int) -> int:
+        """Takes up to ``batch`` messages of any one partition and completes them; returns how many."""
+
+
+class Side(Consumable, Protocol):
     """One of the two stores. Queues, groups and partitions are made by the benchmark before they are used."""
 
     name: str
@@ -38,14 +48,8 @@ class Side(Protocol):
     async def make_partitions(self, queue: str, count: int) -> None:
         """Makes partitions 0 to count - 1 of a queue."""
 
-    async def subscribe(self, queue: str, group: str) -> None:
-        """Makes a consumer group that begins with the oldest message."""
-
     def push(self, queue: str, messages: Sequence[Message]) -> Call:
         """The call that stores these messages, all of them new."""
-
-    async def pop_and_ack(self, queue: str, group: str, batch: int) -> int:
-        """Takes up to ``batch`` messages of any one partition and completes them; returns how many."""
 
     async def skip_all(self, queue: str, group: str) -> None:
         """Completes all messages of a group."""
