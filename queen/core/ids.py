@@ -5,9 +5,11 @@ and ``8003`` a queue. ``sql/internal/020_ids.sql`` computes the same.
 """
 
 import hashlib
+from functools import lru_cache
 
 _MESSAGE, _PARTITION, _QUEUE = "8001", "8002", "8003"
-_NUMBER_MAX = (1 << 48) - 1
+_HEX = "0123456789abcdef"
+_REMEMBERED = 10_000
 
 
 def _uuid(number: int, kind: str, offset: int) -> str:
@@ -15,6 +17,7 @@ def _uuid(number: int, kind: str, offset: int) -> str:
     return f"{high[:8]}-{high[8:]}-{kind}-8000-{offset:012x}"
 
 
+@lru_cache(_REMEMBERED)
 def message_id_prefix(part_id: int) -> str:
     """The part that the ids of all messages of a partition share; 12 hex digits of the offset follow."""
     return _uuid(part_id, _MESSAGE, 0)[:24]
@@ -25,6 +28,7 @@ def message_id(part_id: int, offset: int) -> str:
     return _uuid(part_id, _MESSAGE, offset)
 
 
+@lru_cache(_REMEMBERED)
 def partition_id(part_id: int) -> str:
     """The public id of a partition."""
     return _uuid(part_id, _PARTITION, 0)
@@ -39,7 +43,7 @@ def _parse(text: str, kind: str) -> tuple[int, int] | None:
     if len(text) != 36 or text[13:24] != f"-{kind}-8000-" or text[8] != "-":
         return None
     digits = text[:8] + text[9:13] + text[24:]
-    if digits.strip("0123456789abcdef"):
+    if digits.strip(_HEX):
         return None
     return int(digits[:12], 16), int(digits[12:], 16)
 
@@ -47,6 +51,14 @@ def _parse(text: str, kind: str) -> tuple[int, int] | None:
 def parse_message_id(text: str) -> tuple[int, int] | None:
     """Partition and offset of a message id, or ``None`` if the text is not one."""
     return _parse(text, _MESSAGE)
+
+
+def offset_of(text: str, part_id: int) -> int | None:
+    """The offset that a message id of this partition names; ``None`` for every other text."""
+    if len(text) != 36 or not text.startswith(message_id_prefix(part_id)):
+        return None
+    digits = text[24:]
+    return None if digits.strip(_HEX) else int(digits, 16)
 
 
 def parse_partition_id(text: str) -> int | None:

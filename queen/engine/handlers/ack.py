@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from math import inf
 from uuid import UUID
 
 from msgspec import Struct
@@ -13,6 +14,7 @@ from queen.engine.ports import AckColumns, AckRow, Notice, PartitionName
 
 _KINDS = {"completed": "c", "success": "c", "acked": "c", "ok": "c", "failed": "f", "retry": "r", "dlq": "d"}
 _NO_LEASE = UUID(int=0)
+MESSAGE_NOT_FOUND = "Message not found"
 
 
 class Spot(Struct, frozen=True):
@@ -36,24 +38,34 @@ def lease_of(text: str | None) -> UUID | None:
 
 async def locate(context: Context, items: Sequence[AckItem]) -> list[Spot | str]:
     """The spot of each item, or the problem with it."""
-    part_ids = [ids.parse_partition_id(item.partition_id) for item in items]
-    names = await context.directory.names(part_id for part_id in part_ids if part_id is not None)
-    spots: list[Spot | str] = []
-    for item, part_id in zip(items, part_ids, strict=True):
-        name = names.get(part_id) if part_id is not None else None
-        spots.append(await _spot(context, item, name) if name is not None else "Message not found")
-    return spots
+    part_ids = {text: ids.parse_partition_id(text) for text in {item.partition_id for item in items}}
+    names = await context.directory.names(part_id for part_id in part_ids.values() if part_id is not None)
+    cursors: dict[tuple[str, str], Spot | str] = {}
+    for key in {(item.partition_id, item.group) for item in items}:
+        part_id = part_ids[key[0]]
+        cursors[key] = await _cursor(context, names.get(part_id) if part_id is not None else None, key[1])
+    return [_spot(item, cursors[item.partition_id, item.group]) for item in items]
 
 
-async def _spot(context: Context, item: AckItem, name: PartitionName) -> Spot | str:
+async def _cursor(context: Context, name: PartitionName | None, group: str) -> Spot | str:
+    """The spot of a message that only the database knows, or what is wrong with all acks of this cursor."""
+    if name is None:
+        return MESSAGE_NOT_FOUND
+    grp_id = await context.directory.group(name, group)
+    if grp_id is None:
+        return "Consumer group not found" if context.directory.knows(name.part_id) else MESSAGE_NOT_FOUND
+    return Spot(name.part_id, grp_id, None, name)
+
+
+def _spot(item: AckItem, cursor: Spot | str) -> Spot | str:
+    if cursor == MESSAGE_NOT_FOUND:
+        return cursor
     if item.status not in _KINDS:
         return f"Unknown status: {item.status}"
-    grp_id = await context.directory.group(name, item.group)
-    if grp_id is None:
-        return "Consumer group not found" if context.directory.knows(name.part_id) else "Message not found"
-    place = ids.parse_message_id(item.transaction_id)
-    offset = place[1] if place is not None and place[0] == name.part_id else None
-    return Spot(name.part_id, grp_id, offset, name)
+    if isinstance(cursor, str):
+        return cursor
+    offset = ids.offset_of(item.transaction_id, cursor.part_id)
+    return cursor if offset is None else Spot(cursor.part_id, cursor.grp_id, offset, cursor.name)
 
 
 class AckElement(Struct):
@@ -101,11 +113,19 @@ class Gathered:
 
     def results(self, rows: Sequence[AckRow]) -> list[AckResult]:
         """One result an item, from the rows of the call."""
-        results = {number: AckResult(problem) for number, problem in self._refused.items()}
+        results = [AckResult(self._refused.get(number, MESSAGE_NOT_FOUND)) for number in range(len(self._items))]
         for row in rows:
-            for offset, number in self._elements[row.ord - 1].items:
-                results[number] = self._result(row, offset if offset is not None else row.first, number)
-        return [results.get(number, AckResult("Message not found")) for number in range(len(self._items))]
+            members = self._elements[row.ord - 1].items
+            name = self._spots[members[0][1]].name
+            common = _result(row, row.problem, name)
+            low, high = _uniform(row)
+            for offset, number in members:
+                place = offset if offset is not None else row.first
+                if place is None or low < place <= high:
+                    results[number] = common
+                else:
+                    results[number] = self._special(row, place, number)
+        return results
 
     def announce(self, context: Context, rows: Sequence[AckRow]) -> None:
         """Wakes who waits for partitions that these acks set free."""
@@ -117,16 +137,29 @@ class Gathered:
         for (queue, group), partitions in freed.items():
             context.heard(Notice(queue, partitions, group))
 
-    def _result(self, row: AckRow, offset: int | None, number: int) -> AckResult:
-        name, problem, noop = self._spots[number].name, row.problem, False
-        if offset is not None and row.exists_upto is not None and offset > row.exists_upto:
-            problem = "Message not found"
-        elif problem is None and offset is not None:
+    def _special(self, row: AckRow, offset: int, number: int) -> AckResult:
+        problem, noop = row.problem, False
+        if row.exists_upto is not None and offset > row.exists_upto:
+            problem = MESSAGE_NOT_FOUND
+        elif problem is None:
             if row.within is not None and offset > row.within:
-                problem = "Message not delivered under this lease" if self._items[number].lease else "Message not found"
+                problem = "Message not delivered under this lease" if self._items[number].lease else MESSAGE_NOT_FOUND
             elif row.done_upto is not None:
                 noop = offset <= row.done_upto or offset in (row.also_done or ())
-        return AckResult(problem, name.queue, name.partition, row.released and problem is None, row.dead, noop)
+        return _result(row, problem, self._spots[number].name, noop=noop)
+
+
+def _uniform(row: AckRow) -> tuple[float, float]:
+    """Offsets above the one and up to the other have the same result."""
+    if row.also_done:
+        return 0, -1
+    low = row.done_upto if row.done_upto is not None else -inf
+    high = min(bound for bound in (row.within, row.exists_upto, inf) if bound is not None)
+    return low, high
+
+
+def _result(row: AckRow, problem: str | None, name: PartitionName, *, noop: bool = False) -> AckResult:
+    return AckResult(problem, name.queue, name.partition, row.released and problem is None, row.dead, noop)
 
 
 def _neighbours(members: Sequence[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
