@@ -54,6 +54,56 @@ def procedures(
     report.show(found, out)
 
 
+@bench.command("load")
+def load(
+    scenario: Annotated[
+        list[str] | None,
+        typer.Argument(help="Names of scenarios; `push-*` takes all that begin so.", show_default=False),
+    ] = None,
+    list_: Annotated[bool, typer.Option("--list", help="Say which scenarios there are.")] = False,
+    url: Annotated[
+        str | None, typer.Option(help="Server to measure.", show_default="one of this installation, started for it")
+    ] = None,
+    dsn: Annotated[
+        str | None, typer.Option(help="Its PostgreSQL, to look at CPU, bytes and WAL.", show_default="embedded")
+    ] = None,
+    against: Annotated[
+        str | None, typer.Option(help="Another server; both are measured in turns.", show_default=False)
+    ] = None,
+    workers: Annotated[int, typer.Option(help="Workers of the server that is started.", min=1)] = 2,
+    seconds: Annotated[int, typer.Option(help="Of each run.", min=2)] = 20,
+    runs: Annotated[int, typer.Option(help="How often each scenario is run.", min=1)] = 3,
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", help="NAME=value for the scripts, as VUS=20.", show_default=False)
+    ] = None,
+    folder: Annotated[
+        Path, typer.Option(help="Where results.jsonl and the files of each run go.", file_okay=False)
+    ] = Path("bench-results"),
+    journal: Annotated[bool, typer.Option("--journal", help="Write down every call, for an audit.")] = False,
+    smoke: Annotated[bool, typer.Option("--smoke", help="Take seconds: shows that it works, not how fast.")] = False,
+) -> None:
+    """Load over HTTP by k6: rates, times, CPU, memory and bytes a message."""
+    from queen_bench.load import report, scenarios, session  # noqa: PLC0415 - `queen --help` does not wait for it
+
+    if list_:
+        for each in scenarios.SCENARIOS:
+            out.print(f"[bold]{each.name:22}[/] {each.about}", highlight=False)
+        return
+    try:
+        asked = session.Asked(
+            scenarios.chosen(scenario or ["push-100", "pop-ack-100", "flow-1000"]), url, dsn, against, workers,
+            2 if smoke else seconds, 1 if smoke else runs, session.settings(setting or [], smoke=smoke), folder,
+            journal,
+        )  # fmt: skip
+        with _progress() as advance:
+            found = session.carry_out(asked, advance)
+    except ValueError as problem:
+        fail(QueenError(str(problem)))
+    except QueenError as problem:
+        fail(problem)
+    report.show(found, out)
+
+
 @contextmanager
 def _progress() -> "Iterator[_Advance]":
     columns = (

@@ -6,7 +6,7 @@ import signal
 import time
 from pathlib import Path
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 
 from queen.server.errors import StartError
 

@@ -1,0 +1,146 @@
+// What all scripts share: settings, the operations of Queen's interface, and the journal.
+//
+// Settings come by environment (k6 run -e NAME=value), so that a script runs without the driver too:
+//   QUEEN_URL, QUEEN_TOKEN   the server, and a token where it wants one
+//   PREFIX                   begins the names of all queues of this run
+//   DURATION, VUS            how long, and how many at once
+//   JOURNAL=1                one line a call on the console: see docs/performance.md
+//   SMOKE=1                  seconds instead of minutes
+//   SUMMARY                  file for the summary, as JSON
+//   TOLERATE=1               refusals and lost answers are part of the scenario (failover)
+
+import http from 'k6/http';
+import { check, sleep } from 'k6';
+import { Counter, Gauge } from 'k6/metrics';
+
+export const SMOKE = __ENV.SMOKE === '1';
+export const PREFIX = __ENV.PREFIX || 'k6';
+export const DURATION = SMOKE ? '2s' : __ENV.DURATION || '30s';
+const TOLERATE = __ENV.TOLERATE === '1';
+const JOURNAL = __ENV.JOURNAL === '1';
+const BASE = `${__ENV.QUEEN_URL || 'http://127.0.0.1:6632'}/api/v1`;
+const HEADERS = { 'Content-Type': 'application/json' };
+if (__ENV.QUEEN_TOKEN) HEADERS.Authorization = `Bearer ${__ENV.QUEEN_TOKEN}`;
+
+const pushed = new Counter('messages_pushed');
+const prepared = new Counter('messages_prepared');
+const delivered = new Counter('messages_delivered');
+const acked = new Counter('messages_acked');
+const moment = new Gauge('moment_ms');
+
+export function number(name, usual, smoke) {
+  return SMOKE && smoke !== undefined ? smoke : Number(__ENV[name] || usual);
+}
+
+const OPERATIONS = ['push', 'pop', 'ack', 'transaction'];
+
+// Every answer as expected, or the run has failed; a scenario adds thresholds of its own. The thresholds that always hold are there
+// because k6 reports the times of an operation only if there is a threshold on it.
+export function limits(more) {
+  const shown = Object.fromEntries(OPERATIONS.map((op) => [`http_req_duration{op:${op}}`, ['max>=0']]));
+  const strict = TOLERATE ? {} : { checks: ['rate==1'], http_req_failed: ['rate==0'] };
+  return {
+    summaryTrendStats: ['count', 'min', 'med', 'p(95)', 'p(99)', 'max'],
+    thresholds: Object.assign(shown, strict, more),
+  };
+}
+
+export function summary(data) {
+  return __ENV.SUMMARY ? { [__ENV.SUMMARY]: JSON.stringify(data) } : { stdout: JSON.stringify(data.metrics, null, 1) };
+}
+
+let calls = 0;
+
+// A line holds what was sent and answered as it is: the driver takes it apart after the run, not while it is measured. The clock
+// has milliseconds: `answered` is rounded up, so that one call is said to precede another only if it did.
+function journal(op, request, sent, response) {
+  calls += 1;
+  console.log(
+    `{"op":"${op}","vu":${__VU},"number":${calls},"sent":${sent},"answered":${Date.now() + 1},` +
+      `"status":${response.status},"request":${request},"response":${response.body || 'null'}}`,
+  );
+}
+
+function call(op, method, path, body, statuses, params, request) {
+  const sent = Date.now();
+  const response = http.request(method, BASE + path, body, {
+    headers: HEADERS,
+    tags: { op, name: op },
+    responseCallback: http.expectedStatuses(...statuses),
+    timeout: '60s',
+    ...params,
+  });
+  if (JOURNAL) journal(op, request || body || 'null', sent, response);
+  const fine = statuses.includes(response.status);
+  // When the load itself, without setup and teardown (VU 0), began and ended.
+  if (__VU > 0) moment.add(Date.now());
+  if (!TOLERATE) check(response, { [`${op} answered`]: () => fine });
+  else if (!fine) sleep(0.1);
+  return fine ? response : null;
+}
+
+export function configure(queue, options) {
+  call('configure', 'POST', '/configure', JSON.stringify({ queue, options: options || {} }), [200]);
+}
+
+export function remove(queue) {
+  call('delete', 'DELETE', `/resources/queues/${queue}`, null, [200, 204, 404]);
+}
+
+// items: [{queue, partition, payload, transactionId}]
+export function push(items) {
+  const response = call('push', 'POST', '/push', JSON.stringify({ items }), [201, 200]);
+  if (response) (__VU > 0 ? pushed : prepared).add(items.length);
+  return response;
+}
+
+// Only what an ack needs is taken out of the answer: reading all of it would be most of the load.
+export function pop(queue, options) {
+  const o = Object.assign({ batch: 1, partitions: 1, wait: true, timeout: 2000 }, options);
+  const query = Object.entries(o).filter(([name]) => name !== "data").map(([name, value]) => `${name}=${value}`).join('&');
+  const request = described(queue, o);
+  const response = call('pop', 'GET', `/pop/queue/${queue}?${query}`, null, [200, 204], {}, request);
+  if (!response || response.status === 204) return null;
+  const ids = response.json('messages.#.transactionId');
+  delivered.add(ids.length);
+  return {
+    ids,
+    partitions: response.json('messages.#.partitionId'),
+    data: o.data ? response.json('messages.#.data') : null,
+    lease: response.json('leaseId'),
+  };
+}
+
+function described(queue, options) {
+  return JOURNAL ? JSON.stringify(Object.assign({ queue }, options)) : null;
+}
+
+export function ack(popped, group) {
+  const acknowledgments = popped.ids.map((transactionId, n) => ({
+    transactionId, partitionId: popped.partitions[n], leaseId: popped.lease, status: 'completed',
+  }));
+  const body = { acknowledgments };
+  if (group) body.consumerGroup = group;
+  const response = call('ack', 'POST', '/ack/batch', JSON.stringify(body), [200]);
+  if (response) acked.add(popped.ids.length);
+  return response;
+}
+
+export function transact(operations, lease) {
+  return call('transaction', 'POST', '/transaction', JSON.stringify({ operations, requiredLeases: [lease] }), [200]);
+}
+
+const PAD = 'x'.repeat(60);
+
+// About 100 bytes; `at` is what end-to-end times are measured from.
+export function payload(id) {
+  return { at: Date.now(), id, pad: PAD };
+}
+
+export function messages(queue, count, partitions) {
+  return Array.from({ length: count }, (_, n) => ({
+    queue,
+    partition: `p${partitions > 1 ? Math.floor(Math.random() * partitions) : 0}`,
+    payload: payload(n),
+  }));
+}

@@ -1,0 +1,36 @@
+// Consumers that pop BATCH messages and ack them, over a backlog that is pushed first.
+import { sleep } from 'k6';
+import { DURATION, PREFIX, ack, configure, messages, number, pop, push, remove, summary, limits } from './lib.js';
+
+const BATCH = number('BATCH', 1);
+const CONSUMERS = number('VUS', 8, 2);
+const BACKLOG = number('BACKLOG', 100000, 500);
+const STEP = Math.min(500, BACKLOG);
+const QUEUE = `${PREFIX}-pop`;
+
+export const options = {
+  setupTimeout: '300s',
+  scenarios: { consumers: { executor: 'constant-vus', vus: CONSUMERS, duration: DURATION } },
+  ...limits({ 'http_req_duration{op:pop}': ['p(99)<4000'], 'http_req_duration{op:ack}': ['p(99)<2000'] }),
+};
+
+export function setup() {
+  configure(QUEUE, { leaseTime: 60 });
+  for (let sent = 0; sent < BACKLOG; sent += STEP) {
+    const items = messages(QUEUE, STEP, 1);
+    for (const item of items) item.partition = `p${(sent / STEP) % (2 * CONSUMERS)}`;
+    push(items);
+  }
+}
+
+export default function consumers() {
+  const popped = pop(QUEUE, { batch: BATCH, wait: false });
+  if (popped) ack(popped);
+  else sleep(0.05);
+}
+
+export function teardown() {
+  if (__ENV.KEEP !== '1') remove(QUEUE);
+}
+
+export const handleSummary = summary;

@@ -1,0 +1,73 @@
+// Producers and consumers together. Messages come at a fixed rate whatever the server does (an open model), so that a server that
+// falls behind shows as latency and is not spared the requests that it would have delayed. SHAPE=spike triples the rate in the
+// middle; GROUPS sets how many consumer groups get every message; PAUSE_S is the longest gap that a failover may leave.
+import { Trend } from 'k6/metrics';
+import {
+  DURATION, PREFIX, SMOKE, ack, configure, messages, number, pop, push, remove, summary, limits,
+} from './lib.js';
+
+const RATE = number('RATE', 1000, 50);
+const BATCH = number('BATCH', 1);
+const POP = number('POP', 100);
+const GROUPS = number('GROUPS', 1);
+const PARTITIONS = number('PARTITIONS', 20);
+const QUEUE = `${PREFIX}-flow`;
+const CALLS = Math.max(1, Math.round(RATE / BATCH));
+const third = (n) => `${Math.max(1, Math.round(n / 3))}s`;
+const SECONDS = SMOKE ? 2 : parseInt(__ENV.DURATION || '30', 10);
+
+const shapes = {
+  steady: { executor: 'constant-arrival-rate', rate: CALLS, timeUnit: '1s', duration: DURATION },
+  spike: {
+    executor: 'ramping-arrival-rate', startRate: CALLS, timeUnit: '1s',
+    stages: [
+      { target: CALLS, duration: third(SECONDS) }, { target: 3 * CALLS, duration: '1s' },
+      { target: 3 * CALLS, duration: third(SECONDS) }, { target: CALLS, duration: '1s' },
+      { target: CALLS, duration: third(SECONDS) },
+    ],
+  },
+};
+
+const endToEnd = new Trend('end_to_end_ms', true);
+
+export const options = {
+  scenarios: {
+    producers: Object.assign(
+      { exec: 'produce', preAllocatedVUs: SMOKE ? 4 : 50, maxVUs: 300 }, shapes[__ENV.SHAPE || 'steady'],
+    ),
+    consumers: {
+      executor: 'constant-vus', exec: 'consume', vus: number('VUS', 8, 2) * GROUPS, gracefulStop: '3s',
+      // Longer than the producers, to take what is left.
+      duration: `${SECONDS + (__ENV.SHAPE === 'spike' ? 6 : 3)}s`,
+    },
+  },
+  ...limits({
+    ...(SMOKE || __ENV.TOLERATE === '1' ? {} : { dropped_iterations: ['count==0'] }),
+    end_to_end_ms: [`p(99)<${__ENV.TOLERATE === '1' ? 1000 * number('PAUSE_S', 30) : 2000}`],
+  }),
+};
+
+export function setup() {
+  configure(QUEUE, { leaseTime: 30 });
+  // A group begins with its first pop: before the first message.
+  for (let n = 0; n < GROUPS; n += 1) pop(QUEUE, { consumerGroup: `g${n}`, wait: false });
+}
+
+export function produce() {
+  push(messages(QUEUE, BATCH, PARTITIONS));
+}
+
+export function consume() {
+  const group = `g${__VU % GROUPS}`;
+  const popped = pop(QUEUE, { batch: POP, partitions: 10, consumerGroup: group, data: true });
+  if (!popped) return;
+  const now = Date.now();
+  for (const data of popped.data) endToEnd.add(now - data.at);
+  ack(popped, group);
+}
+
+export function teardown() {
+  if (__ENV.KEEP !== '1') remove(QUEUE);
+}
+
+export const handleSummary = summary;

@@ -1,0 +1,49 @@
+// Consume, transform, produce: each message is acked and its result pushed in one transaction.
+import { check, sleep } from 'k6';
+import { DURATION, PREFIX, configure, messages, number, payload, pop, push, remove, summary, limits, transact } from './lib.js';
+
+const CONSUMERS = number('VUS', 8, 2);
+const BACKLOG = number('BACKLOG', 20000, 200);
+const STEP = Math.min(500, BACKLOG);
+const INPUT = `${PREFIX}-in`;
+const OUTPUT = `${PREFIX}-out`;
+
+export const options = {
+  setupTimeout: '300s',
+  scenarios: { pipelines: { executor: 'constant-vus', vus: CONSUMERS, duration: DURATION } },
+  ...limits({ 'http_req_duration{op:transaction}': ['p(99)<2000'] }),
+};
+
+export function setup() {
+  configure(INPUT, { leaseTime: 60 });
+  configure(OUTPUT);
+  for (let sent = 0; sent < BACKLOG; sent += STEP) {
+    const items = messages(INPUT, STEP, 1);
+    for (const item of items) item.partition = `p${(sent / STEP) % (2 * CONSUMERS)}`;
+    push(items);
+  }
+}
+
+export default function pipelines() {
+  const popped = pop(INPUT, { batch: 50, wait: false });
+  if (!popped) {
+    sleep(0.05);
+    return;
+  }
+  popped.ids.forEach((transactionId, n) => {
+    const operations = [
+      { type: 'ack', transactionId, partitionId: popped.partitions[n], leaseId: popped.lease, status: 'completed' },
+      { type: 'push', items: [{ queue: OUTPUT, partition: `p${__VU}`, payload: payload(n) }] },
+    ];
+    const answer = transact(operations, popped.lease);
+    if (answer) check(answer, { 'transaction happened': (r) => r.json('success') === true });
+  });
+}
+
+export function teardown() {
+  if (__ENV.KEEP === '1') return;
+  remove(INPUT);
+  remove(OUTPUT);
+}
+
+export const handleSummary = summary;

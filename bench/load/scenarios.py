@@ -1,0 +1,77 @@
+"""The scenarios: a k6 script with settings each. The scripts say what their settings mean."""
+
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+from msgspec import Struct
+
+SCRIPTS = Path(str(files("queen_bench"))) / "k6" / "queen"
+
+
+class Scenario(Struct, frozen=True):
+    """One kind of load.
+
+    Attributes:
+        script: a file of ``bench/k6/queen``.
+        settings: its environment.
+        restarts: whether PostgreSQL is restarted in the middle.
+    """
+
+    name: str
+    script: str
+    about: str
+    settings: dict[str, str] = {}
+    restarts: bool = False
+
+
+def _sizes(prefix: str, script: str, about: str) -> Iterator[Scenario]:
+    for batch in (1, 10, 100, 1000):
+        yield Scenario(f"{prefix}-{batch}", script, about.format(batch), {"BATCH": str(batch)})
+
+
+_FLOW = "produce-consume.js"
+
+SCENARIOS: tuple[Scenario, ...] = (
+    *_sizes("push", "push.js", "50 producers, {} message(s) a request"),
+    Scenario("push-c1", "push.js", "one producer, one message a request", {"VUS": "1"}),
+    Scenario(
+        "push-10k-partitions", "push.js", "10 messages a request over 10,000 partitions",
+        {"BATCH": "10", "PARTITIONS": "10000"},
+    ),
+    *_sizes("pop-ack", "pop-ack.js", "8 consumers, pop and ack of {} message(s)"),
+    Scenario("flow-1000", _FLOW, "1,000 messages a second, pushed and consumed; end-to-end time", {"RATE": "1000"}),
+    Scenario("fan-out-10", _FLOW, "200 messages a second to 10 groups", {"RATE": "200", "GROUPS": "10", "VUS": "2"}),
+    Scenario(
+        "spike", _FLOW, "500 messages a second, three times that in the middle", {"RATE": "500", "SHAPE": "spike"}
+    ),
+    Scenario(
+        "soak", _FLOW, "2,000 messages a second for half an hour",
+        {"RATE": "2000", "BATCH": "10", "DURATION": "1800s"},
+    ),
+    Scenario(
+        "failover", _FLOW, "500 messages a second while PostgreSQL is restarted",
+        {"RATE": "500", "TOLERATE": "1", "PAUSE_S": "30"}, restarts=True,
+    ),
+    Scenario("transactions", "transactions.js", "8 pipelines: ack and push in one transaction"),
+    Scenario(
+        "waiters-2000", "waiters.js", "2,000 idle consumers, 50 of them woken a second", {"VUS": "2000", "RATE": "50"}
+    ),
+)  # fmt: skip
+
+
+def chosen(names: list[str]) -> list[Scenario]:
+    """The scenarios of these names; a name may end in ``*``.
+
+    Raises:
+        ValueError: there is none of a name; names what there is.
+    """
+    found: dict[str, Scenario] = {}
+    for name in names:
+        matches = [
+            each for each in SCENARIOS if each.name == name or (name[-1:] == "*" and each.name.startswith(name[:-1]))
+        ]
+        if not matches:
+            raise ValueError(f"There is no scenario {name}. There are: {', '.join(each.name for each in SCENARIOS)}")
+        found |= {each.name: each for each in matches}
+    return list(found.values())

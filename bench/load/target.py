@@ -1,0 +1,165 @@
+"""The server under test: started here, or somebody's."""
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+import asyncpg
+import httpx
+import psutil
+from msgspec import Struct
+
+from queen.core.errors import QueenError
+from queen.db.dsn import connect, parse
+from queen.db.sqlstate import reason_of
+from queen.server.data_folder import DataFolder
+from queen_bench.database import CONNECT_TIMEOUT_MS
+
+_START_S = 60.0
+_STOP_S = 40.0
+_SIZES = """
+    SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::int8 AS tables,
+        (pg_current_wal_insert_lsn() - '0/0')::int8 AS wal
+    FROM pg_class AS c WHERE c.relnamespace = 'queen'::regnamespace AND c.relkind = 'r'"""
+
+
+class TargetError(QueenError):
+    """The server to measure cannot be reached or started."""
+
+    code = "bench_target"
+
+
+class Sizes(Struct, frozen=True):
+    """Bytes of the server's tables with their indexes, and of all WAL ever."""
+
+    tables: int
+    wal: int
+
+
+class Target:
+    """A server by its address, and what else is known of it.
+
+    Args:
+        name: for reports.
+        dsn: its database, if that may be looked at; else bytes and the CPU of PostgreSQL are not reported.
+        embedded: whether its PostgreSQL is started again by itself when it dies.
+    """
+
+    def __init__(self, name: str, url: str, dsn: str | None, *, embedded: bool = False) -> None:
+        self.name, self.url, self.dsn, self.embedded = name, url.rstrip("/"), dsn, embedded
+
+    async def check(self) -> str:
+        """Its version, as ``/health`` tells it.
+
+        Raises:
+            TargetError: it does not answer.
+        """
+        try:
+            async with httpx.AsyncClient(trust_env=False) as client:
+                answer = await client.get(f"{self.url}/health", timeout=10)
+                return str(answer.json().get("version", "unknown")) if answer.status_code == 200 else "unknown"
+        except (httpx.HTTPError, ValueError) as problem:
+            raise TargetError(f"No server at {self.url}: {reason_of(problem)}") from problem
+
+    def server_processes(self) -> list[psutil.Process]:
+        """Its processes, without PostgreSQL's, if it runs on this machine."""
+        port = urlsplit(self.url).port or 80
+        for each in psutil.net_connections("tcp"):
+            if each.status == psutil.CONN_LISTEN and each.laddr and each.laddr.port == port and each.pid:
+                root = _first_of_its_kind(psutil.Process(each.pid))
+                return [process for process in [root, *root.children(recursive=True)] if process.name() != "postgres"]
+        return []
+
+    async def postmaster(self) -> psutil.Process | None:
+        """PostgreSQL's first process, if its database is known and runs on this machine."""
+        if self.dsn is None:
+            return None
+        async with _connection(self.dsn) as connection:
+            pid = await connection.fetchval("SELECT pg_backend_pid()")
+            local = psutil.pid_exists(pid) and "postgres" in psutil.Process(pid).name()
+            return psutil.Process(pid).parent() if local else None
+
+    async def sizes(self) -> Sizes | None:
+        """Its sizes now, if its database is known."""
+        if self.dsn is None:
+            return None
+        async with _connection(self.dsn) as connection:
+            row = await connection.fetchrow(_SIZES)
+        assert row is not None
+        return Sizes(row["tables"], row["wal"])
+
+
+def _first_of_its_kind(process: psutil.Process) -> psutil.Process:
+    """The ancestor that began it all: the last one, but for ourselves, that runs the same program."""
+    parent = process.parent()
+    while parent is not None and parent.pid != os.getpid() and parent.name() == process.name():
+        process, parent = parent, parent.parent()
+    return process
+
+
+@asynccontextmanager
+async def _connection(dsn: str) -> AsyncIterator["asyncpg.Connection[asyncpg.Record]"]:
+    connection = await connect(parse(dsn, "queen bench", CONNECT_TIMEOUT_MS))
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+@contextmanager
+def started(dsn: str | None, workers: int) -> Iterator[Target]:
+    """A server of this installation for the length of the block, on an embedded PostgreSQL if no other is given.
+
+    Raises:
+        TargetError: it does not start; the text ends with what it said.
+    """
+    with tempfile.TemporaryDirectory(prefix="queen-bench-") as name:
+        folder, port = Path(name), _free_port()
+        # As root, PostgreSQL runs as another user, who has to pass through.
+        folder.chmod(0o755)
+        database = ["--dsn", dsn] if dsn is not None else ["--data-dir", str(folder / "data")]
+        command = [
+            sys.executable, "-c", "import queen_command; queen_command.main()", "serve", "--port", str(port),
+            "--workers", str(workers), *database,
+        ]  # fmt: skip
+        log = folder / "server.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(command, stdout=output, stderr=output)
+        try:
+            _wait_until_it_answers(process, port, log)
+            yield Target(
+                "queen", f"http://127.0.0.1:{port}", dsn or _embedded_dsn(folder / "data"), embedded=dsn is None
+            )
+        finally:
+            process.terminate()
+            process.wait(_STOP_S)
+
+
+def _embedded_dsn(data_dir: Path) -> str:
+    """The database of `queen serve` in a folder: the fifth line of PostgreSQL's pid file names its socket's folder."""
+    lines = (DataFolder(data_dir.resolve()).cluster / "postmaster.pid").read_text().splitlines()
+    return f"postgresql://postgres@/postgres?host={quote(lines[4])}"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_until_it_answers(process: "subprocess.Popen[bytes]", port: int, log: Path) -> None:
+    deadline = time.monotonic() + _START_S
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            if httpx.get(f"http://127.0.0.1:{port}/health", timeout=2, trust_env=False).status_code == 200:
+                return
+        except httpx.HTTPError:
+            time.sleep(0.1)
+    raise TargetError(f"The server did not start: {log.read_text(errors='replace')[-2000:]}")

@@ -1,0 +1,107 @@
+"""`queen bench load`: every scenario runs against a real server, and says what happened."""
+
+import subprocess
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from queen_bench.load.results import Latency, Run, Second, compare, stall_seconds
+from queen_bench.load.scenarios import SCENARIOS, chosen
+from queen_bench.load.session import settings
+from tests.support.processes import Server, run
+
+
+def bench(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return run("bench", "load", *arguments)
+
+
+def runs_of(folder: Path) -> list[Run]:
+    return [msgspec.json.decode(line, type=Run) for line in (folder / "results.jsonl").read_bytes().splitlines()]
+
+
+def test_every_kind_of_scenario_runs_against_a_server_and_both_sides_take_turns(server: Server, tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{server.port}"
+    names = ["push-10", "pop-ack-10", "fan-out-10", "transactions", "waiters-2000"]
+    done = bench(*names, "--smoke", "--url", url, "--dsn", server.dsn, "--against", url, "--folder", str(tmp_path))
+    assert done.returncode == 0, done.stderr + done.stdout
+    runs = runs_of(tmp_path)
+    assert [(each.scenario, each.server) for each in runs] == [
+        (name, who) for name in names for who in ("queen", "other")
+    ]
+    for each in runs:
+        assert each.crossed == []
+        assert each.messages > 0
+        assert each.seconds > 0
+        assert each.cpu["load"] > 0
+    by_name = {each.scenario: each for each in runs if each.server == "queen"}
+    fan_out = by_name["fan-out-10"]
+    assert fan_out.pushed < fan_out.delivered <= 10 * fan_out.pushed
+    assert by_name["pop-ack-10"].delivered == by_name["pop-ack-10"].acked
+    assert by_name["push-10"].cpu["postgres"] >= 0
+    assert set(by_name["transactions"].latency) >= {"pop", "transaction"}
+    assert "woken" in by_name["waiters-2000"].latency
+    assert "How many times the rate of other queen reaches" in done.stdout
+
+
+def test_a_failover_is_lived_through(tmp_path: Path) -> None:
+    done = bench("failover", "--smoke", "--folder", str(tmp_path), "--journal")
+    assert done.returncode == 0, done.stderr + done.stdout
+    [found] = runs_of(tmp_path)
+    assert found.pushed > 0
+    assert "postgres" not in found.cpu, "the one that was looked at is dead"
+    lines = (tmp_path / "failover-1-queen" / "calls.log").read_bytes().splitlines()
+    calls = [msgspec.json.decode(line) for line in lines]
+    assert {call["op"] for call in calls} >= {"configure", "push", "pop", "ack"}
+    assert all(call["answered"] > call["sent"] for call in calls)
+
+
+def test_the_scenarios_are_listed_and_a_wrong_one_is_refused_with_their_names() -> None:
+    listed = bench("--list")
+    assert listed.returncode == 0
+    assert all(scenario.name in listed.stdout for scenario in SCENARIOS)
+    refused = bench("push-7")
+    assert refused.returncode != 0
+    assert "There is no scenario push-7" in refused.stderr
+    assert "push-10k-partitions" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["push-1", "--url", "http://127.0.0.1:9"], "No server at http://127.0.0.1:9"),
+        (["push-1", "--set", "VUS"], "expected is NAME=value"),
+        (["failover", "--url", "http://127.0.0.1:9"], "only done to the embedded one"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(arguments: list[str], text: str, tmp_path: Path) -> None:
+    refused = bench(*arguments, "--folder", str(tmp_path))
+    assert refused.returncode != 0
+    assert text in " ".join(refused.stderr.split())
+    assert "Traceback" not in refused.stderr
+
+
+def test_names_with_a_star_take_all_that_begin_so() -> None:
+    assert [each.name for each in chosen(["pop-ack-*", "spike"])] == [
+        "pop-ack-1", "pop-ack-10", "pop-ack-100", "pop-ack-1000", "spike",
+    ]  # fmt: skip
+    assert settings(["VUS=3", "A=b=c"], smoke=True) == {"SMOKE": "1", "VUS": "3", "A": "b=c"}
+
+
+def test_a_stall_is_the_longest_time_without_progress() -> None:
+    timeline = [Second(1, 0, 0, 0), Second(2, 5, 0, 9), Second(3, 5, 0, 9), Second(6, 5, 0, 9), Second(7, 6, 0, 9)]
+    assert stall_seconds(timeline) == 4
+    assert stall_seconds([]) == 0
+
+
+def test_neighbouring_runs_of_two_servers_are_compared() -> None:
+    def made(server: str, number: int, pushed: int) -> Run:
+        return Run(
+            "s", server, "1", number, "", 2.0, {}, pushed, 0, 0, 0, [], {"push": Latency(1, 1, 1, 1, 1)}, {}, None,
+            None, None, 0, [], None,  # type: ignore[arg-type]
+        )  # fmt: skip
+
+    runs = [made("a", 1, 20), made("b", 1, 10), made("b", 2, 10), made("a", 2, 40), made("a", 3, 1)]
+    [found] = compare(runs)
+    assert (found.first, found.second, list(found.ratios), found.median) == ("a", "b", [2.0, 4.0], 3.0)
+    assert compare([made("a", 1, 1)]) == []
