@@ -1,26 +1,40 @@
-"""The composition root: settings, database, engine and HTTP put together."""
+"""The composition root: settings, database, spool, engine and HTTP put together."""
 
-from collections.abc import Awaitable, Callable
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import uvloop
 
 from queen.config import Settings
-from queen.core.errors import SettingError
+from queen.core.errors import QueenError, SettingError
 from queen.db.administration import AdministrationStore
 from queen.db.dsn import Target, parse
 from queen.db.notices import PostgresNotices
 from queen.db.pool import Pool
+from queen.db.pulse import Pulse
 from queen.db.setup import probe_pooler
+from queen.db.spool_store import SpoolStore
 from queen.db.store import Store
 from queen.engine.context import Context
 from queen.engine.directory import Directory
 from queen.engine.engine import Engine
+from queen.engine.failover import Failover
 from queen.engine.job import Job
 from queen.engine.ports import Notice
+from queen.engine.replay import Replay
+from queen.engine.switches import copy_switches
 from queen.engine.thread import EngineThread
 from queen.engine.waiters import Waiters
 from queen.http.app import QueenApp, create_app
+from queen.spool import place
+from queen.spool.folder import DiskFolder
+from queen.spool.spool import Limits, Spool
+
+log = logging.getLogger("queen.spool")
 
 #: How long a call is repeated while PostgreSQL is away, before its sender is told so.
 PATIENCE_S = 5.0
@@ -38,6 +52,58 @@ async def _target(settings: Settings) -> Target:
     return await probe_pooler(parse(url, "queen", settings.connect_timeout_ms))
 
 
+def open_spool(settings: Settings, path: Path, installation: UUID) -> Spool:
+    """The spool in a folder that is ready."""
+    limits = Limits(bytes_max=settings.spool_max_bytes, file_requests_max=settings.spool_file_requests)
+    return Spool(DiskFolder(path), installation, limits)
+
+
+async def _spool(settings: Settings, administration: AdministrationStore) -> Spool:
+    """The spool of a worker. gunicorn's configuration has made it ready; then PostgreSQL may be away."""
+    path = Path(settings.spool_dir)
+    installation = place.installation_of(path) if settings.spool_dir else None
+    if installation is None:
+        installation = await administration.installation()
+        path = place.claim(settings.spool_dir, settings.data_dir, installation)
+    return open_spool(settings, path, installation)
+
+
+@asynccontextmanager
+async def _pool(target: Target, size: int, settings: Settings) -> AsyncIterator[Pool]:
+    pool = Pool(target, size, settings.statement_timeout_ms / 1000)
+    try:
+        yield pool
+    finally:
+        await pool.close()
+
+
+async def prepare_spool(settings: Settings) -> Path:
+    """Makes the spool ready, and stores what it holds, before there is any traffic; returns its folder.
+
+    Raises:
+        SettingError: the folder cannot be used.
+        DatabaseUnavailableError: PostgreSQL is away.
+    """
+    async with _pool(await _target(settings), 1, settings) as pool:
+        store, administration = Store(pool), AdministrationStore(pool)
+        installation = await administration.installation()
+        path = place.claim(settings.spool_dir, settings.data_dir, installation)
+        spool = open_spool(settings, path, installation)
+        spool.recover()
+        failover = Failover(spool)
+        directory = Directory(store, settings.cached_partitions)
+        context = Context(store, administration, directory, lambda _notice: None, PATIENCE_S, failover)
+        await copy_switches(context)
+        if failover.spooling and not failover.maintenance:
+            waiting = spool.state()
+            log.warning("storing what the spool holds", extra={"messages": waiting.messages, "bytes": waiting.bytes})
+            try:
+                await Replay(context, failover, SpoolStore(pool), settings.spool_batch, 0).drain()
+            except (QueenError, OSError) as problem:
+                log.error("The spool is not empty yet: %s", problem)  # noqa: TRY400 - it explains itself
+    return path
+
+
 def assembly(
     settings: Settings,
 ) -> Callable[[Callable[[Job, Any], None]], Awaitable[tuple[Engine, Callable[[], Awaitable[None]]]]]:
@@ -48,7 +114,10 @@ def assembly(
         timeout_s = settings.statement_timeout_ms / 1000
         hot = Pool(target, share(settings.hot_connections, settings.workers), timeout_s)
         cold = Pool(target, share(settings.cold_connections, settings.workers), timeout_s)
-        store = Store(hot)
+        replaying = Pool(target, 1, timeout_s)
+        pools = (hot, cold, replaying)
+        store, administration = Store(hot), AdministrationStore(cold)
+        failover = Failover(await _spool(settings, administration))
         notices = None if target.pooled else PostgresNotices(target, settings.notify_interval_ms / 1000)
 
         def heard(notice: Notice) -> None:
@@ -56,18 +125,36 @@ def assembly(
             if notices is not None:
                 notices.publish(notice)
 
+        def lost(reason: str) -> None:
+            failover.away = True
+            for pool in pools:
+                pool.suspend(reason)
+
+        def found() -> None:
+            failover.away = False
+            for pool in pools:
+                pool.resume()
+
         directory = Directory(store, settings.cached_partitions)
-        context = Context(store, AdministrationStore(cold), directory, heard, PATIENCE_S)
+        context = Context(store, administration, directory, heard, PATIENCE_S, failover)
         waiters = Waiters(settings.poll_initial_ms, settings.poll_max_ms)
         engine = Engine(context, settings.policy, waiters, answer)
+        pulse = Pulse(target, lost, found)
+        interval_s = settings.spool_interval_ms / 1000
+        replay = Replay(context, failover, SpoolStore(replaying), settings.spool_batch, interval_s)
         if notices is not None:
             await notices.start(engine.heard)
+        pulse.start()
+        replay.start()
 
         async def close() -> None:
+            await replay.stop()
+            await pulse.stop()
             if notices is not None:
                 await notices.stop()
-            await hot.close()
-            await cold.close()
+            failover.close()
+            for pool in pools:
+                await pool.close()
 
         return engine, close
 

@@ -25,7 +25,9 @@ def translate(problem: BaseException) -> QueenError | None:
             return OutcomeUnknownError(f"PostgreSQL ended the connection: {problem}")
         if state in _UNAVAILABLE or state in RETRYABLE:
             return DatabaseUnavailableError(f"PostgreSQL cannot serve at the moment: {problem}")
-        return DataRejectedError(f"PostgreSQL refused the data ({state}): {problem}")
+        return DataRejectedError(f"PostgreSQL refused the data ({state}): {problem}", state)
+    if isinstance(problem, asyncpg.InterfaceError) and isinstance(problem, ValueError):
+        return DataRejectedError(f"The driver refused the data: {problem}", "22000")
     if isinstance(problem, asyncpg.InterfaceError | OSError | TimeoutError):
         return OutcomeUnknownError(f"The connection to PostgreSQL broke: {reason_of(problem)}")
     return None

@@ -50,6 +50,10 @@ class EngineThread:
         """The sender no longer waits for this job."""
         self._loop.call_soon_threadsafe(self.engine.abandon, job)
 
+    async def beat(self) -> None:
+        """Returns when the engine's loop has had its turn."""
+        await self._run(asyncio.sleep(0))
+
     def begin_stop(self) -> None:
         """Answers all long polls empty, from now on. May be called from a signal handler."""
         if self._engine is not None:

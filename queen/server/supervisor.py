@@ -17,13 +17,14 @@ from queen.server.embedded import EmbeddedPostgres
 from queen.server.gunicorn_child import Gunicorn
 from queen.server.keeper import Keeper
 from queen.server.signals import SignalStream
+from queen.spool import place
 
 log = logging.getLogger(__name__)
 
 _TICK_S = 0.1
 _STOP = frozenset({signal.SIGTERM, signal.SIGINT})
 
-#: psql, an administrator, and the moment in which a reload overlaps the workers' own connections for notices.
+#: psql, an administrator, and what else comes.
 _SPARE_CONNECTIONS = 20
 
 
@@ -44,9 +45,12 @@ class _StopRequested(Exception):  # noqa: N818 - not an error
 
 
 def embedded_postgres(settings: Settings) -> EmbeddedPostgres:
-    """The embedded PostgreSQL with enough connections for the workers, twice, as a reload overlaps them."""
+    """The embedded PostgreSQL with enough connections for the workers, twice, as a reload overlaps them.
+
+    Beside its pools a worker has one for notices, one for the pulse, and one to replay the spool.
+    """
     pools = settings.hot_connections + settings.cold_connections
-    return EmbeddedPostgres(Path(settings.data_dir), 2 * pools + 2 * settings.workers + _SPARE_CONNECTIONS)
+    return EmbeddedPostgres(Path(settings.data_dir), 2 * pools + 6 * settings.workers + _SPARE_CONNECTIONS)
 
 
 class Supervisor:
@@ -78,6 +82,8 @@ class Supervisor:
                 return 0
 
     def _serve(self, stack: ExitStack) -> int:
+        if self._settings.spool_dir:
+            place.check(Path(self._settings.spool_dir))
         listener = stack.enter_context(listening.listen(self._settings.host, self._settings.port))
         port: int = listener.getsockname()[1]
         postgres = None if self._settings.database_url else self._start_postgres(stack)
