@@ -65,6 +65,9 @@ class Pool:
                     return await connection.fetch(sql, *arguments)
             except Exception as problem:
                 error = translate(problem)
+                if error is None and connection.is_closed():
+                    # Whatever the event loop calls it: uvloop has an error of its own for writing to what was closed.
+                    error = OutcomeUnknownError(f"The connection to PostgreSQL broke: {reason_of(problem)}")
                 if error is None:
                     raise
                 if isinstance(error, OutcomeUnknownError):

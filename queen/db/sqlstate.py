@@ -28,6 +28,7 @@ def translate(problem: BaseException) -> QueenError | None:
         return DataRejectedError(f"PostgreSQL refused the data ({state}): {problem}", state)
     if isinstance(problem, asyncpg.InterfaceError) and isinstance(problem, ValueError):
         return DataRejectedError(f"The driver refused the data: {problem}", "22000")
-    if isinstance(problem, asyncpg.InterfaceError | OSError | TimeoutError):
+    # An internal error: a server that died said so while nothing was asked of it, and asyncpg stumbles over that later.
+    if isinstance(problem, asyncpg.InterfaceError | asyncpg.InternalClientError | OSError | TimeoutError):
         return OutcomeUnknownError(f"The connection to PostgreSQL broke: {reason_of(problem)}")
     return None
