@@ -10,6 +10,7 @@ from queen.cli.init import init
 from queen.cli.output import out
 from queen.cli.serve import serve
 from queen.cli.settings import settings
+from queen.cli.spool import spool
 from queen.cli.verify import verify
 from queen_bench.command import bench
 
@@ -25,6 +26,7 @@ app = typer.Typer(
 for command in _COMMANDS:
     app.command()(command)
 app.add_typer(bench)
+app.add_typer(spool)
 
 
 def _print_version(wanted: bool) -> None:

@@ -173,9 +173,8 @@ class Engine:
             if not isinstance(problem, QueenError):
                 log.exception("A %s call failed", kind.value)
             for job in batch:
-                if isinstance(problem, DatabaseUnavailableError) and self._may_wait(job):
-                    now = self._loop.time()
-                    self._waiters.park(job, now, now + _AWAY_S)
+                if isinstance(problem, DatabaseUnavailableError) and _is_long_poll(job):
+                    self._outwait(job)
                 else:
                     self._finish(job, problem)
         else:
@@ -184,6 +183,14 @@ class Engine:
                     self._finish_pop(job, result)
                 else:
                     self._finish(job, result)
+
+    def _outwait(self, job: Job) -> None:
+        """A long poll during an outage: it looks again, and ends empty at its timeout."""
+        now = self._loop.time()
+        if self._may_wait(job):
+            self._waiters.park(job, now, now + _AWAY_S)
+        else:
+            self._finish(job, Popped())
 
     async def _split(self, kind: JobType, batch: Sequence[Job], problem: DataRejectedError) -> None:
         """Repeats a refused batch in halves, so that the requests beside the bad one succeed."""
@@ -240,3 +247,7 @@ class Engine:
             log.exception("A lease whose consumer had gone could not be given back; it ends by itself")
         for claim in popped.claims:
             self._context.heard(Notice(claim.queue, 1, group))
+
+
+def _is_long_poll(job: Job) -> bool:
+    return isinstance(job.request, Pop) and job.request.wait_ms > 0

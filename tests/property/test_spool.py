@@ -30,7 +30,9 @@ from tests.support.spool_world import INSTALLATION, POISON, World, push_of
 texts = st.text(min_size=1, max_size=8)
 payloads = st.lists(st.integers() | st.text() | st.none(), min_size=1, max_size=4)
 pushes = st.builds(
-    lambda partition, values, chosen: push_of(partition, values, [f"t{n}" for n in range(len(values))] if chosen else None),
+    lambda partition, values, chosen: push_of(
+        partition, values, [f"t{n}" for n in range(len(values))] if chosen else None
+    ),
     texts,
     payloads,
     st.booleans(),

@@ -30,7 +30,9 @@ def push_of(partition: str, payloads: list[Any], ids: list[str] | None = None) -
     texts = [json.dumps(payload).encode() for payload in payloads]
     places = range(len(texts))
     if ids is None:
-        return Push([Lot("q", partition, places, encode_plain(texts), [plain_length(t) for t in texts], None)], len(texts))
+        return Push(
+            [Lot("q", partition, places, encode_plain(texts), [plain_length(t) for t in texts], None)], len(texts)
+        )
     entries = [encode_entry(text, chosen, None, None) for text, chosen in zip(texts, ids, strict=True)]
     return Push([Lot("q", partition, places, b",".join(entries), [len(e) + 1 for e in entries], ids)], len(texts))
 
@@ -118,7 +120,12 @@ class World:
         self.postgres.tick = self.folder.tick
         failover = Failover(self.workers[1])
         context = Context(
-            self.postgres, self.postgres, Directory(self.postgres, 100), lambda _notice: None, 0.001, failover  # type: ignore[arg-type]
+            self.postgres,
+            self.postgres,
+            Directory(self.postgres, 100),
+            lambda _notice: None,
+            0.001,
+            failover,  # type: ignore[arg-type]
         )
         self.replay = Replay(context, failover, self.postgres, 3, 0)
 
