@@ -67,14 +67,20 @@ async def run(server: Server, fault: Fault, seed: int) -> tuple[Journal, list[An
                 await asyncio.sleep(0.05)
         traffic.stop_consuming.set()
         await asyncio.gather(*consumers)
-    connection = await asyncpg.connect(server.dsn)
-    rows = await connection.fetch(
-        "SELECT partition, off, transaction_id, payload::text::int AS number FROM queen.messages WHERE queue = $1"
-        " ORDER BY partition, off",
-        traffic.queue,
-    )
-    await connection.close()
-    return traffic.journal, rows
+    return traffic.journal, await log_of(server.dsn, traffic.queue)
+
+
+async def log_of(dsn: str, queue: str) -> list[Any]:
+    """What is stored of a queue."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        return await connection.fetch(  # type: ignore[no-any-return]
+            "SELECT partition, off, transaction_id, payload::text::int AS number FROM queen.messages WHERE queue = $1"
+            " ORDER BY partition, off",
+            queue,
+        )
+    finally:
+        await connection.close()
 
 
 @checks("G-DUR-1", "G-DUR-2", "G-IDEM-1", "G-ORD-2", "G-ORD-3", "G-ACK-2", "G-ACK-3", level=Level.FAULTS)

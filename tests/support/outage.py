@@ -31,7 +31,7 @@ class FragilePostgres:
         wait_until(lambda: not self._server.is_alive, "the end of PostgreSQL")
 
     def start(self) -> None:
-        """It comes back; what was committed is there."""
+        """It comes back; what was committed is there. It ends with the thread that calls this."""
         self._server.launch()
         wait_until(lambda: self._server.is_ready, "PostgreSQL")
 
