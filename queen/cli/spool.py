@@ -1,4 +1,4 @@
-"""``queen spool``: what waits in the spool of this machine, and what was set aside. It needs no server and no database."""
+"""``queen spool``: what waits in the spool of this machine, and what was set aside. Needs no server, no database."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -60,13 +60,11 @@ def show(
     """Print the messages in files."""
     for name in names:
         file = _holding(name, folder).read(name)
-        shown = 0
-        for text in _messages(file):
-            if shown == limit:
-                out.print(f"… {file.messages - limit} more", markup=False)
-                break
+        lines = _messages(file)
+        for text in lines[:limit]:
             out.print(text, markup=False)
-            shown += 1
+        if len(lines) > limit:
+            out.print(f"… {len(lines) - limit} more", markup=False)
 
 
 @spool.command("replay")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from queen_spec.guarantees import Level, checks
 from queen.spool.spool import Spool
+from queen_spec.guarantees import Level, checks
 from tests.support.simulated_folder import SimulatedFolder
 from tests.support.spool_world import Postgres, crash_and_recover
 
@@ -77,8 +77,12 @@ def _removed_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_broken_spool_is_caught(monkeypatch: pytest.MonkeyPatch, fault: Any) -> None:
     fault(monkeypatch)
-    with asyncio.Runner() as runner, pytest.raises(AssertionError):
-        for seed in range(40):
-            _, boundaries = runner.run(crash_and_recover(seed, STEPS, 0, True))
-            for crash_at in range(1, boundaries, 7):
-                runner.run(crash_and_recover(seed, STEPS, crash_at, True))
+    with pytest.raises(AssertionError):
+        asyncio.run(_try_many())
+
+
+async def _try_many() -> None:
+    for seed in range(40):
+        _, boundaries = await crash_and_recover(seed, STEPS, 0, True)
+        for crash_at in range(1, boundaries, 7):
+            await crash_and_recover(seed, STEPS, crash_at, True)

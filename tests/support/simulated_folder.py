@@ -1,15 +1,15 @@
 """A folder on a disk that crashes where the test says, and keeps what a real one may keep.
 
-Two kinds of crashes. When a *process* dies, what it wrote is there, the last write maybe in part. When the *machine* dies,
-only what was synchronised is sure: of the rest any part may be there, also with zeros or garbage in it, and each change
-of a name may have happened or not.
+Two kinds of crashes. When a *process* dies, what it wrote is there, the last write maybe in part. When the *machine*
+dies, only what was synchronised is sure: of the rest any part may be there, also with zeros or garbage in it, and each
+change of a name may have happened or not.
 """
 
 from __future__ import annotations
 
-import os
 import random
 from dataclasses import dataclass, field
+from os.path import commonpath
 
 
 class Crash(BaseException):
@@ -164,7 +164,7 @@ class SimulatedFolder:
         content, synced = inode.content, inode.synced
         if content == synced:
             return synced
-        common = len(os.path.commonprefix([content, synced]))
+        common = len(commonpath([content, synced]))
         unsure = bytearray(content[common:])
         unsure = unsure[: self.rng.randint(0, len(unsure))]
         for place in range(0, len(unsure), 7):

@@ -1,7 +1,8 @@
-"""Producers, two workers, a spool on a simulated disk and a simulated PostgreSQL, one step at a time and all from a seed."""
+"""Producers, two workers, a spool on a simulated disk and a simulated PostgreSQL, one step at a time, from a seed."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import random
@@ -215,10 +216,8 @@ async def crash_and_recover(seed: int, steps: int, crash_at: int, power: bool) -
     """
     world = World(seed)
     world.folder.crash_at = crash_at
-    try:
+    with contextlib.suppress(Crash):
         await world.live(steps)
-    except Crash:
-        pass
     boundaries = world.folder.ticks
     second = world.rng.randint(1, 12) if crash_at else 0
     for again in (second, 0):
