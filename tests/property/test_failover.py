@@ -130,9 +130,9 @@ async def test_transaction_does_not_wait_for_ever(
 ) -> None:
     monkeypatch.setattr(handlers, "_PATIENCE_S", 0)
     spool.set_flag(SPOOLING, True)
-    with pytest.raises(SpoolDrainingError):
-        await handlers.transaction_behind_spool(context, [PUSHES])
-    assert executed == []
+    refused, done = await handlers.transaction_behind_spool(context, [PUSHES, ACKS])
+    assert isinstance(refused, SpoolDrainingError)
+    assert (done, executed) == (ACKS, [ACKS])
 
 
 @pytest.mark.parametrize("flags", [(SPOOLING, MAINTENANCE), ()])

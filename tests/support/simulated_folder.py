@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from os.path import commonpath
 
 
 class Crash(BaseException):
@@ -164,7 +163,8 @@ class SimulatedFolder:
         content, synced = inode.content, inode.synced
         if content == synced:
             return synced
-        common = len(commonpath([content, synced]))
+        pairs = enumerate(zip(content, synced, strict=False))
+        common = next((place for place, (new, old) in pairs if new != old), min(len(content), len(synced)))
         unsure = bytearray(content[common:])
         unsure = unsure[: self.rng.randint(0, len(unsure))]
         for place in range(0, len(unsure), 7):

@@ -53,23 +53,26 @@ async def pop_unless_paused(context: Context, pops: Sequence[Pop]) -> Sequence[A
     return await pop(context, pops)
 
 
-async def transaction_behind_spool(context: Context, requests: Sequence[Transaction]) -> Sequence[Executed]:
+async def transaction_behind_spool(
+    context: Context, requests: Sequence[Transaction]
+) -> Sequence[Executed | SpoolDrainingError]:
     """Executes the requests; those that push wait for the end of the spool, so that they overtake nothing.
 
-    In maintenance there may be no end: there they go at once.
-
-    Raises:
-        SpoolDrainingError: the end did not come soon.
+    In maintenance there may be no end: there they go at once. If the end does not come soon they are refused.
     """
-    if any(request.push.lots for request in requests):
-        await _wait_for_spool(context)
-    return await transaction(context, requests)
+    if not any(request.push.lots for request in requests) or await _spool_ends(context):
+        return await transaction(context, requests)
+    harmless = [request for request in requests if not request.push.lots]
+    executed = iter(await transaction(context, harmless) if harmless else ())
+    refusal = SpoolDrainingError("Earlier pushes still wait in the spool, and a transaction may not overtake them")
+    return [refusal if request.push.lots else next(executed) for request in requests]
 
 
-async def _wait_for_spool(context: Context) -> None:
+async def _spool_ends(context: Context) -> bool:
     failover, loop = context.failover, asyncio.get_running_loop()
     give_up_at = loop.time() + _PATIENCE_S
     while failover is not None and failover.spooling and not failover.maintenance:
         if loop.time() > give_up_at:
-            raise SpoolDrainingError("Earlier pushes still wait in the spool, and a transaction may not overtake them")
+            return False
         await asyncio.sleep(_LOOK_S)
+    return True
