@@ -19,11 +19,26 @@ from queen.db.sqlstate import reason_of
 
 log = logging.getLogger("queen.pulse")
 
-_INTERVAL_S = 0.2
-_ANSWER_S = 0.6
+INTERVAL_S = 0.15
+ANSWER_S = 0.6
 #: PostgreSQL is away when it has been silent for so long, and so often: a process that was not running itself for a
 #: while must not blame others.
-_SILENCE_S, _SILENCES = 1.4, 2
+_SILENCE_S, _SILENCES = 1.1, 2
+
+
+class Silence:
+    """Decides whether PostgreSQL is away, from when it answered and when not. Pure; times in seconds."""
+
+    def __init__(self, now: float) -> None:
+        self._answered_at, self._silences = now, 0
+
+    def after(self, answered: bool, now: float) -> bool:
+        """Whether it is away, after it was asked once more."""
+        if answered:
+            self._answered_at, self._silences = now, 0
+        else:
+            self._silences += 1
+        return self._silences >= _SILENCES and now - self._answered_at >= _SILENCE_S
 
 
 class Pulse:
@@ -36,7 +51,7 @@ class Pulse:
     """
 
     def __init__(self, target: Target, lost: Callable[[str], None], found: Callable[[], None]) -> None:
-        self._target = msgspec.structs.replace(target, connect_timeout_s=min(target.connect_timeout_s, _ANSWER_S))
+        self._target = msgspec.structs.replace(target, connect_timeout_s=min(target.connect_timeout_s, ANSWER_S))
         self._lost, self._found = lost, found
         self._connection: asyncpg.Connection[Any] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -55,17 +70,14 @@ class Pulse:
 
     async def _keep_asking(self) -> None:
         loop = asyncio.get_running_loop()
-        answered_at, silences = loop.time(), 0
+        silence = Silence(loop.time())
         while True:
             reason = await self._ask()
-            if not reason:
-                answered_at, silences = loop.time(), 0
+            if silence.after(not reason, loop.time()):
+                self._set_away(reason)
+            elif not reason:
                 self._set_away("")
-            else:
-                silences += 1
-                if silences >= _SILENCES and loop.time() - answered_at >= _SILENCE_S:
-                    self._set_away(reason)
-            await asyncio.sleep(_INTERVAL_S if not reason else _INTERVAL_S / 2)
+            await asyncio.sleep(INTERVAL_S)
 
     def _set_away(self, reason: str) -> None:
         if self.away == bool(reason):
@@ -81,7 +93,7 @@ class Pulse:
     async def _ask(self) -> str:
         """Empty when it answers, else why it does not."""
         try:
-            async with asyncio.timeout(_ANSWER_S):
+            async with asyncio.timeout(ANSWER_S):
                 if self._connection is None or self._connection.is_closed():
                     self._connection = await connect(self._target)
                 await self._connection.fetchval("SELECT 1")

@@ -94,7 +94,9 @@ async def run(postgres: FragilePostgres, server: Server, seed: int) -> tuple[Jou
     return traffic.journal, timeline
 
 
-@checks("G-DUR-1", "G-ORD-1", "G-ORD-2", "G-IDEM-1", "G-SPOOL-1", "G-SPOOL-2", "G-SPOOL-6", level=Level.FAULTS)
+@checks(
+    "G-DUR-1", "G-ORD-1", "G-ORD-2", "G-IDEM-1", "G-SPOOL-1", "G-SPOOL-2", "G-SPOOL-6", "G-SPOOL-7", level=Level.FAULTS
+)
 def test_outages_under_load_lose_double_and_reorder_nothing(place: tuple[Path, FragilePostgres]) -> None:
     seed = int(os.environ.get("QUEEN_SEED", random.SystemRandom().randrange(10**6)))
     print(f"QUEEN_SEED={seed}")

@@ -86,7 +86,7 @@ async def stored(postgres: FragilePostgres, queue: str) -> dict[str, list[Any]]:
 # ---------------------------------------------------------------- outages
 
 
-@checks("G-SPOOL-1", "G-SPOOL-2", "G-SPOOL-6", "G-ORD-2", level=Level.FAULTS)
+@checks("G-SPOOL-1", "G-SPOOL-2", "G-SPOOL-6", "G-SPOOL-7", "G-SPOOL-8", "G-ORD-2", level=Level.FAULTS)
 @pytest.mark.parametrize("kind", ["killed", "silent"])
 async def test_pushes_through_both_workers_are_answered_and_stored_once_and_in_order(
     postgres: FragilePostgres, server: Server, workers: list[Api], queue: str, kind: str

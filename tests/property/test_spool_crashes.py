@@ -16,7 +16,7 @@ SEEDS = int(os.environ.get("QUEEN_SPOOL_SEEDS", "6"))
 STEPS = 6
 
 
-@checks("G-SPOOL-1", "G-SPOOL-2", "G-SPOOL-3", "G-ORD-2", "G-DUR-1", level=Level.MODEL)
+@checks("G-SPOOL-1", "G-SPOOL-2", "G-SPOOL-3", "G-SPOOL-7", "G-ORD-2", "G-DUR-1", level=Level.MODEL)
 @pytest.mark.parametrize("power", [False, True], ids=["process", "machine"])
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_crash_at_every_boundary_loses_doubles_and_reorders_nothing(seed: int, power: bool) -> None:
