@@ -4,12 +4,34 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 from uuid import UUID
 
 from queen.core.operations import Push
+from queen.spool.folder import Lock
 from queen.spool.format import Record, spool_request
 from queen.spool.spool import MAINTENANCE, POP_MAINTENANCE, Spool
 from queen.spool.writer import SpoolWriter
+
+T = TypeVar("T")
+
+
+async def uninterrupted(work: Callable[..., T], *arguments: Any) -> T:  # noqa: ANN401 - those of the work
+    """The result of work in another thread, which is over when this returns, also if it is cancelled.
+
+    A change of the spool that went on after the lock was given back could undo what another worker does meanwhile.
+    """
+    doing = asyncio.ensure_future(asyncio.to_thread(work, *arguments))
+    try:
+        return await asyncio.shield(doing)
+    except asyncio.CancelledError:
+        await asyncio.wait([doing])
+        raise
+
+
+def _release(acquired: "asyncio.Future[Lock]") -> None:
+    if not acquired.cancelled() and acquired.exception() is None:
+        acquired.result().release()
 
 
 class Failover:
@@ -58,7 +80,12 @@ class Failover:
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
         """The lock of all appends, of all workers, for the length of a block."""
-        lock = await asyncio.to_thread(self.spool.hold)
+        acquiring = asyncio.ensure_future(uninterrupted(self.spool.hold))
+        try:
+            lock = await asyncio.shield(acquiring)
+        except asyncio.CancelledError:
+            acquiring.add_done_callback(_release)
+            raise
         try:
             yield
         finally:

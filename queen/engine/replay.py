@@ -21,7 +21,7 @@ from msgspec import Struct
 from queen.core.errors import DatabaseUnavailableError, DataRejectedError, QueenError
 from queen.core.operations import Push
 from queen.engine.context import Context
-from queen.engine.failover import Failover
+from queen.engine.failover import Failover, uninterrupted
 from queen.engine.flush import Flush
 from queen.engine.handlers.push import BEING_DELETED, LAYOUTS_MAX, announce, lay_out
 from queen.engine.ports import PushColumns, SpoolDatabase
@@ -192,7 +192,7 @@ class Replay:
     async def _last_pass(self, bytes_max: int) -> bool:
         """Replays the rest and ends the spool while pushes wait, if the rest is small enough."""
         async with self._failover.held():
-            if await asyncio.to_thread(self._spool.complete) > bytes_max:
+            if await uninterrupted(self._spool.complete) > bytes_max:
                 return False
             self._holds = True
             try:
@@ -205,15 +205,15 @@ class Replay:
     async def _change(self, change: Callable[..., None], *arguments: Any) -> None:  # noqa: ANN401 - those of the change
         """Changes the spool under the lock of all appends, which may be held already."""
         if self._holds:
-            await asyncio.to_thread(change, *arguments)
+            await uninterrupted(change, *arguments)
             return
         async with self._failover.held():
-            await asyncio.to_thread(change, *arguments)
+            await uninterrupted(change, *arguments)
 
     # ------------------------------------------------------------ one file
 
     async def _replay_file(self, name: str) -> None:
-        file = await asyncio.to_thread(self._spool.read, name)
+        file = await uninterrupted(self._spool.read, name)
         self._spool.check_installation(file)
         units = units_of(file)
         position = 0
@@ -282,8 +282,8 @@ class Replay:
     # ------------------------------------------------------------ what cannot be stored
 
     async def _set_damage_aside(self, file: SpoolFile, name: str, position: int, unit: Unit, damage: Damage) -> int:
-        content = await asyncio.to_thread(self._spool.cut_out, name, damage)
-        failed = await asyncio.to_thread(self._spool.set_aside, file, name, unit.place, content)
+        content = await uninterrupted(self._spool.cut_out, name, damage)
+        failed = await uninterrupted(self._spool.set_aside, file, name, unit.place, content)
         log.error("Spool file %s is damaged: %d bytes set aside as %s", name, damage.end - damage.start, failed)
         await self._store_nothing(file, position, unit.place + 1)
         return unit.place + 1
@@ -303,7 +303,7 @@ class Replay:
         now = datetime.now(UTC).timestamp()
         written_at = unit.record.written_at if isinstance(unit.record, Record) else now
         record = Record(uuid4(), None, written_at, [lots], reason)
-        failed = await asyncio.to_thread(self._spool.set_aside, file, name, unit.place, record)
+        failed = await uninterrupted(self._spool.set_aside, file, name, unit.place, record)
         log.error("A spooled push was refused and set aside as %s: %s", failed, reason)
 
     # ------------------------------------------------------------ figures
