@@ -54,11 +54,12 @@ def on_starting(server: Any) -> None:  # noqa: ANN401 - gunicorn's arbiter
     try:
         database = asyncio.run(prepare(_database_url(), _settings.connect_timeout_ms))
         # The workers are told where it is: they may have to start while PostgreSQL is away, and could not find out.
-        os.environ["FILE_BUFFER_DIR"] = str(asyncio.run(prepare_spool(_settings)))
+        os.environ["FILE_BUFFER_DIR"] = spool = str(asyncio.run(prepare_spool(_settings)))
     except QueenError as problem:
         server.log.error("%s", problem)  # noqa: TRY400 - it explains itself
         raise SystemExit(1) from None
     server.log.info("database ready", extra={"place": database.place, "version": database.version})
+    server.log.info("spool ready", extra={"folder": spool})
 
 
 def _database_url() -> str:

@@ -16,7 +16,7 @@ _GROUP_BYTES = 16 << 20
 class Order(Struct, frozen=True):
     """A record to append, and who waits for it."""
 
-    record: Record
+    entry: Entry
     insist: bool
     future: "asyncio.Future[bool]"
 
@@ -35,7 +35,7 @@ class SpoolWriter:
             self._thread = threading.Thread(target=self._run, name="queen-spool", daemon=True)
             self._thread.start()
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._orders.put(Order(record, insist, future))
+        self._orders.put(Order(entry_of(record), insist, future))
         return await future
 
     def close(self) -> None:
@@ -47,7 +47,8 @@ class SpoolWriter:
 
     def _run(self) -> None:
         while (first := self._orders.get()) is not None:
-            orders, entries, over = self._gather(first)
+            orders, over = self._gather(first)
+            entries = [order.entry for order in orders]
             outcome: bool | Exception
             try:
                 outcome = self._spool.append(entries, insist=any(order.insist for order in orders))
@@ -57,21 +58,19 @@ class SpoolWriter:
             if over:
                 return
 
-    def _gather(self, first: Order) -> tuple[list[Order], list[Entry], bool]:
+    def _gather(self, first: Order) -> tuple[list[Order], bool]:
         """The orders that wait, as many as go together, and whether the end was among them."""
-        orders, entries = [first], [entry_of(first.record)]
-        size = len(entries[0].frame)
+        orders, size = [first], len(first.entry.frame)
         while size < _GROUP_BYTES:
             try:
                 order = self._orders.get_nowait()
             except Empty:
                 break
             if order is None:
-                return orders, entries, True
+                return orders, True
             orders.append(order)
-            entries.append(entry_of(order.record))
-            size += len(entries[-1].frame)
-        return orders, entries, False
+            size += len(order.entry.frame)
+        return orders, False
 
 
 def _deliver(orders: list[Order], outcome: bool | Exception) -> None:

@@ -1,6 +1,6 @@
 """When PostgreSQL counts as away: soon, but not because this process itself was not running for a while."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queen.db.pulse import ANSWER_S, INTERVAL_S, Silence
@@ -11,6 +11,7 @@ SLACK_S = 0.1
 
 
 @checks("G-SPOOL-8", level=Level.MODEL)
+@settings(deadline=None)
 @given(
     began=st.floats(0, INTERVAL_S),
     asks=st.lists(st.floats(0, ANSWER_S), min_size=20, max_size=20),

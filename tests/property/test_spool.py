@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queen.core.errors import SettingError, SpoolError, SpoolFullError
@@ -46,6 +46,7 @@ records = st.builds(
 HEADER = Header(UUID(int=1), INSTALLATION, 2.5)
 
 
+@settings(deadline=None)
 @given(st.lists(records, max_size=4))
 def test_records_come_back_as_they_went_in(written: list[Record]) -> None:
     file = read_file(encode_header(HEADER) + b"".join(map(encode_record, written)))
@@ -54,6 +55,7 @@ def test_records_come_back_as_they_went_in(written: list[Record]) -> None:
     assert file.messages == sum(record.messages for record in written)
 
 
+@settings(deadline=None)
 @given(pushes)
 def test_a_request_comes_back_as_it_went_in(push: Any) -> None:
     again = request_of(spool_request(push))
@@ -64,6 +66,7 @@ def test_a_request_comes_back_as_it_went_in(push: Any) -> None:
 
 
 @checks("G-SPOOL-3", level=Level.MODEL)
+@settings(deadline=None)
 @given(st.lists(records, min_size=1, max_size=3), st.data())
 def test_a_file_cut_anywhere_holds_the_records_before_the_cut(written: list[Record], data: Any) -> None:
     frames = [encode_header(HEADER), *map(encode_record, written)]
