@@ -10,7 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from queen.config import DEFAULT_POLICIES, Settings
-from queen.core.operations import JobType, Push
+from queen.core.operations import Buffered, JobType
 from queen.db.administration import AdministrationStore
 from queen.db.dsn import connect, parse
 from queen.db.pool import Pool
@@ -24,7 +24,8 @@ from queen.engine.failover import Failover
 from queen.engine.job import Job
 from queen.engine.replay import Replay
 from queen.engine.waiters import Waiters
-from queen.http.parsing import PushItem, to_push
+from queen.http.parsing import parse_push_items, to_push
+from queen.http.rendering import render_buffered, render_push
 from queen.spool.folder import DiskFolder
 from queen.spool.spool import Limits, Spool
 from queen_bench import machine
@@ -138,21 +139,30 @@ class _Bench:
         self._pushed += messages
         return Sample(messages, time.perf_counter() - begin)
 
-    async def _produce(self, requests: list[Push], end: float) -> int:
+    async def _produce(self, requests: list[bytes], end: float) -> int:
         count = 0
         while time.perf_counter() < end:
             await self._submit(requests[count % len(requests)])
             count += 1
         return count
 
-    async def _submit(self, request: Push) -> None:
-        job = Job(JobType.PUSH, request, asyncio.get_running_loop().create_future())
+    async def _submit(self, body: bytes) -> None:
+        """All that the server does for a push, but for HTTP itself."""
+        items = parse_push_items(body)
+        push = to_push(items)
+        job = Job(JobType.PUSH, push, asyncio.get_running_loop().create_future())
         self._engine.accept([job])
-        await job.future
+        pushed = await job.future
+        if isinstance(pushed, Buffered):
+            render_buffered(items)
+        else:
+            render_push(items, push.lots, pushed)
 
-    def _request(self, batch: int, producer: int) -> Push:
+    def _request(self, batch: int, producer: int) -> bytes:
+        """The body of a push to the producer's partition."""
         messages = self._source.take(batch, producer, chosen=False)
-        return to_push([PushItem("bench", f"p{producer}", message.payload) for message in messages])  # type: ignore[arg-type]
+        item = b'{"queue":"bench","partition":"p%d","payload":%b}'
+        return b'{"items":[%b]}' % b",".join([item % (producer, message.payload) for message in messages])
 
     async def _drain(self, messages: int) -> Sample:
         begin = time.perf_counter()
