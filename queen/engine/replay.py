@@ -36,6 +36,8 @@ _CALL_BYTES = 16 << 20
 #: The last pass may replay so many bytes while pushes wait; twice as many after each pass that did not come to an end.
 _LAST_PASS_BYTES = 1 << 20
 _SWITCHES_S = 1.0
+#: How often the figures of the spool are brought up to date, and how long a pause no rate is told of.
+_TELL_S, _BREAK_S = 0.2, 10.0
 
 
 class Unit(Struct, frozen=True):
@@ -126,7 +128,7 @@ class Replay:
         self._context, self._failover, self._database = context, failover, database
         self._spool = failover.spool
         self._requests_max, self._interval_s = requests_max, interval_s
-        self._rate = Rate()
+        self._progress = Progress()
         self._holds = False
         self._task: asyncio.Task[None] | None = None
 
@@ -225,7 +227,7 @@ class Replay:
                 skipped, position = upto != batch.upto, upto
                 if skipped:
                     break  # An earlier replay came further than this one knew.
-        await self._change(self._spool.remove_replayed, name)
+        await self._change(self._finish, name, asyncio.get_running_loop().time())
         if file.header is not None:
             await self._database.forget(file.header.file)
 
@@ -239,7 +241,7 @@ class Replay:
             upto = await self._split(file, name, position, batch, problem)
         else:
             if upto == batch.upto:
-                await self._note(batch)
+                await self._count(batch)
         return upto
 
     async def _split(self, file: SpoolFile, name: str, position: int, batch: Batch, problem: Exception) -> int:
@@ -248,7 +250,7 @@ class Replay:
         if len(units) == 1:
             await self._set_aside(file, name, units[0], units[0].lots, str(problem))
             await self._store_nothing(file, position, batch.upto)
-            await self._note(batch)
+            await self._count(batch)
             return batch.upto
         middle = len(units) // 2
         upto = await self._replay_batch(file, name, position, Batch(units[:middle]))
@@ -308,29 +310,53 @@ class Replay:
 
     # ------------------------------------------------------------ figures
 
-    async def _note(self, batch: Batch) -> None:
-        messages = sum(unit.messages for unit in batch.units)
+    async def _count(self, batch: Batch) -> None:
+        """Counts what is stored, and now and then tells everybody."""
+        now = asyncio.get_running_loop().time()
         record = batch.units[-1].record
-        written_at = record.written_at if isinstance(record, Record) else 0.0
-        rate = self._rate.after(messages, asyncio.get_running_loop().time())
-        await self._change(self._spool.note_replayed, len(batch.units), messages, written_at, rate)
+        self._progress.add(batch, record.written_at if isinstance(record, Record) else 0.0)
+        if self._progress.is_due(now):
+            await self._change(self._note, now)
+
+    def _note(self, now: float) -> None:
+        rate = self._progress.rate(now)
+        requests, messages, written_at = self._progress.take(now)
+        if requests:
+            self._spool.note_replayed(requests, messages, written_at, rate)
+
+    def _finish(self, name: str, now: float) -> None:
+        self._note(now)
+        self._spool.remove_replayed(name)
 
 
-class Rate:
-    """Messages a second, over the last fifth of a second or so. Pure; the time in seconds is an argument."""
+class Progress:
+    """What was stored since everybody was told of it. Pure; the time in seconds is an argument."""
 
     def __init__(self) -> None:
-        self._since, self._messages, self._rate = 0.0, 0, 0.0
+        self._since = 0.0
+        self._requests, self._messages, self._written_at = 0, 0, 0.0
 
-    def after(self, messages: int, now: float) -> float:
-        """The rate when so many more were replayed."""
-        if now - self._since > 10:
-            self._since, self._messages, self._rate = now, 0, 0.0
-        self._messages += messages
-        if (elapsed := now - self._since) >= 0.2:
-            self._rate = self._messages / elapsed
-            self._since, self._messages = now, 0
-        return self._rate
+    def add(self, batch: Batch, written_at: float) -> None:
+        """A batch is stored, which was written to the spool at that time."""
+        self._requests += len(batch.units)
+        self._messages += sum(unit.messages for unit in batch.units)
+        self._written_at = written_at
+
+    def is_due(self, now: float) -> bool:
+        """Whether it is time to tell: that takes a lock which appends need too."""
+        return now - self._since >= _TELL_S
+
+    def rate(self, now: float) -> float:
+        """Messages a second; 0 when it was not counted without a break."""
+        elapsed = now - self._since
+        return self._messages / elapsed if 0 < elapsed < _BREAK_S else 0.0
+
+    def take(self, now: float) -> tuple[int, int, float]:
+        """Requests, messages, and when the last of them was written; begins to count anew."""
+        taken = self._requests, self._messages, self._written_at
+        self._since = now
+        self._requests, self._messages = 0, 0
+        return taken
 
 
 def pick(lot: SpooledLot, numbers: Sequence[int]) -> SpooledLot:
