@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from msgspec import Struct
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from . import session
 from .inputs import Inputs
@@ -13,7 +13,7 @@ from .journal.files import Journal, open_journal
 from .log.snapshot import Snapshot
 from .measures import series
 from .report import Clock, Report, Tail
-from .run import Progress, choose, judge
+from .run import Progress, choose, judge_all
 from .tables import SECOND, Tables
 
 _COUNTED = ("pushes", "deliveries", "acks", "log", "heads", "cursors", "dead_letters")
@@ -54,19 +54,14 @@ def make(request: Request, progress: Progress) -> Report:
         return _report(inputs, journal, request, progress, began)
 
 
-def _calls(spark: SparkSession, journal: Journal | None):  # noqa: ANN202
+def _calls(spark: SparkSession, journal: Journal | None) -> DataFrame | None:
     return spark.read.parquet(*map(str, journal.parquet)) if journal else None
 
 
 def _report(inputs: Inputs, journal: Journal | None, request: Request, progress: Progress, began: float) -> Report:
-    audits = choose(request.guarantees)
     tables = Tables(inputs)
     try:
-        verdicts = []
-        for number, audit in enumerate(audits):
-            progress(number, len(audits), audit.name)
-            verdicts.append(judge(audit, tables, request.max_evidence))
-        progress(len(audits), len(audits), "figures of the run")
+        verdicts = judge_all(tables, request.guarantees, request.max_evidence, progress)
         clocks, tails = (tables.get(name) for name in ("clocks", "tails"))
         counts = {name: table.count() for name in _COUNTED if (table := tables.get(name)) is not None}
         return Report(

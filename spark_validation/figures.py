@@ -5,6 +5,7 @@ from html import escape
 from msgspec import Struct
 
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 960, 240, 70, 24, 16
+_FAULT = "#c0262d"
 _COLOURS = ("#2458a6", "#c0562d", "#157f3b", "#7a3fa0", "#8a6d00", "#3f8f9c")
 
 
@@ -41,12 +42,12 @@ def lines(series: Series) -> str:
         for number, name in enumerate(names)
     ]
     legend = [
-        f'<text x="{_LEFT + 10 + 150 * number}" y="{_TOP - 3}" fill="{_colour(number)}" font-size="12">{escape(name)}</text>'
+        _text(_LEFT + 10 + 150 * number, _TOP - 3, name, colour=_colour(number))
         for number, name in enumerate(names[:6])
     ]
     marks = [
-        f'<line x1="{_x(at, right):.1f}" x2="{_x(at, right):.1f}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}" stroke="#c0262d" '
-        f'stroke-dasharray="4 3"/><text x="{_x(at, right) + 3:.1f}" y="{_TOP + 12}" fill="#c0262d" font-size="12">{escape(text)}</text>'
+        f'<line x1="{_x(at, right):.1f}" x2="{_x(at, right):.1f}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}" '
+        f'stroke="{_FAULT}" stroke-dasharray="4 3"/>' + _text(_x(at, right) + 3, _TOP + 12, text, colour=_FAULT)
         for at, text in series.marks
     ]
     return _figure(series, top, f"{right:.0f} s", [*drawn, *legend, *marks])
@@ -57,18 +58,23 @@ def bars(series: Series) -> str:
     points = sorted(series.points, key=lambda point: point[1])
     if not points:
         return ""
-    top, width = max(max(point[2] for point in points), 1e-9), (_WIDTH - _LEFT) / len(points)
+    top, width = max(*(point[2] for point in points), 1e-9), (_WIDTH - _LEFT) / len(points)
     drawn = [
         f'<rect x="{_LEFT + number * width:.1f}" y="{_y(y, top):.1f}" width="{max(width - 1, 0.5):.1f}" '
-        f'height="{_HEIGHT - _BOTTOM - _y(y, top):.1f}" fill="{_COLOURS[0]}"><title>{escape(name)}: {y:g}</title></rect>'
+        f'height="{_HEIGHT - _BOTTOM - _y(y, top):.1f}" fill="{_COLOURS[0]}">'
+        f"<title>{escape(name)}: {y:g}</title></rect>"
         for number, (name, _, y) in enumerate(points)
     ]
     if len(points) <= 12:
         drawn += [
-            f'<text x="{_LEFT + (number + 0.5) * width:.1f}" y="{_HEIGHT - 8}" font-size="11" text-anchor="middle">{escape(name)}</text>'
+            _text(_LEFT + (number + 0.5) * width, _HEIGHT - 8, name, anchor="middle")
             for number, (name, _, _) in enumerate(points)
         ]
     return _figure(series, top, "" if len(points) <= 12 else f"{len(points)}", drawn)
+
+
+def _text(x: float, y: float, text: str, anchor: str = "start", colour: str = "#1c2330") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="12" text-anchor="{anchor}" fill="{colour}">{escape(text)}</text>'
 
 
 def _colour(number: int) -> str:
@@ -88,9 +94,8 @@ def _figure(series: Series, top: float, right: str, drawn: list[str]) -> str:
     frame = (
         f'<line x1="{_LEFT}" x2="{_WIDTH}" y1="{base}" y2="{base}" stroke="#9aa3b2"/>'
         f'<line x1="{_LEFT}" x2="{_LEFT}" y1="{_TOP}" y2="{base}" stroke="#9aa3b2"/>'
-        f'<text x="{_LEFT - 6}" y="{_TOP + 10}" font-size="12" text-anchor="end">{top:,.4g}</text>'
-        f'<text x="{_LEFT - 6}" y="{base}" font-size="12" text-anchor="end">0</text>'
-        f'<text x="{_WIDTH - 4}" y="{_HEIGHT - 6}" font-size="12" text-anchor="end">{right}</text>'
     )
+    frame += _text(_LEFT - 6, _TOP + 10, f"{top:,.4g}", anchor="end") + _text(_LEFT - 6, base, "0", anchor="end")
+    frame += _text(_WIDTH - 4, _HEIGHT - 6, right, anchor="end")
     caption = f"<figcaption>{escape(series.title)} <small>({escape(series.unit)})</small></figcaption>"
     return f'<figure>{caption}<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">{frame}{"".join(drawn)}</svg></figure>'

@@ -53,11 +53,10 @@ def _of_the_machine() -> list[Path]:
 
 def _version(program: Path) -> int | None:
     try:
-        text = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
-        # noqa: S603
+        ended = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
     except OSError:
         return None
-    found = re.search(r'version "(?:1\.)?(\d+)', text)
+    found = re.search(r'version "(?:1\.)?(\d+)', ended.stderr)
     return int(found[1]) if found else None
 
 

@@ -1,6 +1,6 @@
 """Figures of a run from its journals: throughput, latency, time from push to delivery, skew, redeliveries, lag."""
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from .figures import Series
@@ -29,16 +29,21 @@ def series(tables: Tables) -> tuple[Series, ...]:
     slow = timed.where(F.col("took").isNotNull() & (F.size("deliveries") + F.size("pushes") + F.size("acks") > 0))
     latency = slow.groupBy("kind", at).agg(F.percentile_approx("took", 0.99).alias("y"))
     unanswered = timed.where(F.col("call") == "unknown").groupBy("kind", at).agg(F.count("*").alias("y"))
+    faults = calls.where(F.col("kind") == "fault").select("sent", "client").collect()
+    marks = tuple(((row.sent - bounds.low) / SECOND, row.client) for row in faults)
     return (
-        Series("Messages", "messages a second, by kind of call", _points(rate)),
+        Series("Messages", "messages a second, by kind of call", _points(rate), marks=marks),
         Series(
             "Latency",
             "99th percentile of answered calls that carried messages, ms; long polls include their wait",
             _points(latency),
+            marks=marks,
         ),
-        Series("Calls without an answer", f"in {width // SECOND} s", _points(unanswered)),
-        Series("From push to first delivery", "99th percentile by group, ms", _points(_end_to_end(tables, at))),
-        Series("Not yet delivered", "messages pushed and not delivered, by group", _lag(tables, bounds.low, width)),
+        Series("Calls without an answer", f"in {width // SECOND} s", _points(unanswered), marks=marks),
+        Series(
+            "From push to first delivery", "99th percentile by group, ms", _points(_end_to_end(tables, at)), marks=marks
+        ),
+        Series("Not yet delivered", "messages, by group", _lag(tables, bounds.low, width), marks=marks),
         Series("Messages by partition", f"the {_LANES} largest", _skew(tables), over_time=False),
         Series("Redeliveries", "by what became of the delivery before", _redeliveries(tables), over_time=False),
     )
@@ -48,24 +53,24 @@ def _points(rows: DataFrame) -> tuple[tuple[str, float, float], ...]:
     return tuple((str(row[0]), float(row[1]), float(row[2])) for row in rows.collect())
 
 
-def _end_to_end(tables: Tables, at: object) -> DataFrame:
+def _end_to_end(tables: Tables, at: Column) -> DataFrame:
     pushed = tables.messages.where(F.col("answered").isNotNull()).select("lane", "hash", "pushed_from")
     given = tables.fates.where(F.col("seen_at").isNotNull() & (F.col("seen_at") < NEVER))
     both = given.select("lane", "group", "hash", F.col("seen_at").alias("at")).join(pushed, ["lane", "hash"])
     took = F.percentile_approx((F.col("at") - F.col("pushed_from")) / 1000, 0.99).alias("y")
-    return both.groupBy("group", at).agg(took)  # type: ignore[arg-type]
+    return both.groupBy("group", at).agg(took)
 
 
 def _lag(tables: Tables, low: int, width: int) -> tuple[tuple[str, float, float], ...]:
-    """By group: what was answered as stored so far, less what was delivered first so far, at the end of each step of time."""
+    """By group: what was answered as stored so far, less what was delivered, at each step of time."""
 
-    def steps(column: str) -> object:
+    def steps(column: str) -> Column:
         return F.floor((F.col(column) - low) / width).alias("step")
 
     stored = tables.messages.where(F.col("answered").isNotNull()).join(F.broadcast(tables.lanes), "lane")
-    stored = stored.groupBy("queue", steps("answered")).count()  # type: ignore[arg-type]
+    stored = stored.groupBy("queue", steps("answered")).count()
     given = tables.fates.where(F.col("deliveries") > 0).join(F.broadcast(tables.lanes), "lane")
-    given = given.groupBy("queue", "group", steps("seen_at")).count()  # type: ignore[arg-type]
+    given = given.groupBy("queue", "group", steps("seen_at")).count()
     ins = [(row.queue, row.step, row["count"]) for row in stored.collect()]
     outs = [(row.queue, row.group, row.step, row["count"]) for row in given.collect()]
     found = []

@@ -60,13 +60,14 @@ class Report(Struct, frozen=True):
         unsure = [clock for clock in self.clocks if not clock.comparisons]
         if len(self.clocks) > 1 and unsure:
             found.append(
-                f"{len(unsure)} of {len(self.clocks)} agents did not compare their clock with the server's (rows of kind clock); "
-                f"assumed is a difference of at most {max(clock.high for clock in unsure) / 1e6} s (--clock-bound)"
+                f"{len(unsure)} of {len(self.clocks)} agents did not compare their clock with the server's: assumed "
+                f"is a difference of at most {max(clock.high for clock in unsure) / 1e6} s (--clock-bound)"
             )
         if wide := [clock for clock in self.clocks if clock.comparisons]:
             worst = max(wide, key=lambda clock: max(abs(clock.low), abs(clock.high)))
             found.append(
-                f"clocks: {worst.agent} is ahead of the server by {worst.low / 1e6} to {worst.high / 1e6} s, the most of all"
+                f"clocks differ most from the server's at {worst.agent}: ahead by {worst.low / 1e6} "
+                f"to {worst.high / 1e6} s"
             )
         return found
 
@@ -81,10 +82,13 @@ def as_json(report: Report) -> str:
 
 
 _STYLE = """
-body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; color: #1c2330; background: #fff }
-table { border-collapse: collapse; width: 100% } td, th { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid #dde2ea; vertical-align: top }
+body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; color: #1c2330;
+  background: #fff }
+table { border-collapse: collapse; width: 100% }
+td, th { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid #dde2ea; vertical-align: top }
 .valid { color: #157f3b } .invalid { color: #c0262d; font-weight: 600 } .unknown { color: #8a6d00 }
-code { font-size: 13px } svg { width: 100%; height: auto } figure { margin: 1.5rem 0 } figcaption { font-weight: 600 } details { margin: .3rem 0 }
+code { font-size: 13px } svg { width: 100%; height: auto }
+figure { margin: 1.5rem 0 } figcaption { font-weight: 600 } details { margin: .3rem 0 }
 """
 
 
@@ -104,12 +108,14 @@ def as_html(report: Report) -> str:
         "".join(f"<tr><td>{escape(name)}<td>{count:,}</tr>" for name, count in report.rows.items()),
         "</table>",
     ]
-    head = f'<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content="width=device-width"><title>Audit</title><style>{_STYLE}</style>'
+    meta = '<meta charset=utf-8><meta name=viewport content="width=device-width">'
+    head = f"<!doctype html><html lang=en>{meta}<title>Audit</title><style>{_STYLE}</style>"
     return head + "<body>" + "".join(parts) + "</body></html>\n"
 
 
 def _row(verdict: Verdict, definition: str) -> str:
-    about = f"<details><summary>{escape(verdict.audit.replace('_', ' '))}</summary>{escape(definition)}</details>{escape(verdict.text)}"
+    name = escape(verdict.audit.replace("_", " "))
+    about = f"<details><summary>{name}</summary>{escape(definition)}</details>{escape(verdict.text)}"
     return (
         f"<tr><td><code>{escape(' '.join(verdict.ids))}</code><td class={verdict.result}>{verdict.result}"
         f"<td>{verdict.violations or ''}<td>{about}<td>{verdict.seconds:.1f}</tr>"
@@ -126,7 +132,8 @@ def _evidence(verdict: Verdict) -> str:
         for each in verdict.evidence
     )
     shown = f"{len(verdict.evidence)} of {verdict.violations}"
-    return f"<h3>{escape(verdict.audit.replace('_', ' '))} <small>({shown})</small></h3><table><tr>{head}</tr>{rows}</table>"
+    name = escape(verdict.audit.replace("_", " "))
+    return f"<h3>{name} <small>({shown})</small></h3><table><tr>{head}</tr>{rows}</table>"
 
 
 def _cell(value: object) -> str:

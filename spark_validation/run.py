@@ -6,12 +6,12 @@ from enum import StrEnum
 
 import msgspec
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 
 from .audits import Audit, all_audits
 from .inputs import Inputs
-from .tables import Tables
+from .tables import OF_DATABASE, Tables
 
 Progress = Callable[[int, int, str], None]
 """Called with how many audits are done, of how many, and the name of the next one."""
@@ -26,7 +26,7 @@ class Result(StrEnum):
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """A violation: what it is about, and where to look. Journal references are agent, row number and place in the row."""
+    """A violation: what it is about, and where to look: in a journal by agent, number of the row, and place in it."""
 
     text: str
     queue: str | None = None
@@ -41,7 +41,7 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What an audit says; ``text`` tells why nothing could be said. ``violations`` counts also those without evidence here."""
+    """What an audit says; ``text`` tells why it could not say anything. ``evidence`` may be of some violations only."""
 
     audit: str
     ids: tuple[str, ...]
@@ -68,29 +68,34 @@ def choose(guarantees: Collection[str]) -> list[Audit]:
 def run(
     inputs: Inputs, guarantees: Collection[str] = (), max_evidence: int = 20, progress: Progress | None = None
 ) -> list[Verdict]:
-    """The verdicts of the audits of these guarantees."""
-    audits = choose(guarantees)
+    """The verdicts of the audits of these guarantees; all when none is named."""
     tables = Tables(inputs)
-    verdicts = []
     try:
-        for number, audit in enumerate(audits):
-            if progress:
-                progress(number, len(audits), audit.name)
-            verdicts.append(judge(audit, tables, max_evidence))
+        return judge_all(tables, guarantees, max_evidence, progress)
     finally:
         tables.close()
+
+
+def judge_all(
+    tables: Tables, guarantees: Collection[str], max_evidence: int, progress: Progress | None
+) -> list[Verdict]:
+    """The verdicts of the audits of these guarantees over tables that the caller closes."""
+    audits = choose(guarantees)
+    verdicts = []
+    for number, audit in enumerate(audits):
+        if progress:
+            progress(number, len(audits), audit.name)
+        verdicts.append(judge(audit, tables, max_evidence))
+    if progress:
+        progress(len(audits), len(audits), "figures of the run")
     return verdicts
 
 
 def judge(audit: Audit, tables: Tables, max_evidence: int) -> Verdict:
-    """The verdict of one audit. It has something to judge when each table that is named first among its needs has rows."""
+    """The verdict of one audit, which has something to judge if the first table that it needs has rows."""
     given = {name: tables.get(name) for name in (*audit.needs, *audit.uses)}
     if missing := [name for name in audit.needs if given[name] is None]:
-        source = (
-            "the log (--dsn or --archive)"
-            if set(missing) & {"log", "heads", "cursors", "dead_letters", "queues"}
-            else "journals (--journal)"
-        )
+        source = "the log (--dsn)" if set(missing) & OF_DATABASE else "journals (--journal)"
         return Verdict(audit.name, audit.ids, Result.UNKNOWN, text=f"needs {source}")
     first = given[audit.needs[0]]
     assert first is not None  # it would be missing
@@ -110,39 +115,34 @@ def judge(audit: Audit, tables: Tables, max_evidence: int) -> Verdict:
 def explain(found: DataFrame, tables: Tables) -> tuple[Evidence, ...]:
     """The rows with the names behind lanes and hashes, and a row of a journal for each."""
     rows = found.collect()
-    spark = found.sparkSession
     lanes = {row.lane for row in rows if row.lane is not None}
-    names = {}
+    names: dict[int, Row] = {}
     for source in ("lanes", "heads"):
         table = tables.get(source)
         if table is not None and lanes:
-            names |= {
-                row.lane: row
-                for row in table.where(F.col("lane").isin(*lanes)).select("lane", "queue", "partition").collect()
-            }
-    wanted = {(row.lane, row.hash) for row in rows if row.hash is not None}
-    items = {}
-    if wanted and tables.get("pushes") is not None:
-        keys = F.broadcast(spark.createDataFrame(sorted(wanted), "lane bigint, hash bigint"))
-        for row in tables.named.join(keys, ["lane", "hash"]).dropDuplicates(["lane", "hash"]).collect():
-            items[row.lane, row.hash] = row
-    return tuple(_evidence(row.asDict(), names, items) for row in rows)
+            there = table.where(F.col("lane").isin(*lanes)).select("lane", "queue", "partition")
+            names |= {row.lane: row for row in there.collect()}
+    wanted = sorted({(row.lane, row.hash) for row in rows if row.hash is not None})
+    items: dict[tuple[int, int], Row] = {}
+    if wanted and tables.get("named") is not None:
+        keys = F.broadcast(found.sparkSession.createDataFrame(wanted, "lane bigint, hash bigint"))
+        for item in tables.named.join(keys, ["lane", "hash"]).dropDuplicates(["lane", "hash"]).collect():
+            items[item.lane, item.hash] = item
+    return tuple(_evidence(row, names.get(row.lane), items.get((row.lane, row.hash))) for row in rows)
 
 
-def _evidence(
-    row: dict[str, object], names: dict[object, object], items: dict[tuple[object, object], object]
-) -> Evidence:
-    name, item = names.get(row["lane"]), items.get((row["lane"], row["hash"]))
-    of_journal = row if row["agent"] is not None else {}
+def _evidence(row: Row, name: Row | None, item: Row | None) -> Evidence:
+    # An audit that looked at messages has no row of a journal to point to; any that holds the message will do.
+    place = row if row.agent is not None else item
     return Evidence(
-        text=str(row["text"]),
-        queue=getattr(name, "queue", row["queue"]),
-        partition=getattr(name, "partition", None),
-        group=row["group"],  # type: ignore[arg-type]
-        offset=row["offset"],  # type: ignore[arg-type]
-        transaction_id=getattr(item, "transaction_id", None),
-        lease=row["lease"],  # type: ignore[arg-type]
-        agent=of_journal.get("agent", getattr(item, "agent", None)),  # type: ignore[arg-type]
-        number=of_journal.get("number", getattr(item, "number", None)),  # type: ignore[arg-type]
-        position=of_journal.get("position", getattr(item, "position", None)),  # type: ignore[arg-type]
+        text=row.text,
+        queue=name.queue if name else row.queue,
+        partition=name.partition if name else None,
+        group=row.group,
+        offset=row.offset,
+        transaction_id=item.transaction_id if item else None,
+        lease=row.lease,
+        agent=place.agent if place else None,
+        number=place.number if place else None,
+        position=place.position if place else None,
     )

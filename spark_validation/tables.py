@@ -27,6 +27,9 @@ NEVER = 1 << 60
 SECOND = 1_000_000
 """In microseconds."""
 
+OF_DATABASE = frozenset({"log", "heads", "cursors", "dead_letters", "queues", "groups"})
+"""The tables that come from a database; all others need journals."""
+
 _MESSAGE_KIND = "-8001-8000-"
 _BROADCAST_ROWS = 500_000
 
@@ -76,7 +79,7 @@ class Tables:
 
     def get(self, name: str) -> DataFrame | None:
         """A table, or None when its source was not given."""
-        of_database = name in {"log", "heads", "cursors", "dead_letters", "queues", "groups", "snapshot"}
+        of_database = name in OF_DATABASE
         if self._database is None and of_database:
             return None
         if self._inputs.calls is None and not of_database:
@@ -101,7 +104,7 @@ class Tables:
 
     @cached_property
     def clocks(self) -> DataFrame:
-        """By agent: between which bounds its clock is ahead of the server's (microseconds), and by how many comparisons.
+        """By agent: between which bounds its clock is ahead of the server's, and by how many comparisons.
 
         A server time D, rounded down to a multiple of p, was true at some moment between sending and answer. So the
         agent's clock is ahead by more than sent - D - p and by no more than answered - D, and all comparisons
@@ -198,7 +201,10 @@ class Tables:
 
     @cached_property
     def acks(self) -> DataFrame:
-        """Each item of each ack and transaction; a group may be done by one that ``may_finish`` and is by one that ``finishes``."""
+        """Each item of each ack and transaction.
+
+        A group may be done with the message by one that ``may_finish``, and is by one that ``finishes``.
+        """
         hash_, offset = _message("item")
         item = {name: F.col(f"item.{name}") for name in ("status", "lease", "outcome", "dead", "noop")}
         possible = (
@@ -293,7 +299,7 @@ class Tables:
 
     @cached_property
     def hidden(self) -> DataFrame:
-        """By queue and group: since when somebody may have been given messages unseen, and whether they were done with that.
+        """By queue and group: since when somebody may have been given messages unseen, and perhaps with autoAck.
 
         By a pop without an answer, or by an agent whose journal lacks rows and that popped there before (``tail``).
         """
@@ -380,7 +386,7 @@ class Tables:
 
     @cached_property
     def messages(self) -> DataFrame:
-        """By lane and hash: pushes (``attempts``, ``queued``, ``refused``, ``answered``, …), ``logged`` rows, ``deliveries``."""
+        """By lane and hash: what became of its pushes, how often the log has it (``logged``), and its deliveries."""
         ok = F.col("outcome") == "ok"
         queued = ok & ~F.col("duplicate")
         parts = [
@@ -473,7 +479,7 @@ class Tables:
 
     @cached_property
     def placed(self) -> DataFrame:
-        """The pushes with the offset that their message got, found in deliveries and log when the answer did not tell."""
+        """The pushes with their offset, which deliveries or the log tell where the answer did not."""
         known = self.pushes.where(F.col("offset").isNotNull())
         unknown = self.pushes.where(F.col("offset").isNull() & F.col("hash").isNotNull()).drop("offset")
         seen = self.messages.where(F.col("offset").isNotNull() | F.col("log_offset").isNotNull()).select(

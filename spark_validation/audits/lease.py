@@ -5,7 +5,7 @@ it lives at least until the invocation plus its length, if nothing ends it befor
 until the answer plus its length, if nothing renews it (``at_most_until``).
 """
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from queen_spec.guarantees import Level, checks
@@ -61,7 +61,7 @@ def _surely_until(
     """The earliest possible end of each holding: by time, by a nack, by the ack of the last message, or unseen."""
     sent = acks.where(F.col("outcome") != "fail")
     nack = (F.col("status") == "retry") | ((F.col("status") == "failed") & ~F.col("dead"))
-    columns = (*_LEASE, "agent", "number", "invoked", nack.alias("nack"))
+    columns: list[str | Column] = [*_LEASE, "agent", "number", "invoked", nack.alias("nack")]
     named = sent.where(F.col("lease").isNotNull()).select(*columns)
     # An ack that names no lease concerns whichever covers its message.
     free = few(sent.where(F.col("lease").isNull()).drop("lease"))

@@ -10,7 +10,7 @@ from .evidence import sentence, violations
 
 
 @checks("G-RET-1", level=Level.AUDIT)
-def only_what_may_go_is_gone(messages: DataFrame, heads: DataFrame, queues: DataFrame) -> DataFrame:
+def only_what_may_go_is_gone(heads: DataFrame, queues: DataFrame, messages: DataFrame | None = None) -> DataFrame:
     """A message that is gone and younger than the shortest time after which its queue removes messages.
 
     Its age is at most the time from its first push to the snapshot; that it was completed by every group, where the
@@ -24,6 +24,9 @@ def only_what_may_go_is_gone(messages: DataFrame, heads: DataFrame, queues: Data
     limits = queues.select("queue", "taken_at", F.least(*times).alias("keeps"))
     cut = heads.where(F.col("oldest_offset") > 0).join(F.broadcast(limits), "queue")
     never = cut.where(F.col("keeps").isNull()).withColumn("offset", F.col("oldest_offset"))
+    found = violations(never, F.lit("is the oldest kept, and its queue removes nothing"))
+    if messages is None:
+        return found
     timed = few(cut.where(F.col("keeps").isNotNull()).select("lane", "oldest_offset", "taken_at", "keeps"))
     gone = messages.where(F.col("answered").isNotNull() & (F.col("logged") == 0)).join(timed, "lane")
     young = gone.where(
@@ -31,6 +34,4 @@ def only_what_may_go_is_gone(messages: DataFrame, heads: DataFrame, queues: Data
         & (F.col("taken_at") - F.col("pushed_from") < F.col("keeps") * SECOND)
     )
     text = sentence("was removed, and its queue keeps messages for %s s", "keeps")
-    return violations(never, F.lit("is the oldest kept, and its queue removes nothing")).unionByName(
-        violations(young, text)
-    )
+    return found.unionByName(violations(young, text))

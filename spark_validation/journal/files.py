@@ -122,10 +122,11 @@ def _look_at(path: Path) -> None:
             "cut short), or use the JSON lines of the agent if there are any"
         ) from problem
     wanted = arrow_schema(Call)
+    there = {field.name: field.type for field in found}
     wrong = [
-        f"{field.name} is {found.field(field.name).type if field.name in found.names else 'missing'} instead of {field.type}"
+        f"{field.name} is {there.get(field.name, 'missing')} instead of {field.type}"
         for field in wanted
-        if field.name not in found.names or not _same(found.field(field.name).type, field.type)
+        if field.name not in there or not _same(there[field.name], field.type)
     ]
     if wrong:
         raise JournalError(f"{path} has another schema: {'; '.join(wrong)}. docs/journal.md has the schema")

@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from queen_spec import history
 
@@ -34,7 +35,7 @@ def from_history(records: history.History, run: str = "run", agent: str = "agent
 
 
 def _to_call(record: history.Record, run: str, agent: str, number: int) -> Call:  # noqa: PLR0911 - one a kind
-    row = {"run": run, "agent": agent, "number": number}
+    row: dict[str, Any] = {"run": run, "agent": agent, "number": number}
     match record:
         case history.Drained():
             return Call(**row, kind="drained", sent=record.at // 1000, queue=record.queue, group=record.group)
@@ -121,7 +122,7 @@ def to_history(calls: Iterable[Call]) -> history.History:
 
 
 def _to_record(call: Call) -> history.Record | None:  # noqa: PLR0911 - one a kind
-    row = {
+    row: dict[str, Any] = {
         "invoked": call.sent * 1000,
         "completed": None if call.answered is None else call.answered * 1000,
         "client": call.client,

@@ -14,7 +14,9 @@ QUEUE_MODE = "__QUEUE_MODE__"
 """The group of consumers that name none."""
 
 Outcome: TypeAlias = Literal["ok", "fail", "unknown"]
-Kind: TypeAlias = Literal["push", "pop", "ack", "renew", "transaction", "drained", "configured", "clock", "end"]
+Kind: TypeAlias = Literal[
+    "push", "pop", "ack", "renew", "transaction", "drained", "configured", "clock", "fault", "end"
+]
 
 
 class PushItem(Struct, frozen=True):
@@ -75,7 +77,7 @@ class Call(Struct, frozen=True, kw_only=True):
     Attributes:
         run: the load test.
         agent: the process that wrote the row; one file has one agent.
-        client: the producer or consumer within the agent.
+        client: the producer or consumer within the agent; of ``fault``: what was done.
         number: 0, 1, 2, … in the order in which the agent wrote; a hole means that rows were lost.
         kind: ``push``, ``pop``, ``ack``, ``renew`` and ``transaction`` are calls; ``drained`` says that a group,
             which began at

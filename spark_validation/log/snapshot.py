@@ -7,7 +7,7 @@ from typing import Any, Self
 import asyncpg
 import msgspec
 from msgspec import Struct
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from ..columns import arrow_table
 from ..errors import DatabaseError
@@ -21,7 +21,8 @@ SELECT p.id AS part_id, q.name AS queue, p.name AS partition, l.next_off AS next
     coalesce(s.oldest, l.next_off) AS oldest_offset, (extract(epoch FROM p.created_at) * 1000000)::bigint AS created_at
 FROM queen.partitions AS p JOIN queen.queues AS q ON q.id = p.queue_id
 JOIN queen.partition_lookup AS l ON l.part_id = p.id
-LEFT JOIN (SELECT part_id, min(last_off - n + 1) AS oldest FROM queen.segments GROUP BY part_id) AS s ON s.part_id = p.id
+LEFT JOIN (SELECT part_id, min(last_off - n + 1) AS oldest FROM queen.segments GROUP BY part_id) AS s
+ON s.part_id = p.id
 """
 _SPANS = """
 SELECT (array_agg(part_id ORDER BY part_id, last_off))[1],
@@ -100,7 +101,13 @@ class Snapshot:
     def _cursors(self) -> list[Cursor]:
         # PostgreSQL writes multiranges with the upper end left out.
         return [
-            Cursor(*row[:4], tuple(Offsets(each.lower, each.upper - 1) for each in row["ahead"] or ()))
+            Cursor(
+                row["queue"],
+                row["partition"],
+                row["group"],
+                row["acked"],
+                tuple(Offsets(each.lower, each.upper - 1) for each in row["ahead"] or ()),
+            )
             for row in self.fetch(_CURSORS)
         ]
 
@@ -114,7 +121,7 @@ class Snapshot:
         spans = msgspec.json.encode(self.spans()).decode()
         options = {"dsn": self._dsn, "snapshot": self.id, "spans": spans}
 
-        def table(kind: type[Struct], rows: list[Any]) -> Any:
+        def table(kind: type[Struct], rows: list[Any]) -> DataFrame:
             return spark.createDataFrame(arrow_table(kind, rows))
 
         return Database(

@@ -78,7 +78,7 @@ class LogReader(DataSourceReader):
         assert isinstance(partition, Task)
         with asyncio.Runner() as runner:
             batches = self._batches(partition.span)
-            while (batch := runner.run(anext(batches, None))) is not None:  # type: ignore[arg-type]
+            while (batch := runner.run(anext(batches, None))) is not None:
                 yield batch
 
     async def _batches(self, span: Span) -> AsyncIterator[pa.RecordBatch]:

