@@ -1,6 +1,7 @@
 """One moment of a database, for as long as its transaction is held open."""
 
 import asyncio
+from itertools import pairwise
 from types import TracebackType
 from typing import Any, Self
 
@@ -24,14 +25,11 @@ JOIN queen.partition_lookup AS l ON l.part_id = p.id
 LEFT JOIN (SELECT part_id, min(last_off - n + 1) AS oldest FROM queen.segments GROUP BY part_id) AS s
 ON s.part_id = p.id
 """
-_SPANS = """
-SELECT (array_agg(part_id ORDER BY part_id, last_off))[1],
-    (array_agg(last_off ORDER BY part_id, last_off))[1],
-    (array_agg(part_id ORDER BY part_id DESC, last_off DESC))[1],
-    (array_agg(last_off ORDER BY part_id DESC, last_off DESC))[1]
-FROM (
-    SELECT part_id, last_off, (sum(n) OVER (ORDER BY part_id, last_off) - 1) / $1 AS span FROM queen.segments
-) AS s GROUP BY span ORDER BY span
+_SPAN_ENDS = """
+WITH s AS (SELECT part_id, last_off, (sum(n) OVER (ORDER BY part_id, last_off) - 1) / $1 AS span FROM queen.segments)
+SELECT part_id, last_off
+FROM (SELECT s.*, lead(span) OVER (ORDER BY part_id, last_off) AS next FROM s) AS t
+WHERE next IS DISTINCT FROM span ORDER BY part_id, last_off
 """
 _CURSORS = """
 SELECT q.name AS queue, p.name AS partition, g.name AS group, c.acked, c.ahead
@@ -93,7 +91,8 @@ class Snapshot:
 
     def spans(self, messages: int = MESSAGES_A_TASK) -> list[Span]:
         """The segments in ranges of about so many messages: a hot partition is many of them."""
-        return [Span(*row) for row in self.fetch(_SPANS, messages)]
+        ends = [(row["part_id"], row["last_off"]) for row in self.fetch(_SPAN_ENDS, messages)]
+        return [Span(*after, *last) for after, last in pairwise([(0, 0), *ends])]
 
     def _rows(self, kind: type[Struct], query: str) -> list[Struct]:
         return [kind(**row) for row in self.fetch(query)]

@@ -25,15 +25,15 @@ _SEGMENTS_A_BATCH = 2_000
 _SELECT = """
 SELECT part_id, last_off, n, (extract(epoch FROM created_at) * 1000000)::bigint AS created_at, ids
 FROM queen.segments
-WHERE (part_id, last_off) >= ($1::bigint, $2::bigint) AND (part_id, last_off) <= ($3::bigint, $4::bigint)
+WHERE (part_id, last_off) > ($1::bigint, $2::bigint) AND (part_id, last_off) <= ($3::bigint, $4::bigint)
 """
 
 
 class Span(Struct, frozen=True):
-    """Segments from one key to another; both belong to it."""
+    """Segments behind one key, up to and with another."""
 
-    first_part: int
-    first_off: int
+    after_part: int
+    after_off: int
     last_part: int
     last_off: int
 
@@ -87,7 +87,7 @@ class LogReader(DataSourceReader):
             async with connection.transaction(isolation="repeatable_read", readonly=True):
                 await connection.execute(SET_SNAPSHOT.format(self._snapshot))
                 cursor = await connection.cursor(
-                    _SELECT, span.first_part, span.first_off, span.last_part, span.last_off
+                    _SELECT, span.after_part, span.after_off, span.last_part, span.last_off
                 )
                 while rows := await cursor.fetch(_SEGMENTS_A_BATCH):
                     yield explode(rows)
