@@ -1,6 +1,7 @@
 """``queen audit`` as people run it, and what it says when it cannot."""
 
 import json
+import subprocess
 
 import pytest
 from msgspec.structs import replace
@@ -72,3 +73,15 @@ def test_a_violation_is_exit_code_1_with_evidence_in_every_form(tmp_path, journa
     assert "with another payload" in page
     assert "<svg" in page
     assert "http" not in page
+
+
+def test_the_java_of_the_wheel_starts_without_the_module_that_it_lacks(tmp_path, monkeypatch):
+    """Spark's launcher passes the first argument."""
+    monkeypatch.setattr(java, "_of_the_machine", list)
+    monkeypatch.setattr(java.tempfile, "gettempdir", lambda: str(tmp_path))
+    program = java.java_home() / "bin" / "java"
+    ended = subprocess.run(
+        [program, "--add-modules=jdk.incubator.vector", "-version"], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert 'version "' in ended.stderr
