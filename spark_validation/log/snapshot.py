@@ -89,7 +89,7 @@ class Snapshot:
         rows: list[Any] = self._runner.run(self._connection.fetch(query, *arguments))
         return rows
 
-    def spans(self, messages: int = MESSAGES_A_TASK) -> list[Span]:
+    def spans(self, messages: int) -> list[Span]:
         """The segments in ranges of about so many messages: a hot partition is many of them."""
         ends = [(row["part_id"], row["last_off"]) for row in self.fetch(_SPAN_ENDS, messages)]
         return [Span(*after, *last) for after, last in pairwise([(0, 0), *ends])]
@@ -114,10 +114,10 @@ class Snapshot:
         rows = self.fetch("SELECT to_jsonb(q)::text FROM queen.queues AS q")
         return [_queue(msgspec.json.decode(row[0])) for row in rows]
 
-    def database(self, spark: SparkSession) -> Database:
+    def database(self, spark: SparkSession, messages_a_task: int = MESSAGES_A_TASK) -> Database:
         """The tables; the log is read anew by each query that asks for it."""
         spark.dataSource.register(LogSource)
-        spans = msgspec.json.encode(self.spans()).decode()
+        spans = msgspec.json.encode(self.spans(messages_a_task)).decode()
         options = {"dsn": self._dsn, "snapshot": self.id, "spans": spans}
 
         def table(kind: type[Struct], rows: list[Any]) -> DataFrame:

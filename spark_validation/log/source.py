@@ -6,7 +6,7 @@ asyncpg, because the server depends on it anyway and it reads segments twice as 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
 import asyncpg
@@ -78,10 +78,13 @@ class LogReader(DataSourceReader):
         assert isinstance(partition, Task)
         with asyncio.Runner() as runner:
             batches = self._batches(partition.span)
-            while (batch := runner.run(anext(batches, None))) is not None:
-                yield batch
+            try:
+                while (batch := runner.run(anext(batches, None))) is not None:
+                    yield batch
+            finally:
+                runner.run(batches.aclose())
 
-    async def _batches(self, span: Span) -> AsyncIterator[pa.RecordBatch]:
+    async def _batches(self, span: Span) -> AsyncGenerator[pa.RecordBatch]:
         connection = await asyncpg.connect(self._dsn, server_settings={"application_name": "queen audit"})
         try:
             async with connection.transaction(isolation="repeatable_read", readonly=True):

@@ -29,8 +29,8 @@ def dsn(postgres: str) -> Iterator[str]:
 def test_exactly_the_rows_of_the_snapshot_are_read(spark, dsn):
     """Although producers write on, and retention removes."""
     with Snapshot(dsn) as snapshot:
-        log = snapshot.database(spark).log
-        assert len(snapshot.spans(500)) > 5
+        log = snapshot.database(spark, messages_a_task=500).log
+        assert len(snapshot.spans(500)) == MESSAGES // 500
         asyncio.run(load(dsn, 900, PARTITIONS, A_SEGMENT, hot=0.3))
         rows = log.agg(
             F.count("*").alias("n"),
