@@ -138,10 +138,14 @@ def _at_most_until(held: DataFrame, renewals: DataFrame) -> DataFrame:
 
 @checks("G-LEASE-3", level=Level.AUDIT)
 def an_ended_lease_acks_nothing(
-    deliveries: DataFrame, acks: DataFrame, renewals: DataFrame, fates: DataFrame
+    deliveries: DataFrame, acks: DataFrame, renewals: DataFrame, fates: DataFrame, tails: DataFrame
 ) -> DataFrame:
-    """An accepted ack under a lease that was certainly over, unless it may repeat what was done."""
-    over = _at_most_until(_holdings(deliveries), renewals).where(F.col("lease") != "").select(*_LEASE, "at_most_until")
+    """An accepted ack under a lease that was certainly over, unless it may repeat what was done.
+
+    Not of a consumer whose journal was cut short: it may have renewed its lease, or acked before.
+    """
+    held = _at_most_until(_holdings(deliveries), renewals).join(few(tails.select("agent")), "agent", "left_anti")
+    over = held.where(F.col("lease") != "").select(*_LEASE, "at_most_until")
     named = acks.where(
         (F.col("outcome") == "ok") & (F.col("call") == "ok") & ~F.col("noop") & F.col("lease").isNotNull()
     )

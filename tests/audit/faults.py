@@ -419,3 +419,37 @@ FAULTS: dict[Callable[[Scene, int], Expected], tuple[int, ...]] = {
     half_a_request: (FIRST, MIDDLE, LAST),
 }
 """Each fault with the positions at which it is planted."""
+
+
+def cut_short(scene: Scene, place: int) -> None:
+    """The agent was killed: what it did afterwards, and perhaps the answer to its last calls, is not in its journal."""
+    scene.tables.calls = scene.tables.calls[:place]
+
+
+def rows_lost(scene: Scene, place: int) -> None:
+    """Rows in the middle are missing, and their numbers with them."""
+    del scene.tables.calls[place : place + 3]
+
+
+def clock_ahead(scene: Scene, place: int) -> None:
+    """The agent's clock is so many seconds ahead of the server's, and it compared the two by times in whole seconds."""
+    second = 1_000_000
+    ahead = place * second
+    calls = [
+        replace(call, sent=call.sent + ahead, answered=None if call.answered is None else call.answered + ahead)
+        for call in scene.tables.calls
+    ]
+    compared = [
+        replace(call, kind="clock", outcome="ok", server_time=true.sent // second * second, server_precision=second,
+                pushes=(), deliveries=(), acks=())
+        for call, true in zip(calls, scene.tables.calls, strict=True) if call.answered is not None
+    ]  # fmt: skip
+    scene.tables.calls = [*calls[:-1], *compared, calls[-1]]
+
+
+HARMLESS: dict[Callable[[Scene, int], None], tuple[int, ...]] = {
+    cut_short: (5, 20, 32, 40, 55, 70),
+    rows_lost: (3, 21, 47),
+    clock_ahead: (30,),
+}
+"""What happens to journals through no fault of the server."""

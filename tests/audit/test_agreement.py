@@ -19,7 +19,7 @@ NAMES = {
     "pushes_one_after_the_other_keep_their_order": "pushes_keep_their_order",
     "times_never_fall": "delivered_times_never_fall",
 }
-RUNS = 12
+RUNS = 8
 
 answers = st.sampled_from(["answered", "answered", "answered", "lost answer", "lost request"])
 partitions = st.sampled_from(["a", "b"])

@@ -9,7 +9,7 @@ from queen_audit.columns import arrow_table
 from queen_audit.inputs import Cursor, Database, DeadLetter, Group, Head, Inputs, LogRow, Queue
 from queen_audit.journal.schema import Call
 from queen_audit.run import Result, Verdict, run
-from tests.audit.faults import FAULTS, Scene, ordinary
+from tests.audit.faults import FAULTS, HARMLESS, Scene, ordinary, rows_lost
 from tests.support.runs import EPOCH_S, Tables
 
 
@@ -36,6 +36,13 @@ def planted(spark):
     """All faults in one go, each in queues and with an agent of its own, beside runs without any."""
     rows, expected = Tables(), {}
     scenes = [(fault, place) for fault, places in FAULTS.items() for place in places]
+    harmless = [(change, place) for change, places in HARMLESS.items() for place in places]
+    for number, (change, place) in enumerate(harmless, len(scenes) + 2):
+        name = f"{change.__name__}@{place}"
+        scene = Scene(*ordinary(name, 100 * number + 1))
+        change(scene, place)
+        expected[name] = {}
+        rows.add(scene.tables if change is rows_lost else scene.renumbered())
     for number, (fault, place) in enumerate([(None, 0), (None, 1), *scenes]):
         name = f"{fault.__name__ if fault else 'valid'}@{place}"
         scene = Scene(*ordinary(name, 100 * number + 1))
@@ -58,7 +65,7 @@ def test_every_audit_had_something_to_judge(planted):
     assert [verdict.audit for verdict in planted[1] if verdict.result is not Result.INVALID] == []
 
 
-NAMES = [f"{fault.__name__}@{place}" for fault, places in FAULTS.items() for place in places]
+NAMES = [f"{each.__name__}@{place}" for each, places in (FAULTS | HARMLESS).items() for place in places]
 
 
 @pytest.mark.parametrize("name", ["valid@0", "valid@1", *NAMES])
