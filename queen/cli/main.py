@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from queen import __distribution__
+from queen.cli.audit import audit
 from queen.cli.init import init
 from queen.cli.output import out
 from queen.cli.serve import serve
@@ -14,7 +15,7 @@ from queen.cli.spool import spool
 from queen.cli.verify import verify
 from queen_bench.command import bench
 
-_COMMANDS = (serve, init, settings, verify)
+_COMMANDS = (serve, init, settings, verify, audit)
 
 app = typer.Typer(
     name="queen",
