@@ -552,7 +552,7 @@ def test_a_server_without_offsets_is_not_judged_by_them(story):
 def test_spans_compare_only_what_is_certainly_before():
     one, two, three = Span(0, 10, 5, "one"), Span(5, 20, 9, "two"), Span(11, 30, 1, "three")
     assert list(greatest_before([three, two, one])) == [(one, None), (two, None), (three, one)]
-    unanswered = replace(two, completed=NEVER)
+    unanswered = two._replace(completed=NEVER)
     assert list(greatest_before([unanswered, three])) == [(unanswered, None), (three, None)]
 
 
