@@ -8,8 +8,7 @@ invocation on, or never. Times are nanoseconds of one clock that does not jump. 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Literal, TypeAlias, TypeVar
@@ -281,8 +280,7 @@ class Reading:
 
     def finish(self, call: Call, *, known: bool) -> None:
         """Note a call that may have finished the message, or is known to have."""
-        if call.invoked < self.maybe_done_at:
-            self.maybe_done_at = call.invoked
+        self.maybe_done_at = min(self.maybe_done_at, call.invoked)
         if known and call.end < self.done_at:
             self.done_at = call.end
 
@@ -302,7 +300,9 @@ class History:
     """Records in any order, and the ways in which checkers look at them."""
 
     records: tuple[Record, ...]
-    _views: dict[Callable[[History], object], object] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _views: dict[Callable[[History], object], object] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def view(self, look: Callable[[History], View]) -> View:
         """What a function sees in this history; several checkers that need the same share the work."""
@@ -411,8 +411,7 @@ class _Index:
         for item in items:
             message = self._message(item.queue, item.partition, item.transaction_id)
             message.pushes.append((call, item))
-            if call.invoked < message.began:
-                message.began = call.invoked
+            message.began = min(message.began, call.invoked)
             if item.outcome == "ok" and call.end < message.stored:
                 message.stored = call.end
 

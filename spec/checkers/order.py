@@ -89,8 +89,8 @@ def deliveries_leave_no_gap(history: History) -> Iterator[Violation | None]:
         passed = (track.lane.queue, track.group) in swallowed or any(
             not reading.deliveries and reading.maybe_done_at < NEVER for reading in track.readings
         )
-        offsets = {each.message.offset for each in track.readings if each.deliveries and each.message.offset is not None}
-        for one, other in pairwise(sorted(offsets)):
+        seen = {each.message.offset for each in track.readings if each.deliveries}
+        for one, other in pairwise(sorted(offset for offset in seen if offset is not None)):
             if other == one + 1 or passed:
                 yield None
             else:

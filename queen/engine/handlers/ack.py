@@ -15,6 +15,7 @@ from queen.engine.ports import AckColumns, AckRow, Notice, PartitionName
 _KINDS = {"completed": "c", "success": "c", "acked": "c", "ok": "c", "failed": "f", "retry": "r", "dlq": "d"}
 _NO_LEASE = UUID(int=0)
 MESSAGE_NOT_FOUND = "Message not found"
+_INVALID_LEASE = "Invalid or expired lease"
 
 
 class Spot(Struct, frozen=True):
@@ -141,11 +142,13 @@ class Gathered:
         problem, noop = row.problem, False
         if row.exists_upto is not None and offset > row.exists_upto:
             problem = MESSAGE_NOT_FOUND
-        elif problem is None:
-            if row.within is not None and offset > row.within:
+        elif problem in {None, _INVALID_LEASE}:
+            # A row may speak for neighbours: what is done of them is harmless, whatever is wrong with the others.
+            done = row.done_upto is not None and (offset <= row.done_upto or offset in (row.also_done or ()))
+            if done and _KINDS[self._items[number].status] == "c":
+                problem, noop = None, True
+            elif problem is None and row.within is not None and offset > row.within:
                 problem = "Message not delivered under this lease" if self._items[number].lease else MESSAGE_NOT_FOUND
-            elif row.done_upto is not None:
-                noop = offset <= row.done_upto or offset in (row.also_done or ())
         return _result(row, problem, self._spots[number].name, noop=noop)
 
 
