@@ -1,6 +1,7 @@
 """Commands side by side through the engines of two workers: what is observed must have an order, by the model."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import pytest
@@ -140,3 +141,19 @@ def test_what_clients_see_side_by_side_has_an_order(broker: ConcurrentBroker, pr
     for group in GROUPS:  # alone, so that nothing may be left out
         clients.perform([model.Pop("q", group=group, batch=100, partitions=10)])
     explain(clients.calls)
+
+
+@checks("G-LEASE-1", level=Level.MODEL)
+@pytest.mark.parametrize(
+    "others", [{"partition": "p"}, {"queue": None, "task": "t"}, {"queue": None, "namespace": "q"}], ids=str
+)
+def test_pops_of_one_group_in_one_call_do_not_share_a_partition(broker: ConcurrentBroker, others: Any) -> None:
+    """Found by Hypothesis: one names the partition or the task, the other the queue, and both are fused."""
+    broker.reset()
+    broker.set_clock(0)
+    for queue in "qr":
+        broker.perform_together([model.Configure(queue, OPTIONS, "q", "t")], 0)
+    broker.perform_together([model.Push((model.PushItem("q", 0, "p"),))], 0)
+    pop = model.Pop("q", group="g", batch=5)
+    answers = broker.pop_in_one_call([replace(pop, **others), pop, replace(pop, **others)])
+    assert sum(len(outcome.deliveries) for _, outcome in answers) == 1

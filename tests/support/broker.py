@@ -8,7 +8,7 @@ import asyncio
 import itertools
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -143,26 +143,22 @@ class Broker:
     # ------------------------------------------------------------ pop
 
     async def _pop(self, operation: model.Pop) -> tuple[model.Operation, model.Outcome]:
-        since = operation.subscription_from
-        mode, moment = ("new" if (operation.subscription_mode or "all").startswith("new") else "all"), None
-        if since is not None:
-            mode, moment = ("new", None) if since == "now" else ("timestamp", at(float(since)))
-        seconds = operation.lease_seconds
-        request = real.Pop(
-            queue=operation.queue or "", partition=operation.partition, namespace=operation.namespace,
-            task=operation.task, group=operation.group_name, batch=operation.batch, partitions=operation.partitions,
-            auto_ack=operation.auto_ack, lease_seconds=int(seconds) if seconds is not None else None, mode=mode,
-            since=moment,
-        )  # fmt: skip
-        answer = await self._ask(real.JobType.POP, request)
-        popped = answer.popped if isinstance(answer, Outcome) else answer
+        answer = await self._ask(real.JobType.POP, _pop_request(operation))
+        return self._popped(operation, answer.popped if isinstance(answer, Outcome) else answer)
+
+    def pop_in_one_call(self, operations: Sequence[model.Pop]) -> list[tuple[model.Operation, model.Outcome]]:
+        """Pops that the engine has fused."""
+        handler = OPERATIONS[real.JobType.POP].handler
+        answers = self._run(handler(self._context, [_pop_request(operation) for operation in operations]))
+        return [self._popped(operation, answer.popped) for operation, answer in zip(operations, answers, strict=True)]
+
+    def _popped(self, operation: model.Pop, popped: real.Popped) -> tuple[model.Operation, model.Outcome]:
         if not popped.claims:
             return operation, model.Popped()
         body = json.loads(render_pop(popped, operation.group_name))
         lease = body["leaseId"] or None
         seen = tuple(self._delivery(message) for message in body["messages"])
-        performed = model.Pop(**{f: getattr(operation, f) for f in operation.__slots__} | {"lease": lease or "none"})
-        return performed, model.Popped(lease, seen)
+        return replace(operation, lease=lease or "none"), model.Popped(lease, seen)
 
     def _delivery(self, message: dict[str, Any]) -> model.Delivery:
         _part_id, offset = ids.parse_message_id(message["id"]) or (-1, -1)
@@ -300,6 +296,20 @@ class _Client:
     engine: Engine
     invoked: int = 0
     completed: int = 0
+
+
+def _pop_request(operation: model.Pop) -> real.Pop:
+    since = operation.subscription_from
+    mode, moment = ("new" if (operation.subscription_mode or "all").startswith("new") else "all"), None
+    if since is not None:
+        mode, moment = ("new", None) if since == "now" else ("timestamp", at(float(since)))
+    seconds = operation.lease_seconds
+    return real.Pop(
+        queue=operation.queue or "", partition=operation.partition, namespace=operation.namespace,
+        task=operation.task, group=operation.group_name, batch=operation.batch, partitions=operation.partitions,
+        auto_ack=operation.auto_ack, lease_seconds=int(seconds) if seconds is not None else None, mode=mode,
+        since=moment,
+    )  # fmt: skip
 
 
 def _ack_result(result: real.AckResult) -> model.AckResult:
