@@ -44,13 +44,20 @@ class EngineAgainstModel(RuleBasedStateMachine):
     def begin(self) -> None:
         self.state = model.State()
         self.now = 0.0
+        #: Queues that an undone transaction may have left behind, empty.
+        self.left_behind: set[str] = set()
         self.broker.reset()
         self.broker.set_clock(self.now)
 
     def perform(self, operation: model.Operation) -> tuple[model.Operation, Any]:
         performed, observed = self.broker.perform(operation)
-        if isinstance(performed, model.Ack):
-            observed = self._blind_to_empty_partitions(performed, observed)
+        match performed, observed:
+            case model.Ack(), _:
+                observed = self._blind_to_empty_partitions(performed, observed)
+            case model.DeleteQueue(queue), model.Deleted(True) if queue in self.left_behind:
+                observed = model.Deleted(self.state.queue(queue) is not None)
+            case model.Transaction(operations), model.RolledBack():
+                self.left_behind |= {item.queue for item in operations if isinstance(item, model.PushItem)}
         self.state = model.admit(self.state, performed, observed, self.now)
         return performed, observed
 
