@@ -8,6 +8,9 @@ group sees them, so every call is cut into its parts, one for each `View`, and e
 The search is that of Wing and Gong (1993) with the memory of Lowe (2017): depth first through the calls that may come
 next, and never again from the same set of calls and the same state.
 
+One thing is not as if calls came one by one: acks that meet may be taken together, as if they were one request
+(docs/semantics.md, section Ack). So what comes next is one call, or several acks.
+
 What is not looked at here: that the parts of one call take effect at the same moment. Only a transaction promises that
 (`G-TXN-1`), and `checkers/transaction.py` watches it.
 """
@@ -16,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, combinations
 from typing import NamedTuple
 
 from .history import NEVER
@@ -94,10 +98,14 @@ class UnexplainedError(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What a call did in one view: `effects` gives the states in which it may leave the view, or raises `Violation`."""
+    """What a call did in one view: `effects` gives the states in which it may leave the view, or raises `Violation`.
+
+    `acked` are its items and their results, if it is an ack that was answered.
+    """
 
     call: Call
     effects: Callable[[State], list[State]]
+    acked: tuple[Ack, Acked] | None = None
 
     @property
     def is_known(self) -> bool:
@@ -171,7 +179,8 @@ def _meets_none(call: Call, calls: Sequence[Call]) -> bool:
 def _judged(call: Call, operation: Operation, outcome: Outcome | None) -> _Part:
     if outcome is None:
         return _Part(call, lambda state: [step(state, operation, call.now)[0]])
-    return _Part(call, lambda state: [admit(state, operation, outcome, call.now)])
+    acked = (operation, outcome) if isinstance(operation, Ack) and isinstance(outcome, Acked) else None
+    return _Part(call, lambda state: [admit(state, operation, outcome, call.now)], acked)
 
 
 def _unjudged(call: Call) -> _Part:
@@ -265,24 +274,24 @@ class _Frame:
 
     happened: int
     state: State
-    last: int
-    choices: Iterator[tuple[int, State]]
+    last: tuple[int, ...]
+    choices: Iterator[tuple[tuple[int, ...], State]]
 
 
 def _search(view: View, parts: Sequence[_Part], state: State) -> None:
     """Wing and Gong's search; `happened` is a set of calls as the bits of a number."""
     goal = sum(1 << number for number, part in enumerate(parts) if part.is_known)
     seen: set[tuple[int, Hashable]] = set()
-    frames = [_Frame(0, state, -1, _choices(parts, 0, state))]
+    frames = [_Frame(0, state, (), _choices(parts, 0, state))]
     best: list[_Frame] = frames[:]
     while frames[-1].happened & goal != goal:
         frame = frames[-1]
-        for number, after in frame.choices:
-            happened = frame.happened | 1 << number
+        for last, after in frame.choices:
+            happened = frame.happened | sum(1 << number for number in last)
             place = (happened, _fingerprint(after, view))
             if place not in seen:
                 seen.add(place)
-                frames.append(_Frame(happened, after, number, _choices(parts, happened, after)))
+                frames.append(_Frame(happened, after, last, _choices(parts, happened, after)))
                 break
         else:
             best = max(best, frames[:], key=len)
@@ -305,13 +314,27 @@ def _next(parts: Sequence[_Part], happened: int) -> Iterator[int]:
     return (number for number in waiting if parts[number].call.invoked <= limit)
 
 
-def _choices(parts: Sequence[_Part], happened: int, state: State) -> Iterator[tuple[int, State]]:
-    for number in sorted(_next(parts, happened), key=lambda number: parts[number].call.completed):
+def _choices(parts: Sequence[_Part], happened: int, state: State) -> Iterator[tuple[tuple[int, ...], State]]:
+    """One call that the model admits, or several acks that it admits together."""
+    following = sorted(_next(parts, happened), key=lambda number: parts[number].call.completed)
+    acks = [number for number in following if parts[number].acked]
+    together = (chosen for count in range(2, len(acks) + 1) for chosen in combinations(acks, count))
+    for numbers in chain(((number,) for number in following), together):
         try:
-            after = parts[number].effects(state)
+            after = _merged([parts[number] for number in numbers]).effects(state)
         except Violation:
             continue
-        yield from ((number, each) for each in after)
+        yield from ((numbers, each) for each in after)
+
+
+def _merged(parts: Sequence[_Part]) -> _Part:
+    """Acks as one request."""
+    if len(parts) == 1:
+        return parts[0]
+    acked = [part.acked for part in parts if part.acked]
+    items = tuple(item for ack, _ in acked for item in ack.items)
+    results = tuple(result for _, answer in acked for result in answer.results)
+    return _judged(parts[0].call, Ack(items), Acked(results))
 
 
 def _fingerprint(state: State, view: View) -> Hashable:
@@ -333,4 +356,4 @@ def _unexplained(view: View, parts: Sequence[_Part], frames: Sequence[_Frame]) -
             parts[number].effects(last.state)
         except Violation as problem:
             problems.append((parts[number].call, str(problem)))
-    return UnexplainedError(view, [parts[frame.last].call for frame in frames[1:]], problems)
+    return UnexplainedError(view, [parts[number].call for frame in frames for number in frame.last], problems)

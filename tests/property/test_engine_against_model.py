@@ -1,6 +1,5 @@
 """The same commands against the reference model and the real engine on a real PostgreSQL, whose clock the test sets."""
 
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
@@ -44,33 +43,13 @@ class EngineAgainstModel(RuleBasedStateMachine):
     def begin(self) -> None:
         self.state = model.State()
         self.now = 0.0
-        #: Queues that an undone transaction may have left behind, empty.
-        self.left_behind: set[str] = set()
         self.broker.reset()
         self.broker.set_clock(self.now)
 
     def perform(self, operation: model.Operation) -> tuple[model.Operation, Any]:
         performed, observed = self.broker.perform(operation)
-        match performed, observed:
-            case model.Ack(), _:
-                observed = self._blind_to_empty_partitions(performed, observed)
-            case model.DeleteQueue(queue), model.Deleted(True) if queue in self.left_behind:
-                observed = model.Deleted(self.state.queue(queue) is not None)
-            case model.Transaction(operations), model.RolledBack():
-                self.left_behind |= {item.queue for item in operations if isinstance(item, model.PushItem)}
         self.state = model.admit(self.state, performed, observed, self.now)
         return performed, observed
-
-    def _blind_to_empty_partitions(self, operation: model.Ack, observed: model.Acked) -> model.Acked:
-        """A transaction that was undone may leave an empty partition behind, which shows in an error text only."""
-        return model.Acked(
-            tuple(
-                replace(result, error="Message not found")
-                if result.error == "Consumer group not found" and self.state.partition(item.lane) is None
-                else result
-                for item, result in zip(operation.items, observed.results, strict=True)
-            )
-        )
 
     @rule(seconds=st.sampled_from((0.5, 1, 5, 29, 30, 31, 60, 61, 300)))
     def wait(self, seconds: float) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from queen_spec import model
@@ -130,7 +130,8 @@ def broker(postgres: str) -> Iterator[ConcurrentBroker]:
     "G-GRP-1",
     level=Level.MODEL,
 )
-@settings(suppress_health_check=list(HealthCheck), report_multiple_bugs=False)
+# Not shrunk: the same program may meet another order of events, and then proves nothing.
+@settings(suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(program=st.lists(rounds, min_size=1, max_size=8))
 def test_what_clients_see_side_by_side_has_an_order(broker: ConcurrentBroker, program: Any) -> None:
     clients = Clients(broker)

@@ -136,6 +136,13 @@ def test_a_transaction_that_was_undone_needs_a_reason():
     assert "no reason to fail" in str(refuted(push(1, 2, ("a", 0)), Call(again, 3, 4, RolledBack(0, "Duplicate"))))
 
 
+def test_acks_that_meet_may_be_taken_together():
+    held = [push(1, 2, ("a", 0), ("b", 1)), pop(3, 4, ("a", 0), ("b", 1))]
+    for status in ("completed", "failed"):
+        explain([*held, ack(5, 8, "a", status=status), ack(6, 7, "a", status=status)])
+        assert refuted(*held, ack(5, 6, "a", status=status), ack(7, 8, "a", status=status)), "they do not meet"
+
+
 def test_a_beginning_is_taken_into_account():
     state, _ = step(State(), Push((item("a"),)), 0.0)
     explain([pop(1, 2, ("a", 0))], state)
