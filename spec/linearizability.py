@@ -151,13 +151,11 @@ def _views(calls: Iterable[Call], beginning: State) -> set[View]:
 def _part(call: Call, calls: Sequence[Call], view: View) -> _Part | None:
     match call.operation:
         case Push() as push:
-            return _part_of_items(call, [number for number, item in enumerate(push.items) if item.lane == view.lane])
+            return _part_of_push(call, push, view)
         case Ack() as ack:
-            wanted = [number for number, item in enumerate(ack.items) if _concerns(item, view)]
-            return _part_of_items(call, wanted)
+            return _part_of_ack(call, ack, view)
         case Transaction() as transaction:
-            wanted = [number for number, item in enumerate(transaction.operations) if _concerns(item, view)]
-            return _part_of_transaction(call, transaction, wanted)
+            return _part_of_transaction(call, transaction, view)
         case Pop() as pop:
             return _part_of_pop(call, pop, _meets_none(call, calls), view)
         case RenewLease():
@@ -188,20 +186,27 @@ def _unjudged(call: Call) -> _Part:
     return _Part(call, lambda state: [step(state, call.operation, call.now)[0]])
 
 
-def _part_of_items(call: Call, wanted: list[int]) -> _Part | None:
-    """Some items of a push or an ack; the others went elsewhere."""
-    if not wanted:
-        return None
-    operation, outcome = call.operation, call.outcome
-    assert isinstance(operation, Push | Ack)  # noqa: S101 - for the type checker
-    chosen = replace(operation, items=tuple(operation.items[number] for number in wanted))
-    if isinstance(outcome, Pushed | Acked):
-        outcome = replace(outcome, results=tuple(outcome.results[number] for number in wanted))
-    return _judged(call, chosen, outcome)
+def _part_of_push(call: Call, push: Push, view: View) -> _Part | None:
+    """The items of this partition; the others went elsewhere."""
+    wanted = [number for number, item in enumerate(push.items) if item.lane == view.lane]
+    chosen = Push(tuple(push.items[number] for number in wanted))
+    told = call.outcome.results if isinstance(call.outcome, Pushed) else None
+    outcome = Pushed(tuple(told[number] for number in wanted)) if told is not None else None
+    return _judged(call, chosen, outcome) if wanted else None
 
 
-def _part_of_transaction(call: Call, transaction: Transaction, wanted: list[int]) -> _Part | None:
+def _part_of_ack(call: Call, ack: Ack, view: View) -> _Part | None:
+    """The items of this partition and group."""
+    wanted = [number for number, item in enumerate(ack.items) if _concerns(item, view)]
+    chosen = Ack(tuple(ack.items[number] for number in wanted))
+    told = call.outcome.results if isinstance(call.outcome, Acked) else None
+    outcome = Acked(tuple(told[number] for number in wanted)) if told is not None else None
+    return _judged(call, chosen, outcome) if wanted else None
+
+
+def _part_of_transaction(call: Call, transaction: Transaction, view: View) -> _Part | None:
     """Of one that was undone only the operation that is blamed has to have had a reason."""
+    wanted = [number for number, item in enumerate(transaction.operations) if _concerns(item, view)]
     if not wanted:
         return None
     chosen = replace(transaction, operations=tuple(transaction.operations[number] for number in wanted))
