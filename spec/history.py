@@ -369,6 +369,11 @@ class History:
         return found
 
     @cached_property
+    def swallowed(self) -> set[tuple[str, str]]:
+        """Queues and groups in which an autoAck pop without an answer may have finished messages that nobody saw."""
+        return {(pop.queue, pop.group) for pop in self.pops if pop.auto_ack and pop.outcome == "unknown"}
+
+    @cached_property
     def drained(self) -> dict[tuple[str, str], int]:
         """When a queue was last seen to be empty for a group."""
         found: dict[tuple[str, str], int] = {}

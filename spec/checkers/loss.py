@@ -15,9 +15,11 @@ def every_group_gets_every_message(history: History) -> Iterator[Violation | Non
     """What was stored before a queue was seen to be empty for a group has been delivered to that group."""
     by_queue: dict[str, list[tuple[str, int]]] = {}
     for (queue, group), at in history.drained.items():
-        by_queue.setdefault(queue, []).append((group, at))
+        if (queue, group) not in history.swallowed:
+            by_queue.setdefault(queue, []).append((group, at))
     for message in history.messages:
-        groups = [reading.track.group for reading in message.readings if reading.deliveries]
+        # One that was acked without a lease need not have been delivered.
+        groups = [each.track.group for each in message.readings if each.deliveries or each.maybe_done_at < NEVER]
         for group, empty in by_queue.get(message.lane.queue, ()):
             if message.stored < empty:
                 yield None if group in groups else Violation(message.id, _lost(message, group))
@@ -31,7 +33,8 @@ def _lost(message: Message, group: str) -> str:
 def what_was_delivered_is_done_in_the_end(history: History) -> Iterator[Violation | None]:
     """When a queue is empty for a group, somebody has finished each message that the group was given."""
     for track in history.tracks:
-        empty = history.drained.get((track.lane.queue, track.group), 0)
+        place = (track.lane.queue, track.group)
+        empty = history.drained.get(place, 0) if place not in history.swallowed else 0
         for reading in track.readings if empty else ():
             if any(pop.end < empty for pop, _ in reading.deliveries):
                 if reading.maybe_done_at < NEVER:

@@ -84,9 +84,8 @@ def _later(span: Span, before: Span | None, how: str) -> Violation | None:
 def deliveries_leave_no_gap(history: History) -> Iterator[Violation | None]:
     """Below a delivered offset nothing is missing, except what was done without a delivery that anybody saw."""
     history.view(_lanes)
-    swallowed = {(pop.queue, pop.group) for pop in history.pops if pop.auto_ack and pop.outcome == "unknown"}
     for track in history.tracks:
-        passed = (track.lane.queue, track.group) in swallowed or any(
+        passed = (track.lane.queue, track.group) in history.swallowed or any(
             not reading.deliveries and reading.maybe_done_at < NEVER for reading in track.readings
         )
         seen = {each.message.offset for each in track.readings if each.deliveries}

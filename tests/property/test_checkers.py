@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from queen_bench.checkers import histories
 from queen_spec.checkers import (
@@ -40,6 +42,7 @@ from queen_spec.history import (
     from_lines,
     to_line,
 )
+from tests.support.simulation import Simulation, records
 
 SECOND = 1_000_000_000
 LIMIT = 2
@@ -202,6 +205,56 @@ def test_calls_at_the_same_time_may_have_happened_in_any_order(story):
     second = replace(first, invoked=50, completed=60, deliveries=(story.delivery("", "q", "a", 0),))
     story.records += [first, second]
     assert subjects(order.first_deliveries_come_in_offset_order, story) == []
+
+
+def _violations(checker, history):
+    verdict = judge(checker, history)
+    assert "crashed" not in verdict.text, verdict.text
+    return verdict.violations
+
+
+@given(st.integers(0, 2**32), st.integers(1, 40))
+def test_whatever_clients_of_the_model_see_is_valid(seed, rounds):
+    simulation = Simulation(seed)
+    simulation.run(rounds)
+    history = History(tuple(records(simulation.drain())))
+    found = {
+        check.name: violations for check, checker in all_checkers() if (violations := _violations(checker, history))
+    }
+    assert found == {}
+
+
+#: What to do to a valid delivery, and the checker that has to see it.
+PLANTS = {
+    "payload": (lambda each: replace(each, payload="forged"), loss.deliveries_are_what_was_pushed),
+    "lane": (lambda each: replace(each, partition="elsewhere"), loss.deliveries_are_what_was_pushed),
+    "message id": (lambda each: replace(each, message_id="other"), duplicate.a_transaction_id_is_stored_once),
+    "order": (lambda each: replace(each, offset=-1), order.first_deliveries_come_in_offset_order),
+    "time": (lambda each: replace(each, created_at="2029-01-01T00:00:00Z"), order.times_never_fall),
+    "lease": (lambda each: replace(each, lease="other"), order.answers_keep_to_what_was_asked),
+}
+
+
+@pytest.mark.parametrize("what", PLANTS)
+@given(seed=st.integers(0, 2**32))
+def test_what_is_planted_in_a_simulated_history_is_found(what, seed):
+    plant, checker = PLANTS[what]
+    simulation = Simulation(seed)
+    simulation.run(15)
+    valid = list(records(simulation.drain()))
+    pops = [number for number, record in enumerate(valid) if isinstance(record, Pop) and len(record.deliveries) > 1]
+    number = next((number for number in reversed(pops) if not valid[number].auto_ack), None)
+    assume(number is not None)
+    before, last = valid[number].deliveries[-2:]
+    if what in {"time", "order"}:
+        assume(before.lane == last.lane)
+    if what == "message id":
+        assume(
+            any(item.message_id == last.message_id for each in valid if isinstance(each, Push) for item in each.items)
+        )
+    planted = replace(valid[number], deliveries=(*valid[number].deliveries[:-1], plant(last)))
+    history = History((*valid[:number], planted, *valid[number + 1 :]))
+    assert judge(checker, history).violations != ()
 
 
 # Planted violations

@@ -1,7 +1,6 @@
 """The search for an order: finds one where there is one, and says where there is none."""
 
 from dataclasses import replace
-from random import Random
 
 import pytest
 from hypothesis import given
@@ -17,11 +16,9 @@ from queen_spec.model import (
     AckItem,
     AckResult,
     Committed,
-    Configure,
     Delivery,
     Lane,
     MessageId,
-    Options,
     Pop,
     Popped,
     Push,
@@ -35,6 +32,7 @@ from queen_spec.model import (
     Transaction,
     step,
 )
+from tests.support.simulation import Simulation
 
 LANE = Lane("q", "p")
 
@@ -195,64 +193,13 @@ def test_the_report_names_what_cannot_follow():
 # Simulated
 
 
-class Clients:
-    """Clients of the model: every call takes effect at one moment between its invocation and its answer."""
-
-    def __init__(self, seed, count):
-        self.random, self.count = Random(seed), count
-        self.calls, self.deliveries, self.now = [], [], 0.0
-        self.state, _ = step(State(), Configure("q", Options(lease_time=30, retry_limit=1)), 0.0)
-        self.beginning = self.state
-
-    def run(self):
-        """Rounds of calls side by side."""
-        time = 1
-        for _ in range(self.count):
-            together = self.random.randint(1, 4)
-            moments = list(range(time, time + 3 * together))
-            self.random.shuffle(moments)
-            spans = [sorted(moments[3 * number : 3 * number + 3]) for number in range(together)]
-            for begin, _, end in sorted(spans, key=lambda span: span[1]):
-                self.call(begin, end)
-            time += 3 * together
-        return self.calls
-
-    def call(self, begin, end):
-        operation = self.random.choice([self.push, self.push, self.pop, self.pop, self.ack, self.ack])(len(self.calls))
-        lost = self.random.random() < 0.1
-        if not lost or self.random.random() < 0.5:
-            self.state, outcome = step(self.state, operation, self.now)
-        if lost:
-            self.calls.append(Call(operation, begin, NEVER, None, self.now))
-            return
-        self.calls.append(Call(operation, begin, end, outcome, self.now))
-        if isinstance(outcome, Popped):
-            self.deliveries += [(each, operation.group, outcome.lease) for each in outcome.deliveries]
-
-    def push(self, _):
-        count = self.random.randint(1, 3)
-        return Push(tuple(item(self.random.choice("abcdefghij"), self.random.choice("pr")) for _ in range(count)))
-
-    def pop(self, number):
-        group, auto = self.random.choice([None, "g"]), self.random.random() < 0.2
-        size = self.random.randint(1, 4), self.random.randint(1, 2)
-        return Pop("q", group=group, batch=size[0], partitions=size[1], auto_ack=auto, lease=f"l{number}")
-
-    def ack(self, _):
-        if not self.deliveries:
-            return Push((item("k"),))
-        delivery, group, lease = self.random.choice(self.deliveries)
-        status = self.random.choice(["completed", "completed", "failed", "retry"])
-        return Ack((AckItem(*delivery.message.lane, delivery.transaction_id, status, group, lease),))
-
-
 @given(st.integers(0, 2**32), st.integers(1, 25))
-def test_whatever_clients_of_the_model_see_is_explained(seed, count):
-    clients = Clients(seed, count)
-    explain(clients.run(), clients.beginning)
+def test_whatever_clients_of_the_model_see_is_explained(seed, rounds):
+    simulation = Simulation(seed)
+    explain(simulation.run(rounds), simulation.beginning)
 
 
 def test_a_long_history_is_explained():
-    clients = Clients(7, 500)
-    explain(clients.run(), clients.beginning)
-    assert len(clients.calls) > 1000
+    simulation = Simulation(7)
+    explain(simulation.run(300), simulation.beginning)
+    assert len(simulation.calls) > 500
