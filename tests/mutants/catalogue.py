@@ -257,8 +257,11 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-ISO-2", "the results of acks come in the order of their outcome",
-        ("queen/engine/handlers/ack.py", """        return [results.get(number, AckResult("Message not found")) for number in range(len(self._items))]""",
-         """        found = [results.get(number, AckResult("Message not found")) for number in range(len(self._items))]\n        return sorted(found, key=lambda result: result.problem is not None)"""),
+        (
+            "queen/engine/handlers/ack.py",
+            "results[number] = self._special(row, place, number)\n        return results\n",
+            "results[number] = self._special(row, place, number)\n        return sorted(results, key=lambda result: result.problem is not None)\n",
+        ),
     ),
     _engine(
         "G-ISO-3", "a malformed request is an internal error",
