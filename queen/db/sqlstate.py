@@ -26,6 +26,7 @@ def translate(problem: BaseException) -> QueenError | None:
         if state in _UNAVAILABLE or state in RETRYABLE:
             return DatabaseUnavailableError(f"PostgreSQL cannot serve at the moment: {problem}")
         return DataRejectedError(f"PostgreSQL refused the data ({state}): {problem}")
-    if isinstance(problem, asyncpg.InterfaceError | OSError | TimeoutError):
+    # An internal error of the driver: what PostgreSQL's death left of a connection, in the middle of its protocol.
+    if isinstance(problem, asyncpg.InterfaceError | asyncpg.InternalClientError | OSError | TimeoutError):
         return OutcomeUnknownError(f"The connection to PostgreSQL broke: {reason_of(problem)}")
     return None
