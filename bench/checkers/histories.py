@@ -1,7 +1,6 @@
 """Valid histories of any length, in which every checker finds something to judge."""
 
 from collections.abc import Iterator
-from itertools import islice
 
 from queen_spec.history import (
     Ack,
@@ -27,9 +26,8 @@ _CREATED_AT = "2030-01-01T00:00:00Z"
 
 def history(calls: int) -> History:
     """At least so many calls of one message or a few: pushes, pops, acks, renewals and transactions."""
-    story = _Story()
-    records = [Configured(queue="q", retry_limit=_RETRY_LIMIT), *islice(story.records(), calls), *story.rest()]
-    return History(tuple(records))
+    configured = Configured(queue="q", retry_limit=_RETRY_LIMIT)
+    return History((configured, *_Story().records(calls)))
 
 
 class _Story:
@@ -39,19 +37,14 @@ class _Story:
         self._now = _SECOND
         self._leases = 0
         self._offsets = [0] * _LANES
-        self._open: Iterator[Record] = iter(())
+        self._calls = 0
 
-    def records(self) -> Iterator[Record]:
-        """Calls without end."""
+    def records(self, calls: int) -> Iterator[Record]:
+        """One message after the other, until there were so many calls; then all is done."""
         number = 0
-        while True:
-            self._open = self._life(number)
-            yield from self._open
+        while self._calls < calls:
+            yield from self._life(number)
             number += 1
-
-    def rest(self) -> Iterator[Record]:
-        """The calls that the last message still needs; then all is done."""
-        yield from self._open
         yield Drained(at=self._now + 1, queue="q")
 
     def _life(self, number: int) -> Iterator[Record]:
@@ -90,6 +83,7 @@ class _Story:
             yield self._ack(lane, ids, pop, noop=True)
 
     def _times(self, outcome: Outcome = "ok") -> tuple[int, int | None]:
+        self._calls += 1
         began, self._now = self._now, self._now + 2 * _MS
         return began, None if outcome == "unknown" else began + _MS
 

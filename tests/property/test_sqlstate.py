@@ -14,7 +14,7 @@ from queen.db.sqlstate import translate
         (asyncpg.InterfaceError("the connection is closed"), OutcomeUnknownError),
         (ConnectionResetError("reset"), OutcomeUnknownError),
         (TimeoutError(), OutcomeUnknownError),
-        # Seen when the postmaster was killed: what was left of a connection answered like this, once, and a push got a 500.
+        # Seen when the postmaster was killed: what was left of a connection, and a push was answered 500.
         (
             asyncpg.InternalClientError("cannot switch to state 12; another operation (2) is in progress"),
             OutcomeUnknownError,
