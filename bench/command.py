@@ -138,6 +138,28 @@ def spool(
     report.show(found, out)
 
 
+@bench.command("checkers")
+def checkers(
+    calls: Annotated[int, typer.Option(help="Length of the history.", min=1000)] = 1_000_000,
+    json: Annotated[
+        Path | None, typer.Option(help="File to write the whole report to.", dir_okay=False, show_default=False)
+    ] = None,
+) -> None:
+    """All checkers of the specification on one long, valid history."""
+    import msgspec  # noqa: PLC0415 - as above
+
+    from queen_bench.checkers import report, runner  # noqa: PLC0415
+
+    try:
+        with _progress() as advance:
+            found = runner.run(calls, advance)
+    except runner.Mismatch as problem:
+        fail(problem)
+    if json is not None:
+        json.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2))
+    report.show(found, out)
+
+
 @contextmanager
 def _progress() -> "Iterator[_Advance]":
     columns = (

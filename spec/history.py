@@ -8,11 +8,10 @@ invocation on, or never. Times are nanoseconds of one clock that does not jump. 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 from .model.state import QUEUE_MODE, Lane
 
@@ -27,18 +26,22 @@ __all__ = [
     "Drained",
     "History",
     "Lane",
+    "Message",
     "Outcome",
     "Pop",
     "Push",
     "PushItem",
+    "Reading",
     "Record",
     "Renewal",
+    "Track",
     "Transaction",
     "from_lines",
     "to_line",
 ]
 
 Outcome: TypeAlias = Literal["ok", "fail", "unknown"]
+View = TypeVar("View")
 
 NEVER = 1 << 62
 """A time after every other."""
@@ -111,11 +114,6 @@ class AckItem:
         if self.status == "failed":
             return self.dead or self.outcome == "unknown"
         return self.status != "retry"
-
-    @property
-    def finishes(self) -> bool:
-        """Whether the group is done with the message once the answer is there."""
-        return self.may_finish and self.outcome == "ok"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,106 +233,155 @@ def _from_line(number: int, line: str) -> Record:
         raise ValueError(f"line {number} is no record: {error!r}") from error
 
 
+@dataclass(slots=True, eq=False)
+class Message:
+    """What a history says of one message.
+
+    Attributes:
+        began: when somebody first tried to store it.
+        stored: when it was first known to be stored.
+        offset: as far as a delivery told it.
+    """
+
+    lane: Lane
+    id: str
+    pushes: list[tuple[Push | Transaction, PushItem]] = field(default_factory=list)
+    readings: list[Reading] = field(default_factory=list)
+    began: int = NEVER
+    stored: int = NEVER
+    offset: int | None = None
+
+    @property
+    def is_delivered(self) -> bool:
+        """Whether some group was given it."""
+        return any(reading.deliveries for reading in self.readings)
+
+    @property
+    def seen(self) -> int:
+        """When it was first seen to be there."""
+        return min((pop.end for reading in self.readings for pop, _ in reading.deliveries), default=NEVER)
+
+
+@dataclass(slots=True, eq=False)
+class Reading:
+    """One message and one group.
+
+    Attributes:
+        maybe_done_at: from when on the group may be done with it.
+        done_at: from when on the group is known to be done with it.
+    """
+
+    message: Message
+    track: Track
+    deliveries: list[tuple[Pop, Delivery]] = field(default_factory=list)
+    acks: list[tuple[Ack | Transaction, AckItem]] = field(default_factory=list)
+    maybe_done_at: int = NEVER
+    done_at: int = NEVER
+
+    def finish(self, call: Call, *, known: bool) -> None:
+        """Note a call that may have finished the message, or is known to have."""
+        self.maybe_done_at = min(self.maybe_done_at, call.invoked)
+        if known and call.end < self.done_at:
+            self.done_at = call.end
+
+
+@dataclass(slots=True, eq=False)
+class Track:
+    """One lane and one group: the messages, and what each pop took of them."""
+
+    lane: Lane
+    group: str
+    readings: list[Reading] = field(default_factory=list)
+    claims: list[tuple[Pop, list[Reading]]] = field(default_factory=list)
+
+
 @dataclass(frozen=True)
 class History:
     """Records in any order, and the ways in which checkers look at them."""
 
     records: tuple[Record, ...]
+    _views: dict[Callable[[History], object], object] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def view(self, look: Callable[[History], View]) -> View:
+        """What a function sees in this history; several checkers that need the same share the work."""
+        if look not in self._views:
+            self._views[look] = look(self)
+        return self._views[look]  # type: ignore[return-value]
 
     @cached_property
-    def pushed(self) -> list[tuple[Push | Transaction, PushItem]]:
-        """Every message that somebody tried to store, alone or in a transaction."""
-        pushes = ((record, item) for record in self.records if isinstance(record, Push) for item in record.items)
-        return [*pushes, *((transaction, item) for transaction in self.transactions for item in transaction.pushes)]
+    def _index(self) -> _Index:
+        return _Index(self.records)
+
+    @property
+    def messages(self) -> Iterable[Message]:
+        """Every message that somebody pushed, was given or acked."""
+        return self._index.messages.values()
+
+    @property
+    def readings(self) -> Iterable[Reading]:
+        """Every message with every group that was given it or acked it."""
+        return self._index.readings.values()
+
+    @property
+    def tracks(self) -> Iterable[Track]:
+        """Every lane with every group."""
+        return self._index.tracks.values()
+
+    def message(self, item: PushItem | AckItem | Delivery) -> Message:
+        """The message that an item of this history is about."""
+        return self._index.messages[item.queue, item.partition, item.transaction_id]
+
+    def reading(self, item: AckItem) -> Reading:
+        """The message and group that an ack of this history is about."""
+        return self._index.readings[item.queue, item.partition, item.transaction_id, item.group]
 
     @cached_property
-    def pushes_of(self) -> dict[tuple[Lane, str], list[tuple[Push | Transaction, PushItem]]]:
-        """The attempts to store a message, by lane and transaction id."""
-        found = defaultdict(list)
-        for call, item in self.pushed:
-            found[item.lane, item.transaction_id].append((call, item))
-        return dict(found)
+    def pushes(self) -> list[Push]:
+        """All requests that push, without transactions."""
+        return [record for record in self.records if type(record) is Push]
 
     @cached_property
     def pops(self) -> list[Pop]:
         """All pops."""
-        return [record for record in self.records if isinstance(record, Pop)]
-
-    @cached_property
-    def delivered(self) -> list[tuple[Pop, Delivery]]:
-        """Every delivery with its pop."""
-        return [(pop, delivery) for pop in self.pops for delivery in pop.deliveries]
-
-    @cached_property
-    def deliveries_to(self) -> dict[tuple[Lane, str], list[tuple[Pop, Delivery]]]:
-        """The deliveries by lane and group."""
-        found = defaultdict(list)
-        for pop, delivery in self.delivered:
-            found[delivery.lane, pop.group].append((pop, delivery))
-        return dict(found)
-
-    @cached_property
-    def deliveries_of(self) -> dict[tuple[Lane, str], list[tuple[Pop, Delivery]]]:
-        """The deliveries of a message to any group, by lane and transaction id."""
-        found = defaultdict(list)
-        for pop, delivery in self.delivered:
-            found[delivery.lane, delivery.transaction_id].append((pop, delivery))
-        return dict(found)
-
-    @cached_property
-    def offsets(self) -> dict[tuple[Lane, str], int]:
-        """The offset of each delivered message, as far as it was told, by lane and transaction id."""
-        return {
-            (delivery.lane, delivery.transaction_id): delivery.offset
-            for _, delivery in self.delivered
-            if delivery.offset is not None
-        }
+        return [record for record in self.records if type(record) is Pop]
 
     @cached_property
     def renewals(self) -> list[Renewal]:
-        """All renewals."""
-        return [record for record in self.records if isinstance(record, Renewal)]
+        """All renewals, the first one first."""
+        found = [record for record in self.records if type(record) is Renewal]
+        return sorted(found, key=lambda renewal: renewal.invoked)
 
     @cached_property
     def transactions(self) -> list[Transaction]:
         """All transactions."""
-        return [record for record in self.records if isinstance(record, Transaction)]
+        return [record for record in self.records if type(record) is Transaction]
 
     @cached_property
-    def acked(self) -> list[tuple[Ack | Transaction, AckItem]]:
-        """Every ack, alone or in a transaction."""
-        acks = ((record, item) for record in self.records if isinstance(record, Ack) for item in record.items)
-        return [*acks, *((transaction, item) for transaction in self.transactions for item in transaction.acks)]
-
-    @cached_property
-    def acks_of(self) -> dict[tuple[Lane, str, str], list[tuple[Ack | Transaction, AckItem]]]:
-        """The acks of a message, by lane, group and transaction id."""
-        found = defaultdict(list)
-        for call, item in self.acked:
-            found[item.lane, item.group, item.transaction_id].append((call, item))
-        return dict(found)
-
-    @cached_property
-    def done_at(self) -> dict[tuple[Lane, str, str], int]:
-        """From when on a group is known to be done with a message, by lane, group and transaction id."""
-        found: dict[tuple[Lane, str, str], int] = {}
-        for place, end in self._finishes():
-            found[place] = min(end, found.get(place, NEVER))
+    def unanswered_pops(self) -> dict[tuple[str, str], int]:
+        """When a pop that may have taken messages unseen was first invoked, by queue and group."""
+        found: dict[tuple[str, str], int] = {}
+        for pop in self.pops:
+            if pop.outcome == "unknown":
+                place = (pop.queue, pop.group)
+                found[place] = min(pop.invoked, found.get(place, NEVER))
         return found
 
-    def _finishes(self) -> Iterator[tuple[tuple[Lane, str, str], int]]:
-        for call, item in self.acked:
-            if item.finishes:
-                yield (item.lane, item.group, item.transaction_id), call.end
-        for pop, delivery in self.delivered:
-            if pop.auto_ack:
-                yield (delivery.lane, pop.group, delivery.transaction_id), pop.end
+    @cached_property
+    def swallowed(self) -> set[tuple[str, str]]:
+        """Queues and groups in which an autoAck pop without an answer may have finished messages that nobody saw."""
+        return {(pop.queue, pop.group) for pop in self.pops if pop.auto_ack and pop.outcome == "unknown"}
 
     @cached_property
     def drained(self) -> dict[tuple[str, str], int]:
         """When a queue was last seen to be empty for a group."""
-        seen = [record for record in self.records if isinstance(record, Drained)]
-        return {(record.queue, record.group): record.at for record in sorted(seen, key=lambda record: record.at)}
+        found: dict[tuple[str, str], int] = {}
+        for record in self.records:
+            if type(record) is Drained:
+                place = (record.queue, record.group)
+                found[place] = max(record.at, found.get(place, 0))
+        return found
 
     def drained_after(self, queue: str, time: int) -> bool:
         """Whether some group has seen the queue empty after that time."""
@@ -343,4 +390,76 @@ class History:
     @cached_property
     def retry_limits(self) -> dict[str, int]:
         """The retry limits that are known, by queue."""
-        return {record.queue: record.retry_limit for record in self.records if isinstance(record, Configured)}
+        return {record.queue: record.retry_limit for record in self.records if type(record) is Configured}
+
+
+class _Index:
+    """Messages, readings and tracks by name, in one pass over the records."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self.messages: dict[tuple[str, str, str], Message] = {}
+        self.readings: dict[tuple[str, str, str, str], Reading] = {}
+        self.tracks: dict[tuple[str, str, str], Track] = {}
+        for record in records:
+            match record:
+                case Push():
+                    self._add_pushes(record, record.items)
+                case Pop():
+                    self._add_deliveries(record)
+                case Ack():
+                    self._add_acks(record, record.items)
+                case Transaction():
+                    self._add_pushes(record, record.pushes)
+                    self._add_acks(record, record.acks)
+
+    def _add_pushes(self, call: Push | Transaction, items: tuple[PushItem, ...]) -> None:
+        for item in items:
+            message = self._message(item.queue, item.partition, item.transaction_id)
+            message.pushes.append((call, item))
+            message.began = min(message.began, call.invoked)
+            if item.outcome == "ok" and call.end < message.stored:
+                message.stored = call.end
+
+    def _add_deliveries(self, pop: Pop) -> None:
+        claims: dict[Track, list[Reading]] = {}
+        for delivery in pop.deliveries:
+            reading = self._reading(delivery.queue, delivery.partition, delivery.transaction_id, pop.group)
+            reading.deliveries.append((pop, delivery))
+            if delivery.offset is not None:
+                reading.message.offset = delivery.offset
+            if pop.auto_ack:
+                reading.finish(pop, known=True)
+            claims.setdefault(reading.track, []).append(reading)
+        for track, readings in claims.items():
+            track.claims.append((pop, readings))
+
+    def _add_acks(self, call: Ack | Transaction, items: tuple[AckItem, ...]) -> None:
+        for item in items:
+            reading = self._reading(item.queue, item.partition, item.transaction_id, item.group)
+            reading.acks.append((call, item))
+            if item.may_finish:
+                reading.finish(call, known=item.outcome == "ok")
+
+    def _message(self, queue: str, partition: str, id_: str) -> Message:
+        place = (queue, partition, id_)
+        found = self.messages.get(place)
+        if found is None:
+            found = self.messages[place] = Message(Lane(queue, partition), id_)
+        return found
+
+    def _reading(self, queue: str, partition: str, id_: str, group: str) -> Reading:
+        place = (queue, partition, id_, group)
+        found = self.readings.get(place)
+        if found is None:
+            message, track = self._message(queue, partition, id_), self._track(queue, partition, group)
+            found = self.readings[place] = Reading(message, track)
+            message.readings.append(found)
+            track.readings.append(found)
+        return found
+
+    def _track(self, queue: str, partition: str, group: str) -> Track:
+        place = (queue, partition, group)
+        found = self.tracks.get(place)
+        if found is None:
+            found = self.tracks[place] = Track(Lane(queue, partition), group)
+        return found

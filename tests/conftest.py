@@ -4,9 +4,17 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from queen.server.embedded import EmbeddedPostgres
+from queen_spec.guarantees import GUARANTEES, REGISTRY
 from tests.support.processes import open_folder
+
+#: How many examples Hypothesis tries: `ci` takes minutes and `nightly` hours (--hypothesis-profile=nightly).
+for name, examples in {"ci": 100, "nightly": 20_000}.items():
+    chosen = int(os.environ.get("QUEEN_EXAMPLES", examples))
+    settings.register_profile(name, max_examples=chosen, deadline=None, print_blob=True)
+settings.load_profile("ci")
 
 
 @pytest.fixture(scope="session")
@@ -18,3 +26,26 @@ def postgres() -> Iterator[str]:
         return
     with open_folder() as folder, EmbeddedPostgres(folder / "data") as server:
         yield server.dsn
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds ``--guarantee G-ORD-2``: only the tests that check it."""
+    parser.addoption("--guarantee", help="Run only the tests that check this guarantee, such as G-ORD-2.")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what does not check the guarantee that was asked for."""
+    wanted = config.getoption("--guarantee")
+    if not wanted:
+        return
+    if wanted not in GUARANTEES:
+        raise pytest.UsageError(f"--guarantee: {wanted} is not in the catalogue")
+    chosen = {(check.module, check.name) for check in REGISTRY if wanted in check.ids}
+    kept = [item for item in items if _check_of(item) in chosen]
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = kept
+
+
+def _check_of(item: pytest.Item) -> tuple[str, str]:
+    function = getattr(item, "function", None)
+    return getattr(function, "__module__", ""), getattr(function, "__qualname__", "")

@@ -30,15 +30,21 @@ def verify(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Repeats the choices of a run.", show_default="a new one")] = None,
     profile: Annotated[ProfileName, typer.Option(help="quick: a small workload.")] = ProfileName.default,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="A guarantee, such as G-LEASE-1, whose checks to run; may be repeated.", show_default="all"),
+    ] = None,
     json: Annotated[Path | None, typer.Option(help="File for the report as JSON.", dir_okay=False)] = None,
     junit: Annotated[Path | None, typer.Option(help="File for the report as JUnit XML.", dir_okay=False)] = None,
     html: Annotated[Path | None, typer.Option(help="File for the report as HTML.", dir_okay=False)] = None,
 ) -> None:
     """Check the guarantees of a server over HTTP: 0 all hold, 1 not all were shown to hold, 2 it cannot be reached."""
     try:
-        report = _run(url, token, seed, profile)
+        report = _run(url, token, seed, profile, only or [])
     except UnreachableError as problem:
         fail(f"{url} cannot be reached: {problem}", _UNREACHABLE)
+    except ValueError as problem:
+        raise typer.BadParameter(str(problem), param_hint="--only") from problem
     _print(report)
     for path, render in ((json, as_json), (junit, as_junit), (html, as_html)):
         if path:
@@ -53,7 +59,7 @@ def _write(path: Path, text: str) -> None:
         fail(problem)
 
 
-def _run(url: str, token: str | None, seed: int | None, profile: ProfileName) -> Report:
+def _run(url: str, token: str | None, seed: int | None, profile: ProfileName, only: list[str]) -> Report:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=err, transient=True) as bar:
         task = bar.add_task(f"Checking {url}", total=None)
@@ -61,7 +67,7 @@ def _run(url: str, token: str | None, seed: int | None, profile: ProfileName) ->
         def progress(done: int, total: int, _last: str) -> None:
             bar.update(task, completed=done, total=total)
 
-        return run(url, token=token, seed=seed, profile=profile.value, progress=progress)
+        return run(url, token=token, seed=seed, profile=profile.value, only=only, progress=progress)
 
 
 def _print(report: Report) -> None:

@@ -133,7 +133,13 @@ class Pool:
             raise DatabaseUnavailableError(self._away) from None
         except QueenError:
             raise
-        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as problem:
+        except (
+            OSError,
+            TimeoutError,
+            asyncpg.PostgresError,
+            asyncpg.InterfaceError,
+            asyncpg.InternalClientError,
+        ) as problem:
             place, reason = self._target.place, reason_of(problem)
             raise DatabaseUnavailableError(f"No connection to PostgreSQL at {place}: {reason}") from problem
 

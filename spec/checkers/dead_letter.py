@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 
 from ..guarantees import Level, checks
-from ..history import Ack, AckItem, History, Transaction
+from ..history import Ack, AckItem, History, Reading
 from .verdict import Violation
 
 
 @checks("G-DLQ-1", "G-DLQ-2", level=Level.LIVE)
 def dead_letters_come_in_time(history: History) -> Iterator[Violation | None]:
     """The ack that counts failure number `retryLimit` + 1 of its message, and no other, dead-letters it."""
-    for (lane, _, id_), acks in history.acks_of.items():
-        limit = history.retry_limits.get(lane.queue)
-        if limit is not None:
-            yield from _judge(id_, limit, sorted(acks, key=lambda ack: ack[0].invoked))
+    limits = history.retry_limits
+    for reading in history.readings:
+        limit = limits.get(reading.track.lane.queue)
+        if limit is not None and any(item.status != "completed" for _, item in reading.acks):
+            yield from _judge(reading, limit)
 
 
-def _judge(id_: str, limit: int, acks: list[tuple[Ack | Transaction, AckItem]]) -> Iterator[Violation | None]:
-    letters = sum(item.dead and item.outcome == "ok" for _, item in acks)
+def _judge(reading: Reading, limit: int) -> Iterator[Violation | None]:
+    id_ = reading.message.id
+    letters = sum(item.dead and item.outcome == "ok" for _, item in reading.acks)
     if letters:
         yield Violation(id_, f"was dead-lettered {letters} times") if letters > 1 else None
-    failures = [(call, item) for call, item in acks if item.status == "failed" and item.outcome != "fail"]
-    for call, item in failures:
-        if item.outcome == "ok" and isinstance(call, Ack):
-            others = [(each, other) for each, other in failures if each is not call]
-            least = len({id(each) for each, other in others if other.outcome == "ok" and each.end < call.invoked})
-            most = len({id(each) for each, _ in others if each.invoked < call.end})
+    failures = [
+        (call, item)
+        for call, item in reading.acks
+        # A request counts one failure of a message, and one of a transaction ends it at once.
+        if item.status == "failed" and item.outcome != "fail" and isinstance(call, Ack)
+    ]
+    begun = sorted({id(call): call.invoked for call, _ in failures}.values())
+    counted = sorted({id(call): call.end for call, item in failures if item.outcome == "ok"}.values())
+    for call, item in sorted(failures, key=lambda failure: failure[0].invoked):
+        if item.outcome == "ok":
+            least, most = bisect_left(counted, call.invoked), bisect_left(begun, call.end) - 1
             yield _timing(id_, limit, item, least, most)
 
 

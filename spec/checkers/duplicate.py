@@ -2,63 +2,70 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 
 from ..guarantees import Level, checks
-from ..history import History, Lane
+from ..history import NEVER, History, Message
 from .verdict import Violation
 
 
 @checks("G-IDEM-1", level=Level.LIVE)
 def a_transaction_id_is_stored_once(history: History) -> Iterator[Violation | None]:
     """All that is said of a transaction id in a partition is said of one message, and one push of it is `queued`."""
-    stored = _names(history)
-    queued: dict[tuple[Lane, str], int] = defaultdict(int)
-    for _, item in history.pushed:
-        queued[item.lane, item.transaction_id] += item.outcome == "ok" and not item.duplicate
-    for place, (messages, offsets) in stored.items():
-        if len(messages) > 1 or len(offsets) > 1:
-            text = f"stands for the messages {sorted(messages)} at the offsets {sorted(offsets)}"
-            yield Violation(place[1], text)
-        elif queued[place] > 1:
-            yield Violation(place[1], f"{queued[place]} pushes were answered as queued")
-        else:
+    for message in history.messages:
+        names, queued = _names(message)
+        offsets = _offsets(message)
+        if len(names) > 1 or len(offsets) > 1:
+            yield Violation(message.id, f"stands for the messages {sorted(names)} at the offsets {sorted(offsets)}")
+        elif queued > 1:
+            yield Violation(message.id, f"{queued} pushes were answered as queued")
+        elif names:
             yield None
 
 
-def _names(history: History) -> dict[tuple[Lane, str], tuple[set[str], set[int]]]:
-    """Message ids and offsets of what was stored, by lane and transaction id; duplicates say nothing here."""
-    found: dict[tuple[Lane, str], tuple[set[str], set[int]]] = defaultdict(lambda: (set(), set()))
-    for _, item in history.pushed:
-        if item.outcome == "ok" and not item.duplicate and item.message_id:
-            found[item.lane, item.transaction_id][0].add(item.message_id)
-    for _, delivery in history.delivered:
-        messages, offsets = found[delivery.lane, delivery.transaction_id]
-        messages.add(delivery.message_id)
-        if delivery.offset is not None:
-            offsets.add(delivery.offset)
+def _names(message: Message) -> tuple[set[str], int]:
+    """The message ids under which it was stored and delivered, and how often it was; duplicates say nothing here."""
+    names: set[str] = set()
+    queued = 0
+    for _, item in message.pushes:
+        if item.outcome == "ok" and not item.duplicate:
+            queued += 1
+            if item.message_id:
+                names.add(item.message_id)
+    for reading in message.readings:
+        for _, delivery in reading.deliveries:
+            names.add(delivery.message_id)
+    return names, queued
+
+
+def _offsets(message: Message) -> set[int]:
+    found: set[int] = set()
+    for reading in message.readings:
+        for _, delivery in reading.deliveries:
+            if delivery.offset is not None:
+                found.add(delivery.offset)
     return found
 
 
 @checks("G-IDEM-2", level=Level.LIVE)
 def a_duplicate_names_the_stored_message(history: History) -> Iterator[Violation | None]:
     """The id in the answer to a duplicate is that of the message which is delivered, or was answered as queued."""
-    stored = _names(history)
-    for _, item in history.pushed:
-        messages = stored.get((item.lane, item.transaction_id), (set(), set()))[0]
-        if item.duplicate and messages:
-            text = f"the answer to its duplicate names {item.message_id}, and stored is {sorted(messages)}"
-            yield None if item.message_id in messages else Violation(item.transaction_id, text)
+    for message in history.messages:
+        duplicates = [item for _, item in message.pushes if item.duplicate]
+        names = _names(message)[0] if duplicates else ()
+        for item in duplicates if names else ():
+            text = f"the answer to its duplicate names {item.message_id}, and stored is {sorted(names)}"
+            yield None if item.message_id in names else Violation(message.id, text)
 
 
 @checks("G-IDEM-3", level=Level.LIVE)
 def a_duplicate_has_an_original_in_its_partition(history: History) -> Iterator[Violation | None]:
     """A push is answered as a duplicate only if another may have stored its transaction id in that partition."""
-    for attempts in history.pushes_of.values():
-        for call, item in attempts:
-            if item.duplicate and item.outcome == "ok":
-                others = [other for other in attempts if other[1] is not item and other[1].outcome != "fail"]
-                good = any(other.invoked <= call.end for other, _ in others)
+    for message in history.messages:
+        duplicates = [(call, item) for call, item in message.pushes if item.duplicate and item.outcome == "ok"]
+        if duplicates:
+            sent = sorted((call.invoked, id(item)) for call, item in message.pushes if item.outcome != "fail")
+            for call, item in duplicates:
+                other = next((invoked for invoked, name in sent[:2] if name != id(item)), NEVER)
                 text = f"was answered as a duplicate, and nobody else pushed it to {item.queue}/{item.partition}"
-                yield None if good else Violation(item.transaction_id, text)
+                yield None if other <= call.end else Violation(message.id, text)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from operator import itemgetter
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """A call, the value that it saw or made, and whom it is about."""
 
     invoked: int
@@ -18,11 +18,11 @@ class Span:
 
 def greatest_before(spans: Iterable[Span]) -> Iterator[tuple[Span, Span | None]]:
     """Each span with the one of greatest value among those that are certainly before it."""
-    spans = list(spans)
-    by_end = iter(sorted(spans, key=lambda span: span.completed))
+    by_begin = sorted(spans)
+    by_end = iter(sorted(by_begin, key=itemgetter(1)))
     ended = next(by_end, None)
     greatest: Span | None = None
-    for span in sorted(spans, key=lambda span: span.invoked):
+    for span in by_begin:
         while ended is not None and ended.completed < span.invoked:
             if greatest is None or ended.value > greatest.value:
                 greatest = ended

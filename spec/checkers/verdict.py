@@ -7,7 +7,9 @@ or had nothing to judge is `unknown`.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeAlias
@@ -61,10 +63,11 @@ def judge(checker: Checker, history: History) -> Verdict:
     """
     judged, violations, problem = 0, [], ""
     try:
-        for found in checker(history):
-            judged += 1
-            if found:
-                violations.append(found)
+        with _without_collector():
+            for found in checker(history):
+                judged += 1
+                if found:
+                    violations.append(found)
     except NotObservableError:
         raise
     except Exception as error:  # whatever it stumbles over, it has not shown anything
@@ -75,6 +78,18 @@ def judge(checker: Checker, history: History) -> Verdict:
     return Verdict(
         merge([found_result, Result.UNKNOWN if problem else Result.VALID]), judged, tuple(violations), problem
     )
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """A history is large and has no garbage: the collector would walk through all of it, again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def merge(results: Iterable[Result]) -> Result:

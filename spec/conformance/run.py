@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeAlias
@@ -61,6 +61,8 @@ class _Run:
     seed: int
     profile: Profile
     progress: Progress
+    only: frozenset[str] = frozenset()
+    fail_fast: bool = False
     statuses: Counter[tuple[str, int]] = field(default_factory=Counter)
     queues: list[str] = field(default_factory=list)
     name: str = field(default_factory=lambda: f"verify-{secrets.token_hex(5)}")
@@ -76,12 +78,26 @@ class _Run:
             return sorted(self._without_result(problem), key=_place)
         try:
             limit = asyncio.Semaphore(self.profile.at_once)
-            labs = [self._run_scenario(number, *each, limit) for number, each in enumerate(all_scenarios())]
+            labs = [self._run_scenario(number, *each, limit) for number, each in enumerate(self.scenarios)]
             found = await asyncio.gather(*labs)
-            judged = await self._run_workload()
+            refuted = any(row.result == "invalid" for rows in found for row in rows)
+            judged = await self._run_workload() if self.checkers and not (refuted and self.fail_fast) else []
         finally:
             await self._clean_up()
         return sorted([row for rows in (*found, judged) for row in rows], key=_place)
+
+    @property
+    def scenarios(self) -> list[tuple[Check, Scenario]]:
+        """Those that are wanted."""
+        return [each for each in all_scenarios() if self._wants(each[0])]
+
+    @property
+    def checkers(self) -> list[tuple[Check, Checker]]:
+        """Those that are wanted."""
+        return [each for each in all_checkers() if self._wants(each[0])]
+
+    def _wants(self, check: Check) -> bool:
+        return not self.only or not self.only.isdisjoint(check.ids)
 
     async def _probe(self) -> str:
         """Why there is nothing to be judged, if so."""
@@ -96,7 +112,7 @@ class _Run:
         return ""
 
     def _without_result(self, problem: str) -> Iterator[Row]:
-        for check, _ in (*all_scenarios(), *all_checkers()):
+        for check, _ in (*self.scenarios, *self.checkers):
             yield from _rows(check, ("unknown", problem))
 
     async def _run_scenario(self, number: int, check: Check, scenario: Scenario, limit: asyncio.Semaphore) -> list[Row]:
@@ -131,7 +147,7 @@ class _Run:
         workload = Workload(self.server, self.profile.size, self.seed, queue, target, self.statuses)
         problem = _GONE[1] if self._is_gone else await self._work(workload)
         history, rows = History(tuple(workload.records)), []
-        for check, checker in all_checkers():
+        for check, checker in self.checkers:
             result = _judged(checker, history)
             # What an unfinished workload has seen can refute, and no more than that.
             rows += _rows(check, ("unknown", problem) if problem and result[0] != "invalid" else result)
@@ -151,7 +167,7 @@ class _Run:
 
     def _step(self, check: Check) -> None:
         self.done += 1
-        self.progress(self.done, len(all_scenarios()) + len(all_checkers()), _words(check))
+        self.progress(self.done, len(self.scenarios) + len(self.checkers), _words(check))
 
     async def _clean_up(self) -> None:
         """Delete all that was made; what cannot be deleted stays."""
@@ -228,6 +244,8 @@ def run(
     token: str | None = None,
     seed: int | None = None,
     profile: str = "default",
+    only: Collection[str] = (),
+    fail_fast: bool = False,
     progress: Progress = lambda _done, _all, _last: None,
 ) -> Report:
     """Judge the server at a URL.
@@ -237,10 +255,13 @@ def run(
         token: sent as `Authorization: Bearer`.
         seed: of the workload's choices; a new one if none is given.
         profile: a key of `PROFILES`.
+        only: run the checks of these guarantees; of all if there are none.
+        fail_fast: leave out the workload if a scenario has refuted something.
         progress: hears of each check that is done.
 
     Raises:
         UnreachableError: nobody listens there.
+        ValueError: no check is about any of the guarantees.
     """
     seed = secrets.randbelow(1_000_000_000) if seed is None else seed
     try:
@@ -248,6 +269,8 @@ def run(
     except ValueError as problem:
         raise UnreachableError(str(problem)) from problem
     began = time.monotonic()
-    run_ = _Run(server, seed, PROFILES[profile], progress)
+    run_ = _Run(server, seed, PROFILES[profile], progress, frozenset(only), fail_fast)
+    if not run_.scenarios and not run_.checkers:
+        raise ValueError(f"no check here is about {', '.join(sorted(only))}")
     rows = asyncio.run(run_.rows())
     return Report(url, seed, profile, time.monotonic() - began, tuple(rows), status_rows(run_.statuses))

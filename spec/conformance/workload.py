@@ -46,6 +46,7 @@ _DECK = (
     "crash",
     "forward twice",
     "forward in vain",
+    "forward late",
     "renew",
     "retry",
 )
@@ -251,7 +252,7 @@ class _Consumer:
             pushes.append(pushes[0])
         await self._broker.transact(acks, pushes, self._workload.places)
         self._broker.timeout_s = patience_s
-        if how == "forward twice":
+        if how in {"forward twice", "forward late"}:
             await self._broker.transact(acks, [self._output(0)], self._workload.places)
 
     def _output(self, number: int) -> PushItem:

@@ -43,15 +43,17 @@ class Violation(AssertionError):  # noqa: N818 - the word of the specification
         self.text = text
 
 
-def admit(state: State, operation: Operation, observed: Outcome, now: float) -> State:
+def admit(state: State, operation: Operation, observed: Outcome, now: float, *, alone: bool = True) -> State:
     """The state after an operation that a server answered like this.
+
+    A pop that is not `alone` meets other requests: it may pass over what they hold.
 
     Raises:
         Violation: the answer is not one that the specification allows.
     """
     match operation, observed:
         case Pop(), Popped():
-            return _admit_pop(state, operation, observed, now)
+            return _admit_pop(state, operation, observed, now, alone=alone)
         case Transaction(), RolledBack():
             return _admit_rollback(state, operation, observed, now)
     after, expected = step(state, operation, now)
@@ -99,7 +101,7 @@ def _broken_ack(expected: AckResult, observed: AckResult) -> str:
     return "G-ACK-4" if expected.noop != observed.noop else "G-DLQ-1"
 
 
-def _admit_pop(state: State, operation: Pop, observed: Popped, now: float) -> State:
+def _admit_pop(state: State, operation: Pop, observed: Popped, now: float, *, alone: bool) -> State:
     state = subscribe(state, operation, now)
     candidates = {candidate.lane: candidate for candidate in claimable(state, operation, now)}
     taken = _by_lane(observed)
@@ -108,7 +110,9 @@ def _admit_pop(state: State, operation: Pop, observed: Popped, now: float) -> St
         if lane not in candidates or offsets != candidates[lane].offsets[: len(offsets)]:
             raise _not_the_next(state, operation, lane, offsets, now)
     choice = {lane: len(deliveries) for lane, deliveries in taken.items()}
-    _check_choice(candidates.values(), choice, operation)
+    _check_budget(choice, operation)
+    if alone:
+        _check_choice(candidates.values(), choice, operation)
     state, expected = deliver(state, operation, choice, now)
     _check_content(operation, expected, observed)
     return state
@@ -140,12 +144,15 @@ def _not_the_next(state: State, operation: Pop, lane: Lane, offsets: tuple[int, 
     return Violation(next((guarantee for guarantee, broken in reasons.items() if broken), "G-ORD-2"), text)
 
 
+def _check_budget(choice: Mapping[Lane, int], operation: Pop) -> None:
+    if sum(choice.values()) > max(operation.batch, 1) or len(choice) > max(operation.partitions, 1):
+        raise Violation("G-POP-1", f"{operation} took {choice}")
+
+
 def _check_choice(candidates: Collection[Claimable], choice: Mapping[Lane, int], operation: Pop) -> None:
-    """The budget is kept and used, and nobody is passed over."""
+    """The budget is used, and nobody is passed over."""
     room = max(operation.batch, 1) - sum(choice.values())
     more = max(operation.partitions, 1) - len(choice)
-    if room < 0 or more < 0:
-        raise Violation("G-POP-1", f"{operation} took {choice}")
     left = [candidate for candidate in candidates if choice.get(candidate.lane, 0) < len(candidate.offsets)]
     begun = [candidate.lane for candidate in left if candidate.lane in choice]
     if len(begun) > 1 or (room and (begun or (left and more))):

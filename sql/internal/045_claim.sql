@@ -71,7 +71,7 @@ DECLARE
     v_wanted int;
     v_next int;               -- the pop to serve next, as a place in v_place.pops
     v_pop int;
-    v_looked bigint[];       -- partitions that a page of this place has shown, so that the next page leaves them out
+    v_looked bigint[];       -- partitions of this place that the call has seen, so that the next page leaves them out
     v_visible bigint;
     v_again_at timestamptz;
     v_upto bigint;
@@ -89,7 +89,12 @@ BEGIN
         ORDER BY u.part_id NULLS LAST, CASE WHEN u.part_id IS NOT NULL THEN u.groups[1] END, min(u.pop)
     LOOP
         v_next := 1;
-        v_looked := '{}';
+        -- What another place of this call has taken is locked by us and not written yet: it still looks ready.
+        v_looked := ARRAY(
+            SELECT u.part_id
+            FROM unnest(v_claims.part_id || v_claims.idle_part, v_claims.grp_id || v_claims.idle_grp) AS u (part_id, grp_id)
+            WHERE u.grp_id = ANY(v_place.groups)
+        );
         LOOP
             WHILE v_next <= cardinality(v_place.pops)
                 AND least(p_batch[v_place.pops[v_next]], p_parts[v_place.pops[v_next]]) <= 0 LOOP

@@ -83,6 +83,10 @@ BEGIN
     LOOP
         v_run := int8multirange(int8range(v_item.first, v_item.last, '[]'));
         v_result := (v_item.ord, NULL, v_cursor.acked, NULL, NULL, false);
+        IF v_item.kind = 'c' THEN  -- of a run that is refused, or ends outside of the lease, some may be done
+            v_result.also_done := ARRAY(
+                SELECT o FROM unnest(v_run * v_cursor.ahead) AS r, generate_series(lower(r), upper(r) - 1) AS o);
+        END IF;
         IF v_run <@ v_before OR (p_final AND v_run && v_before) THEN
             v_result.problem := CASE WHEN v_item.kind <> 'c' OR p_final THEN 'Message already completed' END;
             v_result.done_upto := v_item.last;
@@ -94,8 +98,6 @@ BEGIN
             v_result.within := CASE WHEN v_item.lease IS NULL THEN v_next_off - 1 ELSE v_cursor.upto END;
             v_run := v_run * int8multirange(int8range(NULL, v_result.within, '[]'));
             IF isempty(v_run) OR v_item.kind = 'c' THEN
-                v_result.also_done := ARRAY(
-                    SELECT o FROM unnest(v_run * v_cursor.ahead) AS r, generate_series(lower(r), upper(r) - 1) AS o);
                 v_completed := v_completed + v_run;
             ELSIF v_item.kind = 'r' THEN
                 v_again := v_again + v_run;

@@ -89,6 +89,18 @@ def test_statuses_are_reported_apart(server: Server, tmp_path: Path) -> None:
     assert "seed 7" in result.stdout
 
 
+def test_only_the_checks_of_some_guarantees_are_run(server: Server, tmp_path: Path) -> None:
+    file = tmp_path / "report"
+    url = f"http://127.0.0.1:{server.port}"
+    result = verify(url, "--only=G-IDEM-4", "--only=G-ACK-5", f"--json={file}")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert {row["id"] for row in json.loads(file.read_text())["rows"]} == {"G-IDEM-4", "G-ACK-5"}
+    result = verify(url, "--only=G-NO-1")
+    assert result.returncode == 2
+    assert "no check here is about G-NO-1" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
 # No server
 
 

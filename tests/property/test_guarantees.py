@@ -10,7 +10,13 @@ from queen_spec.guarantees import FAMILIES, GUARANTEES, Check, Level, checks, mi
 from queen_spec.page import PAGE, main, render_markdown, scan
 
 ROOT = Path(__file__).parents[2]
-LATER = {"G-RET-1", "G-RET-2"} | {id_ for id_ in GUARANTEES if id_.startswith("G-SMQ-")}
+#: What is being built: each part brings its checks, and takes its ids out of here.
+LATER = {id_ for id_ in GUARANTEES if id_.startswith(("G-SMQ-", "G-SEC-"))} | {
+    "G-DLQ-5",
+    "G-RET-1",
+    "G-RET-2",
+    "G-RET-4",
+}
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES.values(), ids=GUARANTEES)
@@ -50,9 +56,10 @@ def test_missing_checks_tells_what_nothing_checks():
     assert missing_checks(everything[1:]) == [(everything[0].ids[0], everything[0].level)]
 
 
-def test_every_guarantee_of_the_model_is_checked_on_it():
-    missing = {id_ for id_, level in missing_checks(scan(ROOT)) if level is Level.MODEL}
-    assert missing <= LATER
+def test_every_guarantee_is_checked_on_each_of_its_levels():
+    """Audits belong to the load tests."""
+    missing = {(id_, level) for id_, level in missing_checks(scan(ROOT)) if level is not Level.AUDIT}
+    assert {(id_, level) for id_, level in missing if id_ not in LATER} == set()
 
 
 def test_scan_finds_what_the_decorator_records(monkeypatch):

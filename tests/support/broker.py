@@ -1,14 +1,18 @@
 """The real engine as the model sees it: operations of the specification in, observations out.
 
-It goes through everything but sockets and threads: parsing, the engine's handlers, the procedures in a real PostgreSQL
-whose clock the test sets, and rendering.
+It goes through everything but sockets and threads: parsing, the engine's handlers (`Broker`) or the whole engine with
+its lanes (`ConcurrentBroker`), the procedures in a real PostgreSQL whose clock the test sets, and rendering.
 """
 
 import asyncio
+import itertools
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from queen.config import Settings
 from queen.core import ids
 from queen.core import operations as real
 from queen.db.administration import AdministrationStore
@@ -18,14 +22,15 @@ from queen.db.setup import prepare
 from queen.db.store import Store
 from queen.engine.context import Context
 from queen.engine.directory import Directory
-from queen.engine.handlers.ack import ack
-from queen.engine.handlers.pop import pop
-from queen.engine.handlers.push import push
-from queen.engine.handlers.renew_lease import renew_lease
-from queen.engine.handlers.transaction import transaction
+from queen.engine.engine import Engine
+from queen.engine.handlers.pop import Outcome
+from queen.engine.job import Job
+from queen.engine.operations import OPERATIONS
+from queen.engine.waiters import Waiters
 from queen.http.parsing import PushItem, to_push
 from queen.http.rendering import render_pop
 from queen_spec import model
+from queen_spec.linearizability import Call
 
 EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -36,9 +41,10 @@ def at(now: float) -> datetime:
 
 
 class Broker:
-    """One connection to the database, one event loop; every method is one operation at a time."""
+    """One event loop; every method is one operation at a time."""
 
-    def __init__(self, dsn: str) -> None:
+    def __init__(self, dsn: str, connections: int = 1) -> None:
+        self._connections = connections
         self._runner = asyncio.Runner()
         self._run(self._open(dsn))
 
@@ -47,12 +53,12 @@ class Broker:
 
     async def _open(self, dsn: str) -> None:
         await prepare(dsn, 5000)
-        self._pool = Pool(parse(dsn, "queen test", 5000), 1, 30)
+        self._pool = Pool(parse(dsn, "queen test", 5000), self._connections, 30)
         store = Store(self._pool)
         self._context = Context(store, AdministrationStore(self._pool), Directory(store, 1000), lambda _notice: None, 5)
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Ends the connections."""
         self._run(self._pool.close())
         self._runner.close()
 
@@ -63,8 +69,15 @@ class Broker:
         self._context.directory = Directory(store, 1000)
 
     def set_clock(self, now: float) -> None:
-        """Sets the database's clock for this connection."""
-        self._run(self._pool.fetch("SELECT set_config('queen.clock', $1, false)", at(now).isoformat()))
+        """Sets the database's clock for all connections."""
+        self._run(self._set_clock(now))
+
+    async def _set_clock(self, now: float) -> None:
+        # As many statements at once as there are connections, each of them held until the last one has come.
+        meeting = "SELECT set_config('queen.clock', $1, false), pg_sleep($2)"
+        pause_s = 0.0 if self._connections == 1 else 0.02
+        statements = [self._pool.fetch(meeting, at(now).isoformat(), pause_s) for _ in range(self._connections)]
+        await asyncio.gather(*statements)
 
     def query(self, sql: str, *arguments: object) -> list[Any]:
         """Rows of a statement, for what no operation shows."""
@@ -72,40 +85,48 @@ class Broker:
 
     def perform(self, operation: model.Operation) -> tuple[model.Operation, model.Outcome]:
         """Carries out an operation; returns it, with the lease that the server chose, and what was answered."""
+        return self._run(self.carry_out(operation))  # type: ignore[no-any-return]
+
+    async def carry_out(self, operation: model.Operation) -> tuple[model.Operation, model.Outcome]:
+        """The same, in the broker's event loop."""
         match operation:
             case model.Push():
-                return operation, model.Pushed(tuple(self._push(operation.items)))
+                return operation, model.Pushed(tuple(await self._push(operation.items)))
             case model.Pop():
-                return self._pop(operation)
+                return await self._pop(operation)
             case model.Ack():
-                return operation, model.Acked(tuple(self._ack(operation)))
+                return operation, model.Acked(tuple(await self._ack(operation)))
             case model.RenewLease():
-                return operation, self._renew(operation)
+                return operation, await self._renew(operation)
             case model.Transaction():
-                return operation, self._transaction(operation)
+                return operation, await self._transaction(operation)
             case model.Configure():
-                self._run(self._context.administration.configure_queue(_configuration(operation)))
+                await self._context.administration.configure_queue(_configuration(operation))
                 return operation, model.Configured()
             case model.DeleteQueue():
-                existed = self._run(self._context.administration.delete_queue(operation.queue))
+                existed = await self._context.administration.delete_queue(operation.queue)
                 return operation, model.Deleted(existed)
 
-    def _part_id(self, queue: str, partition: str) -> int | None:
-        [(_queue_id, part_id)] = self._run(
-            self._context.database.resolve_partitions([(queue, partition)], create=False)
-        )
+    async def _ask(self, kind: real.JobType, request: Any) -> Any:
+        """The answer to one request."""
+        [answer] = await OPERATIONS[kind].handler(self._context, [request])
+        return answer
+
+    async def _part_id(self, queue: str, partition: str) -> int | None:
+        [(_queue_id, part_id)] = await self._context.database.resolve_partitions([(queue, partition)], create=False)
         return part_id  # type: ignore[no-any-return]
 
     # ------------------------------------------------------------ push
 
-    def _push(self, items: tuple[model.PushItem, ...]) -> list[model.PushResult]:
-        request = to_push([self._push_item(item) for item in items])
-        [pushed] = self._run(push(self._context, [request]))
+    async def _push(self, items: tuple[model.PushItem, ...]) -> list[model.PushResult]:
+        request = to_push([await self._push_item(item) for item in items])
+        pushed = await self._ask(real.JobType.PUSH, request)
         return self._push_results(items, request, pushed)
 
-    def _push_item(self, item: model.PushItem) -> PushItem:
+    async def _push_item(self, item: model.PushItem) -> PushItem:
         payload = json.dumps(item.payload).encode()
-        return PushItem(item.queue, item.partition, payload, self._text(item.transaction_id))  # type: ignore[arg-type]
+        id_ = await self._text(item.transaction_id)
+        return PushItem(item.queue, item.partition, payload, id_)  # type: ignore[arg-type]
 
     def _push_results(
         self, items: tuple[model.PushItem, ...], request: real.Push, pushed: real.Pushed
@@ -121,26 +142,23 @@ class Broker:
 
     # ------------------------------------------------------------ pop
 
-    def _pop(self, operation: model.Pop) -> tuple[model.Operation, model.Outcome]:
-        since = operation.subscription_from
-        mode, moment = ("new" if (operation.subscription_mode or "all").startswith("new") else "all"), None
-        if since is not None:
-            mode, moment = ("new", None) if since == "now" else ("timestamp", at(float(since)))
-        seconds = operation.lease_seconds
-        request = real.Pop(
-            queue=operation.queue or "", partition=operation.partition, namespace=operation.namespace,
-            task=operation.task, group=operation.group_name, batch=operation.batch, partitions=operation.partitions,
-            auto_ack=operation.auto_ack, lease_seconds=int(seconds) if seconds is not None else None, mode=mode,
-            since=moment,
-        )  # fmt: skip
-        [outcome] = self._run(pop(self._context, [request]))
-        if not outcome.popped.claims:
+    async def _pop(self, operation: model.Pop) -> tuple[model.Operation, model.Outcome]:
+        answer = await self._ask(real.JobType.POP, _pop_request(operation))
+        return self._popped(operation, answer.popped if isinstance(answer, Outcome) else answer)
+
+    def pop_in_one_call(self, operations: Sequence[model.Pop]) -> list[tuple[model.Operation, model.Outcome]]:
+        """Pops that the engine has fused."""
+        handler = OPERATIONS[real.JobType.POP].handler
+        answers = self._run(handler(self._context, [_pop_request(operation) for operation in operations]))
+        return [self._popped(operation, answer.popped) for operation, answer in zip(operations, answers, strict=True)]
+
+    def _popped(self, operation: model.Pop, popped: real.Popped) -> tuple[model.Operation, model.Outcome]:
+        if not popped.claims:
             return operation, model.Popped()
-        body = json.loads(render_pop(outcome.popped, operation.group_name))
+        body = json.loads(render_pop(popped, operation.group_name))
         lease = body["leaseId"] or None
         seen = tuple(self._delivery(message) for message in body["messages"])
-        performed = model.Pop(**{f: getattr(operation, f) for f in operation.__slots__} | {"lease": lease or "none"})
-        return performed, model.Popped(lease, seen)
+        return replace(operation, lease=lease or "none"), model.Popped(lease, seen)
 
     def _delivery(self, message: dict[str, Any]) -> model.Delivery:
         _part_id, offset = ids.parse_message_id(message["id"]) or (-1, -1)
@@ -154,37 +172,37 @@ class Broker:
 
     # ------------------------------------------------------------ ack, lease
 
-    def _ack(self, operation: model.Ack) -> list[model.AckResult]:
-        items = [self._ack_item(item) for item in operation.items]
-        [acked] = self._run(ack(self._context, [real.Ack(items)]))
+    async def _ack(self, operation: model.Ack) -> list[model.AckResult]:
+        items = [await self._ack_item(item) for item in operation.items]
+        acked = await self._ask(real.JobType.ACK, real.Ack(items))
         return [_ack_result(result) for result in acked.results]
 
-    def _ack_item(self, item: model.AckItem) -> real.AckItem:
-        part_id = self._part_id(item.queue, item.partition)
+    async def _ack_item(self, item: model.AckItem) -> real.AckItem:
+        part_id = await self._part_id(item.queue, item.partition)
         partition_id = ids.partition_id(part_id if part_id is not None else 2**47)
-        return real.AckItem(
-            self._text(item.transaction_id) or "", partition_id, item.group_name, item.lease, item.status, item.error
-        )
+        name = await self._text(item.transaction_id) or ""
+        return real.AckItem(name, partition_id, item.group_name, item.lease, item.status, item.error)
 
-    def _renew(self, operation: model.RenewLease) -> model.Renewed:
-        [renewed] = self._run(renew_lease(self._context, [real.RenewLease(operation.lease, int(operation.seconds))]))
+    async def _renew(self, operation: model.RenewLease) -> model.Renewed:
+        request = real.RenewLease(operation.lease, int(operation.seconds))
+        renewed = await self._ask(real.JobType.RENEW_LEASE, request)
         until = (renewed.expires_at - EPOCH).total_seconds() if renewed.expires_at is not None else None
         return model.Renewed(renewed.cursors, until)
 
     # ------------------------------------------------------------ transaction
 
-    def _transaction(self, operation: model.Transaction) -> model.Outcome:
+    async def _transaction(self, operation: model.Transaction) -> model.Outcome:
         pushes = tuple(each for each in operation.operations if isinstance(each, model.PushItem))
         acks = [each for each in operation.operations if isinstance(each, model.AckItem)]
         statuses = [getattr(each, "status", "completed") for each in operation.operations]
         if bad := [n for n, status in enumerate(statuses) if status not in ("completed", "failed", "dlq")]:
             return model.RolledBack(bad[0], "status")  # before the engine sees it: queen.http.resources.transactions
         request = real.Transaction(
-            to_push([self._push_item(item) for item in pushes]),
-            [self._ack_item(item) for item in acks],
+            to_push([await self._push_item(item) for item in pushes]),
+            [await self._ack_item(item) for item in acks],
             list(operation.required_leases) or None,
         )
-        [executed] = self._run(transaction(self._context, [request]))
+        executed = await self._ask(real.JobType.TRANSACTION, request)
         if executed.undone:
             return model.RolledBack(self._culprit(operation, request, executed), "undone")
         pushed = iter(self._push_results(pushes, request.push, executed.pushed))
@@ -203,11 +221,95 @@ class Broker:
             found += [places[lot.places[n]] for n in stored.duplicates | stored.refused]
         return min(found)
 
-    def _text(self, transaction_id: model.TransactionId | None) -> str | None:
+    async def _text(self, transaction_id: model.TransactionId | None) -> str | None:
         if not isinstance(transaction_id, model.MessageId):
             return transaction_id
-        part_id = self._part_id(transaction_id.queue, transaction_id.partition)
+        part_id = await self._part_id(transaction_id.queue, transaction_id.partition)
         return ids.message_id(part_id if part_id is not None else 2**47, transaction_id.offset)
+
+
+class ConcurrentBroker(Broker):
+    """Engines as those of several workers, on several connections: operations side by side, and when each was."""
+
+    def __init__(self, dsn: str, workers: int = 2, connections: int = 4) -> None:
+        self._workers = workers
+        super().__init__(dsn, connections)
+
+    def reset(self) -> None:
+        """Forgets all queues, and whatever workers know of them."""
+        super().reset()
+        self._run(self._start())
+
+    async def _start(self) -> None:
+        self._time = itertools.count(1)
+        self._part_ids: dict[tuple[str, str], int] = {}
+        self._clients: dict[asyncio.Task[Any], _Client] = {}
+        self._engines = [self._engine() for _ in range(self._workers)]
+
+    def _engine(self) -> Engine:
+        store = Store(self._pool)
+        heard = self._context.heard
+        context = Context(store, self._context.administration, Directory(store, 1000), heard, 5)
+        return Engine(context, Settings().policy, Waiters(100, 1000), lambda job, result: job.future.set_result(result))
+
+    def perform_together(self, operations: Sequence[model.Operation], now: float) -> list[Call]:
+        """Carries out operations side by side, each through one of the workers in turn."""
+        return self._run(self._together(operations, now))  # type: ignore[no-any-return]
+
+    async def _together(self, operations: Sequence[model.Operation], now: float) -> list[Call]:
+        engines = itertools.cycle(self._engines)
+        async with asyncio.TaskGroup() as tasks:
+            calls = [tasks.create_task(self._call(operation, next(engines), now)) for operation in operations]
+        return [call.result() for call in calls]
+
+    async def _call(self, operation: model.Operation, engine: Engine, now: float) -> Call:
+        client = _Client(engine)
+        self._clients[asyncio.current_task()] = client  # type: ignore[index]
+        performed, outcome = await self.carry_out(operation)
+        # What was refused before the engine saw it happened at one moment.
+        invoked = client.invoked or next(self._time)
+        return Call(performed, invoked, client.completed or invoked, outcome, now)
+
+    async def _ask(self, kind: real.JobType, request: Any) -> Any:
+        client = self._clients[asyncio.current_task()]  # type: ignore[index]
+        job = Job(kind, request, asyncio.get_running_loop().create_future())
+        client.invoked = next(self._time)
+        client.engine.accept([job])
+        answer = await job.future
+        client.completed = next(self._time)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def _part_id(self, queue: str, partition: str) -> int | None:
+        if (part_id := self._part_ids.get((queue, partition))) is None:
+            part_id = await super()._part_id(queue, partition)
+            if part_id is not None:
+                self._part_ids[queue, partition] = part_id
+        return part_id
+
+
+@dataclass
+class _Client:
+    """Which worker a task speaks to, and when its call was; 0 when it made none."""
+
+    engine: Engine
+    invoked: int = 0
+    completed: int = 0
+
+
+def _pop_request(operation: model.Pop) -> real.Pop:
+    since = operation.subscription_from
+    mode, moment = ("new" if (operation.subscription_mode or "all").startswith("new") else "all"), None
+    if since is not None:
+        mode, moment = ("new", None) if since == "now" else ("timestamp", at(float(since)))
+    seconds = operation.lease_seconds
+    return real.Pop(
+        queue=operation.queue or "", partition=operation.partition, namespace=operation.namespace,
+        task=operation.task, group=operation.group_name, batch=operation.batch, partitions=operation.partitions,
+        auto_ack=operation.auto_ack, lease_seconds=int(seconds) if seconds is not None else None, mode=mode,
+        since=moment,
+    )  # fmt: skip
 
 
 def _ack_result(result: real.AckResult) -> model.AckResult:

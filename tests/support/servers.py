@@ -38,15 +38,15 @@ async def drop_database(dsn: str, url: str) -> None:
 
 
 @contextmanager
-def serving_database(dsn: str, folder: Path, *options: str, **environment: str) -> Iterator[Server]:
-    """A healthy server on the database; ``folder`` takes its output."""
+def serving_database(dsn: str, folder: Path, *options: str, root: Path = ROOT, **environment: str) -> Iterator[Server]:
+    """A healthy server on the database; ``folder`` takes its output, and ``root`` is the tree that it runs from."""
     port = free_port()
     output = folder / f"{port}.out"
     environment = {"QUEEN_DATA_DIR": str(folder / f"{port}-data"), **environment}
     with output.open("wb") as file:
         process = subprocess.Popen(
             [*PYTHON, "serve", "--port", str(port), *options],
-            cwd=ROOT,
+            cwd=root,
             env=clean_environment(DATABASE_URL=dsn, **environment),
             stdout=file,
             stderr=subprocess.STDOUT,

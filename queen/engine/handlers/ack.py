@@ -18,6 +18,7 @@ MESSAGE_NOT_FOUND = "Message not found"
 #: An ack waits longer than other calls for PostgreSQL to come back, and less than clients wait for an answer: their
 #: consumers end when it fails a few times.
 PATIENCE_S = 22.0
+_INVALID_LEASE = "Invalid or expired lease"
 
 
 class Spot(Struct, frozen=True):
@@ -144,11 +145,13 @@ class Gathered:
         problem, noop = row.problem, False
         if row.exists_upto is not None and offset > row.exists_upto:
             problem = MESSAGE_NOT_FOUND
-        elif problem is None:
-            if row.within is not None and offset > row.within:
+        elif problem in {None, _INVALID_LEASE}:
+            # A row may speak for neighbours: what is done of them is harmless, whatever is wrong with the others.
+            done = row.done_upto is not None and (offset <= row.done_upto or offset in (row.also_done or ()))
+            if done and _KINDS[self._items[number].status] == "c":
+                problem, noop = None, True
+            elif problem is None and row.within is not None and offset > row.within:
                 problem = "Message not delivered under this lease" if self._items[number].lease else MESSAGE_NOT_FOUND
-            elif row.done_upto is not None:
-                noop = offset <= row.done_upto or offset in (row.also_done or ())
         return _result(row, problem, self._spots[number].name, noop=noop)
 
 

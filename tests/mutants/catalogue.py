@@ -1,0 +1,279 @@
+"""Deliberate faults: for each guarantee at least one, and the checks of its id have to notice.
+
+A mutation is a replacement of text in a copy of the tree. The text must be there exactly once, or the mutation says
+nothing any more and the meta-test fails.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+PUSH, APPEND = "sql/procedures/push_messages.sql", "sql/internal/030_push.sql"
+POP, CLAIM, CURSOR = "sql/procedures/pop_unified_batch.sql", "sql/internal/045_claim.sql", "sql/internal/040_cursor.sql"
+ACK, ACK_CURSOR = "sql/procedures/ack_messages.sql", "sql/internal/050_ack.sql"
+TRANSACTION, SUBSCRIBE = "sql/procedures/execute_transaction.sql", "sql/procedures/subscribe.sql"
+RENEW, RESOLVE = "sql/procedures/renew_lease.sql", "sql/procedures/resolve_partitions.sql"
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One replacement in one file."""
+
+    path: str
+    old: str
+    new: str
+
+    def problem(self, root: Path) -> str:
+        """Why it cannot be applied, if so."""
+        count = (root / self.path).read_text(encoding="utf-8").count(self.old)
+        return "" if count == 1 else f"{self.path} holds this text {count} times instead of once: {self.old!r}"
+
+    def apply(self, root: Path) -> None:
+        """Changes the file.
+
+        Raises:
+            ValueError: the text is not there exactly once.
+        """
+        if problem := self.problem(root):
+            raise ValueError(problem)
+        path = root / self.path
+        path.write_text(path.read_text(encoding="utf-8").replace(self.old, self.new), encoding="utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A fault, and the guarantee that it breaks.
+
+    Attributes:
+        tests: where its checks are, when a black box cannot see the fault; else those of `queen verify` have to see it.
+    """
+
+    guarantee: str
+    name: str
+    edits: tuple[Edit, ...]
+    tests: str = ""
+
+
+def _sql(guarantee: str, name: str, *edits: tuple[str, str, str], tests: str = "") -> Mutant:
+    return Mutant(guarantee, name, tuple(Edit(*edit) for edit in edits), tests)
+
+
+#: Edits of the server's Python look the same.
+_engine = _sql
+
+_LEASED = "lease = p_lease[u.pop], upto = u.upto, seen = greatest(c.seen, u.upto), attempts = u.attempt, ready_at = u.ready_at"
+_UNLEASED = _LEASED.replace("ready_at = u.ready_at", "ready_at = v_now")
+_FAST_ACK = "a.completes AND c.lease = ALL(a.leases)"
+_SLOW_ACK = "false AND c.lease = ALL(a.leases)"
+_ONE_BY_ONE = (
+    "sql/internal/045_claim.sql",
+    "v_claims.complete := cardinality(p_pop)",
+    "v_claims.complete := false AND cardinality(p_pop)",
+)
+
+MUTANTS: tuple[Mutant, ...] = (
+    _sql(
+        "G-ORD-1", "order by time, the youngest first, instead of by offset",
+        (POP, "ORDER BY l.last_off OFFSET 0", "ORDER BY l.created_at DESC OFFSET 0"),
+    ),
+    _sql(
+        "G-ORD-2", "an offset is left out between two flushes",
+        (PUSH, "SET next_off = l.next_off + u.n, last_at", "SET next_off = l.next_off + u.n + 1, last_at"),
+    ),
+    _sql(
+        "G-ORD-3", "order by the id of the flush",
+        (POP, "ORDER BY l.last_off OFFSET 0", "ORDER BY (SELECT f.flush FROM queen.segments AS f WHERE f.part_id = l.part_id AND f.last_off = l.last_off) OFFSET 0"),
+    ),
+    _engine(
+        "G-ORD-4", "the items of a request are stored from the last to the first",
+        ("queen/http/parsing.py", "members = [items[number] for number in numbers]", "members = [items[number] for number in numbers][::-1]"),
+    ),
+    _sql(
+        "G-ORD-5", "createdAt is the clock of the moment, and that jumps",
+        (PUSH, "last_at = greatest(l.last_at, v_now), parked = false", "last_at = v_now - random() * interval '1 minute', parked = false"),
+    ),
+    _engine(
+        "G-DUR-1", "a push whose outcome is unknown is answered as stored",
+        ("queen/engine/context.py", "if loop.time() + pause_ms / 1000 > give_up_at:", "if loop.time() + pause_ms / 1000 > give_up_at or True:"),
+        ("queen/engine/handlers/push.py", "            return flush.answers(())\n        appended = await context.patiently(lambda again, f=flush: context.database.push(f.columns, again=again))  # type: ignore[misc]\n",
+         "            return flush.answers(())\n        try:\n            appended = await context.patiently(lambda again, f=flush: context.database.push(f.columns, again=again))\n        except DatabaseUnavailableError:\n            return flush.answers(())\n"),
+        tests="tests/chaos/test_kill.py",
+    ),
+    _engine(
+        "G-DUR-2", "an ack is answered before it is carried out, and forgotten now and then",
+        ("queen/engine/handlers/ack.py", "    if gathered.columns.part:\n        rows = await", "    if gathered.columns.part and time.time_ns() % 10 == 0:\n        return [Acked([AckResult(None) for _ in request.items]) for request in acks]\n    if gathered.columns.part:\n        rows = await"),
+        ("queen/engine/handlers/ack.py", "from uuid import UUID\n", "from uuid import UUID\nimport time\n"),
+        tests="tests/chaos/test_kill.py",
+    ),
+    _engine(
+        "G-DUR-3", "a payload loses its slashes",
+        ("queen/core/segment.py", """return b'{%b"payload":%b}' % (head, payload)""", """return b'{%b"payload":%b}' % (head, payload.replace(b"/", b""))"""),
+    ),
+    _engine(
+        "G-DUR-4", "the good items before a bad one are stored",
+        ("queen/http/resources/push.py", "        items = parse_push_items(await read_body(req, self._body_bytes_max))\n",
+         "        body = await read_body(req, self._body_bytes_max)\n        try:\n            items = parse_push_items(body)\n        except Exception:\n            import json\n            told = json.loads(body)\n            first = parse_push_items(json.dumps({'items': told['items'][:1]}).encode())\n            await self._engine.submit(JobType.PUSH, to_push(first)).future\n            raise\n"),
+    ),
+    _engine(
+        "G-IDEM-1", "no dedupe at all",
+        ("queen/core/ids.py", "return hashlib.sha256(transaction_id.encode()).digest()[:16]", "import os\n    return os.urandom(16)"),
+    ),
+    _sql(
+        "G-IDEM-2", "the answer to a duplicate names the message after the stored one",
+        (APPEND, "SELECT array_agg(h.pos ORDER BY h.pos) AS pos, array_agg(t.off ORDER BY h.pos) AS off\n            FROM unnest(p_hash_part, p_hash_pos, p_hash) AS h (part_id, pos, hash)\n            JOIN queen.transaction_ids AS t ON t.part_id = h.part_id AND t.hash = h.hash\n            WHERE h.part_id = u.part_id\n        ) AS d ON true\n    LOOP",
+         "SELECT array_agg(h.pos ORDER BY h.pos) AS pos, array_agg(t.off + 1 ORDER BY h.pos) AS off\n            FROM unnest(p_hash_part, p_hash_pos, p_hash) AS h (part_id, pos, hash)\n            JOIN queen.transaction_ids AS t ON t.part_id = h.part_id AND t.hash = h.hash\n            WHERE h.part_id = u.part_id\n        ) AS d ON true\n    LOOP"),
+    ),
+    _sql(
+        "G-IDEM-3", "dedupe across partitions",
+        (PUSH, "            ORDER BY u.part_id, u.hash;\n", "            ORDER BY u.part_id, u.hash;\n            v_duplicates := true;\n            DELETE FROM queen.transaction_ids AS d USING unnest(p_hash_part, p_hash) AS u (part_id, hash) WHERE d.part_id = u.part_id AND d.hash = u.hash;\n"),
+        (APPEND, "            JOIN queen.transaction_ids AS t ON t.part_id = h.part_id AND t.hash = h.hash\n            WHERE h.part_id = u.part_id\n        ) AS d ON true\n    LOOP",
+         "            JOIN queen.transaction_ids AS t ON t.hash = h.hash\n            WHERE h.part_id = u.part_id\n        ) AS d ON true\n    LOOP"),
+    ),
+    _engine(
+        "G-IDEM-4", "a message id is a transaction id like any other",
+        ("queen/engine/flush.py", "if text.startswith(prefix) and (place := ids.parse_message_id(text)):", "if text == prefix and (place := ids.parse_message_id(text)):"),
+    ),
+    _engine(
+        "G-POP-1", "a pop takes one message more than it was asked for",
+        ("queen/http/resources/pop.py", """batch=parse_integer(get("batch"), "batch", batch, 1, limits.BATCH_MESSAGES_MAX),""", """batch=1 + parse_integer(get("batch"), "batch", batch, 1, limits.BATCH_MESSAGES_MAX),"""),
+    ),
+    _sql(
+        "G-POP-2", "the same partition first, however long the others wait",
+        (CLAIM, "ORDER BY l.ready_at, l.part_id LIMIT cardinality(w.pops)", "ORDER BY l.part_id LIMIT cardinality(w.pops)"),
+    ),
+    _sql(
+        "G-POP-3", "a pop takes one message of a partition, whatever it had room for",
+        _ONE_BY_ONE,
+        (CLAIM, "greatest(least(v_visible - v_cursor.acked, p_batch[v_pop]), 0)", "greatest(least(v_visible - v_cursor.acked, p_batch[v_pop], 1), 0)"),
+    ),
+    _sql("G-POP-4", "the lowest priority first", (CLAIM, "ORDER BY q.priority DESC, c.ready_at", "ORDER BY q.priority, c.ready_at")),
+    _sql("G-POP-5", "autoAck delivers and completes nothing", (POP, "WHERE p_lease[u.pop] IS NULL;", "WHERE false;")),
+    _sql("G-LEASE-1", "a lease is not exclusive", (POP, _LEASED, _UNLEASED)),
+    _sql(
+        "G-LEASE-2", "a lease lasts five seconds longer",
+        (CLAIM, "nullif(u.lease_time, 0), 60)", "nullif(u.lease_time, 0) + 5, 60)"),
+        (CLAIM, "nullif(v_cursor.lease_time, 0), 60)", "nullif(v_cursor.lease_time, 0) + 5, 60)"),
+    ),
+    _sql(
+        "G-LEASE-3", "an ack is accepted under any lease",
+        (ACK_CURSOR, "(NOT v_live OR v_item.lease <> v_cursor.lease)", "false"),
+    ),
+    _sql(
+        "G-LEASE-4", "a renewal shortens a lease",
+        (RENEW, "greatest(c.ready_at, v_now + make_interval(secs => u.seconds))", "v_now + make_interval(secs => u.seconds)"),
+    ),
+    _sql(
+        "G-LEASE-5", "every delivery is the first",
+        (CLAIM, "array_agg(u.attempts + 1)", "array_agg(u.attempts * 0 + 1)"),
+        (CLAIM, "v_claims.attempt || v_cursor.attempts + 1", "v_claims.attempt || 1"),
+    ),
+    _sql(
+        "G-LEASE-6", "a lease acks what its pop did not deliver",
+        (ACK_CURSOR, "WHEN v_item.lease IS NULL THEN v_next_off - 1 ELSE v_cursor.upto END", "WHEN v_item.lease IS NULL THEN v_next_off - 1 ELSE v_next_off - 1 END"),
+    ),
+    _sql(
+        "G-ACK-1", "a late ack moves the cursor back",
+        (ACK_CURSOR, "    UPDATE queen.partition_consumers AS c\n    SET\n        acked = v_cursor.acked,", "    UPDATE queen.partition_consumers AS c\n    SET\n        acked = least(v_cursor.acked, (SELECT min(f) FROM unnest(p_first) AS f) - 1 + cardinality(p_first)),"),
+    ),
+    _sql("G-ACK-2", "the last completed message of a run comes again", (ACK, "            acked = u.last,\n", "            acked = u.last - 1,\n")),
+    _sql("G-ACK-3", "the cursor jumps over a gap", (CURSOR, "SELECT upper(r) - 1 INTO acked FROM unnest(v_done) AS r LIMIT 1;", "SELECT max(upper(r)) - 1 INTO acked FROM unnest(v_done) AS r;")),
+    _sql(
+        "G-ACK-4", "a repeated ack is refused",
+        (ACK_CURSOR, "CASE WHEN v_item.kind <> 'c' OR p_final THEN 'Message already completed' END", "'Message already completed'"),
+    ),
+    _sql(
+        "G-ACK-5", "a lease lives on when everything under it is acked",
+        (ACK, _FAST_ACK, _SLOW_ACK),
+        (ACK_CURSOR, "v_end := v_live AND (NOT isempty(v_again) OR v_done @> int8range(NULL, v_cursor.upto, '[]'));", "v_end := v_live AND NOT isempty(v_again);"),
+    ),
+    _sql(
+        "G-ACK-6", "no pause after a failure",
+        (ACK_CURSOR, "v_delay := make_interval(secs => v_group.retry_delay / 1000.0);", "v_delay := '0';"),
+    ),
+    _sql("G-DLQ-1", "a dead letter one try early", (ACK_CURSOR, "v_tries >= v_group.retry_limit", "v_tries + 1 >= v_group.retry_limit")),
+    _sql("G-DLQ-1", "a dead letter one try late", (ACK_CURSOR, "v_tries >= v_group.retry_limit", "v_tries > v_group.retry_limit")),
+    _sql("G-DLQ-1", "a dead letter comes again, and is one twice", (ACK_CURSOR, "v_dead := v_dead + v_run;", "v_again := v_again + v_run;")),
+    _sql(
+        "G-DLQ-2", "a failure counts for all messages of the lease",
+        (ACK_CURSOR, "v_failed := v_failed + v_run;", "v_failed := v_failed + int8multirange(int8range(v_cursor.acked + 1, v_cursor.upto, '[]'));"),
+    ),
+    _sql("G-DLQ-3", "a dead letter is not done", (ACK_CURSOR, "v_done := v_before + v_dead + v_completed;", "v_done := v_before + v_completed;")),
+    _sql(
+        "G-DLQ-4", "every queue keeps dead letters",
+        (ACK_CURSOR, "coalesce(q.dead_letter_queue, true) OR coalesce(q.dlq_after_max_retries, true) AS buries", "true AS buries"),
+    ),
+    _sql(
+        "G-TXN-1", "what can happen of a transaction happens, as in two commits",
+        (TRANSACTION, "            RETURN NEXT;\n        END LOOP;\n        IF v_failed THEN\n", "            RETURN NEXT;\n        END LOOP;\n        IF false THEN\n"),
+    ),
+    _sql(
+        "G-TXN-2", "a transaction may ack what is done",
+        (TRANSACTION, "NOT (p_again AND p_part = '{}' AND 'c' = ALL(p_ack_kind)))", "false)"),
+    ),
+    _sql(
+        "G-TXN-3", "a transaction acks under a lease that is over",
+        (ACK_CURSOR, "(NOT v_live OR v_item.lease <> v_cursor.lease)", "NOT p_final AND (NOT v_live OR v_item.lease <> v_cursor.lease)"),
+    ),
+    _engine(
+        "G-GRP-1", "all groups are one",
+        ("queen/http/resources/pop.py", """group=check_group(get("consumerGroup"), "consumerGroup", QUEUE_MODE),""", "group=QUEUE_MODE,"),
+    ),
+    _sql("G-GRP-2", "a new group gets the history, too", (SUBSCRIBE, "WHEN 'new' THEN v_now ELSE", "WHEN 'new' THEN '-infinity' ELSE")),
+    _sql(
+        "G-GRP-3", "a later partition is delivered from its second message on",
+        (RESOLVE, "SELECT made.id, g.id, -1, -1, -1, 'infinity'", "SELECT made.id, g.id, 0, 0, 0, 'infinity'"),
+    ),
+    _engine(
+        "G-GRP-4", "a pop makes the queue that it names",
+        ("queen/engine/directory.py", "create_queue=pop.group != QUEUE_MODE, create_group=True", "create_queue=True, create_group=True"),
+        tests="tests/integration/test_pop.py",
+    ),
+    _engine(
+        "G-WAIT-1", "a waiter is not woken",
+        ("queen/engine/engine.py", "        self._check(self._waiters.wake(notice.queue, notice.messages, notice.group))", "        self._waiters.wake(notice.queue, 0, notice.group)"),
+        ("queen/config.py", """"POP_WAIT_INITIAL_INTERVAL_MS POLL_DB_INTERVAL", 100,""", """"POP_WAIT_INITIAL_INTERVAL_MS POLL_DB_INTERVAL", 60_000,"""),
+        ("queen/config.py", """"POP_WAIT_MAX_INTERVAL_MS QUEUE_MAX_POLL_INTERVAL", 1000,""", """"POP_WAIT_MAX_INTERVAL_MS QUEUE_MAX_POLL_INTERVAL", 60_000,"""),
+    ),
+    _sql(
+        "G-WAIT-2", "a delayed message comes at once",
+        (CURSOR, "ELSIF p_delay > 0 THEN", "ELSIF p_delay < 0 THEN"),
+        (APPEND, "secs => greatest(q.delayed_processing, q.window_buffer)", "secs => q.window_buffer"),
+    ),
+    _sql(
+        "G-WAIT-3", "a window holds nothing",
+        (CURSOR, "IF p_window > 0 AND", "IF p_window < 0 AND"),
+        (APPEND, "secs => greatest(q.delayed_processing, q.window_buffer)", "secs => q.delayed_processing"),
+    ),
+    _engine(
+        "G-WAIT-4", "a poll whose client has gone goes on",
+        ("queen/http/resources/pop.py", "            self._engine.abandon(job)\n", ""),
+    ),
+    _sql(
+        "G-RET-3", "deleting a queue leaves its transaction ids and cursors to the next one of the name",
+        ("sql/procedures/delete_queue.sql", "DELETE FROM queen.queues AS q WHERE q.name = p_queue;", "PERFORM 1 FROM queen.queues AS q WHERE q.name = p_queue;"),
+    ),
+    _engine(
+        "G-ISO-1", "a bad ack fails the acks that it was fused with",
+        ("queen/engine/handlers/ack.py", "    answers, begin = [], 0\n    for request in acks:\n", "    if any(result.problem for result in results):\n        results = [AckResult('Message not found') for _ in results]\n    answers, begin = [], 0\n    for request in acks:\n"),
+    ),
+    _engine(
+        "G-ISO-2", "the results of acks come in the order of their outcome",
+        (
+            "queen/engine/handlers/ack.py",
+            "results[number] = self._special(row, place, number)\n        return results\n",
+            "results[number] = self._special(row, place, number)\n        return sorted(results, key=lambda result: result.problem is not None)\n",
+        ),
+    ),
+    _engine(
+        "G-ISO-3", "a malformed request is an internal error",
+        ("queen/http/problems.py", "    BadRequestError: 400,\n", "    BadRequestError: 500,\n"),
+    ),
+    _engine(
+        "G-ISO-4", "a refused ack is an error",
+        ("queen/http/resources/ack.py", "        resp.data = render_ack(items, acked.results)\n", "        resp.data = render_ack(items, acked.results)\n        resp.status = 400 if any(result.problem for result in acked.results) else 200\n"),
+    ),
+    _engine(
+        "G-SEC-4", "encryption without a key is silently left out",
+        ("queen/http/resources/queues.py", '    "maxSize",\n    "encryptionEnabled",\n)', '    "maxSize",\n)'),
+        tests="tests/integration/test_bad_input.py",
+    ),
+)  # fmt: skip
