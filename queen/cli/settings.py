@@ -19,7 +19,7 @@ def render_reference() -> str:
     ]
     for field in dataclasses.fields(Settings):
         if names := field.metadata.get("variables"):
-            shown = f"`{field.default}`" if field.default != "" else ""
+            shown = f"`{field.default}`" if field.default not in ("", ()) else ""
             lines.append(f"| {', '.join(f'`{name}`' for name in names)} | {shown} | {field.metadata['meaning']} |")
     lines += [
         "",

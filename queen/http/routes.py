@@ -12,6 +12,7 @@ from queen.http.access import Access
 from queen.http.resources.ack import AckResource
 from queen.http.resources.health import HealthResource
 from queen.http.resources.leases import LeaseResource
+from queen.http.resources.notify import NotifyResource
 from queen.http.resources.pop import PopDefaults, PopResource
 from queen.http.resources.push import PushResource
 from queen.http.resources.queues import ConfigureResource, QueueResource
@@ -56,6 +57,9 @@ def routes(settings: Settings, engine: EngineThread) -> Sequence[Route]:
         # ------------------------------------------------------------ queues
         Route("/api/v1/configure", ConfigureResource(engine, body_bytes_max), {"POST": READ_WRITE}),
         Route("/api/v1/resources/queues/{queue:path}", QueueResource(engine), {"DELETE": ADMIN}),
+        # ------------------------------------------------------------ between instances
+        # Public as far as tokens go: the request is signed with the secret of the instances.
+        Route("/internal/api/notify", NotifyResource(engine, settings.sync_secret, body_bytes_max), {"POST": PUBLIC}),
     ]
 
 

@@ -14,7 +14,7 @@ from queen.engine.job import Job
 from queen.engine.waiters import Waiters
 from queen_spec.guarantees import Level, checks
 
-PLACES = (Pop("q"), Pop("q", group="g"), Pop("q", partition="p"), Pop("r"), Pop("", task="t"))
+PLACES = (Pop("q"), Pop("q", group="g"), Pop("q", partition="p", auto_ack=True), Pop("r"), Pop("", task="t"))
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +44,7 @@ class Waiting(RuleBasedStateMachine):
     def come(self, place: Pop, wait: float, ready: float) -> None:
         job = self.job(place)
         job.deadline = self.now + wait
+        self.waiters.begin(job)
         self.waiters.park(job, self.now, self.now + ready)
         self.parked.append(job)
 
@@ -71,7 +72,13 @@ class Waiting(RuleBasedStateMachine):
         checks_due, expired = self.waiters.due(self.now)
         for job in expired:
             assert job.deadline <= self.now
-            self.parked.remove(job)
+            if job in self.parked:
+                self.parked.remove(job)
+            else:
+                assert job in self.out, "answered twice"
+                assert not job.request.auto_ack
+                job.gone = True
+        assert all(job.gone or job.deadline > self.now or job.request.auto_ack for job in self.out)
         self.handed_out(checks_due)
         assert all(job.deadline > self.now for job in self.parked), "a timeout was overrun"
 
@@ -80,7 +87,7 @@ class Waiting(RuleBasedStateMachine):
         if not self.out:
             return
         job = self.out.pop(data.draw(st.integers(0, len(self.out) - 1)))
-        if found or job.deadline <= self.now:
+        if found or job.deadline <= self.now or job.gone:
             self.waiters.leave(job)
             self.handed_out(self.waiters.next_of(job.request))
         else:
@@ -115,6 +122,7 @@ def test_checks_of_a_place_back_off_together(loop: asyncio.AbstractEventLoop) ->
     for _ in range(50):
         job = Job(JobType.POP, Pop("q"), loop.create_future())
         job.deadline = 100.0
+        waiters.begin(job)
         waiters.park(job, now, inf)
     while len(times) < 6:
         now = waiters.next_event() or inf
@@ -129,5 +137,41 @@ def test_a_time_that_the_database_named_comes_before_the_back_off(loop: asyncio.
     waiters = Waiters(100, 1000)
     job = Job(JobType.POP, Pop("q"), loop.create_future())
     job.deadline = 100.0
+    waiters.begin(job)
     waiters.park(job, 0.0, 0.03)
     assert waiters.next_event() == pytest.approx(0.03)
+
+
+def test_re_checks_of_many_places_keep_the_budget(loop: asyncio.AbstractEventLoop) -> None:
+    places, budget = 3000, 100
+    waiters, now, checks, calls = Waiters(100, 1000, budget), 0.0, 0, 0
+    for number in range(places):
+        job = Job(JobType.POP, Pop(f"q{number}"), loop.create_future())
+        job.deadline = 1000.0
+        waiters.begin(job)
+        waiters.park(job, number / 1000, inf)
+    while (now := waiters.next_event() or inf) < 240:
+        jobs = waiters.due(now)[0]
+        if now >= 120:  # the quick first re-checks are over
+            checks += len(jobs)
+            calls += bool(jobs)
+        for job in jobs:
+            waiters.park(job, now, inf)
+    assert 0.5 * 120 * budget <= checks <= 1.1 * 120 * budget
+    assert calls <= 4 * 120 + 1, "re-checks share calls"
+
+
+def test_what_has_left_is_not_kept(loop: asyncio.AbstractEventLoop) -> None:
+    waiters = Waiters(100, 1000)
+    for number in range(20_000):
+        job = Job(JobType.POP, Pop("q", group=f"g{number % 7}"), loop.create_future())
+        job.deadline = 1e6
+        waiters.begin(job)
+        waiters.park(job, 0.0, inf)
+        if number % 2:
+            waiters.cancel(job)
+        else:
+            for handed_out in waiters.wake("q", 1, job.request.group):
+                waiters.leave(handed_out)
+    assert (len(waiters), waiters.live, waiters.places) == (0, 0, 0)
+    assert len(waiters._deadlines) + len(waiters._checks) < 3000
