@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-
 #: A rest of a hold that no clock can measure.
 _SOON_MS = 0.001
 

@@ -17,8 +17,8 @@ def ensure(settings: Settings) -> None:
     wanted = settings.waiters_max + FILES_BESIDE_WAITERS
     if settings.waiters_max and hard != resource.RLIM_INFINITY and wanted > hard:
         raise StartError(
-            f"QUEEN_MAX_WAITERS={settings.waiters_max} needs {wanted} open files for each worker, and the system allows "
-            f"{hard}: raise the limit (ulimit -Hn, systemd's LimitNOFILE), or lower QUEEN_MAX_WAITERS"
+            f"QUEEN_MAX_WAITERS={settings.waiters_max} needs {wanted} open files for each worker, and the system "
+            f"allows {hard}: raise the limit (ulimit -Hn, systemd's LimitNOFILE), or lower QUEEN_MAX_WAITERS"
         )
     target = max(wanted, _CEILING) if hard == resource.RLIM_INFINITY else hard
     if soft != resource.RLIM_INFINITY and soft < target:

@@ -42,9 +42,7 @@ def _classes(settings: Settings) -> dict[str, WorkerClass]:
             WorkerClass(
                 "gthread",
                 "queen.server.gthread_worker.QueenThreadWorker",
-                (
-                    f"gthread: {settings.threads} requests at a time in each worker, at most {waits} long polls, then 501",
-                ),
+                (f"gthread: {settings.threads} requests at a time a worker, {waits} of them long polls, then 501",),
             ),
             WorkerClass(
                 "meinheld",
