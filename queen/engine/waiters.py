@@ -35,9 +35,10 @@ class Place:
         order: the same turns as a heap, the first to wait first; some may have left.
         checking: how many of its waiters are out for a check.
         check_at: when the next check is due; 0 for none.
+        news: something came while checks were out that may have looked before it.
     """
 
-    __slots__ = ("backoff_ms", "check_at", "checking", "group", "key", "order", "parked", "queue")
+    __slots__ = ("backoff_ms", "check_at", "checking", "group", "key", "news", "order", "parked", "queue")
 
     def __init__(self, key: Hashable, pop: Pop) -> None:
         self.key = key
@@ -47,6 +48,7 @@ class Place:
         self.checking = 0
         self.backoff_ms = 0.0
         self.check_at = 0.0
+        self.news = False
 
     def park(self, job: Job) -> None:
         """Adds a waiter by its turn."""
@@ -123,7 +125,11 @@ class Waiters:
         place.backoff_ms = place.backoff_ms or self._initial_ms
         place.park(job)
         self._count += 1
-        self._check_at(place, min(self._recheck_at(place, now), ready_at))
+        if place.news:
+            place.news = False
+            self._check_at(place, now)
+        else:
+            self._check_at(place, min(self._recheck_at(place, now), ready_at))
 
     def leave(self, job: Job) -> None:
         """A pop that was out for a check does not come back."""
@@ -148,9 +154,14 @@ class Waiters:
         """
         places = [*self._by_queue.get(queue, {}).values(), *self._by_queue.get("", {}).values()]
         places = [place for place in places if group is None or place.group == group]
+        woken = []
         for place in places:
             place.backoff_ms = 0.0
-        return [job for place in places for job in self._hand_out(place, messages)]
+            out = place.checking
+            jobs = self._hand_out(place, messages)
+            place.news = place.news or (out > 0 and len(jobs) < messages)
+            woken += jobs
+        return woken
 
     def wake_all(self) -> list[Job]:
         """Hands out one pop of each place: news may have been missed."""

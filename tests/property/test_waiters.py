@@ -35,7 +35,7 @@ class Waiting(RuleBasedStateMachine):
         self.now = 1000.0
         self.parked: list[Job] = []
         self.out: list[Job] = []
-        self.last_look: dict[object, float] = {}
+        self.news: set[Pop] = set()
 
     def job(self, pop: Pop) -> Job:
         return Job(JobType.POP, pop, self.loop.create_future())
@@ -60,8 +60,10 @@ class Waiting(RuleBasedStateMachine):
     @rule(queue=st.sampled_from(("q", "r", "s")), messages=st.integers(1, 3))
     def push(self, queue: str, messages: int) -> None:
         waiting = {place: sum(job.request == place for job in self.parked) for place in PLACES}
+        out = {job.request for job in self.out}
         jobs = self.waiters.wake(queue, messages)
         self.handed_out(jobs)
+        self.news |= {place for place in out if place.queue in (queue, "") and waiting[place] < messages}
         for place in PLACES:
             woken = sum(job.request == place for job in jobs)
             assert woken == (min(messages, waiting[place]) if place.queue in (queue, "") else 0)
@@ -93,6 +95,11 @@ class Waiting(RuleBasedStateMachine):
         else:
             self.waiters.park(job, self.now, inf)
             self.parked = sorted([*self.parked, job], key=lambda each: each.turn)
+            if job.request in self.news:
+                event = self.waiters.next_event()
+                assert event is not None
+                assert event <= self.now, "a check that may have looked before the push is made again"
+                self.news.discard(job.request)
 
     @rule(data=st.data())
     def give_up(self, data: st.DataObject) -> None:
