@@ -8,6 +8,7 @@ import asyncio
 import json
 import sys
 import time
+from collections import Counter
 
 import uvloop
 from msgspec import Struct
@@ -16,7 +17,10 @@ _AT_ONCE = 100
 
 
 class Plan(Struct, frozen=True):
-    """What this process does: waiters by number, each on the queue ``prefix`` plus its number modulo ``queues``."""
+    """What this process does: waiters by number, each on the queue ``prefix`` plus its number modulo ``queues``.
+
+    ``worker_max``: so many of its connections may reach the same worker; others are tried again.
+    """
 
     port: int
     source: str
@@ -25,6 +29,7 @@ class Plan(Struct, frozen=True):
     count: int
     queues: int
     timeout_ms: int
+    worker_max: int
 
 
 class Waiter(asyncio.Protocol):
@@ -48,9 +53,8 @@ class Waiter(asyncio.Protocol):
         head, separator, body = self._text.partition(b"\r\n\r\n")
         if not separator:
             return
-        length = next(
-            (int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")), 0
-        )
+        lines = head.lower().split(b"\r\n")
+        length = next((int(line[15:]) for line in lines if line.startswith(b"content-length:")), 0)
         if len(body) < length:
             return
         self._text = b""
@@ -62,6 +66,11 @@ class Waiter(asyncio.Protocol):
         """Called by the loop."""
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(exc or ConnectionError("closed by the server"))
+
+    def close(self) -> None:
+        """Ends the connection."""
+        if self._transport is not None:
+            self._transport.close()
 
     def ask(self, path: str) -> "asyncio.Future[bytes]":
         """Sends a request; the body of its answer."""
@@ -78,6 +87,7 @@ async def _open(plan: Plan, waiters: list[Waiter]) -> list[int]:
     loop = asyncio.get_running_loop()
     gate = asyncio.Semaphore(_AT_ONCE)
     pids = [0] * plan.count
+    held: Counter[int] = Counter()
 
     async def one(number: int) -> None:
         async with gate:
@@ -86,11 +96,15 @@ async def _open(plan: Plan, waiters: list[Waiter]) -> list[int]:
                     _, waiter = await loop.create_connection(
                         Waiter, "127.0.0.1", plan.port, local_addr=(plan.source, 0)
                     )
-                    pids[number] = json.loads(await waiter.ask("/health"))["worker_id"]
+                    pid = json.loads(await waiter.ask("/health"))["worker_id"]
                 except OSError:
                     await asyncio.sleep(0.05)
                     continue
-                waiters[number] = waiter
+                if held[pid] >= plan.worker_max:
+                    waiter.close()
+                    continue
+                held[pid] += 1
+                pids[number], waiters[number] = pid, waiter
                 return
 
     await asyncio.gather(*[one(number) for number in range(plan.count)])

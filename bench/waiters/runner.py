@@ -17,8 +17,10 @@ from typing import Any
 
 import asyncpg
 import msgspec
-import psutil
+import psutil  # type: ignore[import-untyped]
 
+from queen.core.operations import QUEUE_MODE
+from queen.db.setup import prepare
 from queen_bench import database, machine
 from queen_bench.waiters.client import Plan
 from queen_bench.waiters.instance import Connection, Instance, InstanceError, connection_to_each, instance
@@ -26,24 +28,30 @@ from queen_bench.waiters.results import Idle, Latencies, Profile, Report
 
 #: Connections of one process of clients: each has an address of its own on loopback, and so its own ports.
 _CLIENTS_EACH = 8000
+#: Open files of a worker that are not long polls, and some room.
+_FILES_BESIDE = 2000
 #: After the last long poll was sent, until the first quick re-checks are over.
 _SETTLE_S = 8.0
 _FOREVER_MS = 3_600_000
+_TIMEOUT_QUEUES = 50
 
 Advance = Callable[[str, float], None]
 
 
 async def run(dsn: str, profile: Profile, advance: Advance, *, embedded: bool) -> Report:
     """Everything, in a database that is dropped afterwards."""
-    _allow_files(profile.waiters)
+    _allow_files(profile.waiters, profile.workers)
     facts = machine.describe()
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
     connection = await asyncpg.connect(dsn)
     postgres = await database.describe(connection, embedded=embedded)
+    postmaster = _postmaster(connection.get_server_pid())
     await connection.close()
     with tempfile.TemporaryDirectory(prefix="queen-bench-") as name:
         async with database.scratch_database(dsn) as url:
-            idle, woken, lateness = _one_instance(url, profile, Path(name), advance)
+            advance("making queues", 0.0)
+            await _make_queues(url, profile)
+            idle, woken, lateness = _one_instance(url, profile, postmaster, Path(name), advance)
         async with database.scratch_database(dsn) as url:
             advance("two instances, NOTIFY", 0.8)
             notify = _two_instances(url, profile, Path(name), ({}, {}))
@@ -52,9 +60,9 @@ async def run(dsn: str, profile: Profile, advance: Advance, *, embedded: bool) -
     return Report(started_at, profile, facts, postgres, idle, woken, lateness, notify, udp)
 
 
-def _allow_files(waiters: int) -> None:
-    """All waiters may happen to reach one worker; its limit is inherited from ours."""
-    wanted = waiters + 2000
+def _allow_files(waiters: int, workers: int) -> None:
+    """Each worker gets its part of the waiters; its limit is inherited from ours."""
+    wanted = waiters // workers * 21 // 20 + _FILES_BESIDE
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft >= wanted:
         return
@@ -65,6 +73,26 @@ def _allow_files(waiters: int) -> None:
             f"{waiters} waiters need {wanted} open files, and this user may have {hard}: raise it (ulimit -Hn), or "
             "measure fewer with --waiters"
         ) from None
+
+
+async def _make_queues(url: str, profile: Profile) -> None:
+    """All queues with their group: what is measured is waiting, not first contact."""
+    await prepare(url, database.CONNECT_TIMEOUT_MS)
+    names = [f"w{number}" for number in range(profile.queues)] + [f"t{number}" for number in range(_TIMEOUT_QUEUES)]
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(
+            "SELECT queen.resolve_partitions_v1($1::text[], array_fill('Default'::text, ARRAY[cardinality($1)]), true)",
+            names,
+        )
+        await connection.execute(
+            "SELECT queen.subscribe_v1(name, $2, 'all', NULL, false, true, 5000) FROM unnest($1::text[]) AS name",
+            names,
+            QUEUE_MODE,
+        )
+        await connection.execute("ANALYZE")
+    finally:
+        await connection.close()
 
 
 # One instance
@@ -82,14 +110,14 @@ class Clients:
             text=True,
         )
 
-    def answer(self) -> Any:
+    def answer(self) -> Any:  # noqa: ANN401 - decoded JSON
         """Its next answer."""
         line = self._process.stdout.readline() if self._process.stdout else ""
         if not line:
             raise InstanceError("A process of clients has ended; its error stands above")
         return json.loads(line)
 
-    def ask(self, command: str) -> Any:
+    def ask(self, command: str) -> Any:  # noqa: ANN401 - decoded JSON
         """Has it do something; its answer."""
         self.tell(command)
         return self.answer()
@@ -108,34 +136,39 @@ class Clients:
 
 @contextmanager
 def _clients(
-    port: int, prefix: str, count: int, queues: int, timeout_ms: int
+    port: int, prefix: str, count: int, queues: int, timeout_ms: int, workers: int
 ) -> Iterator[tuple[list[Clients], list[int]]]:
-    """Processes with so many open connections in all, and the worker that each connection has reached."""
+    """Processes with so many open connections in all, and the worker that each connection has reached.
+
+    They are spread over the workers: the system's own choice may give one of them four fifths.
+    """
     groups: list[Clients] = []
     try:
         for number, first in enumerate(range(0, count, _CLIENTS_EACH)):
             source = f"127.0.{number + 1}.1"
             some = min(_CLIENTS_EACH, count - first)
-            groups.append(Clients(Plan(port, source, prefix, first, some, queues, timeout_ms)))
+            groups.append(Clients(Plan(port, source, prefix, first, some, queues, timeout_ms, -(-some // workers))))
         yield groups, [pid for group in groups for pid in group.answer()]
     finally:
         for group in groups:
             group.end()
 
 
-def _one_instance(dsn: str, profile: Profile, folder: Path, advance: Advance) -> tuple[Idle, Latencies, Latencies]:
+def _one_instance(
+    dsn: str, profile: Profile, postmaster: psutil.Process | None, folder: Path, advance: Advance
+) -> tuple[Idle, Latencies, Latencies]:
     advance("starting", 0.0)
-    with instance(dsn, profile.workers, folder, {"QUEEN_MAX_WAITERS": str(profile.waiters)}) as one:
+    with instance(dsn, profile.workers, folder, {}) as one:
         before = one.memory_bytes()
         advance("connecting", 0.05)
-        with _clients(one.port, "w", profile.waiters, profile.queues, _FOREVER_MS) as (groups, pids):
+        with _clients(one.port, "w", profile.waiters, profile.queues, _FOREVER_MS, profile.workers) as (groups, pids):
             connected = one.memory_bytes()
             advance("beginning to wait", 0.25)
             for group in groups:
                 group.ask("wait")
             _settle(one)
             advance("idle", 0.4)
-            worker_cpu, postgres_cpu = _idle_cpu(one, profile.idle_s)
+            worker_cpu, postgres_cpu = _idle_cpu(one, postmaster, profile.idle_s)
             waiting = one.memory_bytes()
             advance("waking", 0.6)
             woken = _wake(one, profile, groups, pids)
@@ -160,20 +193,24 @@ def _settle(one: Instance) -> None:
     time.sleep(_SETTLE_S)
 
 
-def _idle_cpu(one: Instance, seconds: float) -> tuple[float, float]:
+def _idle_cpu(one: Instance, postmaster: psutil.Process | None, seconds: float) -> tuple[float, float]:
+    """CPU time of the workers and of PostgreSQL, in percent of a core; 0 for one on another machine."""
+
     def postgres_s() -> float:
-        return sum(sum(p.cpu_times()[:2]) for p in psutil.process_iter() if _is_postgres(p))
+        return sum(sum(p.cpu_times()[:2]) for p in postmaster.children()) if postmaster else 0.0
 
     workers, postgres = one.cpu_s(), postgres_s()
     time.sleep(seconds)
     return 100 * (one.cpu_s() - workers) / seconds, 100 * (postgres_s() - postgres) / seconds
 
 
-def _is_postgres(process: psutil.Process) -> bool:
+def _postmaster(back_end: int) -> psutil.Process | None:
+    """The parent of a back end, if that is a process of this machine."""
     try:
-        return process.name() == "postgres"
+        process = psutil.Process(back_end)
+        return process.parent() if process.name() == "postgres" else None
     except psutil.NoSuchProcess:
-        return False
+        return None
 
 
 def _wake(one: Instance, profile: Profile, groups: list[Clients], pids: list[int]) -> Latencies:
@@ -204,7 +241,10 @@ def _lateness(one: Instance, profile: Profile) -> Latencies:
     steps = 5
     for step in range(steps):
         timeout_ms = 500 + 317 * step
-        with _clients(one.port, "t", profile.timeouts // steps, 50, timeout_ms) as (groups, _):
+        with _clients(one.port, "t", profile.timeouts // steps, _TIMEOUT_QUEUES, timeout_ms, profile.workers) as (
+            groups,
+            _,
+        ):
             for group in groups:
                 group.ask("wait")
             for status, nanoseconds in [answer for group in groups for answer in group.ask("all")]:
