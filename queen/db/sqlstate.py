@@ -35,6 +35,7 @@ def translate(problem: BaseException) -> QueenError | None:
         if state in _UNAVAILABLE or state in RETRYABLE:
             return DatabaseUnavailableError(f"PostgreSQL cannot serve at the moment: {problem}")
         return DataRejectedError(f"PostgreSQL refused the data ({state}): {problem}")
-    if isinstance(problem, asyncpg.InterfaceError | OSError | TimeoutError):
+    # InternalClientError: a back end said that it ends while nobody was asking; the driver then takes no more calls.
+    if isinstance(problem, asyncpg.InterfaceError | asyncpg.InternalClientError | OSError | TimeoutError):
         return OutcomeUnknownError(f"The connection to PostgreSQL broke: {reason_of(problem)}")
     return None
