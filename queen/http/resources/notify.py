@@ -13,7 +13,8 @@ from queen.engine.notices import sheet_of
 from queen.engine.ports import Notice
 from queen.engine.thread import EngineThread
 from queen.http import problems
-from queen.http.parsing import check_name, read_body
+from queen.http.parsing import check_name
+from queen.http.request import QueenRequest, read_body
 
 
 class NotifyBody(Struct):
@@ -32,7 +33,7 @@ class NotifyResource:
     def __init__(self, engine: EngineThread, secret: str, body_bytes_max: int) -> None:
         self._engine, self._secret, self._body_bytes_max = engine, secret.encode(), body_bytes_max
 
-    async def on_post(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
+    async def on_post(self, req: QueenRequest, resp: falcon.asgi.Response) -> None:
         """Answers when the notice is on its way to the waiters; a repeated one is passed over."""
         body = await read_body(req, self._body_bytes_max)
         if refusal := self._refusal(req.get_header("Queen-Signature") or "", body):
