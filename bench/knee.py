@@ -33,6 +33,10 @@ def simulate(
     """The limit over time, under a load that always uses all of it: (second, limit) after each call.
 
     Args:
+        limiter: what is tried out.
+        database: what it is tried out on.
+        seconds: how long, in simulated time.
+        seed: repeats a run.
         at: is called with the time before each call ends, to change the database.
         size: jobs in a call; a call of twice as many takes half as long again.
     """
