@@ -26,11 +26,10 @@ def render_reference() -> str:
         "## Batch policies",
         "",
         "`QUEEN_<KIND>_PREFERRED_BATCH_SIZE`, `_MAX_HOLD_MS`, `_MAX_BATCH_SIZE`, `_MAX_CONCURRENT`, `_MAX_ITEMS` and",
-        "`_MAX_QUEUED` for each kind of job. A job leaves at once when no call of its kind is in flight; otherwise when",
-        "so many wait, or the oldest has waited so long. A job beyond those that may wait is answered 503.",
+        "`_MAX_QUEUED` for each kind of job. A job leaves at once when no call of its kind is in flight; otherwise",
+        "when so many wait, or the oldest has waited so long. A job beyond those that may wait is answered 503.",
         "",
-        "| kind | preferred | hold, ms | most jobs a call | most calls in flight, each worker | most items a call | "
-        "most jobs that wait |",
+        "| kind | preferred | hold, ms | jobs a call | calls in flight a worker | items a call | jobs that wait |",
         "|---|---|---|---|---|---|---|",
     ]
     for kind, policy in DEFAULT_POLICIES.items():
@@ -39,9 +38,9 @@ def render_reference() -> str:
         lines.append(f"| `{kind.name}` | {values} |")
     lines += [
         "",
-        "`SIDECAR_MICRO_BATCH_WAIT_MS` sets the hold of all kinds, `SIDECAR_MAX_ITEMS_PER_TX` the items; what is said of",
-        "one kind wins. The micro-batching of older designs, a window of 5 ms that everything waits for while calls are in",
-        "flight, is this:",
+        "`SIDECAR_MICRO_BATCH_WAIT_MS` sets the hold of all kinds, `SIDECAR_MAX_ITEMS_PER_TX` the items; what is said",
+        "of one kind wins. The micro-batching of older designs, a window of 5 ms that everything waits for while calls",
+        "are in flight, is this:",
         "",
         "```sh",
         "SIDECAR_MICRO_BATCH_WAIT_MS=5 QUEEN_PUSH_PREFERRED_BATCH_SIZE=1000 SIDECAR_MAX_ITEMS_PER_TX=1000",

@@ -110,6 +110,7 @@ class Waiting(RuleBasedStateMachine):
 
     @invariant()
     def nobody_is_forgotten(self) -> None:
+        self.news &= {job.request for job in (*self.parked, *self.out)}  # with the last waiter a place is forgotten
         assert len(self.waiters) == len(self.parked)
         event = self.waiters.next_event()
         if self.parked:
