@@ -85,12 +85,9 @@ async def _make_queues(url: str, profile: Profile) -> None:
             "SELECT queen.resolve_partitions_v1($1::text[], array_fill('Default'::text, ARRAY[cardinality($1)]), true)",
             names,
         )
-        await connection.execute(
-            "SELECT queen.subscribe_v1(name, $2, 'all', NULL, false, true, 5000) FROM unnest($1::text[]) AS name",
-            names,
-            QUEUE_MODE,
-        )
-        await connection.execute("ANALYZE")
+        await connection.execute("ANALYZE; SET synchronous_commit = off")
+        for name in names:
+            await connection.execute("SELECT queen.subscribe_v1($1, $2, 'all', NULL, false, true, 1)", name, QUEUE_MODE)
     finally:
         await connection.close()
 
