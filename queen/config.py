@@ -155,7 +155,7 @@ class Settings:
     sync_secret: str = setting("QUEEN_SYNC_SECRET", "", str, "what all instances know; peers need it")
     checks_per_s: int = setting(
         "QUEEN_POLL_CHECKS_PER_S",
-        100,
+        50,
         integer(0, 1_000_000),
         "re-checks of long polls that a worker makes at most in a second while notices reach it; 0: no bound",
     )

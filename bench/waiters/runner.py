@@ -17,7 +17,7 @@ from typing import Any
 
 import asyncpg
 import msgspec
-import psutil  # type: ignore[import-untyped]
+import psutil
 
 from queen.core.operations import QUEUE_MODE
 from queen.db.setup import prepare

@@ -23,7 +23,7 @@ from queen.engine.job import Job
 
 #: Entries of a heap whose job has left are swept out when there are so many more of them than of the others.
 _STALE_MAX = 1000
-#: At the slowest pace re-checks fall due together so many times an interval.
+#: At the slowest pace re-checks fall due together so many times an interval; once, where they are put off for longer.
 _SHARED = 4
 
 
@@ -253,7 +253,8 @@ class Waiters:
         at = now + place.backoff_ms / 1000
         if place.backoff_ms < self._limit_ms:
             return at
-        grid = self._limit_ms / 1000 / _SHARED
+        stretched = place.backoff_ms >= _SHARED * self._limit_ms
+        grid = self._limit_ms / 1000 / (1 if stretched else _SHARED)
         return floor(at / grid) * grid
 
     def _check_at(self, place: Place, at: float) -> None:
