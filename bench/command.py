@@ -160,6 +160,41 @@ def checkers(
     report.show(found, out)
 
 
+@bench.command("waiters")
+def waiters(
+    dsn: Annotated[
+        str | None,
+        typer.Option(
+            help="PostgreSQL to use; databases are made in it and dropped afterwards.",
+            show_default="an embedded one in a temporary folder",
+        ),
+    ] = None,
+    waiters: Annotated[int | None, typer.Option(help="Long polls.", min=1, show_default="30000")] = None,
+    queues: Annotated[int | None, typer.Option(help="Queues that they wait at.", min=1, show_default="as many")] = None,
+    json: Annotated[
+        Path | None, typer.Option(help="File to write the whole report to.", dir_okay=False, show_default=False)
+    ] = None,
+    smoke: Annotated[bool, typer.Option("--smoke", help="Take seconds: shows that it works, not how fast.")] = False,
+) -> None:
+    """Idle long polls by the ten thousand, and how soon they hear of a message; then two instances side by side."""
+    import msgspec  # noqa: PLC0415 - `queen --help` does not wait for the benchmark
+
+    from queen_bench import database  # noqa: PLC0415
+    from queen_bench.waiters import report, results, runner  # noqa: PLC0415
+
+    profile = results.SMOKE if smoke else results.Profile()
+    count = waiters or profile.waiters
+    profile = msgspec.structs.replace(profile, waiters=count, queues=min(count, queues or count))
+    try:
+        with _progress() as advance, database.server(dsn) as url:
+            found = asyncio.run(runner.run(url, profile, advance, embedded=dsn is None))
+    except QueenError as problem:
+        fail(problem)
+    if json is not None:
+        json.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2))
+    report.show(found, out)
+
+
 @contextmanager
 def _progress() -> "Iterator[_Advance]":
     columns = (

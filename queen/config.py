@@ -5,9 +5,10 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from queen.core.batch_policy import BatchPolicy
+from queen.core.concurrency import Limiter, Static, Vegas, VegasSettings
 from queen.core.errors import SettingError
 from queen.core.operations import JobType
 
@@ -46,6 +47,35 @@ def one_of(*choices: str) -> Callable[[str], str]:
         return text
 
     return parse
+
+
+def _split(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def peers_by_address(text: str) -> tuple[tuple[str, int], ...]:
+    """Parses ``host:port,host:port``; an IPv6 address stands in brackets."""
+    found = []
+    for part in _split(text):
+        host, _, port = part.rpartition(":")
+        if not host or not port.isdecimal() or not 1 <= int(port) <= 65535:
+            raise ValueError("a list of host:port, separated by commas")
+        found.append((host.strip("[]"), int(port)))
+    return tuple(found)
+
+
+def peers_by_url(text: str) -> tuple[str, ...]:
+    """Parses ``http://host:port,…``; https too."""
+    urls = [part.rstrip("/") for part in _split(text)]
+    for url in urls:
+        try:
+            parts = urlsplit(url)
+            usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            usable = False
+        if not usable:
+            raise ValueError("a list of URLs such as http://host:6632, separated by commas")
+    return tuple(urls)
 
 
 def setting(variables: str, default: T, parse: Callable[[str], T], meaning: str) -> T:
@@ -133,6 +163,56 @@ class Settings:
     spool_max_bytes: int = setting(
         "FILE_BUFFER_MAX_BYTES", 1 << 30, integer(1024, 1 << 50), "bytes that may wait in the spool"
     )
+    udp_peers: tuple[tuple[str, int], ...] = setting(
+        "QUEEN_UDP_PEERS", (), peers_by_address, "other instances to tell of messages by UDP, as host:port,…"
+    )
+    udp_port: int = setting("QUEEN_UDP_NOTIFY_PORT", 6633, integer(1, 65535), "UDP port to be told on")
+    http_peers: tuple[str, ...] = setting(
+        "QUEEN_PEERS", (), peers_by_url, "other instances to tell of messages by HTTP, as http://host:port,…"
+    )
+    sync_secret: str = setting("QUEEN_SYNC_SECRET", "", str, "what all instances know; peers need it")
+    checks_per_s: int = setting(
+        "QUEEN_POLL_CHECKS_PER_S",
+        50,
+        integer(0, 1_000_000),
+        "re-checks of long polls that a worker makes at most in a second while notices reach it; 0: no bound",
+    )
+    waiters_max: int = setting(
+        "QUEEN_MAX_WAITERS",
+        0,
+        integer(0, 10_000_000),
+        "long polls that one worker holds at most; 0: as many as it may open files",
+    )
+    patience_ms: int = setting(
+        "DB_PATIENCE_MS",
+        5000,
+        integer(0, 600_000),
+        "how long a call is repeated while PostgreSQL is away, before its sender is told so, in ms",
+    )
+    concurrency_mode: str = setting(
+        "QUEEN_CONCURRENCY_MODE",
+        "static",
+        one_of("static", "vegas"),
+        "calls in flight: always as many as QUEEN_<KIND>_MAX_CONCURRENT, or as many of them as the database takes "
+        "without queueing",
+    )
+    vegas_floor: int = setting("QUEEN_VEGAS_MIN_LIMIT", 1, integer(1, 1000), "vegas: never fewer calls in flight")
+    vegas_alpha: int = setting(
+        "QUEEN_VEGAS_ALPHA", 3, integer(0, 100), "vegas: more calls while less of their time is queueing, in percent"
+    )
+    vegas_beta: int = setting(
+        "QUEEN_VEGAS_BETA", 12, integer(0, 100), "vegas: fewer calls while more of their time is queueing, in percent"
+    )
+    vegas_window: int = setting(
+        "QUEEN_VEGAS_RTT_WINDOW_SAMPLES", 50, integer(4, 100_000), "vegas: calls whose times are judged together"
+    )
+    vegas_refresh_s: int = setting(
+        "QUEEN_VEGAS_RTT_MIN_WINDOW_SEC", 30, integer(1, 86_400), "vegas: how long the fastest time is believed, in s"
+    )
+    worker_class: str = setting(
+        "QUEEN_WORKER_CLASS", "uvicorn", one_of("uvicorn", "asgi", "gthread", "meinheld"), "gunicorn's worker class"
+    )
+    threads: int = setting("QUEEN_THREADS", 32, integer(2, 1000), "threads of a worker of class gthread")
     policies: Mapping[JobType, BatchPolicy] = dataclasses.field(default_factory=dict)
 
     @property
@@ -154,6 +234,16 @@ class Settings:
         """The batch policy of a kind of job."""
         return self.policies.get(kind, DEFAULT_POLICIES[kind])
 
+    def limiter(self, kind: JobType) -> Limiter:
+        """What says how many calls of a kind may be in flight."""
+        cap = self.policy(kind).in_flight_max
+        if self.concurrency_mode == "static":
+            return Static(cap)
+        vegas = VegasSettings(
+            self.vegas_floor, self.vegas_alpha, self.vegas_beta, self.vegas_window, self.vegas_refresh_s
+        )
+        return Vegas(cap, vegas)
+
 
 #: preferred jobs, hold in ms, largest batch in jobs, calls in flight a worker.
 DEFAULT_POLICIES: Mapping[JobType, BatchPolicy] = {
@@ -170,7 +260,12 @@ _POLICY_VARIABLES = {
     "hold_ms": ("MAX_HOLD_MS", integer(0, 60_000)),
     "batch_max": ("MAX_BATCH_SIZE", integer(1, 100_000)),
     "in_flight_max": ("MAX_CONCURRENT", integer(1, 1000)),
+    "items_max": ("MAX_ITEMS", integer(1, 10_000_000)),
+    "queued_max": ("MAX_QUEUED", integer(1, 10_000_000)),
 }
+
+#: The seeds' names of the micro-batching of all kinds at once.
+_POLICY_VARIABLES_OF_ALL = {"hold_ms": "SIDECAR_MICRO_BATCH_WAIT_MS", "items_max": "SIDECAR_MAX_ITEMS_PER_TX"}
 
 
 def _read(environment: Mapping[str, str], variable: str, parse: Callable[[str], Any]) -> Any:  # noqa: ANN401 - any setting's type
@@ -186,9 +281,10 @@ def _policies(environment: Mapping[str, str]) -> dict[JobType, BatchPolicy]:
     for kind, default in DEFAULT_POLICIES.items():
         changes = {}
         for field, (suffix, parse) in _POLICY_VARIABLES.items():
-            variable = f"QUEEN_{kind.name}_{suffix}"
-            if variable in environment:
-                changes[field] = _read(environment, variable, parse)
+            for variable in (f"QUEEN_{kind.name}_{suffix}", _POLICY_VARIABLES_OF_ALL.get(field, "")):
+                if variable in environment:
+                    changes[field] = _read(environment, variable, parse)
+                    break
         policies[kind] = dataclasses.replace(default, **changes)
     return policies
 
@@ -205,4 +301,18 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
             if variable in environment:
                 values[field.name] = _read(environment, variable, field.metadata["parse"])
                 break
-    return Settings(**values)
+    return _checked(Settings(**values))
+
+
+def _checked(settings: Settings) -> Settings:
+    """Settings that only make sense together."""
+    if (settings.udp_peers or settings.http_peers) and not settings.sync_secret:
+        raise SettingError(
+            "QUEEN_UDP_PEERS and QUEEN_PEERS need QUEEN_SYNC_SECRET, the same on all instances: without it anybody "
+            "could send notices"
+        )
+    if settings.vegas_alpha >= settings.vegas_beta:
+        raise SettingError(
+            f"QUEEN_VEGAS_ALPHA={settings.vegas_alpha} must be less than QUEEN_VEGAS_BETA={settings.vegas_beta}"
+        )
+    return settings

@@ -1,7 +1,9 @@
 """The composition root: settings, database, spool, engine and HTTP put together."""
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+import os
+import resource
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from queen.config import Settings
 from queen.core.errors import QueenError, SettingError
 from queen.db.administration import AdministrationStore
 from queen.db.dsn import Target, parse
-from queen.db.notices import PostgresNotices
+from queen.db.notices import PostgresTransport
 from queen.db.pool import Pool
 from queen.db.pulse import Pulse
 from queen.db.setup import probe_pooler
@@ -21,23 +23,28 @@ from queen.db.spool_store import SpoolStore
 from queen.db.store import Store
 from queen.engine.context import Context
 from queen.engine.directory import Directory
-from queen.engine.engine import Engine
+from queen.engine.engine import Engine, Shares
 from queen.engine.failover import Failover
 from queen.engine.job import Job
-from queen.engine.ports import Notice
+from queen.engine.lane import Lane
+from queen.engine.notices import NoticesEverywhere
+from queen.engine.ports import Notice, Transport
 from queen.engine.replay import Replay
 from queen.engine.switches import copy_switches
-from queen.engine.thread import EngineThread
+from queen.engine.thread import Assemble, Assembled, EngineThread
 from queen.engine.waiters import Waiters
 from queen.http.app import QueenApp, create_app
+from queen.peers.http import HttpTransport
+from queen.peers.siblings import SiblingsTransport, folder_of
+from queen.peers.udp import UdpTransport
 from queen.spool import place
 from queen.spool.folder import DiskFolder
 from queen.spool.spool import Limits, Spool
 
 log = logging.getLogger("queen.spool")
 
-#: How long a call is repeated while PostgreSQL is away, before its sender is told so.
-PATIENCE_S = 5.0
+#: Open files that are not long polls: listeners, connections to PostgreSQL, requests that do not wait.
+FILES_BESIDE_WAITERS = 512
 
 
 def share(total: int, workers: int) -> int:
@@ -92,7 +99,7 @@ async def prepare_spool(settings: Settings) -> Path:
         spool.recover()
         failover = Failover(spool)
         directory = Directory(store, settings.cached_partitions)
-        context = Context(store, administration, directory, lambda _notice: None, PATIENCE_S, failover)
+        context = Context(store, administration, directory, lambda _notice: None, settings.patience_ms / 1000, failover)
         await copy_switches(context)
         if failover.spooling and not failover.maintenance:
             waiting = spool.state()
@@ -104,12 +111,30 @@ async def prepare_spool(settings: Settings) -> Path:
     return path
 
 
-def assembly(
-    settings: Settings,
-) -> Callable[[Callable[[Job, Any], None]], Awaitable[tuple[Engine, Callable[[], Awaitable[None]]]]]:
+def _notices(settings: Settings, target: Target) -> NoticesEverywhere:
+    """Every way to other workers and instances that the settings and the database allow."""
+    secret, interval_s = settings.sync_secret.encode(), settings.notify_interval_ms / 1000
+    siblings = SiblingsTransport(folder_of(os.getppid()))
+    ways: list[Transport] = [siblings]
+    if not target.pooled:
+        ways.append(PostgresTransport(target, interval_s))
+    if settings.udp_peers:
+        ways.append(UdpTransport((settings.host, settings.udp_port), settings.udp_peers, secret))
+    if settings.http_peers:
+        ways.append(HttpTransport(settings.http_peers, secret, interval_s))
+    return NoticesEverywhere(ways, relays=[siblings])
+
+
+def _waiters_max(settings: Settings) -> int:
+    """Long polls that this worker may hold, each of which is an open file."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return settings.waiters_max or max(1, files - FILES_BESIDE_WAITERS)
+
+
+def assembly(settings: Settings) -> Assemble:
     """How the engine of a worker is made, in its own loop."""
 
-    async def assemble(answer: Callable[[Job, Any], None]) -> tuple[Engine, Callable[[], Awaitable[None]]]:
+    async def assemble(answer: Callable[[Job, Any], None]) -> Assembled:
         target = await _target(settings)
         timeout_s = settings.statement_timeout_ms / 1000
         hot = Pool(target, share(settings.hot_connections, settings.workers), timeout_s)
@@ -118,12 +143,14 @@ def assembly(
         pools = (hot, cold, replaying)
         store, administration = Store(hot), AdministrationStore(cold)
         failover = Failover(await _spool(settings, administration))
-        notices = None if target.pooled else PostgresNotices(target, settings.notify_interval_ms / 1000)
+        notices = _notices(settings, target)
 
         def heard(notice: Notice) -> None:
             engine.heard(notice)
-            if notices is not None:
-                notices.publish(notice)
+            notices.publish(notice)
+
+        def hear(sheet: bytes) -> None:
+            notices.hear(sheet, relay=True)
 
         def lost(reason: str) -> None:
             failover.away = True
@@ -136,27 +163,30 @@ def assembly(
                 pool.resume()
 
         directory = Directory(store, settings.cached_partitions)
-        context = Context(store, administration, directory, heard, PATIENCE_S, failover)
-        waiters = Waiters(settings.poll_initial_ms, settings.poll_max_ms)
-        engine = Engine(context, settings.policy, waiters, answer)
+        context = Context(store, administration, directory, heard, settings.patience_ms / 1000, failover)
+        # Where nobody tells of other instances, each place has to look for itself at its own pace.
+        checks_per_s = settings.checks_per_s if not target.pooled else 0
+        waiters = Waiters(settings.poll_initial_ms, settings.poll_max_ms, checks_per_s)
+        shares = Shares(hot.size, cold.size, _waiters_max(settings))
+        engine = Engine(
+            context, lambda kind: Lane(settings.policy(kind), settings.limiter(kind)), waiters, shares, answer
+        )
         pulse = Pulse(target, lost, found)
         interval_s = settings.spool_interval_ms / 1000
         replay = Replay(context, failover, SpoolStore(replaying), settings.spool_batch, interval_s)
-        if notices is not None:
-            await notices.start(engine.heard)
+        await notices.start(engine.heard, engine.missed)
         pulse.start()
         replay.start()
 
         async def close() -> None:
             await replay.stop()
             await pulse.stop()
-            if notices is not None:
-                await notices.stop()
+            await notices.stop()
             failover.close()
             for pool in pools:
                 await pool.close()
 
-        return engine, close
+        return Assembled(engine, hear, close)
 
     return assemble
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from queen.config import DEFAULT_POLICIES, Settings
+from queen.config import Settings
 from queen.core.operations import Buffered, JobType
 from queen.db.administration import AdministrationStore
 from queen.db.dsn import connect, parse
@@ -19,9 +19,10 @@ from queen.db.spool_store import SpoolStore
 from queen.db.store import Store
 from queen.engine.context import Context
 from queen.engine.directory import Directory
-from queen.engine.engine import Engine
+from queen.engine.engine import Engine, Shares
 from queen.engine.failover import Failover
 from queen.engine.job import Job
+from queen.engine.lane import Lane
 from queen.engine.replay import Replay
 from queen.engine.waiters import Waiters
 from queen.http.parsing import parse_push_items, to_push
@@ -77,7 +78,10 @@ class _Bench:
         context = Context(
             store, AdministrationStore(self._pool), Directory(store, 100_000), lambda _notice: None, 5, self._failover
         )
-        self._engine = Engine(context, DEFAULT_POLICIES.__getitem__, Waiters(100, 1000), _answer)
+        self._engine = Engine(
+            context, lambda kind: Lane(_SETTINGS.policy(kind), _SETTINGS.limiter(kind)), Waiters(100, 1000),
+            Shares(8, 1, 1), _answer,
+        )  # fmt: skip
         self._replay = Replay(context, self._failover, SpoolStore(self._replaying), _SETTINGS.spool_batch, 0)
         self._source = MessageSource()
         self._pushed = 0

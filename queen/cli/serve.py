@@ -19,13 +19,22 @@ def serve(
     workers: Annotated[int | None, typer.Option(help="Worker processes.", show_default="2")] = None,
     dsn: Dsn = None,
     data_dir: DataDir = None,
+    worker_class: Annotated[
+        str | None, typer.Option(help="uvicorn, asgi, gthread, or meinheld.", show_default="uvicorn")
+    ] = None,
     graceful_timeout: Annotated[
         int | None, typer.Option(help="Seconds that a stop waits for requests in flight.", show_default="30")
     ] = None,
 ) -> None:
     """Start the server, and run until SIGTERM or Ctrl-C; SIGHUP replaces the workers."""
     environment = environment_with(
-        host=host, port=port, workers=workers, dsn=dsn, data_dir=data_dir, graceful_timeout_s=graceful_timeout
+        host=host,
+        port=port,
+        workers=workers,
+        dsn=dsn,
+        data_dir=data_dir,
+        worker_class=worker_class,
+        graceful_timeout_s=graceful_timeout,
     )
     try:
         settings = settings_from(environment, data_dir)
@@ -55,7 +64,8 @@ def _facts(running: Running) -> list[tuple[str, str]]:
         database = [("PostgreSQL", f"{version} at {running.database.place}")]
     return [
         *database,
-        ("Workers", f"{running.workers} of QueenWorker (gunicorn, uvicorn)"),
+        ("Workers", f"{running.workers} of gunicorn's class {running.worker_class.name}"),
+        *[("Note", line) for line in running.worker_class.notes],
         ("Access", _access(running.host)),
         ("Stop", f"Ctrl-C, or kill {running.pid}; requests in flight are answered"),
     ]

@@ -19,22 +19,35 @@ def render_reference() -> str:
     ]
     for field in dataclasses.fields(Settings):
         if names := field.metadata.get("variables"):
-            shown = f"`{field.default}`" if field.default != "" else ""
+            shown = f"`{field.default}`" if field.default not in ("", ()) else ""
             lines.append(f"| {', '.join(f'`{name}`' for name in names)} | {shown} | {field.metadata['meaning']} |")
     lines += [
         "",
         "## Batch policies",
         "",
-        "`QUEEN_<KIND>_PREFERRED_BATCH_SIZE`, `_MAX_HOLD_MS`, `_MAX_BATCH_SIZE` and `_MAX_CONCURRENT` for each kind of",
-        "job. A job leaves at once when no call of its kind is in flight; otherwise when so many wait, or the oldest",
-        "has waited so long.",
+        "`QUEEN_<KIND>_PREFERRED_BATCH_SIZE`, `_MAX_HOLD_MS`, `_MAX_BATCH_SIZE`, `_MAX_CONCURRENT`, `_MAX_ITEMS` and",
+        "`_MAX_QUEUED` for each kind of job. A job leaves at once when no call of its kind is in flight; otherwise",
+        "when so many wait, or the oldest has waited so long. A job beyond those that may wait is answered 503.",
         "",
-        "| kind | preferred | hold, ms | most jobs a call | most calls in flight, each worker |",
-        "|---|---|---|---|---|",
+        "| kind | preferred | hold, ms | jobs a call | calls in flight a worker | items a call | jobs that wait |",
+        "|---|---|---|---|---|---|---|",
     ]
     for kind, policy in DEFAULT_POLICIES.items():
-        values = f"{policy.preferred} | {policy.hold_ms} | {policy.batch_max} | {policy.in_flight_max}"
+        batch = f"{policy.preferred} | {policy.hold_ms} | {policy.batch_max} | {policy.in_flight_max}"
+        values = f"{batch} | {policy.items_max} | {policy.queued_max}"
         lines.append(f"| `{kind.name}` | {values} |")
+    lines += [
+        "",
+        "`SIDECAR_MICRO_BATCH_WAIT_MS` sets the hold of all kinds, `SIDECAR_MAX_ITEMS_PER_TX` the items; what is said",
+        "of one kind wins. The micro-batching of older designs, a window of 5 ms that everything waits for while calls",
+        "are in flight, is this:",
+        "",
+        "```sh",
+        "SIDECAR_MICRO_BATCH_WAIT_MS=5 QUEEN_PUSH_PREFERRED_BATCH_SIZE=1000 SIDECAR_MAX_ITEMS_PER_TX=1000",
+        "```",
+        "",
+        "An idle worker still sends at once: with nothing in flight a window would only cost time.",
+    ]
     return "\n".join(lines) + "\n"
 
 

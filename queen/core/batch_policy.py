@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+#: A rest of a hold that no clock can measure.
+_SOON_MS = 0.001
+
 
 @dataclass(frozen=True, slots=True)
 class BatchPolicy:
@@ -15,19 +18,41 @@ class BatchPolicy:
         hold_ms: the longest that a job waits for company while other calls are in flight.
         batch_max: most jobs in one call.
         in_flight_max: most calls at the same time.
+        items_max: a batch takes no further job once it has so many items (messages, acks).
         bytes_max: a batch takes no further job once it has so many bytes.
+        queued_max: most jobs that may wait; further ones are refused.
+        queued_bytes_max: a further job is refused once those that wait have so many bytes.
     """
 
     preferred: int
     hold_ms: int
     batch_max: int
     in_flight_max: int
+    items_max: int = 50_000
     bytes_max: int = 16 << 20
+    queued_max: int = 50_000
+    queued_bytes_max: int = 256 << 20
 
-    def due_in_ms(self, waiting: int, oldest_age_ms: float, in_flight: int) -> float | None:
-        """Milliseconds until a batch should leave: 0 for now, ``None`` for not before something else happens."""
-        if waiting == 0 or in_flight >= self.in_flight_max:
+    def due_in_ms(self, waiting: int, oldest_age_ms: float, in_flight: int, limit: int | None = None) -> float | None:
+        """Milliseconds until a batch should leave: 0 for now, ``None`` for not before something else happens.
+
+        Args:
+            waiting: jobs that may leave.
+            oldest_age_ms: how long the oldest of them has waited.
+            in_flight: calls under way.
+            limit: how many there may be, if that is less than ``in_flight_max``.
+        """
+        if waiting == 0 or in_flight >= min(self.in_flight_max, limit or self.in_flight_max):
             return None
         if in_flight == 0 or waiting >= self.preferred:
             return 0
-        return max(0.0, self.hold_ms - oldest_age_ms)
+        remaining_ms = self.hold_ms - oldest_age_ms
+        return remaining_ms if remaining_ms > _SOON_MS else 0
+
+    def is_full(self, jobs: int, items: int, size: int) -> bool:
+        """Whether a batch takes no further job."""
+        return jobs >= self.batch_max or items >= self.items_max or size >= self.bytes_max
+
+    def refuses(self, jobs: int, size: int) -> bool:
+        """Whether a further job may not wait, beside so many jobs with so many bytes."""
+        return jobs >= self.queued_max or size >= self.queued_bytes_max

@@ -95,14 +95,20 @@ def parse(dsn: str, application_name: str, connect_timeout_ms: int) -> Target:
     )  # fmt: skip
 
 
-async def connect(target: Target) -> "asyncpg.Connection[Any]":
-    """One connection, in UTC. Raises what asyncpg raises, and SettingError for a DSN that it cannot read."""
+async def connect(target: Target, statement_timeout_s: float | None = None) -> "asyncpg.Connection[Any]":
+    """One connection, in UTC, on which PostgreSQL itself ends a statement after that time.
+
+    Raises what asyncpg raises, and SettingError for a DSN that it cannot read.
+    """
+    settings = {"application_name": target.application_name, "timezone": "UTC"}
+    if statement_timeout_s is not None and not target.pooled:  # a pooler refuses parameters that it does not know
+        settings["statement_timeout"] = str(int(statement_timeout_s * 1000))
     try:
         return await asyncpg.connect(
             target.url,
             timeout=target.connect_timeout_s,
             statement_cache_size=0 if target.pooled else 100,
-            server_settings={"application_name": target.application_name, "timezone": "UTC"},
+            server_settings=settings,
         )
     except (ValueError, asyncpg.ClientConfigurationError, ssl.SSLError) as problem:
         raise SettingError(f"The DSN cannot be used: {problem}") from problem

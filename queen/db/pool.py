@@ -13,7 +13,10 @@ import asyncpg
 
 from queen.core.errors import DatabaseUnavailableError, OutcomeUnknownError, QueenError
 from queen.db.dsn import Target, connect
-from queen.db.sqlstate import reason_of, translate
+from queen.db.sqlstate import is_of_use, reason_of, translate
+
+#: How much later than PostgreSQL should have ended a call it is taken for gone.
+_ANSWER_S = 1.0
 
 
 class Pool:
@@ -22,7 +25,8 @@ class Pool:
     Args:
         target: where to connect, and how.
         size: most connections; a call beyond waits for one.
-        call_timeout_s: limit of one call; after it the connection is given up and the outcome unknown.
+        call_timeout_s: limit of one call, which PostgreSQL keeps; if it does not say so soon after, as when its machine
+            is gone, the connection is given up and the outcome unknown.
     """
 
     def __init__(self, target: Target, size: int, call_timeout_s: float) -> None:
@@ -61,7 +65,7 @@ class Pool:
         """
         async with self._connection() as connection:
             try:
-                async with asyncio.timeout(self._call_timeout_s):
+                async with asyncio.timeout(self._call_timeout_s + _ANSWER_S):
                     return await connection.fetch(sql, *arguments)
             except Exception as problem:
                 error = translate(problem)
@@ -70,7 +74,7 @@ class Pool:
                     error = OutcomeUnknownError(f"The connection to PostgreSQL broke: {reason_of(problem)}")
                 if error is None:
                     raise
-                if isinstance(error, OutcomeUnknownError):
+                if isinstance(error, OutcomeUnknownError) or not is_of_use(problem):
                     self._discard(connection)
                 raise error from problem
 
@@ -121,7 +125,7 @@ class Pool:
         return connection
 
     async def _connect(self) -> "asyncpg.Connection[Any]":
-        attempt = asyncio.ensure_future(connect(self._target))
+        attempt = asyncio.ensure_future(connect(self._target, self._call_timeout_s))
         self._attempts.add(attempt)
         attempt.add_done_callback(self._attempts.discard)
         try:

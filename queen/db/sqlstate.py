@@ -12,6 +12,15 @@ _BROKEN = frozenset({"57P01", "57P02", "57P05", "08000", "08003", "08006"})
 _UNAVAILABLE = frozenset({"57P03", "53300", "53100", "53200", "25006", "08001", "08004", "57P04"})
 
 
+def is_of_use(problem: BaseException) -> bool:
+    """Whether the connection that an exception came over can be used again.
+
+    It cannot when the server behind it takes nothing: a primary that became a standby stays one, and the new primary
+    is found by connecting anew.
+    """
+    return not (isinstance(problem, asyncpg.PostgresError) and problem.sqlstate in _UNAVAILABLE)
+
+
 def reason_of(problem: BaseException) -> str:
     """What an exception says, or its name if it says nothing, as time limits do."""
     return str(problem) or type(problem).__name__

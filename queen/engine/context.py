@@ -1,6 +1,7 @@
 """What the handlers of all kinds of jobs share."""
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -22,7 +23,7 @@ class Context:
         database: the procedures for messages.
         administration: those for everything else, on connections of their own.
         directory: names and numbers.
-        heard: called when something may have become available.
+        heard: called when something may have become available, or a queue was configured: tells waiters and workers.
         patience_s: how long a call is repeated while PostgreSQL is away.
         failover: where pushes go meanwhile; ``None`` where there is no spool.
     """
@@ -75,4 +76,5 @@ class Context:
                 pause_ms = doubled(pause_ms, _RETRY_FIRST_MS, _RETRY_LIMIT_MS)
                 if loop.time() + pause_ms / 1000 > give_up_at or (self.away and not outwaits):
                     raise
-                await asyncio.sleep(pause_ms / 1000)
+                # All calls of all workers fail at the same moment: they should not come again at the same moment.
+                await asyncio.sleep(pause_ms / 1000 * random.uniform(0.5, 1.0))  # noqa: S311 - no secret

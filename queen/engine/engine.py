@@ -6,19 +6,22 @@ loop. What wakes it: a job, the end of a call, the end of a hold time, a waiter'
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from queen.core.batch_policy import BatchPolicy
-from queen.core.errors import DatabaseUnavailableError, DataRejectedError, QueenError
+from msgspec import Struct
+
+from queen.core.errors import DatabaseUnavailableError, DataRejectedError, OverloadedError, QueenError
 from queen.core.operations import JobType, Pop, Popped
 from queen.engine.context import Context
 from queen.engine.handlers.pop import Outcome
 from queen.engine.job import Job
 from queen.engine.lane import Lane
-from queen.engine.operations import OPERATIONS
+from queen.engine.operations import OPERATIONS, Operation
 from queen.engine.ports import Notice
+from queen.engine.slots import Slots
+from queen.engine.status import EngineStatus, SlotStatus
 from queen.engine.waiters import Waiters
 
 log = logging.getLogger("queen.engine")
@@ -31,66 +34,115 @@ _CONTENDED_LOOKS = 10
 _AWAY_S = 0.5
 
 
+class Shares(Struct, frozen=True):
+    """What an engine may use.
+
+    Attributes:
+        hot: connections for messages.
+        cold: connections for everything else.
+        waiters: most parked long polls.
+    """
+
+    hot: int
+    cold: int
+    waiters: int
+
+
 class Engine:
     """Lanes, waiters and the loop that drains them.
 
     Args:
         context: what handlers need; its ``heard`` is this engine's ``heard`` plus the notices to other workers.
-        policy: the batch policy of each kind.
+        lane: makes the lane of each kind.
+        shares: what may be used.
         answer: hands a result, or an exception, back to the sender of a job.
+        operations: the kinds of jobs; others than those of the server are for tests.
     """
 
     def __init__(
         self,
         context: Context,
-        policy: Callable[[JobType], BatchPolicy],
+        lane: Callable[[JobType], Lane],
         waiters: Waiters,
+        shares: Shares,
         answer: Callable[[Job, Any], None],
+        operations: Mapping[JobType, Operation] = OPERATIONS,
     ) -> None:
         self._context = context
         self._answer = answer
         self._waiters = waiters
-        self._lanes = {kind: Lane(policy(kind)) for kind in OPERATIONS}
-        self._order = list(OPERATIONS)
+        self._shares = shares
+        self._operations = operations
+        self._lanes = {kind: lane(kind) for kind in operations}
+        self._hot = Slots(shares.hot, [kind for kind in operations if not operations[kind].cold])
+        self._cold = Slots(shares.cold, [kind for kind in operations if operations[kind].cold])
+        self._waiting_refused = 0
+        self._watchers: list[Callable[[str], None]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._stopping = False
 
-    @property
-    def waiting(self) -> int:
-        """Parked long polls."""
-        return len(self._waiters)
-
-    def queued(self, kind: JobType) -> int:
-        """Jobs of a kind that wait for a call."""
-        return len(self._lanes[kind])
-
-    def in_flight(self, kind: JobType) -> int:
-        """Calls of a kind under way."""
-        return self._lanes[kind].in_flight
+    def status(self) -> EngineStatus:
+        """The figures of this moment. May be called from any thread."""
+        return EngineStatus(
+            lanes=tuple([lane.status(kind) for kind, lane in self._lanes.items()]),
+            hot=SlotStatus(self._hot.total, self._hot.free),
+            cold=SlotStatus(self._cold.total, self._cold.free),
+            waiting=len(self._waiters),
+            waiting_max=self._shares.waiters,
+            waiting_refused=self._waiting_refused,
+            places=self._waiters.places,
+            stopping=self._stopping,
+        )
 
     def accept(self, jobs: Sequence[Job]) -> None:
-        """Takes new jobs."""
+        """Takes new jobs; one too many is answered with ``OverloadedError``."""
         now = self._loop.time()
         for job in jobs:
+            lane = self._lanes[job.kind]
+            if lane.refuses():
+                self._answer(job, OverloadedError(f"Too many {job.kind.value} requests wait for the database"))
+                continue
             job.since = now
-            if isinstance(job.request, Pop):
+            if isinstance(job.request, Pop) and job.request.wait_ms:
+                if self._waiters.live >= self._shares.waiters:
+                    self._waiting_refused += 1
+                    self._answer(job, OverloadedError("This worker holds as many long polls as it may"))
+                    continue
                 job.deadline = now + job.request.wait_ms / 1000
-            operation = OPERATIONS[job.kind]
+                self._waiters.begin(job)
+            operation = self._operations[job.kind]
             job.key, job.size = operation.key(job.request), operation.size(job.request)
-            self._lanes[job.kind].put(job)
+            job.items = operation.items(job.request)
+            lane.put(job)
         self._drain()
 
     def heard(self, notice: Notice) -> None:
-        """Something may have become available in a queue: checks so many of its waiters."""
-        self._check(self._waiters.wake(notice.queue, notice.messages, notice.group))
+        """Something happened in a queue: checks so many of its waiters."""
+        if notice.changed:
+            self._context.directory.forget_queue(notice.queue)
+            for watcher in self._watchers:
+                watcher(notice.queue)
+        if notice.queue:
+            self._check(self._waiters.wake(notice.queue, notice.messages, notice.group))
+
+    def watch_configuration(self, watcher: Callable[[str], None]) -> None:
+        """Has ``watcher`` called, in the engine's loop, with the name of each queue that is configured or deleted.
+
+        An empty name stands for the whole server.
+        """
+        self._watchers.append(watcher)
+
+    def missed(self) -> None:
+        """Notices may have been lost: looks once for every kind of waiter."""
+        self._check(self._waiters.wake_all())
 
     def abandon(self, job: Job) -> None:
         """The sender of a job has gone: nothing is done for it any more, and what it gets is given back."""
         job.gone = True
-        if not self._waiters.cancel(job) and self._lanes[job.kind].drop(job):
-            self._leave(job)
+        if job.turn:
+            self._waiters.cancel(job)
 
     def release_waiters(self) -> None:
         """Answers all long polls empty, now and from now on: the worker stops."""
@@ -116,24 +168,27 @@ class Engine:
             self._drain()
 
     def _drain(self) -> None:
-        """Sends what is due, starting with another kind each time, and sets the timer for what is not."""
+        """Sends what is due while there are connections for it, and sets the timer for what is not due yet."""
         now = self._loop.time()
         self._expire(now)
-        self._order.append(self._order.pop(0))
-        waits = []
-        for kind in self._order:
-            lane = self._lanes[kind]
-            while (due_in_ms := lane.due_in_ms(now)) == 0:
-                self._send(kind, lane, lane.take())
-            if due_in_ms is not None:
-                waits.append(now + due_in_ms / 1000)
+        waits = {kind: lane.due_in_ms(now) for kind, lane in self._lanes.items()}
+        due = {kind for kind, due_in_ms in waits.items() if due_in_ms == 0}
+        for slots in (self._hot, self._cold):
+            while (kind := slots.next(due)) is not None:
+                slots.take(kind)
+                self._send(kind, slots)
+                waits[kind] = self._lanes[kind].due_in_ms(now)
+                if waits[kind] != 0:
+                    due.discard(kind)
+        times = [now + due_in_ms / 1000 for due_in_ms in waits.values() if due_in_ms]
         if (event := self._waiters.next_event()) is not None:
-            waits.append(event)
-        self._wake_at(min(waits, default=None))
+            times.append(event)
+        self._wake_at(min(times, default=None))
 
     def _expire(self, now: float) -> None:
         checks, expired = self._waiters.due(now)
         for job in expired:
+            job.gone = True  # one that is out for a check gives back what it gets
             self._answer(job, Popped())
         for job in checks:
             job.since = now
@@ -144,29 +199,30 @@ class Engine:
             self._timer.cancel()
         self._timer = self._loop.call_at(at, self._drain) if at is not None else None
 
-    def _send(self, kind: JobType, lane: Lane, batch: list[Job]) -> None:
-        self._start(self._run(kind, lane, batch))
+    def _send(self, kind: JobType, slots: "Slots[JobType]") -> None:
+        self._start(self._run(kind, self._lanes[kind].take(), slots))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _run(self, kind: JobType, lane: Lane, batch: list[Job]) -> None:
+    async def _run(self, kind: JobType, batch: list[Job], slots: "Slots[JobType]") -> None:
         try:
             await self._execute(kind, [job for job in batch if not job.gone])
         finally:
-            lane.done(batch)
+            self._lanes[kind].done(batch)
+            slots.give_back(kind)
             for job in batch:
                 if job.gone:
-                    self._leave(job)
+                    self._waiters.leave(job)
             self._drain()
 
     async def _execute(self, kind: JobType, batch: Sequence[Job]) -> None:
         if not batch:
             return
         try:
-            results = await OPERATIONS[kind].handler(self._context, [job.request for job in batch])
+            results = await self._call(kind, batch)
         except DataRejectedError as problem:
             await self._split(kind, batch, problem)
         except Exception as problem:
@@ -176,7 +232,7 @@ class Engine:
                 if isinstance(problem, DatabaseUnavailableError) and _is_long_poll(job):
                     self._outwait(job)
                 else:
-                    self._finish(job, problem)
+                    self._fail(job, problem)
         else:
             for job, result in zip(batch, results, strict=True):
                 if isinstance(result, Outcome):
@@ -186,30 +242,43 @@ class Engine:
 
     def _outwait(self, job: Job) -> None:
         """A long poll during an outage: it looks again, and ends empty at its timeout."""
-        now = self._loop.time()
         if self._may_wait(job):
-            self._waiters.park(job, now, now + _AWAY_S)
+            self._park(job, _AWAY_S)
         else:
             self._finish(job, Popped())
+
+    async def _call(self, kind: JobType, batch: Sequence[Job]) -> Sequence[Any]:
+        """One call of the handler; the limiter learns how long it took."""
+        lane = self._lanes[kind]
+        begin, in_flight = self._loop.time(), lane.in_flight
+        results = await self._operations[kind].handler(self._context, [job.request for job in batch])
+        if len(results) != len(batch):
+            raise RuntimeError(f"{len(results)} results for {len(batch)} {kind.value} jobs")
+        end = self._loop.time()
+        lane.limiter.sample((end - begin) * 1000, len(batch), in_flight, end)
+        return results
 
     async def _split(self, kind: JobType, batch: Sequence[Job], problem: DataRejectedError) -> None:
         """Repeats a refused batch in halves, so that the requests beside the bad one succeed."""
         if len(batch) == 1:
-            self._finish(batch[0], problem)
+            self._fail(batch[0], problem)
             return
         middle = len(batch) // 2
         await self._execute(kind, batch[:middle])
         await self._execute(kind, batch[middle:])
 
     def _finish(self, job: Job, result: Any) -> None:  # noqa: ANN401 - a result or an exception
-        self._leave(job)
+        self._waiters.leave(job)
         if not job.gone:
             self._answer(job, result)
 
-    def _leave(self, job: Job) -> None:
-        """A job that was out for a check does not go back to the waiters."""
-        self._waiters.leave(job)
-        job.turn = 0
+    def _fail(self, job: Job, problem: Exception) -> None:
+        self._lanes[job.kind].failed += 1
+        self._finish(job, problem)
+
+    def _park(self, job: Job, ready_in_s: float) -> None:
+        now = self._loop.time()
+        self._waiters.park(job, now, now + ready_in_s)
 
     def _finish_pop(self, job: Job, outcome: Outcome) -> None:
         if outcome.popped.claims:
@@ -221,7 +290,7 @@ class Engine:
             job.looks += 1
             self._start(self._look_again(job))
         elif self._may_wait(job):
-            self._waiters.park(job, now, now + outcome.ready_in)
+            self._park(job, outcome.ready_in)
         else:
             self._finish(job, outcome.popped)
 

@@ -14,6 +14,7 @@ class Job:
         request: an operation of ``queen.core.operations``; for ``CUSTOM`` a function of the administration's database.
         key: jobs of a lane with the same key are never in two calls at the same time; ``None`` does not mind.
         size: bytes that it adds to a call, where that matters.
+        items: messages or acks that it adds to a call.
         since: when the engine got it, on the engine's clock, in seconds.
         deadline: when a long poll ends, on the same clock.
         turn: its place among the waiters; 0 for a job that never waited.
@@ -21,7 +22,7 @@ class Job:
         gone: set when the sender no longer waits.
     """
 
-    __slots__ = ("deadline", "future", "gone", "key", "kind", "looks", "request", "since", "size", "turn")
+    __slots__ = ("deadline", "future", "gone", "items", "key", "kind", "looks", "request", "since", "size", "turn")
 
     def __init__(self, kind: JobType, request: Any, future: "asyncio.Future[Any]", key: Hashable = None) -> None:  # noqa: ANN401
         self.kind = kind
@@ -30,6 +31,7 @@ class Job:
         self.key = key
         self.since = 0.0
         self.size = 0
+        self.items = 1
         self.deadline = 0.0
         self.turn = 0
         self.looks = 0

@@ -1,10 +1,13 @@
 """The queue of one kind of job: which jobs go together, and when. No I/O, no clock of its own."""
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Hashable, Sequence
 
 from queen.core.batch_policy import BatchPolicy
+from queen.core.concurrency import Limiter, Static
+from queen.core.operations import JobType
 from queen.engine.job import Job
+from queen.engine.status import LaneStatus
 
 
 class Lane:
@@ -12,69 +15,100 @@ class Lane:
 
     A key that has a call in flight waits for its end: two pops of one group in two calls would step on each other's
     locks and find less than there is.
+
+    Attributes:
+        policy: when a batch leaves, and how large it may be.
+        limiter: how many calls may be in flight, within the policy's bound.
+        in_flight: calls under way.
+        size: bytes of the jobs that wait.
+        failed: jobs that were answered with an error so far.
     """
 
-    def __init__(self, policy: BatchPolicy) -> None:
+    def __init__(self, policy: BatchPolicy, limiter: Limiter | None = None) -> None:
         self.policy = policy
+        self.limiter = limiter or Static(policy.in_flight_max)
         self.in_flight = 0
-        self._waiting: dict[Hashable, deque[Job]] = {}
+        self.size = 0
+        self._ready: OrderedDict[Hashable, deque[Job]] = OrderedDict()  # popped at the front
+        self._blocked: dict[Hashable, deque[Job]] = {}
         self._busy: set[Hashable] = set()
-        self._size = 0
+        self._ready_jobs = 0
+        self._waiting = 0
+        self._jobs = self._calls = self._refused = self.failed = 0
+        self._batch_sizes = [0] * (policy.batch_max.bit_length() + 1)
 
     def __len__(self) -> int:
-        return self._size
+        return self._waiting
+
+    def status(self, kind: JobType) -> LaneStatus:
+        """Figures, for metrics."""
+        limit = min(self.limiter.limit, self.policy.in_flight_max)
+        return LaneStatus(
+            kind, self._waiting, self.size, self.in_flight, limit, self.policy.in_flight_max, self.limiter.rtt_ms,
+            self._jobs, self._calls, tuple(self._batch_sizes), self._refused, self.failed,
+        )  # fmt: skip
+
+    def refuses(self) -> bool:
+        """Whether too much waits for one job more; counts those."""
+        full = self.policy.refuses(self._waiting, self.size)
+        self._refused += full
+        return full
 
     def put(self, job: Job) -> None:
         """Adds a job behind those of its key."""
-        self._waiting.setdefault(job.key, deque()).append(job)
-        self._size += 1
-
-    def _ready(self) -> list[Hashable]:
-        return [key for key in self._waiting if key not in self._busy]
+        if job.key in self._busy:
+            self._blocked.setdefault(job.key, deque()).append(job)
+        else:
+            self._ready.setdefault(job.key, deque()).append(job)
+            self._ready_jobs += 1
+        self._waiting += 1
+        self.size += job.size
 
     def due_in_ms(self, now: float) -> float | None:
         """Milliseconds until a batch should leave; ``None``: not before something else happens. ``now`` in seconds."""
-        if not self._size:
+        if not self._ready_jobs:
             return None
-        keys = self._ready() if self._busy else list(self._waiting)
-        if not keys:
-            return None
-        waiting = sum(len(self._waiting[key]) for key in keys)
-        oldest = min(self._waiting[key][0].since for key in keys)
-        return self.policy.due_in_ms(waiting, (now - oldest) * 1000, self.in_flight)
+        age_ms = 0.0
+        if self._ready_jobs < self.policy.preferred:  # so there are few keys to look at
+            age_ms = (now - min([jobs[0].since for jobs in self._ready.values()])) * 1000
+        return self.policy.due_in_ms(self._ready_jobs, age_ms, self.in_flight, self.limiter.limit)
 
     def take(self) -> list[Job]:
         """Removes the next batch and marks its keys as busy. End it with ``done``."""
         batch: list[Job] = []
-        size = 0
-        for key in self._ready():
-            jobs = self._waiting[key]
-            while jobs and len(batch) < self.policy.batch_max and size < self.policy.bytes_max:
-                size += jobs[0].size
-                batch.append(jobs.popleft())
-            if not jobs:
-                del self._waiting[key]
-            if key is not None:
-                self._busy.add(key)
-            if len(batch) >= self.policy.batch_max or size >= self.policy.bytes_max:
-                break
-        self._size -= len(batch)
+        size = items = 0
+        while self._ready and not self.policy.is_full(len(batch), items, size):
+            key, jobs = self._ready.popitem(last=False)
+            while jobs and not self.policy.is_full(len(batch), items, size):
+                job = jobs.popleft()
+                size += job.size
+                items += job.items
+                batch.append(job)
+            self._keep(key, jobs)
+        self._waiting -= len(batch)
+        self._ready_jobs -= len(batch)
+        self.size -= size
         self.in_flight += 1
+        self._calls += 1
+        self._jobs += len(batch)
+        self._batch_sizes[len(batch).bit_length()] += 1
         return batch
+
+    def _keep(self, key: Hashable, rest: deque[Job]) -> None:
+        """Puts back what a batch leaves of a key that it has taken from."""
+        if key is not None:
+            self._busy.add(key)
+            if rest:
+                self._blocked[key] = rest
+                self._ready_jobs -= len(rest)
+        elif rest:
+            self._ready[key] = rest
 
     def done(self, batch: Sequence[Job]) -> None:
         """The call of a batch has ended."""
         self.in_flight -= 1
-        for job in batch:
-            self._busy.discard(job.key)
-
-    def drop(self, job: Job) -> bool:
-        """Removes a job that is still waiting; false if it is not."""
-        jobs = self._waiting.get(job.key, ())
-        if job not in jobs:
-            return False
-        self._waiting[job.key].remove(job)
-        if not self._waiting[job.key]:
-            del self._waiting[job.key]
-        self._size -= 1
-        return True
+        for key in {job.key for job in batch}:
+            self._busy.discard(key)
+            if jobs := self._blocked.pop(key, None):
+                self._ready[key] = jobs
+                self._ready_jobs += len(jobs)

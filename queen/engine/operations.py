@@ -22,11 +22,15 @@ class Operation(Struct, frozen=True):
             batch may be repeated.
         key: jobs with the same key are never in two calls at the same time.
         size: bytes that a request adds to a call.
+        items: messages or acks that a request adds to a call.
+        cold: it is carried out on the connections for everything else, so that it never delays a message.
     """
 
     handler: Handler
     key: Callable[[Any], Hashable] = lambda _request: None
     size: Callable[[Any], int] = lambda _request: 0
+    items: Callable[[Any], int] = lambda _request: 1
+    cold: bool = False
 
 
 def _pop_key(request: Pop) -> Hashable:
@@ -48,10 +52,12 @@ async def custom(context: Context, requests: Sequence[Callable[[Context], Awaita
 
 
 OPERATIONS: Mapping[JobType, Operation] = {
-    JobType.PUSH: Operation(push_or_spool, size=_push_size),
+    JobType.PUSH: Operation(push_or_spool, size=_push_size, items=lambda request: request.items),
     JobType.POP: Operation(pop_unless_paused, _pop_key),
-    JobType.ACK: Operation(ack),
-    JobType.TRANSACTION: Operation(transaction_behind_spool, size=_transaction_size),
+    JobType.ACK: Operation(ack, items=lambda request: len(request.items)),
+    JobType.TRANSACTION: Operation(
+        transaction_behind_spool, size=_transaction_size, items=lambda request: request.push.items + len(request.acks)
+    ),
     JobType.RENEW_LEASE: Operation(renew_lease),
-    JobType.CUSTOM: Operation(custom),
+    JobType.CUSTOM: Operation(custom, cold=True),
 }

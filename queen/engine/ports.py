@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from enum import Enum
 from typing import Protocol
 from uuid import UUID
 
@@ -194,17 +195,64 @@ class SpoolDatabase(Protocol):
     async def forget(self, file: UUID) -> None: ...
 
 
-class Notice(Struct, frozen=True, array_like=True):
-    """Something may have become available in a queue: to all groups, or to one because a lease of it ended."""
+class NoticeKind(Enum):
+    """What a notice says of a queue.
+
+    MESSAGE_AVAILABLE: messages came. PARTITION_FREE: a lease of one group ended, and more is to be delivered.
+    CONFIGURATION_CHANGED: it was configured or deleted, and what is remembered of it may be wrong; with an empty queue:
+    something that concerns the whole server.
+    """
+
+    MESSAGE_AVAILABLE = "MESSAGE_AVAILABLE"
+    PARTITION_FREE = "PARTITION_FREE"
+    CONFIGURATION_CHANGED = "CONFIGURATION_CHANGED"
+
+
+class Notice(Struct, frozen=True, omit_defaults=True):
+    """Something happened in a queue.
+
+    Attributes:
+        messages: so many waiters may find something.
+        group: only waiters of this group may: a lease of it ended.
+        changed: it is about the configuration.
+    """
 
     queue: str
     messages: int
     group: str | None = None
+    changed: bool = False
+
+    @property
+    def kind(self) -> NoticeKind:
+        """What it says."""
+        if self.changed:
+            return NoticeKind.CONFIGURATION_CHANGED
+        return NoticeKind.MESSAGE_AVAILABLE if self.group is None else NoticeKind.PARTITION_FREE
+
+
+def configuration_changed(queue: str) -> Notice:
+    """The notice that a queue, or with an empty name the server, was configured: waiters may find something now."""
+    return Notice(queue, 1, changed=True)
 
 
 class Notices(Protocol):
     """Tells other workers and instances what may interest their waiters. Losing a notice costs time, nothing else."""
 
     def publish(self, notice: Notice) -> None: ...
-    async def start(self, receive: Callable[[Notice], None]) -> None: ...
+    async def start(self, receive: Callable[[Notice], None], missed: Callable[[], None]) -> None: ...
+    async def stop(self) -> None: ...
+
+
+class Transport(Protocol):
+    """One way on which sheets of notices go to others and come from them.
+
+    ``receive`` is called with each sheet that comes in; ``missed`` when some may have been lost for a while.
+    """
+
+    name: str
+    #: Seconds between two sheets; 0 for a way on which every one may go at once.
+    interval_s: float
+
+    def send(self, sheets: Sequence[bytes]) -> None: ...
+    async def start(self, receive: Callable[[bytes], None], missed: Callable[[], None]) -> None: ...
     async def stop(self) -> None: ...

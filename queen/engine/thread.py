@@ -5,14 +5,31 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from msgspec import Struct
+
 from queen.core.errors import ShuttingDownError
 from queen.core.operations import JobType
 from queen.engine.bridge import Bridge
 from queen.engine.engine import Engine
 from queen.engine.job import Job
 
-#: Makes the engine in its own loop; gets the way back for answers, returns the engine and how to close what it opened.
-Assemble = Callable[[Callable[[Job, Any], None]], Awaitable[tuple[Engine, Callable[[], Awaitable[None]]]]]
+
+class Assembled(Struct, frozen=True):
+    """What was made in the engine's loop.
+
+    Attributes:
+        engine: the engine, ready.
+        hear: takes a sheet of notices that came in by HTTP.
+        close: closes what was opened.
+    """
+
+    engine: Engine
+    hear: Callable[[bytes], None]
+    close: Callable[[], Awaitable[None]]
+
+
+#: Makes the engine in its own loop; gets the way back for answers.
+Assemble = Callable[[Callable[[Job, Any], None]], Awaitable[Assembled]]
 
 
 class EngineThread:
@@ -23,8 +40,7 @@ class EngineThread:
         self._loop = new_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="queen-engine", daemon=True)
         self._bridge: Bridge | None = None
-        self._engine: Engine | None = None
-        self._close: Callable[[], Awaitable[None]] | None = None
+        self._assembled: Assembled | None = None
 
     async def start(self) -> None:
         """Starts thread and engine; raises what the assembly raises."""
@@ -33,10 +49,10 @@ class EngineThread:
 
     @property
     def engine(self) -> Engine:
-        """The engine; its figures may be read from any thread."""
-        if self._engine is None:
+        """The engine; its ``status`` may be read from any thread."""
+        if self._assembled is None:
             raise ShuttingDownError("The engine does not run")
-        return self._engine
+        return self._assembled.engine
 
     def submit(self, kind: JobType, request: Any) -> Job:  # noqa: ANN401 - any operation
         """Hands a request to the engine; await ``future`` of the job for the result."""
@@ -54,29 +70,33 @@ class EngineThread:
         """Returns when the engine's loop has had its turn."""
         await self._run(asyncio.sleep(0))
 
+    def hear(self, sheet: bytes) -> None:
+        """Takes a sheet of notices that came in by HTTP."""
+        if self._assembled is not None:
+            self._loop.call_soon_threadsafe(self._assembled.hear, sheet)
+
     def begin_stop(self) -> None:
         """Answers all long polls empty, from now on. May be called from a signal handler."""
-        if self._engine is not None:
-            self._loop.call_soon_threadsafe(self._engine.release_waiters)
+        if self._assembled is not None:
+            self._loop.call_soon_threadsafe(self._assembled.engine.release_waiters)
 
     async def stop(self) -> None:
         """Finishes what is under way, closes the connections, ends the thread."""
-        if self._engine is not None:
-            await self._run(self._shut())
+        if self._assembled is not None:
+            await self._run(self._shut(self._assembled))
         self._loop.call_soon_threadsafe(self._loop.stop)
         await asyncio.to_thread(self._thread.join)
         self._loop.close()
 
     async def _open(self, http: asyncio.AbstractEventLoop) -> None:
         bridge = Bridge(http, self._loop)
-        self._engine, self._close = await self._assemble(bridge.answer)
-        bridge.accept = self._engine.accept
+        self._assembled = await self._assemble(bridge.answer)
+        bridge.accept = self._assembled.engine.accept
         self._bridge = bridge
 
-    async def _shut(self) -> None:
-        await self.engine.stop()
-        if self._close is not None:
-            await self._close()
+    async def _shut(self, assembled: Assembled) -> None:
+        await assembled.engine.stop()
+        await assembled.close()
 
     async def _run(self, work: Awaitable[None]) -> None:
         await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_coroutine(work), self._loop))

@@ -6,37 +6,69 @@ said that something becomes ready by itself (a lease ends, a delay is over), and
 back-off that doubles. What a check finds belongs to the pop that made it, and a check that finds something brings on
 the next.
 
+With thousands of places even one check a second of each would keep the database busy for nothing. So there is a budget:
+the slowest re-check is put off as far as it takes to make no more than so many a second, and re-checks at that pace
+fall due together, so that they share a call.
+
 Pure: time is an argument, in seconds; what to check and what has timed out is returned, not done.
 """
 
 import heapq
-from collections import OrderedDict
 from collections.abc import Hashable
-from itertools import islice
+from math import floor
 
 from queen.core.backoff import doubled
 from queen.core.operations import Pop
 from queen.engine.job import Job
+
+#: Entries of a heap whose job has left are swept out when there are so many more of them than of the others.
+_STALE_MAX = 1000
+#: At the slowest pace re-checks fall due together so many times an interval; once, where they are put off for longer.
+_SHARED = 4
 
 
 class Place:
     """The waiters of one place, in the order in which they came.
 
     Attributes:
-        parked: by turn, the first to wait first.
+        parked: by turn.
+        order: the same turns as a heap, the first to wait first; some may have left.
         checking: how many of its waiters are out for a check.
         check_at: when the next check is due; 0 for none.
+        news: something came while checks were out that may have looked before it.
     """
 
-    __slots__ = ("backoff_ms", "check_at", "checking", "group", "key", "parked", "queue")
+    __slots__ = ("backoff_ms", "check_at", "checking", "group", "key", "news", "order", "parked", "queue")
 
     def __init__(self, key: Hashable, pop: Pop) -> None:
         self.key = key
         self.queue, self.group = pop.queue, pop.group
-        self.parked: OrderedDict[int, Job] = OrderedDict()
+        self.parked: dict[int, Job] = {}
+        self.order: list[int] = []
         self.checking = 0
         self.backoff_ms = 0.0
         self.check_at = 0.0
+        self.news = False
+
+    def park(self, job: Job) -> None:
+        """Adds a waiter by its turn."""
+        self.parked[job.turn] = job
+        heapq.heappush(self.order, job.turn)
+
+    def remove(self, turn: int) -> bool:
+        """Takes out a waiter who leaves before its turn; false if it is not here."""
+        if self.parked.pop(turn, None) is None:
+            return False
+        if len(self.order) > 2 * len(self.parked) + _STALE_MAX:
+            self.order = sorted(self.parked)
+        return True
+
+    def take(self) -> Job | None:
+        """Takes out the waiter whose turn it is."""
+        while self.order:
+            if job := self.parked.pop(heapq.heappop(self.order), None):
+                return job
+        return None
 
 
 def place_of(pop: Pop) -> Hashable:
@@ -47,54 +79,72 @@ def place_of(pop: Pop) -> Hashable:
 class Waiters:
     """All parked pops of a worker.
 
-    A pop that is handed out for a check comes back with ``park``, or ends with ``leave``.
+    A pop begins with a first look, and comes back from it, and from each later check, with ``park``; or it ends with
+    ``leave``.
 
     Args:
         initial_ms: first re-check of a place.
-        limit_ms: slowest re-check.
+        limit_ms: slowest re-check, as long as that makes no more of them than
+        checks_per_s: the budget of re-checks a second; 0 for no bound.
     """
 
-    def __init__(self, initial_ms: float, limit_ms: float) -> None:
-        self._initial_ms, self._limit_ms = initial_ms, limit_ms
+    def __init__(self, initial_ms: float, limit_ms: float, checks_per_s: float = 0) -> None:
+        self._initial_ms, self._limit_ms, self._checks_per_s = initial_ms, limit_ms, checks_per_s
         self._places: dict[Hashable, Place] = {}
         self._by_queue: dict[str, dict[Hashable, Place]] = {}
         self._deadlines: list[tuple[float, int, Job]] = []
         self._checks: list[tuple[float, int, Place]] = []
         self._serial = 0
         self._count = 0
+        self._live = 0
 
     def __len__(self) -> int:
         return self._count
 
+    @property
+    def places(self) -> int:
+        """Places that somebody waits at."""
+        return len(self._places)
+
+    @property
+    def live(self) -> int:
+        """Pops that wait, parked or out for a check."""
+        return self._live
+
+    def begin(self, job: Job) -> None:
+        """A pop that is willing to wait goes out for its first look; from now on its time runs."""
+        job.turn = self._next_serial()
+        self._live += 1
+        self._place(job.request).checking += 1
+        heapq.heappush(self._deadlines, (job.deadline, job.turn, job))
+
     def park(self, job: Job, now: float, ready_at: float) -> None:
         """Parks a pop that has found nothing; ``ready_at``: when something may become ready by itself."""
-        place = self._place(job.request)
-        if job.turn:
-            place.checking -= 1
-        else:
-            job.turn = self._next_serial()
+        place = self._places[place_of(job.request)]
+        place.checking -= 1
         place.backoff_ms = place.backoff_ms or self._initial_ms
-        place.parked[job.turn] = job
-        for turn in [turn for turn in place.parked if turn > job.turn]:
-            place.parked.move_to_end(turn)
+        place.park(job)
         self._count += 1
-        heapq.heappush(self._deadlines, (job.deadline, self._next_serial(), job))
-        self._check_at(place, min(now + place.backoff_ms / 1000, ready_at))
+        if place.news:
+            place.news = False
+            self._check_at(place, now)
+        else:
+            self._check_at(place, min(self._recheck_at(place, now), ready_at))
 
     def leave(self, job: Job) -> None:
         """A pop that was out for a check does not come back."""
         if job.turn:
             place = self._places[place_of(job.request)]
             place.checking -= 1
-            self._forget_if_empty(place)
+            self._end(job, place)
 
     def cancel(self, job: Job) -> bool:
         """Forgets a parked pop whose sender has gone; false if it is not parked."""
         place = self._places.get(place_of(job.request))
-        if place is None or place.parked.pop(job.turn, None) is None:
+        if place is None or not place.remove(job.turn):
             return False
         self._count -= 1
-        self._forget_if_empty(place)
+        self._end(job, place)
         return True
 
     def wake(self, queue: str, messages: int, group: str | None = None) -> list[Job]:
@@ -104,9 +154,18 @@ class Waiters:
         """
         places = [*self._by_queue.get(queue, {}).values(), *self._by_queue.get("", {}).values()]
         places = [place for place in places if group is None or place.group == group]
+        woken = []
         for place in places:
             place.backoff_ms = 0.0
-        return [job for place in places for job in self._hand_out(place, messages)]
+            out = place.checking
+            jobs = self._hand_out(place, messages)
+            place.news = place.news or (out > 0 and len(jobs) < messages)
+            woken += jobs
+        return woken
+
+    def wake_all(self) -> list[Job]:
+        """Hands out one pop of each place: news may have been missed."""
+        return [job for place in self._places.values() for job in self._hand_out(place, 1)]
 
     def next_of(self, pop: Pop) -> list[Job]:
         """Hands out the next pop of a place in which a check has just found something: there may be more."""
@@ -114,11 +173,16 @@ class Waiters:
         return self._hand_out(place, 1) if place else []
 
     def due(self, now: float) -> tuple[list[Job], list[Job]]:
-        """What time brings: the pops to check, handed out, and those whose time is over, taken out."""
+        """What time brings: the pops to check, handed out, and those whose time is over, taken out.
+
+        A pop whose time ends while it is out for a check is among the latter, and still has to ``leave``: the database
+        may be slow to answer. Only one that acknowledges by itself waits for the end of the check, because what it may
+        have got is nowhere else.
+        """
         expired = []
         while self._deadlines and self._deadlines[0][0] <= now:
             job = heapq.heappop(self._deadlines)[2]
-            if self.cancel(job):
+            if self.cancel(job) or (job.turn and not job.gone and not job.request.auto_ack):
                 expired.append(job)
         checks: list[Job] = []
         while self._checks and self._checks[0][0] <= now:
@@ -126,8 +190,8 @@ class Waiters:
             if place.check_at == at:
                 checks += self._hand_out(place, 1)
                 place.check_at = 0.0
-                place.backoff_ms = doubled(place.backoff_ms, self._initial_ms, self._limit_ms)
-                self._check_at(place, now + place.backoff_ms / 1000)
+                place.backoff_ms = doubled(place.backoff_ms, self._initial_ms, self._slowest_ms())
+                self._check_at(place, self._recheck_at(place, now))
         return checks, expired
 
     def next_event(self) -> float | None:
@@ -154,9 +218,17 @@ class Waiters:
             self._by_queue.setdefault(pop.queue, {})[key] = place
         return place
 
-    def _forget_if_empty(self, place: Place) -> None:
-        if place.parked or place.checking:
-            return
+    def _end(self, job: Job, place: Place) -> None:
+        """A pop is no longer a waiter."""
+        job.turn = 0
+        self._live -= 1
+        if len(self._deadlines) > 2 * self._live + _STALE_MAX:
+            self._deadlines = [entry for entry in self._deadlines if entry[2].turn]
+            heapq.heapify(self._deadlines)
+        if not place.parked and not place.checking:
+            self._forget(place)
+
+    def _forget(self, place: Place) -> None:
         place.check_at = 0.0
         del self._places[place.key]
         places = self._by_queue[place.queue]
@@ -165,12 +237,30 @@ class Waiters:
             del self._by_queue[place.queue]
 
     def _hand_out(self, place: Place, number: int) -> list[Job]:
-        turns = list(islice(place.parked, number))
-        self._count -= len(turns)
-        place.checking += len(turns)
-        return [place.parked.pop(turn) for turn in turns]
+        jobs: list[Job] = []
+        while len(jobs) < number and (job := place.take()):
+            jobs.append(job)
+        self._count -= len(jobs)
+        place.checking += len(jobs)
+        return jobs
+
+    def _slowest_ms(self) -> float:
+        """The pace that keeps the budget."""
+        needed = 1000 * len(self._places) / self._checks_per_s if self._checks_per_s else 0.0
+        return max(self._limit_ms, needed)
+
+    def _recheck_at(self, place: Place, now: float) -> float:
+        at = now + place.backoff_ms / 1000
+        if place.backoff_ms < self._limit_ms:
+            return at
+        stretched = place.backoff_ms >= _SHARED * self._limit_ms
+        grid = self._limit_ms / 1000 / (1 if stretched else _SHARED)
+        return floor(at / grid) * grid
 
     def _check_at(self, place: Place, at: float) -> None:
         if not place.check_at or at < place.check_at:
             place.check_at = at
             heapq.heappush(self._checks, (at, self._next_serial(), place))
+            if len(self._checks) > 2 * len(self._places) + _STALE_MAX:
+                self._checks = [entry for entry in self._checks if entry[2].check_at == entry[0]]
+                heapq.heapify(self._checks)

@@ -13,6 +13,7 @@ from queen.http.resources.ack import AckResource
 from queen.http.resources.health import HealthResource
 from queen.http.resources.leases import LeaseResource
 from queen.http.resources.maintenance import BuffersResource, MaintenanceResource
+from queen.http.resources.notify import NotifyResource
 from queen.http.resources.pop import PopDefaults, PopResource
 from queen.http.resources.push import PushResource
 from queen.http.resources.queues import ConfigureResource, QueueResource
@@ -64,6 +65,9 @@ def routes(settings: Settings, engine: EngineThread) -> Sequence[Route]:
         Route("/api/v1/system/maintenance", maintenance, {"GET": ADMIN, "POST": ADMIN}),
         Route("/api/v1/system/maintenance/pop", maintenance, {"GET": ADMIN, "POST": ADMIN}, suffix="pop"),
         Route("/api/v1/status/buffers", BuffersResource(engine), {"GET": READ_ONLY}),
+        # ------------------------------------------------------------ between instances
+        # Public as far as tokens go: the request is signed with the secret of the instances.
+        Route("/internal/api/notify", NotifyResource(engine, settings.sync_secret, body_bytes_max), {"POST": PUBLIC}),
     ]
 
 

@@ -11,7 +11,7 @@ from queen.config import from_environment
 from queen.core.errors import QueenError
 from queen.db.setup import prepare
 from queen.main import prepare_spool
-from queen.server import listening, logs
+from queen.server import listening, logs, open_files, worker_classes
 from queen.server.errors import StartError
 
 _settings = from_environment()
@@ -20,7 +20,14 @@ _MEMORY = "/dev/shm"  # noqa: S108 - gunicorn makes a private file there
 bind = listening.authority(_settings.host, _settings.port)
 backlog = listening.BACKLOG
 workers = _settings.workers
-worker_class = "queen.server.worker.QueenWorker"
+worker_class = worker_classes.path_of(_settings)
+threads = _settings.threads if _settings.worker_class == "gthread" else 1
+
+# Of the worker class asgi: the C parser of the package gunicorn_h1c, where it is installed, never frees a connection.
+http_parser = "python"
+
+# Of gthread, meinheld and asgi: connections that one worker holds, long polls among them.
+worker_connections = open_files.connections(_settings)
 graceful_timeout = _settings.graceful_timeout_s
 
 #: Seconds without a heartbeat after which a worker is taken for stuck and replaced.
@@ -52,6 +59,7 @@ def on_starting(server: Any) -> None:  # noqa: ANN401 - gunicorn's arbiter
         SystemExit: there is none, or it cannot be used.
     """
     try:
+        open_files.ensure(_settings)
         database = asyncio.run(prepare(_database_url(), _settings.connect_timeout_ms))
         # The workers are told where it is: they may have to start while PostgreSQL is away, and could not find out.
         os.environ["FILE_BUFFER_DIR"] = spool = str(asyncio.run(prepare_spool(_settings)))

@@ -12,11 +12,12 @@ from pathlib import Path
 
 from queen.config import Settings
 from queen.db.setup import DatabaseInfo, prepare
-from queen.server import listening
+from queen.server import listening, open_files, worker_classes
 from queen.server.embedded import EmbeddedPostgres
 from queen.server.gunicorn_child import Gunicorn
 from queen.server.keeper import Keeper
 from queen.server.signals import SignalStream
+from queen.server.worker_classes import WorkerClass
 from queen.spool import place
 
 log = logging.getLogger(__name__)
@@ -36,6 +37,7 @@ class Running:
     host: str
     port: int
     workers: int
+    worker_class: WorkerClass
     database: DatabaseInfo
     embedded: EmbeddedPostgres | None
 
@@ -84,6 +86,8 @@ class Supervisor:
     def _serve(self, stack: ExitStack) -> int:
         if self._settings.spool_dir:
             place.check(Path(self._settings.spool_dir))
+        worker_class = worker_classes.usable(self._settings)
+        open_files.ensure(self._settings)
         listener = stack.enter_context(listening.listen(self._settings.host, self._settings.port))
         port: int = listener.getsockname()[1]
         postgres = None if self._settings.database_url else self._start_postgres(stack)
@@ -92,7 +96,9 @@ class Supervisor:
         gunicorn = Gunicorn(listener, {**self._environment, "DATABASE_URL": url}, self._settings.graceful_timeout_s)
         stack.callback(gunicorn.stop, self._wait_in_hurry)
         listener.close()
-        running = Running(os.getpid(), self._settings.host, port, self._settings.workers, database, postgres)
+        running = Running(
+            os.getpid(), self._settings.host, port, self._settings.workers, worker_class, database, postgres
+        )
         return self._watch(gunicorn, running)
 
     def _start_postgres(self, stack: ExitStack) -> EmbeddedPostgres:

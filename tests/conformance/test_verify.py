@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,27 +15,14 @@ import asyncpg
 import pytest
 
 from queen_spec.guarantees import GUARANTEES, Level
-from tests.support.processes import PYTHON, ROOT, Server, clean_environment, free_port, open_folder, serving
+from tests.support.processes import Server, free_port, open_folder, serving
+from tests.support.verifying import LIMIT_S, verify
 
-#: Longer than the longest run and its cleaning up.
-LIMIT_S = 240
 #: Promises that the suite cannot see yet, or only with more than a URL.
 ELSEWHERE = {"SEC", "SPOOL", "SMQ"}
 LATER = {"G-RET-1", "G-RET-2", "G-RET-4", "G-DLQ-5"}
 #: Checks that need listings which the server does not have yet.
 MAY_BE_SKIPPED = {"G-GRP-4"}
-
-
-def verify(url: str, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*PYTHON, "verify", url, *options],
-        cwd=ROOT,
-        env=clean_environment(**variables),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
 
 
 # A real server

@@ -22,14 +22,32 @@ def test_the_reference_page_is_up_to_date() -> None:
 
 @pytest.mark.parametrize(("variable", "field"), VARIABLES, ids=[variable for variable, _ in VARIABLES])
 def test_a_variable_sets_its_field(variable: str, field: "dataclasses.Field[object]") -> None:
-    values = {int: "1024", str: "warning" if field.name == "log_level" else "new"}
-    text = values[type(field.default)]
-    assert str(getattr(from_environment({variable: text}), field.name)) == text
+    words = {
+        "log_level": "warning", "concurrency_mode": "vegas", "worker_class": "gthread", "udp_peers": "a:7,[::1]:8",
+        "http_peers": "http://a:1,https://b/", "vegas_alpha": "7", "max_body_bytes": "2048", "vegas_beta": "50",
+    }  # fmt: skip
+    values = {int: "1000", str: "new"}
+    text = words.get(field.name) or values[type(field.default)]
+    lists = {"udp_peers": (("a", 7), ("::1", 8)), "http_peers": ("http://a:1", "https://b")}
+    found = getattr(from_environment({"QUEEN_SYNC_SECRET": "s", variable: text}), field.name)
+    assert found == lists[field.name] if field.name in lists else str(found) == text
 
 
 @pytest.mark.parametrize(
     ("variable", "text"),
-    [("PORT", "x"), ("PORT", "70000"), ("NUM_WORKERS", "0"), ("LOG_LEVEL", "loud"), ("QUEEN_PUSH_MAX_HOLD_MS", "-1")],
+    [
+        ("PORT", "x"),
+        ("PORT", "70000"),
+        ("NUM_WORKERS", "0"),
+        ("LOG_LEVEL", "loud"),
+        ("QUEEN_PUSH_MAX_HOLD_MS", "-1"),
+        ("QUEEN_UDP_PEERS", "host"),
+        ("QUEEN_UDP_PEERS", "host:99999"),
+        ("QUEEN_PEERS", "host:6632"),
+        ("QUEEN_PEERS", "http://:6632"),
+        ("QUEEN_CONCURRENCY_MODE", "reno"),
+        ("QUEEN_WORKER_CLASS", "sync"),
+    ],
 )
 def test_a_bad_value_is_refused_with_variable_and_value(variable: str, text: str) -> None:
     with pytest.raises(SettingError, match=f"{variable}='{text}' is not") as refusal:
@@ -57,3 +75,20 @@ def test_ports_that_do_not_match_the_hosts_are_refused() -> None:
 
 def test_no_database_setting_means_the_embedded_one() -> None:
     assert from_environment({}).database_url == ""
+
+
+def test_peers_without_a_secret_are_refused() -> None:
+    for variable, value in (("QUEEN_UDP_PEERS", "a:1"), ("QUEEN_PEERS", "http://a")):
+        with pytest.raises(SettingError, match="QUEEN_SYNC_SECRET"):
+            from_environment({variable: value})
+
+
+def test_micro_batching_of_the_older_designs_is_a_preset() -> None:
+    settings = from_environment({"SIDECAR_MICRO_BATCH_WAIT_MS": "5", "QUEEN_ACK_MAX_HOLD_MS": "9"})
+    assert settings.policy(JobType.PUSH).hold_ms == 5
+    assert settings.policy(JobType.ACK).hold_ms == 9, "what is said of one kind wins"
+
+
+def test_alpha_is_less_than_beta() -> None:
+    with pytest.raises(SettingError, match="QUEEN_VEGAS_ALPHA=12"):
+        from_environment({"QUEEN_VEGAS_ALPHA": "12"})

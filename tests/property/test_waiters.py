@@ -14,7 +14,7 @@ from queen.engine.job import Job
 from queen.engine.waiters import Waiters
 from queen_spec.guarantees import Level, checks
 
-PLACES = (Pop("q"), Pop("q", group="g"), Pop("q", partition="p"), Pop("r"), Pop("", task="t"))
+PLACES = (Pop("q"), Pop("q", group="g"), Pop("q", partition="p", auto_ack=True), Pop("r"), Pop("", task="t"))
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ class Waiting(RuleBasedStateMachine):
         self.now = 1000.0
         self.parked: list[Job] = []
         self.out: list[Job] = []
-        self.last_look: dict[object, float] = {}
+        self.news: set[Pop] = set()
 
     def job(self, pop: Pop) -> Job:
         return Job(JobType.POP, pop, self.loop.create_future())
@@ -44,6 +44,7 @@ class Waiting(RuleBasedStateMachine):
     def come(self, place: Pop, wait: float, ready: float) -> None:
         job = self.job(place)
         job.deadline = self.now + wait
+        self.waiters.begin(job)
         self.waiters.park(job, self.now, self.now + ready)
         self.parked.append(job)
 
@@ -59,8 +60,10 @@ class Waiting(RuleBasedStateMachine):
     @rule(queue=st.sampled_from(("q", "r", "s")), messages=st.integers(1, 3))
     def push(self, queue: str, messages: int) -> None:
         waiting = {place: sum(job.request == place for job in self.parked) for place in PLACES}
+        out = {job.request for job in self.out}
         jobs = self.waiters.wake(queue, messages)
         self.handed_out(jobs)
+        self.news |= {place for place in out if place.queue in (queue, "") and waiting[place] < messages}
         for place in PLACES:
             woken = sum(job.request == place for job in jobs)
             assert woken == (min(messages, waiting[place]) if place.queue in (queue, "") else 0)
@@ -71,7 +74,13 @@ class Waiting(RuleBasedStateMachine):
         checks_due, expired = self.waiters.due(self.now)
         for job in expired:
             assert job.deadline <= self.now
-            self.parked.remove(job)
+            if job in self.parked:
+                self.parked.remove(job)
+            else:
+                assert job in self.out, "answered twice"
+                assert not job.request.auto_ack
+                job.gone = True
+        assert all(job.gone or job.deadline > self.now or job.request.auto_ack for job in self.out)
         self.handed_out(checks_due)
         assert all(job.deadline > self.now for job in self.parked), "a timeout was overrun"
 
@@ -80,12 +89,17 @@ class Waiting(RuleBasedStateMachine):
         if not self.out:
             return
         job = self.out.pop(data.draw(st.integers(0, len(self.out) - 1)))
-        if found or job.deadline <= self.now:
+        if found or job.deadline <= self.now or job.gone:
             self.waiters.leave(job)
             self.handed_out(self.waiters.next_of(job.request))
         else:
             self.waiters.park(job, self.now, inf)
             self.parked = sorted([*self.parked, job], key=lambda each: each.turn)
+            if job.request in self.news:
+                event = self.waiters.next_event()
+                assert event is not None
+                assert event <= self.now, "a check that may have looked before the push is made again"
+                self.news.discard(job.request)
 
     @rule(data=st.data())
     def give_up(self, data: st.DataObject) -> None:
@@ -96,6 +110,7 @@ class Waiting(RuleBasedStateMachine):
 
     @invariant()
     def nobody_is_forgotten(self) -> None:
+        self.news &= {job.request for job in (*self.parked, *self.out)}  # with the last waiter a place is forgotten
         assert len(self.waiters) == len(self.parked)
         event = self.waiters.next_event()
         if self.parked:
@@ -115,6 +130,7 @@ def test_checks_of_a_place_back_off_together(loop: asyncio.AbstractEventLoop) ->
     for _ in range(50):
         job = Job(JobType.POP, Pop("q"), loop.create_future())
         job.deadline = 100.0
+        waiters.begin(job)
         waiters.park(job, now, inf)
     while len(times) < 6:
         now = waiters.next_event() or inf
@@ -129,5 +145,41 @@ def test_a_time_that_the_database_named_comes_before_the_back_off(loop: asyncio.
     waiters = Waiters(100, 1000)
     job = Job(JobType.POP, Pop("q"), loop.create_future())
     job.deadline = 100.0
+    waiters.begin(job)
     waiters.park(job, 0.0, 0.03)
     assert waiters.next_event() == pytest.approx(0.03)
+
+
+def test_re_checks_of_many_places_keep_the_budget(loop: asyncio.AbstractEventLoop) -> None:
+    places, budget = 3000, 100
+    waiters, now, checks, calls = Waiters(100, 1000, budget), 0.0, 0, 0
+    for number in range(places):
+        job = Job(JobType.POP, Pop(f"q{number}"), loop.create_future())
+        job.deadline = 1000.0
+        waiters.begin(job)
+        waiters.park(job, number / 1000, inf)
+    while (now := waiters.next_event() or inf) < 240:
+        jobs = waiters.due(now)[0]
+        if now >= 120:  # the quick first re-checks are over
+            checks += len(jobs)
+            calls += bool(jobs)
+        for job in jobs:
+            waiters.park(job, now, inf)
+    assert 0.5 * 120 * budget <= checks <= 1.1 * 120 * budget
+    assert calls <= 4 * 120 + 1, "re-checks share calls"
+
+
+def test_what_has_left_is_not_kept(loop: asyncio.AbstractEventLoop) -> None:
+    waiters = Waiters(100, 1000)
+    for number in range(20_000):
+        job = Job(JobType.POP, Pop("q", group=f"g{number % 7}"), loop.create_future())
+        job.deadline = 1e6
+        waiters.begin(job)
+        waiters.park(job, 0.0, inf)
+        if number % 2:
+            waiters.cancel(job)
+        else:
+            for handed_out in waiters.wake("q", 1, job.request.group):
+                waiters.leave(handed_out)
+    assert (len(waiters), waiters.live, waiters.places) == (0, 0, 0)
+    assert len(waiters._deadlines) + len(waiters._checks) < 3000

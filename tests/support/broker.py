@@ -22,9 +22,10 @@ from queen.db.setup import prepare
 from queen.db.store import Store
 from queen.engine.context import Context
 from queen.engine.directory import Directory
-from queen.engine.engine import Engine
+from queen.engine.engine import Engine, Shares
 from queen.engine.handlers.pop import Outcome
 from queen.engine.job import Job
+from queen.engine.lane import Lane
 from queen.engine.operations import OPERATIONS
 from queen.engine.waiters import Waiters
 from queen.http.parsing import PushItem, to_push
@@ -250,7 +251,14 @@ class ConcurrentBroker(Broker):
         store = Store(self._pool)
         heard = self._context.heard
         context = Context(store, self._context.administration, Directory(store, 1000), heard, 5)
-        return Engine(context, Settings().policy, Waiters(100, 1000), lambda job, result: job.future.set_result(result))
+        settings = Settings()
+        return Engine(
+            context,
+            lambda kind: Lane(settings.policy(kind), settings.limiter(kind)),
+            Waiters(100, 1000),
+            Shares(4, 1, 1000),
+            lambda job, result: job.future.set_result(result),
+        )
 
     def perform_together(self, operations: Sequence[model.Operation], now: float) -> list[Call]:
         """Carries out operations side by side, each through one of the workers in turn."""

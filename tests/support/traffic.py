@@ -4,10 +4,12 @@ import asyncio
 import json
 import random
 from collections import defaultdict
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+import asyncpg
 import httpx
 
 _PAUSE_S = 0.05
@@ -35,10 +37,13 @@ class Journal:
 
 
 class Traffic:
-    """One queue under load: each producer owns a partition, so that its order can be judged."""
+    """One queue under load: each producer owns a partition, so that its order can be judged.
+
+    ``urls`` may change while it runs: each request goes to any of the instances.
+    """
 
     def __init__(self, url: str, queue: str, seed: int) -> None:
-        self.url, self.queue, self.journal = url, queue, Journal()
+        self.urls, self.queue, self.journal = [url], queue, Journal()
         self._random = random.Random(seed)
         self.stop_producing, self.stop_consuming = asyncio.Event(), asyncio.Event()
 
@@ -46,7 +51,7 @@ class Traffic:
         """The answer, however often the connection breaks or the server asks to come again."""
         while True:
             try:
-                response = await client.request(method, path, **arguments)
+                response = await client.request(method, self._random.choice(self.urls) + path, **arguments)
             except httpx.TransportError:
                 self.journal.statuses[0] += 1
             else:
@@ -58,7 +63,7 @@ class Traffic:
     async def produce(self, partition: str) -> None:
         """Pushes numbered messages one request after the other, repeating each until it is answered."""
         number = 0
-        async with httpx.AsyncClient(base_url=self.url, timeout=15) as client:
+        async with httpx.AsyncClient(timeout=15) as client:
             while not self.stop_producing.is_set():
                 number_of_items = self._random.randint(1, 5)
                 ids = [str(UUID(int=self._random.getrandbits(128), version=4)) for _ in range(number_of_items)]
@@ -76,7 +81,7 @@ class Traffic:
 
     async def consume(self) -> None:
         """Pops and acks until told to stop; now and then it acks only some."""
-        async with httpx.AsyncClient(base_url=self.url, timeout=15) as client:
+        async with httpx.AsyncClient(timeout=15) as client:
             while not self.stop_consuming.is_set():
                 path = f"/api/v1/pop/queue/{self.queue}?batch=20&partitions=3&wait=true&timeout=500"
                 response = await self.request(client, "GET", path)
@@ -99,3 +104,52 @@ class Traffic:
         for message, result in zip(done, response.json(), strict=True):
             if result["success"]:
                 self.journal.completed.add(message["transactionId"])
+
+    async def progress(self, more: int) -> None:
+        """Returns when so many more messages were completed."""
+        goal = len(self.journal.completed) + more
+        async with asyncio.timeout(90):
+            while len(self.journal.completed) < goal:
+                await asyncio.sleep(0.02)
+
+    async def all_completed(self) -> None:
+        """Returns when everything that was answered as stored has been completed."""
+        async with asyncio.timeout(90):
+            everything = {text for texts in self.journal.answered.values() for text in texts}
+            while not everything <= self.journal.completed:
+                await asyncio.sleep(0.05)
+
+    async def run(self, disturb: Callable[[], Awaitable[None]], producers: int = 4, consumers: int = 3) -> None:
+        """Keeps it running while ``disturb`` does its work, and until all that was stored is completed."""
+        async with asyncio.TaskGroup() as group:
+            producing = [group.create_task(self.produce(f"p{number}")) for number in range(producers)]
+            consuming = [group.create_task(self.consume()) for _ in range(consumers)]
+            await self.progress(150)
+            await disturb()
+            await self.progress(150)
+            self.stop_producing.set()
+            await asyncio.gather(*producing)
+            await self.all_completed()
+            self.stop_consuming.set()
+            await asyncio.gather(*consuming)
+
+    async def judge(self, dsn: str) -> None:
+        """Compares what the clients were told with what is stored: nothing lost, doubled, reordered, or come again."""
+        connection = await asyncpg.connect(dsn)
+        rows = await connection.fetch(
+            "SELECT partition, off, transaction_id, payload::text::int AS number FROM queen.messages WHERE queue = $1"
+            " ORDER BY partition, off",
+            self.queue,
+        )
+        await connection.close()
+        print(f"{len(rows)} messages, answers beside the usual: {dict(self.journal.statuses)}")
+        stored: dict[str, list[Any]] = defaultdict(list)
+        for row in rows:
+            stored[row["partition"]].append(row)
+        for partition, answered in self.journal.answered.items():
+            log = stored[partition]
+            assert [row["off"] for row in log] == list(range(len(log))), "a gap"
+            assert [row["number"] for row in log] == list(range(len(log))), "lost, doubled or reordered"
+            texts = [row["transaction_id"] for row in log]
+            assert texts[: len(answered)] == answered, "what was answered is not what is stored"
+        assert self.journal.redelivered == [], "completed messages came again"

@@ -11,7 +11,7 @@ from queen.core import ids, limits
 from queen.core.errors import BadRequestError
 from queen.core.operations import JobType, QueueConfiguration
 from queen.engine.context import Context
-from queen.engine.ports import Notice
+from queen.engine.ports import configuration_changed
 from queen.engine.thread import EngineThread
 from queen.http.parsing import check_name, decode
 from queen.http.request import QueenRequest, read_body
@@ -154,7 +154,7 @@ class ConfigureResource:
 
         async def configure(context: Context) -> tuple[int, int]:
             numbers = await context.patiently(lambda _again: context.administration.configure_queue(configuration))
-            context.heard(Notice(body.queue, 1))
+            context.heard(configuration_changed(body.queue))
             return numbers
 
         queue_id, part_id = await self._engine.submit(JobType.CUSTOM, configure).future
@@ -180,7 +180,7 @@ class QueueResource:
 
         async def delete(context: Context) -> bool:
             existed = await context.patiently(lambda _again: context.administration.delete_queue(queue))
-            context.directory.forget_queue(queue)
+            context.heard(configuration_changed(queue))
             return existed
 
         existed: bool = await self._engine.submit(JobType.CUSTOM, delete).future

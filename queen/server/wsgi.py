@@ -1,0 +1,219 @@
+"""The ASGI application for workers that speak WSGI: one thread with a loop of its own serves all of their requests.
+
+Not a2wsgi, the usual adapter: it knows no raw path (names of queues may hold encoded slashes), takes a chunked body for
+an empty one, and does not notice that a client has gone, which would leave leases behind (docs/adr/0009).
+
+A request is handed to the loop and waits for its answer on an eventfd, which is how both threads (``poll``) and
+greenlets (meinheld's own loop) can wait.
+"""
+
+import asyncio
+import os
+import select
+import socket
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, Protocol
+from urllib.parse import parse_qs, quote_from_bytes
+
+import msgspec
+import uvloop
+
+from queen.http.app import QueenApp
+
+Environ = Mapping[str, Any]
+StartResponse = Callable[[str, list[tuple[str, str]]], object]
+
+_NOT_IMPLEMENTED = msgspec.json.encode(
+    {
+        "type": "about:blank",
+        "status": 501,
+        "title": "Not implemented",
+        "detail": "This worker holds as many long polls as it may: ask without wait=true, or use a server with the "
+        "worker class uvicorn",
+        "error": "No long poll is possible on this worker now: ask without wait=true",
+        "code": "no_waiting",
+    }
+)
+_HANG_UP = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
+
+
+class Wait(Protocol):
+    """Waits until the descriptor can be read; false if the client has gone before."""
+
+    def __call__(self, descriptor: int, environ: Environ) -> bool:
+        """Returns true when there is something to read."""
+
+
+def wait_in_thread(descriptor: int, environ: Environ) -> bool:
+    """Waits for the answer or for the end of the client, in a thread of gunicorn's worker ``gthread``."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    client: socket.socket | None = environ.get("gunicorn.socket")
+    if client is not None:
+        poll.register(client.fileno(), _HANG_UP)
+    return any(ready == descriptor for ready, _ in poll.poll())
+
+
+def scope_of(environ: Environ) -> dict[str, Any]:
+    """The request as ASGI has it."""
+    path: bytes = environ["PATH_INFO"].encode("latin-1")
+    raw = environ.get("RAW_URI", "").partition("?")[0] or quote_from_bytes(path)
+    headers = [
+        (name[5:].replace("_", "-").lower().encode(), value.encode("latin-1"))
+        for name, value in environ.items()
+        if name.startswith("HTTP_")
+    ]
+    headers += [
+        (name.replace("_", "-").lower().encode(), value.encode("latin-1"))
+        for name in ("CONTENT_TYPE", "CONTENT_LENGTH")
+        if (value := environ.get(name))
+    ]
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": environ.get("SERVER_PROTOCOL", "HTTP/1.1").partition("/")[2],
+        "method": environ["REQUEST_METHOD"],
+        "scheme": environ.get("wsgi.url_scheme", "http"),
+        "path": path.decode("utf-8", "surrogateescape"),
+        "raw_path": raw.encode("latin-1"),
+        "query_string": environ.get("QUERY_STRING", "").encode("latin-1"),
+        "root_path": "",
+        "headers": headers,
+        "server": (environ.get("SERVER_NAME", ""), int(environ.get("SERVER_PORT") or 0)),
+    }
+
+
+class Exchange:
+    """One request and its answer, for the application: ASGI's ``receive`` and ``send``."""
+
+    def __init__(self, scope: dict[str, Any], body: bytes) -> None:
+        self.scope = scope
+        self.status = 500
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.parts: list[bytes] = []
+        self.descriptor = os.eventfd(0)
+        self._body: bytes | None = body
+        self._gone = asyncio.Event()
+
+    async def receive(self) -> dict[str, Any]:
+        """The body, all at once; then nothing until the client has gone."""
+        if self._body is not None:
+            body, self._body = self._body, None
+            return {"type": "http.request", "body": body, "more_body": False}
+        await self._gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Mapping[str, Any]) -> None:
+        """Keeps the answer."""
+        if message["type"] == "http.response.start":
+            self.status, self.headers = message["status"], list(message.get("headers", ()))
+        elif message["type"] == "http.response.body":
+            self.parts.append(message.get("body", b""))
+
+    def hang_up(self) -> None:
+        """The client has gone. In the loop."""
+        self._gone.set()
+
+    async def run(self, app: QueenApp) -> None:
+        """Serves the request, and wakes who waits for the answer."""
+        try:
+            await app(self.scope, self.receive, self.send)
+        finally:
+            os.eventfd_write(self.descriptor, 1)
+
+
+class WsgiApp:
+    """The WSGI application of a worker.
+
+    Args:
+        app: the ASGI application; started at once, so make this in the worker's process.
+        wait: how a request waits for its answer.
+        waits_max: long polls that may be open; further ones are answered 501.
+        body_bytes_max: no more of a body is read; the application refuses what is longer.
+
+    Raises:
+        RuntimeError: the application does not start.
+    """
+
+    def __init__(self, app: QueenApp, wait: Wait, waits_max: int, body_bytes_max: int) -> None:
+        self._app, self._wait, self._waits_max, self._body_bytes_max = app, wait, waits_max, body_bytes_max
+        self._waits = 0
+        self._lock = threading.Lock()
+        self._lifespan: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._loop = uvloop.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="queen-http", daemon=True)
+        self._thread.start()
+        self._done: asyncio.Queue[Mapping[str, Any]] = asyncio.Queue()
+        self._life = asyncio.run_coroutine_threadsafe(self._live(), self._loop)
+        self._expect("startup")
+
+    def begin_stop(self) -> None:
+        """Answers all long polls empty, from now on. May be called from a signal handler."""
+        self._app.begin_stop()
+
+    def stop(self) -> None:
+        """Ends the application, when no request is in flight any more."""
+        self._expect("shutdown")
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        """Serves one request."""
+        if not _wants_to_wait(environ):
+            return self._serve(environ, start_response)
+        if not self._take_wait():
+            start_response("501 Not Implemented", [("Content-Type", "application/problem+json")])
+            return [_NOT_IMPLEMENTED]
+        try:
+            return self._serve(environ, start_response)
+        finally:
+            with self._lock:
+                self._waits -= 1
+
+    def _take_wait(self) -> bool:
+        with self._lock:
+            free = self._waits < self._waits_max
+            self._waits += free
+        return free
+
+    def _serve(self, environ: Environ, start_response: StartResponse) -> Sequence[bytes]:
+        exchange = Exchange(scope_of(environ), environ["wsgi.input"].read(self._body_bytes_max + 1))
+        served = asyncio.run_coroutine_threadsafe(exchange.run(self._app), self._loop)
+        try:
+            if not self._wait(exchange.descriptor, environ):
+                self._loop.call_soon_threadsafe(exchange.hang_up)
+            served.result()  # soon: the answer is there, or nobody wants it
+        finally:
+            os.close(exchange.descriptor)
+        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in exchange.headers]
+        start_response(f"{exchange.status} {_phrase(exchange.status)}", headers)
+        return exchange.parts
+
+    async def _live(self) -> None:
+        async def send(message: Mapping[str, Any]) -> None:
+            await self._done.put(message)
+
+        await self._app({"type": "lifespan", "asgi": {"version": "3.0"}}, self._lifespan.get, send)
+
+    def _expect(self, event: str) -> None:
+        self._loop.call_soon_threadsafe(self._lifespan.put_nowait, {"type": f"lifespan.{event}"})
+        message = asyncio.run_coroutine_threadsafe(self._done.get(), self._loop).result()
+        if message["type"] != f"lifespan.{event}.complete":
+            raise RuntimeError(message.get("message") or f"The application does not answer {event}")
+
+
+def _wants_to_wait(environ: Environ) -> bool:
+    if not environ["PATH_INFO"].startswith("/api/v1/pop"):
+        return False
+    asked = parse_qs(environ.get("QUERY_STRING", ""))
+    return asked.get("wait", [""])[-1] in ("true", "1") and asked.get("timeout") != ["0"]
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "Unknown"

@@ -1,0 +1,299 @@
+"""A whole engine in simulated time over a database that is slow, refuses, and goes away: every job gets its answer."""
+
+import asyncio
+import random
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from queen.core.batch_policy import BatchPolicy
+from queen.core.concurrency import Vegas, VegasSettings
+from queen.core.errors import DatabaseUnavailableError, DataRejectedError, OverloadedError
+from queen.core.operations import Claim, JobType, Pop, Popped
+from queen.engine.engine import Engine, Shares
+from queen.engine.handlers.pop import Outcome
+from queen.engine.job import Job
+from queen.engine.lane import Lane
+from queen.engine.operations import Operation
+from queen.engine.ports import Notice
+from queen.engine.slots import Slots
+from queen.engine.waiters import Waiters
+from queen_spec.guarantees import Level, checks
+from tests.support.virtual_time import run
+
+HOT = (JobType.PUSH, JobType.POP, JobType.ACK, JobType.TRANSACTION)
+POLICY = BatchPolicy(preferred=5, hold_ms=20, batch_max=8, in_flight_max=3, queued_max=200)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a made-up operation is asked: it fails if it is ``bad``, and so does whatever shares its call."""
+
+    number: int
+    bad: bool = False
+
+
+@dataclass
+class Database:
+    """Serves made-up calls, and notes what it saw."""
+
+    choice: random.Random
+    slowest_s: float
+    away: float = 0.0
+    crashes: float = 0.0
+    in_flight: Counter[JobType] = field(default_factory=Counter)
+    most: Counter[str] = field(default_factory=Counter)
+    begun: list[tuple[float, JobType, list[int]]] = field(default_factory=list)
+
+    def handler(self, kind: JobType) -> Any:
+        async def handle(_context: object, requests: Sequence[Any]) -> list[Any]:
+            self.in_flight[kind] += 1
+            self.most[kind.value] = max(self.most[kind.value], self.in_flight[kind])
+            hot = sum(self.in_flight[each] for each in HOT)
+            self.most["hot"] = max(self.most["hot"], hot)
+            now = asyncio.get_running_loop().time()
+            self.begun.append((now, kind, [r.number for r in requests if isinstance(r, Request)]))
+            try:
+                await asyncio.sleep(self.choice.uniform(0.001, self.slowest_s))
+                if self.choice.random() < self.away:
+                    raise DatabaseUnavailableError("away")
+                if self.choice.random() < self.crashes:
+                    raise ZeroDivisionError
+                if any(isinstance(r, Request) and r.bad for r in requests):
+                    raise DataRejectedError("bad data")
+                return [self.result(request) for request in requests]
+            finally:
+                self.in_flight[kind] -= 1
+
+        return handle
+
+    def result(self, request: Any) -> Any:
+        if not isinstance(request, Pop):
+            return request.number
+        outcome = Outcome()
+        if self.choice.random() < 0.2:
+            outcome.popped = Popped(None, [Claim(1, request.queue, "p", 0, frozenset(), 0, 1, [])])
+        elif self.choice.random() < 0.1:
+            outcome.ready_in = 0.0
+        return outcome
+
+
+class Harness:
+    """An engine over such a database, and the answers that it gave."""
+
+    def __init__(self, database: Database, hot: int, policy: BatchPolicy = POLICY, vegas: bool = False) -> None:
+        self.answers: dict[int, list[Any]] = defaultdict(list)
+        self.answered_at: dict[int, float] = {}
+        self.loop = asyncio.get_running_loop()
+        context: Any = SimpleNamespace(heard=lambda _notice: None, directory=None)
+        table = {kind: Operation(database.handler(kind)) for kind in HOT}
+        table[JobType.POP] = Operation(database.handler(JobType.POP), lambda pop: (pop.queue, pop.group))
+        table[JobType.CUSTOM] = Operation(database.handler(JobType.CUSTOM), cold=True)
+
+        def lane(_kind: JobType) -> Lane:
+            return Lane(policy, Vegas(policy.in_flight_max, VegasSettings(window=4)) if vegas else None)
+
+        self.engine = Engine(context, lane, Waiters(100, 1000), Shares(hot, 1, 10_000), self.answer, table)
+
+    def answer(self, job: Job, result: Any) -> None:
+        self.answers[id(job)].append(result)
+        self.answered_at[id(job)] = self.loop.time()
+
+    def submit(self, kind: JobType, request: Any) -> Job:
+        job = Job(kind, request, self.loop.create_future())
+        self.engine.accept([job])
+        return job
+
+
+arrivals = st.lists(
+    st.tuples(
+        st.sampled_from((*HOT, JobType.CUSTOM)),
+        st.floats(0, 0.02),
+        st.sampled_from((False, False, False, False, True)),
+        st.sampled_from((0, 0, 50, 700)),
+    ),
+    min_size=1,
+    max_size=120,
+)
+
+
+@checks("G-ISO-1", "G-WAIT-1", level=Level.MODEL)
+@settings(max_examples=60, deadline=None)
+@given(
+    plan=arrivals,
+    hot=st.integers(1, 6),
+    away=st.sampled_from((0, 0, 0.2)),
+    crashes=st.sampled_from((0, 0.1)),
+    vegas=st.booleans(),
+    seed=st.integers(0, 10**6),
+)
+def test_every_job_is_answered_once_and_in_time(
+    plan: list[tuple[JobType, float, bool, int]], hot: int, away: float, crashes: float, vegas: bool, seed: int
+) -> None:
+    async def live() -> None:
+        database = Database(random.Random(seed), 0.05, away, crashes)
+        harness = Harness(database, hot, vegas=vegas)
+        choice = random.Random(seed)
+        jobs: list[tuple[Job, float]] = []
+        gone: set[int] = set()
+        for number, (kind, pause, bad, wait_ms) in enumerate(plan):
+            await asyncio.sleep(pause)
+            request = Pop(f"q{number % 3}", wait_ms=wait_ms) if kind is JobType.POP else Request(number, bad)
+            jobs.append((harness.submit(kind, request), harness.loop.time()))
+            if choice.random() < 0.1:
+                harness.engine.heard(Notice(f"q{number % 3}", choice.randint(1, 3)))
+            if choice.random() < 0.05:
+                harness.engine.abandon(jobs[-1][0])
+                gone.add(id(jobs[-1][0]))
+        await asyncio.sleep(60)
+        await harness.engine.stop()
+        for job, _ in jobs:
+            expected = (0, 1) if id(job) in gone else (1,)
+            assert len(harness.answers[id(job)]) in expected, job.kind
+        for job, begin in jobs:
+            if id(job) in gone or not isinstance(job.request, Pop) or not job.request.wait_ms:
+                continue
+            assert harness.answered_at[id(job)] <= begin + job.request.wait_ms / 1000 + 0.001, "a timeout was overrun"
+        check_answers(jobs, harness, gone, innocent_fail=bool(away or crashes))
+        assert database.most["hot"] <= hot
+        assert database.most["custom"] <= 1
+        assert all(database.most[kind.value] <= POLICY.in_flight_max for kind in HOT)
+        status = harness.engine.status()
+        assert (status.hot.free, status.cold.free, status.waiting, status.places) == (hot, 1, 0, 0)
+        assert all((lane.queued, lane.queued_bytes, lane.in_flight) == (0, 0, 0) for lane in status.lanes)
+        assert sum(sum(lane.batch_sizes) for lane in status.lanes) == sum(lane.calls for lane in status.lanes)
+
+    run(live())
+
+
+def check_answers(jobs: list[tuple[Job, float]], harness: Harness, gone: set[int], *, innocent_fail: bool) -> None:
+    """Each job has its own answer; only bad ones are refused for their data."""
+    for job, _ in jobs:
+        if id(job) in gone or isinstance(job.request, Pop):
+            continue
+        [answer] = harness.answers[id(job)]
+        if isinstance(answer, DataRejectedError):
+            assert job.request.bad, "one request's bad data failed another's"
+        elif isinstance(answer, Exception):
+            assert innocent_fail
+        else:
+            assert answer == job.request.number
+            assert not job.request.bad
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10**6), hot=st.integers(1, 8), flooded=st.sampled_from(HOT))
+def test_a_flood_of_one_kind_does_not_starve_another(seed: int, hot: int, flooded: JobType) -> None:
+    """A lone job of each other kind begins within the time of as many calls as there are kinds."""
+    slowest_s = 0.05
+
+    async def live() -> None:
+        database = Database(random.Random(seed), slowest_s)
+        harness = Harness(database, hot, BatchPolicy(preferred=1, hold_ms=0, batch_max=1, in_flight_max=8))
+        for number in range(300):
+            harness.submit(flooded, Pop(f"q{number}") if flooded is JobType.POP else Request(number))
+        await asyncio.sleep(0.1)
+        others = {kind: harness.loop.time() for kind in HOT if kind is not flooded}
+        for kind in others:
+            harness.submit(kind, Pop("other") if kind is JobType.POP else Request(1000))
+        await asyncio.sleep(60)
+        for kind, asked in others.items():
+            begun = next(now for now, each, _ in database.begun if each is kind)
+            assert begun - asked <= len(HOT) * slowest_s + 1e-9, (kind, begun - asked)
+        await harness.engine.stop()
+
+    run(live())
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6), hold_ms=st.sampled_from((5, 20)), pauses=st.lists(st.floats(0, 0.03), max_size=60))
+def test_no_job_waits_longer_than_its_hold_while_connections_are_free(
+    seed: int, hold_ms: int, pauses: list[float]
+) -> None:
+    async def live() -> None:
+        database = Database(random.Random(seed), 0.2)
+        policy = BatchPolicy(preferred=1000, hold_ms=hold_ms, batch_max=1000, in_flight_max=1000)
+        harness = Harness(database, 1000, policy)
+        asked = {}
+        for number, pause in enumerate(pauses):
+            await asyncio.sleep(pause)
+            asked[number] = harness.loop.time()
+            harness.submit(JobType.PUSH, Request(number))
+        await asyncio.sleep(10)
+        for now, _, numbers in database.begun:
+            assert all(now - asked[number] <= hold_ms / 1000 + 1e-6 for number in numbers)
+        await harness.engine.stop()
+
+    run(live())
+
+
+@checks("G-WAIT-1", level=Level.MODEL)
+@pytest.mark.parametrize("parked", [True, False], ids=["parked", "in its first look"])
+def test_a_database_that_hangs_does_not_overrun_a_timeout(parked: bool) -> None:
+    async def live() -> None:
+        database = Database(random.Random(1), 0.002)
+        harness = Harness(database, 4)
+        if not parked:
+            database.slowest_s = 100.0
+            database.choice = SimpleNamespace(uniform=lambda _low, high: high, random=lambda: 0.9)  # type: ignore[assignment]
+        job = harness.submit(JobType.POP, Pop("q", wait_ms=1000))
+        await asyncio.sleep(0.05)
+        database.slowest_s = 100.0
+        database.choice = SimpleNamespace(uniform=lambda _low, high: high, random=lambda: 0.9)  # type: ignore[assignment]
+        await asyncio.sleep(200)
+        assert harness.answers[id(job)] == [Popped()]
+        assert harness.answered_at[id(job)] <= 1.001
+        await harness.engine.stop()
+
+    run(live())
+
+
+def test_one_job_too_many_is_refused_and_counted() -> None:
+    async def live() -> None:
+        database = Database(random.Random(1), 0.1)
+        harness = Harness(database, 1, BatchPolicy(1, 0, 1, 1, queued_max=3))
+        jobs = [harness.submit(JobType.PUSH, Request(number)) for number in range(10)]
+        await asyncio.sleep(60)
+        refused = [job for job in jobs if isinstance(harness.answers[id(job)][0], OverloadedError)]
+        assert len(refused) == 6  # one left at once, three may wait
+        [push] = [lane for lane in harness.engine.status().lanes if lane.kind is JobType.PUSH]
+        assert (push.refused, push.jobs, push.failed) == (6, 4, 0)
+        await harness.engine.stop()
+
+    run(live())
+
+
+@given(
+    total=st.integers(1, 10),
+    steps=st.lists(st.tuples(st.booleans(), st.sets(st.sampled_from("abcd")), st.integers(0, 10**6)), max_size=80),
+)
+def test_slots_are_shared_fairly(total: int, steps: list[tuple[bool, set[str], int]]) -> None:
+    slots, held = Slots(total, "abcd"), Counter[str]()
+    passed_over = Counter[str]()
+    for ends, due, number in steps:
+        if ends and held.total():
+            kind = sorted(held.elements())[number % held.total()]
+            slots.give_back(kind)
+            held[kind] -= 1
+            continue
+        kind_or_none = slots.next(due)
+        if kind_or_none is None:
+            spare_kept = total >= 4 and slots.free == 1 and not any(held[kind] == 0 for kind in due)
+            assert not due or not slots.free or spare_kept
+            continue
+        assert kind_or_none in due
+        assert held[kind_or_none] == min(held[kind] for kind in due), "the fewest come first"
+        slots.take(kind_or_none)
+        held[kind_or_none] += 1
+        for kind in due:
+            passed_over[kind] = 0 if kind == kind_or_none or held[kind] else passed_over[kind] + 1
+            assert passed_over[kind] <= 3, "the turn goes round"
+        for kind in set("abcd") - due:
+            passed_over[kind] = 0
+        assert 0 <= slots.free == total - held.total()

@@ -1,0 +1,21 @@
+"""Running ``queen verify`` as people do."""
+
+import subprocess
+
+from tests.support.processes import PYTHON, ROOT, clean_environment
+
+#: Longer than the longest run and its cleaning up.
+LIMIT_S = 240
+
+
+def verify(url: str, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """The command, when it has ended."""
+    return subprocess.run(
+        [*PYTHON, "verify", url, *options],
+        cwd=ROOT,
+        env=clean_environment(**variables),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
