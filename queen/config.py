@@ -252,6 +252,7 @@ DEFAULT_POLICIES: Mapping[JobType, BatchPolicy] = {
     JobType.ACK: BatchPolicy(preferred=50, hold_ms=20, batch_max=500, in_flight_max=4),
     JobType.TRANSACTION: BatchPolicy(preferred=1, hold_ms=0, batch_max=50, in_flight_max=4),
     JobType.RENEW_LEASE: BatchPolicy(preferred=10, hold_ms=100, batch_max=100, in_flight_max=2),
+    JobType.CYCLE: BatchPolicy(preferred=1, hold_ms=0, batch_max=1, in_flight_max=4),
     JobType.CUSTOM: BatchPolicy(preferred=1, hold_ms=0, batch_max=1, in_flight_max=4),
 }
 

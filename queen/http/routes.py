@@ -17,6 +17,7 @@ from queen.http.resources.notify import NotifyResource
 from queen.http.resources.pop import PopDefaults, PopResource
 from queen.http.resources.push import PushResource
 from queen.http.resources.queues import ConfigureResource, QueueResource
+from queen.http.resources.streams import StreamCycleResource, StreamQueriesResource, StreamStateResource
 from queen.http.resources.transactions import TransactionResource
 
 PUBLIC, READ_ONLY, READ_WRITE, ADMIN = Access
@@ -58,6 +59,10 @@ def routes(settings: Settings, engine: EngineThread) -> Sequence[Route]:
         Route("/api/v1/ack/batch", ack, {"POST": READ_WRITE}, suffix="batch"),
         Route("/api/v1/lease/{lease}/extend", LeaseResource(engine), {"POST": READ_WRITE}),
         Route("/api/v1/transaction", TransactionResource(engine, body_bytes_max), {"POST": READ_WRITE}),
+        # ------------------------------------------------------------ streams
+        Route("/streams/v1/queries", StreamQueriesResource(engine, body_bytes_max), {"POST": READ_WRITE}),
+        Route("/streams/v1/cycle", StreamCycleResource(engine, body_bytes_max), {"POST": READ_WRITE}),
+        Route("/streams/v1/state/get", StreamStateResource(engine, body_bytes_max), {"POST": READ_ONLY}),
         # ------------------------------------------------------------ queues
         Route("/api/v1/configure", ConfigureResource(engine, body_bytes_max), {"POST": READ_WRITE}),
         Route("/api/v1/resources/queues/{queue:path}", QueueResource(engine), {"DELETE": ADMIN}),
