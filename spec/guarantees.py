@@ -370,8 +370,8 @@ _CATALOGUE: Collection[Guarantee] = (
     _safety(
         "G-STR-2",
         "MLF",
-        "A cycle that is sent again, or after its lease has ended, and a flush of state that somebody else has flushed or "
-        "may be changing, change nothing and are answered as failed.",
+        "A cycle that is sent again, or after its lease has ended, and a flush of state that somebody else has flushed "
+        "or may be changing, change nothing and are answered as failed.",
         "Workers of a stream come and go and repeat themselves, and its results still count every message once.",
     ),
     _safety(
@@ -384,15 +384,15 @@ _CATALOGUE: Collection[Guarantee] = (
     _safety(
         "G-STR-4",
         "ML",
-        "A window holds consecutive messages of one partition that are of one slot of time, no more than its limit, and is "
-        "delivered only when it is full or its slot is over.",
+        "A window holds consecutive messages of one partition that are of one slot of time, no more than its limit, "
+        "and is delivered only when it is full or its slot is over.",
         "Who aggregates over a window trusts that nothing more belongs to it.",
     ),
     _liveness(
         "G-STR-5",
         "LF",
-        "What a socket holds when it ends is available to others at once, and when its worker is killed at the end of the "
-        "lease, at most one second later.",
+        "What a socket holds when it ends is available to others at once, and when its worker is killed at the end of "
+        "the lease, at most one second later.",
         "Nobody can ack on a socket that is gone.",
     ),
     _safety(
