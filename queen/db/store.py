@@ -47,6 +47,7 @@ _RELEASE = call("release_leases_v1", 1)
 _RESOLVE = call("resolve_partitions_v1", 3)
 _DESCRIBE = call("describe_partitions_v1", 1)
 _SUBSCRIBE = call("subscribe_v1", 7)
+_NOW = "SELECT queen.clock() AS now"
 _FIND_QUEUES = call("find_queues_v1", 2)
 _FIND_SERVER_MADE = call("find_server_made_v1", 2)
 
@@ -185,6 +186,11 @@ class Store:
         """Names and numbers of the queues of a namespace and task, higher priority first."""
         rows = await self._pool.fetch(_FIND_QUEUES, namespace, task)
         return [(row["queue"], row["queue_id"]) for row in rows]
+
+    async def now(self) -> datetime:
+        """The clock that decides leases and ``createdAt``."""
+        [row] = await self._pool.fetch(_NOW)
+        return row["now"]  # type: ignore[no-any-return]
 
     async def find_server_made(self, part_ids: Sequence[int], offsets: Sequence[int]) -> list[bool]:
         """Whether each message exists and has a transaction id that the server made."""

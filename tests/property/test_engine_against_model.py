@@ -220,7 +220,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
         lane = delivery.message.lane
         if stream not in self.state.streams or self.state.partition(lane) is None or (with_ack and lease is None):
             return
-        # A cycle that was undone may leave an empty queue behind, as a transaction may: none is named that is not there.
+        # A cycle that was undone may leave an empty queue behind, as a transaction may: name none that is not there.
         pushes = [item for item in pushes if self.state.partition(item.lane) is not None]
         rows = {key: model.StateChange(key, value, end and self.now + end) for key, value, end in changes}
         ack = self._ack_item(delivered, status, True) if with_ack else None
