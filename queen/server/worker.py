@@ -18,6 +18,7 @@ from uvicorn_worker import UvicornWorker
 from queen.config import from_environment
 from queen.server.parent_death import die_with
 from queen.server.protocol import OneWriteProtocol
+from queen.server.websocket import QueenWebSocket
 
 _HEARTBEAT_S = 1.0
 _COLLECT_AFTER_OBJECTS = 50_000
@@ -59,8 +60,13 @@ class QueenWorker(UvicornWorker):  # type: ignore[misc]
 
     CONFIG_KWARGS = {  # noqa: RUF012 - uvicorn_worker's way to configure
         "loop": "uvloop",
+<<<<<<< HEAD
         "http": OneWriteProtocol,
         "ws": "websockets-sansio",
+=======
+        "http": "httptools",
+        "ws": QueenWebSocket,
+>>>>>>> fa2b9ef (A WebSocket client that reads nothing is cut off; a hundred sockets, kills and stops)
         # Costs memory and processor time a socket, and JSON of a few hundred bytes gains little.
         "ws_per_message_deflate": False,
         "lifespan": "on",

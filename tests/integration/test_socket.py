@@ -118,7 +118,7 @@ async def test_credit_bounds_what_is_held(socket: Socket, api: Api, queue: str) 
     socket.credit = 2
     for batch in batches:
         await socket.ack(batch)
-    while not (frame := await socket.receive())["type"] == "batch":
+    while (frame := await socket.receive())["type"] != "batch":
         pass
     assert len(frame["messages"]) <= 2
 

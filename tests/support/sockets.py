@@ -68,11 +68,12 @@ class Socket:
         assert answer["type"] == "subscribed", answer
         return answer
 
-    async def ack(self, batch: Frame, status: str = "completed", **fields: Any) -> None:
-        """Acks a whole batch, without waiting for the answer."""
+    async def ack(self, batch: Frame, status: str = "completed", **fields: Any) -> int:
+        """Acks a whole batch, without waiting for the answer; its ref."""
         self._serial += 1
         self._pending[self._serial] = {message["id"] for message in batch["messages"]}
         await self.send(type="ack", ref=self._serial, batch=batch["batch"], status=status, **fields)
+        return self._serial
 
     async def acked(self, batch: Frame, status: str = "completed", **fields: Any) -> Frame:
         """Acks a whole batch; the answer, when nothing else may come before."""

@@ -33,7 +33,7 @@ from queen.http.socket.subscription import Subscription, subscribed, subscriptio
 
 log = logging.getLogger("queen.http")
 
-GOING_AWAY, INTERNAL_ERROR, POLICY, TRY_AGAIN_LATER = 1001, 1011, 1008, 1013
+GOING_AWAY, INTERNAL_ERROR, TRY_AGAIN_LATER = 1001, 1011, 1013
 
 #: Acks of one socket that may be under way; then its frames wait.
 _ACKS_MAX = 16
@@ -190,12 +190,9 @@ class Session:
         await self._send_text(frames.render_frame(frame))
 
     async def _send_text(self, text: str) -> None:
-        """Sends a frame; who reads nothing for as long as two pings take is cut off."""
+        """Sends a frame. Waits while the client reads nothing; the unanswered ping ends that."""
         try:
-            async with asyncio.timeout(2 * self._settings.limits.ping_seconds):
-                await self._ws.send_text(text)
-        except TimeoutError:
-            self.end(POLICY)
+            await self._ws.send_text(text)
         except (falcon.WebSocketDisconnected, OSError):
             self.end(INTERNAL_ERROR)
 
