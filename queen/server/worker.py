@@ -60,13 +60,8 @@ class QueenWorker(UvicornWorker):  # type: ignore[misc]
 
     CONFIG_KWARGS = {  # noqa: RUF012 - uvicorn_worker's way to configure
         "loop": "uvloop",
-<<<<<<< HEAD
         "http": OneWriteProtocol,
-        "ws": "websockets-sansio",
-=======
-        "http": "httptools",
         "ws": QueenWebSocket,
->>>>>>> fa2b9ef (A WebSocket client that reads nothing is cut off; a hundred sockets, kills and stops)
         # Costs memory and processor time a socket, and JSON of a few hundred bytes gains little.
         "ws_per_message_deflate": False,
         "lifespan": "on",

@@ -23,6 +23,7 @@ CREATE OR REPLACE FUNCTION queen.cycle_stream_v1(
 )
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -86,7 +87,7 @@ BEGIN
                 SELECT * FROM queen.ack_messages_v1(
                     ARRAY[p_source], ARRAY[p_grp], ARRAY[p_ack_lease], ARRAY[p_ack_kind],
                     ARRAY[CASE WHEN p_ack_kind = 'c' AND v_off > v_acked THEN v_acked + 1 ELSE v_off END], ARRAY[v_off],
-                    ARRAY[p_ack_hash], ARRAY[true], ARRAY[p_ack_error], p_ack_kind <> 'c')
+                    ARRAY[p_ack_hash], ARRAY[p_ack_error], p_ack_kind <> 'c')
             LOOP
                 v_problem := CASE
                     WHEN v_row.problem IS NOT NULL THEN v_row.problem

@@ -37,7 +37,7 @@ class Bench:
         self.grp_id: int = group.grp_id
         await self.store.pop(PopColumns([1], [1], [lease], [60], [1], [self.grp_id], [None]))
         self.ack = AckColumns(
-            [self.part_id], [self.grp_id], [lease], ["c"], [0], [0], [None], [True], [None]
+            [self.part_id], [self.grp_id], [lease], ["c"], [0], [0], [None], [None]
         )  # fmt: skip
         self.push = await flush_of(self.store, f"{name}-out", [b"2"]) if pushes else PushColumns(uuid4())
 

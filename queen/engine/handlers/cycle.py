@@ -53,7 +53,7 @@ async def _ack(context: Context, request: Cycle) -> AckColumns | str | None:
         return None
     items = [request.ack]
     [spot] = await context.patiently(lambda _again: locate(context, items))
-    return spot if isinstance(spot, str) else Gathered(items, [spot]).columns
+    return spot if isinstance(spot, str) else Gathered(items, [spot], fuse=False).columns
 
 
 def _state(request: Cycle) -> StateColumns:

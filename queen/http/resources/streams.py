@@ -20,8 +20,9 @@ from queen.core.operations import (
 )
 from queen.engine.context import Context
 from queen.engine.thread import EngineThread
-from queen.http.parsing import PushItem, check_group, check_name, decode, read_body, to_push
+from queen.http.parsing import PushItem, check_group, check_name, decode, to_push
 from queen.http.rendering import render_push, timestamp
+from queen.http.request import QueenRequest, read_body
 from queen.http.resources.ack import AckBody, to_ack_item
 
 _NO_OBJECT = "request body must be a JSON object"
@@ -171,7 +172,7 @@ class StreamQueriesResource:
     def __init__(self, engine: EngineThread, body_bytes_max: int) -> None:
         self._engine, self._body_bytes_max = engine, body_bytes_max
 
-    async def on_post(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
+    async def on_post(self, req: QueenRequest, resp: falcon.asgi.Response) -> None:
         """Makes the query or finds it again; 409 for another chain of operators without a reset."""
         body = decode(_query, await read_body(req, self._body_bytes_max), _MISSING)
         registration = _registration(body)
@@ -212,7 +213,7 @@ class StreamCycleResource:
     def __init__(self, engine: EngineThread, body_bytes_max: int) -> None:
         self._engine, self._body_bytes_max = engine, body_bytes_max
 
-    async def on_post(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
+    async def on_post(self, req: QueenRequest, resp: falcon.asgi.Response) -> None:
         """A cycle that fails is an answer, with status 200: clients read ``success``."""
         body = decode(_cycle, await read_body(req, self._body_bytes_max), _CYCLE_TEXTS)
         cycle = to_cycle(body)
@@ -305,7 +306,7 @@ class StreamStateResource:
     def __init__(self, engine: EngineThread, body_bytes_max: int) -> None:
         self._engine, self._body_bytes_max = engine, body_bytes_max
 
-    async def on_post(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
+    async def on_post(self, req: QueenRequest, resp: falcon.asgi.Response) -> None:
         """The rows of one partition, in the order of their keys."""
         body = decode(_state, await read_body(req, self._body_bytes_max), _MISSING)
         _require_ids(body)
