@@ -53,7 +53,7 @@ async def play(python: Path, script: Path, scenario: str, port: int, queue: str)
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), cwd="/",
     )  # fmt: skip
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             output, errors = await process.communicate()
     finally:
         if process.returncode is None:

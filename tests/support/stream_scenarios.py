@@ -21,6 +21,10 @@ class Program:
     def __init__(self, client: Client, url: str, queue: str) -> None:
         self.client, self.url, self.queue = client, url, queue
 
+    async def lease_briefly(self) -> None:
+        """A worker that stops keeps the leases of what it has popped and not begun: they have to end by themselves."""
+        await self.client.queue(self.queue).config({"lease_time": 2}).create()
+
     async def push(self, events: list[Any]) -> None:
         """Pushes each event to the partition that its number chooses."""
         for partition in range(PARTITIONS):
@@ -44,7 +48,7 @@ class Program:
     async def output(self, done: Callable[[list[Any]], bool]) -> list[Any]:
         """What came out, once it is enough; each with its partition."""
         seen: list[Any] = []
-        async with asyncio.timeout(45):
+        async with asyncio.timeout(200):
             while not done(seen):
                 outbox = self.client.queue(f"{self.queue}-out").batch(100).partitions(10).timeout_millis(300)
                 messages = await outbox.pop()
@@ -73,6 +77,7 @@ LAST = [event(100_000 + n) for n in range(PARTITIONS)]
 
 async def windows(program: Program) -> object:
     """Ten windows a partition, pushed in two halves with a stop of the stream between them."""
+    await program.lease_briefly()
     events = [event(n) for n in range(1000)]
     stream = program.windows()
     await program.push(events[:450])
@@ -89,6 +94,7 @@ async def windows(program: Program) -> object:
 
 async def competing_windows(program: Program) -> object:
     """Three workers of one stream; one goes away in between."""
+    await program.lease_briefly()
     runners = [await program.run(program.windows(), batch_size=20, max_partitions=2) for _ in range(3)]
     for start in range(0, 1000, 100):
         await program.push([event(n) for n in range(start, start + 100)])
@@ -136,7 +142,7 @@ async def sessions(program: Program) -> object:
 
 async def gate(program: Program) -> object:
     """A rate limit: what it denies comes again, in order, when the lease is over."""
-    await program.client.queue(program.queue).config({"lease_time": 1}).create()
+    await program.lease_briefly()
     await program.push([{"n": n * PARTITIONS, "t": 0} for n in range(12)])
     stream = Stream.from_(program.client.queue(program.queue)).gate(token_bucket_gate(capacity=5, refill_per_sec=5))
     runner = await program.run(stream.to(program.client.queue(f"{program.queue}-out")))
