@@ -125,7 +125,8 @@ async def test_credit_bounds_what_is_held(socket: Socket, api: Api, queue: str) 
 
 @checks("G-STR-3", level=Level.LIVE)
 async def test_no_credit_pauses_the_delivery(socket: Socket, api: Api, queue: str) -> None:
-    await socket.subscribe(queue, credit=0)
+    answer = await socket.subscribe(queue, credit=0)
+    assert (answer["credit"], answer["batch"]) == (0, 200)
     await api.push(queue, 1)
     assert await socket.is_silent()
     socket.credit = 5

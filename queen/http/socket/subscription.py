@@ -43,15 +43,14 @@ def subscription_of(frame: Subscribe, credit_max: int, default_mode: str) -> Sub
         BadRequestError: something is missing or out of its limits; names the field.
     """
     credit = _number(frame.credit, "credit", DEFAULT_CREDIT, 0, credit_max)
-    window = _window(frame.window, credit)
-    batch_max = min(max(credit, 1), limits.BATCH_MESSAGES_MAX)
+    # Who begins without credit will get some: that does not bound what it may ask for.
+    most = min(credit or credit_max, limits.BATCH_MESSAGES_MAX)
+    window = _window(frame.window, most)
     pop = Pop(
         **_place(frame),
         **start_of(frame.subscriptionMode, frame.subscriptionFrom, default_mode),
         group=check_group(frame.consumerGroup, "consumerGroup", QUEUE_MODE),
-        batch=_number(
-            frame.batch, "batch", min(limits.AUTOPILOT_BATCH_MESSAGES, batch_max), 1, limits.BATCH_MESSAGES_MAX
-        ),
+        batch=_number(frame.batch, "batch", min(limits.AUTOPILOT_BATCH_MESSAGES, most), 1, limits.BATCH_MESSAGES_MAX),
         partitions=_number(frame.partitions, "partitions", limits.AUTOPILOT_PARTITIONS, 1, limits.POP_PARTITIONS_MAX),
         lease_seconds=_number(frame.leaseSeconds, "leaseSeconds", 0, 1, limits.LEASE_SECONDS_MAX) or None,
         wait_ms=WAIT_MS,
@@ -87,11 +86,10 @@ def _number(value: int | None, field: str, default: int, low: int, high: int) ->
     return value
 
 
-def _window(body: WindowBody | None, credit: int) -> Window | None:
+def _window(body: WindowBody | None, most: int) -> Window | None:
     if body is None:
         return None
     if body.messages is None and body.seconds is None:
         raise BadRequestError("window needs messages, seconds, or both", "window")
-    most = min(max(credit, 1), limits.BATCH_MESSAGES_MAX)
     seconds = _number(body.seconds, "window.seconds", 0, 1, limits.LEASE_SECONDS_MAX) or None
     return Window(_number(body.messages, "window.messages", most, 1, most), seconds)
