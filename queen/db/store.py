@@ -138,7 +138,7 @@ class Store:
         if ack is not None:
             acking = (ack.kind[0], ack.lease[0], ack.last[0], _hashes(ack.hash)[0], ack.error[0])
         rows = await self._pool.fetch(
-            _CYCLE, stream, *source, push.flush, again, *_push_arguments(push), state.key, state.value,
+            _CYCLE, stream, *source, push.flush, again, *push_arguments(push), state.key, state.value,
             state.window_end, *acking, release,
         )  # fmt: skip
         appended = [

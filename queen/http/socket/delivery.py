@@ -18,6 +18,8 @@ from queen.http.socket.subscription import Subscription
 
 #: An answer that came before its time, because the server stops, is not asked for again at once.
 _PAUSE_S = 0.05
+#: The same for batches: in pop maintenance every answer comes at once, and is empty.
+_EMPTY_PAUSE_S = 0.25
 #: How many partitions are looked at to find windows that are complete.
 _LOOK_PARTITIONS = 100
 
@@ -75,7 +77,7 @@ async def deliver_batches(consumer: Consumer, subscription: Subscription) -> Non
             continue
         popped = await consumer.pop(subscription.pop_of(consumer.room))
         if not popped.claims:
-            await consumer.wait(_PAUSE_S)
+            await consumer.wait(_EMPTY_PAUSE_S)
         elif count_of(popped) > consumer.room:
             await consumer.give_back(popped)  # the credit was lowered meanwhile
         else:
