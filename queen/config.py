@@ -142,6 +142,27 @@ class Settings:
     poll_max_ms: int = setting(
         "POP_WAIT_MAX_INTERVAL_MS QUEUE_MAX_POLL_INTERVAL", 1000, integer(1, 60_000), "slowest re-check, in ms"
     )
+    stream_poll_initial_ms: int = setting(
+        "STREAM_POLL_INTERVAL", 1000, integer(10, 60_000), "first re-check of a window that is not complete, in ms"
+    )
+    stream_poll_max_ms: int = setting(
+        "STREAM_MAX_POLL_INTERVAL", 5000, integer(10, 600_000), "slowest re-check of a window, in ms"
+    )
+    sockets_max: int = setting(
+        "QUEEN_WS_MAX_SOCKETS", 1000, integer(0, 1_000_000), "open WebSockets that a worker takes; 0 takes none"
+    )
+    socket_credit_max: int = setting(
+        "QUEEN_WS_MAX_CREDIT", 10_000, integer(1, 1_000_000), "messages that a WebSocket may hold unacked"
+    )
+    socket_frame_bytes: int = setting(
+        "QUEEN_WS_MAX_FRAME_BYTES", 1 << 20, integer(1024, 1 << 30), "largest frame of a WebSocket client, in bytes"
+    )
+    socket_ping_s: int = setting(
+        "QUEEN_WS_PING_INTERVAL",
+        20,
+        integer(1, 3600),
+        "pause between pings of a WebSocket, and limit of the answer, in s",
+    )
     notify_interval_ms: int = setting(
         "PEER_NOTIFY_BATCH_MS", 10, integer(0, 10_000), "at most one notice to the other workers in that time, in ms"
     )
@@ -252,6 +273,7 @@ DEFAULT_POLICIES: Mapping[JobType, BatchPolicy] = {
     JobType.ACK: BatchPolicy(preferred=50, hold_ms=20, batch_max=500, in_flight_max=4),
     JobType.TRANSACTION: BatchPolicy(preferred=1, hold_ms=0, batch_max=50, in_flight_max=4),
     JobType.RENEW_LEASE: BatchPolicy(preferred=10, hold_ms=100, batch_max=100, in_flight_max=2),
+    JobType.CYCLE: BatchPolicy(preferred=1, hold_ms=0, batch_max=1, in_flight_max=4),
     JobType.CUSTOM: BatchPolicy(preferred=1, hold_ms=0, batch_max=1, in_flight_max=4),
 }
 

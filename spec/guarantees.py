@@ -115,6 +115,7 @@ FAMILIES: Mapping[str, str] = MappingProxyType(
         "ACK": "Acks",
         "DLQ": "Dead letters",
         "TXN": "Transactions",
+        "STR": "Streams",
         "GRP": "Consumer groups",
         "WAIT": "Waiting",
         "RET": "Retention and removal",
@@ -359,6 +360,40 @@ _CATALOGUE: Collection[Guarantee] = (
         "MLF",
         "A transaction that acks what is already done, or names a lease that is not live, changes nothing.",
         "The late twin of a transaction would push its output a second time.",
+    ),
+    _safety(
+        "G-STR-1",
+        "MLF",
+        "The ack of a stream's cycle, its writes of state and its outputs all happen or none does, under every fault.",
+        "A count that is stored without its input being acked is counted twice.",
+    ),
+    _safety(
+        "G-STR-2",
+        "MLF",
+        "A cycle that is sent again, or after its lease has ended, and a flush of state that somebody else has flushed "
+        "or may be changing, change nothing and are answered as failed.",
+        "Workers of a stream come and go and repeat themselves, and its results still count every message once.",
+    ),
+    _safety(
+        "G-STR-3",
+        "MLF",
+        "The messages that a socket has delivered, whose ack it has not answered and whose lease lives, are never more "
+        "than its credit.",
+        "A consumer says how much it can hold, and a slow one must not hoard what others could do.",
+    ),
+    _safety(
+        "G-STR-4",
+        "ML",
+        "A window holds consecutive messages of one partition that are of one slot of time, no more than its limit, "
+        "and is delivered only when it is full or its slot is over.",
+        "Who aggregates over a window trusts that nothing more belongs to it.",
+    ),
+    _liveness(
+        "G-STR-5",
+        "LF",
+        "What a socket holds when it ends is available to others at once, and when its worker is killed at the end of "
+        "the lease, at most one second later.",
+        "Nobody can ack on a socket that is gone.",
     ),
     _safety(
         "G-GRP-1",

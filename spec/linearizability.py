@@ -162,6 +162,8 @@ def _part(call: Call, calls: Sequence[Call], view: View) -> _Part | None:
             return _part_of_renewal(call, calls, view)
         case Configure(queue) | DeleteQueue(queue):
             return _unjudged(call) if queue == view.lane.queue else None
+        case other:
+            raise TypeError(f"{type(other).__name__} is not among the operations that can be explained")
 
 
 def _concerns(item: object, view: View) -> bool:

@@ -19,6 +19,7 @@ class JobType(Enum):
     ACK = "ack"
     TRANSACTION = "transaction"
     RENEW_LEASE = "renew_lease"
+    CYCLE = "cycle"
     CUSTOM = "custom"
 
 
@@ -212,6 +213,84 @@ class Executed(Struct, frozen=True):
     undone: bool
     pushed: Pushed
     acked: Sequence[AckResult]
+
+
+# ---------------------------------------------------------------- streams
+
+
+class StateChange(Struct, frozen=True):
+    """A row of a stream's state to write.
+
+    Attributes:
+        value: JSON; ``None`` deletes the row.
+        window_end: milliseconds since 1970 at which the window of the row is over, if it is one of a window.
+    """
+
+    key: str
+    value: bytes | None
+    window_end: float | None = None
+
+
+class StateRow(Struct, frozen=True):
+    """A row of a stream's state; ``value`` is JSON."""
+
+    key: str
+    value: str
+    updated_at: datetime
+
+
+class Cycle(Struct, frozen=True):
+    """What a worker of a stream made of its input: ack, state and outputs, all or none.
+
+    Attributes:
+        stream: the number of the stream.
+        part_id: the partition of its source queue.
+        changes: at most one a key.
+        ack: ``completed`` speaks for everything up to its message, ``failed`` and ``dlq`` for that alone.
+        release: whether the lease ends although something under it is not done.
+    """
+
+    stream: int
+    part_id: int
+    group: str
+    changes: Sequence[StateChange]
+    push: Push
+    ack: AckItem | None
+    release: bool
+
+
+class Cycled(Struct, frozen=True):
+    """The answer to a cycle; a ``problem`` says why nothing of it happened.
+
+    Attributes:
+        queue: of the partition; ``None`` if that is unknown.
+        completed: messages that the ack has completed.
+    """
+
+    problem: str | None
+    queue: str | None = None
+    pushed: Pushed = Pushed([])
+    completed: int = 0
+    released: bool = False
+    dead: bool = False
+
+
+class Registration(Struct, frozen=True):
+    """A stream by its name; ``config_hash`` stands for its chain of operators, ``reset`` forgets the state."""
+
+    name: str
+    source_queue: str
+    config_hash: str
+    sink_queue: str | None = None
+    reset: bool = False
+
+
+class Registered(Struct, frozen=True):
+    """The answer to a registration; ``conflict``: the chain of operators is another one, and nothing was changed."""
+
+    stream: int
+    fresh: bool
+    conflict: bool
 
 
 # ---------------------------------------------------------------- configuration

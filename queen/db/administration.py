@@ -2,13 +2,14 @@
 
 from uuid import UUID
 
-from queen.core.operations import QueueConfiguration
+from queen.core.operations import QueueConfiguration, Registered, Registration
 from queen.db.pool import Pool
 
 _CONFIGURE = "SELECT * FROM queen.configure_queue_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 _INSTALLATION = "SELECT value #>> '{}' AS id FROM queen.system_state WHERE key = 'installation'"
 _SWITCHES = "SELECT * FROM queen.switches_v1()"
 _SET_SWITCH = "SELECT queen.set_switch_v1($1, $2)"
+_REGISTER = "SELECT * FROM queen.register_stream_v1($1, $2, $3, $4, $5)"
 _DELETE = "SELECT queen.delete_queue_v1($1) AS existed"
 
 
@@ -48,3 +49,9 @@ class AdministrationStore:
         """Deletes a queue with everything in it; false if there was none."""
         [row] = await self._pool.fetch(_DELETE, queue)
         return bool(row["existed"])
+
+    async def register_stream(self, registration: Registration) -> Registered:
+        """Makes a stream, or finds it again."""
+        r = registration
+        [row] = await self._pool.fetch(_REGISTER, r.name, r.source_queue, r.sink_queue, r.config_hash, r.reset)
+        return Registered(*row)

@@ -7,17 +7,19 @@ from uuid import UUID
 
 from asyncpg.pgproto.pgproto import UUID as FastUUID  # noqa: N811 - made from 16 bytes at a fifth of uuid.UUID's cost
 
-from queen.core.operations import Slice
+from queen.core.operations import Slice, StateRow
 from queen.db.pool import Pool
 from queen.engine.ports import (
     AckColumns,
     AckRow,
     Appended,
+    CycleRows,
     Delivered,
     NewPartitions,
     PartitionName,
     PopColumns,
     PushColumns,
+    StateColumns,
     Subscription,
     TransactionRows,
     Unserved,
@@ -37,11 +39,15 @@ _PUSH = call("push_messages_v1", 10)
 _POP = call("pop_unified_batch_v1", 7)
 _ACK = call("ack_messages_v1", 9)
 _EXECUTE = call("execute_transaction_v1", 22)
+_CYCLE = call("cycle_stream_v1", 22)
+_STATE = call("read_stream_state_v1", 5)
+_STREAM_EXISTS = "SELECT queen.stream_exists_v1($1) AS found"
 _RENEW = call("renew_lease_v1", 2)
 _RELEASE = call("release_leases_v1", 1)
 _RESOLVE = call("resolve_partitions_v1", 3)
 _DESCRIBE = call("describe_partitions_v1", 1)
 _SUBSCRIBE = call("subscribe_v1", 7)
+_NOW = "SELECT queen.clock() AS now"
 _FIND_QUEUES = call("find_queues_v1", 2)
 _FIND_SERVER_MADE = call("find_server_made_v1", 2)
 
@@ -123,6 +129,40 @@ class Store:
         made = {row["ord"]: row["part_id"] for row in rows if row["kind"] == "made"}
         return TransactionRows(any(row["kind"] == "undone" for row in rows), made, appended, acks)
 
+    async def cycle(
+        self, stream: int, source: tuple[int, int | None], push: PushColumns, state: StateColumns,
+        ack: AckColumns | None, *, release: bool, again: bool,
+    ) -> CycleRows:  # fmt: skip
+        """A cycle of a stream, all or none; ``source`` is the cursor of its input, ``ack`` has one element."""
+        acking: tuple[object, ...] = (None,) * 5
+        if ack is not None:
+            acking = (ack.kind[0], ack.lease[0], ack.last[0], _hashes(ack.hash)[0], ack.error[0])
+        rows = await self._pool.fetch(
+            _CYCLE, stream, *source, push.flush, again, *push_arguments(push), state.key, state.value,
+            state.window_end, *acking, release,
+        )  # fmt: skip
+        appended = [
+            Appended(row["part_id"], row["first_off"], row["created_at"], row["dup_pos"], row["dup_off"])
+            for row in rows
+            if row["kind"] == "push"
+        ]
+        undone = next((row for row in rows if row["kind"] == "undone"), None)
+        if undone is not None:
+            return CycleRows(True, undone["problem"], appended, 0, False, False, False)
+        acked = next((row for row in rows if row["kind"] == "ack"), None)
+        if acked is None:
+            return CycleRows(False, None, appended, 0, False, False, False)
+        return CycleRows(False, None, appended, acked["completed"], acked["released"], acked["dead"], acked["ready"])
+
+    async def stream_state(
+        self, stream: int, part_id: int, keys: Sequence[str] | None, prefix: str | None, ripe: float | None
+    ) -> list[StateRow] | None:
+        """Rows of a stream's state; ``None`` if there is no such stream."""
+        rows = await self._pool.fetch(_STATE, stream, part_id, keys, prefix, ripe)
+        if not rows and not (await self._pool.fetch(_STREAM_EXISTS, stream))[0]["found"]:
+            return None
+        return [StateRow(*row) for row in rows]
+
     async def resolve_partitions(
         self, names: Sequence[tuple[str, str]], *, create: bool
     ) -> list[tuple[int | None, int | None]]:
@@ -146,6 +186,11 @@ class Store:
         """Names and numbers of the queues of a namespace and task, higher priority first."""
         rows = await self._pool.fetch(_FIND_QUEUES, namespace, task)
         return [(row["queue"], row["queue_id"]) for row in rows]
+
+    async def now(self) -> datetime:
+        """The clock that decides leases and ``createdAt``."""
+        [row] = await self._pool.fetch(_NOW)
+        return row["now"]  # type: ignore[no-any-return]
 
     async def find_server_made(self, part_ids: Sequence[int], offsets: Sequence[int]) -> list[bool]:
         """Whether each message exists and has a transaction id that the server made."""

@@ -8,13 +8,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
-from uuid import UUID
 
 from msgspec import Struct
 
 from queen.core.errors import DatabaseUnavailableError, DataRejectedError, OverloadedError, QueenError
 from queen.core.operations import JobType, Pop, Popped
 from queen.engine.context import Context
+from queen.engine.handlers.give_back import give_back
 from queen.engine.handlers.pop import Outcome
 from queen.engine.job import Job
 from queen.engine.lane import Lane
@@ -300,7 +300,7 @@ class Engine:
 
     def _deliver(self, job: Job, popped: Popped) -> None:
         if job.gone and popped.lease is not None:
-            self._start(self._give_back(popped.lease, popped, job.request.group))
+            self._start(self._give_back(popped, job.request.group))
         self._finish(job, popped)
         self._check(self._waiters.next_of(job.request))
 
@@ -308,14 +308,12 @@ class Engine:
         await asyncio.sleep(_CONTENDED_S)
         self._check([job])
 
-    async def _give_back(self, lease: UUID, popped: Popped, group: str) -> None:
+    async def _give_back(self, popped: Popped, group: str) -> None:
         """Nobody is there to take the messages: others get them now, not when the lease ends."""
         try:
-            await self._context.patiently(lambda _again: self._context.database.release_leases([lease]))
+            await give_back(self._context, popped, group)
         except Exception:
             log.exception("A lease whose consumer had gone could not be given back; it ends by itself")
-        for claim in popped.claims:
-            self._context.heard(Notice(claim.queue, 1, group))
 
 
 def _is_long_poll(job: Job) -> bool:

@@ -8,7 +8,12 @@ from msgspec import Struct
 from queen.core.operations import JobType, Pop, Push, Transaction
 from queen.engine.context import Context
 from queen.engine.handlers.ack import ack
-from queen.engine.handlers.failover import pop_unless_paused, push_or_spool, transaction_behind_spool
+from queen.engine.handlers.failover import (
+    cycle_behind_spool,
+    pop_unless_paused,
+    push_or_spool,
+    transaction_behind_spool,
+)
 from queen.engine.handlers.renew_lease import renew_lease
 
 Handler = Callable[[Context, Sequence[Any]], Awaitable[Sequence[Any]]]
@@ -59,5 +64,8 @@ OPERATIONS: Mapping[JobType, Operation] = {
         transaction_behind_spool, size=_transaction_size, items=lambda request: request.push.items + len(request.acks)
     ),
     JobType.RENEW_LEASE: Operation(renew_lease),
+    JobType.CYCLE: Operation(
+        cycle_behind_spool, items=lambda request: request.push.items + len(request.changes), size=_transaction_size
+    ),
     JobType.CUSTOM: Operation(custom, cold=True),
 }

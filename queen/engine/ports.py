@@ -8,7 +8,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from queen.core.operations import QueueConfiguration, Slice
+from queen.core.operations import QueueConfiguration, Registered, Registration, Slice, StateRow
 
 
 class PushColumns(Struct):
@@ -128,6 +128,31 @@ class TransactionRows(Struct, frozen=True):
     acks: list[AckRow]
 
 
+class StateColumns(Struct):
+    """The rows of a stream's state that a cycle writes: see ``sql/procedures/cycle_stream.sql``."""
+
+    key: list[str] = []
+    value: list[str | None] = []
+    window_end: list[float | None] = []
+
+
+class CycleRows(Struct, frozen=True):
+    """What became of a cycle.
+
+    Attributes:
+        undone: nothing happened, because of ``problem`` or because a partition of the push is unknown.
+        completed: messages that the ack has completed; ``None`` when only an earlier sending knew.
+    """
+
+    undone: bool
+    problem: str | None
+    appended: list[Appended]
+    completed: int | None
+    released: bool
+    dead: bool
+    ready: bool
+
+
 class Subscription(Struct, frozen=True):
     """A consumer group on a queue; ``grp_id`` is ``None`` when it does not exist and was not to be made.
 
@@ -165,6 +190,13 @@ class Database(Protocol):
     async def execute(
         self, push: PushColumns, ack: AckColumns, required: list[UUID] | None, new: NewPartitions, *, again: bool
     ) -> TransactionRows: ...
+    async def cycle(
+        self, stream: int, source: tuple[int, int | None], push: PushColumns, state: StateColumns,
+        ack: AckColumns | None, *, release: bool, again: bool,
+    ) -> CycleRows: ...  # fmt: skip
+    async def stream_state(
+        self, stream: int, part_id: int, keys: Sequence[str] | None, prefix: str | None, ripe: float | None
+    ) -> list[StateRow] | None: ...
     async def resolve_partitions(
         self, names: Sequence[tuple[str, str]], *, create: bool
     ) -> list[tuple[int | None, int | None]]: ...
@@ -173,6 +205,7 @@ class Database(Protocol):
         self, queue: str, group: str, mode: str, since: datetime | None, *, create_queue: bool, create_group: bool
     ) -> Subscription: ...
     async def find_queues(self, namespace: str | None, task: str | None) -> list[tuple[str, int]]: ...
+    async def now(self) -> datetime: ...
     async def find_server_made(self, part_ids: Sequence[int], offsets: Sequence[int]) -> list[bool]: ...
 
 
@@ -184,6 +217,7 @@ class Administration(Protocol):
     async def set_switch(self, key: str, enabled: bool) -> None: ...
     async def configure_queue(self, configuration: QueueConfiguration) -> tuple[int, int]: ...
     async def delete_queue(self, queue: str) -> bool: ...
+    async def register_stream(self, registration: Registration) -> Registered: ...
 
 
 class SpoolDatabase(Protocol):

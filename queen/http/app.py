@@ -11,6 +11,7 @@ from queen.engine.thread import EngineThread
 from queen.http import problems
 from queen.http.request import QueenRequest
 from queen.http.routes import add_routes, routes
+from queen.http.socket.sockets import Sockets
 
 
 class _Lifespan:
@@ -29,8 +30,8 @@ class _Lifespan:
 class QueenApp:
     """The ASGI application, and what a server says to it that ASGI has no word for."""
 
-    def __init__(self, app: "falcon.asgi.App[Any, Any]", engine: EngineThread) -> None:
-        self._app, self._engine = app, engine
+    def __init__(self, app: "falcon.asgi.App[Any, Any]", engine: EngineThread, sockets: Sockets) -> None:
+        self._app, self._engine, self._sockets = app, engine, sockets
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI
         """Handles one ASGI scope."""
@@ -40,6 +41,10 @@ class QueenApp:
         """Answers all long polls empty, from now on. May be called from a signal handler."""
         self._engine.begin_stop()
 
+    async def close_sockets(self) -> None:
+        """Ends all WebSockets, now and from now on, when what they asked for is answered."""
+        await self._sockets.stop()
+
 
 def create_app(settings: Settings, engine: EngineThread) -> QueenApp:
     """The application over an engine that is not started yet; ASGI's lifespan starts and stops it."""
@@ -48,5 +53,6 @@ def create_app(settings: Settings, engine: EngineThread) -> QueenApp:
     app.add_error_handler(Exception, problems.on_unexpected)
     app.add_error_handler(falcon.HTTPError, problems.on_http_error)
     app.add_error_handler(QueenError, problems.on_queen_error)
-    add_routes(app, routes(settings, engine))
-    return QueenApp(app, engine)
+    sockets = Sockets(settings.sockets_max)
+    add_routes(app, routes(settings, engine, sockets))
+    return QueenApp(app, engine, sockets)

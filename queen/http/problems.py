@@ -41,6 +41,7 @@ _TITLES = {
     405: "Method not allowed",
     413: "Request body too large",
     422: "Data refused",
+    426: "Upgrade required",
     500: "Internal error",
     503: "Not available at the moment",
 }
@@ -76,10 +77,8 @@ def answer(resp: falcon.asgi.Response, status: int, detail: str, code: str, fiel
         resp.set_header("Retry-After", RETRY_AFTER_S)
 
 
-async def on_queen_error(
-    _req: falcon.asgi.Request, resp: falcon.asgi.Response, error: QueenError, _params: Mapping[str, object]
-) -> None:
-    """Answers an error of the server; what PostgreSQL said of refused data stays in the log."""
+def describe(error: QueenError) -> Problem:
+    """An error of the server as its client may see it; what PostgreSQL said of refused data stays in the log."""
     status = _status(error)
     detail = str(error)
     if isinstance(error, DataRejectedError):
@@ -91,7 +90,16 @@ async def on_queen_error(
     elif isinstance(error, DatabaseUnavailableError):
         log.warning("%s", error)
         detail = "The database cannot be reached at the moment; try again"
-    answer(resp, status, detail, error.code, getattr(error, "field", ""))
+    title = _TITLES.get(status, "Error")
+    return Problem(status, title, detail, detail, error.code, field=getattr(error, "field", ""))
+
+
+async def on_queen_error(
+    _req: falcon.asgi.Request, resp: falcon.asgi.Response, error: QueenError, _params: Mapping[str, object]
+) -> None:
+    """Answers an error of the server."""
+    found = describe(error)
+    answer(resp, found.status, found.detail, found.code, found.field)
 
 
 async def on_http_error(

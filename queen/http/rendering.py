@@ -97,13 +97,13 @@ def _buffered(index: int, item: PushItem) -> BufferedItem:
 # ---------------------------------------------------------------- pop
 
 
-def render_pop(popped: Popped, group: str, autopilot: bytes = b"") -> bytes:
+def render_pop(popped: Popped, group: str, more: bytes = b"") -> bytes:
     """The object that answers a pop with messages.
 
     Args:
         popped: with at least one claim.
         group: as named by the consumer, or the name of queue mode.
-        autopilot: a field to add, with its comma, where the consumer asked for it.
+        more: fields to add, with their commas.
     """
     head = popped.claims[0]
     lease = b'"%b"' % str(popped.lease).encode() if popped.lease is not None else b'""'
@@ -113,7 +113,7 @@ def render_pop(popped: Popped, group: str, autopilot: bytes = b"") -> bytes:
         b'"partitionsClaimed":%d%b}'
     ) % (
         _json(head.queue), _json(head.partition), ids.partition_id(head.part_id).encode(), lease, _json(group),
-        messages, len(popped.claims), autopilot,
+        messages, len(popped.claims), more,
     )  # fmt: skip
 
 

@@ -17,9 +17,18 @@ from queen.http.resources.notify import NotifyResource
 from queen.http.resources.pop import PopDefaults, PopResource
 from queen.http.resources.push import PushResource
 from queen.http.resources.queues import ConfigureResource, QueueResource
+from queen.http.resources.streams import StreamCycleResource, StreamQueriesResource, StreamStateResource
+from queen.http.resources.subscribe import SubscribeResource
 from queen.http.resources.transactions import TransactionResource
+from queen.http.socket.frames import SocketLimits
+from queen.http.socket.session import SessionSettings
+from queen.http.socket.sockets import Sockets
 
 PUBLIC, READ_ONLY, READ_WRITE, ADMIN = Access
+
+
+#: Stands among the methods of a route for its WebSocket.
+WEBSOCKET = "WEBSOCKET"
 
 
 class Route(Struct, frozen=True):
@@ -28,7 +37,8 @@ class Route(Struct, frozen=True):
     Attributes:
         path: falcon's URI template.
         resource: answers it.
-        access: the level that each method needs; exactly the methods that the resource answers here.
+        access: the level that each method needs; exactly the methods that the resource answers here, ``WEBSOCKET``
+            being one.
         suffix: falcon's, where a resource answers several paths.
     """
 
@@ -38,7 +48,7 @@ class Route(Struct, frozen=True):
     suffix: str | None = None
 
 
-def routes(settings: Settings, engine: EngineThread) -> Sequence[Route]:
+def routes(settings: Settings, engine: EngineThread, sockets: Sockets) -> Sequence[Route]:
     """All routes of the server."""
     body_bytes_max = settings.max_body_bytes
     ack = AckResource(engine, body_bytes_max)
@@ -54,10 +64,19 @@ def routes(settings: Settings, engine: EngineThread) -> Sequence[Route]:
         Route("/api/v1/push", PushResource(engine, body_bytes_max), {"POST": READ_WRITE}),
         Route("/api/v1/pop", pop, {"GET": READ_WRITE}),
         Route("/api/v1/pop/queue/{place:path}", pop, {"GET": READ_WRITE}),
+        Route(
+            "/api/v1/subscribe",
+            SubscribeResource(engine, sockets, _session_settings(settings)),
+            {"GET": PUBLIC, WEBSOCKET: READ_WRITE},
+        ),
         Route("/api/v1/ack", ack, {"POST": READ_WRITE}),
         Route("/api/v1/ack/batch", ack, {"POST": READ_WRITE}, suffix="batch"),
         Route("/api/v1/lease/{lease}/extend", LeaseResource(engine), {"POST": READ_WRITE}),
         Route("/api/v1/transaction", TransactionResource(engine, body_bytes_max), {"POST": READ_WRITE}),
+        # ------------------------------------------------------------ streams
+        Route("/streams/v1/queries", StreamQueriesResource(engine, body_bytes_max), {"POST": READ_WRITE}),
+        Route("/streams/v1/cycle", StreamCycleResource(engine, body_bytes_max), {"POST": READ_WRITE}),
+        Route("/streams/v1/state/get", StreamStateResource(engine, body_bytes_max), {"POST": READ_ONLY}),
         # ------------------------------------------------------------ queues
         Route("/api/v1/configure", ConfigureResource(engine, body_bytes_max), {"POST": READ_WRITE}),
         Route("/api/v1/resources/queues/{queue:path}", QueueResource(engine), {"DELETE": ADMIN}),
@@ -71,6 +90,15 @@ def routes(settings: Settings, engine: EngineThread) -> Sequence[Route]:
     ]
 
 
+def _session_settings(settings: Settings) -> SessionSettings:
+    return SessionSettings(
+        SocketLimits(settings.socket_credit_max, settings.socket_frame_bytes, settings.socket_ping_s),
+        settings.default_subscription_mode,
+        settings.stream_poll_initial_ms / 1000,
+        settings.stream_poll_max_ms / 1000,
+    )
+
+
 def add_routes(app: "falcon.asgi.App[Any, Any]", table: Sequence[Route]) -> None:
     """Adds all routes to an application.
 
@@ -79,7 +107,8 @@ def add_routes(app: "falcon.asgi.App[Any, Any]", table: Sequence[Route]) -> None
     """
     for route in table:
         ending = f"_{route.suffix}" if route.suffix else ""
-        answered = {method for method in falcon.HTTP_METHODS if hasattr(route.resource, f"on_{method.lower()}{ending}")}
+        methods = (*falcon.HTTP_METHODS, WEBSOCKET)
+        answered = {method for method in methods if hasattr(route.resource, f"on_{method.lower()}{ending}")}
         if answered != set(route.access):
             raise ValueError(f"{route.path} answers {sorted(answered)}, but has levels for {sorted(route.access)}")
         app.add_route(route.path, route.resource, suffix=route.suffix)

@@ -4,8 +4,9 @@ import asyncio
 import gc
 import logging
 import signal
+import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import FrameType
 from typing import Any
 
@@ -14,12 +15,17 @@ from uvicorn.config import Config
 from uvicorn.server import Server
 from uvicorn_worker import UvicornWorker
 
+from queen.config import from_environment
 from queen.server.parent_death import die_with
 from queen.server.protocol import OneWriteProtocol
+from queen.server.websocket import QueenWebSocket
 
 _HEARTBEAT_S = 1.0
 _COLLECT_AFTER_OBJECTS = 50_000
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
+
+
+CloseSockets = Callable[[], Awaitable[None]]
 
 
 class StoppingServer(Server):
@@ -29,15 +35,24 @@ class StoppingServer(Server):
     would hold its connection to the end of the graceful timeout.
     """
 
-    def __init__(self, config: Config, begin_stop: Callable[[], None]) -> None:
+    def __init__(self, config: Config, begin_stop: Callable[[], None], close_sockets: CloseSockets) -> None:
         super().__init__(config)
-        self._begin_stop = begin_stop
+        self._begin_stop, self._close_sockets = begin_stop, close_sockets
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begins the stop, in a signal handler; once, for there is nothing to release when it has ended."""
         if not self.should_exit:
             self._begin_stop()
         super().handle_exit(sig, frame)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Ends the WebSockets in order first: uvicorn would close them at once, with 1012."""
+        try:
+            async with asyncio.timeout(self.config.timeout_graceful_shutdown):
+                await self._close_sockets()
+        except TimeoutError:
+            logging.getLogger("queen.server").warning("Some WebSockets could not be ended in time")
+        await super().shutdown(sockets)
 
 
 class QueenWorker(UvicornWorker):  # type: ignore[misc]
@@ -46,7 +61,9 @@ class QueenWorker(UvicornWorker):  # type: ignore[misc]
     CONFIG_KWARGS = {  # noqa: RUF012 - uvicorn_worker's way to configure
         "loop": "uvloop",
         "http": OneWriteProtocol,
-        "ws": "none",
+        "ws": QueenWebSocket,
+        # Costs memory and processor time a socket, and JSON of a few hundred bytes gains little.
+        "ws_per_message_deflate": False,
         "lifespan": "on",
         "access_log": False,
         "server_header": False,
@@ -56,6 +73,9 @@ class QueenWorker(UvicornWorker):  # type: ignore[misc]
     def __init__(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - gunicorn's
         super().__init__(*arguments, **options)
         self.config.timeout_graceful_shutdown = _seconds_to_finish(self.cfg.graceful_timeout)
+        settings = from_environment()
+        self.config.ws_max_size = settings.socket_frame_bytes
+        self.config.ws_ping_interval = self.config.ws_ping_timeout = settings.socket_ping_s
         # Its lines about each start and stop repeat gunicorn's.
         if self.log.error_log.level > logging.DEBUG:
             logging.getLogger("uvicorn.error").setLevel(max(logging.WARNING, self.log.error_log.level))
@@ -67,7 +87,7 @@ class QueenWorker(UvicornWorker):  # type: ignore[misc]
 
     async def _serve(self) -> None:
         self.config.app = self.wsgi
-        server = StoppingServer(self.config, self.wsgi.begin_stop)
+        server = StoppingServer(self.config, self.wsgi.begin_stop, self.wsgi.close_sockets)
         # gunicorn sends SIGQUIT when it is interrupted, which uvicorn_worker ignores. The others are uvicorn's, but it
         # gives them back at the end and raises them once more: by default that kills the process.
         for number in _STOP_SIGNALS:

@@ -10,6 +10,7 @@ from .operations import (
     Acked,
     AckResult,
     Committed,
+    Cycled,
     Deleted,
     Delivery,
     Operation,
@@ -79,6 +80,8 @@ def _broken(expected: Outcome, observed: Outcome) -> str:
             return next((_broken_ack(*pair) for pair in _differing(expected.results, observed.results)), "G-ISO-2")
         case RolledBack(), Committed():
             return "G-TXN-3"
+    if isinstance(expected, Cycled) and isinstance(observed, Cycled):
+        return "G-STR-2" if expected.error and not observed.error else "G-STR-1"
     return {Committed: "G-TXN-1", Renewed: "G-LEASE-4", Deleted: "G-RET-3"}.get(type(expected), "G-ISO-2")
 
 

@@ -120,7 +120,57 @@ class DeleteQueue:
     queue: str
 
 
-Operation: TypeAlias = Push | Pop | Ack | RenewLease | Transaction | Configure | DeleteQueue
+@dataclass(frozen=True, slots=True)
+class Register:
+    """Make a stream, or find it again; `chain` stands for its operators."""
+
+    stream: str
+    chain: str
+    reset: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StateChange:
+    """A row of a stream's state to write; `None` deletes it."""
+
+    key: str
+    value: object | None
+    window_end: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """What a worker of a stream made of its input: an ack under a lease, state and outputs, all or none.
+
+    A `completed` ack speaks for everything up to its message; `dlq` for that alone.
+    """
+
+    stream: str
+    queue: str
+    partition: str
+    group: str | None = None
+    changes: tuple[StateChange, ...] = ()
+    pushes: tuple[PushItem, ...] = ()
+    ack: AckItem | None = None
+    release: bool = True
+
+    @property
+    def lane(self) -> Lane:
+        """The partition of the input."""
+        return Lane(self.queue, self.partition)
+
+    @property
+    def group_name(self) -> str:
+        """The group that reads the input, by its stored name."""
+        return self.group or QUEUE_MODE
+
+    @property
+    def is_flush(self) -> bool:
+        """Whether it emits what it has read of the state and deletes that, with no lease to prove that it may."""
+        return self.ack is None and bool(self.pushes) and any(change.value is None for change in self.changes)
+
+
+Operation: TypeAlias = Push | Pop | Ack | RenewLease | Transaction | Configure | DeleteQueue | Register | Cycle
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,4 +258,25 @@ class Deleted:
     existed: bool
 
 
-Outcome: TypeAlias = Pushed | Popped | Acked | Renewed | Committed | RolledBack | Configured | Deleted
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """Whether the stream is new, or has another chain, so that nothing was changed."""
+
+    fresh: bool
+    conflict: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cycled:
+    """A cycle that happened, or an error and nothing; `completed` counts the messages that the ack has completed."""
+
+    error: str | None = None
+    results: tuple[PushResult, ...] = ()
+    completed: int = 0
+    released: bool = False
+    dead_lettered: bool = False
+
+
+Outcome: TypeAlias = (
+    Pushed | Popped | Acked | Renewed | Committed | RolledBack | Configured | Deleted | Registered | Cycled
+)

@@ -95,12 +95,21 @@ class Cursor:
         )
 
 
+class Remembered(NamedTuple):
+    """A row of a stream's state; `window_end` is when the window of the row is over, if it is one of a window."""
+
+    value: object
+    window_end: float | None
+    changed_at: float
+
+
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A log, and one cursor for each group of the queue."""
+    """A log, one cursor for each group of the queue, and what streams remember, by stream and key."""
 
     messages: tuple[Message, ...] = ()
     cursors: Mapping[str, Cursor] = field(default_factory=dict)
+    remembered: Mapping[tuple[str, str], Remembered] = field(default_factory=dict)
 
     @property
     def head(self) -> int:
@@ -165,9 +174,10 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """All queues of a broker."""
+    """All queues of a broker, and the chain of operators of each stream."""
 
     queues: Mapping[str, Queue] = field(default_factory=dict)
+    streams: Mapping[str, str] = field(default_factory=dict)
 
     def queue(self, name: str) -> Queue | None:
         """The queue, if there is one."""

@@ -17,6 +17,7 @@ from .operations import (
     Committed,
     Configure,
     Configured,
+    Cycle,
     Deleted,
     DeleteQueue,
     Operation,
@@ -25,6 +26,7 @@ from .operations import (
     Push,
     PushItem,
     PushResult,
+    Register,
     Renewed,
     RenewLease,
     RolledBack,
@@ -33,6 +35,7 @@ from .operations import (
 from .pop import pop
 from .push import push
 from .state import Lane, put_cursor, put_queue, with_partition
+from .stream import cycle, register
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,6 +63,10 @@ def step(state: State, operation: Operation, now: float) -> tuple[State, Outcome
             return configure(state, operation, now)
         case DeleteQueue():
             return delete_queue(state, operation)
+        case Register():
+            return register(state, operation)
+        case Cycle():
+            return cycle(state, operation, now)
         case _:
             assert_never(operation)
 

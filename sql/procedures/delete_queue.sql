@@ -28,6 +28,8 @@ BEGIN
     DELETE FROM queen.dead_letter_queue AS d WHERE d.queue_id = old.id;
     DELETE FROM queen.consumer_groups_metadata AS g WHERE g.queue_id = old.id;
     DELETE FROM queen.partitions AS p WHERE p.queue_id = old.id;
+    DELETE FROM queen.stream_state AS s WHERE s.part_id = ANY(v_parts);
+    DELETE FROM queen.stream_cycles AS y WHERE y.part_id = ANY(v_parts);
     RETURN NULL;
 END $$;
 COMMENT ON FUNCTION queen.empty_queue IS 'Trigger: removes everything of a deleted queue.';

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -10,6 +11,7 @@ import pytest
 
 from tests.support.api import Api, open_client, worker_apis
 from tests.support.processes import Server, open_folder, serving
+from tests.support.published_client import find_python
 
 
 @pytest.fixture(scope="session")
@@ -17,6 +19,12 @@ def server() -> Iterator[Server]:
     """`queen serve` with two workers on an embedded PostgreSQL."""
     with open_folder() as folder, serving(folder / "data", "--workers", "2") as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def client_python() -> Path:
+    """An interpreter with the published client."""
+    return find_python()
 
 
 @pytest.fixture

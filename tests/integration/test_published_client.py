@@ -1,15 +1,5 @@
-"""The client `queen-mq` from PyPI, unchanged, against two workers.
+"""The client `queen-mq` from PyPI, unchanged, against two workers."""
 
-Its package is named `queen` like ours, so it runs in an environment of its own: QUEEN_CLIENT_PYTHON names the
-interpreter of one, else it is made under `.tox/client-env` and kept.
-"""
-
-import asyncio
-import json
-import os
-import subprocess
-import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,61 +8,16 @@ import pytest
 
 from queen_spec.guarantees import Level, checks
 from tests.support.processes import ROOT, Server
+from tests.support.published_client import has_client
+from tests.support.published_client import play as play_scenario
 
-VERSION = "2.6.0"
 SCENARIOS = ROOT / "tests" / "support" / "client_scenarios.py"
-_ENVIRONMENT = ROOT / ".tox" / "client-env"
-
-
-def environment() -> Mapping[str, str]:
-    """Ours without what would lead another interpreter to our packages."""
-    return {
-        name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "QUEEN", "VIRTUAL_ENV"))
-    }
-
-
-def has_client(python: Path) -> bool:
-    """Whether the interpreter is there and has the client in that version."""
-    code = f"import queen.client, importlib.metadata as m; assert m.version('queen-mq') == '{VERSION}'"
-    return python.exists() and subprocess.run([python, "-I", "-c", code], check=False).returncode == 0
-
-
-@pytest.fixture(scope="module")
-def client_python() -> Path:
-    """An interpreter with the client."""
-    if given := os.environ.get("QUEEN_CLIENT_PYTHON"):
-        return Path(given)
-    python = _ENVIRONMENT / "bin" / "python"
-    if not has_client(python):
-        for command in (
-            [sys.executable, "-m", "venv", "--clear", str(_ENVIRONMENT)],
-            [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"queen-mq=={VERSION}"],
-        ):
-            done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
-            assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
-    return python
 
 
 @pytest.fixture
 def play(client_python: Path, server: Server, queue: str) -> Any:
     """Runs a scenario; its outcome."""
-
-    async def run(scenario: str) -> Any:
-        process = await asyncio.create_subprocess_exec(
-            client_python, "-I", SCENARIOS, scenario, f"http://127.0.0.1:{server.port}", queue,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), cwd="/",
-        )  # fmt: skip
-        try:
-            async with asyncio.timeout(60):
-                output, errors = await process.communicate()
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-        assert process.returncode == 0, f"{output.decode()}\n{errors.decode()}"
-        return json.loads(output.splitlines()[-1])
-
-    return run
+    return lambda scenario: play_scenario(client_python, SCENARIOS, scenario, server.port, queue)
 
 
 def test_client_is_the_published_one(client_python: Path) -> None:

@@ -29,6 +29,9 @@ items = st.builds(
 )
 #: A group, and how much later than now it wants to start; only group i ever starts in the future.
 starts = st.sampled_from([("g", -60), ("g", -5), ("h", -1), ("i", 0), ("i", 5), ("i", 40)])
+STREAMS = ("s", "t")
+#: How much later than now the window of a row is over.
+WINDOW_ENDS = st.sampled_from((None, -1.0, 0.25, 40.0))
 statuses = st.sampled_from(("completed", "completed", "completed", "failed", "retry", "dlq", "nonsense"))
 
 
@@ -188,6 +191,43 @@ class EngineAgainstModel(RuleBasedStateMachine):
     def configure(self, queue: str, options: model.Options, task: str) -> None:
         self.perform(model.Configure(queue, options, queue.partition(".")[0], task))
 
+    @rule(stream=st.sampled_from(STREAMS), chain=st.sampled_from(("a", "a", "b")), reset=st.booleans())
+    def register(self, stream: str, chain: str, reset: bool) -> None:
+        self.perform(model.Register(stream, chain, reset))
+
+    @rule(
+        stream=st.sampled_from(STREAMS),
+        delivered=deliveries,
+        with_ack=st.booleans(),
+        status=st.sampled_from(("completed", "completed", "failed")),
+        changes=st.lists(st.tuples(st.sampled_from("kl"), st.none() | st.integers(0, 9), WINDOW_ENDS), max_size=2),
+        pushes=st.lists(items, max_size=2),
+        release=st.booleans(),
+        twice=st.booleans(),
+    )
+    def cycle(
+        self,
+        stream: str,
+        delivered: Any,
+        with_ack: bool,
+        status: str,
+        changes: Any,
+        pushes: Any,
+        release: bool,
+        twice: bool,
+    ) -> None:
+        delivery, group, lease = delivered
+        lane = delivery.message.lane
+        if stream not in self.state.streams or self.state.partition(lane) is None or (with_ack and lease is None):
+            return
+        # A cycle that was undone may leave an empty queue behind, as a transaction may: name none that is not there.
+        pushes = [item for item in pushes if self.state.partition(item.lane) is not None]
+        rows = {key: model.StateChange(key, value, end and self.now + end) for key, value, end in changes}
+        ack = self._ack_item(delivered, status, True) if with_ack else None
+        operation = model.Cycle(stream, *lane, group, tuple(rows.values()), tuple(pushes), ack, release)
+        for _ in range(1 + twice):
+            self.perform(operation)
+
     @rule(queue=queues)
     def delete(self, queue: str) -> None:
         self.perform(model.DeleteQueue(queue))
@@ -195,6 +235,13 @@ class EngineAgainstModel(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "state"):
             return
+        remembered = {
+            (queue, partition, *key): row.value
+            for queue, content in self.state.queues.items()
+            for partition, log in content.partitions.items()
+            for key, row in log.remembered.items()
+        }
+        assert self.broker.remembered() == remembered
         expected = sorted(
             (
                 letter.message.queue,
@@ -233,6 +280,8 @@ def broker(postgres: str) -> Any:
     "G-ACK-3",
     "G-DLQ-1",
     "G-TXN-1",
+    "G-STR-1",
+    "G-STR-2",
     "G-GRP-1",
     level=Level.MODEL,
 )

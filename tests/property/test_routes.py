@@ -12,6 +12,7 @@ from queen.config import Settings
 from queen.engine.thread import EngineThread
 from queen.http.access import Access
 from queen.http.routes import Route, add_routes, routes
+from queen.http.socket.sockets import Sockets
 
 
 class Resource:
@@ -26,7 +27,7 @@ def table() -> Iterator[list[Route]]:
         raise AssertionError("not started")
 
     loop = asyncio.new_event_loop()
-    yield list(routes(Settings(), EngineThread(assemble, lambda: loop)))
+    yield list(routes(Settings(), EngineThread(assemble, lambda: loop), Sockets(1)))
     loop.close()
 
 

@@ -13,6 +13,7 @@ from queen_spec.model import (
     AckResult,
     Committed,
     Configure,
+    Cycle,
     Deleted,
     DeleteQueue,
     MessageId,
@@ -21,10 +22,13 @@ from queen_spec.model import (
     Push,
     PushItem,
     PushResult,
+    Register,
+    Registered,
     Renewed,
     RenewLease,
     RolledBack,
     State,
+    StateChange,
     Transaction,
     step,
 )
@@ -547,3 +551,97 @@ def test_a_deleted_queue_leaves_nothing_and_its_name_is_free():
     assert script.push() == (PushResult("queued", MessageId("q", DEFAULT, 0)),)
     assert script.ack(0)[0].error == "Consumer group not found"
     assert script.pop() == [0]
+
+
+# ---------------------------------------------------------------- streams
+
+
+class Stream(Script):
+    """A registered stream with three messages under a lease of its group."""
+
+    def __init__(self):
+        super().__init__()
+        self.do(Register("s", "a"))
+        self.push(3)
+        self.pop(group="g")
+
+    def item(self, offset, status="completed", lease="lease"):
+        return AckItem("q", DEFAULT, MessageId("q", DEFAULT, offset), status, "g", lease)
+
+    def cycle(self, ack=None, *changes, pushes=0, **fields):
+        items = tuple(PushItem("out", n) for n in range(pushes))
+        return self.do(Cycle("s", "q", DEFAULT, "g", changes, items, ack, **fields))
+
+    @property
+    def remembered(self):
+        return {key: row.value for (_, key), row in self.state.queues["q"].partitions[DEFAULT].remembered.items()}
+
+
+def test_a_stream_is_registered_once_and_another_chain_needs_a_reset():
+    script = Stream()
+    assert script.do(Register("s", "a")) == Registered(False, False)
+    script.cycle(None, StateChange("k", 1))
+    assert script.do(Register("s", "b")) == Registered(False, True)
+    assert script.remembered == {"k": 1}
+    assert script.do(Register("s", "b", reset=True)) == Registered(False, False)
+    assert script.remembered == {}
+
+
+@checks("G-STR-1", level=Level.MODEL)
+def test_a_cycle_completes_everything_up_to_its_message_writes_and_pushes():
+    script = Stream()
+    done = script.cycle(script.item(1), StateChange("k", 1), pushes=2, release=False)
+    assert (done.error, done.completed, done.released, len(done.results)) == (None, 2, False, 2)
+    assert script.remembered == {"k": 1}
+    assert script.pop("out") == [0, 1]
+    assert script.pop(group="g") == []
+    assert script.cycle(script.item(2)).released
+    assert script.pop(group="g", lease="other") == []
+
+
+@checks("G-STR-1", level=Level.MODEL)
+def test_a_cycle_that_releases_its_lease_brings_the_rest_again():
+    script = Stream()
+    assert script.cycle(script.item(0)).released
+    assert script.pop(group="g", lease="other") == [1, 2]
+
+
+def test_a_cycle_gives_up_one_message_alone():
+    script = Stream()
+    done = script.cycle(script.item(1, "failed"))
+    assert (done.completed, done.dead_lettered, done.released) == (0, True, True)
+    assert [letter.message.offset for letter in script.state.queues["q"].dead_letters] == [1]
+    assert script.pop(group="g", lease="other") == [0, 2]
+
+
+@checks("G-STR-2", level=Level.MODEL)
+@pytest.mark.parametrize("wait", [0, 61])
+def test_a_cycle_sent_again_or_late_changes_nothing(wait):
+    script = Stream()
+    if wait:
+        script.now += wait
+    else:
+        script.cycle(script.item(2), StateChange("k", 1), pushes=1)
+    before = script.state
+    again = script.cycle(script.item(2), StateChange("k", 2), pushes=1)
+    assert again.error in ("Message already completed", "Invalid or expired lease")
+    assert script.state == before
+
+
+@checks("G-STR-2", level=Level.MODEL)
+def test_a_flush_waits_for_leases_and_changes_and_happens_once():
+    script = Stream()
+    script.cycle(None, StateChange("w", 1, window_end=5.0))
+
+    def flush():
+        return script.cycle(None, StateChange("w", None), pushes=1).error
+
+    assert flush().startswith("The partition is leased")
+    script.cycle(script.item(2))
+    script.now = 10
+    script.cycle(None, StateChange("w", 2, window_end=5.0))
+    assert flush().startswith("The state changed a moment ago")
+    script.now = 11
+    assert flush() is None
+    assert flush().startswith("State not found")
+    assert script.pop("out") == [0]

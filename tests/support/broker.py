@@ -66,6 +66,8 @@ class Broker:
     def reset(self) -> None:
         """Forgets all queues."""
         self._run(self._pool.fetch("DELETE FROM queen.queues"))
+        self._run(self._pool.fetch("DELETE FROM queen.streams"))
+        self._streams: dict[str, int] = {}
         store = self._context.database
         self._context.directory = Directory(store, 1000)
 
@@ -104,6 +106,10 @@ class Broker:
             case model.Configure():
                 await self._context.administration.configure_queue(_configuration(operation))
                 return operation, model.Configured()
+            case model.Register():
+                return operation, await self._register(operation)
+            case model.Cycle():
+                return operation, await self._cycle(operation)
             case model.DeleteQueue():
                 existed = await self._context.administration.delete_queue(operation.queue)
                 return operation, model.Deleted(existed)
@@ -222,6 +228,37 @@ class Broker:
             found += [places[lot.places[n]] for n in stored.duplicates | stored.refused]
         return min(found)
 
+    # ------------------------------------------------------------ streams
+
+    async def _register(self, operation: model.Register) -> model.Registered:
+        registration = real.Registration(operation.stream, "source", operation.chain, reset=operation.reset)
+        registered = await self._context.administration.register_stream(registration)
+        self._streams[operation.stream] = registered.stream
+        return model.Registered(registered.fresh, registered.conflict)
+
+    async def _cycle(self, operation: model.Cycle) -> model.Cycled:
+        part_id = await self._part_id(operation.queue, operation.partition)
+        request = real.Cycle(
+            self._streams[operation.stream], part_id or 2**47, operation.group_name,
+            [_state_change(change) for change in operation.changes],
+            to_push([await self._push_item(item) for item in operation.pushes]),
+            await self._ack_item(operation.ack) if operation.ack is not None else None, operation.release,
+        )  # fmt: skip
+        cycled = await self._ask(real.JobType.CYCLE, request)
+        if cycled.problem is not None:
+            return model.Cycled(cycled.problem)
+        pushed = self._push_results(operation.pushes, request.push, cycled.pushed)
+        return model.Cycled(None, tuple(pushed), cycled.completed, cycled.released, cycled.dead)
+
+    def remembered(self) -> dict[tuple[str, str, str, str], Any]:
+        """The state of all streams by queue, partition, stream and key."""
+        rows = self.query(
+            "SELECT q.name, p.name, t.name, s.key, s.value FROM queen.stream_state AS s"
+            " JOIN queen.partitions AS p ON p.id = s.part_id JOIN queen.queues AS q ON q.id = p.queue_id"
+            " JOIN queen.streams AS t ON t.id = s.stream_id"
+        )
+        return {tuple(row[:4]): json.loads(row[4]) for row in rows}
+
     async def _text(self, transaction_id: model.TransactionId | None) -> str | None:
         if not isinstance(transaction_id, model.MessageId):
             return transaction_id
@@ -322,6 +359,13 @@ def _pop_request(operation: model.Pop) -> real.Pop:
 
 def _ack_result(result: real.AckResult) -> model.AckResult:
     return model.AckResult(result.problem, result.noop, result.dead)
+
+
+def _state_change(change: model.StateChange) -> real.StateChange:
+    if change.value is None:
+        return real.StateChange(change.key, None)
+    end = at(change.window_end).timestamp() * 1000 if change.window_end is not None else None
+    return real.StateChange(change.key, json.dumps(change.value).encode(), end)
 
 
 def _configuration(operation: model.Configure) -> real.QueueConfiguration:

@@ -1,4 +1,4 @@
-"""PUSH, POP and TRANSACTION where PostgreSQL may be away: the handlers of a quiet day, and the way around them.
+"""PUSH, POP, TRANSACTION and CYCLE where PostgreSQL may be away: the handlers of a quiet day, and the way around them.
 
 The order of a partition holds through the change-over in both directions. To the spool: its flag is set before the
 first spooled push is answered, so whatever comes later sees it, in every worker. Back: the flag goes when nothing
@@ -13,8 +13,9 @@ from typing import Any
 from uuid import uuid4
 
 from queen.core.errors import DatabaseUnavailableError, SpoolDrainingError
-from queen.core.operations import Buffered, Executed, Pop, Popped, Push, Pushed, Transaction
+from queen.core.operations import Buffered, Cycle, Cycled, Executed, Pop, Popped, Push, Pushed, Transaction
 from queen.engine.context import Context
+from queen.engine.handlers.cycle import cycle
 from queen.engine.handlers.pop import pop
 from queen.engine.handlers.push import push
 from queen.engine.handlers.transaction import transaction
@@ -66,6 +67,14 @@ async def transaction_behind_spool(
     executed = iter(await transaction(context, harmless) if harmless else ())
     refusal = SpoolDrainingError("Earlier pushes still wait in the spool, and a transaction may not overtake them")
     return [refusal if request.push.lots else next(executed) for request in requests]
+
+
+async def cycle_behind_spool(context: Context, requests: Sequence[Cycle]) -> Sequence[Cycled | SpoolDrainingError]:
+    """Commits the cycles; those that push wait for the end of the spool, as transactions do."""
+    if not any(request.push.lots for request in requests) or await _spool_ends(context):
+        return await cycle(context, requests)
+    refusal = SpoolDrainingError("Earlier pushes still wait in the spool, and a cycle may not overtake them")
+    return [refusal if request.push.lots else (await cycle(context, [request]))[0] for request in requests]
 
 
 async def _spool_ends(context: Context) -> bool:

@@ -64,7 +64,7 @@ class PopResource:
         seconds = parse_integer(get("leaseSeconds"), "leaseSeconds", 0, 1, limits.LEASE_SECONDS_MAX)
         return Pop(
             **place,
-            **self._start(get("subscriptionMode"), get("subscriptionFrom")),
+            **start_of(get("subscriptionMode"), get("subscriptionFrom"), self._defaults.subscription_mode),
             group=check_group(get("consumerGroup"), "consumerGroup", QUEUE_MODE),
             batch=parse_integer(get("batch"), "batch", batch, 1, limits.BATCH_MESSAGES_MAX),
             partitions=_partitions(get("partitions"), partitions),
@@ -72,19 +72,6 @@ class PopResource:
             lease_seconds=seconds or None,
             wait_ms=wait_ms if parse_boolean(get("wait")) else 0,
         )
-
-    def _start(self, mode: str | None, since: str | None) -> dict[str, Any]:
-        """Where the group starts, if this is its first contact; ``subscriptionFrom`` wins over the mode."""
-        if since == "now":
-            return {"mode": "new"}
-        if since:
-            return {"mode": "timestamp", "since": parse_time(since, "subscriptionFrom")}
-        mode = mode or self._defaults.subscription_mode
-        if mode not in _MODES:
-            raise BadRequestError(
-                f"subscriptionMode must be all, new or new-only, not {mode[:40]!r}", "subscriptionMode"
-            )
-        return {"mode": _MODES[mode]}
 
     async def _serve(self, req: QueenRequest, pop: Pop) -> Popped:
         job = self._engine.submit(JobType.POP, pop)
@@ -102,6 +89,18 @@ class PopResource:
         if not watch.cancelled() and not job.future.done():
             self._engine.abandon(job)
             job.future.set_result(Popped())
+
+
+def start_of(mode: str | None, since: str | None, default: str) -> dict[str, Any]:
+    """Where a group starts, if this is its first contact; ``subscriptionFrom`` wins over the mode."""
+    if since == "now":
+        return {"mode": "new"}
+    if since:
+        return {"mode": "timestamp", "since": parse_time(since, "subscriptionFrom")}
+    mode = mode or default
+    if mode not in _MODES:
+        raise BadRequestError(f"subscriptionMode must be all, new or new-only, not {mode[:40]!r}", "subscriptionMode")
+    return {"mode": _MODES[mode]}
 
 
 def _split(path: bytes) -> tuple[str, str | None]:

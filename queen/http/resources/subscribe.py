@@ -1,0 +1,53 @@
+"""``/api/v1/subscribe``: the WebSocket."""
+
+import falcon
+import falcon.asgi
+from falcon.asgi import WebSocket
+
+from queen.core.errors import OverloadedError, QueenError, ShuttingDownError
+from queen.engine.thread import EngineThread
+from queen.http import problems
+from queen.http.socket.frames import PROTOCOL, ErrorFrame, render_frame
+from queen.http.socket.session import GOING_AWAY, TRY_AGAIN_LATER, Session, SessionSettings
+from queen.http.socket.sockets import Sockets
+
+_UNSUPPORTED_DATA = 1003
+
+
+class SubscribeResource:
+    """Delivers messages over a WebSocket."""
+
+    def __init__(self, engine: EngineThread, sockets: Sockets, settings: SessionSettings) -> None:
+        self._engine, self._sockets, self._settings = engine, sockets, settings
+
+    async def on_get(self, _req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
+        """426 for whoever does not ask for a WebSocket, and under worker classes that cannot carry one."""
+        detail = (
+            "This path is a WebSocket. Connect with ws:// or wss://; it needs the worker class "
+            "queen.server.worker.QueenWorker, and a proxy in between that passes Upgrade on"
+        )
+        problems.answer(resp, 426, detail, "upgrade_required")
+        resp.set_header("Upgrade", "websocket")
+
+    async def on_websocket(self, _req: falcon.asgi.Request, ws: WebSocket) -> None:
+        """Serves one socket to its end."""
+        if ws.subprotocols and PROTOCOL not in ws.subprotocols:
+            await ws.accept()
+            await ws.close(_UNSUPPORTED_DATA, f"unknown protocol; this server speaks {PROTOCOL}")
+            return
+        await ws.accept(PROTOCOL if ws.subprotocols else None)
+        if self._sockets.is_stopping:
+            await _turn_away(ws, ShuttingDownError("The server stops"), GOING_AWAY)
+        elif self._sockets.is_full:
+            problem = OverloadedError("This worker has as many WebSockets as it may (QUEEN_WS_MAX_SOCKETS); try again")
+            await _turn_away(ws, problem, TRY_AGAIN_LATER)
+        else:
+            await self._sockets.run(Session(self._engine, ws, self._settings))
+
+
+async def _turn_away(ws: WebSocket, problem: QueenError, code: int) -> None:
+    try:
+        await ws.send_text(render_frame(ErrorFrame(None, problems.describe(problem))))
+        await ws.close(code)
+    except falcon.WebSocketDisconnected:
+        return

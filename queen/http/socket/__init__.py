@@ -1,0 +1,1 @@
+"""Consumption over a WebSocket: the protocol ``queen.v1`` of ``docs/websocket.md``."""

@@ -1,0 +1,401 @@
+"""One WebSocket: frames in, frames out, and what its consumer holds."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Coroutine
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import falcon
+import falcon.asgi
+import msgspec
+from msgspec import UNSET
+
+from queen.core import ids
+from queen.core.credit import Credit
+from queen.core.errors import BadRequestError, QueenError
+from queen.core.operations import QUEUE_MODE, Ack, AckItem, AckResult, JobType, Pop, Popped, RenewLease
+from queen.core.operations import Renewed as LeaseRenewed
+from queen.engine.context import Context
+from queen.engine.handlers.ack import lease_of
+from queen.engine.handlers.give_back import give_back
+from queen.engine.thread import EngineThread
+from queen.http import problems
+from queen.http.parsing import check_group
+from queen.http.rendering import render_pop, timestamp
+from queen.http.resources.ack import to_ack_item
+from queen.http.socket import frames
+from queen.http.socket.delivery import Windows, deliver_batches, messages_of
+from queen.http.socket.frames import AckFrame, Ref, Refused, ServerFrame, SocketLimits, WindowTimes
+from queen.http.socket.subscription import Subscription, subscribed, subscription_of
+
+log = logging.getLogger("queen.http")
+
+GOING_AWAY, INTERNAL_ERROR, TRY_AGAIN_LATER = 1001, 1011, 1013
+
+#: Acks of one socket that may be under way; then its frames wait.
+_ACKS_MAX = 16
+#: Refusals of an ack after which a message is no longer held: see ``sql/internal/050_ack.sql``.
+INVALID_LEASE, ALREADY_COMPLETED = "Invalid or expired lease", "Message already completed"
+#: When a lease whose length is not known is looked at first; and the shortest pause between two looks.
+_LEASE_LOOK_S, _LEASE_PAUSE_S = 1.0, 0.2
+#: A delivery that has failed, because PostgreSQL is away, is begun again after this time.
+_FAILED_PAUSE_S = 1.0
+#: Frames that were on their way when the server began to stop are still taken for this time.
+_LAST_WORDS_S = 0.2
+#: A close frame that cannot be sent within this time, because nobody reads, is not sent.
+_CLOSE_S = 1.0
+
+
+class SessionSettings(msgspec.Struct, frozen=True):
+    """What all sockets share.
+
+    Attributes:
+        subscription_mode: where a group starts that does not say.
+        look_first_s, look_limit_s: pauses between two looks for windows.
+    """
+
+    limits: SocketLimits
+    subscription_mode: str
+    look_first_s: float
+    look_limit_s: float
+
+
+class Session:
+    """The consumer at the other end of a WebSocket; a ``Consumer`` for its delivery.
+
+    Everything goes through the same jobs as over HTTP. Its messages are held under leases, and what it holds when it
+    ends is given back by saying ``retry``: nobody can ack on a socket that is gone.
+    """
+
+    def __init__(self, engine: EngineThread, ws: falcon.asgi.WebSocket, settings: SessionSettings) -> None:
+        self._engine, self._ws, self._settings = engine, ws, settings
+        self._credit = Credit(0)
+        self._interrupt, self._freed = asyncio.Event(), asyncio.Event()
+        self._ended = asyncio.Event()
+        self._close_code: int | None = None
+        self._group = QUEUE_MODE
+        self._delivery: asyncio.Task[None] | None = None
+        self._delivering = False
+        self._acks = asyncio.Semaphore(_ACKS_MAX)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._looks: dict[UUID, asyncio.TimerHandle] = {}
+        self._batches = 0
+
+    # ------------------------------------------------------------ life
+
+    async def run(self) -> None:
+        """Returns when the socket is at an end and everything that it held is given back."""
+        reader = asyncio.create_task(self._read())
+        ended = asyncio.create_task(self._ended.wait())
+        try:
+            await self._send(frames.Welcome(frames.PROTOCOL, self._settings.limits))
+            await asyncio.wait({reader, ended}, return_when=asyncio.FIRST_COMPLETED)
+            if not reader.done() and self._close_code == GOING_AWAY:
+                await self._end_delivery()
+                await asyncio.wait({reader}, timeout=_LAST_WORDS_S)
+        finally:
+            for task in (reader, ended):
+                task.cancel()
+            await asyncio.shield(self._finish())
+
+    def end(self, code: int) -> None:
+        """Begins the end from our side."""
+        if self._close_code is None:
+            self._close_code = code
+        self._ended.set()
+
+    async def _finish(self) -> None:
+        await self._end_delivery()
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
+        for timer in self._looks.values():
+            timer.cancel()
+        await self._release()
+        if not self._ws.closed:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSE_S):
+                    await self._ws.close(self._close_code)
+
+    async def _release(self) -> None:
+        """One ``retry`` ends the lease of a partition; the others under it come again without being mentioned."""
+        items = [
+            self._ack_item(held.lease, held.part_id, min(held.offsets), "retry", None) for held in self._credit.held
+        ]
+        if items:
+            try:
+                await self._engine.submit(JobType.ACK, Ack(items)).future
+            except QueenError as problem:
+                log.warning("What a WebSocket held is not given back, its leases end by themselves: %s", problem)
+
+    # ------------------------------------------------------------ frames
+
+    async def _read(self) -> None:
+        while True:
+            try:
+                text = await self._ws.receive_text()
+            except falcon.WebSocketDisconnected:
+                return
+            except falcon.PayloadTypeError:
+                await self._refuse(UNSET, BadRequestError("Frames must be text: JSON in UTF-8"))
+                continue
+            try:
+                await self._handle(frames.parse_frame(text))
+            except QueenError as problem:
+                await self._refuse(frames.ref_of(text), problem)
+
+    async def _handle(self, frame: frames.ClientFrame) -> None:
+        match frame:
+            case frames.Subscribe():
+                await self._subscribe(frame)
+            case frames.AckFrame():
+                await self._start(self._acknowledge(frame, self._ack_items(frame)), frame.ref)
+            case frames.Renew():
+                await self._start(self._renew(frame), frame.ref)
+            case frames.SetCredit():
+                await self._set_credit(frame)
+            case frames.Unsubscribe():
+                await self._end_delivery()
+                await self._send(frames.Unsubscribed(frame.ref, len(self._credit)))
+            case frames.Ping():
+                await self._send(frames.Pong(frame.ref))
+
+    async def _start(self, work: Coroutine[Any, Any, None], ref: Ref) -> None:
+        """Carries out what waits for the database beside the reading of frames, not more than so much at a time."""
+        await self._acks.acquire()
+        task = asyncio.create_task(self._carry_out(work, ref))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _carry_out(self, work: Coroutine[Any, Any, None], ref: Ref) -> None:
+        try:
+            await work
+        except QueenError as problem:
+            await self._refuse(ref, problem)
+        except Exception as problem:
+            self._fail(problem)
+        finally:
+            self._acks.release()
+
+    def _fail(self, problem: Exception) -> None:
+        log.error("A WebSocket failed", exc_info=problem)
+        self.end(INTERNAL_ERROR)
+
+    async def _refuse(self, ref: "Ref | msgspec.UnsetType", problem: QueenError) -> None:
+        await self._send(frames.ErrorFrame(ref, problems.describe(problem)))
+
+    async def _send(self, frame: ServerFrame) -> None:
+        await self._send_text(frames.render_frame(frame))
+
+    async def _send_text(self, text: str) -> None:
+        """Sends a frame. Waits while the client reads nothing; the unanswered ping ends that."""
+        try:
+            await self._ws.send_text(text)
+        except (falcon.WebSocketDisconnected, OSError):
+            self.end(INTERNAL_ERROR)
+
+    # ------------------------------------------------------------ delivery
+
+    async def _subscribe(self, frame: frames.Subscribe) -> None:
+        if self._delivery is not None and not self._delivery.done():
+            raise BadRequestError("This socket has a subscription already: unsubscribe first, or open another socket")
+        subscription = subscription_of(frame, self._settings.limits.credit, self._settings.subscription_mode)
+        self._group = subscription.pop.group
+        self._credit.limit = subscription.credit
+        self._delivering = True
+        await self._send(subscribed(frame, subscription))
+        self._delivery = asyncio.create_task(self._deliver(subscription))
+
+    async def _deliver(self, subscription: Subscription) -> None:
+        while self.is_open:
+            try:
+                if subscription.window is None:
+                    await deliver_batches(self, subscription)
+                else:
+                    first_s, limit_s = self._settings.look_first_s, self._settings.look_limit_s
+                    await Windows(self, subscription, subscription.window, first_s, limit_s).deliver()
+            except QueenError as problem:
+                await self._refuse(None, problem)
+                await self.wait(_FAILED_PAUSE_S)
+            except Exception as problem:
+                self._fail(problem)
+                return
+
+    async def _end_delivery(self) -> None:
+        """Returns when nothing more is delivered."""
+        self._delivering = False
+        self._disturb()
+        if self._delivery is not None:
+            await asyncio.wait({self._delivery})
+
+    async def _set_credit(self, frame: frames.SetCredit) -> None:
+        most = self._settings.limits.credit
+        if not 0 <= frame.messages <= most:
+            raise BadRequestError(f"messages must be from 0 to {most}, not {frame.messages}", "messages")
+        self._credit.limit = frame.messages
+        self._disturb()
+        await self._send(frames.CreditSet(frame.ref, frame.messages, len(self._credit)))
+
+    def _disturb(self) -> None:
+        """What the delivery waits for is no longer what is wanted."""
+        self._interrupt.set()
+        self._freed.set()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anything is to be delivered."""
+        return self._delivering and not self._ended.is_set() and not self._ws.closed
+
+    @property
+    def room(self) -> int:
+        """How many more messages the consumer may be given."""
+        return self._credit.room
+
+    async def wait(self, seconds: float | None) -> None:
+        """Returns when credit or subscription have changed, or after that time."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._freed.wait()
+        except TimeoutError:
+            return
+        self._freed.clear()
+
+    async def pop(self, pop: Pop) -> Popped:
+        """The answer to a pop; empty when something has changed meanwhile."""
+        self._interrupt.clear()
+        job = self._engine.submit(JobType.POP, pop)
+        interrupt = asyncio.ensure_future(self._interrupt.wait())
+        await asyncio.wait({job.future, interrupt}, return_when=asyncio.FIRST_COMPLETED)
+        interrupt.cancel()
+        if not job.future.done():
+            self._engine.abandon(job)
+            # The answer may be on its way already: then it is for nobody.
+            job.future.add_done_callback(lambda late: self._give_back_late(late, pop.group))
+            return Popped()
+        return await job.future  # type: ignore[no-any-return]
+
+    def _give_back_late(self, answer: "asyncio.Future[Popped]", group: str) -> None:
+        if not answer.cancelled() and answer.exception() is None and answer.result().claims:
+            popped = answer.result()
+            self._engine.submit(JobType.CUSTOM, lambda context: give_back(context, popped, group))
+
+    async def now(self) -> datetime:
+        """The database's clock."""
+
+        async def read(context: Context) -> datetime:
+            return await context.patiently(lambda _again: context.database.now())
+
+        return await self._engine.submit(JobType.CUSTOM, read).future  # type: ignore[no-any-return]
+
+    async def give_back(self, popped: Popped) -> None:
+        """Takes a pop back as if it had not been made."""
+        group = self._group
+        await self._engine.submit(JobType.CUSTOM, lambda context: give_back(context, popped, group)).future
+
+    async def give(self, popped: Popped, window: WindowTimes | None = None) -> None:
+        """Sends a batch; from now on its messages are held."""
+        assert popped.lease is not None  # noqa: S101 - a socket never asks for autoAck
+        self._batches += 1
+        for claim in popped.claims:
+            messages = list(messages_of(claim))
+            names = {name: offset for offset, _, name in messages if name is not None}
+            offsets = [offset for offset, _, _ in messages]
+            self._credit.give(self._batches, popped.lease, claim, offsets, names)
+        self._look_later(popped.lease, _LEASE_LOOK_S)
+        more = b',"window":%b' % msgspec.json.encode(window) if window is not None else b""
+        body = render_pop(popped, self._group, more)
+        await self._send_text((b'{"type":"batch","batch":%d,%b' % (self._batches, body[1:])).decode())
+
+    # ------------------------------------------------------------ leases
+
+    def _look_later(self, lease: UUID, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._looks[lease] = loop.call_later(seconds, lambda: self._track(self._look(lease)))
+
+    def _track(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _look(self, lease: UUID) -> None:
+        """What is held under a lease that has ended is held no longer.
+
+        The database says whether it has: a renewal by nothing asks.
+        """
+        try:
+            renewed: LeaseRenewed = await self._engine.submit(JobType.RENEW_LEASE, RenewLease(str(lease), 0)).future
+        except QueenError:
+            self._look_later(lease, _FAILED_PAUSE_S)
+            return
+        if not self._credit.holds(lease) or self._ended.is_set():
+            return
+        if renewed.expires_at is None:
+            self._credit.end(lease)
+            self._freed_some()
+        else:
+            rest_s = (renewed.expires_at - datetime.now(UTC)).total_seconds()
+            self._look_later(lease, max(rest_s, _LEASE_PAUSE_S))
+
+    async def _renew(self, frame: frames.Renew) -> None:
+        request = RenewLease(frame.leaseId, max(frame.seconds, 0))
+        renewed: LeaseRenewed = await self._engine.submit(JobType.RENEW_LEASE, request).future
+        end = timestamp(renewed.expires_at, 3) if renewed.expires_at is not None else None
+        error = None if end else "Lease not found or expired"
+        await self._send(frames.Renewed(frame.ref, frame.leaseId, end is not None, end, error))
+
+    # ------------------------------------------------------------ acks
+
+    def _ack_item(self, lease: UUID, part_id: int, offset: int, status: str, error: str | None) -> AckItem:
+        name, partition_id = ids.message_id(part_id, offset), ids.partition_id(part_id)
+        return AckItem(name, partition_id, self._group, str(lease), status, error)
+
+    def _ack_items(self, frame: AckFrame) -> list[AckItem]:
+        """The acks of a frame; those of a batch speak for what is held of it."""
+        group = check_group(frame.consumerGroup, "consumerGroup", QUEUE_MODE) if frame.consumerGroup else self._group
+        if (frame.batch is None) == (frame.acknowledgments is None):
+            raise BadRequestError("An ack needs batch or acknowledgments, and not both", "batch")
+        if frame.acknowledgments is not None:
+            return [
+                to_ack_item(each, group, f"acknowledgments[{number}].")
+                for number, each in enumerate(frame.acknowledgments)
+            ]
+        held = list(self._credit.of_batch(frame.batch or 0))
+        if not held:
+            raise BadRequestError(f"Nothing of batch {frame.batch} is held: acked already, or its lease ended", "batch")
+        status = frame.status or "completed"
+        return [self._ack_item(each.lease, each.part_id, offset, status, frame.error) for each, offset in held]
+
+    async def _acknowledge(self, frame: AckFrame, items: list[AckItem]) -> None:
+        acked = await self._engine.submit(JobType.ACK, Ack(items)).future
+        refused = [
+            Refused(index, item.transaction_id, item.partition_id, result.problem)
+            for index, (item, result) in enumerate(zip(items, acked.results, strict=True))
+            if result.problem is not None
+        ]
+        dead = sum(result.dead for result in acked.results)
+        for item, result in zip(items, acked.results, strict=True):
+            self._settle(item, result)
+        # Nothing is awaited between this and the sending: who counts by the answers never finds more than its credit.
+        await self._send(frames.AckedFrame(frame.ref, len(items) - len(refused), dead, refused, len(self._credit)))
+        self._freed_some()
+
+    def _settle(self, item: AckItem, result: AckResult) -> None:
+        """What an ack, or its refusal, says of what is held."""
+        part_id, lease = ids.parse_partition_id(item.partition_id), lease_of(item.lease)
+        held = self._credit.find(lease, part_id) if lease is not None and part_id is not None else None
+        if held is None:
+            return
+        place = ids.parse_message_id(item.transaction_id)
+        offset = place[1] if place is not None and place[0] == part_id else held.names.get(item.transaction_id)
+        if result.problem == INVALID_LEASE or result.released:
+            self._credit.end(held.lease, held.part_id)
+        elif offset is not None and result.problem in (None, ALREADY_COMPLETED):
+            self._credit.settle(held.lease, held.part_id, offset)
+
+    def _freed_some(self) -> None:
+        """There may be room, and leases that nobody has to look at any more."""
+        for lease in [lease for lease in self._looks if not self._credit.holds(lease)]:
+            self._looks.pop(lease).cancel()
+        self._freed.set()

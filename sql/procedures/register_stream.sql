@@ -1,0 +1,39 @@
+-- Purpose:   makes a stream, or finds it again by its name.
+-- Arguments: p_name, p_source, p_sink (null: none), p_hash of the chain of operators, p_reset: forget the state and take the
+--            new chain
+-- Returns:   stream_id, fresh: it was made now, conflict: the hash differs and nothing was changed.
+-- Locks:     the row of the stream, which cycles hold FOR KEY SHARE.  Writes: streams, stream_state, stream_cycles.
+CREATE OR REPLACE FUNCTION queen.register_stream_v1(
+    p_name text, p_source text, p_sink text, p_hash text, p_reset bool, OUT stream_id bigint, OUT fresh bool,
+    OUT conflict bool
+)
+LANGUAGE plpgsql
+SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_now timestamptz := queen.clock();
+    v_hash text;
+BEGIN
+    INSERT INTO queen.streams AS s (name, source_queue, sink_queue, config_hash, created_at, registered_at)
+    VALUES (p_name, p_source, p_sink, p_hash, v_now, v_now)
+    ON CONFLICT (name) DO NOTHING
+    RETURNING s.id INTO stream_id;
+    fresh := stream_id IS NOT NULL;
+    conflict := false;
+    IF fresh THEN
+        RETURN;
+    END IF;
+    SELECT s.id, s.config_hash INTO stream_id, v_hash FROM queen.streams AS s WHERE s.name = p_name FOR UPDATE;
+    conflict := v_hash <> p_hash AND NOT p_reset;
+    IF conflict THEN
+        RETURN;
+    END IF;
+    IF p_reset THEN
+        DELETE FROM queen.stream_state AS t WHERE t.stream_id = register_stream_v1.stream_id;
+    END IF;
+    UPDATE queen.streams AS s
+    SET source_queue = p_source, sink_queue = p_sink, config_hash = p_hash, registered_at = v_now
+    WHERE s.id = register_stream_v1.stream_id;
+END $$;
+COMMENT ON FUNCTION queen.register_stream_v1 IS 'Makes a stream, or finds it again by its name.';
