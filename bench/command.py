@@ -104,6 +104,40 @@ def load(
     report.show(found, out)
 
 
+@bench.command("spool")
+def spool(
+    dsn: Annotated[
+        str | None,
+        typer.Option(
+            help="PostgreSQL to measure; a database is made in it and dropped afterwards.",
+            show_default="an embedded one in a temporary folder",
+        ),
+    ] = None,
+    seconds: Annotated[float | None, typer.Option(help="Of each rate in each run.", min=0.01, show_default="2")] = None,
+    runs: Annotated[int | None, typer.Option(help="How often all is measured.", min=1, show_default="5")] = None,
+    json: Annotated[
+        Path | None, typer.Option(help="File to write the whole report to.", dir_okay=False, show_default=False)
+    ] = None,
+    smoke: Annotated[bool, typer.Option("--smoke", help="Take seconds: shows that it works, not how fast.")] = False,
+) -> None:
+    """Pushes through the engine to PostgreSQL and to the spool, and the replay."""
+    import msgspec  # noqa: PLC0415 - `queen --help` does not wait for the benchmark
+
+    from queen_bench import database  # noqa: PLC0415
+    from queen_bench.spool import report, results, runner  # noqa: PLC0415
+
+    given = {name: value for name, value in (("seconds", seconds), ("runs", runs)) if value is not None}
+    profile = msgspec.structs.replace(results.SMOKE if smoke else results.Profile(), **given)
+    try:
+        with _progress() as advance, database.server(dsn) as url:
+            found = asyncio.run(runner.run(url, profile, advance, embedded=dsn is None))
+    except (QueenError, runner.Lost) as problem:
+        fail(problem)
+    if json is not None:
+        json.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2))
+    report.show(found, out)
+
+
 @bench.command("waiters")
 def waiters(
     dsn: Annotated[

@@ -195,6 +195,24 @@ class Settings:
         "QUEEN_WORKER_CLASS", "uvicorn", one_of("uvicorn", "asgi", "gthread", "meinheld"), "gunicorn's worker class"
     )
     threads: int = setting("QUEEN_THREADS", 32, integer(2, 1000), "threads of a worker of class gthread")
+    spool_dir: str = setting(
+        "FILE_BUFFER_DIR",
+        "",
+        str,
+        "folder of the spool, which must exist; empty: one for each database in `buffers` of QUEEN_DATA_DIR",
+    )
+    spool_interval_ms: int = setting(
+        "FILE_BUFFER_FLUSH_MS", 100, integer(1, 60_000), "how often a worker looks whether to replay the spool, in ms"
+    )
+    spool_batch: int = setting(
+        "FILE_BUFFER_MAX_BATCH", 100, integer(1, 100_000), "push requests that one call of the replay stores"
+    )
+    spool_file_requests: int = setting(
+        "FILE_BUFFER_EVENTS_PER_FILE", 10_000, integer(1, 10_000_000), "push requests after which a new file begins"
+    )
+    spool_max_bytes: int = setting(
+        "FILE_BUFFER_MAX_BYTES", 1 << 30, integer(1024, 1 << 50), "bytes that may wait in the spool"
+    )
     policies: Mapping[JobType, BatchPolicy] = dataclasses.field(default_factory=dict)
 
     @property

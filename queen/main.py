@@ -1,33 +1,48 @@
-"""The composition root: settings, database, engine and HTTP put together."""
+"""The composition root: settings, database, spool, engine and HTTP put together."""
 
+import logging
 import os
 import resource
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import uvloop
 
 from queen.config import Settings
-from queen.core.errors import SettingError
+from queen.core.errors import QueenError, SettingError
 from queen.db.administration import AdministrationStore
 from queen.db.dsn import Target, parse
 from queen.db.notices import PostgresTransport
 from queen.db.pool import Pool
+from queen.db.pulse import Pulse
 from queen.db.setup import probe_pooler
+from queen.db.spool_store import SpoolStore
 from queen.db.store import Store
 from queen.engine.context import Context
 from queen.engine.directory import Directory
 from queen.engine.engine import Engine, Shares
+from queen.engine.failover import Failover
 from queen.engine.job import Job
 from queen.engine.lane import Lane
 from queen.engine.notices import NoticesEverywhere
 from queen.engine.ports import Notice, Transport
+from queen.engine.replay import Replay
+from queen.engine.switches import copy_switches
 from queen.engine.thread import Assemble, Assembled, EngineThread
 from queen.engine.waiters import Waiters
 from queen.http.app import QueenApp, create_app
 from queen.peers.http import HttpTransport
 from queen.peers.siblings import SiblingsTransport, folder_of
 from queen.peers.udp import UdpTransport
+from queen.spool import place
+from queen.spool.folder import DiskFolder
+from queen.spool.spool import Limits, Spool
+
+log = logging.getLogger("queen.spool")
+
 
 #: Open files that are not long polls: listeners, connections to PostgreSQL, requests that do not wait.
 FILES_BESIDE_WAITERS = 512
@@ -65,6 +80,58 @@ def _waiters_max(settings: Settings) -> int:
     return settings.waiters_max or max(1, files - FILES_BESIDE_WAITERS)
 
 
+def open_spool(settings: Settings, path: Path, installation: UUID) -> Spool:
+    """The spool in a folder that is ready."""
+    limits = Limits(bytes_max=settings.spool_max_bytes, file_requests_max=settings.spool_file_requests)
+    return Spool(DiskFolder(path), installation, limits)
+
+
+async def _spool(settings: Settings, administration: AdministrationStore) -> Spool:
+    """The spool of a worker. gunicorn's configuration has made it ready; then PostgreSQL may be away."""
+    path = Path(settings.spool_dir)
+    installation = place.installation_of(path) if settings.spool_dir else None
+    if installation is None:
+        installation = await administration.installation()
+        path = place.claim(settings.spool_dir, settings.data_dir, installation)
+    return open_spool(settings, path, installation)
+
+
+@asynccontextmanager
+async def _pool(target: Target, size: int, settings: Settings) -> AsyncIterator[Pool]:
+    pool = Pool(target, size, settings.statement_timeout_ms / 1000)
+    try:
+        yield pool
+    finally:
+        await pool.close()
+
+
+async def prepare_spool(settings: Settings) -> Path:
+    """Makes the spool ready, and stores what it holds, before there is any traffic; returns its folder.
+
+    Raises:
+        SettingError: the folder cannot be used.
+        DatabaseUnavailableError: PostgreSQL is away.
+    """
+    async with _pool(await _target(settings), 1, settings) as pool:
+        store, administration = Store(pool), AdministrationStore(pool)
+        installation = await administration.installation()
+        path = place.claim(settings.spool_dir, settings.data_dir, installation)
+        spool = open_spool(settings, path, installation)
+        spool.recover()
+        failover = Failover(spool)
+        directory = Directory(store, settings.cached_partitions)
+        context = Context(store, administration, directory, lambda _notice: None, settings.patience_ms / 1000, failover)
+        await copy_switches(context)
+        if failover.spooling and not failover.maintenance:
+            waiting = spool.state()
+            log.warning("storing what the spool holds", extra={"messages": waiting.messages, "bytes": waiting.bytes})
+            try:
+                await Replay(context, failover, SpoolStore(pool), settings.spool_batch, 0).drain()
+            except (QueenError, OSError) as problem:
+                log.error("The spool is not empty yet: %s", problem)  # noqa: TRY400 - it explains itself
+    return path
+
+
 def assembly(settings: Settings) -> Assemble:
     """How the engine of a worker is made, in its own loop."""
 
@@ -73,7 +140,10 @@ def assembly(settings: Settings) -> Assemble:
         timeout_s = settings.statement_timeout_ms / 1000
         hot = Pool(target, share(settings.hot_connections, settings.workers), timeout_s)
         cold = Pool(target, share(settings.cold_connections, settings.workers), timeout_s)
-        store = Store(hot)
+        replaying = Pool(target, 1, timeout_s)
+        pools = (hot, cold, replaying)
+        store, administration = Store(hot), AdministrationStore(cold)
+        failover = Failover(await _spool(settings, administration))
         notices = _notices(settings, target)
 
         def heard(notice: Notice) -> None:
@@ -83,8 +153,18 @@ def assembly(settings: Settings) -> Assemble:
         def hear(sheet: bytes) -> None:
             notices.hear(sheet, relay=True)
 
+        def lost(reason: str) -> None:
+            failover.away = True
+            for pool in pools:
+                pool.suspend(reason)
+
+        def found() -> None:
+            failover.away = False
+            for pool in pools:
+                pool.resume()
+
         directory = Directory(store, settings.cached_partitions)
-        context = Context(store, AdministrationStore(cold), directory, heard, settings.patience_ms / 1000)
+        context = Context(store, administration, directory, heard, settings.patience_ms / 1000, failover)
         # Where nobody tells of other instances, each place has to look for itself at its own pace.
         checks_per_s = settings.checks_per_s if not target.pooled else 0
         waiters = Waiters(settings.poll_initial_ms, settings.poll_max_ms, checks_per_s)
@@ -92,12 +172,20 @@ def assembly(settings: Settings) -> Assemble:
         engine = Engine(
             context, lambda kind: Lane(settings.policy(kind), settings.limiter(kind)), waiters, shares, answer
         )
+        pulse = Pulse(target, lost, found)
+        interval_s = settings.spool_interval_ms / 1000
+        replay = Replay(context, failover, SpoolStore(replaying), settings.spool_batch, interval_s)
         await notices.start(engine.heard, engine.missed)
+        pulse.start()
+        replay.start()
 
         async def close() -> None:
+            await replay.stop()
+            await pulse.stop()
             await notices.stop()
-            await hot.close()
-            await cold.close()
+            failover.close()
+            for pool in pools:
+                await pool.close()
 
         return Assembled(engine, hear, close)
 

@@ -485,13 +485,13 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SPOOL-1",
-        "F",
+        "MF",
         "A push that is answered while PostgreSQL is away is on disk, synchronised, before the answer.",
         "The promise of an answered push does not depend on the weather.",
     ),
     _safety(
         "G-SPOOL-2",
-        "MFA",
+        "MLFA",
         "A spooled message is stored exactly once, however often the replay is killed or repeated.",
         "Recovery is where crashes come in pairs.",
     ),
@@ -504,13 +504,13 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SPOOL-4",
-        "LF",
+        "MF",
         "With a full disk or spool a push is answered 503 with `Retry-After`, never as a success.",
         "A producer that knows can keep its message.",
     ),
     _safety(
         "G-SPOOL-5",
-        "LF",
+        "MF",
         "A record that PostgreSQL refuses for its data is set aside with the reason, and those behind it are replayed.",
         "One bad record must neither vanish nor block.",
     ),
@@ -519,6 +519,20 @@ _CATALOGUE: Collection[Guarantee] = (
         "F",
         "Once PostgreSQL answers again the spool drains, and direct pushes resume.",
         "A buffer that stays is an outage that nobody sees.",
+    ),
+    _safety(
+        "G-SPOOL-7",
+        "MF",
+        "A push that was sent when another of its partition had been answered is stored behind it, whichever of them "
+        "went through the spool.",
+        "An outage must not turn the order of a partition around, neither when it begins nor when it ends.",
+    ),
+    _liveness(
+        "G-SPOOL-8",
+        "MF",
+        "Within 2 seconds of the moment at which PostgreSQL refuses, resets or just stops answering, pushes go to the "
+        "spool.",
+        "A connection that hangs says nothing for minutes, and producers do not wait that long.",
     ),
     _safety(
         "G-SMQ-1",

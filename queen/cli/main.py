@@ -6,14 +6,16 @@ from typing import Annotated
 import typer
 
 from queen import __distribution__
+from queen.cli.audit import audit
 from queen.cli.init import init
 from queen.cli.output import out
 from queen.cli.serve import serve
 from queen.cli.settings import settings
+from queen.cli.spool import spool
 from queen.cli.verify import verify
 from queen_bench.command import bench
 
-_COMMANDS = (serve, init, settings, verify)
+_COMMANDS = (serve, init, settings, verify, audit)
 
 app = typer.Typer(
     name="queen",
@@ -25,6 +27,7 @@ app = typer.Typer(
 for command in _COMMANDS:
     app.command()(command)
 app.add_typer(bench)
+app.add_typer(spool)
 
 
 def _print_version(wanted: bool) -> None:

@@ -60,6 +60,31 @@ class ShuttingDownError(QueenError):
 
 
 class DataRejectedError(QueenError):
-    """PostgreSQL refused the data of a call. It was rolled back; the cause is among its items."""
+    """PostgreSQL refused the data of a call. It was rolled back; the cause is among its items.
+
+    ``sqlstate`` is PostgreSQL's code for the reason.
+    """
 
     code = "data_rejected"
+
+    def __init__(self, message: str, sqlstate: str = "") -> None:
+        super().__init__(message)
+        self.sqlstate = sqlstate
+
+
+class SpoolError(QueenError):
+    """PostgreSQL is away, and the spool on the local disk cannot take the push either."""
+
+    code = "spool_unavailable"
+
+
+class SpoolFullError(SpoolError):
+    """The spool has no room: its limit is reached, or its disk is full."""
+
+    code = "spool_full"
+
+
+class SpoolDrainingError(QueenError):
+    """Earlier pushes still wait in the spool, and this must not overtake them; try again."""
+
+    code = "spool_draining"

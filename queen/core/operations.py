@@ -77,6 +77,10 @@ class Pushed(Struct, frozen=True):
     stored: Sequence[Stored]
 
 
+class Buffered(Struct, frozen=True):
+    """The answer to a push that waits in the spool: it is safe, and its ids are not known yet."""
+
+
 # ---------------------------------------------------------------- pop
 
 

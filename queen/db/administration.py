@@ -1,9 +1,14 @@
 """The procedures that are not on the hot path, over a small pool of their own, so that they never delay a message."""
 
+from uuid import UUID
+
 from queen.core.operations import QueueConfiguration
 from queen.db.pool import Pool
 
 _CONFIGURE = "SELECT * FROM queen.configure_queue_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+_INSTALLATION = "SELECT value #>> '{}' AS id FROM queen.system_state WHERE key = 'installation'"
+_SWITCHES = "SELECT * FROM queen.switches_v1()"
+_SET_SWITCH = "SELECT queen.set_switch_v1($1, $2)"
 _DELETE = "SELECT queen.delete_queue_v1($1) AS existed"
 
 
@@ -16,6 +21,19 @@ class AdministrationStore:
     async def ping(self) -> None:
         """Returns when PostgreSQL answers; raises DatabaseUnavailableError when it does not."""
         await self._pool.fetch("SELECT 1")
+
+    async def installation(self) -> UUID:
+        """By which a spool knows the database that its messages are for."""
+        [row] = await self._pool.fetch(_INSTALLATION)
+        return UUID(row["id"])
+
+    async def switches(self) -> dict[str, bool]:
+        """The switches of the whole installation that were ever set."""
+        return {row["key"]: row["enabled"] for row in await self._pool.fetch(_SWITCHES)}
+
+    async def set_switch(self, key: str, enabled: bool) -> None:
+        """Sets a switch of the whole installation."""
+        await self._pool.fetch(_SET_SWITCH, key, enabled)
 
     async def configure_queue(self, configuration: QueueConfiguration) -> tuple[int, int]:
         """Makes or replaces a queue; returns its number and that of its partition ``Default``."""

@@ -37,6 +37,8 @@ class Pool:
         self._open: set[asyncpg.Connection[Any]] = set()
         self._slots = asyncio.Semaphore(size)
         self._closed = False
+        self._away = ""
+        self._attempts: set[asyncio.Task[asyncpg.Connection[Any]]] = set()
 
     @property
     def size(self) -> int:
@@ -67,11 +69,26 @@ class Pool:
                     return await connection.fetch(sql, *arguments)
             except Exception as problem:
                 error = translate(problem)
+                if error is None and connection.is_closed():
+                    # Whatever the event loop calls it: uvloop has an error of its own for writing to what was closed.
+                    error = OutcomeUnknownError(f"The connection to PostgreSQL broke: {reason_of(problem)}")
                 if error is None:
                     raise
                 if isinstance(error, OutcomeUnknownError) or not is_of_use(problem):
                     self._discard(connection)
                 raise error from problem
+
+    def suspend(self, reason: str) -> None:
+        """PostgreSQL does not answer: calls under way are broken off, and new ones fail at once until ``resume``."""
+        self._away = reason
+        for attempt in self._attempts:
+            attempt.cancel()
+        for connection in list(self._open):
+            self._discard(connection)
+
+    def resume(self) -> None:
+        """PostgreSQL answers again."""
+        self._away = ""
 
     async def close(self) -> None:
         """Closes all connections; calls under way are broken off."""
@@ -101,13 +118,23 @@ class Pool:
             self._open.discard(connection)
         if self._closed:
             raise DatabaseUnavailableError("The worker is stopping")
+        if self._away:
+            raise DatabaseUnavailableError(self._away)
         connection = await self._connect()
         self._open.add(connection)
         return connection
 
     async def _connect(self) -> "asyncpg.Connection[Any]":
+        attempt = asyncio.ensure_future(connect(self._target, self._call_timeout_s))
+        self._attempts.add(attempt)
+        attempt.add_done_callback(self._attempts.discard)
         try:
-            return await connect(self._target, self._call_timeout_s)
+            return await attempt
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not self._away or (task is not None and task.cancelling()):
+                raise
+            raise DatabaseUnavailableError(self._away) from None
         except QueenError:
             raise
         except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as problem:

@@ -34,8 +34,10 @@ def translate(problem: BaseException) -> QueenError | None:
             return OutcomeUnknownError(f"PostgreSQL ended the connection: {problem}")
         if state in _UNAVAILABLE or state in RETRYABLE:
             return DatabaseUnavailableError(f"PostgreSQL cannot serve at the moment: {problem}")
-        return DataRejectedError(f"PostgreSQL refused the data ({state}): {problem}")
-    # InternalClientError: a back end said that it ends while nobody was asking; the driver then takes no more calls.
+        return DataRejectedError(f"PostgreSQL refused the data ({state}): {problem}", state)
+    if isinstance(problem, asyncpg.InterfaceError) and isinstance(problem, ValueError):
+        return DataRejectedError(f"The driver refused the data: {problem}", "22000")
+    # An internal error: a server that died said so while nothing was asked of it, and asyncpg stumbles over that later.
     if isinstance(problem, asyncpg.InterfaceError | asyncpg.InternalClientError | OSError | TimeoutError):
         return OutcomeUnknownError(f"The connection to PostgreSQL broke: {reason_of(problem)}")
     return None

@@ -27,29 +27,31 @@ from queen.engine.ports import (
 SUBSCRIBE_STEP = 5000
 
 
-def _call(procedure: str, arguments: int) -> str:
+def call(procedure: str, arguments: int) -> str:
+    """The statement that calls a procedure."""
     places = ", ".join(f"${place}" for place in range(1, arguments + 1))
     return f"SELECT * FROM queen.{procedure}({places})"  # noqa: S608 - names of this module only
 
 
-_PUSH = _call("push_messages_v1", 10)
-_POP = _call("pop_unified_batch_v1", 7)
-_ACK = _call("ack_messages_v1", 9)
-_EXECUTE = _call("execute_transaction_v1", 22)
-_RENEW = _call("renew_lease_v1", 2)
-_RELEASE = _call("release_leases_v1", 1)
-_RESOLVE = _call("resolve_partitions_v1", 3)
-_DESCRIBE = _call("describe_partitions_v1", 1)
-_SUBSCRIBE = _call("subscribe_v1", 7)
-_FIND_QUEUES = _call("find_queues_v1", 2)
-_FIND_SERVER_MADE = _call("find_server_made_v1", 2)
+_PUSH = call("push_messages_v1", 10)
+_POP = call("pop_unified_batch_v1", 7)
+_ACK = call("ack_messages_v1", 9)
+_EXECUTE = call("execute_transaction_v1", 22)
+_RENEW = call("renew_lease_v1", 2)
+_RELEASE = call("release_leases_v1", 1)
+_RESOLVE = call("resolve_partitions_v1", 3)
+_DESCRIBE = call("describe_partitions_v1", 1)
+_SUBSCRIBE = call("subscribe_v1", 7)
+_FIND_QUEUES = call("find_queues_v1", 2)
+_FIND_SERVER_MADE = call("find_server_made_v1", 2)
 
 
 def _hashes(column: Sequence[bytes | None]) -> list[FastUUID | None]:
     return [FastUUID(value) if value is not None else None for value in column]
 
 
-def _push_arguments(columns: PushColumns) -> tuple[object, ...]:
+def push_arguments(columns: PushColumns) -> tuple[object, ...]:
+    """The arguments of ``push_messages_v1`` behind its first two."""
     c = columns
     if not c.hash:
         return c.part, c.n, c.data, c.ends, c.ids, None, None, None
@@ -71,7 +73,7 @@ class Store:
 
     async def push(self, columns: PushColumns, *, again: bool) -> list[Appended]:
         """Appends segments, all or none; partitions ascending and distinct."""
-        rows = await self._pool.fetch(_PUSH, columns.flush, again, *_push_arguments(columns))
+        rows = await self._pool.fetch(_PUSH, columns.flush, again, *push_arguments(columns))
         return [Appended(*row) for row in rows]
 
     async def pop(self, columns: PopColumns) -> tuple[list[Delivered], list[Unserved]]:
@@ -109,7 +111,7 @@ class Store:
     ) -> TransactionRows:
         """Pushes and acks, all or none."""
         rows = await self._pool.fetch(
-            _EXECUTE, push.flush, again, *_push_arguments(push), ack.part, ack.grp, ack.lease, ack.kind, ack.first,
+            _EXECUTE, push.flush, again, *push_arguments(push), ack.part, ack.grp, ack.lease, ack.kind, ack.first,
             ack.last, _hashes(ack.hash), ack.error, required, new.part, new.queue, new.name,
         )  # fmt: skip
         appended = [

@@ -8,6 +8,7 @@ from typing import TypeVar
 from queen.core.backoff import doubled
 from queen.core.errors import DatabaseUnavailableError, OutcomeUnknownError
 from queen.engine.directory import Directory
+from queen.engine.failover import Failover
 from queen.engine.ports import Administration, Database, Notice
 
 T = TypeVar("T")
@@ -24,6 +25,7 @@ class Context:
         directory: names and numbers.
         heard: called when something may have become available, or a queue was configured: tells waiters and workers.
         patience_s: how long a call is repeated while PostgreSQL is away.
+        failover: where pushes go meanwhile; ``None`` where there is no spool.
     """
 
     def __init__(
@@ -33,24 +35,38 @@ class Context:
         directory: Directory,
         heard: Callable[[Notice], None],
         patience_s: float,
+        failover: Failover | None = None,
     ) -> None:
         self.database = database
         self.administration = administration
         self.directory = directory
         self.heard = heard
+        self.failover = failover
         self._patience_s = patience_s
 
-    async def patiently(self, call: Callable[[bool], Awaitable[T]]) -> T:
+    @property
+    def away(self) -> bool:
+        """Whether PostgreSQL is known to be away; a call that fails may also be the first to find out."""
+        return self.failover is not None and self.failover.away
+
+    async def patiently(
+        self, call: Callable[[bool], Awaitable[T]], *, outwaits: bool = True, patience_s: float | None = None
+    ) -> T:
         """The result of ``call(again)``, repeated while PostgreSQL is away, for a bounded time.
 
         ``again`` is true from the moment that an earlier try may have been committed although its answer was lost: the
         call must then be safe to repeat.
 
+        Args:
+            call: what to do.
+            outwaits: whether to go on when PostgreSQL is known to be away, and not only to bridge a broken connection.
+            patience_s: for how long, if not as long as usual.
+
         Raises:
             DatabaseUnavailableError: PostgreSQL stayed away.
         """
         loop = asyncio.get_running_loop()
-        give_up_at = loop.time() + self._patience_s
+        give_up_at = loop.time() + (patience_s or self._patience_s)
         again, pause_ms = False, 0.0
         while True:
             try:
@@ -58,7 +74,7 @@ class Context:
             except DatabaseUnavailableError as problem:
                 again = again or isinstance(problem, OutcomeUnknownError)
                 pause_ms = doubled(pause_ms, _RETRY_FIRST_MS, _RETRY_LIMIT_MS)
-                if loop.time() + pause_ms / 1000 > give_up_at:
+                if loop.time() + pause_ms / 1000 > give_up_at or (self.away and not outwaits):
                     raise
                 # All calls of all workers fail at the same moment: they should not come again at the same moment.
                 await asyncio.sleep(pause_ms / 1000 * random.uniform(0.5, 1.0))  # noqa: S311 - no secret

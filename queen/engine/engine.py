@@ -229,8 +229,8 @@ class Engine:
             if not isinstance(problem, QueenError):
                 log.exception("A %s call failed", kind.value)
             for job in batch:
-                if isinstance(problem, DatabaseUnavailableError) and self._may_wait(job):
-                    self._park(job, _AWAY_S)
+                if isinstance(problem, DatabaseUnavailableError) and _is_long_poll(job):
+                    self._outwait(job)
                 else:
                     self._fail(job, problem)
         else:
@@ -250,6 +250,13 @@ class Engine:
         end = self._loop.time()
         lane.limiter.sample((end - begin) * 1000, len(batch), in_flight, end)
         return results
+
+    def _outwait(self, job: Job) -> None:
+        """A long poll during an outage: it looks again, and ends empty at its timeout."""
+        if self._may_wait(job):
+            self._park(job, _AWAY_S)
+        else:
+            self._finish(job, Popped())
 
     async def _split(self, kind: JobType, batch: Sequence[Job], problem: DataRejectedError) -> None:
         """Repeats a refused batch in halves, so that the requests beside the bad one succeed."""
@@ -309,3 +316,7 @@ class Engine:
             log.exception("A lease whose consumer had gone could not be given back; it ends by itself")
         for claim in popped.claims:
             self._context.heard(Notice(claim.queue, 1, group))
+
+
+def _is_long_poll(job: Job) -> bool:
+    return isinstance(job.request, Pop) and job.request.wait_ms > 0

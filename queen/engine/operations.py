@@ -8,10 +8,8 @@ from msgspec import Struct
 from queen.core.operations import JobType, Pop, Push, Transaction
 from queen.engine.context import Context
 from queen.engine.handlers.ack import ack
-from queen.engine.handlers.pop import pop
-from queen.engine.handlers.push import push
+from queen.engine.handlers.failover import pop_unless_paused, push_or_spool, transaction_behind_spool
 from queen.engine.handlers.renew_lease import renew_lease
-from queen.engine.handlers.transaction import transaction
 
 Handler = Callable[[Context, Sequence[Any]], Awaitable[Sequence[Any]]]
 
@@ -54,11 +52,13 @@ async def custom(context: Context, requests: Sequence[Callable[[Context], Awaita
 
 
 OPERATIONS: Mapping[JobType, Operation] = {
-    JobType.PUSH: Operation(push, size=_push_size, items=lambda request: request.items),
-    JobType.POP: Operation(pop, _pop_key),
+    JobType.PUSH: Operation(push_or_spool, size=_push_size, items=lambda request: request.items),
+    JobType.POP: Operation(pop_unless_paused, _pop_key),
     JobType.ACK: Operation(ack, items=lambda request: len(request.items)),
     JobType.TRANSACTION: Operation(
-        transaction, size=_transaction_size, items=lambda request: request.push.items + len(request.acks)
+        transaction_behind_spool,
+        size=_transaction_size,
+        items=lambda request: request.push.items + len(request.acks),
     ),
     JobType.RENEW_LEASE: Operation(renew_lease),
     JobType.CUSTOM: Operation(custom, cold=True),

@@ -71,6 +71,10 @@ class EngineThread:
         if self._assembled is not None:
             self._loop.call_soon_threadsafe(self._assembled.hear, sheet)
 
+    async def beat(self) -> None:
+        """Returns when the engine's loop has had its turn."""
+        await self._run(asyncio.sleep(0))
+
     def begin_stop(self) -> None:
         """Answers all long polls empty, from now on. May be called from a signal handler."""
         if self._assembled is not None:

@@ -16,12 +16,14 @@ from queen.core.errors import (
     OverloadedError,
     QueenError,
     ShuttingDownError,
+    SpoolDrainingError,
+    SpoolError,
 )
 
 log = logging.getLogger("queen.http")
 
 PROBLEM_JSON = "application/problem+json"
-_RETRY_AFTER_S = "1"
+RETRY_AFTER_S = "1"
 
 _STATUS: Mapping[type[QueenError], int] = {
     BadRequestError: 400,
@@ -30,6 +32,8 @@ _STATUS: Mapping[type[QueenError], int] = {
     OverloadedError: 503,
     DatabaseUnavailableError: 503,
     ShuttingDownError: 503,
+    SpoolDrainingError: 503,
+    SpoolError: 503,
 }
 _TITLES = {
     400: "Bad request",
@@ -69,7 +73,7 @@ def answer(resp: falcon.asgi.Response, status: int, detail: str, code: str, fiel
     resp.content_type = PROBLEM_JSON
     resp.data = problem(status, detail, code, field)
     if status == 503:
-        resp.set_header("Retry-After", _RETRY_AFTER_S)
+        resp.set_header("Retry-After", RETRY_AFTER_S)
 
 
 async def on_queen_error(
@@ -81,6 +85,9 @@ async def on_queen_error(
     if isinstance(error, DataRejectedError):
         log.error("%s", error)
         detail = "The database refused the data of this request"
+    elif isinstance(error, SpoolError):
+        log.error("%s", error)
+        detail = "The message could be stored neither in the database nor in the spool; try again"
     elif isinstance(error, DatabaseUnavailableError):
         log.warning("%s", error)
         detail = "The database cannot be reached at the moment; try again"

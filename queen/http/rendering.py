@@ -71,6 +71,29 @@ def _render_item(item: PushItem, place: int, number: int, stored: Stored, queue:
     )  # fmt: skip
 
 
+class BufferedItem(Struct):
+    """An item that waits in the spool: it is safe, but ids that the server makes are not known yet."""
+
+    index: int
+    transaction_id: str | None
+    transactionId: str | None  # noqa: N815 - one name in answers of a push, another in those of maintenance
+    message_id: None
+    queue: str
+    queueName: str  # noqa: N815
+    partition: str
+    status: str = "buffered"
+
+
+def render_buffered(items: Sequence[PushItem]) -> bytes:
+    """The array that answers a push which went to the spool."""
+    return _json([_buffered(index, item) for index, item in enumerate(items)])
+
+
+def _buffered(index: int, item: PushItem) -> BufferedItem:
+    chosen = item.transactionId or None
+    return BufferedItem(index, chosen, chosen, None, item.queue, item.queue, item.partition)
+
+
 # ---------------------------------------------------------------- pop
 
 

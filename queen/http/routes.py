@@ -12,6 +12,7 @@ from queen.http.access import Access
 from queen.http.resources.ack import AckResource
 from queen.http.resources.health import HealthResource
 from queen.http.resources.leases import LeaseResource
+from queen.http.resources.maintenance import BuffersResource, MaintenanceResource
 from queen.http.resources.notify import NotifyResource
 from queen.http.resources.pop import PopDefaults, PopResource
 from queen.http.resources.push import PushResource
@@ -44,8 +45,11 @@ def routes(settings: Settings, engine: EngineThread) -> Sequence[Route]:
     pop = PopResource(
         engine, PopDefaults(settings.default_batch, settings.default_timeout_ms, settings.default_subscription_mode)
     )
+    health, maintenance = HealthResource(engine), MaintenanceResource(engine)
     return [
-        Route("/health", HealthResource(engine), {"GET": PUBLIC}),
+        Route("/health", health, {"GET": PUBLIC}),
+        Route("/health/live", health, {"GET": PUBLIC}, suffix="live"),
+        Route("/health/ready", health, {"GET": PUBLIC}, suffix="ready"),
         # ------------------------------------------------------------ messages
         Route("/api/v1/push", PushResource(engine, body_bytes_max), {"POST": READ_WRITE}),
         Route("/api/v1/pop", pop, {"GET": READ_WRITE}),
@@ -60,6 +64,10 @@ def routes(settings: Settings, engine: EngineThread) -> Sequence[Route]:
         # ------------------------------------------------------------ between instances
         # Public as far as tokens go: the request is signed with the secret of the instances.
         Route("/internal/api/notify", NotifyResource(engine, settings.sync_secret, body_bytes_max), {"POST": PUBLIC}),
+        # ------------------------------------------------------------ spool
+        Route("/api/v1/system/maintenance", maintenance, {"GET": ADMIN, "POST": ADMIN}),
+        Route("/api/v1/system/maintenance/pop", maintenance, {"GET": ADMIN, "POST": ADMIN}, suffix="pop"),
+        Route("/api/v1/status/buffers", BuffersResource(engine), {"GET": READ_ONLY}),
     ]
 
 

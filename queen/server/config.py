@@ -10,6 +10,7 @@ from typing import Any
 from queen.config import from_environment
 from queen.core.errors import QueenError
 from queen.db.setup import prepare
+from queen.main import prepare_spool
 from queen.server import listening, logs, open_files, worker_classes
 from queen.server.errors import StartError
 
@@ -52,7 +53,7 @@ logconfig_dict = logs.configuration(_settings.log_level)
 
 
 def on_starting(server: Any) -> None:  # noqa: ANN401 - gunicorn's arbiter
-    """Makes the database ready, before the first worker starts.
+    """Makes the database and the spool ready, before the first worker starts.
 
     Raises:
         SystemExit: there is none, or it cannot be used.
@@ -60,10 +61,13 @@ def on_starting(server: Any) -> None:  # noqa: ANN401 - gunicorn's arbiter
     try:
         open_files.ensure(_settings)
         database = asyncio.run(prepare(_database_url(), _settings.connect_timeout_ms))
+        # The workers are told where it is: they may have to start while PostgreSQL is away, and could not find out.
+        os.environ["FILE_BUFFER_DIR"] = spool = str(asyncio.run(prepare_spool(_settings)))
     except QueenError as problem:
         server.log.error("%s", problem)  # noqa: TRY400 - it explains itself
         raise SystemExit(1) from None
     server.log.info("database ready", extra={"place": database.place, "version": database.version})
+    server.log.info("spool ready", extra={"folder": spool})
 
 
 def _database_url() -> str:

@@ -18,13 +18,14 @@ from queen.server.gunicorn_child import Gunicorn
 from queen.server.keeper import Keeper
 from queen.server.signals import SignalStream
 from queen.server.worker_classes import WorkerClass
+from queen.spool import place
 
 log = logging.getLogger(__name__)
 
 _TICK_S = 0.1
 _STOP = frozenset({signal.SIGTERM, signal.SIGINT})
 
-#: psql, an administrator, and the moment in which a reload overlaps the workers' own connections for notices.
+#: psql, an administrator, and what else comes.
 _SPARE_CONNECTIONS = 20
 
 
@@ -46,9 +47,12 @@ class _StopRequested(Exception):  # noqa: N818 - not an error
 
 
 def embedded_postgres(settings: Settings) -> EmbeddedPostgres:
-    """The embedded PostgreSQL with enough connections for the workers, twice, as a reload overlaps them."""
+    """The embedded PostgreSQL with enough connections for the workers, twice, as a reload overlaps them.
+
+    Beside its pools a worker has one for notices, one for the pulse, and one to replay the spool.
+    """
     pools = settings.hot_connections + settings.cold_connections
-    return EmbeddedPostgres(Path(settings.data_dir), 2 * pools + 2 * settings.workers + _SPARE_CONNECTIONS)
+    return EmbeddedPostgres(Path(settings.data_dir), 2 * pools + 6 * settings.workers + _SPARE_CONNECTIONS)
 
 
 class Supervisor:
@@ -82,6 +86,8 @@ class Supervisor:
     def _serve(self, stack: ExitStack) -> int:
         worker_class = worker_classes.usable(self._settings)
         open_files.ensure(self._settings)
+        if self._settings.spool_dir:
+            place.check(Path(self._settings.spool_dir))
         listener = stack.enter_context(listening.listen(self._settings.host, self._settings.port))
         port: int = listener.getsockname()[1]
         postgres = None if self._settings.database_url else self._start_postgres(stack)

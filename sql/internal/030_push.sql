@@ -118,7 +118,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.flushed IS 'Internal: the answer of a flush that was committed although its first answer was lost.';
 
--- Walks back from the head and stops at segments too old to be of a flush that is still being repeated.
+-- Walks back from the head and stops at segments too old to be of a flush that is still being repeated. For one that was
+-- spooled meanwhile queen.replay_spool_v1 has set queen.sent_at.
 CREATE OR REPLACE FUNCTION queen.flushed_segment(
     p_flush uuid, p_part bigint, OUT first_off bigint, OUT last_off bigint, OUT created_at timestamptz
 ) RETURNS SETOF record
@@ -128,7 +129,8 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_segment record;
-    v_oldest timestamptz := queen.clock() - interval '1 hour';
+    v_oldest timestamptz := coalesce(nullif(current_setting('queen.sent_at', true), '')::timestamptz, queen.clock())
+        - interval '1 hour';
 BEGIN
     FOR v_segment IN
         SELECT s.last_off, s.n, s.created_at, s.flush FROM queen.segments AS s
@@ -144,4 +146,4 @@ BEGIN
         END IF;
     END LOOP;
 END $$;
-COMMENT ON FUNCTION queen.flushed_segment IS 'Internal: the segment that a flush wrote to a partition within the last hour.';
+COMMENT ON FUNCTION queen.flushed_segment IS 'Internal: the segment that a flush wrote to a partition, if it was not sent more than an hour ago or queen.sent_at is set.';

@@ -203,11 +203,30 @@ async def names(client: Client, queue: str) -> object:
     return found
 
 
+async def consume_through_an_outage(client: Client, queue: str) -> object:
+    """A consumer whose first ack comes when the database is away; whoever runs this says when that is."""
+    await client.queue(queue).config({"leaseTime": 300}).create()
+    await client.queue(queue).push([{"data": "before"}])
+    seen = []
+
+    async def handle(message: Any) -> None:
+        seen.append(message["data"])
+        if len(seen) == 1:
+            await client.queue(queue).push([{"data": "pushed by the client"}])
+            print("handling", flush=True)
+            await asyncio.to_thread(sys.stdin.readline)
+
+    await client.queue(queue).group("g").subscription_mode("all").batch(1).limit(3).each().consume(handle)
+    left = await client.queue(queue).group("g").wait(False).pop()
+    return {"seen": seen, "left": len(left)}
+
+
 SCENARIOS: dict[str, Callable[[Client, str], Awaitable[object]]] = {
     scenario.__name__: scenario
     for scenario in (
         push_and_pop, pop_of_a_partition_and_commit_on_delivery, pop_that_waits, consume_batches, consume_each,
         consume_until_dead, nack_until_dead, renew, transact, push_buffered, push_duplicates, delete, names,
+        consume_through_an_outage,
     )
 }  # fmt: skip
 

@@ -58,15 +58,15 @@ def clean_environment(**variables: str) -> dict[str, str]:
     return {name: os.environ[name] for name in kept if name in os.environ} | variables
 
 
-def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Runs a command that ends by itself."""
+def run(*arguments: str, patience: float = PATIENCE_S, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Runs a command that ends by itself within so many seconds."""
     return subprocess.run(
         [*PYTHON, *arguments],
         cwd=ROOT,
         env=clean_environment(**variables),
         capture_output=True,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=patience,
         check=False,
     )
 

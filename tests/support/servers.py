@@ -42,6 +42,7 @@ def serving_database(dsn: str, folder: Path, *options: str, **environment: str) 
     """A healthy server on the database; ``folder`` takes its output."""
     port = free_port()
     output = folder / f"{port}.out"
+    environment = {"QUEEN_DATA_DIR": str(folder / f"{port}-data"), **environment}
     with output.open("wb") as file:
         process = subprocess.Popen(
             [*PYTHON, "serve", "--port", str(port), *options],

@@ -15,6 +15,9 @@ from queen.engine.ports import AckColumns, AckRow, Notice, PartitionName
 _KINDS = {"completed": "c", "success": "c", "acked": "c", "ok": "c", "failed": "f", "retry": "r", "dlq": "d"}
 _NO_LEASE = UUID(int=0)
 MESSAGE_NOT_FOUND = "Message not found"
+#: An ack waits longer than other calls for PostgreSQL to come back, and less than clients wait for an answer: their
+#: consumers end when it fails a few times.
+PATIENCE_S = 22.0
 
 
 class Spot(Struct, frozen=True):
@@ -176,11 +179,11 @@ def _neighbours(members: Sequence[tuple[int, int]]) -> Iterator[list[tuple[int, 
 async def ack(context: Context, acks: Sequence[Ack]) -> list[Acked]:
     """Applies the acks of all requests; one answer each."""
     items = [item for request in acks for item in request.items]
-    spots = await context.patiently(lambda _again: locate(context, items))
+    spots = await context.patiently(lambda _again: locate(context, items), patience_s=PATIENCE_S)
     gathered = Gathered(items, spots, fuse=True)
     rows: list[AckRow] = []
     if gathered.columns.part:
-        rows = await context.patiently(lambda _again: context.database.ack(gathered.columns))
+        rows = await context.patiently(lambda _again: context.database.ack(gathered.columns), patience_s=PATIENCE_S)
     results = gathered.results(rows)
     gathered.announce(context, rows)
     answers, begin = [], 0

@@ -38,7 +38,8 @@ async def pop(context: Context, pops: Sequence[Pop]) -> list[Outcome]:
         given[:] = [lease for lease in leases if lease is not None]
         return await _pop(context, pops, leases)
 
-    return await context.patiently(attempt)
+    # The engine parks long polls, which would miss their timeout here.
+    return await context.patiently(attempt, outwaits=not any(pop.wait_ms for pop in pops))
 
 
 async def _pop(context: Context, pops: Sequence[Pop], leases: Sequence[UUID | None]) -> list[Outcome]:

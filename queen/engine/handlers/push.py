@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from queen.core.errors import DatabaseUnavailableError
 from queen.core.operations import Push, Pushed
@@ -20,8 +20,8 @@ def places_of(pushes: Sequence[Push]) -> set[tuple[str, str]]:
     return {(lot.queue, lot.partition) for push in pushes for lot in push.lots}
 
 
-async def lay_out(context: Context, pushes: Sequence[Push]) -> Flush:
-    """The segments of these requests, with the partitions that they name made where missing."""
+async def lay_out(context: Context, pushes: Sequence[Push], flush_id: UUID | None = None) -> Flush:
+    """The segments of these requests, with the partitions that they name made where missing; by default a new flush."""
     keys = places_of(pushes)
     for _ in range(LAYOUTS_MAX):
         part_ids = await context.directory.partitions(keys, create=True)
@@ -29,27 +29,37 @@ async def lay_out(context: Context, pushes: Sequence[Push]) -> Flush:
             break
     else:
         raise DatabaseUnavailableError(BEING_DELETED)
-    return await lay_out_in(context, pushes, part_ids)
+    return await lay_out_in(context, pushes, part_ids, flush_id)
 
 
-async def lay_out_in(context: Context, pushes: Sequence[Push], part_ids: Mapping[tuple[str, str], int]) -> Flush:
-    """The segments of these requests in partitions with these numbers."""
+async def lay_out_in(
+    context: Context, pushes: Sequence[Push], part_ids: Mapping[tuple[str, str], int], flush_id: UUID | None = None
+) -> Flush:
+    """The segments of these requests in partitions with these numbers; by default a new flush."""
     reserved = reserved_ids(pushes, part_ids)
     found: list[bool] = []
     if reserved:
         places = list(reserved.values())
         found = await context.database.find_server_made([part for part, _ in places], [off for _, off in places])
     made = frozenset(text for text, exists in zip(reserved, found, strict=True) if exists)
-    return Flush(uuid4(), pushes, part_ids, reserved, made)
+    return Flush(flush_id or uuid4(), pushes, part_ids, reserved, made)
 
 
-async def push(context: Context, pushes: Sequence[Push]) -> list[Pushed]:
-    """Stores the messages of all requests; one answer each."""
+async def push(context: Context, pushes: Sequence[Push], flush_id: UUID | None = None) -> list[Pushed]:
+    """Stores the messages of all requests; one answer each.
+
+    With a spool it does not outwait an outage. A layout that met an unknown partition stored nothing, so the next one
+    may go by the same flush id.
+    """
+    outwaits = context.failover is None
     for _ in range(LAYOUTS_MAX):
-        flush = await context.patiently(lambda _again: lay_out(context, pushes))
+        flush = await context.patiently(lambda _again: lay_out(context, pushes, flush_id), outwaits=outwaits)
         if not flush.columns.part:
             return flush.answers(())
-        appended = await context.patiently(lambda again, f=flush: context.database.push(f.columns, again=again))  # type: ignore[misc]
+        appended = await context.patiently(
+            lambda again, f=flush: context.database.push(f.columns, again=again),  # type: ignore[misc]
+            outwaits=outwaits,
+        )
         unknown = [row.part_id for row in appended if row.first is None]
         if not unknown:
             announce(context, pushes)

@@ -1,22 +1,79 @@
-"""``GET /health``."""
+"""``GET /health`` for people and dashboards; ``/health/live`` and ``/health/ready`` for an orchestrator."""
 
+import asyncio
 import os
 from importlib.metadata import version
 
 import falcon
 import falcon.asgi
 import msgspec
+from msgspec import Struct
 
 from queen.core.errors import DatabaseUnavailableError
 from queen.core.operations import JobType
 from queen.engine.context import Context
+from queen.engine.switches import known_switches
 from queen.engine.thread import EngineThread
+from queen.http.problems import RETRY_AFTER_S
+from queen.spool.state import SpoolState
 
 VERSION = version("queen-for-python")
+#: Without an answer of the engine for so long, the worker is stuck.
+_STUCK_S = 5.0
 
 
-async def _ping(context: Context) -> None:
-    await context.administration.ping()
+class SharedState(Struct):
+    """The switches of the installation, where the published clients and dashboards look for them."""
+
+    maintenance_mode: bool
+    pop_maintenance_mode: bool
+
+
+class Health(Struct):
+    """The answer of ``/health``."""
+
+    status: str
+    database: str
+    server: str
+    version: str
+    worker_id: int
+    shared_state: SharedState
+    spool: SpoolState | None
+
+
+class Readiness(Struct):
+    """The answer of ``/health/ready``: ``ready``, ``spooling`` (pushes only) or ``unavailable``."""
+
+    status: str
+    database: str
+    spool: SpoolState | None
+
+
+async def _look(context: Context) -> Health:
+    failover = context.failover
+    try:
+        await context.administration.ping()
+        connected = True
+    except DatabaseUnavailableError:
+        connected = False
+    switches = known_switches(failover) if failover else None
+    return Health(
+        "healthy" if connected else "unhealthy",
+        "connected" if connected else "disconnected",
+        "Queen for Python",
+        VERSION,
+        os.getpid(),
+        SharedState(bool(switches and switches.maintenance), bool(switches and switches.pop_maintenance)),
+        failover.spool.state() if failover else None,
+    )
+
+
+def _answer(resp: falcon.asgi.Response, well: bool, body: Struct) -> None:
+    resp.status = 200 if well else 503
+    resp.content_type = falcon.MEDIA_JSON
+    resp.data = msgspec.json.encode(body)
+    if not well:
+        resp.set_header("Retry-After", RETRY_AFTER_S)
 
 
 class HealthResource:
@@ -27,19 +84,27 @@ class HealthResource:
 
     async def on_get(self, _req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
         """200 when the database answers, else 503."""
+        health: Health = await self._engine.submit(JobType.CUSTOM, _look).future
+        _answer(resp, health.status == "healthy", health)
+
+    async def on_get_ready(self, _req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
+        """200 when pushes are taken, be it by the spool; 503 when nothing can be done for a client."""
+        health: Health = await self._engine.submit(JobType.CUSTOM, _look).future
+        spooling = health.spool is not None and health.spool.spooling
+        room = health.spool is not None and not health.spool.full
+        connected = health.status == "healthy"
+        status = "unavailable" if not connected and not room else "spooling" if spooling or not connected else "ready"
+        _answer(resp, status != "unavailable", Readiness(status, health.database, health.spool))
+
+    async def on_get_live(self, _req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
+        """200 when this worker does its work, whatever PostgreSQL does: else it should be started anew."""
         try:
-            await self._engine.submit(JobType.CUSTOM, _ping).future
-            healthy = True
-        except DatabaseUnavailableError:
-            healthy = False
-        resp.status = 200 if healthy else 503
+            async with asyncio.timeout(_STUCK_S):
+                await self._engine.beat()
+        except TimeoutError:
+            resp.status = 503
+            resp.content_type = falcon.MEDIA_JSON
+            resp.data = b'{"status":"stuck"}'
+            return
         resp.content_type = falcon.MEDIA_JSON
-        resp.data = msgspec.json.encode(
-            {
-                "status": "healthy" if healthy else "unhealthy",
-                "database": "connected" if healthy else "disconnected",
-                "server": "Queen for Python",
-                "version": VERSION,
-                "worker_id": os.getpid(),
-            }
-        )
+        resp.data = b'{"status":"live"}'

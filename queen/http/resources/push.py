@@ -3,10 +3,10 @@
 import falcon
 import falcon.asgi
 
-from queen.core.operations import JobType
+from queen.core.operations import Buffered, JobType
 from queen.engine.thread import EngineThread
 from queen.http.parsing import parse_push_items, to_push
-from queen.http.rendering import render_push
+from queen.http.rendering import render_buffered, render_push
 from queen.http.request import QueenRequest, read_body
 
 
@@ -17,7 +17,7 @@ class PushResource:
         self._engine, self._body_bytes_max = engine, body_bytes_max
 
     async def on_post(self, req: QueenRequest, resp: falcon.asgi.Response) -> None:
-        """Stores all items of the request, or none."""
+        """Stores all items of the request, or none; while PostgreSQL is away, in the spool."""
         items = parse_push_items(await read_body(req, self._body_bytes_max))
         resp.status = 201
         resp.content_type = falcon.MEDIA_JSON
@@ -26,4 +26,4 @@ class PushResource:
             return
         push = to_push(items)
         pushed = await self._engine.submit(JobType.PUSH, push).future
-        resp.data = render_push(items, push.lots, pushed)
+        resp.data = render_buffered(items) if isinstance(pushed, Buffered) else render_push(items, push.lots, pushed)

@@ -1,0 +1,166 @@
+"""``queen spool``: what waits in the spool of this machine, and what was set aside. Needs no server, no database."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from queen.cli.output import fail, out
+from queen.config import Settings, from_environment
+from queen.core.errors import QueenError
+from queen.core.segment import Entry, decode_entries, encode_ends
+from queen.main import open_spool
+from queen.spool import place
+from queen.spool.format import Damage, Record, SpooledLot, SpoolFile, request_of
+from queen.spool.spool import Spool, is_failed
+
+spool = typer.Typer(
+    name="spool", help="Look at the spool, and decide what becomes of failed files.", no_args_is_help=True
+)
+
+Folder = Annotated[
+    Path | None,
+    typer.Option(help="Folder of the spool.", show_default="FILE_BUFFER_DIR, else those in QUEEN_DATA_DIR/buffers"),
+]
+Names = Annotated[list[str], typer.Argument(help="Names of files, as `queen spool ls` shows them.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do it; else it is only said what would be done.")]
+
+_PAYLOAD_CHARS = 200
+_TITLES = ("file", "state", "requests", "messages", "bytes", "begun", "reason")
+_LINE = "{:<24}  {:<13}  {:>8}  {:>8}  {:>10}  {:<25}  {}"
+
+
+@spool.callback()
+def _spool() -> None:
+    """Look at the spool, and decide what becomes of failed files."""
+
+
+@spool.command("ls")
+def ls(folder: Folder = None) -> None:
+    """List the files: waiting, being written, failed."""
+    for path, each in _spools(folder):
+        state = each.state()
+        out.print(f"{path}: {'spooling' if state.spooling else 'idle'}, {state.failed} failed", markup=False)
+        rows = [_row(name, each.read(name), each.size(name)) for name in (*each.files(), *each.failed_files())]
+        if rows:
+            out.print(_LINE.format(*_TITLES), markup=False)
+        for row in rows:
+            out.print(_LINE.format(*row), markup=False)
+
+
+@spool.command("show")
+def show(
+    names: Names,
+    folder: Folder = None,
+    limit: Annotated[int, typer.Option(help="Messages of each file that are shown.", min=1)] = 20,
+) -> None:
+    """Print the messages in files."""
+    for name in names:
+        file = _holding(name, folder).read(name)
+        lines = _messages(file)
+        for text in lines[:limit]:
+            out.print(text, markup=False)
+        if len(lines) > limit:
+            out.print(f"… {len(lines) - limit} more", markup=False)
+
+
+@spool.command("replay")
+def replay(names: Names, folder: Folder = None, yes: Yes = False) -> None:
+    """Line failed files up to be stored again; a server that runs does it at once, else the next one that starts."""
+    for name in _failed(names):
+        each = _holding(name, folder)
+        if not yes:
+            out.print(f"would replay {name}: {each.read(name).messages} messages (--yes does it)", markup=False)
+            continue
+        try:
+            out.print(f"{name} waits as {each.replay_failed(name)}", markup=False)
+        except QueenError as problem:
+            fail(problem)
+
+
+@spool.command("discard")
+def discard(names: Names, folder: Folder = None, yes: Yes = False) -> None:
+    """Remove failed files for good, with the messages in them."""
+    for name in _failed(names):
+        each = _holding(name, folder)
+        messages = each.read(name).messages
+        if not yes:
+            out.print(f"would discard {name} with {messages} messages (--yes does it)", markup=False)
+            continue
+        each.discard(name)
+        out.print(f"{name} is gone, with {messages} messages", markup=False)
+
+
+def _spools(folder: Path | None) -> list[tuple[Path, Spool]]:
+    """The spools to look at."""
+    try:
+        settings = from_environment()
+    except QueenError as problem:
+        fail(problem)
+    found = [(path, installation) for path in _paths(settings, folder) if (installation := place.installation_of(path))]
+    if not found:
+        fail(f"There is no spool in {_where(settings, folder)}: name its folder with --folder or FILE_BUFFER_DIR")
+    return [(path, open_spool(settings, path, installation)) for path, installation in found]
+
+
+def _where(settings: Settings, folder: Path | None) -> Path:
+    return folder or (Path(settings.spool_dir) if settings.spool_dir else place.default_parent(settings.data_dir))
+
+
+def _paths(settings: Settings, folder: Path | None) -> Sequence[Path]:
+    path = _where(settings, folder)
+    if folder or settings.spool_dir:
+        return [path]
+    return sorted(path.iterdir()) if path.is_dir() else []
+
+
+def _holding(name: str, folder: Path | None) -> Spool:
+    """The spool that has a file of this name."""
+    for _, each in _spools(folder):
+        if name in (*each.files(), *each.failed_files()):
+            return each
+    return fail(f"There is no file {name} in the spool: `queen spool ls` shows which there are")
+
+
+def _failed(names: Sequence[str]) -> Sequence[str]:
+    for name in names:
+        if not is_failed(name):
+            fail(
+                f"{name} is not a failed file: what waits is stored by the server, and can be neither lost nor hurried"
+            )
+    return names
+
+
+def _row(name: str, file: SpoolFile, size: int) -> list[str]:
+    state = "failed" if is_failed(name) else "being written" if name.endswith(".tmp") else "waiting"
+    reasons = [each.reason if isinstance(each, Record) else "cannot be read" for each in file.records]
+    time = datetime.fromtimestamp(file.header.created_at, UTC).isoformat(timespec="seconds") if file.header else ""
+    reason = next((reason for reason in reasons if reason), "")
+    return [name, state, str(file.requests), str(file.messages), str(size), time, reason]
+
+
+def _messages(file: SpoolFile) -> list[str]:
+    """One line a message."""
+    lines = []
+    for record in file.records:
+        if isinstance(record, Damage):
+            lines.append(f"{record.end - record.start} bytes that cannot be read")
+            continue
+        for lots in record.requests:
+            for lot in lots:
+                lines += [f"{lot.queue} / {lot.partition}: {text}" for text in _entries(lot)]
+    return lines
+
+
+def _entries(lot: SpooledLot) -> list[str]:
+    [whole] = request_of([lot]).lots
+    texts = []
+    for entry in decode_entries(b"[" + whole.body + b"]", encode_ends(whole.lengths), 0):
+        payload = bytes(entry.payload if isinstance(entry, Entry) else entry).decode()
+        chosen = msgspec.json.decode(entry.transactionId) if isinstance(entry, Entry) and entry.transactionId else "-"
+        cut = payload if len(payload) <= _PAYLOAD_CHARS else payload[:_PAYLOAD_CHARS] + "…"
+        texts.append(f"{chosen} {cut}")
+    return texts

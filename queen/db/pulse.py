@@ -1,0 +1,110 @@
+"""Whether PostgreSQL answers: asked several times a second, so that nobody has to wait for a call that never ends.
+
+A connection that was refused or reset says so at once. One that just hangs, because a network or a machine went away,
+says nothing for minutes; calls of messages may rightly take long. So a connection of its own asks for nothing, and may
+not take long.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import asyncpg
+import msgspec
+
+from queen.core.errors import QueenError
+from queen.db.dsn import Target, connect
+from queen.db.sqlstate import reason_of
+
+log = logging.getLogger("queen.pulse")
+
+INTERVAL_S = 0.15
+ANSWER_S = 0.6
+#: PostgreSQL is away when it has been silent for so long, and so often: a process that was not running itself for a
+#: while must not blame others.
+_SILENCE_S, _SILENCES = 1.1, 2
+
+
+class Silence:
+    """Decides whether PostgreSQL is away, from when it answered and when not. Pure; times in seconds."""
+
+    def __init__(self, now: float) -> None:
+        self._answered_at, self._silences = now, 0
+
+    def after(self, answered: bool, now: float) -> bool:
+        """Whether it is away, after it was asked once more."""
+        if answered:
+            self._answered_at, self._silences = now, 0
+        else:
+            self._silences += 1
+        return self._silences >= _SILENCES and now - self._answered_at >= _SILENCE_S
+
+
+class Pulse:
+    """Feels one database's pulse, in one event loop.
+
+    Args:
+        target: the database.
+        lost: called with the reason when it is found to be away.
+        found: called when it is back.
+    """
+
+    def __init__(self, target: Target, lost: Callable[[str], None], found: Callable[[], None]) -> None:
+        self._target = msgspec.structs.replace(target, connect_timeout_s=min(target.connect_timeout_s, ANSWER_S))
+        self._lost, self._found = lost, found
+        self._connection: asyncpg.Connection[Any] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self.away = False
+
+    def start(self) -> None:
+        """Begins to ask."""
+        self._task = asyncio.get_running_loop().create_task(self._keep_asking())
+
+    async def stop(self) -> None:
+        """Ends the connection."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._drop()
+
+    async def _keep_asking(self) -> None:
+        loop = asyncio.get_running_loop()
+        silence = Silence(loop.time())
+        while True:
+            reason = await self._ask()
+            if silence.after(not reason, loop.time()):
+                self._set_away(reason)
+            elif not reason:
+                self._set_away("")
+            await asyncio.sleep(INTERVAL_S)
+
+    def _set_away(self, reason: str) -> None:
+        if self.away == bool(reason):
+            return
+        self.away = bool(reason)
+        if reason:
+            log.error("PostgreSQL at %s does not answer: %s", self._target.place, reason)
+            self._lost(f"PostgreSQL at {self._target.place} does not answer: {reason}")
+        else:
+            log.warning("PostgreSQL at %s answers again", self._target.place)
+            self._found()
+
+    async def _ask(self) -> str:
+        """Empty when it answers, else why it does not."""
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                if self._connection is None or self._connection.is_closed():
+                    self._connection = await connect(self._target)
+                await self._connection.fetchval("SELECT 1")
+        except asyncpg.TooManyConnectionsError:
+            return ""
+        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, QueenError) as problem:
+            self._drop()
+            return reason_of(problem)
+        return ""
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.terminate()
+            self._connection = None

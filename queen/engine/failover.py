@@ -1,0 +1,96 @@
+"""What a worker knows of PostgreSQL's absence, and where its pushes go meanwhile."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+from uuid import UUID
+
+from queen.core.operations import Push
+from queen.spool.folder import Lock
+from queen.spool.format import Record, spool_request
+from queen.spool.spool import MAINTENANCE, POP_MAINTENANCE, Spool
+from queen.spool.writer import SpoolWriter
+
+T = TypeVar("T")
+
+
+async def uninterrupted(work: Callable[..., T], *arguments: Any) -> T:  # noqa: ANN401 - those of the work
+    """The result of work in another thread, which is over when this returns, also if it is cancelled.
+
+    A change of the spool that went on after the lock was given back could undo what another worker does meanwhile.
+    """
+    doing = asyncio.ensure_future(asyncio.to_thread(work, *arguments))
+    try:
+        return await asyncio.shield(doing)
+    except asyncio.CancelledError:
+        await asyncio.wait([doing])
+        raise
+
+
+def _release(acquired: "asyncio.Future[Lock]") -> None:
+    if not acquired.cancelled() and acquired.exception() is None:
+        acquired.result().release()
+
+
+class Failover:
+    """The spool of the instance, as one worker's engine uses it.
+
+    Attributes:
+        away: whether PostgreSQL is known not to answer.
+    """
+
+    def __init__(self, spool: Spool, clock: Callable[[], float] = time.time) -> None:
+        self.spool = spool
+        self.away = False
+        self._writer = SpoolWriter(spool)
+        self._clock = clock
+
+    @property
+    def spooling(self) -> bool:
+        """Whether all workers of the instance spool."""
+        return self.spool.spooling
+
+    @property
+    def maintenance(self) -> bool:
+        """Whether pushes are spooled on purpose."""
+        return self.spool.has(MAINTENANCE)
+
+    @property
+    def pop_maintenance(self) -> bool:
+        """Whether pops get nothing, on purpose."""
+        return self.spool.has(POP_MAINTENANCE)
+
+    async def append(self, flush: UUID, pushes: Sequence[Push], sent_at: float | None, *, insist: bool) -> bool:
+        """Puts requests on the disk; false if the spool has ended meanwhile, unless ``insist``.
+
+        Args:
+            flush: the id under which they were sent to PostgreSQL, if they were.
+            pushes: the requests.
+            sent_at: when they were sent, if the outcome is not known; seconds since 1970.
+            insist: whether to begin the spool.
+
+        Raises:
+            SpoolError: it cannot be written, or is full.
+        """
+        record = Record(flush, sent_at, self._clock(), [spool_request(push) for push in pushes])
+        return await self._writer.append(record, insist=insist)
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """The lock of all appends, of all workers, for the length of a block."""
+        acquiring = asyncio.ensure_future(uninterrupted(self.spool.hold))
+        try:
+            lock = await asyncio.shield(acquiring)
+        except asyncio.CancelledError:
+            acquiring.add_done_callback(_release)
+            raise
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def close(self) -> None:
+        """Ends the thread of the spool."""
+        self._writer.close()

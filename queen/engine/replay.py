@@ -1,0 +1,374 @@
+"""The replay: what the spool holds goes to PostgreSQL, oldest first, and then the spool ends.
+
+One process of an instance replays at a time, the one that has the replay lock. A call stores some requests and notes in
+the same transaction how far the file is stored, so it can be broken off anywhere and by anything: the next one is told
+by PostgreSQL where to go on.
+
+While producers go on pushing, the spool grows behind the replay. Each pass is shorter than the one before, but no pass
+is of no length. So the last one happens under the lock of all appends: for that moment pushes wait.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+from msgspec import Struct
+
+from queen.core.errors import DatabaseUnavailableError, DataRejectedError, QueenError
+from queen.core.operations import Push
+from queen.engine.context import Context
+from queen.engine.failover import Failover, uninterrupted
+from queen.engine.flush import Flush
+from queen.engine.handlers.push import BEING_DELETED, LAYOUTS_MAX, announce, lay_out
+from queen.engine.ports import PushColumns, SpoolDatabase
+from queen.engine.switches import copy_switches, maintenance_is_on
+from queen.spool.format import Damage, Record, SpooledLot, SpoolFile, packed, request_of
+
+log = logging.getLogger("queen.spool")
+
+#: SQLSTATE classes that speak of the data. Any other refusal says something of the database, and may pass.
+_DATA_CLASSES = ("21", "22", "23", "54", "P0", "QN")
+_CALL_BYTES = 16 << 20
+#: The last pass may replay so many bytes while pushes wait; twice as many after each pass that did not come to an end.
+_LAST_PASS_BYTES = 1 << 20
+_SWITCHES_S = 1.0
+#: How often the figures of the spool are brought up to date, and how long a pause no rate is told of.
+_TELL_S, _BREAK_S = 0.2, 10.0
+
+
+class Unit(Struct, frozen=True):
+    """One push request of a file, by its number in it; ``request`` is ``None`` where the file is damaged."""
+
+    place: int
+    record: Record | Damage
+    lots: list[SpooledLot]
+
+    @property
+    def request(self) -> Push:
+        """The request."""
+        return request_of(self.lots)
+
+    @property
+    def messages(self) -> int:
+        """How many messages it holds."""
+        return sum(len(lot.lengths) // 4 for lot in self.lots)
+
+    @property
+    def bytes(self) -> int:
+        """About how large it is."""
+        return sum(len(lot.body) for lot in self.lots)
+
+
+class Batch(Struct, frozen=True):
+    """Units that one call stores; ``doubtful``: their record was sent to PostgreSQL before, all of it."""
+
+    units: Sequence[Unit]
+    doubtful: Record | None = None
+
+    @property
+    def upto(self) -> int:
+        """The number of the first unit behind it."""
+        return self.units[-1].place + 1
+
+
+def units_of(file: SpoolFile) -> list[Unit]:
+    """The requests of a file; damage counts as one."""
+    units: list[Unit] = []
+    for record in file.records:
+        requests: Sequence[list[SpooledLot]] = [[]] if isinstance(record, Damage) else record.requests
+        units += [Unit(len(units) + number, record, lots) for number, lots in enumerate(requests)]
+    return units
+
+
+def batches_of(units: Sequence[Unit], requests_max: int) -> Iterator[Batch]:
+    """The units in the order of the file; a record of unknown outcome alone, damage alone."""
+    gathered: list[Unit] = []
+    size = 0
+    number = 0
+    while number < len(units):
+        unit = units[number]
+        record = unit.record
+        whole = isinstance(record, Record) and record.sent_at is not None
+        alone = whole or isinstance(record, Damage)
+        if gathered and (alone or len(gathered) >= requests_max or size >= _CALL_BYTES):
+            yield Batch(gathered)
+            gathered, size = [], 0
+        if alone:
+            members = [each for each in units[number:] if each.record is record] if whole else [unit]
+            # Not all of it is left: the others were stored one by one, because the whole was refused.
+            complete = isinstance(record, Record) and len(members) == len(record.requests)
+            yield Batch(members, record if isinstance(record, Record) and complete else None)
+            number += len(members)
+            continue
+        gathered.append(unit)
+        size += unit.bytes
+        number += 1
+    if gathered:
+        yield Batch(gathered)
+
+
+class Replay:
+    """Replays the spool of an instance when PostgreSQL is there.
+
+    Args:
+        context: names, numbers and notices.
+        failover: has the spool.
+        database: the procedures for it.
+        requests_max: push requests that one call stores at most.
+        interval_s: how often it looks.
+    """
+
+    def __init__(
+        self, context: Context, failover: Failover, database: SpoolDatabase, requests_max: int, interval_s: float
+    ) -> None:
+        self._context, self._failover, self._database = context, failover, database
+        self._spool = failover.spool
+        self._requests_max, self._interval_s = requests_max, interval_s
+        self._progress = Progress()
+        self._holds = False
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begins to look whether there is something to do."""
+        self._task = asyncio.get_running_loop().create_task(self._keep_looking())
+
+    async def stop(self) -> None:
+        """Breaks off, wherever it is."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _keep_looking(self) -> None:
+        loop = asyncio.get_running_loop()
+        switches_at = 0.0
+        while True:
+            try:
+                if not self._failover.away and loop.time() >= switches_at:
+                    await copy_switches(self._context)
+                    switches_at = loop.time() + _SWITCHES_S
+                if self._failover.spooling and not self._failover.away and not self._failover.maintenance:
+                    await self.drain()
+            except DatabaseUnavailableError as problem:
+                log.info("The spool waits: %s", problem)
+                await asyncio.sleep(self._interval_s)
+            except (QueenError, OSError) as problem:
+                log.error("The spool cannot be replayed at the moment: %s", problem)  # noqa: TRY400 - it explains itself
+                await asyncio.sleep(1)
+            except Exception:
+                log.exception("The spool cannot be replayed")
+                await asyncio.sleep(1)
+            await asyncio.sleep(self._interval_s)
+
+    async def drain(self) -> bool:
+        """Replays everything and ends the spool.
+
+        Returns:
+            False if another process is at it, or maintenance forbids it.
+
+        Raises:
+            DatabaseUnavailableError: PostgreSQL went away; what was replayed is noted.
+        """
+        lock = self._spool.try_replay_lock()
+        if lock is None:
+            return False
+        try:
+            last_pass_bytes = _LAST_PASS_BYTES
+            while not await self._last_pass(last_pass_bytes):
+                if self._failover.maintenance:
+                    return False
+                await self._pass()
+                last_pass_bytes *= 2
+            return True
+        finally:
+            lock.release()
+
+    async def _pass(self) -> None:
+        """Replays the complete files."""
+        for name in self._spool.waiting_files():
+            await self._replay_file(name)
+
+    async def _last_pass(self, bytes_max: int) -> bool:
+        """Replays the rest and ends the spool while pushes wait, if the rest is small enough."""
+        async with self._failover.held():
+            if await uninterrupted(self._spool.complete) > bytes_max:
+                return False
+            self._holds = True
+            try:
+                await self._pass()
+            finally:
+                self._holds = False
+            # If it was switched on meanwhile, the flag stays.
+            return await maintenance_is_on(self._context) or self._spool.end()
+
+    async def _change(self, change: Callable[..., None], *arguments: Any) -> None:  # noqa: ANN401 - those of the change
+        """Changes the spool under the lock of all appends, which may be held already."""
+        if self._holds:
+            await uninterrupted(change, *arguments)
+            return
+        async with self._failover.held():
+            await uninterrupted(change, *arguments)
+
+    # ------------------------------------------------------------ one file
+
+    async def _replay_file(self, name: str) -> None:
+        file = await uninterrupted(self._spool.read, name)
+        self._spool.check_installation(file)
+        units = units_of(file)
+        position = 0
+        while position < len(units):
+            for batch in batches_of(units[position:], self._requests_max):
+                upto = await self._replay_batch(file, name, position, batch)
+                if upto <= position:
+                    raise QueenError(f"{name} is stored up to request {upto} only, and was up to {position} before")
+                skipped, position = upto != batch.upto, upto
+                if skipped:
+                    break  # An earlier replay came further than this one knew.
+        await self._change(self._finish, name, asyncio.get_running_loop().time())
+        if file.header is not None:
+            await self._database.forget(file.header.file)
+
+    async def _replay_batch(self, file: SpoolFile, name: str, position: int, batch: Batch) -> int:
+        """Stores a batch, or what of it can be stored; returns how many units of the file are done."""
+        try:
+            upto = await self._store(file, name, position, batch)
+        except (DataRejectedError, ValueError) as problem:
+            if isinstance(problem, DataRejectedError) and not problem.sqlstate.startswith(_DATA_CLASSES):
+                raise
+            upto = await self._split(file, name, position, batch, problem)
+        else:
+            if upto == batch.upto:
+                await self._count(batch)
+        return upto
+
+    async def _split(self, file: SpoolFile, name: str, position: int, batch: Batch, problem: Exception) -> int:
+        """Finds out which unit is at fault, stores the others, and sets that one aside."""
+        units = batch.units
+        if len(units) == 1:
+            await self._set_aside(file, name, units[0], units[0].lots, str(problem))
+            await self._store_nothing(file, position, batch.upto)
+            await self._count(batch)
+            return batch.upto
+        middle = len(units) // 2
+        upto = await self._replay_batch(file, name, position, Batch(units[:middle]))
+        if upto != units[middle].place:
+            return upto
+        return await self._replay_batch(file, name, upto, Batch(units[middle:]))
+
+    async def _store(self, file: SpoolFile, name: str, position: int, batch: Batch) -> int:
+        if isinstance(damage := batch.units[0].record, Damage):
+            return await self._set_damage_aside(file, name, position, batch.units[0], damage)
+        if file.header is None:
+            raise ValueError(f"{name} has records, but no header")
+        requests = [unit.request for unit in batch.units]
+        doubtful = batch.doubtful
+        flush_id = doubtful.flush if doubtful else uuid4()
+        sent_at = datetime.fromtimestamp(doubtful.sent_at, UTC) if doubtful and doubtful.sent_at else None
+        for _ in range(LAYOUTS_MAX):
+            flush = await lay_out(self._context, requests, flush_id)
+            await self._set_refused_aside(file, name, batch, flush)
+            upto, unknown = await self._database.replay(file.header.file, position, batch.upto, sent_at, flush.columns)
+            if not unknown:
+                announce(self._context, requests)
+                return upto
+            self._context.directory.forget_partitions(unknown)
+        raise DatabaseUnavailableError(BEING_DELETED)
+
+    async def _store_nothing(self, file: SpoolFile, position: int, upto: int) -> None:
+        if file.header is not None:
+            await self._database.replay(file.header.file, position, upto, None, PushColumns(uuid4()))
+
+    # ------------------------------------------------------------ what cannot be stored
+
+    async def _set_damage_aside(self, file: SpoolFile, name: str, position: int, unit: Unit, damage: Damage) -> int:
+        content = await uninterrupted(self._spool.cut_out, name, damage)
+        failed = await uninterrupted(self._spool.set_aside, file, name, unit.place, content)
+        log.error("Spool file %s is damaged: %d bytes set aside as %s", name, damage.end - damage.start, failed)
+        await self._store_nothing(file, position, unit.place + 1)
+        return unit.place + 1
+
+    async def _set_refused_aside(self, file: SpoolFile, name: str, batch: Batch, flush: Flush) -> None:
+        """Items whose transaction id only the server gives out: nobody could know that while PostgreSQL was away."""
+        for unit, pushed in zip(batch.units, flush.answers(()), strict=True):
+            lots = [
+                pick(lot, sorted(stored.refused))
+                for lot, stored in zip(unit.lots, pushed.stored, strict=True)
+                if stored.refused
+            ]
+            if lots:
+                await self._set_aside(file, name, unit, lots, "transactionId has the form of a message id")
+
+    async def _set_aside(self, file: SpoolFile, name: str, unit: Unit, lots: list[SpooledLot], reason: str) -> None:
+        now = datetime.now(UTC).timestamp()
+        written_at = unit.record.written_at if isinstance(unit.record, Record) else now
+        record = Record(uuid4(), None, written_at, [lots], reason)
+        failed = await uninterrupted(self._spool.set_aside, file, name, unit.place, record)
+        log.error("A spooled push was refused and set aside as %s: %s", failed, reason)
+
+    # ------------------------------------------------------------ figures
+
+    async def _count(self, batch: Batch) -> None:
+        """Counts what is stored, and now and then tells everybody."""
+        now = asyncio.get_running_loop().time()
+        record = batch.units[-1].record
+        self._progress.add(batch, record.written_at if isinstance(record, Record) else 0.0)
+        if self._progress.is_due(now):
+            await self._change(self._note, now)
+
+    def _note(self, now: float) -> None:
+        rate = self._progress.rate(now)
+        requests, messages, written_at = self._progress.take(now)
+        if requests:
+            self._spool.note_replayed(requests, messages, written_at, rate)
+
+    def _finish(self, name: str, now: float) -> None:
+        self._note(now)
+        self._spool.remove_replayed(name)
+
+
+class Progress:
+    """What was stored since everybody was told of it. Pure; the time in seconds is an argument."""
+
+    def __init__(self) -> None:
+        self._since = 0.0
+        self._requests, self._messages, self._written_at = 0, 0, 0.0
+
+    def add(self, batch: Batch, written_at: float) -> None:
+        """A batch is stored, which was written to the spool at that time."""
+        self._requests += len(batch.units)
+        self._messages += sum(unit.messages for unit in batch.units)
+        self._written_at = written_at
+
+    def is_due(self, now: float) -> bool:
+        """Whether it is time to tell: that takes a lock which appends need too."""
+        return now - self._since >= _TELL_S
+
+    def rate(self, now: float) -> float:
+        """Messages a second; 0 when it was not counted without a break."""
+        elapsed = now - self._since
+        return self._messages / elapsed if 0 < elapsed < _BREAK_S else 0.0
+
+    def take(self, now: float) -> tuple[int, int, float]:
+        """Requests, messages, and when the last of them was written; begins to count anew."""
+        taken = self._requests, self._messages, self._written_at
+        self._since = now
+        self._requests, self._messages = 0, 0
+        return taken
+
+
+def pick(lot: SpooledLot, numbers: Sequence[int]) -> SpooledLot:
+    """Only these messages of a lot."""
+    [whole] = request_of([lot]).lots
+    bodies, lengths, ids = [], [], []
+    begin = 0
+    for number, length in enumerate(whole.lengths):
+        if number in numbers:
+            bodies.append(whole.body[begin : begin + length - 1])
+            lengths.append(length)
+            ids.append((whole.ids or [])[number])
+        begin += length
+    picked = msgspec.structs.replace(whole, body=b",".join(bodies), lengths=lengths, ids=ids)
+    return SpooledLot(lot.queue, lot.partition, picked.body, packed(lengths), ids)

@@ -1,0 +1,82 @@
+"""The folder of the spool: where it is, that it can be used, and which database its messages are for."""
+
+import os
+import tempfile
+from pathlib import Path
+from uuid import UUID
+
+from queen.core.errors import SettingError
+
+_INSTALLATION = "installation"
+_DEFAULT = "buffers"
+
+
+def default_parent(data_dir: str) -> Path:
+    """The folder that has one spool for each database, where none is named."""
+    return Path(data_dir) / _DEFAULT
+
+
+def check(path: Path) -> None:
+    """Makes sure that a folder exists and can be written.
+
+    Raises:
+        SettingError: it does not, or cannot.
+    """
+    if not path.is_dir():
+        raise SettingError(
+            f"The spool folder {path} does not exist: make it, mount its disk, or set FILE_BUFFER_DIR to another"
+        )
+    try:
+        with tempfile.TemporaryFile(dir=path) as file:
+            file.write(b"\0")
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as problem:
+        raise SettingError(
+            f"The spool folder {path} cannot be written ({problem.strerror}): let this user write there, or set "
+            "FILE_BUFFER_DIR to another"
+        ) from None
+
+
+def installation_of(path: Path) -> UUID | None:
+    """The database that a spool is for; ``None`` for one that was never used."""
+    try:
+        return UUID((path / _INSTALLATION).read_text().strip())
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def claim(given: str, data_dir: str, installation: UUID) -> Path:
+    """The folder of the spool for a database, ready to be used; the default one is made.
+
+    Raises:
+        SettingError: the folder is missing, cannot be written, or belongs to another database.
+    """
+    path = Path(given) if given else default_parent(data_dir) / str(installation)
+    if not given:
+        try:
+            path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as problem:
+            raise SettingError(
+                f"The spool folder {path} cannot be made ({problem.strerror}): set FILE_BUFFER_DIR to a folder that "
+                "this user may write"
+            ) from None
+    check(path)
+    owner = installation_of(path)
+    if owner is None:
+        _mark(path, installation)
+    elif owner != installation:
+        raise SettingError(
+            f"The spool folder {path} belongs to another database: set FILE_BUFFER_DIR to another folder, start with "
+            "the database that it belongs to, or empty the folder if that database is gone"
+        )
+    return path.resolve()
+
+
+def _mark(path: Path, installation: UUID) -> None:
+    new = path / f"{_INSTALLATION}.new"
+    with new.open("w") as file:
+        file.write(f"{installation}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    new.rename(path / _INSTALLATION)

@@ -1,0 +1,439 @@
+"""The files of the spool and the rules by which they change. Synchronous; every step is one call of ``Folder``.
+
+======================= ============================================================================================
+``N.buf.tmp``           being written; N counts up
+``N.buf``               complete, waits to be replayed
+``….failed``            set aside: PostgreSQL refused it for its data, or it cannot be read
+``spooling``            the flag of the instance: while it exists, every worker spools
+``maintenance``         while it exists, nothing is replayed; ``pop-maintenance``: while it exists, pops get nothing
+``ledger``, ``*.lock``  figures, and locks of the operating system
+======================= ============================================================================================
+
+**Order.** Whoever appends, rotates or ends the spool holds ``append.lock``, so the place of a record in the files is
+the place of its answer in time: a push that comes after another was answered stands behind it. The flag appears before
+the first answer and goes, under the lock, when nothing waits any more.
+
+**Crashes.** Appending is ``write`` and ``sync`` before the answer. A file gets the name ``N.buf`` when it is complete,
+and is removed when PostgreSQL has committed all of it. How far a file has been replayed is known to PostgreSQL alone,
+which notes it in the transaction that stores the messages: so it does not matter when a crash comes.
+"""
+
+import errno
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from uuid import UUID, uuid4, uuid5
+
+from msgspec import Struct
+
+from queen.core.errors import SettingError, SpoolError, SpoolFullError
+from queen.spool.folder import Folder, Lock
+from queen.spool.format import Damage, Header, Record, SpoolFile, encode_header, encode_record, read_file
+from queen.spool.ledger import Ledger, decode, encode
+from queen.spool.state import SpoolState
+
+log = logging.getLogger("queen.spool")
+
+SPOOLING, MAINTENANCE, POP_MAINTENANCE = "spooling", "maintenance", "pop-maintenance"
+_LEDGER, _APPEND_LOCK, _REPLAY_LOCK = "ledger", "append.lock", "replay.lock"
+_WRITING, _COMPLETE, _FAILED, _MAKING = ".buf.tmp", ".buf", ".failed", ".failed.tmp"
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+class Limits(Struct, frozen=True):
+    """How much may wait, and when a file is complete."""
+
+    bytes_max: int = 1 << 30
+    file_requests_max: int = 10_000
+    file_bytes_max: int = 16 << 20
+
+
+class Entry(Struct, frozen=True):
+    """A record that is to be appended: its frame and what it holds."""
+
+    frame: bytes
+    requests: int
+    messages: int
+
+
+def entry_of(record: Record) -> Entry:
+    """Encodes a record."""
+    return Entry(encode_record(record), len(record.requests), record.messages)
+
+
+def _number(name: str) -> int:
+    digits = name.partition(".")[0].partition("-")[0]
+    return int(digits) if digits.isdecimal() else 0
+
+
+def is_waiting(name: str) -> bool:
+    """Whether a file holds what is to be replayed."""
+    return name.endswith((_COMPLETE, _WRITING)) and _number(name) > 0
+
+
+def is_failed(name: str) -> bool:
+    """Whether a file was set aside."""
+    return name.endswith(_FAILED)
+
+
+class Spool:
+    """The spool in one folder. Several processes and threads may have one each, on the same folder.
+
+    Args:
+        folder: exists, and can be written.
+        installation: the database that the messages are for.
+        limits: how much it takes.
+        clock: seconds since 1970.
+    """
+
+    def __init__(
+        self, folder: Folder, installation: UUID, limits: Limits, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._folder, self._installation, self._limits, self._clock = folder, installation, limits, clock
+
+    # ------------------------------------------------------------ flags
+
+    def has(self, flag: str) -> bool:
+        """Whether a flag is set, by whichever process."""
+        return self._folder.exists(flag)
+
+    @property
+    def spooling(self) -> bool:
+        """Whether every push of this instance goes to the spool."""
+        return self._folder.exists(SPOOLING)
+
+    def set_flag(self, flag: str, on: bool) -> None:
+        """Sets or clears a flag; the caller holds the lock, so that it stands in order with appends and their end."""
+        if on and not self._folder.exists(flag):
+            self._folder.append(flag, b"")
+        elif not on and self._folder.exists(flag):
+            self._folder.remove(flag)
+
+    # ------------------------------------------------------------ locks
+
+    def hold(self) -> Lock:
+        """Waits for the lock of all appends."""
+        lock = self._folder.lock(_APPEND_LOCK, wait=True)
+        if lock is None:
+            raise SpoolError("The lock of the spool was not given")
+        return lock
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """The lock of all appends for the length of a block."""
+        lock = self.hold()
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def try_replay_lock(self) -> Lock | None:
+        """The right to replay, which one process has at a time; ``None`` if another has it."""
+        return self._folder.lock(_REPLAY_LOCK, wait=False)
+
+    # ------------------------------------------------------------ appending
+
+    def append(self, entries: Sequence[Entry], *, insist: bool) -> bool:
+        """Puts records on the disk, in this order, with one synchronisation.
+
+        Args:
+            entries: at least one.
+            insist: begins the spool if it has not begun; else it must have, or nothing is written.
+
+        Returns:
+            Whether they are on the disk; false if the spool has ended meanwhile.
+
+        Raises:
+            SpoolFullError: no room; nothing was written.
+            SpoolError: the disk failed; nothing was written.
+        """
+        with self.held():
+            if not insist and not self.spooling:
+                return False
+            data = b"".join([entry.frame for entry in entries])
+            ledger = self._ledger()
+            if ledger.size + len(data) > self._limits.bytes_max:
+                raise SpoolFullError(
+                    f"The spool is full: {ledger.size} bytes wait, FILE_BUFFER_MAX_BYTES is {self._limits.bytes_max}"
+                )
+            try:
+                self.set_flag(SPOOLING, True)
+                if not ledger.current:
+                    ledger = self._begin_file(ledger)
+                self._write(_writing(ledger.current), data, ledger.end)
+            except OSError as problem:
+                self._abandon_file(self._ledger())
+                raise _spool_error(problem) from problem
+            requests = sum([entry.requests for entry in entries])
+            ledger = ledger.changed(
+                end=ledger.end + len(data),
+                current_requests=ledger.current_requests + requests,
+                requests=ledger.requests + requests,
+                messages=ledger.messages + sum([entry.messages for entry in entries]),
+                size=ledger.size + len(data),
+                oldest_at=ledger.oldest_at or self._clock(),
+            )
+            self._note(ledger)
+            self._complete_large_file(ledger)
+            return True
+
+    def _complete_large_file(self, ledger: Ledger) -> None:
+        limits = self._limits
+        if ledger.end < limits.file_bytes_max and ledger.current_requests < limits.file_requests_max:
+            return
+        try:
+            self._complete_file(ledger)
+        except OSError as problem:
+            # The records are safe under the old name too; the next append tries again.
+            log.warning("The spool file %s could not be completed: %s", _writing(ledger.current), problem)
+
+    def _begin_file(self, ledger: Ledger) -> Ledger:
+        number = max([_number(name) for name in self._folder.names()], default=0) + 1
+        header = encode_header(Header(uuid4(), self._installation, self._clock()))
+        name = _writing(number)
+        self._folder.append(name, header)
+        self._folder.sync(name)
+        self._folder.sync_names()
+        ledger = ledger.changed(current=number, end=len(header), size=ledger.size + len(header))
+        self._note(ledger)
+        return ledger
+
+    def _write(self, name: str, data: bytes, end: int) -> None:
+        if self._folder.size(name) > end:
+            # A writer died between its write and its answer.
+            self._folder.truncate(name, end)
+        self._folder.append(name, data)
+        self._folder.sync(name)
+
+    def _abandon_file(self, ledger: Ledger) -> None:
+        """After a failed write or sync: nothing more goes into this file, and what was not answered is cut off."""
+        if not ledger.current:
+            return
+        try:
+            self._folder.truncate(_writing(ledger.current), ledger.end)
+            self._complete_file(ledger)
+        except OSError as problem:
+            log.warning("The spool file %s could not be closed: %s", _writing(ledger.current), problem)
+
+    def _complete_file(self, ledger: Ledger) -> Ledger:
+        """Gives the file that is being written its final name."""
+        self._folder.rename(_writing(ledger.current), _complete(ledger.current))
+        self._folder.sync_names()
+        ledger = ledger.changed(current=0, end=0, current_requests=0)
+        self._note(ledger)
+        return ledger
+
+    # ------------------------------------------------------------ replaying
+
+    def waiting_files(self) -> list[str]:
+        """The complete files, oldest first."""
+        return sorted([name for name in self._folder.names() if name.endswith(_COMPLETE)], key=_number)
+
+    def complete(self) -> int:
+        """Completes the file that is being written, if it holds something; the caller holds the lock.
+
+        Returns:
+            The bytes in all complete files.
+        """
+        ledger = self._ledger()
+        for name in self._folder.names():
+            if name == _writing(ledger.current):
+                self._folder.truncate(name, ledger.end)
+                self._complete_file(ledger)
+            elif name.endswith(_WRITING):
+                self._recover_file(name)  # the ledger was lost
+        return sum([self._folder.size(name) for name in self.waiting_files()])
+
+    def read(self, name: str) -> SpoolFile:
+        """A file, waiting or failed."""
+        return read_file(self._folder.read(name))
+
+    def note_replayed(self, requests: int, messages: int, written_at: float, rate: float) -> None:
+        """So much has been replayed, up to what was written at that time; the caller holds the lock."""
+        ledger = self._ledger()
+        self._note(
+            ledger.changed(
+                requests=max(ledger.requests - requests, 0),
+                messages=max(ledger.messages - messages, 0),
+                oldest_at=written_at,
+                replayed=ledger.replayed + messages,
+                rate=rate,
+            )
+        )
+
+    def remove_replayed(self, name: str) -> None:
+        """Removes a file of which PostgreSQL has everything; the caller holds the lock."""
+        size = self._folder.size(name)
+        self._folder.remove(name)
+        self._folder.sync_names()
+        ledger = self._ledger()
+        self._note(ledger.changed(size=max(ledger.size - size, 0)))
+
+    def cut_out(self, name: str, damage: Damage) -> bytes:
+        """The damaged bytes of a file."""
+        return self._folder.read(name)[damage.start : damage.end]
+
+    def set_aside(self, file: SpoolFile, name: str, place: int, record: Record | bytes) -> str:
+        """Puts what PostgreSQL refused into a file of its own, durably; the same again if it is done twice.
+
+        Args:
+            file: where it comes from.
+            name: the name of that file.
+            place: the number of the request in it.
+            record: with its reason, or bytes that cannot be read.
+
+        Returns:
+            The name of the new file.
+        """
+        header = Header(
+            uuid5(file.header.file if file.header else self._installation, f"{name} {place}"),
+            self._installation,
+            self._clock(),
+        )
+        content = record if isinstance(record, bytes) else encode_header(header) + encode_record(record)
+        stem = f"{_number(name):012d}-{place}"
+        if self._folder.exists(stem + _MAKING):
+            self._folder.remove(stem + _MAKING)
+        self._folder.append(stem + _MAKING, content)
+        self._folder.sync(stem + _MAKING)
+        self._folder.rename(stem + _MAKING, stem + _FAILED)
+        self._folder.sync_names()
+        return stem + _FAILED
+
+    def end(self) -> bool:
+        """Ends the spool if nothing waits; the caller holds the lock. False if something does."""
+        ledger = self._ledger()
+        if self.files():
+            return False
+        self._note(Ledger(replayed=ledger.replayed))
+        self.set_flag(SPOOLING, False)
+        return True
+
+    # ------------------------------------------------------------ start
+
+    def recover(self) -> None:
+        """Makes the folder whole after whatever end: to be called before the first push.
+
+        Raises:
+            SettingError: the folder holds messages for another database.
+            OSError: the disk failed.
+        """
+        with self.held():
+            for name in self._folder.names():
+                if name.endswith(_WRITING):
+                    self._recover_file(name)
+                elif name.endswith(_MAKING):
+                    self._folder.remove(name)
+            self._folder.sync_names()
+            ledger = Ledger()
+            for name in self.waiting_files():
+                ledger = self._counted(ledger, self.read(name), self._folder.size(name))
+            self._note(ledger)
+            if self.waiting_files():
+                self.set_flag(SPOOLING, True)
+
+    def _recover_file(self, name: str) -> None:
+        file = self.read(name)
+        if file.header is None or not file.records:
+            # Its header had not reached the disk, or nothing was written behind it: nobody was answered.
+            self._folder.remove(name)
+            return
+        if isinstance(torn := file.records[-1], Damage) and torn.torn:
+            log.warning(
+                "The end of spool file %s was torn: %d bytes that nobody was answered", name, torn.end - torn.start
+            )
+            self._folder.truncate(name, torn.start)
+            self._folder.sync(name)
+        self._folder.rename(name, _complete(_number(name)))
+
+    def _counted(self, ledger: Ledger, file: SpoolFile, size: int) -> Ledger:
+        self.check_installation(file)
+        return ledger.changed(
+            requests=ledger.requests + file.requests,
+            messages=ledger.messages + file.messages,
+            size=ledger.size + size,
+            oldest_at=ledger.oldest_at or (file.header.created_at if file.header else 0.0),
+        )
+
+    def check_installation(self, file: SpoolFile) -> None:
+        """Raises SettingError if a file holds messages for another database."""
+        if file.header and file.header.installation != self._installation:
+            raise SettingError(
+                f"The spool folder {getattr(self._folder, 'path', '')} holds messages for another database: set "
+                "FILE_BUFFER_DIR to another folder, or start with the database that they are for"
+            )
+
+    # ------------------------------------------------------------ people
+
+    def state(self) -> SpoolState:
+        """What the spool looks like now."""
+        ledger = self._ledger()
+        age = max(self._clock() - ledger.oldest_at, 0.0) if ledger.requests else 0.0
+        return SpoolState(
+            spooling=self.spooling,
+            requests=ledger.requests,
+            messages=ledger.messages,
+            bytes=ledger.size,
+            oldest_age_s=age,
+            replay_rate=ledger.rate if ledger.requests else 0.0,
+            replayed=ledger.replayed,
+            failed=len(self.failed_files()),
+            bytes_max=self._limits.bytes_max,
+        )
+
+    def files(self) -> list[str]:
+        """The files that wait, also the one being written, oldest first."""
+        return sorted(filter(is_waiting, self._folder.names()), key=_number)
+
+    def failed_files(self) -> list[str]:
+        """The files that were set aside."""
+        return sorted(filter(is_failed, self._folder.names()))
+
+    def size(self, name: str) -> int:
+        """Bytes of a file."""
+        return self._folder.size(name)
+
+    def replay_failed(self, name: str) -> str:
+        """Lines a file that was set aside up to be replayed; its new name."""
+        file = self.read(name)
+        if file.header is None:
+            raise SpoolError(f"{name} cannot be read, so it cannot be replayed: look at it, then discard it")
+        with self.held():
+            self.complete()
+            ledger = self._counted(self._ledger(), file, self._folder.size(name))
+            number = max([_number(each) for each in self._folder.names()]) + 1
+            self._folder.rename(name, _complete(number))
+            self._folder.sync_names()
+            self._note(ledger)
+            self.set_flag(SPOOLING, True)
+        return _complete(number)
+
+    def discard(self, name: str) -> None:
+        """Removes a file for good, with the messages in it."""
+        self._folder.remove(name)
+        self._folder.sync_names()
+
+    # ------------------------------------------------------------ ledger
+
+    def _ledger(self) -> Ledger:
+        if not self._folder.exists(_LEDGER):
+            return Ledger()
+        return decode(self._folder.read(_LEDGER)) or Ledger()
+
+    def _note(self, ledger: Ledger) -> None:
+        self._folder.overwrite(_LEDGER, encode(ledger))
+
+
+def _writing(number: int) -> str:
+    return f"{number:012d}{_WRITING}"
+
+
+def _complete(number: int) -> str:
+    return f"{number:012d}{_COMPLETE}"
+
+
+def _spool_error(problem: OSError) -> SpoolError:
+    if problem.errno in _NO_ROOM:
+        return SpoolFullError(f"The disk of the spool is full: {problem}")
+    return SpoolError(f"The spool cannot be written: {problem}")

@@ -1,0 +1,83 @@
+"""The thread that appends: what comes while it waits for the disk goes to the disk together."""
+
+import asyncio
+import threading
+from queue import Empty, SimpleQueue
+
+from msgspec import Struct
+
+from queen.spool.format import Record
+from queen.spool.spool import Entry, Spool, entry_of
+
+#: Bytes of records that one synchronisation covers, at most one record more.
+_GROUP_BYTES = 16 << 20
+
+
+class Order(Struct, frozen=True):
+    """A record to append, and who waits for it."""
+
+    entry: Entry
+    insist: bool
+    future: "asyncio.Future[bool]"
+
+
+class SpoolWriter:
+    """Appends for one event loop. The thread starts with the first record."""
+
+    def __init__(self, spool: Spool) -> None:
+        self._spool = spool
+        self._orders: SimpleQueue[Order | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    async def append(self, record: Record, *, insist: bool) -> bool:
+        """Returns when the record is on the disk; arguments, result and errors as of ``Spool.append``."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="queen-spool", daemon=True)
+            self._thread.start()
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._orders.put(Order(entry_of(record), insist, future))
+        return await future
+
+    def close(self) -> None:
+        """Ends the thread, when what was handed to it is done."""
+        if self._thread is not None:
+            self._orders.put(None)
+            self._thread.join()
+            self._thread = None
+
+    def _run(self) -> None:
+        while (first := self._orders.get()) is not None:
+            orders, over = self._gather(first)
+            entries = [order.entry for order in orders]
+            outcome: bool | Exception
+            try:
+                outcome = self._spool.append(entries, insist=any(order.insist for order in orders))
+            except Exception as problem:
+                outcome = problem
+            orders[0].future.get_loop().call_soon_threadsafe(_deliver, orders, outcome)
+            if over:
+                return
+
+    def _gather(self, first: Order) -> tuple[list[Order], bool]:
+        """The orders that wait, as many as go together, and whether the end was among them."""
+        orders, size = [first], len(first.entry.frame)
+        while size < _GROUP_BYTES:
+            try:
+                order = self._orders.get_nowait()
+            except Empty:
+                break
+            if order is None:
+                return orders, True
+            orders.append(order)
+            size += len(order.entry.frame)
+        return orders, False
+
+
+def _deliver(orders: list[Order], outcome: bool | Exception) -> None:
+    for order in orders:
+        if order.future.done():
+            continue
+        if isinstance(outcome, Exception):
+            order.future.set_exception(outcome)
+        else:
+            order.future.set_result(outcome)

@@ -1,0 +1,35 @@
+"""Acks: what is done stays done."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from queen_spec.guarantees import Level, checks
+
+from ..tables import few
+from .evidence import sentence, violations
+
+
+@checks("G-ACK-2", level=Level.AUDIT)
+def what_is_done_does_not_come_again(fates: DataFrame, deliveries: DataFrame) -> DataFrame:
+    """A delivery by a pop that was invoked after the completion of the message by that group had been answered."""
+    message = ["lane", "group", "hash"]
+    flagged = fates.where(F.col("last_invoked") > F.col("done_at")).select(*message, "done_at")
+    again = deliveries.join(few(flagged), message).where(F.col("invoked") > F.col("done_at"))
+    return violations(again, F.lit("was delivered after its completion had been answered"))
+
+
+@checks("G-ACK-1", "G-DUR-2", level=Level.AUDIT)
+def answered_acks_are_below_the_cursor(fates: DataFrame, messages: DataFrame, cursors: DataFrame) -> DataFrame:
+    """A message that a group was answered to be done with, and that its cursor does not hold for done.
+
+    A cursor that was set back by a seek is not told apart from one that moved back.
+    """
+    done = fates.where(F.col("done_at").isNotNull())
+    cursors = cursors.select("lane", "group", "acked", "ahead")
+    placed = done.where(F.col("offset").isNotNull()).select("lane", "group", "hash", "offset")
+    unplaced = few(done.where(F.col("offset").isNull()).select("lane", "group", "hash"))
+    known = messages.select("lane", "hash", F.coalesce("offset", "log_offset").alias("offset"))
+    placed = placed.unionByName(known.join(unplaced, ["lane", "hash"]).select(*placed.columns))
+    undone = placed.join(few(cursors), ["lane", "group"]).where(F.col("offset") > F.col("acked"))
+    ahead = F.exists("ahead", lambda run: (run["first"] <= F.col("offset")) & (F.col("offset") <= run["last"]))
+    return violations(undone.where(~ahead), sentence("was answered as done, and the cursor stands at %s", "acked"))

@@ -1,0 +1,38 @@
+"""Idempotence: one transaction id, one message in a partition."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from queen_spec.guarantees import Level, checks
+
+from ..tables import few
+from .evidence import sentence, violations
+
+
+@checks("G-IDEM-1", level=Level.AUDIT)
+def a_transaction_id_is_stored_once(messages: DataFrame) -> DataFrame:
+    """A transaction id that stands for several offsets of a partition, or was answered as queued more than once.
+
+    Its offsets are those of answers, of deliveries, and of the log.
+    """
+    several = (F.col("offset") != F.col("offset_high")) | (F.col("logged") > 1)
+    text = F.when(several, sentence("stands at the offsets %s to %s", "offset", "offset_high"))
+    return violations(
+        messages.where(several | (F.col("queued") > 1)),
+        text.otherwise(sentence("was answered as queued %s times", "queued")),
+    )
+
+
+@checks("G-IDEM-3", level=Level.AUDIT)
+def a_duplicate_has_an_original_in_its_partition(pushes: DataFrame, messages: DataFrame, tails: DataFrame) -> DataFrame:
+    """A push that was answered as a duplicate though nobody else pushed that transaction id to that partition.
+
+    The log may be older than the journals: a duplicate of a message that lies in it, or was delivered, has an original.
+    """
+    stored = (F.col("logged") > 0) | (F.col("deliveries") > 0)
+    alone = messages.where((F.col("attempts") - F.col("refused") == 1) & (F.col("queued") == 0) & ~stored).select(
+        "lane", "hash"
+    )
+    found = pushes.where(F.col("duplicate") & (F.col("outcome") == "ok")).join(few(alone), ["lane", "hash"])
+    found = found.join(few(tails.limit(1).select(F.col("agent").alias("cut"))), how="left_anti", on=F.lit(True))
+    return violations(found, F.lit("was answered as a duplicate, and nobody else pushed it there"))

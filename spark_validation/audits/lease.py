@@ -1,0 +1,192 @@
+"""Leases: who holds a partition, and until when.
+
+The server's clock is not seen. What is certain: a lease begins between the invocation of its pop and the answer. So
+it lives at least until the invocation plus its length, if nothing ends it before (``surely_until``), and at most
+until the answer plus its length, if nothing renews it (``at_most_until``).
+"""
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from queen_spec.guarantees import Level, checks
+
+from ..tables import NEVER, SECOND, few
+from .evidence import sentence, violations
+from .spans import with_greatest_before
+
+_LEASE = ["lane", "group", "lease"]
+
+
+@checks("G-LEASE-1", level=Level.AUDIT)
+def a_lease_excludes_all_others(
+    deliveries: DataFrame, acks: DataFrame, renewals: DataFrame, tails: DataFrame
+) -> DataFrame:
+    """A lease that certainly lives beside another one of its partition and group, or a delivery beside a live one.
+
+    A lease of a consumer whose journal was cut short may have been given back at any time since.
+    """
+    held = _surely_until(_holdings(deliveries), deliveries, acks, renewals, tails)
+    line = Window.partitionBy("lane", "group").orderBy("completed", "agent", "number")
+    before = line.rowsBetween(Window.unboundedPreceding, -1)
+    holds = F.col("surely_until") > F.col("completed")
+    most = F.max(F.struct("surely_until", F.col("lease").alias("holder"))).over(before)
+    at_once = held.withColumn("most", most).where(holds & (F.col("completed") < F.col("most.surely_until")))
+    at_once = at_once.withColumn("holder", F.col("most.holder"))
+    # Two leases that live at once have just been reported.
+    spans = held.withColumn("value", F.struct("surely_until", F.col("lease").alias("holder")))
+    beside = with_greatest_before(spans, ("lane", "group"), "value").where(~holds)
+    beside = beside.where(F.col("completed") < F.col("before.surely_until")).withColumn(
+        "holder", F.col("before.holder")
+    )
+    return violations(at_once, sentence("lives beside the lease %s", "holder")).unionByName(
+        violations(beside, sentence("was delivered while the lease %s was alive", "holder"))
+    )
+
+
+def _holdings(deliveries: DataFrame) -> DataFrame:
+    """What pops took of each lane and group: one row a lease and lane."""
+    return deliveries.groupBy("lane", "group", "agent", "number").agg(
+        F.min("lease").alias("lease"),
+        F.min("invoked").alias("invoked"),
+        F.min("completed").alias("completed"),
+        F.min("lease_seconds").alias("seconds"),
+        F.max("auto_ack").alias("auto_ack"),
+        F.count("*").alias("n"),
+    )
+
+
+def _surely_until(
+    held: DataFrame, deliveries: DataFrame, acks: DataFrame, renewals: DataFrame, tails: DataFrame
+) -> DataFrame:
+    """The earliest possible end of each holding: by time, by a nack, by the ack of the last message, or unseen."""
+    sent = acks.where(F.col("outcome") != "fail")
+    nack = (F.col("status") == "retry") | ((F.col("status") == "failed") & ~F.col("dead"))
+    columns: list[str | Column] = [*_LEASE, "agent", "number", "invoked", nack.alias("nack")]
+    named = sent.where(F.col("lease").isNotNull()).select(*columns)
+    # An ack that names no lease concerns whichever covers its message.
+    free = few(sent.where(F.col("lease").isNull()).drop("lease"))
+    covering = (
+        deliveries.select("lane", "group", "hash", "lease").join(free, ["lane", "group", "hash"]).select(*columns)
+    )
+    said = (
+        named.unionByName(covering)
+        .groupBy(*_LEASE, "agent", "number")
+        .agg(F.min("invoked").alias("at"), F.count("*").alias("acked"), F.max("nack").alias("nack"))
+    )
+    so_far = Window.partitionBy(*_LEASE).orderBy("at").rangeBetween(Window.unboundedPreceding, Window.currentRow)
+    said = said.withColumn("acked", F.sum("acked").over(so_far)).select(*_LEASE, "at", "acked", "nack")
+    said = said.join(held.where(~F.col("auto_ack")).select(*_LEASE, "n"), _LEASE)
+    over = said.where(F.col("nack") | (F.col("acked") >= F.col("n"))).groupBy(*_LEASE).agg(F.min("at").alias("over"))
+    granted = (
+        renewals.where(F.col("call") == "ok")
+        .groupBy("lease")
+        .agg(F.max(F.col("invoked") + (F.col("lease_seconds") * SECOND).cast("bigint")).alias("renewed"))
+    )
+    by_time = F.greatest(F.col("invoked") + (F.col("seconds") * SECOND).cast("bigint"), F.col("renewed"))
+    end = F.least(
+        by_time,
+        F.col("over"),
+        F.when(F.col("since") >= F.col("completed"), F.col("since")).when(F.col("since").isNotNull(), F.lit(0)),
+    )
+    known = ~F.col("auto_ack") & F.col("seconds").isNotNull()
+    return (
+        held.join(over, _LEASE, "left")
+        .join(few(granted), "lease", "left")
+        .join(few(tails.select("agent", "since")), "agent", "left")
+        .withColumn("surely_until", F.when(known, end).otherwise(F.lit(0)))
+        .select(*held.columns, "surely_until")
+    )
+
+
+def _at_most_until(held: DataFrame, renewals: DataFrame) -> DataFrame:
+    """The latest possible end of each holding: by time, or because a later pop was given messages of that lane."""
+    possible = (
+        renewals.where(F.col("call") != "fail")
+        .groupBy("lease")
+        .agg(F.max(F.col("completed") + (F.col("lease_seconds") * SECOND).cast("bigint")).alias("renewed"))
+    )
+    by_time = F.greatest(F.col("completed") + (F.col("seconds") * SECOND).cast("bigint"), F.col("renewed"))
+    latest = (
+        F.when(F.col("auto_ack"), F.col("completed")).when(F.col("seconds").isNull(), F.lit(NEVER)).otherwise(by_time)
+    )
+    rows = held.join(few(possible), "lease", "left").withColumn("latest", latest)
+    row = F.struct(*held.columns, "latest")
+    asks = rows.select(
+        "lane",
+        "group",
+        F.col("completed").alias("at"),
+        F.lit(1).alias("ask"),
+        row.alias("holding"),
+        F.lit(None).cast("bigint").alias("taken"),
+    )
+    later = rows.select(
+        "lane",
+        "group",
+        F.col("invoked").alias("at"),
+        F.lit(0).alias("ask"),
+        F.lit(None).alias("holding"),
+        F.col("completed").alias("taken"),
+    )
+    line = Window.partitionBy("lane", "group").orderBy(F.desc("at"), "ask").rowsBetween(Window.unboundedPreceding, 0)
+    return (
+        asks.unionByName(later)
+        .withColumn("taken", F.min("taken").over(line))
+        .where(F.col("ask") == 1)
+        .select("holding.*", F.least("holding.latest", "taken").alias("at_most_until"))
+    )
+
+
+@checks("G-LEASE-3", level=Level.AUDIT)
+def an_ended_lease_acks_nothing(
+    deliveries: DataFrame, acks: DataFrame, renewals: DataFrame, fates: DataFrame, tails: DataFrame
+) -> DataFrame:
+    """An accepted ack under a lease that was certainly over, unless it may repeat what was done.
+
+    Not of a consumer whose journal was cut short: it may have renewed its lease, or acked before.
+    """
+    held = _at_most_until(_holdings(deliveries), renewals).join(few(tails.select("agent")), "agent", "left_anti")
+    over = held.where(F.col("lease") != "").select(*_LEASE, "at_most_until")
+    named = acks.where(
+        (F.col("outcome") == "ok") & (F.col("call") == "ok") & ~F.col("noop") & F.col("lease").isNotNull()
+    )
+    late = named.groupBy(*_LEASE, "agent", "number").agg(F.min("invoked").alias("at")).join(over, _LEASE)
+    late = late.where(F.col("at") > F.col("at_most_until")).select(*_LEASE, "agent", "number")
+    late = named.join(few(late), [*_LEASE, "agent", "number"])
+    message = ["lane", "group", "hash"]
+    others = acks.where("may_finish").select(
+        *message,
+        F.col("agent").alias("a"),
+        F.col("number").alias("n"),
+        F.col("position").alias("p"),
+        F.col("invoked").alias("began"),
+    )
+    others = others.join(few(late.select(*message, "agent", "number", "position", "completed")), message)
+    same = (F.col("a") == F.col("agent")) & (F.col("n") == F.col("number")) & (F.col("p") == F.col("position"))
+    excused = (
+        others.where(~same & (F.col("began") <= F.col("completed"))).select("agent", "number", "position").distinct()
+    )
+    taken = fates.where(F.col("done_at").isNotNull()).select(*message, "done_at").join(few(late), message)
+    taken = taken.where(F.col("done_at") < F.col("invoked")).select("agent", "number", "position")
+    found = late.join(excused.unionByName(taken), ["agent", "number", "position"], "left_anti")
+    return violations(found, sentence("was acked under the lease %s, which was over", "lease"))
+
+
+@checks("G-LEASE-5", level=Level.AUDIT)
+def attempts_rise(fates: DataFrame, deliveries: DataFrame, hidden: DataFrame, lanes: DataFrame) -> DataFrame:
+    """A ``deliveryAttempt`` that is not 1 though nobody can have had the message, or not above an earlier one."""
+    message = ["lane", "group", "hash"]
+    odd = fates.where((F.col("deliveries") > 1) | (F.col("attempt_high") != 1)).select(*message)
+    rows = deliveries.where(F.col("attempt").isNotNull()).join(few(odd), message)
+    rows = rows.join(few(lanes.select("lane", "queue")), "lane").join(
+        few(hidden.select("queue", "group", "hidden_since")), ["queue", "group"], "left"
+    )
+    same = Window.partitionBy(*message)
+    ordered = same.orderBy("invoked", "completed", "agent", "number")
+    rows = rows.withColumn("place", F.row_number().over(ordered)).withColumn("next", F.lead("invoked").over(ordered))
+    alone = F.coalesce(F.col("next") > F.col("completed"), F.lit(True))
+    unseen = F.coalesce(F.col("hidden_since") > F.col("completed"), F.lit(True))
+    first = rows.where((F.col("place") == 1) & alone & unseen & (F.col("attempt") != 1))
+    again = with_greatest_before(rows, tuple(message), "attempt").where(F.col("before") >= F.col("attempt"))
+    return violations(first, sentence("has attempt %s at its first delivery", "attempt")).unionByName(
+        violations(again, sentence("has attempt %s after attempt %s", "attempt", "before"))
+    )

@@ -1,0 +1,208 @@
+"""Order: offsets, the order of pushes, and the order of deliveries."""
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from queen_spec.guarantees import Level, checks
+
+from ..tables import NEVER, few
+from .evidence import sentence, violations
+from .spans import with_greatest_before
+
+BUCKET = 8192
+"""Offsets that one task sorts at a time, so that a hot partition is many tasks."""
+
+
+@checks("G-ORD-1", level=Level.AUDIT)
+def first_deliveries_in_offset_order(deliveries: DataFrame, hidden: DataFrame, lanes: DataFrame) -> DataFrame:
+    """A first delivery to a group, and an earlier first delivery of a higher offset of that partition.
+
+    Earlier is: in a pop that was answered before this one was invoked, or further up in the same answer. First is
+    what the server calls attempt 1; where it does not tell attempts, everything, if no pop of the group is without an
+    answer.
+    """
+    told = deliveries.where(F.col("offset").isNotNull())
+    silent = told.where(F.col("attempt").isNull())
+    sure = silent.join(few(_lanes_of(hidden, lanes)), ["lane", "group"], "left_anti").select(*told.columns)
+    first = told.where(F.col("attempt") == 1).unionByName(sure)
+    call = ("lane", "group", "agent", "number")
+    bounds = first.groupBy(*call).agg(
+        F.min("invoked").alias("invoked"),
+        F.min("completed").alias("completed"),
+        F.min("offset").alias("lowest"),
+        F.max("offset").alias("highest"),
+    )
+    late = with_greatest_before(bounds, ("lane", "group"), "highest").where(F.col("before") > F.col("lowest"))
+    low = first.join(few(late.select(*call, "before")), list(call)).where(F.col("offset") < F.col("before"))
+    earlier = first.select("lane", "group", "offset", F.col("invoked").alias("known")).join(
+        few(low.select("lane", "group", "offset").distinct()), ["lane", "group", "offset"]
+    )
+    known = earlier.groupBy("lane", "group", "offset").agg(F.min("known").alias("known"))
+    again = low.join(known, ["lane", "group", "offset"]).where(F.col("invoked") <= F.col("known"))
+    between = violations(again, sentence("offset %s was delivered first after offset %s", "offset", "before"))
+    return between.unionByName(_disorder_within_answers(told))
+
+
+def _lanes_of(hidden: DataFrame, lanes: DataFrame) -> DataFrame:
+    return lanes.join(F.broadcast(hidden), "queue").select("lane", "group")
+
+
+def _disorder_within_answers(told: DataFrame) -> DataFrame:
+    answer = Window.partitionBy("agent", "number", "lane").orderBy("position")
+    rows = told.withColumn("above", F.lag("offset").over(answer)).where(F.col("above") >= F.col("offset"))
+    return violations(rows, sentence("offset %s stands behind offset %s in the answer to a pop", "offset", "above"))
+
+
+@checks("G-ORD-2", level=Level.AUDIT)
+def deliveries_leave_no_gap(
+    fates: DataFrame, hidden: DataFrame, lanes: DataFrame, heads: DataFrame | None = None
+) -> DataFrame:
+    """An offset that was delivered to a group while one between it and the next lower delivered one never was.
+
+    Not when retention has removed what lies between, nor when a pop with autoAck without an answer may have taken it.
+    """
+    offsets = fates.where(F.col("offset").isNotNull() & (F.col("deliveries") > 0)).select("lane", "group", "offset")
+    bucket = F.floor(F.col("offset") / BUCKET).alias("bucket")
+    buckets = offsets.groupBy("lane", "group", bucket).agg(
+        F.count_distinct("offset").alias("n"), F.min("offset").alias("low"), F.max("offset").alias("high")
+    )
+    line = Window.partitionBy("lane", "group").orderBy("bucket")
+    buckets = buckets.withColumn("below", F.lag("high").over(line))
+    borders = buckets.where(F.col("low") > F.col("below") + 1).select(
+        "lane", "group", F.col("low").alias("offset"), "below"
+    )
+    torn = buckets.where(F.col("high") - F.col("low") + 1 > F.col("n")).select("lane", "group", "bucket")
+    inside = offsets.withColumn("bucket", bucket).join(few(torn), ["lane", "group", "bucket"]).distinct()
+    neighbours = Window.partitionBy("lane", "group", "bucket").orderBy("offset")
+    inside = inside.withColumn("below", F.lag("offset").over(neighbours)).where(F.col("offset") > F.col("below") + 1)
+    gaps = borders.unionByName(inside.select(*borders.columns))
+    swallowed = hidden.where(F.col("swallowed") | F.col("tail"))
+    gaps = gaps.join(few(_lanes_of(swallowed, lanes)), ["lane", "group"], "left_anti")
+    if heads is not None:
+        kept = few(heads.select("lane", "oldest_offset"))
+        # What lies between was removed by retention if the oldest kept one lies above it.
+        gaps = gaps.join(kept, "lane", "left").where(F.coalesce("oldest_offset", F.lit(0)) < F.col("offset"))
+    return violations(gaps, sentence("offset %s was delivered, and nothing between it and %s", "offset", "below"))
+
+
+@checks("G-ORD-2", level=Level.AUDIT)
+def the_log_has_no_gap(log: DataFrame, heads: DataFrame) -> DataFrame:
+    """An offset between the oldest kept one of a partition and its next one that the log does not hold exactly once.
+
+    Told are the offsets above and below what is missing or doubled.
+    """
+    bucket = F.floor(F.col("offset") / BUCKET).alias("bucket")
+    buckets = log.groupBy("lane", bucket).agg(
+        F.count("*").alias("n"),
+        F.min("offset").alias("low"),
+        F.max("offset").alias("high"),
+        F.count_distinct("offset").alias("distinct"),
+    )
+    line = Window.partitionBy("lane").orderBy("bucket")
+    buckets = buckets.withColumn("below", F.lag("high").over(line))
+    borders = buckets.where(F.col("low") > F.col("below") + 1).select("lane", F.col("low").alias("offset"), "below")
+    torn = buckets.where((F.col("high") - F.col("low") + 1 != F.col("n")) | (F.col("n") != F.col("distinct")))
+    inside = log.select("lane", "offset", bucket).join(few(torn.select("lane", "bucket")), ["lane", "bucket"])
+    neighbours = Window.partitionBy("lane", "bucket").orderBy("offset")
+    inside = inside.withColumn("below", F.lag("offset").over(neighbours)).where(F.col("offset") != F.col("below") + 1)
+    ends = buckets.groupBy("lane").agg(F.max("high").alias("below"), F.min("low").alias("first"))
+    ends = heads.join(ends, "lane", "left").where(F.col("next_offset") > F.col("oldest_offset"))
+    top = ends.where(F.coalesce("below", F.lit(-1)) != F.col("next_offset") - 1)
+    bottom = ends.where(F.col("first") > F.col("oldest_offset")).withColumn("below", F.col("oldest_offset") - 1)
+    found = (
+        borders.unionByName(inside.select(*borders.columns))
+        .unionByName(top.select("lane", F.col("next_offset").alias("offset"), "below"))
+        .unionByName(bottom.select("lane", F.col("first").alias("offset"), "below"))
+    )
+    return violations(found, sentence("the log has offset %s behind offset %s", "offset", "below"))
+
+
+@checks("G-ORD-3", level=Level.AUDIT)
+def pushes_keep_their_order(placed: DataFrame) -> DataFrame:
+    """A message with a smaller offset than one whose push was answered before this one was first sent.
+
+    A message was stored by one of its attempts: after the first was sent, before the first was answered as stored.
+    """
+    ok, told = F.col("outcome") == "ok", placed.where(F.col("outcome") != "fail")
+    message = ["lane", "hash"]
+    direct = ok & ~F.col("duplicate") & ~F.col("spooled")
+    # What was answered as queued was stored by that very push; others have to be gathered from their attempts.
+    others = told.where(~direct)
+    queued = told.where(direct).select(*message).join(few(others.select(*message).distinct()), message).distinct()
+    retried = (
+        others.join(few(queued), message, "left_anti")
+        .groupBy(*message)
+        .agg(
+            F.min("invoked").alias("invoked"),
+            F.coalesce(F.min(F.when(ok, F.col("completed"))), F.lit(NEVER)).alias("completed"),
+            F.min("offset").alias("lowest"),
+            F.min("offset").alias("highest"),
+        )
+    )
+    calls = (
+        told.where(direct)
+        .groupBy("lane", "agent", "number")
+        .agg(
+            F.min("invoked").alias("invoked"),
+            F.min("completed").alias("completed"),
+            F.min("offset").alias("lowest"),
+            F.max("offset").alias("highest"),
+        )
+    )
+    spans = calls.withColumn("hash", F.lit(None).cast("bigint")).unionByName(retried, allowMissingColumns=True)
+    late = with_greatest_before(spans, ("lane",), "highest").where(F.col("before") > F.col("lowest"))
+    call = ["lane", "agent", "number"]
+    of_calls = told.where(direct).join(few(late.where(F.col("hash").isNull()).select(*call, "before")), call)
+    of_calls = of_calls.where(F.col("offset") < F.col("before")).select(*message, "offset", "before")
+    alone = late.where(F.col("hash").isNotNull()).select(*message, F.col("lowest").alias("offset"), "before")
+    text = sentence("offset %s was pushed after the answer to the push of offset %s", "offset", "before")
+    return violations(of_calls.unionByName(alone), text)
+
+
+@checks("G-ORD-4", level=Level.AUDIT)
+def a_request_keeps_its_order(placed: DataFrame, messages: DataFrame) -> DataFrame:
+    """A message with a smaller offset than one of its partition that stands before it in the same request.
+
+    Looked at are the messages that this request alone pushed.
+    """
+    shared = messages.where(F.col("attempts") > 1).select("lane", "hash")
+    rows = placed.where((F.col("outcome") != "fail") & ~F.col("duplicate")).join(
+        few(shared), ["lane", "hash"], "left_anti"
+    )
+    request = Window.partitionBy("agent", "number", "lane").orderBy("position")
+    rows = rows.withColumn("above", F.lag("offset").over(request)).where(F.col("above") >= F.col("offset"))
+    return violations(rows, sentence("offset %s stands behind offset %s in its request", "offset", "above"))
+
+
+@checks("G-ORD-5", level=Level.AUDIT)
+def delivered_times_never_fall(fates: DataFrame) -> DataFrame:
+    """A delivered offset whose ``createdAt`` is smaller than that of the next lower one that was delivered."""
+    return _falling(fates.where(F.col("offset").isNotNull() & F.col("created_at").isNotNull()))
+
+
+@checks("G-ORD-5", level=Level.AUDIT)
+def logged_times_never_fall(log: DataFrame) -> DataFrame:
+    """An offset of the log whose ``createdAt`` is smaller than that of the offset below it."""
+    return _falling(log)
+
+
+def _falling(rows: DataFrame) -> DataFrame:
+    """By offset within buckets, and from bucket to bucket by their first and last row."""
+    rows = rows.select("lane", "offset", "created_at", F.floor(F.col("offset") / BUCKET).alias("bucket"))
+    within = Window.partitionBy("lane", "bucket").orderBy("offset", "created_at")
+    inside = rows.withColumn("before", F.lag("created_at").over(within))
+    # Dropped before the borders are looked at would be what they need; so both are one pass of the same window.
+    marked = inside.withColumn("last", F.lead("offset").over(within).isNull())
+    edges = marked.where(F.col("before").isNull() | F.col("last"))
+    across = Window.partitionBy("lane").orderBy("offset", "created_at")
+    borders = edges.withColumn("below", F.lag("bucket").over(across)).withColumn(
+        "before", F.lag("created_at").over(across)
+    )
+    borders = borders.where(F.col("below") != F.col("bucket"))
+    columns = ("lane", "offset", "created_at", "before")
+    falls = (
+        inside.where(F.col("before") > F.col("created_at"))
+        .select(*columns)
+        .unionByName(borders.where(F.col("before") > F.col("created_at")).select(*columns))
+    )
+    return violations(falls.distinct(), sentence("createdAt %s stands above %s", "created_at", "before"))

@@ -1,0 +1,82 @@
+"""Transactions: all or none, and each input once."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from queen_spec.guarantees import Level, checks
+
+from ..tables import few
+from .evidence import sentence, violations
+
+_CALL = ["agent", "number"]
+
+
+def _own(pushes: DataFrame, messages: DataFrame) -> DataFrame:
+    """What transactions pushed and nobody else did, with whether it is ``there``."""
+    pushed = pushes.where((F.col("kind") == "transaction") & F.col("hash").isNotNull())
+    alone = messages.where(F.col("attempts") == 1).select("lane", "hash", "deliveries", "logged", "seen_at")
+    own = alone.join(few(pushed), ["lane", "hash"])
+    return own.withColumn("there", (F.col("deliveries") > 0) | (F.col("logged") > 0))
+
+
+@checks("G-TXN-1", level=Level.AUDIT)
+def a_transaction_happens_whole_or_not_at_all(
+    pushes: DataFrame,
+    acks: DataFrame,
+    messages: DataFrame,
+    fates: DataFrame,
+    drained: DataFrame,
+    lanes: DataFrame,
+    heads: DataFrame | None = None,
+) -> DataFrame:
+    """A transaction that failed, and a message of it is there; or that happened, and not all of it did.
+
+    Of one that happened no message may be missing, and no input may come again.
+
+    It happened when it was answered, or when one of its messages is there. Missing is, with a log, what that does not
+    hold, and without one what was not delivered although a group has emptied the queue since.
+    """
+    empty = drained.groupBy("queue").agg(F.max("empty_at").alias("empty_at"))
+    own = _own(pushes, messages).join(few(lanes), "lane").join(few(empty), "queue", "left")
+    calls = own.groupBy(*_CALL).agg(
+        F.min("call").alias("call"),
+        F.min("position").alias("position"),
+        F.max("there").alias("there"),
+        F.least(F.min("completed"), F.min(F.when(F.col("there"), F.col("seen_at")))).alias("happened_at"),
+    )
+    failed = calls.where((F.col("call") == "fail") & F.col("there"))
+    happened = calls.where((F.col("call") == "ok") | ((F.col("call") == "unknown") & F.col("there")))
+    absent = own.where(~F.col("there")).select(*_CALL, "lane", "empty_at").join(happened, _CALL)
+    if heads is None:
+        absent = absent.where(F.col("empty_at") > F.col("happened_at"))
+    else:
+        kept = heads.groupBy("lane").agg(F.max("oldest_offset").alias("oldest"))
+        absent = absent.join(few(kept), "lane", "left").where(F.coalesce("oldest", F.lit(0)) == 0)
+    inputs = (
+        acks.where(F.col("kind") == "transaction").select(*_CALL, "lane", "group", "hash").join(few(happened), _CALL)
+    )
+    again = fates.select("lane", "group", "hash", "last_invoked").join(few(inputs), ["lane", "group", "hash"])
+    again = again.where(F.col("last_invoked") > F.col("happened_at"))
+    first = few(pushes.select(*_CALL, "position", "lane", "hash"))
+    found = [
+        (failed, "was pushed by a transaction that failed, and is there"),
+        (absent, "was pushed by a transaction of which a message is missing"),
+        (again, "was pushed by a transaction whose input was delivered again"),
+    ]
+    rows = [
+        violations(each.select(*_CALL, "position").distinct().join(first, [*_CALL, "position"]), F.lit(text))
+        for each, text in found
+    ]
+    return rows[0].unionByName(rows[1]).unionByName(rows[2])
+
+
+@checks("G-TXN-2", level=Level.AUDIT)
+def each_input_makes_its_output_once(pushes: DataFrame, acks: DataFrame, messages: DataFrame) -> DataFrame:
+    """A message that several transactions that happened complete for one group."""
+    own = _own(pushes, messages).where("there").select(*_CALL).distinct().withColumn("seen", F.lit(True))
+    inputs = acks.where(F.col("kind") == "transaction").select(*_CALL, "call", "lane", "group", "hash").distinct()
+    shared = inputs.groupBy("lane", "group", "hash").agg(F.count("*").alias("n")).where(F.col("n") > 1)
+    inputs = inputs.join(few(shared), ["lane", "group", "hash"]).join(own, _CALL, "left")
+    happened = inputs.where((F.col("call") == "ok") | F.col("seen"))
+    several = happened.groupBy("lane", "group", "hash").agg(F.count("*").alias("happened")).where(F.col("happened") > 1)
+    return violations(several, sentence("is the input of %s transactions that happened", "happened"))

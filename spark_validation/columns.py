@@ -1,0 +1,60 @@
+"""From a frozen struct to the schema of its table: the struct is the one place where a column is named."""
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Literal, get_args, get_origin, get_type_hints
+
+import msgspec
+import pyarrow as pa
+from msgspec import Struct
+
+_SPARK = {str: "string", int: "bigint", float: "double", bool: "boolean", bytes: "binary"}
+_ARROW = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_(), bytes: pa.binary()}
+
+
+@cache
+def spark_schema(kind: type[Struct]) -> str:
+    """The columns of the struct as Spark's DDL, for ``spark.read.schema`` and ``createDataFrame``."""
+    return ", ".join(f"`{name}` {_spark(each)}" for name, each in _columns(kind))
+
+
+@cache
+def arrow_schema(kind: type[Struct]) -> pa.Schema:
+    """The columns of the struct for Parquet files written without Spark."""
+    return pa.schema([(name, _arrow(each)) for name, each in _columns(kind)])
+
+
+def _columns(kind: type[Struct]) -> list[tuple[str, object]]:
+    hints = get_type_hints(kind)
+    return [(field.encode_name, hints[field.name]) for field in msgspec.structs.fields(kind)]
+
+
+def _bare(hint: object) -> object:
+    """The type of the values that are not null."""
+    if get_origin(hint) is Literal:
+        return type(get_args(hint)[0])
+    arguments = [each for each in get_args(hint) if each is not type(None)]
+    return arguments[0] if type(None) in get_args(hint) else hint
+
+
+def _spark(hint: object) -> str:
+    bare = _bare(hint)
+    if get_origin(bare) is tuple:
+        return f"array<{_spark(get_args(bare)[0])}>"
+    if isinstance(bare, type) and issubclass(bare, Struct):
+        return "struct<" + ", ".join(f"`{name}`: {_spark(each)}" for name, each in _columns(bare)) + ">"
+    return _SPARK[bare]  # type: ignore[index]
+
+
+def _arrow(hint: object) -> pa.DataType:
+    bare = _bare(hint)
+    if get_origin(bare) is tuple:
+        return pa.list_(_arrow(get_args(bare)[0]))
+    if isinstance(bare, type) and issubclass(bare, Struct):
+        return pa.struct([(name, _arrow(each)) for name, each in _columns(bare)])
+    return _ARROW[bare]  # type: ignore[index]
+
+
+def arrow_table(kind: type[Struct], rows: Iterable[Struct]) -> pa.Table:
+    """Structs as an Arrow table."""
+    return pa.Table.from_pylist([msgspec.to_builtins(row) for row in rows], arrow_schema(kind))

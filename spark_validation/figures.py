@@ -1,0 +1,101 @@
+"""Plots as inline SVG: no script, no font, no file from elsewhere."""
+
+from html import escape
+
+from msgspec import Struct
+
+_WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 960, 240, 70, 24, 16
+_FAULT = "#c0262d"
+_COLOURS = ("#2458a6", "#c0562d", "#157f3b", "#7a3fa0", "#8a6d00", "#3f8f9c")
+
+
+class Series(Struct, frozen=True):
+    """Figures under one title; ``points`` are (line, x, y), and x is seconds since the beginning or a rank.
+
+    Attributes:
+        over_time: x is seconds since the beginning of the run; else a rank, drawn as bars.
+        marks: (seconds, text) of faults, laid over a plot over time.
+    """
+
+    title: str
+    unit: str
+    points: tuple[tuple[str, float, float], ...]
+    over_time: bool = True
+    marks: tuple[tuple[float, str], ...] = ()
+
+
+def lines(series: Series) -> str:
+    """One line for each name, over the seconds of the run."""
+    xs, ys = [point[1] for point in series.points], [point[2] for point in series.points]
+    if not xs:
+        return ""
+    right, top = max([*xs, 1.0]), max([*ys, 1e-9])
+
+    def place(x: float, y: float) -> str:
+        return f"{_x(x, right):.1f},{_y(y, top):.1f}"
+
+    names = list(dict.fromkeys(point[0] for point in series.points))
+    drawn = [
+        f'<polyline fill="none" stroke="{_colour(number)}" stroke-width="1.5" points="'
+        + " ".join(place(x, y) for line, x, y in sorted(series.points) if line == name)
+        + '"/>'
+        for number, name in enumerate(names)
+    ]
+    legend = [
+        _text(_LEFT + 10 + 150 * number, _TOP - 3, name, colour=_colour(number))
+        for number, name in enumerate(names[:6])
+    ]
+    marks = [
+        f'<line x1="{_x(at, right):.1f}" x2="{_x(at, right):.1f}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}" '
+        f'stroke="{_FAULT}" stroke-dasharray="4 3"/>' + _text(_x(at, right) + 3, _TOP + 12, text, colour=_FAULT)
+        for at, text in series.marks
+    ]
+    return _figure(series, top, f"{right:.0f} s", [*drawn, *legend, *marks])
+
+
+def bars(series: Series) -> str:
+    """One bar for each point, in the order of x."""
+    points = sorted(series.points, key=lambda point: point[1])
+    if not points:
+        return ""
+    top, width = max(*(point[2] for point in points), 1e-9), (_WIDTH - _LEFT) / len(points)
+    drawn = [
+        f'<rect x="{_LEFT + number * width:.1f}" y="{_y(y, top):.1f}" width="{max(width - 1, 0.5):.1f}" '
+        f'height="{_HEIGHT - _BOTTOM - _y(y, top):.1f}" fill="{_COLOURS[0]}">'
+        f"<title>{escape(name)}: {y:g}</title></rect>"
+        for number, (name, _, y) in enumerate(points)
+    ]
+    if len(points) <= 12:
+        drawn += [
+            _text(_LEFT + (number + 0.5) * width, _HEIGHT - 8, name, anchor="middle")
+            for number, (name, _, _) in enumerate(points)
+        ]
+    return _figure(series, top, "" if len(points) <= 12 else f"{len(points)}", drawn)
+
+
+def _text(x: float, y: float, text: str, anchor: str = "start", colour: str = "#1c2330") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="12" text-anchor="{anchor}" fill="{colour}">{escape(text)}</text>'
+
+
+def _colour(number: int) -> str:
+    return _COLOURS[number % len(_COLOURS)]
+
+
+def _x(x: float, right: float) -> float:
+    return _LEFT + x / right * (_WIDTH - _LEFT - 10)
+
+
+def _y(y: float, top: float) -> float:
+    return _HEIGHT - _BOTTOM - y / top * (_HEIGHT - _BOTTOM - _TOP)
+
+
+def _figure(series: Series, top: float, right: str, drawn: list[str]) -> str:
+    base = _HEIGHT - _BOTTOM
+    frame = (
+        f'<line x1="{_LEFT}" x2="{_WIDTH}" y1="{base}" y2="{base}" stroke="#9aa3b2"/>'
+        f'<line x1="{_LEFT}" x2="{_LEFT}" y1="{_TOP}" y2="{base}" stroke="#9aa3b2"/>'
+    )
+    frame += _text(_LEFT - 6, _TOP + 10, f"{top:,.4g}", anchor="end") + _text(_LEFT - 6, base, "0", anchor="end")
+    frame += _text(_WIDTH - 4, _HEIGHT - 6, right, anchor="end")
+    caption = f"<figcaption>{escape(series.title)} <small>({escape(series.unit)})</small></figcaption>"
+    return f'<figure>{caption}<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">{frame}{"".join(drawn)}</svg></figure>'

@@ -1,0 +1,99 @@
+"""What audits are given: journals, and the parts of the database that were read under one snapshot."""
+
+from dataclasses import dataclass
+
+from msgspec import Struct
+from pyspark.sql import DataFrame
+
+
+class LogRow(Struct, frozen=True):
+    """A message of the log; ``hash`` is null when the server made its transaction id.
+
+    ``part_id`` tells apart the queues of one name that were made one after another.
+    """
+
+    part_id: int
+    offset: int
+    created_at: int
+    hash: int | None = None
+
+
+class Head(Struct, frozen=True):
+    """A partition: its next offset, and the oldest one that is kept (the next one when nothing is)."""
+
+    part_id: int
+    queue: str
+    partition: str
+    next_offset: int
+    oldest_offset: int
+    created_at: int = 0
+
+
+class Offsets(Struct, frozen=True):
+    """A run of offsets; both ends belong to it."""
+
+    first: int
+    last: int
+
+
+class Cursor(Struct, frozen=True):
+    """How far a group is in a partition: everything up to ``acked``, and what is ``ahead`` of it, is done."""
+
+    queue: str
+    partition: str
+    group: str
+    acked: int
+    ahead: tuple[Offsets, ...] = ()
+
+
+class DeadLetter(Struct, frozen=True):
+    """A message that a group gave up."""
+
+    queue: str
+    partition: str
+    group: str
+    offset: int
+    retry_count: int
+    failed_at: int = 0
+
+
+class Queue(Struct, frozen=True):
+    """The options of a queue that audits judge by; a retention of null or 0 seconds never removes anything."""
+
+    queue: str
+    retry_limit: int | None = None
+    keeps_dead_letters: bool = True
+    retention_seconds: int | None = None
+    completed_retention_seconds: int | None = None
+    max_wait_seconds: int | None = None
+
+
+class Group(Struct, frozen=True):
+    """A consumer group of a queue; ``whole`` when it began at the oldest message of every partition."""
+
+    queue: str
+    group: str
+    whole: bool
+
+
+@dataclass(frozen=True)
+class Database:
+    """The tables of one snapshot; their rows are the structs of this module. ``taken_at``: microseconds since 1970."""
+
+    log: DataFrame
+    heads: DataFrame
+    cursors: DataFrame
+    dead_letters: DataFrame
+    queues: DataFrame
+    groups: DataFrame
+    taken_at: int
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Journals (rows of ``journal.schema.Call``), a database, or both."""
+
+    calls: DataFrame | None = None
+    database: Database | None = None
+    clock_bound: int = 0
+    """How far apart the clocks of agents may be that did not compare theirs with the server's, in microseconds."""

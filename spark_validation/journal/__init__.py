@@ -1,0 +1,1 @@
+"""Journals: what the agents of a load test asked, and what they were told."""

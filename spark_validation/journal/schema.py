@@ -1,0 +1,116 @@
+"""The schema of a journal: one row a call, with all that its client was told. ``docs/journal.md`` explains it.
+
+Times are microseconds since 1970 of the agent's clock, save ``created_at`` and ``server_time``, which are the server's.
+"""
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+VERSION = 1
+"""Of the schema; a change that old readers would misread makes a new one."""
+
+QUEUE_MODE = "__QUEUE_MODE__"
+"""The group of consumers that name none."""
+
+Outcome: TypeAlias = Literal["ok", "fail", "unknown"]
+Kind: TypeAlias = Literal[
+    "push", "pop", "ack", "renew", "transaction", "drained", "configured", "clock", "fault", "end"
+]
+
+
+class PushItem(Struct, frozen=True):
+    """A message that a client wanted stored.
+
+    Attributes:
+        transaction_id: the producer's, or the one that the answer named; null when neither is there.
+        outcome: ``ok`` when it is stored, also as a duplicate, or spooled.
+        spooled: it was answered as ``buffered``.
+        offset, message_id: as far as the answer told; one is enough.
+        payload_hash: the first 13 hexadecimal digits of the SHA-256 of the payload, as a number.
+    """
+
+    queue: str
+    partition: str
+    transaction_id: str | None = None
+    outcome: Outcome = "unknown"
+    duplicate: bool = False
+    spooled: bool = False
+    offset: int | None = None
+    message_id: str | None = None
+    payload_hash: int | None = None
+
+
+class Delivery(Struct, frozen=True):
+    """A message in the answer to a pop, in the order of the answer."""
+
+    queue: str
+    partition: str
+    transaction_id: str
+    offset: int | None = None
+    attempt: int | None = None
+    created_at: int | None = None
+    message_id: str | None = None
+    payload_hash: int | None = None
+
+
+class AckItem(Struct, frozen=True):
+    """What a consumer said of a message, and what it was answered; ``dead`` means: it is a dead letter now."""
+
+    queue: str
+    partition: str
+    transaction_id: str
+    group: str = QUEUE_MODE
+    status: str = "completed"
+    lease: str | None = None
+    outcome: Outcome = "unknown"
+    dead: bool = False
+    noop: bool = False
+    error: str | None = None
+    offset: int | None = None
+    message_id: str | None = None
+
+
+class Call(Struct, frozen=True, kw_only=True):
+    """One row.
+
+    Attributes:
+        run: the load test.
+        agent: the process that wrote the row; one file has one agent.
+        client: the producer or consumer within the agent; of ``fault``: what was done.
+        number: 0, 1, 2, … in the order in which the agent wrote; a hole means that rows were lost.
+        kind: ``push``, ``pop``, ``ack``, ``renew`` and ``transaction`` are calls; ``drained`` says that a group,
+            which began at
+            the oldest message, found the queue empty; ``configured`` tells a queue's options; ``clock`` compares
+            clocks; ``end`` is the last row of an agent that was not killed.
+        sent: when the request was sent, or what is told was seen.
+        answered: when the answer was there; null if there was none.
+        outcome: ``unknown`` is a call without an answer, which may take effect at any time from ``sent`` on, or never.
+        lease_seconds: of a pop the length of its lease, as far as the client knows; of a renewal what was asked for.
+        server_time: of ``clock``: a time that the server told in the answer (in HTTP the header Date), rounded down ...
+        server_precision: ... to a multiple of this.
+    """
+
+    run: str
+    agent: str
+    number: int
+    kind: Kind
+    sent: int
+    answered: int | None = None
+    outcome: Outcome = "ok"
+    client: str = ""
+    version: int = VERSION
+    queue: str | None = None
+    partition: str | None = None
+    group: str | None = None
+    batch: int | None = None
+    partitions: int | None = None
+    auto_ack: bool = False
+    lease: str | None = None
+    lease_seconds: float | None = None
+    retry_limit: int | None = None
+    server_time: int | None = None
+    server_precision: int | None = None
+    pushes: tuple[PushItem, ...] = ()
+    deliveries: tuple[Delivery, ...] = ()
+    acks: tuple[AckItem, ...] = ()

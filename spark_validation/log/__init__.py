@@ -1,0 +1,1 @@
+"""The log in PostgreSQL, read in parallel under one snapshot."""

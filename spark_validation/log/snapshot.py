@@ -1,0 +1,147 @@
+"""One moment of a database, for as long as its transaction is held open."""
+
+import asyncio
+from itertools import pairwise
+from types import TracebackType
+from typing import Any, Self
+
+import asyncpg
+import msgspec
+from msgspec import Struct
+from pyspark.sql import DataFrame, SparkSession
+
+from ..columns import arrow_table
+from ..errors import DatabaseError
+from ..inputs import Cursor, Database, DeadLetter, Group, Head, Offsets, Queue
+from .source import NAME, LogSource, Span
+
+MESSAGES_A_TASK = 500_000
+
+_HEADS = """
+SELECT p.id AS part_id, q.name AS queue, p.name AS partition, l.next_off AS next_offset,
+    coalesce(s.oldest, l.next_off) AS oldest_offset, (extract(epoch FROM p.created_at) * 1000000)::bigint AS created_at
+FROM queen.partitions AS p JOIN queen.queues AS q ON q.id = p.queue_id
+JOIN queen.partition_lookup AS l ON l.part_id = p.id
+LEFT JOIN (SELECT part_id, min(last_off - n + 1) AS oldest FROM queen.segments GROUP BY part_id) AS s
+ON s.part_id = p.id
+"""
+_SPAN_ENDS = """
+WITH s AS (SELECT part_id, last_off, (sum(n) OVER (ORDER BY part_id, last_off) - 1) / $1 AS span FROM queen.segments)
+SELECT part_id, last_off
+FROM (SELECT s.*, lead(span) OVER (ORDER BY part_id, last_off) AS next FROM s) AS t
+WHERE next IS DISTINCT FROM span ORDER BY part_id, last_off
+"""
+_CURSORS = """
+SELECT q.name AS queue, p.name AS partition, g.name AS group, c.acked, c.ahead
+FROM queen.partition_consumers AS c JOIN queen.partitions AS p ON p.id = c.part_id
+JOIN queen.queues AS q ON q.id = p.queue_id JOIN queen.consumer_groups_metadata AS g ON g.id = c.grp_id
+"""
+_DEAD_LETTERS = """
+SELECT q.name AS queue, p.name AS partition, d.consumer_group AS group, d.off AS offset, d.retry_count,
+    (extract(epoch FROM d.failed_at) * 1000000)::bigint AS failed_at
+FROM queen.dead_letter_queue AS d JOIN queen.partitions AS p ON p.id = d.part_id
+JOIN queen.queues AS q ON q.id = d.queue_id
+"""
+_GROUPS = """
+SELECT q.name AS queue, g.name AS group, g.subscription_mode = 'all' AND g.starts_at IS NULL AS whole
+FROM queen.consumer_groups_metadata AS g JOIN queen.queues AS q ON q.id = g.queue_id
+"""
+
+
+class Snapshot:
+    """Holds the transaction whose snapshot all tasks read under; close it after the last of them.
+
+    It holds back vacuum meanwhile, as any long transaction does.
+    """
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn, self._runner = dsn, asyncio.Runner()
+        try:
+            self.id, self.taken_at = self._runner.run(self._open())
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as problem:
+            self._runner.close()
+            raise DatabaseError(f"the database cannot be read: {problem}. --dsn takes what libpq takes") from problem
+
+    async def _open(self) -> tuple[str, int]:
+        settings = {"application_name": "queen audit", "idle_in_transaction_session_timeout": "0"}
+        self._connection = await asyncpg.connect(self._dsn, server_settings=settings)
+        self._transaction = self._connection.transaction(isolation="repeatable_read", readonly=True)
+        await self._transaction.start()
+        if not await self._connection.fetchval("SELECT to_regclass('queen.segments') IS NOT NULL"):
+            raise DatabaseError(
+                "there is no log in this database: the schema queen is missing. Is it the one that the server uses?"
+            )
+        return await self._connection.fetchrow(
+            "SELECT pg_export_snapshot(), (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+        )  # type: ignore[return-value]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._runner.run(self._connection.close())
+        self._runner.close()
+
+    def fetch(self, query: str, *arguments: object) -> list[Any]:
+        """Rows of a query under the snapshot."""
+        rows: list[Any] = self._runner.run(self._connection.fetch(query, *arguments))
+        return rows
+
+    def spans(self, messages: int) -> list[Span]:
+        """The segments in ranges of about so many messages: a hot partition is many of them."""
+        ends = [(row["part_id"], row["last_off"]) for row in self.fetch(_SPAN_ENDS, messages)]
+        return [Span(*after, *last) for after, last in pairwise([(0, 0), *ends])]
+
+    def _rows(self, kind: type[Struct], query: str) -> list[Struct]:
+        return [kind(**row) for row in self.fetch(query)]
+
+    def _cursors(self) -> list[Cursor]:
+        # PostgreSQL writes multiranges with the upper end left out.
+        return [
+            Cursor(
+                row["queue"],
+                row["partition"],
+                row["group"],
+                row["acked"],
+                tuple(Offsets(each.lower, each.upper - 1) for each in row["ahead"] or ()),
+            )
+            for row in self.fetch(_CURSORS)
+        ]
+
+    def _queues(self) -> list[Queue]:
+        rows = self.fetch("SELECT to_jsonb(q)::text FROM queen.queues AS q")
+        return [_queue(msgspec.json.decode(row[0])) for row in rows]
+
+    def database(self, spark: SparkSession, messages_a_task: int = MESSAGES_A_TASK) -> Database:
+        """The tables; the log is read anew by each query that asks for it."""
+        spark.dataSource.register(LogSource)
+        spans = msgspec.json.encode(self.spans(messages_a_task)).decode()
+        options = {"dsn": self._dsn, "snapshot": self.id, "spans": spans}
+
+        def table(kind: type[Struct], rows: list[Any]) -> DataFrame:
+            return spark.createDataFrame(arrow_table(kind, rows))
+
+        return Database(
+            log=spark.read.format(NAME).options(**options).load(),
+            heads=table(Head, self._rows(Head, _HEADS)),
+            cursors=table(Cursor, self._cursors()),
+            dead_letters=table(DeadLetter, self._rows(DeadLetter, _DEAD_LETTERS)),
+            queues=table(Queue, self._queues()),
+            groups=table(Group, self._rows(Group, _GROUPS)),
+            taken_at=self.taken_at,
+        )
+
+
+def _queue(row: dict[str, Any]) -> Queue:
+    """A release without an option has no column for it, and does not act on it."""
+    retains = bool(row.get("retention_enabled"))
+    return Queue(
+        queue=row["name"],
+        retry_limit=row["retry_limit"],
+        keeps_dead_letters=not (row["dead_letter_queue"] is False and row["dlq_after_max_retries"] is False),
+        retention_seconds=row.get("retention_seconds") if retains else None,
+        completed_retention_seconds=row.get("completed_retention_seconds") if retains else None,
+        max_wait_seconds=row.get("max_wait_time_seconds"),
+    )

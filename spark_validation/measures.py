@@ -1,0 +1,119 @@
+"""Figures of a run from its journals: throughput, latency, time from push to delivery, skew, redeliveries, lag."""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from .figures import Series
+from .tables import NEVER, SECOND, Tables
+
+_POINTS = 200
+_LANES = 50
+
+
+def series(tables: Tables) -> tuple[Series, ...]:
+    """The plots of a report; none without journals or calls."""
+    calls = tables.get("calls")
+    if calls is None:
+        return ()
+    work = calls.where(F.col("kind").isin("push", "pop", "ack", "transaction"))
+    [bounds] = work.agg(F.min("sent").alias("low"), F.max(F.coalesce("answered", "sent")).alias("high")).collect()
+    if bounds.low is None:
+        return ()
+    width = max(1, -(-(bounds.high - bounds.low) // (_POINTS * SECOND))) * SECOND
+    at = (F.floor((F.col("at") - bounds.low) / width) * (width / SECOND)).alias("x")
+    messages = F.size("pushes") + F.size("deliveries") + F.size("acks")
+    timed = work.withColumn("at", F.coalesce("answered", "sent")).withColumn(
+        "took", (F.col("answered") - F.col("sent")) / 1000
+    )
+    rate = timed.groupBy("kind", at).agg((F.sum(messages) / (width / SECOND)).alias("y"))
+    slow = timed.where(F.col("took").isNotNull() & (F.size("deliveries") + F.size("pushes") + F.size("acks") > 0))
+    latency = slow.groupBy("kind", at).agg(F.percentile_approx("took", 0.99).alias("y"))
+    unanswered = timed.where(F.col("call") == "unknown").groupBy("kind", at).agg(F.count("*").alias("y"))
+    faults = calls.where(F.col("kind") == "fault").select("sent", "client").collect()
+    marks = tuple(((row.sent - bounds.low) / SECOND, row.client) for row in faults)
+    return (
+        Series("Messages", "messages a second, by kind of call", _points(rate), marks=marks),
+        Series(
+            "Latency",
+            "99th percentile of answered calls that carried messages, ms; long polls include their wait",
+            _points(latency),
+            marks=marks,
+        ),
+        Series("Calls without an answer", f"in {width // SECOND} s", _points(unanswered), marks=marks),
+        Series(
+            "From push to first delivery", "99th percentile by group, ms", _points(_end_to_end(tables, at)), marks=marks
+        ),
+        Series("Not yet delivered", "messages, by group", _lag(tables, bounds.low, width), marks=marks),
+        Series("Messages by partition", f"the {_LANES} largest", _skew(tables), over_time=False),
+        Series("Redeliveries", "by what became of the delivery before", _redeliveries(tables), over_time=False),
+    )
+
+
+def _points(rows: DataFrame) -> tuple[tuple[str, float, float], ...]:
+    return tuple((str(row[0]), float(row[1]), float(row[2])) for row in rows.collect())
+
+
+def _end_to_end(tables: Tables, at: Column) -> DataFrame:
+    pushed = tables.messages.where(F.col("answered").isNotNull()).select("lane", "hash", "pushed_from")
+    given = tables.fates.where(F.col("seen_at").isNotNull() & (F.col("seen_at") < NEVER))
+    both = given.select("lane", "group", "hash", F.col("seen_at").alias("at")).join(pushed, ["lane", "hash"])
+    took = F.percentile_approx((F.col("at") - F.col("pushed_from")) / 1000, 0.99).alias("y")
+    return both.groupBy("group", at).agg(took)
+
+
+def _lag(tables: Tables, low: int, width: int) -> tuple[tuple[str, float, float], ...]:
+    """By group: what was answered as stored so far, less what was delivered, at each step of time."""
+
+    def steps(column: str) -> Column:
+        return F.floor((F.col(column) - low) / width).alias("step")
+
+    stored = tables.messages.where(F.col("answered").isNotNull()).join(F.broadcast(tables.lanes), "lane")
+    stored = stored.groupBy("queue", steps("answered")).count()
+    given = tables.fates.where(F.col("deliveries") > 0).join(F.broadcast(tables.lanes), "lane")
+    given = given.groupBy("queue", "group", steps("seen_at")).count()
+    ins = [(row.queue, row.step, row["count"]) for row in stored.collect()]
+    outs = [(row.queue, row.group, row.step, row["count"]) for row in given.collect()]
+    found = []
+    for queue, group in sorted({(queue, group) for queue, group, _, _ in outs})[:6]:
+        change: dict[int, int] = {}
+        for step, count in ((s, n) for q, s, n in ins if q == queue):
+            change[step] = change.get(step, 0) + count
+        for step, count in ((s, n) for q, g, s, n in outs if (q, g) == (queue, group)):
+            change[step] = change.get(step, 0) - count
+        level = 0
+        for step in sorted(change):
+            level += change[step]
+            found.append((f"{queue} {group}", float(step * width / SECOND), float(max(level, 0))))
+    return tuple(found)
+
+
+def _skew(tables: Tables) -> tuple[tuple[str, float, float], ...]:
+    most = tables.messages.groupBy("lane").count().orderBy(F.desc("count")).limit(_LANES)
+    rows = most.join(F.broadcast(tables.lanes), "lane").orderBy(F.desc("count")).collect()
+    return tuple(
+        (f"{row.queue}/{row.partition}", float(number), float(row["count"])) for number, row in enumerate(rows)
+    )
+
+
+def _redeliveries(tables: Tables) -> tuple[tuple[str, float, float], ...]:
+    """Deliveries after the first, by the strongest thing that anybody said of the message before it was done."""
+    message = ["lane", "group", "hash"]
+    again = tables.fates.where(F.col("deliveries") > 1).select(*message, (F.col("deliveries") - 1).alias("again"))
+    said = (
+        tables.acks.where(F.col("outcome") != "fail")
+        .join(again, message, "left_semi")
+        .groupBy(*message)
+        .agg(
+            F.max(F.col("status") == "failed").alias("failed"),
+            F.max(F.col("status") == "retry").alias("retry"),
+            F.max(F.col("outcome") == "unknown").alias("unknown"),
+        )
+    )
+    reason = (
+        F.when(F.col("failed"), "failed").when(F.col("retry"), "retry").when(F.col("unknown"), "ack without an answer")
+    )
+    rows = again.join(said, message, "left").groupBy(
+        reason.otherwise("lease ended, or sent back with another").alias("reason")
+    )
+    counted = sorted(rows.agg(F.sum("again").alias("n")).collect(), key=lambda row: -row.n)
+    return tuple((row.reason, float(number), float(row.n)) for number, row in enumerate(counted))

@@ -1,0 +1,140 @@
+"""What an audit came to: verdicts, quality of the data, figures of the run; as JSON and as one HTML page."""
+
+from html import escape
+
+import msgspec
+from msgspec import Struct
+
+from .audits import all_audits
+from .figures import Series, bars, lines
+from .run import Evidence, Result, Verdict
+
+
+class Clock(Struct, frozen=True):
+    """By how much an agent's clock is ahead of the server's, in microseconds, between bounds."""
+
+    agent: str
+    low: int
+    high: int
+    comparisons: int
+
+
+class Tail(Struct, frozen=True):
+    """An agent whose journal lacks rows."""
+
+    agent: str
+    missing: int
+    ended: bool
+
+
+class Report(Struct, frozen=True):
+    """All of it. ``rows``: how many there were, by table. ``series``: figures for the plots."""
+
+    verdicts: tuple[Verdict, ...]
+    rows: dict[str, int]
+    clocks: tuple[Clock, ...] = ()
+    tails: tuple[Tail, ...] = ()
+    torn: tuple[str, ...] = ()
+    series: tuple[Series, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def exit_code(self) -> int:
+        """1 when a guarantee was broken."""
+        return int(any(verdict.result is Result.INVALID for verdict in self.verdicts))
+
+    @property
+    def summary(self) -> str:
+        """One line."""
+        by = {result: sum(verdict.result is result for verdict in self.verdicts) for result in Result}
+        return (
+            f"{by[Result.VALID]} audits valid, {by[Result.INVALID]} invalid, {by[Result.UNKNOWN]} could not judge, "
+            f"{sum(verdict.violations for verdict in self.verdicts)} violations, {self.seconds:.0f} s"
+        )
+
+    @property
+    def notes(self) -> list[str]:
+        """What limits the verdicts."""
+        found = [f"the journal of {tail.agent} {_why(tail)}: what it does not tell is unknown" for tail in self.tails]
+        found += [f"{path} ends in the middle of a row" for path in self.torn]
+        unsure = [clock for clock in self.clocks if not clock.comparisons]
+        if len(self.clocks) > 1 and unsure:
+            found.append(
+                f"{len(unsure)} of {len(self.clocks)} agents did not compare their clock with the server's: assumed "
+                f"is a difference of at most {max(clock.high for clock in unsure) / 1e6} s (--clock-bound)"
+            )
+        if wide := [clock for clock in self.clocks if clock.comparisons]:
+            worst = max(wide, key=lambda clock: max(abs(clock.low), abs(clock.high)))
+            found.append(
+                f"clocks differ most from the server's at {worst.agent}: ahead by {worst.low / 1e6} "
+                f"to {worst.high / 1e6} s"
+            )
+        return found
+
+
+def _why(tail: Tail) -> str:
+    return f"lacks {tail.missing} rows" if tail.missing else "was cut short"
+
+
+def as_json(report: Report) -> str:
+    """The report for programs."""
+    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
+
+
+_STYLE = """
+body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; color: #1c2330;
+  background: #fff }
+table { border-collapse: collapse; width: 100% }
+td, th { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid #dde2ea; vertical-align: top }
+.valid { color: #157f3b } .invalid { color: #c0262d; font-weight: 600 } .unknown { color: #8a6d00 }
+code { font-size: 13px } svg { width: 100%; height: auto }
+figure { margin: 1.5rem 0 } figcaption { font-weight: 600 } details { margin: .3rem 0 }
+"""
+
+
+def as_html(report: Report) -> str:
+    """The report as one file that needs nothing else."""
+    definitions = {audit.name: audit.definition for audit in all_audits()}
+    parts = [
+        f"<h1>Audit</h1><p>{escape(report.summary)}</p>",
+        "".join(f"<p class=unknown>{escape(note)}</p>" for note in report.notes),
+        "<h2>Guarantees</h2><table><tr><th>guarantee<th>result<th>violations<th>audit<th>s</tr>",
+        "".join(_row(verdict, definitions[verdict.audit]) for verdict in report.verdicts),
+        "</table><h2>Violations</h2>",
+        "".join(_evidence(verdict) for verdict in report.verdicts if verdict.evidence) or "<p>None.</p>",
+        "<h2>The run</h2>",
+        "".join(lines(each) if each.over_time else bars(each) for each in report.series),
+        "<h2>Data</h2><table><tr><th>table<th>rows</tr>",
+        "".join(f"<tr><td>{escape(name)}<td>{count:,}</tr>" for name, count in report.rows.items()),
+        "</table>",
+    ]
+    meta = '<meta charset=utf-8><meta name=viewport content="width=device-width">'
+    head = f"<!doctype html><html lang=en>{meta}<title>Audit</title><style>{_STYLE}</style>"
+    return head + "<body>" + "".join(parts) + "</body></html>\n"
+
+
+def _row(verdict: Verdict, definition: str) -> str:
+    name = escape(verdict.audit.replace("_", " "))
+    about = f"<details><summary>{name}</summary>{escape(definition)}</details>{escape(verdict.text)}"
+    return (
+        f"<tr><td><code>{escape(' '.join(verdict.ids))}</code><td class={verdict.result}>{verdict.result}"
+        f"<td>{verdict.violations or ''}<td>{about}<td>{verdict.seconds:.1f}</tr>"
+    )
+
+
+def _evidence(verdict: Verdict) -> str:
+    fields = [
+        name for name in Evidence.__struct_fields__ if any(getattr(each, name) is not None for each in verdict.evidence)
+    ]
+    head = "".join(f"<th>{name.replace('_', ' ')}" for name in fields)
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{escape(_cell(getattr(each, name)))}" for name in fields) + "</tr>"
+        for each in verdict.evidence
+    )
+    shown = f"{len(verdict.evidence)} of {verdict.violations}"
+    name = escape(verdict.audit.replace("_", " "))
+    return f"<h3>{name} <small>({shown})</small></h3><table><tr>{head}</tr>{rows}</table>"
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else str(value)

@@ -1,0 +1,148 @@
+"""Runs audits over tables, and gathers what they found."""
+
+import time
+from collections.abc import Callable, Collection
+from enum import StrEnum
+
+import msgspec
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F  # noqa: N812
+
+from .audits import Audit, all_audits
+from .inputs import Inputs
+from .tables import OF_DATABASE, Tables
+
+Progress = Callable[[int, int, str], None]
+"""Called with how many audits are done, of how many, and the name of the next one."""
+
+
+class Result(StrEnum):
+    """A verdict in one word."""
+
+    VALID = "valid"
+    INVALID = "invalid"
+    UNKNOWN = "unknown"
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """A violation: what it is about, and where to look: in a journal by agent, number of the row, and place in it."""
+
+    text: str
+    queue: str | None = None
+    partition: str | None = None
+    group: str | None = None
+    offset: int | None = None
+    transaction_id: str | None = None
+    lease: str | None = None
+    agent: str | None = None
+    number: int | None = None
+    position: int | None = None
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What an audit says; ``text`` tells why it could not say anything. ``evidence`` may be of some violations only."""
+
+    audit: str
+    ids: tuple[str, ...]
+    result: Result
+    violations: int = 0
+    evidence: tuple[Evidence, ...] = ()
+    text: str = ""
+    seconds: float = 0.0
+
+
+def choose(guarantees: Collection[str]) -> list[Audit]:
+    """The audits of these guarantees; all when none is named.
+
+    Raises:
+        ValueError: no audit checks a guarantee that was named.
+    """
+    audits = all_audits()
+    known = {id_ for audit in audits for id_ in audit.ids}
+    if unknown := sorted(set(guarantees) - known):
+        raise ValueError(f"no audit checks {', '.join(unknown)}; there are audits of {', '.join(sorted(known))}")
+    return [audit for audit in audits if not guarantees or set(audit.ids) & set(guarantees)]
+
+
+def run(
+    inputs: Inputs, guarantees: Collection[str] = (), max_evidence: int = 20, progress: Progress | None = None
+) -> list[Verdict]:
+    """The verdicts of the audits of these guarantees; all when none is named."""
+    tables = Tables(inputs)
+    try:
+        return judge_all(tables, guarantees, max_evidence, progress)
+    finally:
+        tables.close()
+
+
+def judge_all(
+    tables: Tables, guarantees: Collection[str], max_evidence: int, progress: Progress | None
+) -> list[Verdict]:
+    """The verdicts of the audits of these guarantees over tables that the caller closes."""
+    audits = choose(guarantees)
+    verdicts = []
+    for number, audit in enumerate(audits):
+        if progress:
+            progress(number, len(audits), audit.name)
+        verdicts.append(judge(audit, tables, max_evidence))
+    if progress:
+        progress(len(audits), len(audits), "figures of the run")
+    return verdicts
+
+
+def judge(audit: Audit, tables: Tables, max_evidence: int) -> Verdict:
+    """The verdict of one audit, which has something to judge if the first table that it needs has rows."""
+    given = {name: tables.get(name) for name in (*audit.needs, *audit.uses)}
+    if missing := [name for name in audit.needs if given[name] is None]:
+        source = "the log (--dsn)" if set(missing) & OF_DATABASE else "journals (--journal)"
+        return Verdict(audit.name, audit.ids, Result.UNKNOWN, text=f"needs {source}")
+    first = given[audit.needs[0]]
+    assert first is not None  # it would be missing
+    began = time.perf_counter()
+    if first.isEmpty():
+        return Verdict(audit.name, audit.ids, Result.UNKNOWN, text=f"there are no {audit.needs[0]} to judge")
+    found = audit.find(**given).persist(StorageLevel.DISK_ONLY)
+    try:
+        count = found.count()
+        evidence = explain(found.limit(max_evidence), tables) if count and max_evidence else ()
+    finally:
+        found.unpersist()
+    result = Result.INVALID if count else Result.VALID
+    return Verdict(audit.name, audit.ids, result, count, evidence, seconds=time.perf_counter() - began)
+
+
+def explain(found: DataFrame, tables: Tables) -> tuple[Evidence, ...]:
+    """The rows with the names behind lanes and hashes, and a row of a journal for each."""
+    rows = found.collect()
+    lanes = {row.lane for row in rows if row.lane is not None}
+    names: dict[int, Row] = {}
+    for source in ("lanes", "heads"):
+        table = tables.get(source)
+        if table is not None and lanes:
+            there = table.where(F.col("lane").isin(*lanes)).select("lane", "queue", "partition")
+            names |= {row.lane: row for row in there.collect()}
+    wanted = sorted({(row.lane, row.hash) for row in rows if row.hash is not None})
+    items: dict[tuple[int, int], Row] = {}
+    if wanted and tables.get("named") is not None:
+        keys = F.broadcast(found.sparkSession.createDataFrame(wanted, "lane bigint, hash bigint"))
+        for item in tables.named.join(keys, ["lane", "hash"]).dropDuplicates(["lane", "hash"]).collect():
+            items[item.lane, item.hash] = item
+    return tuple(_evidence(row, names.get(row.lane), items.get((row.lane, row.hash))) for row in rows)
+
+
+def _evidence(row: Row, name: Row | None, item: Row | None) -> Evidence:
+    # An audit that looked at messages has no row of a journal to point to; any that holds the message will do.
+    place = row if row.agent is not None else item
+    return Evidence(
+        text=row.text,
+        queue=name.queue if name else row.queue,
+        partition=name.partition if name else None,
+        group=row.group,
+        offset=row.offset,
+        transaction_id=item.transaction_id if item else None,
+        lease=row.lease,
+        agent=place.agent if place else None,
+        number=place.number if place else None,
+        position=place.position if place else None,
+    )

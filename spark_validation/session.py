@@ -1,0 +1,96 @@
+"""A Spark session with what audits need."""
+
+import os
+import sys
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from .errors import AuditError
+from .java import java_home
+
+_LOG4J = """rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
+"""
+PACKAGES = ("queen_audit", "queen_spec")
+"""What tasks import."""
+
+
+def start(
+    master: str,
+    work: Path,
+    *,
+    driver_memory: str = "2g",
+    partitions: int | None = None,
+    java_options: str = "",
+    options: Mapping[str, str] = MappingProxyType({}),
+) -> SparkSession:
+    """A session on the master; ``work`` is a folder of this process for what Spark spills.
+
+    Args:
+        master: ``local[*]``, ``spark://host:port``, ``k8s://…``.
+        work: a folder that is deleted with the session.
+        driver_memory: heap of the driver, which in local mode does all the work.
+        partitions: of shuffles; by default four a core of this machine.
+        java_options: more options for the driver's Java.
+        options: more of Spark's settings; those here are added to what a session needs anyway.
+
+    Raises:
+        JavaError: no Java was found.
+        AuditError: the session cannot be started.
+    """
+    local = master.startswith("local")
+    os.environ["JAVA_HOME"] = str(java_home())
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if local:
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    log4j = work / "log4j2.properties"
+    log4j.write_text(_LOG4J, encoding="utf-8")
+    builder = (
+        SparkSession.builder.appName("queen audit")
+        .master(master)
+        .config("spark.driver.memory", driver_memory)
+        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={log4j} {java_options}")
+        .config("spark.local.dir", str(work))
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.warehouse.dir", str(work / "warehouse"))
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", str(partitions or 4 * (os.cpu_count() or 1)))
+        .config("spark.sql.autoBroadcastJoinThreshold", "32m")
+    )
+    for name, value in options.items():
+        builder = builder.config(name, value)
+    try:
+        session = builder.getOrCreate()
+    except (PySparkException, RuntimeError, OSError) as problem:
+        raise AuditError(f"Spark cannot be started on {master}: {problem}") from problem
+    if not local:
+        session.sparkContext.addPyFile(str(package(work)))
+    return session
+
+
+def package(folder: Path) -> Path:
+    """The packages that tasks need as one archive, made from where they are installed: executors need not have them."""
+    archive = folder / "queen_audit.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        for name in PACKAGES:
+            root = Path(str(__import__(name).__file__)).parent
+            for path in sorted(root.rglob("*.py")):
+                file.write(path, Path(name) / path.relative_to(root))
+    return archive
+
+
+def work_folder() -> "tempfile.TemporaryDirectory[str]":
+    """A folder for what Spark spills and what is converted."""
+    return tempfile.TemporaryDirectory(prefix="queen-audit-")

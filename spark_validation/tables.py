@@ -1,0 +1,488 @@
+"""The tables that audits look at, made from journals and log.
+
+Two of them have one row a message and cost one shuffle each; nearly every audit is a filter on one of them, and looks
+at single calls only for the rows that it flagged:
+
+* ``messages``: by lane and message, what producers were told, what the log holds, and whether anybody was given it;
+* ``fates``: by lane, group and message, how it was delivered and acked.
+
+A *lane* is a 64-bit hash of queue and partition. A message is known in its lane by a 60-bit ``hash``: of its
+transaction id, or of its offset if the server made the transaction id. Times are microseconds of the server's clock:
+``invoked`` is the earliest moment at which a call can have begun, ``completed`` the latest at which it can have ended
+(``NEVER`` without an answer).
+"""
+
+from functools import cached_property
+
+from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from .inputs import Database, Inputs
+from .journal.schema import QUEUE_MODE
+
+NEVER = 1 << 60
+"""A time after every other."""
+
+SECOND = 1_000_000
+"""In microseconds."""
+
+OF_DATABASE = frozenset({"log", "heads", "cursors", "dead_letters", "queues", "groups"})
+"""The tables that come from a database; all others need journals."""
+
+_MESSAGE_KIND = "-8001-8000-"
+_BROADCAST_ROWS = 500_000
+
+
+def lane() -> Column:
+    """The lane of a row with queue and partition."""
+    return F.xxhash64("queue", "partition")
+
+
+def hash_of_offset(offset: Column) -> Column:
+    """How a message is known whose transaction id the server made."""
+    return F.shiftrightunsigned(F.xxhash64(offset), 4)
+
+
+def hash_of_text(text: Column) -> Column:
+    """How a message is known whose producer chose a transaction id: the first 60 bits of its SHA-256."""
+    return F.conv(F.substring(F.sha2(text, 256), 1, 15), 16, 10).cast("bigint")
+
+
+def _offset_of_id(id_: Column) -> Column:
+    """The offset in a message id; null for other texts. Public ids are documented in ``queen/core/ids.py``."""
+    made = (F.length(id_) == 36) & (F.substring(id_, 14, 11) == _MESSAGE_KIND)
+    return F.when(made, F.conv(F.substring(id_, 25, 12), 16, 10).cast("bigint"))
+
+
+def _message(item: str) -> tuple[Column, Column]:
+    """Hash and offset of an item of a call."""
+    chosen, told = F.col(f"{item}.transaction_id"), F.col(f"{item}.offset")
+    offset = F.coalesce(told, _offset_of_id(F.col(f"{item}.message_id")), _offset_of_id(chosen))
+    server_made = chosen.isNull() | _offset_of_id(chosen).isNotNull()
+    return F.when(server_made, hash_of_offset(offset)).otherwise(hash_of_text(chosen)).alias("hash"), offset.alias(
+        "offset"
+    )
+
+
+def few(rows: DataFrame) -> DataFrame:
+    """The rows, to be sent to every task of a join if there are not too many: spares the other side a shuffle."""
+    return F.broadcast(rows) if rows.limit(_BROADCAST_ROWS + 1).count() <= _BROADCAST_ROWS else rows
+
+
+class Tables:
+    """Each table is made when an audit first asks for it, by the name of the audit's parameter."""
+
+    def __init__(self, inputs: Inputs) -> None:
+        self._inputs = inputs
+        self._kept: list[DataFrame] = []
+
+    def get(self, name: str) -> DataFrame | None:
+        """A table, or None when its source was not given."""
+        of_database = name in OF_DATABASE
+        if self._database is None and of_database:
+            return None
+        if self._inputs.calls is None and not of_database:
+            return None
+        table: DataFrame = getattr(self, name)
+        return table
+
+    def close(self) -> None:
+        """Gives back the disk space of the tables that were kept."""
+        for table in self._kept:
+            table.unpersist()
+
+    def _keep(self, table: DataFrame) -> DataFrame:
+        self._kept.append(table.persist(StorageLevel.DISK_ONLY))
+        return self._kept[-1]
+
+    @property
+    def _database(self) -> Database | None:
+        return self._inputs.database
+
+    # ------------------------------------------------------------ calls
+
+    @cached_property
+    def clocks(self) -> DataFrame:
+        """By agent: between which bounds its clock is ahead of the server's, and by how many comparisons.
+
+        A server time D, rounded down to a multiple of p, was true at some moment between sending and answer. So the
+        agent's clock is ahead by more than sent - D - p and by no more than answered - D, and all comparisons
+        together bound it from both sides.
+        """
+        assert self._inputs.calls is not None  # get() has looked
+        calls = self._inputs.calls
+        compared = calls.where(
+            (F.col("kind") == "clock") & F.col("answered").isNotNull() & F.col("server_time").isNotNull()
+        )
+        low = F.max(F.col("sent") - F.col("server_time") - F.col("server_precision"))
+        high = F.min(F.col("answered") - F.col("server_time"))
+        bounds = compared.groupBy("agent").agg(low.alias("low"), high.alias("high"), F.count("*").alias("comparisons"))
+        bound = self._inputs.clock_bound
+        none = F.col("comparisons").isNull()
+        clocks = (
+            calls.select("agent")
+            .distinct()
+            .join(bounds, "agent", "left")
+            .select(
+                "agent",
+                F.when(none, F.lit(-bound)).otherwise(F.least("low", "high")).alias("low"),
+                F.when(none, F.lit(bound)).otherwise(F.greatest("low", "high")).alias("high"),
+                F.coalesce("comparisons", F.lit(0)).alias("comparisons"),
+            )
+        )
+        return self._keep(clocks)
+
+    @cached_property
+    def calls(self) -> DataFrame:
+        """The rows of the journals in the server's time."""
+        assert self._inputs.calls is not None
+        completed = F.coalesce(F.col("answered") - F.col("low"), F.lit(NEVER))
+        return (
+            self._inputs.calls.join(F.broadcast(self.clocks.select("agent", "low", "high")), "agent")
+            .withColumn("invoked", F.col("sent") - F.col("high"))
+            .withColumn("completed", completed)
+            .withColumn("group", F.coalesce("group", F.lit(QUEUE_MODE)))
+            .withColumn("lease", F.coalesce("lease", F.lit("")))
+            .withColumnRenamed("outcome", "call")
+        )
+
+    def _items(self, kinds: tuple[str, ...], items: str) -> DataFrame:
+        rows = self.calls.where(F.col("kind").isin(*kinds))
+        return rows.select(
+            *[name for name in rows.columns if name not in ("pushes", "deliveries", "acks")],
+            F.posexplode(items).alias("position", "item"),
+        )
+
+    @cached_property
+    def pushes(self) -> DataFrame:
+        """Each message of each push and transaction."""
+        hash_, offset = _message("item")
+        rows = self._items(("push", "transaction"), "pushes").select(
+            "agent",
+            "number",
+            "position",
+            "kind",
+            "call",
+            "invoked",
+            "completed",
+            F.xxhash64("item.queue", "item.partition").alias("lane"),
+            hash_,
+            offset,
+            F.col("item.outcome").alias("outcome"),
+            F.col("item.duplicate").alias("duplicate"),
+            F.col("item.spooled").alias("spooled"),
+            F.col("item.payload_hash").alias("payload_hash"),
+        )
+        return self._keep(rows)
+
+    @cached_property
+    def deliveries(self) -> DataFrame:
+        """Each message of the answer to each pop."""
+        hash_, offset = _message("item")
+        rows = self._items(("pop",), "deliveries").select(
+            "agent",
+            "number",
+            "position",
+            "invoked",
+            "completed",
+            "group",
+            "auto_ack",
+            "lease",
+            "lease_seconds",
+            F.xxhash64("item.queue", "item.partition").alias("lane"),
+            hash_,
+            offset,
+            F.col("item.attempt").alias("attempt"),
+            F.col("item.created_at").alias("created_at"),
+            F.col("item.payload_hash").alias("payload_hash"),
+        )
+        return self._keep(rows)
+
+    @cached_property
+    def acks(self) -> DataFrame:
+        """Each item of each ack and transaction.
+
+        A group may be done with the message by one that ``may_finish``, and is by one that ``finishes``.
+        """
+        hash_, offset = _message("item")
+        item = {name: F.col(f"item.{name}") for name in ("status", "lease", "outcome", "dead", "noop")}
+        possible = (
+            F.when(item["outcome"] == "fail", False)
+            .when(item["status"] == "failed", item["dead"] | (item["outcome"] == "unknown"))
+            .otherwise(item["status"] != "retry")
+        )
+        rows = self._items(("ack", "transaction"), "acks").select(
+            "agent",
+            "number",
+            "position",
+            "kind",
+            "call",
+            "invoked",
+            "completed",
+            F.xxhash64("item.queue", "item.partition").alias("lane"),
+            F.col("item.group").alias("group"),
+            hash_,
+            offset,
+            *[column.alias(name) for name, column in item.items()],
+            possible.alias("may_finish"),
+            (possible & (item["outcome"] == "ok")).alias("finishes"),
+        )
+        return self._keep(rows)
+
+    @cached_property
+    def named(self) -> DataFrame:
+        """Each item of each call under its transaction id, for evidence."""
+        rows = []
+        for kinds, items in ((("push", "transaction"), "pushes"), (("pop",), "deliveries")):
+            hash_, _ = _message("item")
+            rows.append(
+                self._items(kinds, items).select(
+                    F.xxhash64("item.queue", "item.partition").alias("lane"),
+                    hash_,
+                    "item.transaction_id",
+                    "agent",
+                    "number",
+                    "position",
+                )
+            )
+        return rows[0].unionByName(rows[1])
+
+    @cached_property
+    def pops(self) -> DataFrame:
+        """All pops, also those that brought nothing."""
+        return self.calls.where(F.col("kind") == "pop").drop("pushes", "acks")
+
+    @cached_property
+    def renewals(self) -> DataFrame:
+        """All renewals."""
+        return self.calls.where(F.col("kind") == "renew").select(
+            "agent", "number", "call", "invoked", "completed", "lease", "lease_seconds"
+        )
+
+    @cached_property
+    def drained(self) -> DataFrame:
+        """By queue and group: when the queue was last seen to be empty for it."""
+        seen = self.calls.where(F.col("kind") == "drained")
+        return self._keep(seen.groupBy("queue", "group").agg(F.max("invoked").alias("empty_at")))
+
+    @cached_property
+    def limits(self) -> DataFrame:
+        """By queue: its retry limit, as far as it is known."""
+        told = self.calls.where(F.col("kind") == "configured").select("queue", "retry_limit")
+        if self._database is not None:
+            stored = self._database.queues.select("queue", "retry_limit")
+            told = told.unionByName(stored.join(told, "queue", "left_anti"))
+        return (
+            told.where(F.col("retry_limit").isNotNull()).groupBy("queue").agg(F.max("retry_limit").alias("retry_limit"))
+        )
+
+    @cached_property
+    def tails(self) -> DataFrame:
+        """Agents whose journal lacks rows, and since when: they were killed, or rows in between are missing."""
+        calls = self.calls
+        holes = calls.groupBy("agent").agg(
+            F.max(F.col("kind") == "end").alias("ended"),
+            F.max("number").alias("last"),
+            F.countDistinct("number").alias("rows"),
+            F.max(
+                F.greatest("invoked", F.when(F.col("completed") < NEVER, F.col("completed")).otherwise(F.lit(0)))
+            ).alias("known_until"),
+            F.min("invoked").alias("known_from"),
+        )
+        complete = F.col("rows") == F.col("last") + 1
+        return self._keep(
+            holes.where(~(F.col("ended") & complete))
+            .withColumn("since", F.when(complete, F.col("known_until")).otherwise(F.col("known_from")))
+            .select("agent", "since", (F.col("last") + 1 - F.col("rows")).alias("missing"), "ended")
+        )
+
+    @cached_property
+    def hidden(self) -> DataFrame:
+        """By queue and group: since when somebody may have been given messages unseen, and perhaps with autoAck.
+
+        By a pop without an answer, or by an agent whose journal lacks rows and that popped there before (``tail``).
+        """
+        pops = self.pops.where(F.col("queue").isNotNull()).select(
+            "agent", "queue", "group", "auto_ack", "call", "invoked"
+        )
+        unknown = pops.where(F.col("call") == "unknown").withColumn("tail", F.lit(False))
+        cut = (
+            pops.join(F.broadcast(self.tails), "agent")
+            .withColumn("invoked", F.col("since"))
+            .withColumn("tail", F.lit(True))
+        )
+        columns = ("queue", "group", "auto_ack", "tail", "invoked")
+        rows = unknown.select(*columns).unionByName(cut.select(*columns))
+        return self._keep(
+            rows.groupBy("queue", "group").agg(
+                F.min("invoked").alias("hidden_since"),
+                F.max("auto_ack").alias("swallowed"),
+                F.max("tail").alias("tail"),
+            )
+        )
+
+    # ------------------------------------------------------------ lanes
+
+    @cached_property
+    def lanes(self) -> DataFrame:
+        """The names behind the lanes."""
+        names = [
+            self._items(kinds, items).select("item.queue", "item.partition").distinct()
+            for kinds, items in (
+                (("push", "transaction"), "pushes"),
+                (("pop",), "deliveries"),
+                (("ack", "transaction"), "acks"),
+            )
+        ]
+        if self._database is not None:
+            names.append(self._database.heads.select("queue", "partition"))
+        rows = names[0]
+        for more in names[1:]:
+            rows = rows.unionByName(more)
+        return self._keep(rows.distinct().withColumn("lane", lane()))
+
+    # ------------------------------------------------------------ database
+
+    @cached_property
+    def heads(self) -> DataFrame:
+        """The partitions of the log."""
+        assert self._database is not None
+        return self._keep(self._database.heads.withColumn("lane", lane()))
+
+    @cached_property
+    def log(self) -> DataFrame:
+        """The messages of the log."""
+        assert self._database is not None
+        lanes = F.broadcast(self.heads.select("part_id", "lane"))
+        known = F.coalesce("hash", hash_of_offset(F.col("offset")))
+        return self._database.log.join(lanes, "part_id").select("lane", "offset", known.alias("hash"), "created_at")
+
+    @cached_property
+    def cursors(self) -> DataFrame:
+        """The cursors of all groups."""
+        assert self._database is not None
+        return self._keep(self._database.cursors.withColumn("lane", lane()))
+
+    @cached_property
+    def dead_letters(self) -> DataFrame:
+        """The dead letters."""
+        assert self._database is not None
+        return self._keep(self._database.dead_letters.withColumn("lane", lane()))
+
+    @cached_property
+    def queues(self) -> DataFrame:
+        """The options of the queues, with the time of the snapshot."""
+        assert self._database is not None
+        return self._database.queues.withColumn("taken_at", F.lit(self._database.taken_at))
+
+    @cached_property
+    def groups(self) -> DataFrame:
+        """The consumer groups."""
+        assert self._database is not None
+        return self._database.groups
+
+    # ------------------------------------------------------------ one row a message
+
+    @cached_property
+    def messages(self) -> DataFrame:
+        """By lane and hash: what became of its pushes, how often the log has it (``logged``), and its deliveries."""
+        ok = F.col("outcome") == "ok"
+        queued = ok & ~F.col("duplicate")
+        parts = [
+            self.pushes.select(
+                "lane",
+                "hash",
+                F.col("invoked").alias("pushed"),
+                F.when(ok, F.col("completed")).alias("answered"),
+                queued.cast("int").alias("queued"),
+                (F.col("outcome") == "fail").cast("int").alias("refused"),
+                F.when(queued, F.col("offset")).alias("offset"),
+                F.col("payload_hash").alias("pushed_payload"),
+                (F.col("spooled") & ok).alias("spooled"),
+            ),
+            self.deliveries.select(
+                "lane", "hash", "offset", F.col("completed").alias("seen"), F.col("payload_hash").alias("seen_payload")
+            ),
+        ]
+        if self._database is not None:
+            parts.append(self.log.select("lane", "hash", "offset", F.col("offset").alias("log_offset")))
+        rows = parts[0]
+        for part in parts[1:]:
+            rows = rows.unionByName(part, allowMissingColumns=True)
+        if "log_offset" not in rows.columns:
+            rows = rows.withColumn("log_offset", F.lit(None).cast("bigint"))
+        return self._keep(
+            rows.where(F.col("hash").isNotNull())
+            .groupBy("lane", "hash")
+            .agg(
+                F.count("pushed").alias("attempts"),
+                F.sum("queued").alias("queued"),
+                F.sum("refused").alias("refused"),
+                F.min("pushed").alias("pushed_from"),
+                F.min("answered").alias("answered"),
+                F.max("spooled").alias("spooled"),
+                F.min("offset").alias("offset"),
+                F.max("offset").alias("offset_high"),
+                F.count("log_offset").alias("logged"),
+                F.max("log_offset").alias("log_offset"),
+                F.count("seen").alias("deliveries"),
+                F.min("seen").alias("seen_at"),
+                F.min("pushed_payload").alias("pushed_low"),
+                F.max("pushed_payload").alias("pushed_high"),
+                F.min("seen_payload").alias("seen_low"),
+                F.max("seen_payload").alias("seen_high"),
+            )
+        )
+
+    @cached_property
+    def fates(self) -> DataFrame:
+        """By lane, group and hash: the deliveries of a message to a group, and when the group was done with it."""
+        taken = self.deliveries.select(
+            "lane",
+            "group",
+            "hash",
+            "offset",
+            "invoked",
+            "completed",
+            "attempt",
+            "created_at",
+            F.col("auto_ack").alias("may_finish"),
+            F.when(F.col("auto_ack"), F.col("completed")).alias("done_at"),
+        )
+        said = self.acks.select(
+            "lane",
+            "group",
+            "hash",
+            "may_finish",
+            F.when(F.col("finishes"), F.col("completed")).alias("done_at"),
+            F.when(F.col("finishes"), F.col("offset")).alias("done_offset"),
+            (F.col("finishes") & F.col("dead")).cast("int").alias("letters"),
+        )
+        return self._keep(
+            taken.unionByName(said, allowMissingColumns=True)
+            .groupBy("lane", "group", "hash")
+            .agg(
+                F.count("invoked").alias("deliveries"),
+                F.min("invoked").alias("first_invoked"),
+                F.max("invoked").alias("last_invoked"),
+                F.min("completed").alias("seen_at"),
+                F.min("attempt").alias("attempt_low"),
+                F.max("attempt").alias("attempt_high"),
+                F.min("offset").alias("offset"),
+                F.min("created_at").alias("created_at"),
+                F.max("may_finish").alias("may_finish"),
+                F.min("done_at").alias("done_at"),
+                F.sum("letters").alias("letters"),
+            )
+        )
+
+    @cached_property
+    def placed(self) -> DataFrame:
+        """The pushes with their offset, which deliveries or the log tell where the answer did not."""
+        known = self.pushes.where(F.col("offset").isNotNull())
+        unknown = self.pushes.where(F.col("offset").isNull() & F.col("hash").isNotNull()).drop("offset")
+        seen = self.messages.where(F.col("offset").isNotNull() | F.col("log_offset").isNotNull()).select(
+            "lane", "hash", F.coalesce("offset", "log_offset").alias("offset")
+        )
+        return self._keep(known.unionByName(seen.join(few(unknown), ["lane", "hash"]).select(*known.columns)))

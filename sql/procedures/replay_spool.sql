@@ -1,0 +1,38 @@
+-- Purpose:   stores the next push requests of a spool file and notes in the same transaction how far the file is stored.
+-- Arguments: p_file      the file
+--            p_from, p_upto   the requests of the file that this call stores: from p_from, up to but without p_upto
+--            p_sent_at   when their flush was sent to push_messages_v1 before, if it was and its outcome is unknown
+--            the others  those of push_messages_v1
+-- Returns:   one row: how many requests of the file are stored now, and the partitions that are unknown (null: none). If
+--            that is not p_upto nothing was done: the caller was wrong about p_from, or must make partitions.
+-- Locks:     the row of the file, until commit: a repeated call waits for the first one and then finds it done. Then
+--            those of push_messages_v1.
+-- Writes:    spool_files, and what push_messages_v1 writes.
+CREATE OR REPLACE FUNCTION queen.replay_spool_v1(
+    p_file uuid, p_from bigint, p_upto bigint, p_sent_at timestamptz, p_flush uuid,
+    p_part bigint[], p_n int[], p_data bytea[], p_ends bytea[], p_ids bytea[],
+    p_hash_part bigint[], p_hash_pos int[], p_hash uuid[],
+    OUT replayed bigint, OUT unknown bigint[]
+)
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    INSERT INTO queen.spool_files VALUES (p_file, 0, queen.clock()) ON CONFLICT DO NOTHING;
+    SELECT f.replayed INTO replayed FROM queen.spool_files AS f WHERE f.file = p_file FOR UPDATE;
+    IF replayed <> p_from THEN
+        RETURN;
+    END IF;
+    IF p_part <> '{}' THEN
+        -- How far queen.flushed_segment looks back: the outage may have been long.
+        PERFORM set_config('queen.sent_at', coalesce(p_sent_at::text, ''), true);
+        SELECT array_agg(r.part_id) FILTER (WHERE r.first_off IS NULL) INTO unknown
+        FROM queen.push_messages_v1(
+            p_flush, p_sent_at IS NOT NULL, p_part, p_n, p_data, p_ends, p_ids, p_hash_part, p_hash_pos, p_hash) AS r;
+        IF unknown IS NOT NULL THEN
+            RETURN;
+        END IF;
+    END IF;
+    UPDATE queen.spool_files AS f SET replayed = p_upto, replayed_at = queen.clock() WHERE f.file = p_file;
+    replayed := p_upto;
+END $$;
+COMMENT ON FUNCTION queen.replay_spool_v1 IS 'Stores the next push requests of a spool file, and notes how far it is stored.';

@@ -1,0 +1,8 @@
+-- Purpose:   the switches of the whole installation.
+-- Returns:   one row a switch that was ever set: key and value.
+CREATE OR REPLACE FUNCTION queen.switches_v1() RETURNS TABLE (key text, enabled bool)
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT s.key, s.value::bool FROM queen.system_state AS s WHERE jsonb_typeof(s.value) = 'boolean';
+END;
+COMMENT ON FUNCTION queen.switches_v1 IS 'The switches of the whole installation, such as maintenance_mode.';

@@ -1,0 +1,455 @@
+"""Faults to plant in a valid run: each changes its rows, and says which audits must find it, and at which offset."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from queen_audit.inputs import Cursor, DeadLetter, Head, LogRow
+from queen_audit.journal.schema import QUEUE_MODE, Call, PushItem
+from tests.support.runs import LEASE_S, Run, Tables
+
+MESSAGES = 6
+HOUR = 3_600_000_000
+Expected = dict[str, int | None]
+
+
+def ordinary(name: str, part_ids: int) -> tuple[Run, Tables]:
+    """A run in which everything that is allowed happens, and nothing else."""
+    run = Run(name, part_ids)
+    for number in range(MESSAGES):
+        for partition in ("a", "b"):
+            run.push((partition, f"{name} {partition}{number}"))
+    run.push(("c", f"{name} c0"), ("c", f"{name} c1"), ("c", None), ("c", f"{name} c3"))
+    run.push(("b", f"{name} b0"))
+    run.push(("c", f"{name} unknown, not stored"), answered=False, happens=False)
+    run.push(("d", f"{name} d0"), ("d", f"{name} d1"), answered=False)
+    run.push(("d", f"{name} d0"), ("d", f"{name} d1"))
+    for partition in ("a", "b"):
+        for _ in range(MESSAGES):
+            run.ack(run.pop(None, 1, partition=partition))
+    run.pop("g", 3, answered=False)
+    run.wait(2 * LEASE_S)
+    popped = run.pop("g", 3)
+    run.ack(popped, "retry", "completed", "completed")
+    run.ack(run.pop("g", 3), answered=False)
+    run.ack(run.pop("g", 3), answered=False, happens=False)
+    for _ in range(3):
+        run.ack(run.pop("f", 1, partition="a"), "failed")
+    run.ack(run.pop("late", 1, partition="a"), "completed")
+    late = run.pop("late", 1, partition="a")
+    run.wait(2 * LEASE_S)
+    run.ack(late, "completed")
+    for number in range(3):
+        run.transact(run.pop("t", 1, partition="a"), [f"{name} o{number}", f"{name} p{number}"], answered=number != 1)
+    for group in (None, "g", "f"):
+        run.drain(group)
+    run.drain(None, run.out)
+    run.end()
+    return run, run.tables()
+
+
+@dataclass
+class Scene:
+    """A run with its tables, to be changed."""
+
+    run: Run
+    tables: Tables
+
+    def of_group(self, partition: str, group: str = QUEUE_MODE) -> list[int]:
+        """The places of the pops that brought a group something of a partition."""
+        return [
+            place
+            for place, call in enumerate(self.tables.calls)
+            if call.kind == "pop"
+            and call.group == group
+            and call.queue == self.run.queue
+            and any(each.partition == partition for each in call.deliveries)
+        ]
+
+    def pushes(self, partition: str) -> list[int]:
+        """The places of the pushes to a partition."""
+        return [
+            n
+            for n, call in enumerate(self.tables.calls)
+            if call.kind == "push" and call.pushes[0].partition == partition
+        ]
+
+    def ack_behind(self, place: int) -> int:
+        """The place of the ack that follows a pop."""
+        return next(n for n in range(place, len(self.tables.calls)) if self.tables.calls[n].kind == "ack")
+
+    def change(self, place: int, **fields: object) -> None:
+        self.tables.calls[place] = replace(self.tables.calls[place], **fields)
+
+    def item(self, place: int, items: str, number: int = 0, **fields: object) -> None:
+        """Changes one item of a call."""
+        old = getattr(self.tables.calls[place], items)
+        self.change(place, **{items: (*old[:number], replace(old[number], **fields), *old[number + 1 :])})
+
+    def insert(self, place: int, call: Call, after: int = 100) -> None:
+        """A call that begins so many microseconds after the one before it was answered."""
+        sent = (self.tables.calls[place].answered or self.tables.calls[place].sent) + after
+        self.tables.calls.insert(place + 1, replace(call, sent=sent, answered=sent + 50))
+
+    def forget(self, kind: str) -> None:
+        """Removes the rows of a kind."""
+        self.tables.calls = [call for call in self.tables.calls if call.kind != kind]
+
+    def part(self, partition: str) -> int:
+        return self.run.part_id(self.run.queue, partition)
+
+    def row(self, partition: str, offset: int) -> int:
+        """The place of a row of the log."""
+        return next(
+            n for n, row in enumerate(self.tables.log) if row.part_id == self.part(partition) and row.offset == offset
+        )
+
+    def head(self, partition: str, **fields: object) -> Head:
+        """Changes a head."""
+        place = next(n for n, head in enumerate(self.tables.heads) if head.part_id == self.part(partition))
+        self.tables.heads[place] = replace(self.tables.heads[place], **fields)
+        return self.tables.heads[place]
+
+    def cursor(self, partition: str, group: str = QUEUE_MODE, **fields: object) -> Cursor:
+        """Changes a cursor."""
+        place = next(
+            n
+            for n, each in enumerate(self.tables.cursors)
+            if (each.queue, each.partition, each.group) == (self.run.queue, partition, group)
+        )
+        self.tables.cursors[place] = replace(self.tables.cursors[place], **fields)
+        return self.tables.cursors[place]
+
+    def renumbered(self) -> Tables:
+        """The tables; rows that were removed or added leave no hole."""
+        self.tables.calls = [replace(call, number=number) for number, call in enumerate(self.tables.calls)]
+        return self.tables
+
+
+def swapped_deliveries(scene: Scene, place: int) -> Expected:
+    pops = scene.of_group("a")
+    one, other = pops[place], pops[place + 1]
+    for items, (first, second) in (
+        ("deliveries", (one, other)),
+        ("acks", (scene.ack_behind(one), scene.ack_behind(other))),
+    ):
+        a, b = getattr(scene.tables.calls[first], items)[0], getattr(scene.tables.calls[second], items)[0]
+        lease = {} if items == "deliveries" else {"lease": a.lease}
+        scene.change(first, **{items: (replace(b, **lease),)})
+        scene.change(second, **{items: (replace(a, **({} if items == "deliveries" else {"lease": b.lease})),)})
+    return {"first_deliveries_in_offset_order": place}
+
+
+def disorder_in_an_answer(scene: Scene, place: int) -> Expected:
+    at = next(
+        n
+        for n in scene.of_group("a", "g")
+        if sum(each.partition == "a" for each in scene.tables.calls[n].deliveries) > 1
+    )
+    first, second, *rest = scene.tables.calls[at].deliveries
+    scene.change(at, deliveries=(second, first, *rest))
+    return {"first_deliveries_in_offset_order": 0}
+
+
+def skipped_delivery(scene: Scene, place: int) -> Expected:
+    scene.change(scene.of_group("a")[place], deliveries=())
+    if place in (0, MESSAGES - 1):
+        return {"every_group_gets_every_message": place} | ({} if place else {"groups_begin_at_the_beginning": 1})
+    scene.forget("drained")
+    return {"deliveries_leave_no_gap": place + 1}
+
+
+def hole_in_the_log(scene: Scene, place: int) -> Expected:
+    scene.tables.heads.append(Head(scene.part("x"), scene.run.queue, "x", MESSAGES, 0))
+    rows = [LogRow(scene.part("x"), offset, 1, 1000 + offset) for offset in range(MESSAGES)]
+    del rows[place]
+    scene.tables.log += rows
+    return {"the_log_has_no_gap": place + 1}
+
+
+def lost_push(scene: Scene, place: int) -> Expected:
+    partition = "ab"[place]
+    del scene.tables.log[scene.row(partition, MESSAGES - 1)]
+    scene.head(partition, next_offset=MESSAGES - 1)
+    return {"answered_pushes_are_in_the_log": MESSAGES - 1}
+
+
+def strange_message(scene: Scene, place: int) -> Expected:
+    partition = "ab"[place]
+    scene.tables.log.append(LogRow(scene.part(partition), MESSAGES, (1 << 51), 12345))
+    scene.head(partition, next_offset=MESSAGES + 1)
+    return {"the_log_holds_what_was_pushed": MESSAGES}
+
+
+def stored_twice(scene: Scene, place: int) -> Expected:
+    row = scene.tables.log[scene.row("a", place)]
+    scene.tables.log.append(replace(row, offset=MESSAGES, created_at=1 << 51))
+    scene.head("a", next_offset=MESSAGES + 1)
+    return {"a_transaction_id_is_stored_once": place}
+
+
+def queued_twice(scene: Scene, place: int) -> Expected:
+    at = scene.pushes("a")[place]
+    scene.insert(at, scene.tables.calls[at])
+    return {"a_transaction_id_is_stored_once": place}
+
+
+def duplicate_of_nothing(scene: Scene, place: int) -> Expected:
+    item = PushItem(scene.run.queue, "a", "never", "ok", duplicate=True)
+    scene.tables.calls.insert(
+        -1,
+        replace(
+            scene.tables.calls[scene.pushes("a")[0]], pushes=(item,), sent=scene.tables.calls[-1].sent, answered=1 << 52
+        ),
+    )
+    return {"a_duplicate_has_an_original_in_its_partition": None, "answered_pushes_are_in_the_log": None}
+
+
+def two_leases(scene: Scene, place: int) -> Expected:
+    at = scene.of_group("a")[place]
+    call, ack = scene.tables.calls[at], scene.ack_behind(at)
+    scene.item(ack, "acks", lease="another")
+    scene.change(at, lease_seconds=0.0035)
+    scene.insert(at, replace(call, lease="another", deliveries=(replace(call.deliveries[0], attempt=2),)))
+    return {"a_lease_excludes_all_others": None}
+
+
+def late_ack(scene: Scene, place: int) -> Expected:
+    late = next(
+        n
+        for n, call in enumerate(scene.tables.calls)
+        if call.kind == "ack" and call.acks[0].error == "Invalid or expired lease"
+    )
+    scene.item(late, "acks", outcome="ok", error=None)
+    scene.cursor("a", "late", acked=1)
+    return {"an_ended_lease_acks_nothing": None}
+
+
+def wrong_attempt(scene: Scene, place: int) -> Expected:
+    scene.item(scene.of_group("a")[place], "deliveries", attempt=2)
+    return {"attempts_rise": place}
+
+
+def redelivery(scene: Scene, place: int) -> Expected:
+    at = scene.of_group("a")[place]
+    call = scene.tables.calls[at]
+    last = len(scene.tables.calls) - 2
+    scene.insert(last, replace(call, lease="again", deliveries=(replace(call.deliveries[0], attempt=2),)))
+    return {"what_is_done_does_not_come_again": place}
+
+
+def cursor_set_back(scene: Scene, place: int) -> Expected:
+    scene.cursor("ab"[place], acked=MESSAGES - 2)
+    return {"answered_acks_are_below_the_cursor": MESSAGES - 1}
+
+
+def passed_over(scene: Scene, place: int) -> Expected:
+    scene.item(scene.ack_behind(scene.of_group("b")[place]), "acks", status="retry")
+    return {"cursors_pass_only_what_is_done": place, "what_was_delivered_is_done_in_the_end": place}
+
+
+def _limit(scene: Scene, limit: int) -> None:
+    scene.tables.queues = [replace(each, retry_limit=limit) for each in scene.tables.queues]
+    for place, call in enumerate(scene.tables.calls):
+        if call.kind == "configured":
+            scene.change(place, retry_limit=limit)
+
+
+def early_dead_letter(scene: Scene, place: int) -> Expected:
+    _limit(scene, 3)
+    return {"dead_letters_come_in_time": None}
+
+
+def late_dead_letter(scene: Scene, place: int) -> Expected:
+    _limit(scene, 1)
+    return {"dead_letters_come_in_time": None}
+
+
+def dead_twice(scene: Scene, place: int) -> Expected:
+    at = next(n for n, call in enumerate(scene.tables.calls) if call.kind == "ack" and call.acks[0].dead)
+    scene.insert(at, scene.tables.calls[at])
+    return {"dead_letters_come_in_time": None}
+
+
+def lost_dead_letter(scene: Scene, place: int) -> Expected:
+    scene.tables.dead_letters = []
+    return {"answered_dead_letters_are_kept": 0}
+
+
+def dead_letter_kept_twice(scene: Scene, place: int) -> Expected:
+    letter: DeadLetter = scene.tables.dead_letters[0]
+    scene.tables.dead_letters.append(letter)
+    return {"answered_dead_letters_are_kept": 0}
+
+
+def half_a_transaction(scene: Scene, place: int) -> Expected:
+    """The second, which has no answer, loses its first or its second output."""
+    lost = f"{scene.run.name} {'op'[place]}1"
+    part = scene.run.part_id(scene.run.out, lost)
+    scene.tables.log = [row for row in scene.tables.log if row.part_id != part]
+    scene.tables.heads = [head for head in scene.tables.heads if head.part_id != part]
+    for n, call in enumerate(scene.tables.calls):
+        for items in ("deliveries", "acks"):
+            if call.kind in ("pop", "ack"):
+                scene.change(
+                    n,
+                    **{items: tuple(each for each in getattr(scene.tables.calls[n], items) if each.partition != lost)},
+                )
+    return {"a_transaction_happens_whole_or_not_at_all": None}
+
+
+def input_twice(scene: Scene, place: int) -> Expected:
+    at = [n for n, call in enumerate(scene.tables.calls) if call.kind == "transaction"][place]
+    scene.insert(at, replace(scene.tables.calls[at], pushes=(), outcome="ok"))
+    scene.item(at + 1, "acks", outcome="ok")
+    return {"each_input_makes_its_output_once": None}
+
+
+def changed_payload(scene: Scene, place: int) -> Expected:
+    scene.item(scene.of_group("a")[place], "deliveries", payload_hash=1)
+    return {"deliveries_are_what_was_pushed": place}
+
+
+def never_pushed(scene: Scene, place: int) -> Expected:
+    del scene.tables.calls[scene.pushes("a")[place]]
+    return {"deliveries_are_what_was_pushed": place, "the_log_holds_what_was_pushed": place}
+
+
+def pushes_swapped(scene: Scene, place: int) -> Expected:
+    pushes = scene.pushes("a")
+    one, other = (scene.tables.calls[pushes[n]].pushes for n in (place, place + 1))
+    scene.change(pushes[place], pushes=other)
+    scene.change(pushes[place + 1], pushes=one)
+    return {"pushes_keep_their_order": place}
+
+
+def request_disordered(scene: Scene, place: int) -> Expected:
+    at = scene.pushes("c")[0]
+    items = list(scene.tables.calls[at].pushes)
+    items[place], items[place + 1] = items[place + 1], items[place]
+    scene.change(at, pushes=tuple(items))
+    return {"a_request_keeps_its_order": place}
+
+
+def time_that_falls(scene: Scene, place: int) -> Expected:
+    for n, call in enumerate(scene.tables.calls):
+        if call.kind == "pop":
+            items = tuple(
+                replace(each, created_at=each.created_at + HOUR)
+                if (each.queue, each.partition, each.offset) == (scene.run.queue, "a", place)
+                else each
+                for each in call.deliveries
+            )
+            scene.change(n, deliveries=items)
+    return {"delivered_times_never_fall": place + 1}
+
+
+def logged_time_that_falls(scene: Scene, place: int) -> Expected:
+    at = scene.row("a", place)
+    scene.tables.log[at] = replace(scene.tables.log[at], created_at=scene.tables.log[at].created_at + HOUR)
+    return {"logged_times_never_fall": place + 1}
+
+
+def removed_too_early(scene: Scene, place: int) -> Expected:
+    scene.tables.log = [row for row in scene.tables.log if row.part_id != scene.part("a") or row.offset > place]
+    scene.head("a", oldest_offset=place + 1)
+    return {"only_what_may_go_is_gone": place + 1}
+
+
+def removed_too_young(scene: Scene, place: int) -> Expected:
+    scene.tables.queues = [replace(each, retention_seconds=1 << 40) for each in scene.tables.queues]
+    scene.tables.log = [row for row in scene.tables.log if row.part_id != scene.part("a") or row.offset > 0]
+    scene.head("a", oldest_offset=1)
+    return {"only_what_may_go_is_gone": 0}
+
+
+def lost_in_the_spool(scene: Scene, place: int) -> Expected:
+    item = PushItem(scene.run.queue, "a", "spooled", "ok", spooled=True)
+    call = replace(
+        scene.tables.calls[scene.pushes("a")[0]], pushes=(item,), sent=scene.tables.calls[-1].sent, answered=1 << 52
+    )
+    scene.tables.calls.insert(-1, call)
+    return {"spooled_messages_are_stored_once": None, "answered_pushes_are_in_the_log": None}
+
+
+def half_a_request(scene: Scene, place: int) -> Expected:
+    """The messages of a push without an answer were pushed again; now there is one more that nobody has."""
+    at = scene.pushes("a")[place]
+    scene.change(at, answered=None, outcome="unknown")
+    scene.item(at, "pushes", outcome="unknown")
+    extra = replace(scene.tables.calls[at].pushes[0], transaction_id="not stored", message_id=None)
+    scene.change(at, pushes=(*scene.tables.calls[at].pushes, extra))
+    return {"a_request_is_stored_whole_or_not_at_all": None}
+
+
+FIRST, MIDDLE, LAST = 0, 2, MESSAGES - 1
+FAULTS: dict[Callable[[Scene, int], Expected], tuple[int, ...]] = {
+    swapped_deliveries: (FIRST, MIDDLE, LAST - 1),
+    disorder_in_an_answer: (0,),
+    skipped_delivery: (FIRST, 1, MIDDLE, LAST - 1, LAST),
+    hole_in_the_log: (FIRST, MIDDLE, LAST),
+    lost_push: (0, 1),
+    strange_message: (0, 1),
+    stored_twice: (FIRST, MIDDLE, LAST),
+    queued_twice: (FIRST, MIDDLE, LAST),
+    duplicate_of_nothing: (0,),
+    two_leases: (FIRST, MIDDLE, LAST),
+    late_ack: (0,),
+    wrong_attempt: (FIRST, MIDDLE, LAST),
+    redelivery: (FIRST, MIDDLE, LAST),
+    cursor_set_back: (0, 1),
+    passed_over: (FIRST, MIDDLE, LAST),
+    early_dead_letter: (0,),
+    late_dead_letter: (0,),
+    dead_twice: (0,),
+    lost_dead_letter: (0,),
+    dead_letter_kept_twice: (0,),
+    half_a_transaction: (0, 1),
+    input_twice: (0, 1, 2),
+    changed_payload: (FIRST, MIDDLE, LAST),
+    never_pushed: (FIRST, MIDDLE, LAST),
+    pushes_swapped: (FIRST, MIDDLE, LAST - 1),
+    request_disordered: (0, 1, 2),
+    time_that_falls: (FIRST, MIDDLE, LAST - 1),
+    logged_time_that_falls: (FIRST, MIDDLE, LAST - 1),
+    removed_too_early: (FIRST, MIDDLE, LAST - 1),
+    removed_too_young: (0,),
+    lost_in_the_spool: (0,),
+    half_a_request: (FIRST, MIDDLE, LAST),
+}
+"""Each fault with the positions at which it is planted."""
+
+
+def cut_short(scene: Scene, place: int) -> None:
+    """The agent was killed: what it did afterwards, and perhaps the answer to its last calls, is not in its journal."""
+    scene.tables.calls = scene.tables.calls[:place]
+
+
+def rows_lost(scene: Scene, place: int) -> None:
+    """Rows in the middle are missing, and their numbers with them."""
+    del scene.tables.calls[place : place + 3]
+
+
+def clock_ahead(scene: Scene, place: int) -> None:
+    """The agent's clock is so many seconds ahead of the server's, and it compared the two by times in whole seconds."""
+    second = 1_000_000
+    ahead = place * second
+    calls = [
+        replace(call, sent=call.sent + ahead, answered=None if call.answered is None else call.answered + ahead)
+        for call in scene.tables.calls
+    ]
+    compared = [
+        replace(call, kind="clock", outcome="ok", server_time=true.sent // second * second, server_precision=second,
+                pushes=(), deliveries=(), acks=())
+        for call, true in zip(calls, scene.tables.calls, strict=True) if call.answered is not None
+    ]  # fmt: skip
+    scene.tables.calls = [*calls[:-1], *compared, calls[-1]]
+
+
+HARMLESS: dict[Callable[[Scene, int], None], tuple[int, ...]] = {
+    cut_short: (5, 20, 32, 40, 55, 70),
+    rows_lost: (3, 21, 47),
+    clock_ahead: (30,),
+}
+"""What happens to journals through no fault of the server."""

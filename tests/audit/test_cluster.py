@@ -1,0 +1,108 @@
+"""A standalone cluster on loopback: executors get the package from the driver, and nothing from a shared folder."""
+
+import asyncio
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import psutil
+import pyspark
+import pytest
+
+from queen_audit.java import java_home
+from queen_audit.journal.files import write_parquet
+from tests.audit.faults import ordinary
+from tests.support.generated import load
+from tests.support.processes import clean_environment, free_port, run, wait_until
+from tests.support.servers import create_database, drop_database
+
+PATIENCE_S = 300.0
+PROGRAM = Path(pyspark.__path__[0]) / "bin" / "spark-class"
+
+
+@pytest.fixture
+def master(tmp_path):
+    """A master and two workers of one core each."""
+    port, page = free_port(), free_port()
+    environment = clean_environment(JAVA_HOME=str(java_home()), SPARK_LOCAL_IP="127.0.0.1")
+    with (tmp_path / "cluster.log").open("wb") as log, ExitStack() as stack:
+
+        def start(kind, *arguments):
+            command = [PROGRAM, f"org.apache.spark.deploy.{kind}", "--host", "127.0.0.1", *arguments]
+            process = subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=log, stderr=log)
+            stack.callback(end, process)
+
+        def workers():
+            try:
+                return len(httpx.get(f"http://127.0.0.1:{page}/json/").json()["workers"])
+            except httpx.TransportError:
+                return -1
+
+        url = f"spark://127.0.0.1:{port}"
+        start("master.Master", "--port", str(port), "--webui-port", str(page))
+        wait_until(lambda: workers() == 0, "a master", PATIENCE_S)
+        for _ in range(2):
+            size = ("--cores", "1", "--memory", "1g", "--webui-port", "0")
+            start("worker.Worker", *size, "--work-dir", str(tmp_path / "work"), url)
+        wait_until(lambda: workers() == 2, "two workers", PATIENCE_S)
+        yield url
+
+
+def end(process):
+    """Ends a process and what it has started."""
+    family = [process, *psutil.Process(process.pid).children(recursive=True)]
+    for each in family:
+        each.terminate()
+    process.wait(PATIENCE_S)
+
+
+WHERE = """
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from queen_audit.session import start
+
+def place(_):
+    import queen_audit.log.source
+    return queen_audit.log.source.__file__
+
+session = start(sys.argv[1], Path(sys.argv[2]), partitions=2)
+print(*session.sparkContext.parallelize(range(4), 4).map(place).collect())
+session.stop()
+"""
+
+
+def test_executors_run_the_package_that_the_driver_sends(tmp_path, master):
+    work = tmp_path / "driver"
+    work.mkdir()
+    environment = clean_environment(JAVA_HOME=str(java_home()))
+    ended = subprocess.run(
+        [sys.executable, "-c", WHERE, master, str(work)],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    places = ended.stdout.split()
+    assert len(places) == 4
+    # The one that is installed would have an absolute path.
+    assert set(places) == {"./queen_audit.zip/queen_audit/log/source.py"}
+
+
+def test_an_audit_on_a_cluster_judges_journal_and_log(tmp_path, master, postgres):
+    journal = tmp_path / "journal"
+    journal.mkdir()
+    write_parquet(journal / "a.parquet", ordinary("q", 1)[1].calls)
+    url = asyncio.run(create_database(postgres))
+    try:
+        asyncio.run(load(url, 400, 3, 20))
+        asked = ("--guarantee", "G-ORD-2", "--guarantee", "G-ACK-2")
+        ended = run("audit", "--journal", str(journal), "--dsn", url, "--master", master, *asked, patience=600)
+    finally:
+        asyncio.run(drop_database(postgres, url))
+    assert ended.returncode == 0, ended.stderr + (tmp_path / "cluster.log").read_text()[-3000:]
+    assert "3 audits valid, 0 invalid, 0 could not judge" in ended.stdout

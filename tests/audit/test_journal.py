@@ -1,0 +1,143 @@
+"""Journals: there and back, and what is said of files that cannot be read."""
+
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from queen_audit.errors import JournalError
+from queen_audit.journal.files import open_journal, read_lines, write_lines, write_parquet
+from queen_audit.journal.history import from_history, to_history
+from queen_audit.journal.schema import VERSION, AckItem, Call, Delivery, PushItem
+from tests.audit.faults import ordinary
+
+
+@pytest.fixture(scope="module")
+def calls():
+    return ordinary("q", 1)[1].calls
+
+
+def test_lines_come_back_as_they_were(tmp_path, calls):
+    write_lines(tmp_path / "a.jsonl", calls)
+    assert list(read_lines(tmp_path / "a.jsonl")) == calls
+
+
+def test_a_history_keeps_everything_that_a_journal_tells_of_calls(calls):
+    again = list(from_history(to_history(calls), "r", "q"))
+    assert [call.kind for call in again] == [call.kind for call in calls]
+    assert to_history(again).records[5:] == to_history(again).records[5:]
+    for one, other in zip(calls, again, strict=True):
+        assert (one.sent, one.answered, one.outcome) == (other.sent, other.answered, other.outcome) or one.kind in (
+            "configured",
+            "end",
+        )
+        assert [item.transaction_id for item in one.deliveries] == [item.transaction_id for item in other.deliveries]
+        assert [replace(item, offset=None, message_id=None) for item in one.acks] == list(other.acks)
+
+
+def test_lines_and_parquet_are_one_journal(tmp_path, calls):
+    folder, work = tmp_path / "journal", tmp_path / "work"
+    folder.mkdir()
+    work.mkdir()
+    write_lines(folder / "a.jsonl", calls[:50])
+    write_parquet(folder / "b.parquet", calls[50:])
+    journal = open_journal(folder, work)
+    rows = [row for path in journal.parquet for row in pq.read_table(path).to_pylist()]
+    assert sorted(row["number"] for row in rows) == [call.number for call in calls]
+    assert journal.torn == ()
+
+
+def test_a_killed_agent_leaves_half_a_line(tmp_path, calls):
+    path = tmp_path / "a.jsonl"
+    write_lines(path, calls)
+    whole = path.read_bytes()
+    rng = random.Random(1)
+    for size in [len(whole) - 2, *(rng.randrange(1, len(whole)) for _ in range(20))]:
+        path.write_bytes(whole[:size])
+        read = list(read_lines(path))
+        assert read == calls[: len(read)]
+        assert len(read) in (whole[:size].count(b"\n"), whole[:size].count(b"\n") + 1)
+
+
+def test_a_bad_line_is_named(tmp_path, calls):
+    path = tmp_path / "a.jsonl"
+    write_lines(path, calls[:3])
+    path.write_bytes(path.read_bytes().replace(b'"number":1,', b'"number":"x",'))
+    with pytest.raises(
+        JournalError, match=r"a\.jsonl, line 2: Expected `int`, got `str` - at `\$\.number`.*Remove the line"
+    ):
+        list(read_lines(path))
+
+
+def test_a_folder_without_journals_is_refused(tmp_path):
+    with pytest.raises(JournalError, match="no journal here"):
+        open_journal(tmp_path, tmp_path)
+
+
+def test_half_a_parquet_file_is_refused(tmp_path, calls):
+    path = tmp_path / "a.parquet"
+    write_parquet(path, calls)
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(JournalError, match=r"a\.parquet is not complete: .*remove it"):
+        open_journal(tmp_path, tmp_path)
+
+
+def test_another_schema_is_refused_by_column(tmp_path, calls):
+    path = tmp_path / "a.parquet"
+    write_parquet(path, calls)
+    table = pq.read_table(path)
+    pq.write_table(table.set_column(0, "run", pa.array([1] * len(table))).drop_columns(["sent"]), path)
+    with pytest.raises(JournalError, match=r"run is int64 instead of string; sent is missing instead of int64"):
+        open_journal(tmp_path, tmp_path)
+
+
+def test_another_version_is_refused(tmp_path, calls):
+    newer = [replace(call, version=VERSION + 1) for call in calls]
+    write_parquet(tmp_path / "a.parquet", newer)
+    with pytest.raises(JournalError, match=rf"schema version \[{VERSION + 1}\]"):
+        open_journal(tmp_path, tmp_path)
+    write_lines(tmp_path / "a.jsonl", newer)
+    with pytest.raises(JournalError, match=rf"schema version \[{VERSION + 1}\]"):
+        list(read_lines(tmp_path / "a.jsonl"))
+
+
+texts = st.text(max_size=5)
+counts = st.none() | st.integers(0, 2**53)
+outcomes = st.sampled_from(["ok", "fail", "unknown"])
+rows = st.builds(
+    Call,
+    kind=st.sampled_from(["push", "pop", "ack", "transaction"]),
+    run=texts,
+    agent=texts,
+    number=st.integers(0, 9),
+    sent=st.integers(0, 2**53),
+    answered=counts,
+    outcome=outcomes,
+    lease_seconds=st.none() | st.floats(0, 1e6),
+    pushes=st.lists(
+        st.builds(PushItem, texts, texts, st.none() | texts, outcomes, offset=counts, payload_hash=counts), max_size=2
+    ).map(tuple),
+    deliveries=st.lists(st.builds(Delivery, texts, texts, texts, offset=counts, attempt=counts), max_size=2).map(tuple),
+    acks=st.lists(st.builds(AckItem, texts, texts, texts, lease=st.none() | texts, outcome=outcomes), max_size=2).map(
+        tuple
+    ),
+)
+
+
+@given(st.lists(rows, max_size=4))
+@settings(max_examples=50, deadline=None)
+def test_any_rows_come_back_from_both_formats(tmp_path_factory, calls):
+    folder: Path = tmp_path_factory.mktemp("journal")
+    write_lines(folder / "a.jsonl", calls)
+    assert list(read_lines(folder / "a.jsonl")) == calls
+    write_parquet(folder / "a.parquet", calls)
+    read = pq.read_table(folder / "a.parquet").to_pylist()
+    assert [row["pushes"] for row in read] == [
+        [{field: getattr(item, field) for field in PushItem.__struct_fields__} for item in call.pushes]
+        for call in calls
+    ]

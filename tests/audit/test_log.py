@@ -1,0 +1,97 @@
+"""The log of a real PostgreSQL: read under one snapshot, and audited with a journal of what was done to it."""
+
+import asyncio
+from collections.abc import Iterator
+
+import asyncpg
+import pytest
+from pyspark.sql import functions as F  # noqa: N812
+
+from queen_audit.columns import arrow_table
+from queen_audit.inputs import Inputs
+from queen_audit.journal.schema import Call
+from queen_audit.log.snapshot import Snapshot
+from queen_audit.run import Result, run
+from tests.support.generated import load
+from tests.support.servers import create_database, drop_database
+
+MESSAGES, PARTITIONS, A_SEGMENT = 6_000, 7, 40
+
+
+@pytest.fixture(scope="module")
+def dsn(postgres: str) -> Iterator[str]:
+    url = asyncio.run(create_database(postgres))
+    asyncio.run(load(url, MESSAGES, PARTITIONS, A_SEGMENT, hot=0.3))
+    yield url
+    asyncio.run(drop_database(postgres, url))
+
+
+def test_exactly_the_rows_of_the_snapshot_are_read(spark, dsn):
+    """Although producers write on, and retention removes."""
+    with Snapshot(dsn) as snapshot:
+        log = snapshot.database(spark, messages_a_task=500).log
+        assert len(snapshot.spans(500)) == MESSAGES // 500
+        asyncio.run(load(dsn, 900, PARTITIONS, A_SEGMENT, hot=0.3))
+        rows = log.agg(
+            F.count("*").alias("n"),
+            F.sum("offset").alias("offsets"),
+            F.count_distinct("part_id", "offset").alias("keys"),
+        )
+        [row] = rows.collect()
+        inside = snapshot.fetch("SELECT sum(n), sum(n * (2 * last_off - n + 1) / 2) FROM queen.segments")
+    assert (row.n, row.offsets) == tuple(inside[0])
+    assert row.n == row.keys == MESSAGES
+    with Snapshot(dsn) as later:
+        assert later.database(spark).log.count() == MESSAGES + 900
+
+
+def test_a_hash_is_that_of_the_transaction_id(spark, dsn):
+    with Snapshot(dsn) as snapshot:
+        log = snapshot.database(spark).log
+        stored = snapshot.fetch(
+            "SELECT part_id, off, left(replace(hash::text, '-', ''), 15) FROM queen.transaction_ids"
+        )
+        read = {(row.part_id, row.offset): row.hash for row in log.collect()}
+    assert stored
+    assert {key: read[key] for key in read if read[key] is not None} == {
+        (part, off): int(text, 16) for part, off, text in stored
+    }
+
+
+def test_a_log_without_journals_is_judged_by_itself(spark, dsn):
+    with Snapshot(dsn) as snapshot:
+        verdicts = run(Inputs(database=snapshot.database(spark)), ["G-ORD-2", "G-ORD-5", "G-DUR-1"])
+    by = {verdict.audit: verdict for verdict in verdicts}
+    assert by["the_log_has_no_gap"].result is Result.VALID
+    assert by["logged_times_never_fall"].result is Result.VALID
+    assert by["answered_pushes_are_in_the_log"].text == "needs journals (--journal)"
+
+
+def test_a_segment_that_is_gone_is_a_gap(spark, dsn):
+    with Snapshot(dsn) as before:
+        [part, last, count] = before.fetch(
+            "SELECT part_id, last_off, n FROM queen.segments WHERE last_off >= n ORDER BY part_id, last_off LIMIT 1"
+        )[0]
+
+    async def remove() -> None:
+        connection = await asyncpg.connect(dsn)
+        await connection.execute("DELETE FROM queen.segments WHERE part_id = $1 AND last_off = $2", part, last)
+        await connection.close()
+
+    asyncio.run(remove())
+    with Snapshot(dsn) as snapshot:
+        [verdict] = [
+            each
+            for each in run(Inputs(database=snapshot.database(spark)), ["G-ORD-2"])
+            if each.audit == "the_log_has_no_gap"
+        ]
+    assert [(each.offset, each.text) for each in verdict.evidence] == [
+        (last + 1, f"the log has offset {last + 1} behind offset {last - count}")
+    ]
+
+
+def test_an_empty_journal_beside_a_log_says_nothing(spark, dsn):
+    calls = spark.createDataFrame(arrow_table(Call, []))
+    with Snapshot(dsn) as snapshot:
+        [verdict] = run(Inputs(calls, snapshot.database(spark)), ["G-SPOOL-2"])
+    assert (verdict.result, verdict.violations) == (Result.VALID, 0)

@@ -1,0 +1,153 @@
+"""PostgreSQL away again and again under load, in every way: the spool loses, doubles and reorders nothing."""
+
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from queen_spec.guarantees import Level, checks
+from tests.chaos.test_kill import PRODUCERS, log_of, progress
+from tests.integration.test_published_client import SCENARIOS, client_python, environment
+from tests.support.api import Api, open_client
+from tests.support.outage import FragilePostgres, fragile_postgres, spooling_server, wait_until_drained
+from tests.support.processes import Server, open_folder
+from tests.support.traffic import Journal, Traffic
+
+__all__ = ["client_python"]
+
+#: How long PostgreSQL stays away from the published client: longer than the minute that is promised.
+CLIENT_OUTAGE_S = 62
+ROUNDS = 5
+
+
+@pytest.fixture
+def place() -> Iterator[tuple[Path, FragilePostgres]]:
+    with open_folder() as folder, fragile_postgres(folder) as postgres:
+        yield folder, postgres
+
+
+class Faults:
+    """What may go wrong, each until some pushes went to the spool."""
+
+    def __init__(self, postgres: FragilePostgres, server: Server, traffic: Traffic, choice: random.Random) -> None:
+        self._postgres, self._server, self._traffic, self._choice = postgres, server, traffic, choice
+
+    async def one(self) -> str:
+        fault: Callable[[], Awaitable[None]] = self._choice.choice([self._dies, self._is_silent, self._maintenance])
+        await fault()
+        return fault.__name__
+
+    async def _some_are_spooled(self) -> None:
+        journal = self._traffic.journal
+        goal = journal.buffered + self._choice.choice([1, 20, 200])
+        async with asyncio.timeout(60):
+            while journal.buffered < goal:
+                await asyncio.sleep(0.02)
+
+    async def _dies(self) -> None:
+        self._postgres.kill()
+        await self._some_are_spooled()
+        if self._choice.random() < 0.5:
+            os.kill(self._choice.choice(sorted(self._server.workers())), signal.SIGKILL)
+        self._postgres.start()
+
+    async def _is_silent(self) -> None:
+        with self._postgres.silent():
+            await self._some_are_spooled()
+
+    async def _maintenance(self) -> None:
+        async with open_client(self._server.port) as http:
+            for on in (True, False):
+                await self._traffic.request(http, "POST", "/api/v1/system/maintenance", json={"enabled": on})
+                if on:
+                    await self._some_are_spooled()
+
+
+async def run(postgres: FragilePostgres, server: Server, seed: int) -> tuple[Journal, list[str]]:
+    choice = random.Random(seed)
+    traffic = Traffic(f"http://127.0.0.1:{server.port}", f"outage-{seed}", seed)
+    faults, timeline = Faults(postgres, server, traffic, choice), []
+    async with asyncio.TaskGroup() as group:
+        producers = [group.create_task(traffic.produce(f"p{number}")) for number in range(PRODUCERS)]
+        consumers = [group.create_task(traffic.consume()) for _ in range(3)]
+        for _ in range(ROUNDS):
+            await progress(traffic.journal, 50)
+            timeline.append(await faults.one())
+        await progress(traffic.journal, 50)
+        traffic.stop_producing.set()
+        await asyncio.gather(*producers)
+        async with asyncio.timeout(90):
+            while (
+                not {text for texts in traffic.journal.answered.values() for text in texts} <= traffic.journal.completed
+            ):
+                await asyncio.sleep(0.05)
+        traffic.stop_consuming.set()
+        await asyncio.gather(*consumers)
+    return traffic.journal, timeline
+
+
+@checks(
+    "G-DUR-1", "G-ORD-1", "G-ORD-2", "G-IDEM-1", "G-SPOOL-1", "G-SPOOL-2", "G-SPOOL-6", "G-SPOOL-7", level=Level.FAULTS
+)
+def test_outages_under_load_lose_double_and_reorder_nothing(place: tuple[Path, FragilePostgres]) -> None:
+    seed = int(os.environ.get("QUEEN_SEED", random.SystemRandom().randrange(10**6)))
+    print(f"QUEEN_SEED={seed}")
+    folder, postgres = place
+    with spooling_server(postgres, folder) as server:
+        queue = {"queue": f"outage-{seed}", "options": {"leaseTime": 2}}
+        assert server.request("POST", "/api/v1/configure", queue)[0] == 200
+        journal, timeline = asyncio.run(run(postgres, server, seed))
+        wait_until_drained(server)
+        rows = asyncio.run(log_of(postgres.dsn, f"outage-{seed}"))
+        assert server.request("GET", "/api/v1/status/buffers")[1]["failed"] == 0
+    print(f"{timeline}; {len(rows)} messages, {journal.buffered} spooled; other answers: {dict(journal.statuses)}")
+    stored: dict[str, list[Any]] = {}
+    for row in rows:
+        stored.setdefault(row["partition"], []).append(row)
+    for partition, answered in journal.answered.items():
+        log = stored[partition]
+        assert [row["number"] for row in log] == list(range(len(log))), "lost, doubled or reordered"
+        assert [row["transaction_id"] for row in log][: len(answered)] == answered, "not what was answered"
+    assert journal.redelivered == [], "completed messages came again"
+
+
+@checks("G-WAIT-1", "G-SPOOL-6", level=Level.FAULTS)
+async def test_published_consumer_lives_through_an_outage_of_a_minute(
+    place: tuple[Path, FragilePostgres], client_python: Path
+) -> None:
+    folder, postgres = place
+    with spooling_server(postgres, folder) as server:
+        process = await asyncio.create_subprocess_exec(
+            client_python, "-I", SCENARIOS, "consume_through_an_outage", f"http://127.0.0.1:{server.port}", "q",
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(), cwd="/",
+        )  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            async with asyncio.timeout(CLIENT_OUTAGE_S + 120):
+                assert await process.stdout.readline() == b"handling\n"
+                postgres.kill()
+                process.stdin.write(b"acknowledge now\n")
+                async with open_client(server.port) as http:
+                    [item] = await Api(http).push("q", "while it was away")
+                assert item["status"] == "buffered"
+                await asyncio.sleep(CLIENT_OUTAGE_S)
+                postgres.start()
+                output, _ = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        outcome = json.loads(output.splitlines()[-1])
+        assert outcome == {"seen": ["before", "pushed by the client", "while it was away"], "left": 0}
+        connection = await asyncpg.connect(postgres.dsn)
+        assert await connection.fetchval("SELECT count(*) FROM queen.messages") == 3
+        await connection.close()

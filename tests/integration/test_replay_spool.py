@@ -1,0 +1,84 @@
+"""The procedure that replays a spool file: each request once, whatever is repeated, and however long the outage was."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+
+from queen.db.dsn import parse
+from queen.db.pool import Pool
+from queen.db.setup import prepare
+from queen.db.spool_store import SpoolStore
+from queen.db.store import Store
+from queen.engine.ports import PushColumns
+from queen_spec.guarantees import Level, checks
+from tests.support.flushes import flush_of
+
+LONG_AGO = datetime.now(UTC) - timedelta(hours=5)
+
+
+@pytest.fixture
+async def pool(postgres: str) -> AsyncIterator[Pool]:
+    await prepare(postgres, 5000)
+    pool = Pool(parse(postgres, "queen test", 5000), 4, 30)
+    yield pool
+    await pool.close()
+
+
+async def flush(pool: Pool, *payloads: bytes) -> PushColumns:
+    return await flush_of(Store(pool), f"replay-{uuid4()}", list(payloads))
+
+
+async def stored(pool: Pool, columns: PushColumns) -> list[str]:
+    sql = "SELECT payload::text AS payload FROM queen.messages WHERE part_id = $1 ORDER BY off"
+    return [row["payload"] for row in await pool.fetch(sql, columns.part[0])]
+
+
+@checks("G-SPOOL-2", level=Level.LIVE)
+async def test_a_call_that_is_repeated_stores_once_and_says_how_far_it_is(pool: Pool) -> None:
+    store, file, columns = SpoolStore(pool), uuid4(), await flush(pool, b"1", b"2")
+    assert await store.replay(file, 0, 2, None, columns) == (2, [])
+    assert await store.replay(file, 0, 2, None, columns) == (2, [])
+    assert await store.replay(file, 0, 5, None, columns) == (2, [])
+    assert await stored(pool, columns) == ["1", "2"]
+    await store.forget(file)
+    assert await pool.fetch("SELECT 1 FROM queen.spool_files WHERE file = $1", file) == []
+
+
+@checks("G-SPOOL-2", level=Level.LIVE)
+async def test_calls_at_the_same_time_store_once(pool: Pool) -> None:
+    store, file, columns = SpoolStore(pool), uuid4(), await flush(pool, b"1")
+    told = await asyncio.gather(*(store.replay(file, 0, 1, None, columns) for _ in range(4)))
+    assert told == [(1, [])] * 4
+    assert await stored(pool, columns) == ["1"]
+
+
+@checks("G-SPOOL-2", level=Level.LIVE)
+@pytest.mark.parametrize("committed", [True, False])
+async def test_a_flush_of_unknown_outcome_is_stored_once_also_after_hours(pool: Pool, committed: bool) -> None:
+    store, file, columns = SpoolStore(pool), uuid4(), await flush(pool, b"1", b"2")
+    if committed:
+        await Store(pool).push(columns, again=False)
+        await pool.fetch("UPDATE queen.segments SET created_at = $2 WHERE part_id = $1", columns.part[0], LONG_AGO)
+    assert await store.replay(file, 0, 1, LONG_AGO, columns) == (1, [])
+    assert await stored(pool, columns) == ["1", "2"]
+
+
+@checks("G-SPOOL-2", level=Level.LIVE)
+async def test_the_first_sending_that_arrives_after_the_replay_stores_nothing(pool: Pool) -> None:
+    store, file, columns = SpoolStore(pool), uuid4(), await flush(pool, b"1")
+    await store.replay(file, 0, 1, LONG_AGO, columns)
+    with pytest.raises(Exception, match="sent again"):
+        await Store(pool).push(columns, again=False)
+    assert await stored(pool, columns) == ["1"]
+
+
+async def test_unknown_partitions_are_named_and_nothing_is_stored(pool: Pool) -> None:
+    store, file, columns = SpoolStore(pool), uuid4(), await flush(pool, b"1")
+    known, columns.part = columns.part, [2**40]
+    assert await store.replay(file, 0, 1, None, columns) == (0, [2**40])
+    columns.part = known
+    assert await store.replay(file, 0, 1, None, columns) == (1, [])
+    assert await stored(pool, columns) == ["1"]

@@ -1,0 +1,51 @@
+"""When PostgreSQL counts as away: soon, but not because this process itself was not running for a while."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from queen.db.pulse import ANSWER_S, INTERVAL_S, Silence
+from queen_spec.guarantees import Level, checks
+
+#: The machine takes its time, too.
+SLACK_S = 0.1
+
+
+@checks("G-SPOOL-8", level=Level.MODEL)
+@settings(deadline=None)
+@given(
+    began=st.floats(0, INTERVAL_S),
+    asks=st.lists(st.floats(0, ANSWER_S), min_size=20, max_size=20),
+    pauses=st.lists(st.floats(INTERVAL_S, INTERVAL_S + SLACK_S), min_size=20, max_size=20),
+)
+def test_a_database_that_refuses_or_hangs_is_away_within_two_seconds(
+    began: float, asks: list[float], pauses: list[float]
+) -> None:
+    silence = Silence(0.0)
+    fault_at = now = began
+    for ask, pause in zip(asks, pauses, strict=True):
+        now += ask
+        if silence.after(False, now):
+            break
+        now += pause
+    else:
+        now = float("inf")
+    assert now - fault_at <= 2
+
+
+def test_one_silence_is_not_enough_however_long_it_was() -> None:
+    silence = Silence(0.0)
+    assert not silence.after(False, 10.0)
+    assert silence.after(False, 10.1)
+
+
+def test_silences_of_a_short_time_are_not_enough() -> None:
+    silence = Silence(0.0)
+    assert not any(silence.after(False, number / 10) for number in range(11))
+
+
+def test_an_answer_ends_it() -> None:
+    silence = Silence(0.0)
+    silence.after(False, 1.0)
+    assert silence.after(False, 2.0)
+    assert not silence.after(True, 3.0)
+    assert not silence.after(False, 4.0)

@@ -1,0 +1,88 @@
+"""The spool on a simulated disk that crashes at every boundary: nothing answered is lost, doubled or reordered."""
+
+import asyncio
+import os
+from typing import Any
+
+import pytest
+
+from queen.spool.spool import Spool
+from queen_spec.guarantees import Level, checks
+from tests.support.simulated_folder import SimulatedFolder
+from tests.support.spool_world import Postgres, crash_and_recover
+
+#: Seeds that are tried with every crash point; QUEEN_SPOOL_SEEDS=200 for a night.
+SEEDS = int(os.environ.get("QUEEN_SPOOL_SEEDS", "6"))
+STEPS = 6
+
+
+@checks("G-SPOOL-1", "G-SPOOL-2", "G-SPOOL-3", "G-SPOOL-7", "G-ORD-2", "G-DUR-1", level=Level.MODEL)
+@pytest.mark.parametrize("power", [False, True], ids=["process", "machine"])
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_crash_at_every_boundary_loses_doubles_and_reorders_nothing(seed: int, power: bool) -> None:
+    with asyncio.Runner() as runner:
+        world, boundaries = runner.run(crash_and_recover(seed, STEPS, 0, power))
+        assert boundaries > 50, "a world in which too little happens"
+        assert world.answered
+        for crash_at in range(1, boundaries + 1):
+            try:
+                runner.run(crash_and_recover(seed, STEPS, crash_at, power))
+            except AssertionError as problem:
+                raise AssertionError(f"seed {seed}, crash at {crash_at}, power {power}: {problem}") from problem
+
+
+def _without_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SimulatedFolder, "sync", lambda self, _name: self.tick())
+
+
+def _without_flag(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each worker looks for itself whether PostgreSQL is there."""
+    monkeypatch.setattr(Spool, "spooling", property(lambda self: False))
+    monkeypatch.setattr(Spool, "append", lambda self, entries, *, insist: append(self, entries, insist=True))
+
+
+append = Spool.append
+
+
+def _without_position(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The replay repeats what a call stored whose answer was lost."""
+    replay = Postgres.replay
+
+    async def forgetful(self: Postgres, file: Any, first: int, *rest: Any) -> Any:
+        self.positions[file] = first
+        return await replay(self, file, first, *rest)
+
+    monkeypatch.setattr(Postgres, "replay", forgetful)
+
+
+def _without_flush_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A push of unknown outcome is stored without asking whether it was."""
+    monkeypatch.setattr(Postgres, "flushes", property(lambda _self: set(), lambda _self, _value: None), raising=False)
+
+
+def _removed_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = Spool.read
+
+    def read_and_remove(self: Spool, name: str) -> Any:
+        file = read(self, name)
+        self._folder.remove(name)
+        self._folder.append(name, b"")
+        return file
+
+    monkeypatch.setattr(Spool, "read", read_and_remove)
+
+
+@pytest.mark.parametrize(
+    "fault", [_without_sync, _without_flag, _without_position, _without_flush_id, _removed_too_early]
+)
+def test_broken_spool_is_caught(monkeypatch: pytest.MonkeyPatch, fault: Any) -> None:
+    fault(monkeypatch)
+    with pytest.raises(AssertionError):
+        asyncio.run(_try_many())
+
+
+async def _try_many() -> None:
+    for seed in range(40):
+        _, boundaries = await crash_and_recover(seed, STEPS, 0, True)
+        for crash_at in range(1, boundaries, 7):
+            await crash_and_recover(seed, STEPS, crash_at, True)

@@ -1,0 +1,81 @@
+"""A PostgreSQL that the test takes away and gives back."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from queen.server.embedded import EmbeddedPostgres
+from tests.support.processes import Server, wait_until
+from tests.support.servers import serving_database
+
+
+class FragilePostgres:
+    """A PostgreSQL that dies, falls silent and comes back on demand."""
+
+    def __init__(self, server: EmbeddedPostgres) -> None:
+        self._server = server
+
+    @property
+    def dsn(self) -> str:
+        return self._server.dsn
+
+    def kill(self) -> None:
+        """Connections are reset, and new ones refused."""
+        pid = self._server.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not self._server.is_alive, "the end of PostgreSQL")
+
+    def start(self) -> None:
+        """It comes back; what was committed is there. It ends with the thread that calls this."""
+        self._server.launch()
+        wait_until(lambda: self._server.is_ready, "PostgreSQL")
+
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """Connections just hang, old and new ones."""
+        processes = self._processes()
+        for process in processes:
+            process.suspend()
+        try:
+            yield
+        finally:
+            for process in processes:
+                process.resume()
+
+    def _processes(self) -> list[psutil.Process]:
+        postmaster = psutil.Process(self._server.pid)
+        return [postmaster, *postmaster.children(recursive=True)]
+
+
+@contextmanager
+def fragile_postgres(folder: Path) -> Iterator[FragilePostgres]:
+    """One for the length of the block."""
+    with EmbeddedPostgres(folder / "postgres") as server:
+        yield FragilePostgres(server)
+
+
+@contextmanager
+def spooling_server(
+    postgres: FragilePostgres, folder: Path, name: str = "spool", **environment: str
+) -> Iterator[Server]:
+    """A server with two workers and a spool in a folder of that name, which outlives it."""
+    spool = folder / name
+    spool.mkdir(exist_ok=True)
+    with serving_database(postgres.dsn, folder, "--workers", "2", FILE_BUFFER_DIR=str(spool), **environment) as server:
+        yield server
+
+
+def is_drained(server: Server) -> bool:
+    """Whether pushes go to PostgreSQL again."""
+    status, body = server.request("GET", "/api/v1/status/buffers")
+    return status == 200 and not body["spooling"] and body["dbHealthy"]
+
+
+def wait_until_drained(server: Server) -> None:
+    """Returns when the spool is empty."""
+    wait_until(lambda: is_drained(server), "an empty spool")

@@ -1,0 +1,232 @@
+"""Producers, two workers, a spool on a simulated disk and a simulated PostgreSQL, one step at a time, from a seed."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import random
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID, uuid4
+
+from queen.core.errors import DatabaseUnavailableError, DataRejectedError, OutcomeUnknownError, SpoolError
+from queen.core.operations import Lot, Push
+from queen.core.segment import encode_entry, encode_plain, plain_length
+from queen.engine.context import Context
+from queen.engine.directory import Directory
+from queen.engine.failover import Failover
+from queen.engine.ports import PushColumns
+from queen.engine.replay import Replay
+from queen.spool.format import Record, spool_request
+from queen.spool.spool import Limits, Spool, entry_of
+from tests.support.simulated_folder import Crash, SimulatedFolder
+
+INSTALLATION = UUID(int=7)
+POISON = "poison"
+
+
+def push_of(partition: str, payloads: list[Any], ids: list[str] | None = None) -> Push:
+    """One request for one partition of queue q."""
+    texts = [json.dumps(payload).encode() for payload in payloads]
+    places = range(len(texts))
+    if ids is None:
+        return Push(
+            [Lot("q", partition, places, encode_plain(texts), [plain_length(t) for t in texts], None)], len(texts)
+        )
+    entries = [encode_entry(text, chosen, None, None) for text, chosen in zip(texts, ids, strict=True)]
+    return Push([Lot("q", partition, places, b",".join(entries), [len(e) + 1 for e in entries], ids)], len(texts))
+
+
+@dataclass
+class Postgres:
+    """The procedures that the replay needs, over a log in memory. It survives every crash but those of a call."""
+
+    rng: random.Random
+    log: dict[str, list[Any]] = field(default_factory=dict)
+    flushes: set[UUID] = field(default_factory=set)
+    positions: dict[UUID, int] = field(default_factory=dict)
+    parts: dict[tuple[str, str], int] = field(default_factory=dict)
+    away: bool = False
+    tick: Any = lambda: None
+    meanwhile: Any = lambda: None
+    refuses: bool = True
+
+    async def resolve_partitions(self, names: Any, *, create: bool) -> list[tuple[int, int]]:
+        return [(1, self.parts.setdefault(name, len(self.parts) + 1)) for name in names]
+
+    async def find_server_made(self, parts: Any, _offsets: Any) -> list[bool]:
+        return [False] * len(parts)
+
+    async def switches(self) -> dict[str, bool]:
+        self._answer()
+        return {}
+
+    def _answer(self) -> None:
+        if self.away:
+            raise DatabaseUnavailableError("simulated")
+
+    def store(self, flush: UUID, requests: list[Push]) -> None:
+        """A direct push that is committed."""
+        for push in requests:
+            for lot in push.lots:
+                self._append(lot.partition, b"[" + lot.body + b"]")
+        self.flushes.add(flush)
+
+    def _append(self, partition: str, data: bytes) -> None:
+        self.log.setdefault(partition, []).extend(entry["payload"] for entry in json.loads(data))
+
+    async def replay(
+        self, file: UUID, first: int, upto: int, sent_at: Any, columns: PushColumns
+    ) -> tuple[int, list[int]]:
+        self._answer()
+        self.meanwhile()
+        self.tick()
+        if self.refuses and any(POISON.encode() in data for data in columns.data):
+            raise DataRejectedError("simulated", "22P05")
+        position = self.positions.setdefault(file, 0)
+        if position != first:
+            return position, []
+        if sent_at is None or columns.flush not in self.flushes:
+            names = {number: name for (_, name), number in self.parts.items()}
+            for part, data in zip(columns.part, columns.data, strict=True):
+                self._append(names[part], data)
+            self.flushes.add(columns.flush)
+        self.positions[file] = upto
+        self.tick()
+        if self.rng.random() < 0.1:
+            raise OutcomeUnknownError("simulated")
+        return upto, []
+
+    async def forget(self, file: UUID) -> None:
+        self.positions.pop(file, None)
+
+
+class World:
+    """What producers were told, and the means to check it."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.postgres = Postgres(random.Random(seed + 1))
+        self.folder = SimulatedFolder(random.Random(seed + 2))
+        self.answered: dict[str, list[int]] = {}
+        self.sent: set[int] = set()
+        self.next = 0
+        self.boot()
+
+    def boot(self) -> None:
+        """Two workers on the folder as it is."""
+        limits = Limits(bytes_max=1 << 20, file_requests_max=4, file_bytes_max=600)
+        self.workers = [Spool(self.folder, INSTALLATION, limits, lambda: 1000.0) for _ in range(2)]
+        self.postgres.tick = self.folder.tick
+        failover = Failover(self.workers[1])
+        context = Context(
+            self.postgres,
+            self.postgres,
+            Directory(self.postgres, 100),
+            lambda _notice: None,
+            0.001,
+            failover,  # type: ignore[arg-type]
+        )
+        self.replay = Replay(context, failover, self.postgres, 3, 0)
+
+    def push(self) -> None:
+        """One request to one worker, as the engine carries it out."""
+        partition = self.rng.choice("abc")
+        numbers = list(range(self.next, self.next + self.rng.randint(1, 3)))
+        self.next += len(numbers)
+        self.sent.update(numbers)
+        request, flush, spool = push_of(partition, numbers), uuid4(), self.rng.choice(self.workers)
+        sent_at = None
+        if not spool.spooling:
+            if not self.postgres.away:
+                self.folder.tick()
+                self.postgres.store(flush, [request])
+                self.folder.tick()
+                self.answered.setdefault(partition, []).extend(numbers)
+                return
+            sent_at = 1000.0
+            if self.rng.random() < 0.3:
+                # It was committed just before PostgreSQL went, and nobody heard of it.
+                self.postgres.store(flush, [request])
+        record = Record(flush, sent_at, 1000.0, [spool_request(request)])
+        try:
+            if not spool.append([entry_of(record)], insist=self.postgres.away):
+                raise AssertionError("nothing ends the spool between two looks here")
+        except SpoolError:
+            return
+        self.answered.setdefault(partition, []).extend(numbers)
+
+    def push_beside_the_replay(self) -> None:
+        """Somebody pushes while a call of the replay is under way, unless the replay has made everybody wait."""
+        if self.rng.random() < 0.3 and "append.lock" not in self.folder.held:
+            self.push()
+
+    async def drain(self) -> None:
+        """Replays, whatever breaks off."""
+        self.postgres.meanwhile = self.push_beside_the_replay
+        try:
+            while self.workers[0].spooling:
+                try:
+                    await self.replay.drain()
+                except OutcomeUnknownError:
+                    continue
+        finally:
+            self.postgres.meanwhile = lambda: None
+
+    async def live(self, steps: int) -> None:
+        """Outages, pushes, failures of the disk, and replays."""
+        for _ in range(steps):
+            self.postgres.away = self.rng.random() < 0.7
+            for _ in range(self.rng.randint(1, 6)):
+                if self.rng.random() < 0.1:
+                    self.folder.failing = self.rng.choice([errno.ENOSPC, errno.EIO])
+                self.push()
+                self.folder.failing = 0
+            if not self.postgres.away:
+                await self.drain()
+
+    async def end(self) -> None:
+        """The instance starts anew, and nothing fails any more."""
+        self.boot()
+        self.workers[0].recover()
+        self.postgres.away = False
+        await self.drain()
+
+    def check(self) -> None:
+        """Everything answered is stored once and in order; what was not answered, at most once."""
+        stored = self.postgres.log
+        for partition, log in stored.items():
+            assert len(log) == len(set(log)), f"stored twice in {partition}: {log}"
+            told = self.answered.get(partition, [])
+            kept = set(told)
+            assert [number for number in log if number in kept] == told, f"lost or reordered in {partition}: {log}"
+        assert {p for p, told in self.answered.items() if told} <= set(stored), "a whole partition was lost"
+        assert {number for log in stored.values() for number in log} <= self.sent
+        assert not self.workers[0].files()
+        assert not self.workers[0].failed_files()
+        state = self.workers[0].state()
+        assert (state.spooling, state.requests, state.messages, state.bytes) == (False, 0, 0, 0)
+
+
+async def crash_and_recover(seed: int, steps: int, crash_at: int, power: bool) -> tuple[World, int]:
+    """Runs a world up to a crash, lets it recover, with another crash in the midst of that, and checks it.
+
+    Returns the world and the number of boundaries before the first crash.
+    """
+    world = World(seed)
+    world.folder.crash_at = crash_at
+    with contextlib.suppress(Crash):
+        await world.live(steps)
+    boundaries = world.folder.ticks
+    second = world.rng.randint(1, 12) if crash_at else 0
+    for again in (second, 0):
+        world.folder = world.folder.after_power_failure() if power else world.folder.after_process_death()
+        world.folder.crash_at = again
+        try:
+            await world.end()
+        except Crash:
+            continue
+        break
+    world.check()
+    return world, boundaries
