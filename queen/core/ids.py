@@ -1,13 +1,13 @@
 """Public ids: numbers in the form of a UUID (RFC 9562, section 5.8), so that no id has to be stored or looked up.
 
-``pppppppp-pppp-8001-8000-oooooooooooo`` is the message with offset ``o`` of partition ``p``; ``8002`` marks a partition
-and ``8003`` a queue. ``sql/internal/020_ids.sql`` computes the same.
+``pppppppp-pppp-8001-8000-oooooooooooo`` is the message with offset ``o`` of partition ``p``; ``8002`` a partition,
+``8003`` a queue, ``8004`` a dead letter, ``8005`` a trace. ``sql/internal/020_ids.sql`` computes the same.
 """
 
 import hashlib
 from functools import lru_cache
 
-_MESSAGE, _PARTITION, _QUEUE = "8001", "8002", "8003"
+_MESSAGE, _PARTITION, _QUEUE, _DEAD_LETTER, _TRACE = "8001", "8002", "8003", "8004", "8005"
 _HEX = "0123456789abcdef"
 _REMEMBERED = 10_000
 
@@ -39,6 +39,16 @@ def queue_id(number: int) -> str:
     return _uuid(number, _QUEUE, 0)
 
 
+def dead_letter_id(number: int) -> str:
+    """The public id of a dead letter."""
+    return _uuid(number, _DEAD_LETTER, 0)
+
+
+def trace_id(number: int) -> str:
+    """The public id of a recorded trace."""
+    return _uuid(number, _TRACE, 0)
+
+
 def _parse(text: str, kind: str) -> tuple[int, int] | None:
     if len(text) != 36 or text[13:24] != f"-{kind}-8000-" or text[8] != "-":
         return None
@@ -63,7 +73,16 @@ def offset_of(text: str, part_id: int) -> int | None:
 
 def parse_partition_id(text: str) -> int | None:
     """The number of a partition id, or ``None`` if the text is not one."""
-    parsed = _parse(text, _PARTITION)
+    return _number(text, _PARTITION)
+
+
+def parse_dead_letter_id(text: str) -> int | None:
+    """The number of a dead letter id, or ``None`` if the text is not one."""
+    return _number(text, _DEAD_LETTER)
+
+
+def _number(text: str, kind: str) -> int | None:
+    parsed = _parse(text, kind)
     return parsed[0] if parsed is not None and parsed[1] == 0 else None
 
 

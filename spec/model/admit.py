@@ -11,7 +11,10 @@ from .operations import (
     AckResult,
     Committed,
     Deleted,
+    DeletedGroup,
+    DeletedMessage,
     Delivery,
+    GivenUp,
     Operation,
     Outcome,
     Pop,
@@ -20,7 +23,9 @@ from .operations import (
     PushResult,
     Renewed,
     RolledBack,
+    Sought,
     Transaction,
+    UpdatedSubscription,
 )
 from .pop import Claimable, claimable, deliver, matches, subscribe, visible
 from .step import attempt, refusal, step
@@ -32,6 +37,18 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+
+#: The guarantee behind an answer that is of the right kind and still another one.
+_BROKEN: Mapping[type, str] = {
+    Committed: "G-TXN-1",
+    Renewed: "G-LEASE-4",
+    Deleted: "G-RET-3",
+    DeletedMessage: "G-RET-5",
+    GivenUp: "G-DLQ-6",
+    Sought: "G-GRP-5",
+    UpdatedSubscription: "G-GRP-6",
+    DeletedGroup: "G-GRP-7",
+}
 
 
 class Violation(AssertionError):  # noqa: N818 - the word of the specification
@@ -79,7 +96,7 @@ def _broken(expected: Outcome, observed: Outcome) -> str:
             return next((_broken_ack(*pair) for pair in _differing(expected.results, observed.results)), "G-ISO-2")
         case RolledBack(), Committed():
             return "G-TXN-3"
-    return {Committed: "G-TXN-1", Renewed: "G-LEASE-4", Deleted: "G-RET-3"}.get(type(expected), "G-ISO-2")
+    return _BROKEN.get(type(expected), "G-ISO-2")
 
 
 def _differing(left: Iterable[T], right: Iterable[T]) -> Iterable[tuple[T, T]]:
