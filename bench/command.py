@@ -195,6 +195,42 @@ def waiters(
     report.show(found, out)
 
 
+@bench.command("listing")
+def listing(
+    dsn: Annotated[
+        str | None,
+        typer.Option(
+            help="PostgreSQL to measure; a database is made in it and dropped afterwards.",
+            show_default="an embedded one in a temporary folder",
+        ),
+    ] = None,
+    partitions: Annotated[int | None, typer.Option(help="Of the queue.", min=100, show_default="100000")] = None,
+    messages: Annotated[int | None, typer.Option(help="In the queue.", min=100, show_default="1000000")] = None,
+    runs: Annotated[int | None, typer.Option(help="How often each is asked for.", min=1, show_default="9")] = None,
+    json: Annotated[
+        Path | None, typer.Option(help="File to write the whole report to.", dir_okay=False, show_default=False)
+    ] = None,
+    smoke: Annotated[bool, typer.Option("--smoke", help="Take seconds: shows that it works, not how fast.")] = False,
+) -> None:
+    """Every listing and status operation of a large queue, over HTTP."""
+    import msgspec  # noqa: PLC0415 - `queen --help` does not wait for the benchmark
+
+    from queen_bench import database  # noqa: PLC0415
+    from queen_bench.listing import report, results, runner  # noqa: PLC0415
+
+    options = (("partitions", partitions), ("messages", messages), ("runs", runs))
+    given = {name: value for name, value in options if value is not None}
+    profile = msgspec.structs.replace(results.SMOKE if smoke else results.Profile(), **given)
+    try:
+        with _progress() as advance, database.server(dsn) as url:
+            found = asyncio.run(runner.run(url, profile, advance, embedded=dsn is None))
+    except QueenError as problem:
+        fail(problem)
+    if json is not None:
+        json.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2))
+    report.show(found, out)
+
+
 @contextmanager
 def _progress() -> "Iterator[_Advance]":
     columns = (

@@ -234,6 +234,13 @@ class Settings:
         "QUEEN_WORKER_CLASS", "uvicorn", one_of("uvicorn", "asgi", "gthread", "meinheld"), "gunicorn's worker class"
     )
     threads: int = setting("QUEEN_THREADS", 32, integer(2, 1000), "threads of a worker of class gthread")
+    metrics_interval_ms: int = setting(
+        "STATS_INTERVAL_MS",
+        10_000,
+        integer(100, 3_600_000),
+        "how often a worker stores its metrics and refreshes the statistics of queues, in ms",
+    )
+    metrics_days: int = setting("METRICS_RETENTION_DAYS", 7, integer(1, 36_500), "days that metrics are kept")
     policies: Mapping[JobType, BatchPolicy] = dataclasses.field(default_factory=dict)
 
     @property

@@ -5,6 +5,7 @@ import os
 import resource
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -27,9 +28,11 @@ from queen.engine.engine import Engine, Shares
 from queen.engine.failover import Failover
 from queen.engine.job import Job
 from queen.engine.lane import Lane
+from queen.engine.meter import Gauges
 from queen.engine.notices import NoticesEverywhere
 from queen.engine.ports import Notice, Transport
 from queen.engine.replay import Replay
+from queen.engine.reporter import Reporter
 from queen.engine.switches import copy_switches
 from queen.engine.thread import Assemble, Assembled, EngineThread
 from queen.engine.waiters import Waiters
@@ -178,7 +181,16 @@ def assembly(settings: Settings) -> Assemble:
         pulse.start()
         replay.start()
 
+        def gauges() -> Gauges:
+            return Gauges(hot.open + cold.open, hot.idle + cold.idle, engine.queued, engine.waiting_by_queue())
+
+        context.gauges = gauges
+        keep = timedelta(days=settings.metrics_days)
+        reporter = Reporter(context.meter, administration.metrics, gauges, settings.metrics_interval_ms / 1000, keep)
+        reporter.start()
+
         async def close() -> None:
+            await reporter.stop()
             await replay.stop()
             await pulse.stop()
             await notices.stop()

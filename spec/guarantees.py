@@ -344,6 +344,13 @@ _CATALOGUE: Collection[Guarantee] = (
         "People look at dead letters days later.",
     ),
     _safety(
+        "G-DLQ-6",
+        "ML",
+        "A move to the dead letters leaves one for each group that had not done the message, and delivers it to none "
+        "of them again; a replay takes the dead letter away in the transaction that stores the message at the tail.",
+        "Whoever repairs by hand must not lose a message, or make two of one.",
+    ),
+    _safety(
         "G-TXN-1",
         "MLFA",
         "A transaction's acks and pushes all happen or none does, under every fault.",
@@ -420,6 +427,25 @@ _CATALOGUE: Collection[Guarantee] = (
         "A pop that names no group, on a queue that does not exist, leaves no trace.",
         "A mistyped name in a polling loop must not fill the catalogue.",
     ),
+    _safety(
+        "G-GRP-5",
+        "ML",
+        "After a seek the group gets exactly what lies behind the place, in order, also what it had done; leases that "
+        "lived there are over, and failures and deliveries count from new.",
+        "A rewind is for working through it all again.",
+    ),
+    _safety(
+        "G-GRP-6",
+        "ML",
+        "Changing the stored start of a group moves none of its cursors.",
+        "It corrects what a listing says, and must not repeat or skip work.",
+    ),
+    _safety(
+        "G-GRP-7",
+        "ML",
+        "A deleted group is made anew by its next pop, as that says; put back, it begins where its stored start says.",
+        "Cleaning up after an experiment must leave nothing that the next one meets.",
+    ),
     _liveness(
         "G-WAIT-1",
         "LF",
@@ -469,6 +495,13 @@ _CATALOGUE: Collection[Guarantee] = (
         "L",
         "What retention may remove is gone one retention interval later, while the service runs.",
         "A disk that fills is an outage.",
+    ),
+    _safety(
+        "G-RET-5",
+        "ML",
+        "A deleted message is delivered to no group again, whenever the group came into being and wherever it is put; "
+        "its offset stays taken, and the messages around it keep theirs.",
+        "What was deleted for a reason must not come back with a rewind.",
     ),
     _safety(
         "G-ISO-1",

@@ -28,7 +28,10 @@ from .model import (
     Acked,
     Committed,
     Configure,
+    DeleteGroup,
+    DeleteMessage,
     DeleteQueue,
+    GiveUp,
     Lane,
     Operation,
     Outcome,
@@ -40,8 +43,10 @@ from .model import (
     Renewed,
     RenewLease,
     RolledBack,
+    Seek,
     State,
     Transaction,
+    UpdateSubscription,
     Violation,
     admit,
     step,
@@ -148,7 +153,7 @@ def _views(calls: Iterable[Call], beginning: State) -> set[View]:
 # The parts of calls
 
 
-def _part(call: Call, calls: Sequence[Call], view: View) -> _Part | None:
+def _part(call: Call, calls: Sequence[Call], view: View) -> _Part | None:  # noqa: PLR0911 - one a kind
     match call.operation:
         case Push() as push:
             return _part_of_push(call, push, view)
@@ -161,6 +166,8 @@ def _part(call: Call, calls: Sequence[Call], view: View) -> _Part | None:
         case RenewLease():
             return _part_of_renewal(call, calls, view)
         case Configure(queue) | DeleteQueue(queue):
+            return _unjudged(call) if queue == view.lane.queue else None
+        case DeleteMessage(queue) | GiveUp(queue) | Seek(queue) | UpdateSubscription(queue) | DeleteGroup(queue):
             return _unjudged(call) if queue == view.lane.queue else None
         case other:
             raise TypeError(f"{type(other).__name__} is not among the operations that can be explained")

@@ -23,6 +23,18 @@ class BadRequestError(QueenError):
         self.field = field
 
 
+class NotFoundError(QueenError):
+    """What the request is about does not exist."""
+
+    code = "not_found"
+
+
+class ConflictError(QueenError):
+    """What the request asks for cannot be done in the present state; asking again will not help."""
+
+    code = "conflict"
+
+
 class BodyTooLargeError(QueenError):
     """The request body is larger than ``MAX_BODY_SIZE``."""
 

@@ -1,13 +1,15 @@
 """Public ids: numbers in the form of a UUID (RFC 9562, section 5.8), so that no id has to be stored or looked up.
 
-``pppppppp-pppp-8001-8000-oooooooooooo`` is the message with offset ``o`` of partition ``p``; ``8002`` marks a
-partition, ``8003`` a queue and ``8004`` a stream. ``sql/internal/020_ids.sql`` computes the same.
+``pppppppp-pppp-8001-8000-oooooooooooo`` is the message with offset ``o`` of partition ``p``; ``8002`` a partition,
+``8003`` a queue, ``8004`` a dead letter, ``8005`` a trace, ``8006`` a stream. ``sql/internal/020_ids.sql`` computes
+the same.
 """
 
 import hashlib
 from functools import lru_cache
 
-_MESSAGE, _PARTITION, _QUEUE, _STREAM = "8001", "8002", "8003", "8004"
+_MESSAGE, _PARTITION, _QUEUE = "8001", "8002", "8003"
+_DEAD_LETTER, _TRACE, _STREAM = "8004", "8005", "8006"
 _HEX = "0123456789abcdef"
 _REMEMBERED = 10_000
 
@@ -44,6 +46,16 @@ def stream_id(number: int) -> str:
     return _uuid(number, _STREAM, 0)
 
 
+def dead_letter_id(number: int) -> str:
+    """The public id of a dead letter."""
+    return _uuid(number, _DEAD_LETTER, 0)
+
+
+def trace_id(number: int) -> str:
+    """The public id of a recorded trace."""
+    return _uuid(number, _TRACE, 0)
+
+
 def _parse(text: str, kind: str) -> tuple[int, int] | None:
     if len(text) != 36 or text[13:24] != f"-{kind}-8000-" or text[8] != "-":
         return None
@@ -69,6 +81,11 @@ def offset_of(text: str, part_id: int) -> int | None:
 def parse_partition_id(text: str) -> int | None:
     """The number of a partition id, or ``None`` if the text is not one."""
     return _parse_number(text, _PARTITION)
+
+
+def parse_dead_letter_id(text: str) -> int | None:
+    """The number of a dead letter id, or ``None`` if the text is not one."""
+    return _parse_number(text, _DEAD_LETTER)
 
 
 def parse_stream_id(text: str) -> int | None:

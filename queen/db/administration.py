@@ -3,7 +3,13 @@
 from uuid import UUID
 
 from queen.core.operations import QueueConfiguration, Registered, Registration
+from queen.db.catalogue import CatalogueStore
+from queen.db.consumer_groups import ConsumerGroupStore
+from queen.db.dead_letters import DeadLetterStore
+from queen.db.messages import MessageStore
+from queen.db.metrics import MetricsStore
 from queen.db.pool import Pool
+from queen.db.traces import TraceStore
 
 _CONFIGURE = "SELECT * FROM queen.configure_queue_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 _INSTALLATION = "SELECT value #>> '{}' AS id FROM queen.system_state WHERE key = 'installation'"
@@ -14,10 +20,16 @@ _DELETE = "SELECT queen.delete_queue_v1($1) AS existed"
 
 
 class AdministrationStore:
-    """Implements ``queen.engine.ports.Administration``."""
+    """Implements ``queen.engine.administration.Administration``, with a store for each topic."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
+        self.catalogue = CatalogueStore(pool)
+        self.messages = MessageStore(pool)
+        self.dead_letters = DeadLetterStore(pool)
+        self.consumer_groups = ConsumerGroupStore(pool)
+        self.traces = TraceStore(pool)
+        self.metrics = MetricsStore(pool)
 
     async def ping(self) -> None:
         """Returns when PostgreSQL answers; raises DatabaseUnavailableError when it does not."""

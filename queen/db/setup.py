@@ -1,5 +1,6 @@
 """Making a database ready: version check, migrations once, procedures at every start; safe from several servers."""
 
+from collections.abc import Iterator
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any
@@ -35,8 +36,16 @@ class DatabaseInfo(Struct, frozen=True):
 
 
 def scripts(folder: str) -> list[Traversable]:
-    """The SQL scripts of a folder of ``sql/``, in the order in which they are applied."""
-    return sorted((f for f in (_SQL / folder).iterdir() if f.name.endswith(".sql")), key=lambda f: f.name)
+    """The SQL scripts of a folder of ``sql/``, in the order in which they are applied: its own, then its folders'."""
+    return list(_walk(_SQL / folder))
+
+
+def _walk(folder: Traversable) -> Iterator[Traversable]:
+    entries = sorted(folder.iterdir(), key=lambda entry: entry.name)
+    yield from (entry for entry in entries if entry.name.endswith(".sql"))
+    for entry in entries:
+        if entry.is_dir():
+            yield from _walk(entry)
 
 
 def check_version(number: int, text: str) -> None:

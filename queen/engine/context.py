@@ -7,9 +7,11 @@ from typing import TypeVar
 
 from queen.core.backoff import doubled
 from queen.core.errors import DatabaseUnavailableError, OutcomeUnknownError
+from queen.engine.administration import Administration
 from queen.engine.directory import Directory
 from queen.engine.failover import Failover
-from queen.engine.ports import Administration, Database, Notice
+from queen.engine.meter import Gauges, Meter
+from queen.engine.ports import Database, Notice
 
 T = TypeVar("T")
 
@@ -26,6 +28,7 @@ class Context:
         heard: called when something may have become available, or a queue was configured: tells waiters and workers.
         patience_s: how long a call is repeated while PostgreSQL is away.
         failover: where pushes go meanwhile; ``None`` where there is no spool.
+        meter: counts what is done.
     """
 
     def __init__(
@@ -36,12 +39,15 @@ class Context:
         heard: Callable[[Notice], None],
         patience_s: float,
         failover: Failover | None = None,
+        meter: Meter | None = None,
     ) -> None:
         self.database = database
         self.administration = administration
         self.directory = directory
         self.heard = heard
         self.failover = failover
+        self.meter = meter or Meter()
+        self.gauges: Callable[[], Gauges] = Gauges
         self._patience_s = patience_s
 
     @property
@@ -72,6 +78,7 @@ class Context:
             try:
                 return await call(again)
             except DatabaseUnavailableError as problem:
+                self.meter.db_errors += 1
                 again = again or isinstance(problem, OutcomeUnknownError)
                 pause_ms = doubled(pause_ms, _RETRY_FIRST_MS, _RETRY_LIMIT_MS)
                 if loop.time() + pause_ms / 1000 > give_up_at or (self.away and not outwaits):

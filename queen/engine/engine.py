@@ -96,6 +96,15 @@ class Engine:
             stopping=self._stopping,
         )
 
+    def waiting_by_queue(self) -> dict[str, int]:
+        """Parked long polls by queue; those of many queues under the empty name."""
+        return self._waiters.by_queue()
+
+    @property
+    def queued(self) -> int:
+        """Jobs that wait for a call."""
+        return sum([len(lane) for lane in self._lanes.values()])
+
     def accept(self, jobs: Sequence[Job]) -> None:
         """Takes new jobs; one too many is answered with ``OverloadedError``."""
         now = self._loop.time()
@@ -148,7 +157,7 @@ class Engine:
         """Answers all long polls empty, now and from now on: the worker stops."""
         self._stopping = True
         for job in self._waiters.drain():
-            self._answer(job, Popped())
+            self._reply(job, Popped())
 
     async def stop(self) -> None:
         """Answers long polls, and waits for all other jobs: no new ones come any more."""
@@ -189,7 +198,7 @@ class Engine:
         checks, expired = self._waiters.due(now)
         for job in expired:
             job.gone = True  # one that is out for a check gives back what it gets
-            self._answer(job, Popped())
+            self._reply(job, Popped())
         for job in checks:
             job.since = now
             self._lanes[job.kind].put(job)
@@ -223,6 +232,7 @@ class Engine:
             return
         try:
             results = await self._call(kind, batch)
+            self._context.meter.batch(kind, [job.request for job in batch], results)
         except DataRejectedError as problem:
             await self._split(kind, batch, problem)
         except Exception as problem:
@@ -270,7 +280,12 @@ class Engine:
     def _finish(self, job: Job, result: Any) -> None:  # noqa: ANN401 - a result or an exception
         self._waiters.leave(job)
         if not job.gone:
-            self._answer(job, result)
+            self._reply(job, result)
+
+    def _reply(self, job: Job, result: Any) -> None:  # noqa: ANN401 - a result or an exception
+        if isinstance(result, Popped):
+            self._context.meter.pop(job.request, result)
+        self._answer(job, result)
 
     def _fail(self, job: Job, problem: Exception) -> None:
         self._lanes[job.kind].failed += 1

@@ -118,6 +118,13 @@ class Waiters:
         self._place(job.request).checking += 1
         heapq.heappush(self._deadlines, (job.deadline, job.turn, job))
 
+    def by_queue(self) -> dict[str, int]:
+        """How many wait for each queue; those that look at many queues stand under the empty name."""
+        waiting = {
+            queue: sum(len(place.parked) for place in places.values()) for queue, places in self._by_queue.items()
+        }
+        return {queue: number for queue, number in waiting.items() if number}
+
     def park(self, job: Job, now: float, ready_at: float) -> None:
         """Parks a pop that has found nothing; ``ready_at``: when something may become ready by itself."""
         place = self._places[place_of(job.request)]

@@ -11,8 +11,10 @@ from msgspec import Struct
 from queen.core.errors import (
     BadRequestError,
     BodyTooLargeError,
+    ConflictError,
     DatabaseUnavailableError,
     DataRejectedError,
+    NotFoundError,
     OverloadedError,
     QueenError,
     ShuttingDownError,
@@ -27,6 +29,8 @@ RETRY_AFTER_S = "1"
 
 _STATUS: Mapping[type[QueenError], int] = {
     BadRequestError: 400,
+    NotFoundError: 404,
+    ConflictError: 409,
     BodyTooLargeError: 413,
     DataRejectedError: 422,
     OverloadedError: 503,
@@ -39,6 +43,7 @@ _TITLES = {
     400: "Bad request",
     404: "Not found",
     405: "Method not allowed",
+    409: "Not possible now",
     413: "Request body too large",
     422: "Data refused",
     426: "Upgrade required",

@@ -9,10 +9,12 @@ from msgspec import Struct
 from queen.config import Settings
 from queen.engine.thread import EngineThread
 from queen.http.access import Access
+from queen.http.resources import analytics, catalogue, consumer_groups, dead_letters, messages, status, traces
 from queen.http.resources.ack import AckResource
 from queen.http.resources.health import HealthResource
 from queen.http.resources.leases import LeaseResource
 from queen.http.resources.maintenance import BuffersResource, MaintenanceResource
+from queen.http.resources.metrics import MetricsResource
 from queen.http.resources.notify import NotifyResource
 from queen.http.resources.pop import PopDefaults, PopResource
 from queen.http.resources.push import PushResource
@@ -52,6 +54,7 @@ def routes(settings: Settings, engine: EngineThread, sockets: Sockets) -> Sequen
     """All routes of the server."""
     body_bytes_max = settings.max_body_bytes
     ack = AckResource(engine, body_bytes_max)
+    replayer = dead_letters.Replayer(engine)
     pop = PopResource(
         engine, PopDefaults(settings.default_batch, settings.default_timeout_ms, settings.default_subscription_mode)
     )
@@ -79,7 +82,49 @@ def routes(settings: Settings, engine: EngineThread, sockets: Sockets) -> Sequen
         Route("/streams/v1/state/get", StreamStateResource(engine, body_bytes_max), {"POST": READ_ONLY}),
         # ------------------------------------------------------------ queues
         Route("/api/v1/configure", ConfigureResource(engine, body_bytes_max), {"POST": READ_WRITE}),
-        Route("/api/v1/resources/queues/{queue:path}", QueueResource(engine), {"DELETE": ADMIN}),
+        Route("/api/v1/resources/queues", catalogue.QueueListResource(engine), {"GET": READ_ONLY}),
+        Route("/api/v1/resources/queues/{queue:path}", QueueResource(engine), {"GET": READ_ONLY, "DELETE": ADMIN}),
+        Route("/api/v1/resources/partitions", catalogue.PartitionListResource(engine), {"GET": READ_ONLY}),
+        Route("/api/v1/resources/namespaces", catalogue.NamespacesResource(engine), {"GET": READ_ONLY}),
+        Route("/api/v1/resources/tasks", catalogue.TasksResource(engine), {"GET": READ_ONLY}),
+        Route("/api/v1/resources/overview", catalogue.OverviewResource(engine), {"GET": READ_ONLY}),
+        # ------------------------------------------------------------ single messages, dead letters
+        Route("/api/v1/messages", messages.MessageListResource(engine), {"GET": READ_ONLY}),
+        Route(
+            "/api/v1/messages/{place:path}",
+            messages.MessageResource(replayer),
+            {"GET": READ_ONLY, "POST": READ_WRITE, "DELETE": READ_WRITE},
+        ),
+        Route("/api/v1/dlq", dead_letters.DeadLetterListResource(engine), {"GET": READ_ONLY, "DELETE": ADMIN}),
+        Route("/api/v1/dlq/{dead_letter}", dead_letters.DeadLetterResource(engine), {"DELETE": READ_WRITE}),
+        Route("/api/v1/dlq/{dead_letter}/replay", dead_letters.ReplayResource(replayer), {"POST": READ_WRITE}),
+        # ------------------------------------------------------------ consumer groups, statistics
+        Route("/api/v1/consumer-groups", consumer_groups.GroupListResource(engine), {"GET": READ_ONLY}),
+        Route("/api/v1/consumer-groups/lagging", consumer_groups.LaggingResource(engine), {"GET": READ_ONLY}),
+        Route(
+            "/api/v1/consumer-groups/{place:path}",
+            consumer_groups.GroupResource(engine),
+            {"GET": READ_ONLY, "POST": READ_WRITE, "DELETE": ADMIN},
+        ),
+        Route("/api/v1/stats/refresh", consumer_groups.RefreshResource(engine), {"POST": ADMIN}),
+        # ------------------------------------------------------------ traces
+        Route("/api/v1/traces", traces.TraceRecordResource(engine, body_bytes_max), {"POST": READ_WRITE}),
+        Route("/api/v1/traces/names", traces.TraceNamesResource(engine), {"GET": READ_ONLY}),
+        Route("/api/v1/traces/by-name/{place:path}", traces.NamedTracesResource(engine), {"GET": READ_ONLY}),
+        Route("/api/v1/traces/{place:path}", traces.MessageTracesResource(engine), {"GET": READ_ONLY}),
+        # ------------------------------------------------------------ status, analytics
+        Route("/api/v1/status", status.StatusResource(engine), {"GET": READ_ONLY}),
+        Route("/api/v1/status/queues", status.StatusQueuesResource(engine), {"GET": READ_ONLY}),
+        Route("/api/v1/status/queues/{place:path}", status.StatusQueueResource(engine), {"GET": READ_ONLY}),
+        Route("/api/v1/status/analytics", status.StatusAnalyticsResource(engine), {"GET": READ_ONLY}),
+        Route("/api/v1/analytics/system-metrics", analytics.SystemMetricsResource(engine), {"GET": READ_ONLY}),
+        Route("/api/v1/analytics/worker-metrics", analytics.WorkerMetricsResource(engine), {"GET": READ_ONLY}),
+        Route("/api/v1/analytics/queue-lag", analytics.QueueLagResource(engine), {"GET": READ_ONLY}),
+        Route("/api/v1/analytics/queue-ops", analytics.QueueOpsResource(engine), {"GET": READ_ONLY}),
+        Route("/api/v1/analytics/queue-parked-replicas", analytics.ParkedResource(engine), {"GET": READ_ONLY}),
+        Route("/api/v1/analytics/retention", analytics.RetentionResource(engine), {"GET": READ_ONLY}),
+        Route("/api/v1/analytics/postgres-stats", analytics.PostgresResource(engine), {"GET": READ_ONLY}),
+        Route("/metrics", MetricsResource(engine), {"GET": PUBLIC}),
         # ------------------------------------------------------------ spool
         Route("/api/v1/system/maintenance", maintenance, {"GET": ADMIN, "POST": ADMIN}),
         Route("/api/v1/system/maintenance/pop", maintenance, {"GET": ADMIN, "POST": ADMIN}, suffix="pop"),

@@ -7,7 +7,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .operations import Ack, Acked, AckItem, AckResult
-from .state import Cursor, DeadLetter, Lane, Message, MessageId, Partition, Queue, State, put_cursor, put_queue
+from .state import (
+    Cursor,
+    DeadLetter,
+    Lane,
+    Message,
+    MessageId,
+    Partition,
+    Queue,
+    State,
+    TransactionId,
+    put_cursor,
+    put_queue,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -39,7 +51,8 @@ def _judge(state: State, item: AckItem, now: float) -> AckResult:
     partition = state.partition(item.lane)
     if partition is None or item.status not in STATUSES:
         return AckResult(UNKNOWN_STATUS + item.status if partition else MESSAGE_NOT_FOUND)
-    cursor, message = partition.cursors.get(item.group_name), _message(partition, item)
+    cursor = partition.cursors.get(item.group_name)
+    message = message_named(partition, item.lane, item.transaction_id)
     if cursor is None or message is None:
         return AckResult(MESSAGE_NOT_FOUND if cursor else GROUP_NOT_FOUND)
     if cursor.is_done(message.offset):  # a repeated ack is harmless: G-ACK-4
@@ -50,10 +63,9 @@ def _judge(state: State, item: AckItem, now: float) -> AckResult:
     return AckResult(dead_lettered=_keeps_dead_letters(queue) and _gives_up(queue, cursor, message.offset, item))
 
 
-def _message(partition: Partition, item: AckItem) -> Message | None:
-    """The message of an ack, by its transaction id or by the id that the server gave it."""
-    name = item.transaction_id
-    if isinstance(name, MessageId) and name.lane == item.lane and name.offset < partition.head:
+def message_named(partition: Partition, lane: Lane, name: TransactionId) -> Message | None:
+    """A message by its transaction id or by the id that the server gave it."""
+    if isinstance(name, MessageId) and name.lane == lane and name.offset < partition.head:
         return partition.messages[name.offset]
     return partition.find(name)
 
@@ -85,15 +97,17 @@ def _settle(state: State, lane: Lane, group: str, items: list[AckItem], now: flo
     queue = state.queues[lane.queue]
     partition = queue.partitions[lane.partition]
     cursor = partition.cursors[group]
-    placed = [(message.offset, item) for item in items if (message := _message(partition, item))]
+    named = [(message_named(partition, lane, item.transaction_id), item) for item in items]
+    placed = [(message.offset, item) for message, item in named if message]
     given_up = {offset: item for offset, item in reversed(placed) if _gives_up(queue, cursor, offset, item)}
     done = {*given_up, *(offset for offset, item in placed if item.status == "completed")}
     failed = {offset for offset, item in placed if item.status == "failed"} - done
     retried = {offset for offset, item in placed if item.status == "retry"} - done
     if _keeps_dead_letters(queue):
-        state = put_queue(state, lane.queue, _bury(queue, lane, group, given_up))
+        errors = {offset: item.error or RETRIES_EXHAUSTED for offset, item in given_up.items()}
+        state = put_queue(state, lane.queue, bury(queue, lane, group, errors))
     cursor = replace(cursor.complete(done), failures=_count_failures(cursor.complete(done), failed))
-    return put_cursor(state, lane, group, _release(cursor, queue, failed, retried, now))
+    return put_cursor(state, lane, group, release(cursor, queue, failed, retried, now))
 
 
 def _count_failures(cursor: Cursor, failed: Iterable[int]) -> dict[int, int]:
@@ -101,25 +115,27 @@ def _count_failures(cursor: Cursor, failed: Iterable[int]) -> dict[int, int]:
     return {**cursor.failures, **{offset: cursor.failures.get(offset, 0) + 1 for offset in failed}}
 
 
-def _bury(queue: Queue, lane: Lane, group: str, given_up: Mapping[int, AckItem]) -> Queue:
-    """Keep what a group gave up, with payload and error (G-DLQ-1)."""
+def bury(queue: Queue, lane: Lane, group: str, errors: Mapping[int, str]) -> Queue:
+    """Keep what a group gave up, with payload and error (G-DLQ-1); once, also if it is given up again after a seek."""
     partition = queue.partitions[lane.partition]
     cursor = partition.cursors[group]
     letters = tuple(
         DeadLetter(
             MessageId(*lane, offset),
             group,
-            partition.messages[offset].transaction_id,
+            partition.messages[offset].transaction_id or MessageId(*lane, offset),
             partition.messages[offset].payload,
-            item.error or RETRIES_EXHAUSTED,
+            error,
             cursor.failures.get(offset, 0),
         )
-        for offset, item in sorted(given_up.items())
+        for offset, error in sorted(errors.items())
     )
-    return replace(queue, dead_letters=queue.dead_letters + letters)
+    again = {(letter.message, letter.group) for letter in letters}
+    kept = tuple(letter for letter in queue.dead_letters if (letter.message, letter.group) not in again)
+    return replace(queue, dead_letters=kept + letters)
 
 
-def _release(cursor: Cursor, queue: Queue, failed: set[int], retried: set[int], now: float) -> Cursor:
+def release(cursor: Cursor, queue: Queue, failed: set[int], retried: set[int], now: float) -> Cursor:
     """The lease ends when a message is to come again, or when nothing is left under it (G-ACK-5)."""
     lease = cursor.live_lease(now)
     if failed or retried:

@@ -12,7 +12,10 @@ from .operations import (
     Committed,
     Cycled,
     Deleted,
+    DeletedGroup,
+    DeletedMessage,
     Delivery,
+    GivenUp,
     Operation,
     Outcome,
     Pop,
@@ -21,7 +24,9 @@ from .operations import (
     PushResult,
     Renewed,
     RolledBack,
+    Sought,
     Transaction,
+    UpdatedSubscription,
 )
 from .pop import Claimable, claimable, deliver, matches, subscribe, visible
 from .step import attempt, refusal, step
@@ -33,6 +38,18 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+
+#: The guarantee behind an answer that is of the right kind and still another one.
+_BROKEN: Mapping[type, str] = {
+    Committed: "G-TXN-1",
+    Renewed: "G-LEASE-4",
+    Deleted: "G-RET-3",
+    DeletedMessage: "G-RET-5",
+    GivenUp: "G-DLQ-6",
+    Sought: "G-GRP-5",
+    UpdatedSubscription: "G-GRP-6",
+    DeletedGroup: "G-GRP-7",
+}
 
 
 class Violation(AssertionError):  # noqa: N818 - the word of the specification
@@ -82,7 +99,7 @@ def _broken(expected: Outcome, observed: Outcome) -> str:
             return "G-TXN-3"
     if isinstance(expected, Cycled) and isinstance(observed, Cycled):
         return "G-STR-2" if expected.error and not observed.error else "G-STR-1"
-    return {Committed: "G-TXN-1", Renewed: "G-LEASE-4", Deleted: "G-RET-3"}.get(type(expected), "G-ISO-2")
+    return _BROKEN.get(type(expected), "G-ISO-2")
 
 
 def _differing(left: Iterable[T], right: Iterable[T]) -> Iterable[tuple[T, T]]:

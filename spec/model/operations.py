@@ -170,7 +170,84 @@ class Cycle:
         return self.ack is None and bool(self.pushes) and any(change.value is None for change in self.changes)
 
 
-Operation: TypeAlias = Push | Pop | Ack | RenewLease | Transaction | Configure | DeleteQueue | Register | Cycle
+@dataclass(frozen=True, slots=True)
+class DeleteMessage:
+    """Remove one message, named by its transaction id or by the id that the server gave it."""
+
+    queue: str
+    partition: str
+    transaction_id: TransactionId
+
+    @property
+    def lane(self) -> Lane:
+        """Where the message lies."""
+        return Lane(self.queue, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Move one message to the dead letters of a group, or of all groups that have not done it."""
+
+    queue: str
+    partition: str
+    transaction_id: TransactionId
+    group: str | None = None
+    error: str = "given up"
+
+    @property
+    def lane(self) -> Lane:
+        """Where the message lies."""
+        return Lane(self.queue, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class Seek:
+    """Put the cursors of a group, or the one in a partition, after the last message not younger than a time.
+
+    `to_end` puts them after the newest message. By default they go before the oldest.
+    """
+
+    queue: str
+    group: str
+    partition: str | None = None
+    to_end: bool = False
+    since: float = float("-inf")
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateSubscription:
+    """Change the stored start of a group."""
+
+    queue: str
+    group: str
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroup:
+    """Forget a group; without `subscription` its start is kept, and it begins there again."""
+
+    queue: str
+    group: str
+    subscription: bool = True
+
+
+Operation: TypeAlias = (
+    Push
+    | Pop
+    | Ack
+    | RenewLease
+    | Transaction
+    | Configure
+    | DeleteQueue
+    | DeleteMessage
+    | GiveUp
+    | Seek
+    | UpdateSubscription
+    | DeleteGroup
+    | Register
+    | Cycle
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +354,56 @@ class Cycled:
     dead_lettered: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class DeletedMessage:
+    """The message is gone; `existed` says whether there was one."""
+
+    existed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """Whether the message is known, and the groups for which it was given up."""
+
+    known: bool
+    groups: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """How many cursors were put."""
+
+    cursors: int
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatedSubscription:
+    """The start is changed; `known` says whether the queue has the group."""
+
+    known: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedGroup:
+    """How many cursors the group had; none when the queue did not have the group."""
+
+    cursors: int | None
+
+
 Outcome: TypeAlias = (
-    Pushed | Popped | Acked | Renewed | Committed | RolledBack | Configured | Deleted | Registered | Cycled
+    Pushed
+    | Popped
+    | Acked
+    | Renewed
+    | Committed
+    | RolledBack
+    | Configured
+    | Deleted
+    | DeletedMessage
+    | GivenUp
+    | Sought
+    | UpdatedSubscription
+    | DeletedGroup
+    | Registered
+    | Cycled
 )

@@ -75,26 +75,25 @@ def _queues(state: State, operation: Pop) -> list[str]:
 
 def _with_group(queue: Queue, operation: Pop, now: float) -> Queue:
     group, begin = operation.group_name, operation.subscription_from
+    start = _start_time(operation, now)
     partitions = {
         name: replace(
-            partition, cursors={**partition.cursors, group: Cursor(ready=now, acked=_start(partition, operation))}
+            partition, cursors={**partition.cursors, group: partition.cursor_after(partition.last_until(start), now)}
         )
         for name, partition in queue.partitions.items()
     }
     after = begin if group != QUEUE_MODE and not isinstance(begin, str) else None
-    return replace(queue, groups={**queue.groups, group: Group(after)}, partitions=partitions)
+    return replace(queue, groups={**queue.groups, group: Group(after, start)}, partitions=partitions)
 
 
-def _start(partition: Partition, operation: Pop) -> int:
-    """The last offset that a new group does not get."""
+def _start_time(operation: Pop, now: float) -> float:
+    """What is not younger than this was pushed before a new group began."""
     begin = operation.subscription_from
     if operation.group_name == QUEUE_MODE:
-        return -1
+        return float("-inf")
     if begin == "now" or (begin is None and operation.subscription_mode in {"new", "new-only"}):
-        return partition.head - 1
-    if begin is None:
-        return -1
-    return max((message.offset for message in partition.messages if message.created_at <= float(begin)), default=-1)
+        return now
+    return float("-inf") if begin is None else float(begin)
 
 
 def claimable(state: State, operation: Pop, now: float) -> list[Claimable]:
@@ -170,7 +169,7 @@ def deliver(state: State, operation: Pop, choice: Mapping[Lane, int], now: float
 
 def _delivery(lane: Lane, message: Message, attempt: int) -> Delivery:
     name = MessageId(*lane, message.offset)
-    return Delivery(name, message.transaction_id, message.payload, message.created_at, attempt)
+    return Delivery(name, message.transaction_id or name, message.payload, message.created_at, attempt)
 
 
 def _take(cursor: Cursor, offsets: tuple[int, ...], queue: Queue, operation: Pop, now: float) -> Cursor:

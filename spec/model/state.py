@@ -40,12 +40,13 @@ TransactionId: TypeAlias = str | MessageId
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One entry of a partition's log."""
+    """One entry of a partition's log; a deleted one has lost its payload, and the id that its producer chose."""
 
     offset: int
-    transaction_id: TransactionId
+    transaction_id: TransactionId | None
     payload: object
     created_at: float
+    deleted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,15 @@ class Partition:
         """When the last message came; before all time in an empty partition."""
         return self.messages[-1].created_at if self.messages else float("-inf")
 
+    def last_until(self, since: float) -> int:
+        """The offset of the last message not younger than a time; -1 when there is none."""
+        return max((message.offset for message in self.messages if message.created_at <= since), default=-1)
+
+    def cursor_after(self, acked: int, now: float) -> Cursor:
+        """The cursor of a group that has done everything up to an offset, and has no need of what was deleted."""
+        deleted = [message.offset for message in self.messages if message.deleted]
+        return Cursor(ready=now, acked=acked).complete(deleted)
+
     def find(self, transaction_id: TransactionId) -> Message | None:
         """The message stored under a transaction id."""
         return next((message for message in self.messages if message.transaction_id == transaction_id), None)
@@ -128,9 +138,14 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A consumer group; `after` is the time given as `subscriptionFrom`."""
+    """A consumer group.
+
+    `after` is the time given as `subscriptionFrom`: what is not younger is never delivered. `start` is where the group
+    began, and begins again when it is put back.
+    """
 
     after: float | None = None
+    start: float = float("-inf")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from .ack import ALREADY_COMPLETED, ack
+from .administration import delete_group, delete_message, give_up, seek, update_subscription
 from .operations import (
     Ack,
     AckItem,
@@ -19,7 +20,10 @@ from .operations import (
     Configured,
     Cycle,
     Deleted,
+    DeleteGroup,
+    DeleteMessage,
     DeleteQueue,
+    GiveUp,
     Operation,
     Outcome,
     Pop,
@@ -30,7 +34,9 @@ from .operations import (
     Renewed,
     RenewLease,
     RolledBack,
+    Seek,
     Transaction,
+    UpdateSubscription,
 )
 from .pop import pop
 from .push import push
@@ -67,8 +73,27 @@ def step(state: State, operation: Operation, now: float) -> tuple[State, Outcome
             return register(state, operation)
         case Cycle():
             return cycle(state, operation, now)
+        case DeleteMessage() | GiveUp() | Seek() | UpdateSubscription() | DeleteGroup():
+            return administer(state, operation, now)
         case _:
             assert_never(operation)
+
+
+def administer(
+    state: State, operation: DeleteMessage | GiveUp | Seek | UpdateSubscription | DeleteGroup, now: float
+) -> tuple[State, Outcome]:
+    """Carry out what only an operator asks for."""
+    match operation:
+        case DeleteMessage():
+            return delete_message(state, operation, now)
+        case GiveUp():
+            return give_up(state, operation, now)
+        case Seek():
+            return seek(state, operation, now)
+        case UpdateSubscription():
+            return update_subscription(state, operation, now)
+        case DeleteGroup():
+            return delete_group(state, operation, now)
 
 
 def renew_lease(state: State, operation: RenewLease, now: float) -> tuple[State, Renewed]:

@@ -26,7 +26,12 @@ BEGIN
     DELETE FROM queen.segments AS s WHERE s.part_id = ANY(v_parts);
     DELETE FROM queen.partition_lookup AS h WHERE h.part_id = ANY(v_parts);
     DELETE FROM queen.dead_letter_queue AS d WHERE d.queue_id = old.id;
+    DELETE FROM queen.deleted_messages AS d WHERE d.part_id = ANY(v_parts);
+    DELETE FROM queen.traces AS t WHERE t.queue_id = old.id;
     DELETE FROM queen.consumer_groups_metadata AS g WHERE g.queue_id = old.id;
+    DELETE FROM queen.retired_groups AS g WHERE g.queue_id = old.id;
+    DELETE FROM queen.group_stats AS t WHERE t.queue_id = old.id;
+    DELETE FROM queen.queue_stats AS t WHERE t.queue_id = old.id;
     DELETE FROM queen.partitions AS p WHERE p.queue_id = old.id;
     DELETE FROM queen.stream_state AS s WHERE s.part_id = ANY(v_parts);
     DELETE FROM queen.stream_cycles AS y WHERE y.part_id = ANY(v_parts);

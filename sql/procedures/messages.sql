@@ -17,5 +17,7 @@ JOIN queen.partitions AS p ON p.id = s.part_id
 JOIN queen.queues AS q ON q.id = p.queue_id
 CROSS JOIN LATERAL generate_series(0, s.n - 1) AS i (pos)
 CROSS JOIN LATERAL queen.message_at(s.data, s.ends, i.pos) AS m
-CROSS JOIN LATERAL queen.message_fields(m.message) AS f;
+CROSS JOIN LATERAL queen.message_fields(m.message) AS f
+LEFT JOIN queen.deleted_messages AS d ON d.part_id = s.part_id
+WHERE NOT coalesce(d.offsets @> (s.last_off - s.n + 1 + i.pos), false);
 COMMENT ON VIEW queen.messages IS 'The log with one row a message, payload included: for people, not for the hot path.';

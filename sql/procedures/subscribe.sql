@@ -28,13 +28,17 @@ BEGIN
     IF v_group.id IS NULL AND p_create_group THEN
         -- FOR UPDATE waits for partitions that are being made (FOR SHARE); later ones will find the group.
         PERFORM 1 FROM queen.queues AS q WHERE q.id = subscribe_v1.queue_id FOR UPDATE;
-        INSERT INTO queen.consumer_groups_metadata (queue_id, name, subscription_mode, since, starts_at, created_at)
+        -- A group that was deleted comes back under its number: other workers may still know that.
+        INSERT INTO queen.consumer_groups_metadata (id, queue_id, name, subscription_mode, since, starts_at, created_at)
+        OVERRIDING SYSTEM VALUE
         SELECT
-            q.id, p_group, p_mode,
+            coalesce(r.id, nextval(pg_get_serial_sequence('queen.consumer_groups_metadata', 'id'))), q.id, p_group, p_mode,
             CASE p_mode WHEN 'all' THEN '-infinity' WHEN 'new' THEN v_now ELSE p_from END,
             CASE WHEN p_mode = 'timestamp' AND p_from >= v_now THEN p_from END,
             v_now
-        FROM queen.queues AS q WHERE q.id = subscribe_v1.queue_id
+        FROM queen.queues AS q
+        LEFT JOIN queen.retired_groups AS r ON r.queue_id = q.id AND r.name = p_group
+        WHERE q.id = subscribe_v1.queue_id
         ON CONFLICT DO NOTHING;
         SELECT * INTO v_group FROM queen.consumer_groups_metadata AS g WHERE g.queue_id = subscribe_v1.queue_id AND g.name = p_group;
     END IF;
@@ -74,11 +78,11 @@ BEGIN
     -- The heads are locked while their cursors are made: an empty one is parked, and no push may slip in between.
     PERFORM 1 FROM queen.partition_lookup AS h WHERE h.part_id = ANY(v_heads) ORDER BY h.part_id FOR UPDATE;
     WITH made AS (
-        INSERT INTO queen.partition_consumers (part_id, grp_id, acked, upto, seen, ready_at)
-        SELECT h.part_id, p_grp, s.acked, s.acked, s.acked,
+        INSERT INTO queen.partition_consumers (part_id, grp_id, acked, ahead, upto, seen, ready_at)
+        SELECT h.part_id, p_grp, s.acked, s.ahead, s.acked, s.acked,
             CASE WHEN s.acked < h.next_off - 1 THEN queen.clock() ELSE 'infinity' END
         FROM queen.partition_lookup AS h
-        CROSS JOIN LATERAL (SELECT queen.last_before(h.part_id, v_group.since) AS acked) AS s
+        CROSS JOIN LATERAL queen.cursor_after(h.part_id, queen.last_before(h.part_id, v_group.since)) AS s
         WHERE h.part_id = ANY(v_heads)
         ON CONFLICT DO NOTHING
         RETURNING part_id, ready_at
@@ -130,10 +134,11 @@ BEGIN
     PERFORM 1 FROM queen.partition_lookup AS h
     WHERE h.part_id IN (SELECT l.part_id FROM queen.partition_consumers AS l WHERE l.grp_id = p_grp)
     ORDER BY h.part_id FOR UPDATE;
-    UPDATE queen.partition_consumers AS c SET acked = u.acked, upto = u.acked, seen = u.acked
+    UPDATE queen.partition_consumers AS c SET acked = u.acked, ahead = u.ahead, upto = u.acked, seen = u.acked
     FROM (
-        SELECT l.part_id, queen.last_before(l.part_id, p_since) AS acked FROM queen.partition_consumers AS l
-        WHERE l.grp_id = p_grp ORDER BY l.part_id FOR UPDATE
+        SELECT l.part_id, s.acked, s.ahead FROM queen.partition_consumers AS l
+        CROSS JOIN LATERAL queen.cursor_after(l.part_id, queen.last_before(l.part_id, p_since)) AS s
+        WHERE l.grp_id = p_grp ORDER BY l.part_id FOR UPDATE OF l
     ) AS u
     WHERE c.part_id = u.part_id AND c.grp_id = p_grp AND c.acked < u.acked;
 END $$;

@@ -116,3 +116,26 @@ async def test_client_uses_names_as_they_are(play: Any) -> None:
     outcome = await play("names")
     assert outcome == {name: [[name], True] for name in outcome}
     assert len(outcome) == 7
+
+
+async def test_client_administers(play: Any) -> None:
+    assert await play("administer") == {
+        "overview": True, "namespaces": [1], "tasks": True, "queues": True, "queue": 4, "depth": 3,
+        "partitions": ["Default"], "messages": [3, 2, 1, 0], "message": "completed", "traces": [{"text": "seen"}],
+        "trace_names": True, "own_traces": 1, "status": 4, "queue_stats": 1, "queue_detail": True, "analytics": True,
+        "groups": True, "group": [3], "lagging": True, "refreshed": True, "health": "healthy", "metrics": True,
+        "system": True, "workers": True, "sought": 1, "again": [0, 2, 3], "timestamp": 1, "group_of_queue": 1,
+        "deleted_group": True,
+    }  # fmt: skip
+
+
+@checks("G-DLQ-6", level=Level.LIVE)
+async def test_client_looks_at_dead_letters_and_retries_one(play: Any) -> None:
+    assert await play("dead_letters") == {
+        "letters": [["poison", "cannot be handled"]],
+        "total": 1,
+        "elsewhere": 0,
+        "retried": "moved",
+        "rest": ["good", "poison"],
+        "left": 0,
+    }

@@ -32,7 +32,14 @@ starts = st.sampled_from([("g", -60), ("g", -5), ("h", -1), ("i", 0), ("i", 5), 
 STREAMS = ("s", "t")
 #: How much later than now the window of a row is over.
 WINDOW_ENDS = st.sampled_from((None, -1.0, 0.25, 40.0))
+group_names = st.sampled_from((model.QUEUE_MODE, "g", "h", "i"))
+#: By the producer's id, or by the id that the server gave the message with this offset.
+message_names = st.sampled_from(IDS) | st.integers(0, 3)
 statuses = st.sampled_from(("completed", "completed", "completed", "failed", "retry", "dlq", "nonsense"))
+
+
+def named(queue: str, partition: str, name: str | int) -> model.TransactionId:
+    return model.MessageId(queue, partition, name) if isinstance(name, int) else name
 
 
 class EngineAgainstModel(RuleBasedStateMachine):
@@ -232,6 +239,42 @@ class EngineAgainstModel(RuleBasedStateMachine):
     def delete(self, queue: str) -> None:
         self.perform(model.DeleteQueue(queue))
 
+    @rule(queue=queues, partition=partitions, name=message_names)
+    def delete_message(self, queue: str, partition: str, name: str | int) -> None:
+        self.perform(model.DeleteMessage(queue, partition, named(queue, partition, name)))
+
+    @rule(queue=queues, partition=partitions, name=message_names, group=st.none() | group_names)
+    def give_up(self, queue: str, partition: str, name: str | int, group: str | None) -> None:
+        self.perform(model.GiveUp(queue, partition, named(queue, partition, name), group))
+
+    @rule(delivered=deliveries, group=st.none() | group_names)
+    def give_up_what_was_delivered(self, delivered: Any, group: str | None) -> None:
+        message = delivered[0].message
+        self.perform(model.GiveUp(message.queue, message.partition, message, group))
+
+    @rule(delivered=deliveries)
+    def delete_what_was_delivered(self, delivered: Any) -> None:
+        message = delivered[0].message
+        self.perform(model.DeleteMessage(message.queue, message.partition, message))
+
+    @rule(
+        queue=queues,
+        partition=st.none() | partitions,
+        group=group_names,
+        place=st.sampled_from(("end", "beginning", "beginning", 0, -1, -5, -60)),
+    )
+    def seek(self, queue: str, partition: str | None, group: str, place: str | int) -> None:
+        since = self.now + place if isinstance(place, int) else float("-inf")
+        self.perform(model.Seek(queue, group, partition, place == "end", since))
+
+    @rule(queue=queues, group=group_names, later=st.sampled_from((-60, -5, 0, 5, 40)))
+    def update_subscription(self, queue: str, group: str, later: int) -> None:
+        self.perform(model.UpdateSubscription(queue, group, self.now + later))
+
+    @rule(queue=queues, group=group_names, subscription=st.booleans())
+    def delete_group(self, queue: str, group: str, subscription: bool) -> None:
+        self.perform(model.DeleteGroup(queue, group, subscription))
+
     def teardown(self) -> None:
         if not hasattr(self, "state"):
             return
@@ -283,6 +326,11 @@ def broker(postgres: str) -> Any:
     "G-STR-1",
     "G-STR-2",
     "G-GRP-1",
+    "G-GRP-5",
+    "G-GRP-6",
+    "G-GRP-7",
+    "G-DLQ-6",
+    "G-RET-5",
     level=Level.MODEL,
 )
 def test_the_engine_answers_what_the_model_allows(broker: Broker) -> None:

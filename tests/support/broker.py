@@ -15,6 +15,7 @@ from typing import Any
 from queen.config import Settings
 from queen.core import ids
 from queen.core import operations as real
+from queen.core.administration import MessageKey, Seek
 from queen.db.administration import AdministrationStore
 from queen.db.dsn import parse
 from queen.db.pool import Pool
@@ -113,6 +114,8 @@ class Broker:
             case model.DeleteQueue():
                 existed = await self._context.administration.delete_queue(operation.queue)
                 return operation, model.Deleted(existed)
+            case _:
+                return operation, await self._administer(operation)
 
     async def _ask(self, kind: real.JobType, request: Any) -> Any:
         """The answer to one request."""
@@ -195,6 +198,45 @@ class Broker:
         renewed = await self._ask(real.JobType.RENEW_LEASE, request)
         until = (renewed.expires_at - EPOCH).total_seconds() if renewed.expires_at is not None else None
         return model.Renewed(renewed.cursors, until)
+
+    # ------------------------------------------------------------ administration
+
+    async def _administer(self, operation: model.Operation) -> model.Outcome:
+        administration = self._context.administration
+        match operation:
+            case model.DeleteMessage():
+                return model.DeletedMessage(await administration.messages.delete(await self._key(operation)))
+            case model.GiveUp():
+                moved = await administration.messages.give_up(
+                    await self._key(operation), operation.group, operation.error
+                )
+                return model.GivenUp(moved.known, frozenset(moved.groups or ()) if moved.known else frozenset())
+            case model.Seek():
+                since = at(operation.since) if operation.since > float("-inf") else None
+                seek = Seek(operation.group, operation.queue, operation.partition, operation.to_end, since)
+                sought, _ = await administration.consumer_groups.seek(seek, 0)
+                return model.Sought(sought.updated)
+            case model.UpdateSubscription():
+                known = await administration.consumer_groups.update_subscription(
+                    operation.queue, operation.group, at(operation.since)
+                )
+                return model.UpdatedSubscription(known)
+            case model.DeleteGroup():
+                cursors = await administration.consumer_groups.delete(
+                    operation.queue, operation.group, subscription=operation.subscription
+                )
+                self._context.directory.forget_queue(operation.queue)
+                return model.DeletedGroup(cursors)
+        raise AssertionError(operation)
+
+    async def _key(self, operation: model.DeleteMessage | model.GiveUp) -> MessageKey:
+        name = [(operation.queue, operation.partition)]
+        [(_queue_id, part_id)] = await self._context.database.resolve_partitions(name, create=False)
+        number = part_id if part_id is not None else 2**47
+        chosen = operation.transaction_id
+        return MessageKey(
+            number, ids.message_id(number, chosen.offset) if isinstance(chosen, model.MessageId) else chosen
+        )
 
     # ------------------------------------------------------------ transaction
 

@@ -221,12 +221,85 @@ async def consume_through_an_outage(client: Client, queue: str) -> object:
     return {"seen": seen, "left": len(left)}
 
 
+async def administer(client: Client, queue: str) -> object:
+    """The methods of the client's administration, each on something that is there."""
+    admin, group = client.admin, f"g/{queue}"
+    await client.queue(queue).namespace(queue).task("t").create()
+    await client.queue(queue).push([{"data": n, "transactionId": f"t/{n}"} for n in range(4)])
+    first, second = await client.queue(queue).group(group).subscription_mode("all").batch(2).wait(False).pop()
+
+    async def trace(message: Any) -> None:
+        await message["trace"]({"traceName": queue, "data": {"text": "seen"}})
+
+    await client.queue(queue).group("tracer").subscription_mode("all").batch(1).limit(1).consume(trace)
+    await client.ack(first, True, {"group": group})
+    listed = (await admin.list_messages(queue=queue))["messages"]
+    found: dict[str, Any] = {
+        "overview": (await admin.get_overview())["messages"]["total"] >= 4,
+        "namespaces": [
+            each["queues"] for each in (await admin.get_namespaces())["namespaces"] if each["namespace"] == queue
+        ],
+        "tasks": "t" in [each["task"] for each in (await admin.get_tasks())["tasks"]],
+        "queues": queue in [each["name"] for each in (await admin.list_queues(namespace=queue))["queues"]],
+        "queue": (await admin.get_queue(queue))["totals"]["total"],
+        "depth": (await admin.get_queue_depth(queue, group))["pending"],
+        "partitions": [each["name"] for each in (await admin.get_partitions(queue=queue))["partitions"]],
+        "messages": [each["data"] for each in listed],
+        "message": (await admin.get_message(first["partitionId"], first["transactionId"]))["status"],
+        "traces": [each["data"] for each in (await admin.get_traces_by_name(queue))["traces"]],
+        "trace_names": queue in [each["trace_name"] for each in (await admin.get_trace_names())["trace_names"]],
+        "own_traces": len((await admin.get_traces_for_message(first["partitionId"], first["transactionId"]))["traces"]),
+        "status": (await admin.get_status(queue=queue))["messages"]["total"],
+        "queue_stats": len((await admin.get_queue_stats(namespace=queue))["queues"]),
+        "queue_detail": (await admin.get_queue_detail(queue))["queue"]["name"] == queue,
+        "analytics": len((await admin.get_analytics(queue=queue))["dataPoints"]) > 0,
+        "groups": group in [each["name"] for each in await admin.list_consumer_groups()],
+        "group": [each["offsetLag"] for each in (await admin.get_consumer_group(group))[queue]["partitions"]],
+        "lagging": isinstance(await admin.get_lagging_consumers(0), list),
+        "refreshed": (await admin.refresh_consumer_stats())["queue"]["queuesUpdated"] >= 1,
+        "health": (await admin.health())["status"],
+        "metrics": (await admin.metrics())["requests"]["total"] > 0,
+        "system": "replicas" in await admin.get_system_metrics(),
+        "workers": "summary" in await admin.get_worker_metrics(),
+    }
+    await admin.delete_message(second["partitionId"], second["transactionId"])
+    found["sought"] = (await admin.seek_consumer_group(group, queue, {"timestamp": "2020-01-01T00:00:00Z"}))[
+        "partitionsUpdated"
+    ]
+    again = await client.queue(queue).group(group).batch(9).wait(False).pop()
+    found["again"] = [message["data"] for message in again]
+    found["timestamp"] = (await client.update_consumer_group_timestamp(group, "2024-01-01T00:00:00Z"))["rowsUpdated"]
+    found["group_of_queue"] = (await admin.delete_consumer_group_for_queue(group, queue, True))["deletedPartitions"]
+    found["deleted_group"] = (await client.delete_consumer_group(group))["success"]
+    return found
+
+
+async def dead_letters(client: Client, queue: str) -> object:
+    """A poisonous message: looked at among the dead letters, and retried."""
+    await client.queue(queue).config({"retry_limit": 0}).create()
+    await client.queue(queue).push([{"data": "poison", "transactionId": "p/1"}, {"data": "good"}])
+    (message,) = await client.queue(queue).batch(1).wait(False).pop()
+    await client.ack(message, False, {"error": "cannot be handled"})
+    letters = await client.queue(queue).dlq().limit(10).get()
+    elsewhere = await client.queue(queue).partition("other").dlq().get()
+    retried = await client.admin.retry_message(message["partitionId"], message["transactionId"])
+    rest = await client.queue(queue).batch(9).wait(False).pop()
+    return {
+        "letters": [[each["data"], each["errorMessage"]] for each in letters["messages"]],
+        "total": letters["total"],
+        "elsewhere": elsewhere["total"],
+        "retried": retried["result"],
+        "rest": [each["data"] for each in rest],
+        "left": (await client.queue(queue).dlq().get())["total"],
+    }
+
+
 SCENARIOS: dict[str, Callable[[Client, str], Awaitable[object]]] = {
     scenario.__name__: scenario
     for scenario in (
         push_and_pop, pop_of_a_partition_and_commit_on_delivery, pop_that_waits, consume_batches, consume_each,
         consume_until_dead, nack_until_dead, renew, transact, push_buffered, push_duplicates, delete, names,
-        consume_through_an_outage,
+        consume_through_an_outage, administer, dead_letters,
     )
 }  # fmt: skip
 

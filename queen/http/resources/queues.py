@@ -13,8 +13,11 @@ from queen.core.operations import JobType, QueueConfiguration
 from queen.engine.context import Context
 from queen.engine.ports import configuration_changed
 from queen.engine.thread import EngineThread
+from queen.http.answers import answer
 from queen.http.parsing import check_name, decode
+from queen.http.paths import cut
 from queen.http.request import QueenRequest, read_body
+from queen.http.resources.catalogue import QueueInspector
 
 _YEAR_SECONDS = 366 * 24 * 3600
 _INT_MAX = 2**31 - 1
@@ -173,6 +176,14 @@ class QueueResource:
 
     def __init__(self, engine: EngineThread) -> None:
         self._engine = engine
+        self._inspector = QueueInspector(engine)
+
+    async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response, queue: str) -> None:
+        """The queue with a page of its partitions; with ``/depth`` after it, what a group has still to do."""
+        if names := cut(req, "/api/v1/resources/queues", (), "/depth"):
+            answer(resp, await self._inspector.depth(req, check_name(names[0], "queue")))
+        else:
+            answer(resp, await self._inspector.describe(req, check_name(queue, "queue")))
 
     async def on_delete(self, _req: falcon.asgi.Request, resp: falcon.asgi.Response, queue: str) -> None:
         """Deletes the queue; an unknown one is an answer too, because clients delete before they create."""

@@ -1,0 +1,1 @@
+"""Listings and status of a large queue, over HTTP."""

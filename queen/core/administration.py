@@ -1,0 +1,415 @@
+"""What administration asks of the database and is answered: frozen values, one field a column of the procedure."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from msgspec import Struct
+
+
+class MessageKey(Struct, frozen=True):
+    """How a client names a message: the number of its partition, and its transaction id or message id."""
+
+    part_id: int
+    transaction_id: str
+
+
+class Period(Struct, frozen=True):
+    """A time from one moment to another, both included."""
+
+    begin: datetime
+    end: datetime
+
+    @property
+    def bucket_minutes(self) -> int:
+        """Minutes of one point of a series over this time: 60 to 168 points for every common length."""
+        length = self.end - self.begin
+        for minutes, longest in ((1, 1), (5, 6), (15, 24), (60, 168)):
+            if length <= timedelta(hours=longest):
+                return minutes
+        return 360
+
+
+# ---------------------------------------------------------------- catalogue
+
+
+class QueueRow(Struct, frozen=True):
+    """A queue with its figures; those are ``None`` until the statistics know it (see ``queen.queue_stats``)."""
+
+    queue_id: int
+    name: str
+    namespace: str
+    task: str
+    created_at: datetime
+    groups: int
+    partitions: int | None
+    total: int | None
+    pending: int | None
+    processing: int | None
+    completed: int | None
+    failed: int | None
+    dead_letter: int | None
+    offset_lag: int | None
+    oldest_at: datetime | None
+    computed_at: datetime | None
+
+
+class QueueOptions(Struct, frozen=True):
+    """Labels and options of a queue, as stored; ``None`` is an option that nobody has set."""
+
+    queue_id: int
+    name: str
+    namespace: str
+    task: str
+    priority: int
+    lease_time: int
+    retry_limit: int
+    retry_delay: int | None
+    dead_letter_queue: bool | None
+    dlq_after_max_retries: bool | None
+    created_at: datetime
+
+
+class PartitionRow(Struct, frozen=True):
+    """A partition with figures of this moment; where groups differ, those of its slowest group."""
+
+    part_id: int
+    queue: str
+    name: str
+    created_at: datetime
+    total: int
+    pending: int
+    processing: int
+    completed: int
+    failed: int
+    dead_letter: int
+    consumed: int
+    oldest_at: datetime | None
+    newest_at: datetime | None
+
+
+class LabelRow(Struct, frozen=True):
+    """A namespace or a task with the figures of its queues."""
+
+    label: str
+    queues: int
+    partitions: int
+    total: int
+    pending: int
+
+
+class Depth(Struct, frozen=True):
+    """What a group has still to do: messages, those of them under a live lease, partitions that hold some."""
+
+    pending: int
+    processing: int
+    partitions_pending: int
+    computed_at: datetime | None
+
+
+# ---------------------------------------------------------------- messages, dead letters
+
+
+class MessageFilter(Struct, frozen=True):
+    """Which messages are wanted; ``None`` matches any."""
+
+    queue: str | None = None
+    partition: str | None = None
+    namespace: str | None = None
+    task: str | None = None
+    status: str | None = None
+
+
+class MessageRow(Struct, frozen=True):
+    """A message in a list; ``payload`` is JSON. ``done`` of ``groups`` named groups have completed it."""
+
+    part_id: int
+    off: int
+    queue: str
+    partition: str
+    namespace: str
+    task: str
+    priority: int
+    created_at: datetime
+    transaction_id: str
+    trace_id: str | None
+    producer_sub: str | None
+    payload: str
+    status: str
+    queue_mode: str
+    done: int
+    groups: int
+    lease_ends: datetime | None
+
+
+class MessageDetail(Struct, frozen=True):
+    """One message with all that is known of it; ``group_*`` are columns, one element a group."""
+
+    off: int
+    queue: str
+    partition: str
+    namespace: str
+    task: str
+    created_at: datetime
+    transaction_id: str
+    trace_id: str | None
+    producer_sub: str | None
+    payload: str
+    status: str
+    lease_ends: datetime | None
+    lease_time: int
+    retry_limit: int
+    retry_delay: int | None
+    priority: int
+    group_name: Sequence[str] | None
+    group_done: Sequence[bool] | None
+    group_lease_ends: Sequence[datetime | None] | None
+    error: str | None
+    retry_count: int | None
+
+
+class DeadLetterFilter(Struct, frozen=True):
+    """Which dead letters are wanted; ``None`` matches any. The time is that of the failure."""
+
+    queue: str | None = None
+    group: str | None = None
+    partition: str | None = None
+    begin: datetime | None = None
+    end: datetime | None = None
+
+
+class DeadLetterRow(Struct, frozen=True):
+    """A dead letter in a list."""
+
+    id: int
+    part_id: int
+    off: int
+    queue: str
+    partition: str
+    consumer_group: str
+    transaction_id: str
+    trace_id: str | None
+    producer_sub: str | None
+    payload: str
+    error: str
+    retry_count: int
+    created_at: datetime
+    failed_at: datetime
+
+
+class DeadLetter(Struct, frozen=True):
+    """A dead letter that is to be replayed."""
+
+    id: int
+    part_id: int
+    queue: str
+    partition: str
+    consumer_group: str
+    transaction_id: str
+    trace_id: str | None
+    producer_sub: str | None
+    payload: str
+
+
+class Replayed(Struct, frozen=True):
+    """What became of a replay: ``moved`` or ``duplicate``, with the offset; ``missing``; or ``unknown`` partition."""
+
+    outcome: str
+    off: int | None
+
+
+class GivenUp(Struct, frozen=True):
+    """Whether a message is known, and the groups for which it was given up."""
+
+    known: bool
+    groups: Sequence[str] | None
+
+
+# ---------------------------------------------------------------- consumer groups
+
+
+class GroupRow(Struct, frozen=True):
+    """A consumer group of a queue with its figures; those are ``None`` until the statistics know it."""
+
+    grp_id: int
+    name: str
+    queue: str
+    subscription_mode: str
+    since: datetime
+    created_at: datetime
+    members: int | None
+    partitions_with_lag: int | None
+    total_lag: int | None
+    leases: int | None
+    leased_messages: int | None
+    consumed: int | None
+    untouched: bool | None
+    oldest_at: datetime | None
+    computed_at: datetime | None
+
+
+class CursorRow(Struct, frozen=True):
+    """How far a group is in a partition; ``lease``: a live one; ``consumed_at``: push of its last done message."""
+
+    queue: str
+    partition: str
+    undone: int
+    consumed: int
+    lease: UUID | None
+    oldest_at: datetime | None
+    consumed_at: datetime | None
+
+
+class LaggingRow(Struct, frozen=True):
+    """A partition of a group whose oldest undone message waits."""
+
+    consumer_group: str
+    queue: str
+    partition: str
+    part_id: int
+    undone: int
+    lease: UUID | None
+    oldest_at: datetime
+    consumed_at: datetime | None
+
+
+class Seek(Struct, frozen=True):
+    """Where the cursors of a group go: to the end, after a time, or (neither) to the oldest message.
+
+    ``partition``: only that one; ``None`` means all of the queue.
+    """
+
+    group: str
+    queue: str
+    partition: str | None = None
+    to_end: bool = False
+    since: datetime | None = None
+
+
+class Sought(Struct, frozen=True):
+    """Cursors that were put, and when the message was pushed after which the last of them stands."""
+
+    updated: int
+    moved_to: datetime | None
+
+
+# ---------------------------------------------------------------- traces
+
+
+class Trace(Struct, frozen=True):
+    """What a consumer records about a message; ``data`` is JSON."""
+
+    key: MessageKey
+    group: str
+    event: str
+    data: str
+    worker: str
+    names: Sequence[str]
+
+
+class TraceRow(Struct, frozen=True):
+    """A recorded trace with its message; ``payload`` is ``None`` when that is gone."""
+
+    id: int
+    event: str
+    data: str
+    group: str
+    worker: str
+    created_at: datetime
+    names: Sequence[str] | None
+    part_id: int
+    off: int
+    queue: str
+    partition: str
+    transaction_id: str
+    payload: str | None
+
+
+class TraceNameRow(Struct, frozen=True):
+    """A name with its traces and messages."""
+
+    name: str
+    traces: int
+    messages: int
+    last_seen: datetime
+
+
+# ---------------------------------------------------------------- statistics, metrics
+
+
+class Refreshed(Struct, frozen=True):
+    """What a refresh of the statistics has done; ``skipped``: another server does it."""
+
+    queues: int | None
+    groups: int | None
+    removed: int | None
+    skipped: bool
+
+
+class Apart(Struct, frozen=True):
+    """What figures are kept apart by."""
+
+    bucket: bool = True
+    queue: bool = False
+    worker: bool = False
+
+
+class QueueMetricsRow(Struct, frozen=True):
+    """What was done for queues; a key is ``None`` where the figures are not kept apart by it."""
+
+    bucket: datetime | None
+    queue: str | None
+    worker: str | None
+    push_requests: int
+    push_messages: int
+    pop_requests: int
+    pop_messages: int
+    pop_empty: int
+    ack_requests: int
+    ack_success: int
+    ack_failed: int
+    dead_letters: int
+    transactions: int
+    lag_ms_sum: float
+    lag_ms_max: float
+    parked: int
+
+    @property
+    def lag_ms(self) -> float:
+        """Mean age of a message when it was popped."""
+        return self.lag_ms_sum / self.pop_messages if self.pop_messages else 0.0
+
+
+class WorkerMetricsRow(Struct, frozen=True):
+    """How workers were; a key is ``None`` where the figures are not kept apart by it. CPU is percent of one core."""
+
+    bucket: datetime | None
+    hostname: str | None
+    worker_id: int | None
+    samples: int
+    jobs: int
+    db_errors: int
+    loop_lag_ms: float
+    loop_lag_ms_max: float
+    cpu_user: float
+    cpu_user_max: float
+    cpu_system: float
+    cpu_system_max: float
+    rss_bytes: int
+    rss_bytes_max: int
+    virtual_bytes: int
+    pool_size: int
+    pool_idle: int
+    queued: int
+    waiting: int
+    last_seen: datetime
+
+
+class RetentionRow(Struct, frozen=True):
+    """What retention and eviction removed."""
+
+    bucket: datetime
+    retention_messages: int
+    completed_retention_messages: int
+    eviction_messages: int
+    events: int

@@ -1,0 +1,54 @@
+"""What there is: queues, partitions, namespaces and tasks, with figures."""
+
+from queen.core.administration import Depth, LabelRow, PartitionRow, QueueOptions, QueueRow
+from queen.db.pool import Pool
+from queen.db.store import call
+
+_LIST_QUEUES = call("list_queues_v1", 5)
+_GET_QUEUE = call("get_queue_v1", 1)
+_LIST_PARTITIONS = call("list_partitions_v1", 5)
+_COUNT_LABELS = call("count_labels_v1", 1)
+_GET_DEPTH = call("get_depth_v1", 2)
+
+
+class CatalogueStore:
+    """Implements ``queen.engine.administration.Catalogue``."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def queues(
+        self,
+        namespace: str | None = None,
+        task: str | None = None,
+        queue: str | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> list[QueueRow]:
+        """Queues, newest first."""
+        return [QueueRow(*row) for row in await self._pool.fetch(_LIST_QUEUES, namespace, task, queue, limit, offset)]
+
+    async def queue(self, queue: str) -> QueueOptions | None:
+        """One queue, or ``None`` if there is none of that name."""
+        rows = await self._pool.fetch(_GET_QUEUE, queue)
+        return QueueOptions(*rows[0]) if rows else None
+
+    async def partitions(
+        self, queue: str | None, partition: str | None, group: str | None, limit: int, offset: int
+    ) -> list[PartitionRow]:
+        """A page of partitions by queue and name, as far as a group is, or the slowest."""
+        rows = await self._pool.fetch(_LIST_PARTITIONS, queue, partition, group, limit, offset)
+        return [PartitionRow(*row) for row in rows]
+
+    async def namespaces(self) -> list[LabelRow]:
+        """Namespaces of queues."""
+        return [LabelRow(*row) for row in await self._pool.fetch(_COUNT_LABELS, False)]
+
+    async def tasks(self) -> list[LabelRow]:
+        """Tasks of queues."""
+        return [LabelRow(*row) for row in await self._pool.fetch(_COUNT_LABELS, True)]
+
+    async def depth(self, queue: str, group: str | None) -> Depth | None:
+        """What a group, or the slowest, has still to do in a queue; ``None`` if there is no such queue."""
+        rows = await self._pool.fetch(_GET_DEPTH, queue, group)
+        return Depth(*rows[0]) if rows else None

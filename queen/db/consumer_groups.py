@@ -1,0 +1,59 @@
+"""Consumer groups: listed, moved, deleted."""
+
+from datetime import datetime
+
+from queen.core.administration import CursorRow, GroupRow, LaggingRow, Seek, Sought
+from queen.db.pool import Pool
+from queen.db.store import call
+
+_LIST = call("list_groups_v1", 0)
+_CURSORS = call("list_cursors_v1", 3)
+_LAGGING = call("list_lagging_v1", 2)
+_QUEUES_OF = call("find_group_queues_v1", 1)
+_SEEK = call("seek_group_v1", 7)
+_UPDATE = "SELECT queen.update_subscription_v1($1, $2, $3) AS known"
+_DELETE = "SELECT queen.delete_group_v1($1, $2, $3) AS cursors"
+
+#: Cursors that one call of seek moves at most: it locks as many heads meanwhile.
+SEEK_STEP = 5000
+
+
+class ConsumerGroupStore:
+    """Implements ``queen.engine.administration.ConsumerGroups``."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def groups(self) -> list[GroupRow]:
+        """All groups of all queues."""
+        return [GroupRow(*row) for row in await self._pool.fetch(_LIST)]
+
+    async def cursors(self, group: str, limit: int, offset: int) -> list[CursorRow]:
+        """A page of the cursors of a group, by queue and partition."""
+        return [CursorRow(*row) for row in await self._pool.fetch(_CURSORS, group, limit, offset)]
+
+    async def lagging(self, seconds: int, limit: int) -> list[LaggingRow]:
+        """Partitions whose oldest undone message waits longer than ``seconds``, longest first."""
+        return [LaggingRow(*row) for row in await self._pool.fetch(_LAGGING, seconds, limit)]
+
+    async def seek(self, seek: Seek, after: int) -> tuple[Sought, int | None]:
+        """Moves cursors of partitions above ``after``; also answers where to go on; ``None``: done."""
+        [row] = await self._pool.fetch(
+            _SEEK, seek.queue, seek.group, seek.partition, seek.to_end, seek.since, after, SEEK_STEP
+        )
+        return Sought(row["updated"], row["moved_to"]), row["last"]
+
+    async def queues_of(self, group: str) -> list[str]:
+        """The queues that have a group of that name."""
+        return [row["queue"] for row in await self._pool.fetch(_QUEUES_OF, group)]
+
+    async def update_subscription(self, queue: str, group: str, since: datetime) -> bool:
+        """Changes the stored start of a group; false if the queue has no such group."""
+        [row] = await self._pool.fetch(_UPDATE, queue, group, since)
+        return bool(row["known"])
+
+    async def delete(self, queue: str, group: str, *, subscription: bool) -> int | None:
+        """Deletes a group, or puts it back to its start; its cursors, or ``None`` if the queue has no such group."""
+        [row] = await self._pool.fetch(_DELETE, queue, group, subscription)
+        cursors: int | None = row["cursors"]
+        return cursors

@@ -1,0 +1,84 @@
+"""Statistics and metrics: figures of queues and groups, and what workers have counted."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from msgspec import structs
+
+from queen.core.administration import (
+    Apart,
+    MessageFilter,
+    Period,
+    QueueMetricsRow,
+    Refreshed,
+    RetentionRow,
+    WorkerMetricsRow,
+)
+from queen.core.metrics import Counted, Sample, Worker
+from queen.db.pool import Pool
+from queen.db.store import call
+
+_REFRESH = call("refresh_statistics_v1", 2)
+_RECORD_QUEUES = call("record_queue_metrics_v1", 16)
+_RECORD_WORKER = call("record_worker_metrics_v1", 16)
+_QUEUES = call("list_queue_metrics_v1", 9)
+_WORKERS = call("list_worker_metrics_v1", 7)
+_RETENTION = call("list_retention_metrics_v1", 3)
+_POSTGRES = "SELECT queen.postgres_statistics_v1()::text AS statistics"
+
+
+def _time(minute: int) -> datetime:
+    return datetime.fromtimestamp(minute * 60, UTC)
+
+
+class MetricsStore:
+    """Implements ``queen.engine.administration.Metrics``."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def refresh_statistics(self, rows_max: int | None, *, wait: bool) -> Refreshed:
+        """Computes figures of queues and groups anew: of all, or of the smallest up to ``rows_max`` cursors."""
+        [row] = await self._pool.fetch(_REFRESH, rows_max, wait)
+        return Refreshed(*row)
+
+    async def record_queues(self, worker: Worker, counted: Sequence[Counted]) -> None:
+        """Adds what a worker has counted."""
+        columns: list[list[object]] = [[structs.astuple(each.counts)[n] for each in counted] for n in range(13)]
+        buckets, queues = [_time(each.minute) for each in counted], [each.queue for each in counted]
+        await self._pool.fetch(_RECORD_QUEUES, worker.name, buckets, queues, *columns)
+
+    async def record_worker(self, worker: Worker, sample: Sample, keep: timedelta) -> None:
+        """Adds one sample of a worker; removes metrics that are older than ``keep``."""
+        s = sample
+        await self._pool.fetch(
+            _RECORD_WORKER, _time(s.minute), worker.name, worker.hostname, worker.pid, s.jobs, s.db_errors,
+            s.loop_lag_ms, s.cpu_user_ms, s.cpu_system_ms, s.rss_bytes, s.virtual_bytes, s.pool_size, s.pool_idle,
+            s.queued, s.waiting, keep,
+        )  # fmt: skip
+
+    async def queues(self, period: Period, minutes: int, wanted: MessageFilter, apart: Apart) -> list[QueueMetricsRow]:
+        """What was done for queues, newest bucket first; ``wanted`` names queue, namespace or task."""
+        rows = await self._pool.fetch(
+            _QUEUES, period.begin, period.end, minutes, wanted.queue, wanted.namespace, wanted.task, apart.bucket,
+            apart.queue, apart.worker,
+        )  # fmt: skip
+        return [QueueMetricsRow(*row) for row in rows]
+
+    async def workers(
+        self, period: Period, minutes: int, hostname: str | None, pid: int | None, apart: Apart
+    ) -> list[WorkerMetricsRow]:
+        """How workers were, newest bucket first."""
+        rows = await self._pool.fetch(
+            _WORKERS, period.begin, period.end, minutes, hostname, pid, apart.bucket, apart.worker
+        )
+        return [WorkerMetricsRow(*row) for row in rows]
+
+    async def retention(self, period: Period, minutes: int) -> list[RetentionRow]:
+        """What retention and eviction removed, newest bucket first."""
+        return [RetentionRow(*row) for row in await self._pool.fetch(_RETENTION, period.begin, period.end, minutes)]
+
+    async def postgres(self) -> str:
+        """What PostgreSQL says of itself, as JSON: see ``queen.postgres_statistics_v1``."""
+        [row] = await self._pool.fetch(_POSTGRES)
+        return str(row["statistics"])

@@ -1,0 +1,42 @@
+"""Traces: what consumers recorded about messages."""
+
+from queen.core.administration import MessageKey, Trace, TraceNameRow, TraceRow
+from queen.db.messages import address
+from queen.db.pool import Pool
+from queen.db.store import call
+
+_RECORD = "SELECT queen.record_trace_v1($1, $2, $3, $4, $5, $6, $7, $8) AS id"
+_LIST = call("list_traces_v1", 6)
+_NAMES = call("list_trace_names_v1", 2)
+_COUNT = "SELECT queen.count_traces_v1($1) AS n"
+
+
+class TraceStore:
+    """Implements ``queen.engine.administration.Traces``."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def record(self, trace: Trace) -> int | None:
+        """Records a trace; its number, or ``None`` if there is no such message."""
+        t = trace
+        [row] = await self._pool.fetch(_RECORD, *address(t.key), t.group, t.event, t.data, t.worker, list(t.names))
+        number: int | None = row["id"]
+        return number
+
+    async def of_message(self, key: MessageKey, limit: int, offset: int) -> list[TraceRow]:
+        """Traces of a message, oldest first."""
+        return [TraceRow(*row) for row in await self._pool.fetch(_LIST, *address(key), None, limit, offset)]
+
+    async def of_name(self, name: str, limit: int, offset: int) -> list[TraceRow]:
+        """Traces of a name, oldest first."""
+        return [TraceRow(*row) for row in await self._pool.fetch(_LIST, None, None, None, name, limit, offset)]
+
+    async def names(self, limit: int, offset: int) -> list[TraceNameRow]:
+        """Names, latest first."""
+        return [TraceNameRow(*row) for row in await self._pool.fetch(_NAMES, limit, offset)]
+
+    async def count(self, name: str | None = None) -> int:
+        """How many traces a name has; without one, how many names there are."""
+        [row] = await self._pool.fetch(_COUNT, name)
+        return int(row["n"])

@@ -1,0 +1,140 @@
+"""Counts what a worker does, by queue and minute: for each batch some additions, and no query.
+
+``queen.engine.reporter`` writes the counts down from time to time.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from queen.core.metrics import Counted, QueueCounts
+from queen.core.operations import Acked, AckResult, Executed, JobType, Pop, Popped, Push, Pushed, Transaction
+
+
+class Gauges(Struct, frozen=True):
+    """How a worker is at this moment: its connections, jobs that wait for a call, parked long polls by queue."""
+
+    pool_size: int = 0
+    pool_idle: int = 0
+    queued: int = 0
+    waiting: dict[str, int] = {}
+
+
+#: Queues and minutes that are counted apart between two reports.
+_QUEUES_MAX = 10_000
+
+
+class Meter:
+    """The counts of one worker that are not written down yet, and its totals since the start.
+
+    Args:
+        clock: seconds since 1970.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._counts: dict[tuple[int, str], QueueCounts] = {}
+        self._started_at = clock()
+        self.requests = 0
+        self.messages = 0
+        self.db_errors = 0
+
+    def batch(self, kind: JobType, requests: Sequence[Any], results: Sequence[Any]) -> None:
+        """Counts what became of the requests of a call. Pops are counted when they are answered."""
+        self.requests += len(requests)
+        minute = self.minute
+        if kind is JobType.PUSH:
+            for request, result in zip(requests, results, strict=True):
+                self._push(minute, request, result)
+        elif kind is JobType.ACK:
+            for result in results:
+                self._ack(minute, result)
+        elif kind is JobType.TRANSACTION:
+            for request, result in zip(requests, results, strict=True):
+                self._transaction(minute, request, result)
+
+    def pop(self, request: Pop, popped: Popped) -> None:
+        """Counts a pop that is answered, with messages or without."""
+        minute, now = self.minute, self._clock()
+        if not popped.claims:
+            counts = self._of(minute, request.queue)
+            counts.pop_requests += 1
+            counts.pop_empty += 1
+            return
+        self._of(minute, popped.claims[0].queue).pop_requests += 1
+        for claim in popped.claims:
+            counts = self._of(minute, claim.queue)
+            number = -len(claim.skip)
+            for piece in claim.slices:
+                messages = len(piece.ends) // 4
+                lag_ms = max(now - piece.created_at.timestamp(), 0.0) * 1000
+                counts.lag_ms_sum += lag_ms * messages
+                counts.lag_ms_max = max(counts.lag_ms_max, lag_ms)
+                number += messages
+            counts.pop_messages += number
+            self.messages += number
+
+    def parked(self, queue: str, waiting: int) -> None:
+        """So many long polls of a queue wait now."""
+        counts = self._of(self.minute, queue)
+        counts.parked = max(counts.parked, waiting)
+
+    def take(self) -> list[Counted]:
+        """The counts that are not written down yet; they are the caller's now."""
+        counts, self._counts = self._counts, {}
+        return [Counted(minute, queue, each) for (minute, queue), each in counts.items()]
+
+    def give_back(self, counted: Sequence[Counted]) -> None:
+        """Counts that could not be written down."""
+        for each in counted:
+            self._of(each.minute, each.queue).add(each.counts)
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since the worker has started."""
+        return self._clock() - self._started_at
+
+    @property
+    def minute(self) -> int:
+        """The minute that it is, since 1970."""
+        return int(self._clock()) // 60
+
+    def _of(self, minute: int, queue: str) -> QueueCounts:
+        counts = self._counts.get((minute, queue))
+        if counts is None:
+            # Whoever asks for names at random does not fill the memory: what is too much has no name.
+            key = (minute, queue) if len(self._counts) < _QUEUES_MAX else (minute, "")
+            counts = self._counts.setdefault(key, QueueCounts())
+        return counts
+
+    def _push(self, minute: int, request: Push, result: Pushed) -> None:
+        for lot, stored in zip(request.lots, result.stored, strict=True):
+            counts = self._of(minute, lot.queue)
+            number = len(lot.places) - len(stored.duplicates) - len(stored.refused)
+            counts.push_requests += 1
+            counts.push_messages += number
+            self.messages += number
+
+    def _ack(self, minute: int, result: Acked) -> None:
+        queues = {each.queue for each in result.results if each.queue is not None}
+        for queue in queues:
+            counts = self._of(minute, queue)
+            counts.ack_requests += 1
+            own = result.results if len(queues) == 1 else [each for each in result.results if each.queue == queue]
+            self._count_acks(counts, own)
+
+    def _count_acks(self, counts: QueueCounts, results: Sequence[AckResult]) -> None:
+        refused = sum([each.problem is not None for each in results])
+        counts.ack_success += len(results) - refused
+        counts.ack_failed += refused
+        counts.dead_letters += sum([each.dead for each in results])
+
+    def _transaction(self, minute: int, request: Transaction, result: Executed) -> None:
+        queues = {lot.queue for lot in request.push.lots} | {each.queue for each in result.acked if each.queue}
+        for queue in queues:
+            self._of(minute, queue).transactions += 1
+        if not result.undone:
+            self._push(minute, request.push, result.pushed)
+            self._ack(minute, Acked(result.acked))

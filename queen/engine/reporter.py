@@ -1,0 +1,127 @@
+"""Writes down from time to time what a worker has counted and how it is, and keeps the statistics of queues fresh."""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+import psutil
+
+from queen.core.errors import DatabaseUnavailableError
+from queen.core.metrics import Sample, Worker
+from queen.engine.administration import Metrics
+from queen.engine.meter import Gauges, Meter
+
+log = logging.getLogger("queen.engine")
+
+#: How often the lateness of the loop is looked at.
+_TICK_S = 1.0
+#: Statistics cost at most this share of the time: after a refresh that took long the next comes later.
+_REFRESH_SHARE = 0.05
+
+WORKER = Worker(socket.gethostname(), os.getpid())
+
+
+async def write_down(meter: Meter, metrics: Metrics) -> None:
+    """Stores what the meter has counted so far. What cannot be stored is counted still."""
+    counted = meter.take()
+    if not counted:
+        return
+    try:
+        await metrics.record_queues(WORKER, counted)
+    except Exception:
+        meter.give_back(counted)
+        raise
+
+
+class Reporter:
+    """The background work of one worker.
+
+    Args:
+        meter: what the worker counts.
+        metrics: where it is stored.
+        gauges: how the worker is now.
+        interval_s: seconds between two reports.
+        keep: metrics older than this are removed.
+    """
+
+    def __init__(
+        self, meter: Meter, metrics: Metrics, gauges: Callable[[], Gauges], interval_s: float, keep: timedelta
+    ) -> None:
+        self._meter, self._metrics, self._gauges = meter, metrics, gauges
+        self._interval_s, self._keep = interval_s, keep
+        self._process = psutil.Process()
+        self._cpu = self._process.cpu_times()
+        self._jobs = self._db_errors = 0
+        self._late_s = 0.0
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begins, in the engine's loop."""
+        self._tasks = [asyncio.create_task(work()) for work in (self._watch, self._report, self._refresh)]
+
+    async def stop(self) -> None:
+        """Ends, and writes down the last counts if PostgreSQL is there."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        try:
+            await write_down(self._meter, self._metrics)
+        except DatabaseUnavailableError as problem:
+            log.warning("The last metrics of this worker are lost: %s", problem)
+
+    async def _watch(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + _TICK_S
+            await asyncio.sleep(_TICK_S)
+            self._late_s = max(self._late_s, loop.time() - due)
+
+    async def _report(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval_s)
+            gauges = self._gauges()
+            for queue, waiting in gauges.waiting.items():
+                self._meter.parked(queue, waiting)
+            await self._quietly(self._write(self._sample(gauges)))
+
+    async def _write(self, sample: Sample) -> None:
+        await write_down(self._meter, self._metrics)
+        await self._metrics.record_worker(WORKER, sample, self._keep)
+
+    async def _refresh(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            await self._quietly(self._metrics.refresh_statistics(None, wait=False))
+            await asyncio.sleep(max(self._interval_s, (loop.time() - began) / _REFRESH_SHARE))
+
+    async def _quietly(self, work: Awaitable[object]) -> None:
+        try:
+            await work
+        except DatabaseUnavailableError as problem:
+            log.debug("No report while PostgreSQL is away: %s", problem)
+        except Exception:
+            log.exception("A report failed; the next one is tried")
+
+    def _sample(self, gauges: Gauges) -> Sample:
+        cpu, memory = self._process.cpu_times(), self._process.memory_info()
+        sample = Sample(
+            minute=self._meter.minute,
+            jobs=self._meter.requests - self._jobs,
+            db_errors=self._meter.db_errors - self._db_errors,
+            loop_lag_ms=self._late_s * 1000,
+            cpu_user_ms=(cpu.user - self._cpu.user) * 1000,
+            cpu_system_ms=(cpu.system - self._cpu.system) * 1000,
+            rss_bytes=memory.rss,
+            virtual_bytes=memory.vms,
+            pool_size=gauges.pool_size,
+            pool_idle=gauges.pool_idle,
+            queued=gauges.queued,
+            waiting=sum(gauges.waiting.values()),
+        )
+        self._cpu, self._jobs, self._db_errors = cpu, self._meter.requests, self._meter.db_errors
+        self._late_s = 0.0
+        return sample

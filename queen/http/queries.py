@@ -1,0 +1,79 @@
+"""Parameters of listings: names, pages and times of a query string, and a message named in a path."""
+
+from datetime import UTC, datetime, timedelta
+
+import falcon.asgi
+from msgspec import Struct
+
+from queen.core import ids
+from queen.core.administration import MessageKey, Period
+from queen.core.errors import BadRequestError, NotFoundError
+from queen.core.limits import TRANSACTION_ID_CHARS_MAX
+from queen.http.parsing import check_name, parse_integer, parse_time
+
+LIMIT_MAX = 10_000
+OFFSET_MAX = 1_000_000
+
+
+class Pagination(Struct, frozen=True):
+    """Which part of a list is wanted, and is answered."""
+
+    limit: int
+    offset: int
+
+
+def page(req: falcon.asgi.Request, limit: int, offset_max: int = OFFSET_MAX) -> Pagination:
+    """``limit`` and ``offset`` of the query.
+
+    Args:
+        req: has the query.
+        limit: what holds when none is named.
+        offset_max: largest offset.
+    """
+    return Pagination(
+        parse_integer(req.get_param("limit"), "limit", limit, 1, LIMIT_MAX),
+        parse_integer(req.get_param("offset"), "offset", 0, 0, offset_max),
+    )
+
+
+def name(req: falcon.asgi.Request, *fields: str) -> str | None:
+    """A name of the query, under the first of its spellings that is there; ``None`` and empty match any."""
+    for field in fields:
+        if text := req.get_param(field):
+            return check_name(text, field)
+    return None
+
+
+def moment(req: falcon.asgi.Request, field: str) -> datetime | None:
+    """A time of the query, or ``None``."""
+    text = req.get_param(field)
+    return parse_time(text, field) if text else None
+
+
+def period(req: falcon.asgi.Request, default: timedelta) -> Period:
+    """``from`` and ``to`` of the query; by default the time up to now. The minute of ``to`` counts whole."""
+    end = moment(req, "to")
+    if end is None:
+        end = datetime.now(UTC)
+    elif end < datetime.max.replace(tzinfo=UTC) - timedelta(minutes=1):
+        end = end.replace(second=0, microsecond=0) + timedelta(minutes=1, microseconds=-1)
+    begin = moment(req, "from")
+    if begin is None:
+        begin = end - default if end > datetime.min.replace(tzinfo=UTC) + default else end
+    if begin > end:
+        raise BadRequestError("from must not be later than to", "from")
+    return Period(begin, end)
+
+
+def message_key(partition_id: str, transaction_id: str) -> MessageKey:
+    """A message named by the ids of a path.
+
+    Raises:
+        NotFoundError: the partition id is none of this server.
+        BadRequestError: the transaction id is empty or too long.
+    """
+    part_id = ids.parse_partition_id(partition_id)
+    check_name(transaction_id, "transactionId", TRANSACTION_ID_CHARS_MAX)
+    if part_id is None:
+        raise NotFoundError("Message not found")
+    return MessageKey(part_id, transaction_id)

@@ -1,0 +1,200 @@
+"""``/api/v1/traces…``: what consumers record about messages on their way."""
+
+import os
+
+import falcon
+import falcon.asgi
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from queen.core import ids
+from queen.core.administration import Trace, TraceRow
+from queen.core.errors import BadRequestError, NotFoundError
+from queen.core.operations import QUEUE_MODE
+from queen.engine.context import Context
+from queen.engine.thread import EngineThread
+from queen.http import queries
+from queen.http.answers import Administrative, answer, text
+from queen.http.parsing import check_group, check_name, decode
+from queen.http.paths import cut
+from queen.http.request import QueenRequest, read_body
+from queen.http.resources.messages import MESSAGE_NOT_FOUND
+
+_NAMES_MAX = 100
+_MESSAGE_TRACES_MAX = 10_000
+
+
+class TraceBody(Struct, rename="camel"):
+    """A trace as it comes."""
+
+    transaction_id: str
+    partition_id: str
+    data: Raw
+    trace_names: list[str] | str | None = None
+    event_type: str | None = None
+    consumer_group: str | None = None
+
+
+class RecordedAnswer(Struct, rename="camel"):
+    """A trace that is stored."""
+
+    success: bool
+    trace_id: str
+
+
+class TraceElement(Struct):
+    """A trace; the fields from ``transaction_id`` on only where traces of many messages stand together."""
+
+    id: str
+    event_type: str
+    data: Raw
+    consumer_group: str
+    worker_id: str
+    created_at: str
+    trace_names: list[str]
+    transaction_id: str | UnsetType = UNSET
+    partition_id: str | UnsetType = UNSET
+    queue_name: str | UnsetType = UNSET
+    partition_name: str | UnsetType = UNSET
+    message_payload: Raw | UnsetType | None = UNSET
+
+
+class MessageTraces(Struct):
+    """The traces of a message."""
+
+    traces: list[TraceElement]
+
+
+class NamedTraces(Struct):
+    """A page of the traces of a name; ``total`` counts all."""
+
+    traces: list[TraceElement]
+    total: int
+    pagination: queries.Pagination
+
+
+class TraceNameElement(Struct):
+    """A name with its traces and messages."""
+
+    trace_name: str
+    trace_count: int
+    message_count: int
+    last_seen: str
+
+
+class TraceNames(Struct):
+    """A page of names; ``total`` counts all."""
+
+    trace_names: list[TraceNameElement]
+    total: int
+    pagination: queries.Pagination
+
+
+_decoder = msgspec.json.Decoder(TraceBody)
+_IDS_MISSING = "transactionId and partitionId are required"
+_TEXTS = {"transactionId": _IDS_MISSING, "partitionId": _IDS_MISSING, "data": "data is required"}
+
+
+def _element(row: TraceRow) -> TraceElement:
+    return TraceElement(
+        ids.trace_id(row.id),
+        row.event,
+        Raw(row.data),
+        row.group,
+        row.worker,
+        text(row.created_at),
+        list(row.names or ()),
+    )
+
+
+def _element_with_message(row: TraceRow) -> TraceElement:
+    return msgspec.structs.replace(
+        _element(row),
+        transaction_id=row.transaction_id,
+        partition_id=ids.partition_id(row.part_id),
+        queue_name=row.queue,
+        partition_name=row.partition,
+        message_payload=Raw(row.payload) if row.payload is not None else None,
+    )
+
+
+def _names(given: list[str] | str | None) -> list[str]:
+    names = [given] if isinstance(given, str) else given or []
+    if len(names) > _NAMES_MAX:
+        raise BadRequestError(f"traceNames has {len(names)} names, more than {_NAMES_MAX}", "traceNames")
+    return list(dict.fromkeys(check_name(name, f"traceNames[{n}]") for n, name in enumerate(names)))
+
+
+class TraceRecordResource(Administrative):
+    """Records traces."""
+
+    def __init__(self, engine: EngineThread, body_bytes_max: int) -> None:
+        super().__init__(engine)
+        self._body_bytes_max = body_bytes_max
+
+    async def on_post(self, req: QueenRequest, resp: falcon.asgi.Response) -> None:
+        """Stores a trace of a message that exists."""
+        body = decode(_decoder, await read_body(req, self._body_bytes_max), _TEXTS)
+        if not body.transaction_id or not body.partition_id:
+            raise BadRequestError(_IDS_MISSING, "partitionId" if body.transaction_id else "transactionId")
+        trace = Trace(
+            queries.message_key(body.partition_id, body.transaction_id),
+            check_group(body.consumer_group, "consumerGroup", QUEUE_MODE),
+            check_name(body.event_type or "info", "eventType"),
+            bytes(body.data).decode(),
+            str(os.getpid()),
+            _names(body.trace_names),
+        )
+        number = await self.ask(lambda context: context.administration.traces.record(trace))
+        if number is None:
+            raise NotFoundError(MESSAGE_NOT_FOUND)
+        answer(resp, RecordedAnswer(True, ids.trace_id(number)), 201)
+
+
+class MessageTracesResource(Administrative):
+    """Traces of one message: ``…/traces/<partition id>/<transaction id>``."""
+
+    async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response, place: str) -> None:  # noqa: ARG002
+        """Oldest first; an unknown message has none."""
+        partition_id, _, transaction_id = (cut(req, "/api/v1/traces") or ("",))[0].partition("/")
+        if not transaction_id:
+            raise NotFoundError("A message is named by its partition id and its transaction id")
+        try:
+            key = queries.message_key(partition_id, transaction_id)
+        except NotFoundError:
+            answer(resp, MessageTraces([]))
+            return
+        rows = await self.ask(lambda context: context.administration.traces.of_message(key, _MESSAGE_TRACES_MAX, 0))
+        answer(resp, MessageTraces([_element(row) for row in rows]))
+
+
+class NamedTracesResource(Administrative):
+    """Traces of one name, over all messages."""
+
+    async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response, place: str) -> None:  # noqa: ARG002
+        """Oldest first."""
+        name = check_name((cut(req, "/api/v1/traces/by-name") or ("",))[0], "traceName")
+        page = queries.page(req, 100)
+
+        async def look(context: Context) -> NamedTraces:
+            traces = context.administration.traces
+            rows = await traces.of_name(name, page.limit, page.offset)
+            return NamedTraces([_element_with_message(row) for row in rows], await traces.count(name), page)
+
+        answer(resp, await self.ask(look))
+
+
+class TraceNamesResource(Administrative):
+    """All names of traces."""
+
+    async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
+        """Latest first."""
+        page = queries.page(req, 50)
+
+        async def look(context: Context) -> TraceNames:
+            traces = context.administration.traces
+            rows = await traces.names(page.limit, page.offset)
+            elements = [TraceNameElement(row.name, row.traces, row.messages, text(row.last_seen)) for row in rows]
+            return TraceNames(elements, await traces.count(), page)
+
+        answer(resp, await self.ask(look))

@@ -1,0 +1,47 @@
+-- How each group stands to messages: whether it has done them, and until when a live lease covers them.
+CREATE OR REPLACE FUNCTION queen.message_groups(p_part bigint[], p_off bigint[])
+RETURNS TABLE (part_id bigint, off bigint, name text, done bool, lease_ends timestamptz)
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT u.part_id, u.off, g.name, d.done,
+        CASE WHEN NOT d.done AND c.lease IS NOT NULL AND c.ready_at > queen.clock() AND u.off <= c.upto
+            THEN c.ready_at END
+    FROM unnest(p_part, p_off) AS u (part_id, off)
+    JOIN queen.partition_consumers AS c ON c.part_id = u.part_id
+    JOIN queen.consumer_groups_metadata AS g ON g.id = c.grp_id
+    CROSS JOIN LATERAL (SELECT u.off <= c.acked OR coalesce(c.ahead @> u.off, false) AS done) AS d;
+END;
+COMMENT ON FUNCTION queen.message_groups IS 'Internal: how each group stands to messages.';
+
+-- What became of messages: a dead letter of some group, under a live lease of some group, completed by every group (and
+-- there is one), else pending. The same for queue mode alone. done and groups count named groups.
+CREATE OR REPLACE FUNCTION queen.message_states(p_part bigint[], p_off bigint[])
+RETURNS TABLE (
+    part_id bigint, off bigint, status text, queue_mode text, done bigint, groups bigint, lease_ends timestamptz
+)
+LANGUAGE plpgsql STABLE
+SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT
+        u.part_id, u.off,
+        CASE
+            WHEN EXISTS (SELECT 1 FROM queen.dead_letter_queue AS d WHERE d.part_id = u.part_id AND d.off = u.off)
+                THEN 'dead_letter'
+            WHEN count(c.lease_ends) > 0 THEN 'processing'
+            WHEN bool_and(c.done) THEN 'completed'
+            ELSE 'pending'
+        END,
+        coalesce(
+            max(CASE WHEN c.done THEN 'completed' WHEN c.lease_ends IS NOT NULL THEN 'processing' ELSE 'pending' END)
+                FILTER (WHERE c.name = '__QUEUE_MODE__'), 'pending'),
+        count(*) FILTER (WHERE c.done AND c.name <> '__QUEUE_MODE__'),
+        count(*) FILTER (WHERE c.name <> '__QUEUE_MODE__'),
+        max(c.lease_ends)
+    FROM unnest(p_part, p_off) AS u (part_id, off)
+    LEFT JOIN queen.message_groups(p_part, p_off) AS c ON c.part_id = u.part_id AND c.off = u.off
+    GROUP BY u.part_id, u.off;
+END $$;
+COMMENT ON FUNCTION queen.message_states IS 'Internal: what became of messages.';

@@ -1,0 +1,107 @@
+-- Purpose:   consumer groups of all queues with their figures, by queue and name.
+CREATE OR REPLACE FUNCTION queen.list_groups_v1()
+RETURNS TABLE (
+    grp_id bigint, name text, queue text, subscription_mode text, since timestamptz, created_at timestamptz,
+    members bigint, partitions_with_lag bigint, total_lag bigint, leases bigint, leased_messages bigint,
+    consumed bigint,
+    untouched bool, oldest_at timestamptz, computed_at timestamptz
+)
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT g.id, g.name, q.name, g.subscription_mode, g.since, g.created_at, t.members, t.partitions_with_lag,
+        t.total_lag, t.leases, t.leased_messages, t.consumed, t.untouched, t.oldest_at, t.computed_at
+    FROM queen.consumer_groups_metadata AS g
+    JOIN queen.queues AS q ON q.id = g.queue_id
+    LEFT JOIN queen.group_stats AS t ON t.grp_id = g.id
+    ORDER BY q.name, g.name;
+END;
+COMMENT ON FUNCTION queen.list_groups_v1 IS 'Consumer groups with their figures.';
+
+-- Purpose:   a page of the cursors of a group, on all its queues, by queue and partition; figures of this moment.
+CREATE OR REPLACE FUNCTION queen.list_cursors_v1(p_group text, p_limit int, p_offset int)
+RETURNS TABLE (
+    queue text, partition text, undone bigint, consumed bigint, lease uuid, oldest_at timestamptz,
+    consumed_at timestamptz
+)
+LANGUAGE plpgsql STABLE
+SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_group record;
+BEGIN
+    FOR v_group IN
+        SELECT u.queue, u.grp_id, array_agg(u.id) AS parts
+        FROM (
+            SELECT q.name AS queue, q.id AS queue_id, p.id, g.id AS grp_id
+            FROM queen.consumer_groups_metadata AS g
+            JOIN queen.queues AS q ON q.id = g.queue_id
+            JOIN queen.partitions AS p ON p.queue_id = q.id
+            WHERE g.name = p_group
+            ORDER BY q.id, p.name LIMIT p_limit OFFSET p_offset
+        ) AS u
+        GROUP BY u.queue, u.queue_id, u.grp_id ORDER BY u.queue_id
+    LOOP
+        RETURN QUERY
+        SELECT v_group.queue, p.name, c.undone, c.consumed, c.lease, c.oldest_at, c.consumed_at
+        FROM queen.cursor_figures(v_group.parts, v_group.grp_id, queen.clock()) AS c
+        JOIN queen.partitions AS p ON p.id = c.part_id
+        ORDER BY p.name;
+    END LOOP;
+END $$;
+COMMENT ON FUNCTION queen.list_cursors_v1 IS 'A page of the cursors of a group.';
+
+-- Purpose:   partitions whose oldest undone message waits longer than a time, longest first: of each group the slowest
+--            as the statistics found them, judged anew.
+CREATE OR REPLACE FUNCTION queen.list_lagging_v1(p_seconds int, p_limit int)
+RETURNS TABLE (
+    consumer_group text, queue text, partition text, part_id bigint, undone bigint, lease uuid, oldest_at timestamptz,
+    consumed_at timestamptz
+)
+LANGUAGE plpgsql STABLE
+SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_now timestamptz := queen.clock();
+    v_before timestamptz := v_now - make_interval(secs => p_seconds);
+BEGIN
+    RETURN QUERY
+    SELECT l.consumer_group, l.queue, p.name, l.part_id, l.undone, l.lease, l.oldest_at, l.consumed_at
+    FROM (
+        SELECT g.name AS consumer_group, q.name AS queue, c.*
+        FROM queen.group_stats AS t
+        JOIN queen.consumer_groups_metadata AS g ON g.id = t.grp_id
+        JOIN queen.queues AS q ON q.id = g.queue_id
+        CROSS JOIN LATERAL queen.lagging_cursors(t.slowest[:p_limit], t.grp_id, v_now, v_before) AS c
+        WHERE t.oldest_at < v_before
+        ORDER BY c.oldest_at, g.name, c.part_id LIMIT p_limit
+    ) AS l
+    JOIN queen.partitions AS p ON p.id = l.part_id
+    ORDER BY l.oldest_at, l.consumer_group, l.part_id;
+END $$;
+COMMENT ON FUNCTION queen.list_lagging_v1 IS 'Partitions whose oldest undone message waits longer than a time.';
+
+-- Purpose:   the queues that have a group of that name.
+CREATE OR REPLACE FUNCTION queen.find_group_queues_v1(p_group text) RETURNS TABLE (queue text)
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT q.name FROM queen.consumer_groups_metadata AS g JOIN queen.queues AS q ON q.id = g.queue_id
+    WHERE g.name = p_group ORDER BY q.id;
+END;
+COMMENT ON FUNCTION queen.find_group_queues_v1 IS 'The queues that have a group of that name.';
+
+-- Not inlined, so that the partitions are looked up and not searched for.
+CREATE OR REPLACE FUNCTION queen.lagging_cursors(
+    p_part bigint[], p_grp bigint, p_now timestamptz, p_before timestamptz
+) RETURNS TABLE (part_id bigint, undone bigint, lease uuid, oldest_at timestamptz, consumed_at timestamptz)
+LANGUAGE plpgsql STABLE
+SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT c.part_id, c.undone, c.lease, c.oldest_at, c.consumed_at
+    FROM queen.cursor_figures(p_part, p_grp, p_now) AS c WHERE c.oldest_at < p_before;
+END $$;
+COMMENT ON FUNCTION queen.lagging_cursors IS 'Internal: those of the given cursors of a group whose oldest undone message waits long.';

@@ -1,0 +1,44 @@
+-- Purpose:   puts a dead letter back at the tail of a partition, and takes it off the list: both or nothing.
+-- Arguments: p_id, and those of push_messages_v1 for one segment with the one message
+-- Returns:   outcome: moved; duplicate: its transaction id is stored there already (off says where), nothing was written;
+--            missing: there is no such dead letter, nothing was written; unknown: there is no such partition.
+-- Locks:     as a push; then the dead letter.
+-- Writes:    as a push; dead_letter_queue.
+CREATE OR REPLACE FUNCTION queen.replay_dead_letter_v1(
+    p_id bigint, p_flush uuid, p_again bool, p_part bigint[], p_n int[], p_data bytea[], p_ends bytea[], p_ids bytea[],
+    p_hash_part bigint[], p_hash_pos int[], p_hash uuid[], OUT outcome text, OUT off bigint
+)
+LANGUAGE plpgsql
+SET enable_seqscan = off
+AS $$
+DECLARE
+    v_pushed record;
+BEGIN
+    SELECT r.first_off, r.dup_off INTO v_pushed
+    FROM queen.push_messages_v1(
+        p_flush, p_again, p_part, p_n, p_data, p_ends, p_ids, p_hash_part, p_hash_pos, p_hash) AS r;
+    IF v_pushed.dup_off IS NOT NULL THEN
+        -- Its own replay of a moment ago has taken the dead letter along.
+        IF EXISTS (SELECT 1 FROM queen.dead_letter_queue AS d WHERE d.id = p_id) THEN
+            outcome := 'duplicate';
+            off := v_pushed.dup_off[1];
+        ELSE
+            outcome := 'missing';
+        END IF;
+        RETURN;
+    ELSIF v_pushed.first_off IS NULL THEN
+        outcome := 'unknown';
+        RETURN;
+    END IF;
+    outcome := 'moved';
+    off := v_pushed.first_off;
+    DELETE FROM queen.dead_letter_queue AS d WHERE d.id = p_id;
+    -- Sent again, the first sending may have deleted it.
+    IF NOT FOUND AND NOT p_again THEN
+        RAISE EXCEPTION 'no dead letter %', p_id USING ERRCODE = 'QN003';
+    END IF;
+EXCEPTION WHEN SQLSTATE 'QN003' THEN
+    outcome := 'missing';
+    off := NULL;
+END $$;
+COMMENT ON FUNCTION queen.replay_dead_letter_v1 IS 'Puts a dead letter back at the tail of a partition, and takes it off the list.';

@@ -1,0 +1,70 @@
+-- Purpose:   deletes one message: its payload, its dead letters and traces go, its transaction id is free again. Its offset
+--            stays taken, and every group counts it as done.
+-- Arguments: p_part; p_off and p_hash: its offset by the form of its message id, and its hash (queen.transaction_hash)
+-- Returns:   whether there was one.
+-- Locks:     the head, then the cursors of the partition in grp_id order.
+-- Writes:    segments, transaction_ids, deleted_messages, dead_letter_queue, traces, partition_consumers, partition_lookup (parked).
+CREATE OR REPLACE FUNCTION queen.delete_message_v1(p_part bigint, p_off bigint, p_hash uuid) RETURNS bool
+LANGUAGE plpgsql
+SET enable_seqscan = off
+AS $$
+DECLARE
+    v_off bigint;
+    v_groups bigint[];
+BEGIN
+    PERFORM 1 FROM queen.partition_lookup AS h WHERE h.part_id = p_part FOR UPDATE;
+    v_off := queen.find_message(p_part, p_off, p_hash);
+    IF v_off IS NULL THEN
+        RETURN false;
+    END IF;
+    SELECT array_agg(u.grp_id) INTO v_groups
+    FROM (
+        SELECT c.grp_id FROM queen.partition_consumers AS c WHERE c.part_id = p_part ORDER BY c.grp_id FOR UPDATE
+    ) AS u;
+    PERFORM queen.blank_message(p_part, v_off);
+    DELETE FROM queen.dead_letter_queue AS d WHERE d.part_id = p_part AND d.off = v_off;
+    DELETE FROM queen.traces AS t WHERE t.part_id = p_part AND t.off = v_off;
+    INSERT INTO queen.deleted_messages AS d (part_id, offsets)
+    VALUES (p_part, int8multirange(int8range(v_off, v_off, '[]')))
+    ON CONFLICT (part_id) DO UPDATE SET offsets = d.offsets + excluded.offsets;
+    PERFORM queen.finish(p_part, v_groups, v_off, queen.clock());
+    RETURN true;
+END $$;
+COMMENT ON FUNCTION queen.delete_message_v1 IS 'Deletes one message; its offset stays taken, and every group counts it as done.';
+
+-- Writes a segment anew with null in place of a message. Its transaction id goes too, whoever names the message by its id:
+-- the hash stands in ids, at its place.
+CREATE OR REPLACE FUNCTION queen.blank_message(p_part bigint, p_off bigint) RETURNS void
+LANGUAGE plpgsql
+SET enable_seqscan = off
+AS $$
+DECLARE
+    v_segment queen.segments;
+    v_pos int;
+    v_begin int;      -- bytes before the message, and up to its end
+    v_end int;
+    v_blank CONSTANT bytea := '{"payload":null}';
+BEGIN
+    SELECT * INTO v_segment FROM queen.segments AS s
+    WHERE s.part_id = p_part AND s.last_off >= p_off ORDER BY s.last_off LIMIT 1;
+    v_pos := p_off - v_segment.last_off + v_segment.n - 1;
+    v_begin := queen.message_end(v_segment.ends, v_pos - 1) + 1;
+    v_end := queen.message_end(v_segment.ends, v_pos);
+    UPDATE queen.segments AS s
+    SET
+        data = substr(s.data, 1, v_begin) || v_blank || substr(s.data, v_end + 1),
+        ends = (
+            SELECT string_agg(
+                int4send(queen.message_end(s.ends, i.pos)
+                    + CASE WHEN i.pos < v_pos THEN 0 ELSE v_begin + octet_length(v_blank) - v_end END),
+                ''::bytea ORDER BY i.pos)
+            FROM generate_series(0, s.n - 1) AS i (pos)
+        )
+    WHERE s.part_id = p_part AND s.last_off = v_segment.last_off;
+    IF v_segment.ids IS NOT NULL THEN
+        DELETE FROM queen.transaction_ids AS t
+        WHERE t.part_id = p_part AND t.off = p_off
+            AND t.hash = encode(substr(v_segment.ids, 16 * v_pos + 1, 16), 'hex')::uuid;
+    END IF;
+END $$;
+COMMENT ON FUNCTION queen.blank_message IS 'Internal: takes a message out of its segment, and its transaction id out of use.';

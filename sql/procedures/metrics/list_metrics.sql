@@ -1,0 +1,106 @@
+-- Purpose:   what was done for queues, in buckets of p_minutes, newest first.
+-- Arguments: p_queue, p_namespace, p_task: null matches any
+--            p_by_bucket, p_by_queue, p_by_worker: what the figures are kept apart by
+CREATE OR REPLACE FUNCTION queen.list_queue_metrics_v1(
+    p_from timestamptz, p_to timestamptz, p_minutes int, p_queue text, p_namespace text, p_task text,
+    p_by_bucket bool, p_by_queue bool, p_by_worker bool
+) RETURNS TABLE (
+    bucket timestamptz, queue text, worker text, push_requests bigint, push_messages bigint, pop_requests bigint,
+    pop_messages bigint, pop_empty bigint, ack_requests bigint, ack_success bigint, ack_failed bigint,
+    dead_letters bigint, transactions bigint, lag_ms_sum float8, lag_ms_max float8, parked bigint
+)
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT
+        n.bucket, n.queue, n.worker, sum(n.push_requests)::bigint, sum(n.push_messages)::bigint,
+        sum(n.pop_requests)::bigint, sum(n.pop_messages)::bigint, sum(n.pop_empty)::bigint, sum(n.ack_requests)::bigint,
+        sum(n.ack_success)::bigint, sum(n.ack_failed)::bigint, sum(n.dead_letters)::bigint,
+        sum(n.transactions)::bigint, sum(n.lag_ms_sum), max(n.lag_ms_max), max(n.parked)
+    FROM (
+        -- By minute first: the workers' parked polls add up, those of several minutes do not.
+        SELECT
+            k.bucket, k.queue, k.worker, sum(m.push_requests) AS push_requests, sum(m.push_messages) AS push_messages,
+            sum(m.pop_requests) AS pop_requests, sum(m.pop_messages) AS pop_messages, sum(m.pop_empty) AS pop_empty,
+            sum(m.ack_requests) AS ack_requests, sum(m.ack_success) AS ack_success, sum(m.ack_failed) AS ack_failed,
+            sum(m.dead_letters) AS dead_letters, sum(m.transactions) AS transactions, sum(m.lag_ms_sum) AS lag_ms_sum,
+            max(m.lag_ms_max) AS lag_ms_max, sum(m.parked)::bigint AS parked
+        FROM queen.queue_metrics AS m
+        CROSS JOIN LATERAL (
+            SELECT
+                CASE WHEN p_by_bucket THEN queen.bucket(m.bucket, p_minutes) END AS bucket,
+                CASE WHEN p_by_queue THEN m.queue END AS queue, CASE WHEN p_by_worker THEN m.worker END AS worker
+        ) AS k
+        WHERE m.bucket >= queen.bucket(p_from, 1) AND m.bucket <= p_to AND (p_queue IS NULL OR m.queue = p_queue)
+            AND ((p_namespace IS NULL AND p_task IS NULL) OR EXISTS (
+                SELECT 1 FROM queen.queues AS q
+                WHERE q.name = m.queue AND (p_namespace IS NULL OR q.namespace = p_namespace)
+                    AND (p_task IS NULL OR q.task = p_task)))
+        GROUP BY m.bucket, k.bucket, k.queue, k.worker
+    ) AS n
+    GROUP BY n.bucket, n.queue, n.worker
+    ORDER BY n.bucket DESC, n.queue, n.worker;
+END;
+COMMENT ON FUNCTION queen.list_queue_metrics_v1 IS 'What was done for queues over a time.';
+
+-- Purpose:   how workers were, in buckets of p_minutes, newest first.
+-- Arguments: p_hostname, p_worker_id: null matches any; p_by_bucket, p_by_worker: what the figures are kept apart by
+-- Returns:   loop_lag_ms is an average over samples; cpu_* percent of one core, each of workers and minutes; the pools of
+--            workers add up.
+CREATE OR REPLACE FUNCTION queen.list_worker_metrics_v1(
+    p_from timestamptz, p_to timestamptz, p_minutes int, p_hostname text, p_worker_id int,
+    p_by_bucket bool, p_by_worker bool
+) RETURNS TABLE (
+    bucket timestamptz, hostname text, worker_id int, samples bigint, jobs bigint, db_errors bigint, loop_lag_ms float8,
+    loop_lag_ms_max float8, cpu_user float8, cpu_user_max float8, cpu_system float8, cpu_system_max float8,
+    rss_bytes bigint, rss_bytes_max bigint, virtual_bytes bigint, pool_size bigint, pool_idle bigint, queued bigint,
+    waiting bigint, last_seen timestamptz
+)
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT
+        n.bucket, n.hostname, n.worker_id, sum(n.samples)::bigint, sum(n.jobs)::bigint, sum(n.db_errors)::bigint,
+        sum(n.loop_lag_ms_sum) / sum(n.samples), max(n.loop_lag_ms_max),
+        avg(n.cpu_user), max(n.cpu_user), avg(n.cpu_system), max(n.cpu_system),
+        avg(n.rss_bytes)::bigint, max(n.rss_bytes)::bigint, avg(n.virtual_bytes)::bigint, max(n.pool_size)::bigint,
+        min(n.pool_idle)::bigint, max(n.queued)::bigint, max(n.waiting)::bigint, max(n.last_seen)
+    FROM (
+        SELECT
+            k.bucket, k.hostname, k.worker_id, sum(m.samples) AS samples, sum(m.jobs) AS jobs,
+            sum(m.db_errors) AS db_errors, sum(m.loop_lag_ms_sum) AS loop_lag_ms_sum,
+            max(m.loop_lag_ms_max) AS loop_lag_ms_max,
+            sum(m.cpu_user_ms) / 600 AS cpu_user, sum(m.cpu_system_ms) / 600 AS cpu_system,
+            sum(m.rss_bytes) AS rss_bytes, sum(m.virtual_bytes) AS virtual_bytes, sum(m.pool_size) AS pool_size,
+            sum(m.pool_idle) AS pool_idle, sum(m.queued) AS queued, sum(m.waiting) AS waiting,
+            max(m.last_seen) AS last_seen
+        FROM queen.worker_metrics AS m
+        CROSS JOIN LATERAL (
+            SELECT
+                CASE WHEN p_by_bucket THEN queen.bucket(m.bucket, p_minutes) END AS bucket,
+                CASE WHEN p_by_worker THEN m.hostname END AS hostname,
+                CASE WHEN p_by_worker THEN m.worker_id END AS worker_id
+        ) AS k
+        WHERE m.bucket >= queen.bucket(p_from, 1) AND m.bucket <= p_to
+            AND (p_hostname IS NULL OR m.hostname = p_hostname) AND (p_worker_id IS NULL OR m.worker_id = p_worker_id)
+        GROUP BY m.bucket, k.bucket, k.hostname, k.worker_id
+    ) AS n
+    GROUP BY n.bucket, n.hostname, n.worker_id
+    ORDER BY n.bucket DESC, n.hostname, n.worker_id;
+END;
+COMMENT ON FUNCTION queen.list_worker_metrics_v1 IS 'How workers were over a time.';
+
+-- Purpose:   what retention and eviction removed, in buckets of p_minutes, newest first.
+CREATE OR REPLACE FUNCTION queen.list_retention_metrics_v1(p_from timestamptz, p_to timestamptz, p_minutes int)
+RETURNS TABLE (
+    bucket timestamptz, retention_messages bigint, completed_retention_messages bigint, eviction_messages bigint,
+    events bigint
+)
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT k.bucket, sum(m.retention_messages)::bigint,
+        sum(m.completed_retention_messages)::bigint, sum(m.eviction_messages)::bigint, sum(m.events)::bigint
+    FROM queen.retention_metrics AS m
+    CROSS JOIN LATERAL (SELECT queen.bucket(m.bucket, p_minutes) AS bucket) AS k
+    WHERE m.bucket >= queen.bucket(p_from, 1) AND m.bucket <= p_to
+    GROUP BY k.bucket ORDER BY k.bucket DESC;
+END;
+COMMENT ON FUNCTION queen.list_retention_metrics_v1 IS 'What retention and eviction removed over a time.';
