@@ -47,6 +47,7 @@ class Waiting(RuleBasedStateMachine):
         self.waiters.begin(job)
         self.waiters.park(job, self.now, self.now + ready)
         self.parked.append(job)
+        self.news.discard(place)  # the check that it brings on comes after the push, whoever makes it
 
     def handed_out(self, jobs: list[Job]) -> None:
         for place in PLACES:
