@@ -15,7 +15,7 @@ def main() -> int:
     """0 when all were killed."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description="Deliberate faults, and who notices.")
     parser.add_argument("guarantees", nargs="*", metavar="G-…", choices=[[], *GUARANTEES], help="default: all")
-    parser.add_argument("--write", action="store_true", help=f"write {PAGE}, if all are run")
+    parser.add_argument("--write", action="store_true", help=f"write {PAGE}: the lines of those that are run")
     arguments = parser.parse_args()
     chosen = [mutant for mutant in MUTANTS if not arguments.guarantees or mutant.guarantee in arguments.guarantees]
     began = time.monotonic()
@@ -29,8 +29,10 @@ def main() -> int:
     verdicts = run(chosen, tell)
     survivors = [verdict for verdict in verdicts if not verdict.killer]
     print(f"{len(verdicts)} mutants, {len(survivors)} survived")
-    if arguments.write and not arguments.guarantees:
-        (ROOT / PAGE).write_text(render(verdicts), encoding="utf-8")
+    if arguments.write:
+        page = ROOT / PAGE
+        before = page.read_text(encoding="utf-8") if page.exists() else ""
+        page.write_text(render(verdicts, before), encoding="utf-8")
     return 1 if survivors else 0
 
 

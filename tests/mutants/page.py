@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from queen_spec.guarantees import GUARANTEES
+from tests.mutants.catalogue import MUTANTS
 from tests.mutants.run import Verdict
 
 PAGE = Path("docs/mutants.md")
@@ -16,18 +16,21 @@ guarantee that noticed it first. A guarantee without a mutant, or a mutant that 
 """
 
 
-def render(verdicts: Sequence[Verdict]) -> str:
-    """One line a mutant, in the order of the catalogue."""
-    order = list(GUARANTEES)
-    killed = sum(bool(verdict.killer) for verdict in verdicts)
-    ids = len({verdict.mutant.guarantee for verdict in verdicts})
-    lines = [
-        f"{len(verdicts)} mutants of {ids} guarantees, {killed} killed.\n",
-        "| guarantee | fault | in | killed by | what it said |",
-        "|---|---|---|---|---|",
-        *(_row(verdict) for verdict in sorted(verdicts, key=lambda verdict: order.index(verdict.mutant.guarantee))),
-    ]
-    return "\n".join([_HEAD, *lines, ""])
+def render(verdicts: Sequence[Verdict], before: str = "") -> str:
+    """One line a mutant, in the order of the catalogue; those that were not run keep their lines of before."""
+    lines = {_key(line): line for line in before.splitlines() if line.startswith("| G-")}
+    lines |= {_key(line): line for line in map(_row, verdicts)}
+    shown = [lines[key] for mutant in MUTANTS if (key := (mutant.guarantee, mutant.name)) in lines]
+    ids = len({_key(line)[0] for line in shown})
+    killed = sum("**survived**" not in line for line in shown)
+    count = f"{len(shown)} mutants of {ids} guarantees, {killed} killed.\n"
+    head = ["| guarantee | fault | in | killed by | what it said |", "|---|---|---|---|---|"]
+    return "\n".join([_HEAD, count, *head, *shown, ""])
+
+
+def _key(line: str) -> tuple[str, str]:
+    guarantee, name, *_ = line.removeprefix("| ").split(" | ")
+    return guarantee, name
 
 
 def _row(verdict: Verdict) -> str:
