@@ -232,7 +232,6 @@ class Engine:
             return
         try:
             results = await self._call(kind, batch)
-            self._context.meter.batch(kind, [job.request for job in batch], results)
         except DataRejectedError as problem:
             await self._split(kind, batch, problem)
         except Exception as problem:
@@ -249,6 +248,8 @@ class Engine:
                     self._finish_pop(job, result)
                 else:
                     self._finish(job, result)
+            # After the answers: what is counted must not change what was done.
+            self._context.meter.batch(kind, [job.request for job in batch], results)
 
     def _outwait(self, job: Job) -> None:
         """A long poll during an outage: it looks again, and ends empty at its timeout."""

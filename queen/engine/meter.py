@@ -47,7 +47,9 @@ class Meter:
         minute = self.minute
         if kind is JobType.PUSH:
             for request, result in zip(requests, results, strict=True):
-                self._push(minute, request, result)
+                # What waits in the spool is counted when it is stored.
+                if isinstance(result, Pushed):
+                    self._push(minute, request, result)
         elif kind is JobType.ACK:
             for result in results:
                 self._ack(minute, result)

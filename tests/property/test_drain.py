@@ -84,6 +84,9 @@ class Database:
         return outcome
 
 
+NOTHING_COUNTED = {"batch": lambda *_: None, "pop": lambda *_: None}
+
+
 class Harness:
     """An engine over such a database, and the answers that it gave."""
 
@@ -91,7 +94,9 @@ class Harness:
         self.answers: dict[int, list[Any]] = defaultdict(list)
         self.answered_at: dict[int, float] = {}
         self.loop = asyncio.get_running_loop()
-        context: Any = SimpleNamespace(heard=lambda _notice: None, directory=None)
+        context: Any = SimpleNamespace(
+            heard=lambda _notice: None, directory=None, meter=SimpleNamespace(**NOTHING_COUNTED)
+        )
         table = {kind: Operation(database.handler(kind)) for kind in HOT}
         table[JobType.POP] = Operation(database.handler(JobType.POP), lambda pop: (pop.queue, pop.group))
         table[JobType.CUSTOM] = Operation(database.handler(JobType.CUSTOM), cold=True)
