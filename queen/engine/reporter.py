@@ -21,7 +21,10 @@ _TICK_S = 1.0
 #: Statistics cost at most this share of the time: after a refresh that took long the next comes later.
 _REFRESH_SHARE = 0.05
 
-WORKER = Worker(socket.gethostname(), os.getpid())
+
+def this_worker() -> Worker:
+    """The process that asks; it may have been forked after this module was imported."""
+    return Worker(socket.gethostname(), os.getpid())
 
 
 async def write_down(meter: Meter, metrics: Metrics) -> None:
@@ -30,7 +33,7 @@ async def write_down(meter: Meter, metrics: Metrics) -> None:
     if not counted:
         return
     try:
-        await metrics.record_queues(WORKER, counted)
+        await metrics.record_queues(this_worker(), counted)
     except Exception:
         meter.give_back(counted)
         raise
@@ -82,14 +85,14 @@ class Reporter:
     async def _report(self) -> None:
         while True:
             await asyncio.sleep(self._interval_s)
-            gauges = self._gauges()
-            for queue, waiting in gauges.waiting.items():
-                self._meter.parked(queue, waiting)
-            await self._quietly(self._write(self._sample(gauges)))
+            await self._quietly(self._write())
 
-    async def _write(self, sample: Sample) -> None:
+    async def _write(self) -> None:
+        gauges = self._gauges()
+        for queue, waiting in gauges.waiting.items():
+            self._meter.parked(queue, waiting)
         await write_down(self._meter, self._metrics)
-        await self._metrics.record_worker(WORKER, sample, self._keep)
+        await self._metrics.record_worker(this_worker(), self._sample(gauges), self._keep)
 
     async def _refresh(self) -> None:
         loop = asyncio.get_running_loop()

@@ -13,7 +13,7 @@ from queen.core.administration import CursorRow, GroupRow, LaggingRow, Refreshed
 from queen.core.errors import BadRequestError, NotFoundError
 from queen.core.limits import GROUP_CHARS_MAX
 from queen.engine.context import Context
-from queen.engine.ports import Notice
+from queen.engine.ports import Notice, configuration_changed
 from queen.http import answers, queries
 from queen.http.answers import Administrative, age_s, answer, stamp, text
 from queen.http.parsing import check_name, decode, parse_integer, parse_time
@@ -253,7 +253,7 @@ class GroupResource(Administrative):
             for name in [queue] if queue is not None else await groups.queues_of(group):
                 cursors = await groups.delete(name, group, subscription=subscription)
                 if cursors is not None:
-                    context.directory.forget_queue(name)
+                    context.heard(configuration_changed(name))
                     context.heard(Notice(name, 1, group))
                     deleted.append(cursors)
             return deleted
