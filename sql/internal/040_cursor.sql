@@ -23,6 +23,8 @@ BEGIN
         upto := p_acked + messages;
         RETURN;
     END IF;
+    -- Not farther than the run can reach: the whole backlog would be counted otherwise.
+    SELECT least(p_visible, p_acked + p_left + sum(upper(r) - lower(r))) INTO p_visible FROM unnest(p_ahead) AS r;
     SELECT max(o), count(*) INTO upto, messages
     FROM (
         SELECT o FROM generate_series(p_acked + 1, p_visible) AS o WHERE NOT p_ahead @> o ORDER BY o LIMIT p_left

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, multiple, rule, run_state_machine_as_test
 
@@ -464,7 +464,10 @@ def corners(outcome):
 
 
 TestBroker = Broker.TestCase
-TestBroker.settings = settings(stateful_step_count=40, print_blob=True, deadline=None)
+# How fast examples are made says nothing of the model, and everything of what else the machine does.
+TestBroker.settings = settings(
+    stateful_step_count=40, print_blob=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 
 
 def test_random_programs_reach_every_corner():
