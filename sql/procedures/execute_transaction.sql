@@ -31,6 +31,11 @@ DECLARE
     v_lease uuid[] := p_ack_lease;
     v_parked bigint[];
 BEGIN
+    IF p_again THEN
+        -- Outside of what may be undone: if this sending is refused, the first must not arrive and be carried out later.
+        PERFORM 1 FROM queen.partition_lookup AS l WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR UPDATE;
+        INSERT INTO queen.fenced_flushes VALUES (p_flush, clock_timestamp()) ON CONFLICT DO NOTHING;
+    END IF;
     BEGIN
         IF p_new_part <> '{}' THEN
             FOR v_row IN SELECT r.ord, r.part_id FROM queen.resolve_partitions_v1(p_new_queue, p_new_name, true) AS r LOOP

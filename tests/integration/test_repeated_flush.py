@@ -10,7 +10,7 @@ from queen.db.dsn import parse
 from queen.db.pool import Pool
 from queen.db.setup import prepare
 from queen.db.store import Store
-from queen.engine.ports import PushColumns
+from queen.engine.ports import AckColumns, NewPartitions, PushColumns
 from queen_spec.guarantees import Level, checks
 from tests.support.flushes import flush_of
 
@@ -56,3 +56,21 @@ async def test_a_first_sending_that_arrives_after_its_repetition_stores_nothing(
     with pytest.raises(DataRejectedError, match="sent again"):
         await store.push(columns, again=False)
     assert await stored(pool, columns) == ONCE
+
+
+@checks("G-TXN-1", "G-TXN-2", level=Level.LIVE)
+async def test_a_transaction_that_was_refused_when_sent_again_is_not_carried_out_by_its_first_sending(
+    pool: Pool,
+) -> None:
+    store = Store(pool)
+    columns = await flush(store)
+    group = await store.subscribe(f"repeat-{uuid4()}", "g", "all", None, create_queue=True, create_group=True)
+    assert group.grp_id is not None
+    [part_id] = columns.part
+    # An ack of a cursor that does not exist is refused.
+    acks = AckColumns([part_id], [group.grp_id], [None], ["c"], [0], [0], [None], [None])
+    repeated = await store.execute(columns, acks, None, NewPartitions(), again=True)
+    assert repeated.undone
+    with pytest.raises(DataRejectedError, match="sent again"):
+        await store.execute(columns, AckColumns(), None, NewPartitions(), again=False)
+    assert await stored(pool, columns) == []
