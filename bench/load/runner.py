@@ -71,7 +71,8 @@ class _Measured:
     def _settings(self) -> dict[str, str]:
         own = {"QUEEN_URL": self._target.url, "PREFIX": f"bench-{uuid4().hex[:8]}"}
         if self._plan.journal:
-            own["JOURNAL"] = "1"
+            # The log has to stay for the audit.
+            own |= {"JOURNAL": "1", "KEEP": "1"}
         return {"DURATION": f"{self._plan.seconds}s", **self._scenario.settings, **self._plan.settings, **own}
 
     async def run(self, version: str) -> Run:
@@ -85,6 +86,11 @@ class _Measured:
             memory = usage.memory_bytes(server) or None
             after = _used(server, postmaster)
             outcome = await load.outcome()
+        if self._plan.journal:
+            from queen_bench.load import journal  # noqa: PLC0415 - needs pyarrow, which only audits bring along
+
+            name = f"{self._scenario.name}-{self._number}-{self._target.name}"
+            journal.convert(self._folder / "calls.log", self._folder / "journal.parquet", started_at, name, ended=True)
         counts = {name: int(values.get("count", 0)) for name, values in outcome.metrics.items()}
         pushed = counts.get("messages_pushed", 0)
         later = await self._target.sizes()

@@ -1,0 +1,235 @@
+"""What k6 wrote of its calls, as a journal for `queen audit` (docs/journal.md).
+
+The scripts write down requests and answers as they are, because taking them apart costs k6 more than sending them. That
+is done here, after the run.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from queen_audit.journal.files import write_parquet
+from queen_audit.journal.schema import QUEUE_MODE, AckItem, Call, Delivery, Outcome, PushItem
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_HASH_DIGITS = 13
+_RETRY_LIMIT = 3  # of a queue whose configuration does not say
+
+
+class Line(Struct, frozen=True):
+    """One call as a script writes it; times in milliseconds."""
+
+    op: str
+    vu: int
+    sent: int
+    answered: int
+    status: int
+    request: dict[str, Any] | None
+    response: Raw
+
+    @property
+    def outcome(self) -> Outcome:
+        """A call without an answer, or with one that says that the server does not know, may have happened."""
+        if 200 <= self.status < 300:
+            return "ok"
+        return "fail" if 400 <= self.status < 500 else "unknown"
+
+
+class _Pushed(Struct):
+    status: str = ""
+    transaction_id: str | None = None
+    message_id: str | None = None
+
+
+class _Message(Struct):
+    id: str
+    transactionId: str  # noqa: N815 - the interface's names
+    partitionId: str  # noqa: N815
+    queue: str
+    partition: str
+    data: Raw
+    createdAt: str  # noqa: N815
+    offset: int | None = None
+    deliveryAttempt: int | None = None  # noqa: N815
+
+
+class _Popped(Struct):
+    leaseId: str = ""  # noqa: N815
+    messages: list[_Message] = []
+
+
+class _Acked(Struct):
+    success: bool = False
+    error: str | None = None
+    dlq: bool = False
+    noop: bool = False
+
+
+class _Executed(Struct):
+    success: bool = False
+    results: list[dict[str, Any]] = []
+
+
+def convert(lines: Path, target: Path, run: str, agent: str, *, ended: bool) -> int:
+    """Writes the calls of one k6 process as Parquet; returns how many there are.
+
+    Args:
+        lines: what k6 wrote on its console.
+        target: the file to make.
+        run: the load test.
+        agent: the k6 process.
+        ended: whether k6 came to its end; else the journal counts as cut short.
+    """
+    count = 0
+
+    def rows() -> Iterator[Call]:
+        nonlocal count
+        last = 0
+        for call in calls(read(lines), run, agent):
+            count, last = count + 1, max(last, call.answered or call.sent)
+            yield call
+        if ended:
+            yield Call(run=run, agent=agent, number=count, kind="end", sent=last)
+
+    write_parquet(target, rows())
+    return count
+
+
+def read(path: Path) -> Iterator[Line]:
+    """The lines of a file; a last one that was cut off is left out."""
+    decoder = msgspec.json.Decoder(Line)
+    with path.open("rb") as file:
+        for line in file:
+            if line.endswith(b"\n"):
+                yield decoder.decode(line)
+
+
+def calls(lines: Iterable[Line], run: str, agent: str) -> Iterator[Call]:
+    """The rows of a journal."""
+    places: dict[str, tuple[str, str]] = {}
+    makers = {
+        "push": _push, "pop": _pop, "ack": _ack, "transaction": _transaction, "configure": _configured,
+    }  # fmt: skip
+    number = 0
+    for line in lines:
+        if (make := makers.get(line.op)) is None:
+            continue
+        fields = make(line, places)
+        # A call that nobody answered has no end; the time of giving up says nothing of what the server does.
+        answered = None if line.outcome == "unknown" else line.answered * 1000
+        common: dict[str, Any] = {
+            "run": run, "agent": agent, "number": number, "client": str(line.vu), "sent": line.sent * 1000,
+            "answered": answered, "outcome": line.outcome,
+        }  # fmt: skip
+        yield Call(**common | fields)
+        number += 1
+
+
+def _hash(payload: bytes) -> int:
+    return int(hashlib.sha256(payload).hexdigest()[:_HASH_DIGITS], 16)
+
+
+def _answer(line: Line, type_: type[Any]) -> Any:  # noqa: ANN401 - of that type
+    return msgspec.json.decode(line.response, type=type_) if line.outcome == "ok" and line.status != 204 else None
+
+
+def _push_items(items: list[dict[str, Any]], told: list[_Pushed] | None) -> tuple[PushItem, ...]:
+    found = []
+    for number, item in enumerate(items):
+        answer = told[number] if told is not None else None
+        stored = answer is not None and answer.status in ("queued", "duplicate", "buffered")
+        found.append(
+            PushItem(
+                item["queue"], item.get("partition") or "Default",
+                item.get("transactionId") or (answer.transaction_id if answer else None),
+                "unknown" if answer is None else "ok" if stored else "fail",
+                duplicate=answer is not None and answer.status == "duplicate",
+                spooled=answer is not None and answer.status == "buffered",
+                message_id=answer.message_id if answer else None,
+                payload_hash=_hash(msgspec.json.encode(item["payload"])),
+            )
+        )  # fmt: skip
+    return tuple(found)
+
+
+def _push(line: Line, _places: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+    items = (line.request or {})["items"]
+    told = _answer(line, list[_Pushed])
+    pushes = _push_items(items, told)
+    if line.outcome == "fail":
+        pushes = tuple(msgspec.structs.replace(item, outcome="fail") for item in pushes)
+    return {"kind": "push", "pushes": pushes}
+
+
+def _pop(line: Line, places: dict[str, tuple[str, str]]) -> dict[str, Any]:
+    asked = line.request or {}
+    popped = _answer(line, _Popped) or _Popped()
+    for message in popped.messages:
+        places[message.partitionId] = (message.queue, message.partition)
+    deliveries = tuple(
+        Delivery(
+            message.queue, message.partition, message.transactionId, message.offset, message.deliveryAttempt,
+            (datetime.fromisoformat(message.createdAt) - _EPOCH) // _MICROSECOND, message.id,
+            _hash(bytes(message.data)),
+        )
+        for message in popped.messages
+    )  # fmt: skip
+    return {
+        "kind": "pop", "queue": asked["queue"], "group": asked.get("consumerGroup", QUEUE_MODE),
+        "batch": asked.get("batch", 1), "partitions": asked.get("partitions", 1),
+        "auto_ack": bool(asked.get("autoAck")), "lease": popped.leaseId or None, "deliveries": deliveries,
+    }  # fmt: skip
+
+
+def _ack_items(
+    items: list[dict[str, Any]], group: str, told: list[_Acked] | None, outcome: Outcome, places: Mapping[str, Any]
+) -> tuple[AckItem, ...]:
+    found = []
+    for number, item in enumerate(items):
+        answer = told[number] if told is not None else None
+        queue, partition = places[item["partitionId"]]
+        result: Outcome = outcome if answer is None else "ok" if answer.success else "fail"
+        found.append(
+            AckItem(
+                queue, partition, item["transactionId"], item.get("consumerGroup") or group,
+                item.get("status") or "completed", item.get("leaseId"), result,
+                dead=answer is not None and answer.dlq, noop=answer is not None and answer.noop,
+                error=answer.error if answer else None,
+            )
+        )  # fmt: skip
+    return tuple(found)
+
+
+def _ack(line: Line, places: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+    asked = line.request or {}
+    told = _answer(line, list[_Acked])
+    group = asked.get("consumerGroup") or QUEUE_MODE
+    return {"kind": "ack", "acks": _ack_items(asked["acknowledgments"], group, told, line.outcome, places)}
+
+
+def _transaction(line: Line, places: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+    asked = line.request or {}
+    operations, executed = asked["operations"], _answer(line, _Executed)
+    outcome: Outcome = line.outcome if executed is None or executed.success else "fail"
+    items = [item for each in operations if each["type"] == "push" for item in each["items"]]
+    acks = [each for each in operations if each["type"] == "ack"]
+    results = executed.results if executed is not None and executed.success else []
+    pushed = [_Pushed("queued", each["transactionId"], each["messageId"]) for each in results if each["type"] == "push"]
+    pushes = _push_items(items, pushed or None)
+    return {
+        "kind": "transaction", "outcome": outcome,
+        "pushes": tuple(msgspec.structs.replace(item, outcome=outcome) for item in pushes),
+        "acks": _ack_items(acks, QUEUE_MODE, None, outcome, places),
+    }  # fmt: skip
+
+
+def _configured(line: Line, _places: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+    asked = line.request or {}
+    limit = (asked.get("options") or {}).get("retryLimit", _RETRY_LIMIT)
+    return {"kind": "configured", "queue": asked["queue"], "retry_limit": limit}
