@@ -29,8 +29,11 @@ def answer(resp: falcon.asgi.Response, body: Any, status: int = 200) -> None:  #
 
 
 def stamp(time: datetime | None) -> str | None:
-    """ISO 8601 in UTC with milliseconds and ``Z``."""
-    return timestamp(time.astimezone(UTC), 3) if time is not None else None
+    """ISO 8601 in UTC with milliseconds and ``Z``; the first or last moment there is for PostgreSQL's infinities."""
+    if time is None:
+        return None
+    # asyncpg gives infinities without a time zone; converting those would leave the calendar.
+    return timestamp(time.astimezone(UTC) if time.tzinfo is not None else time, 3)
 
 
 def text(time: datetime) -> str:

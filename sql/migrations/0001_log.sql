@@ -113,6 +113,7 @@ CREATE TABLE queen.partition_consumers (
     lease uuid,
     upto bigint NOT NULL,
     seen bigint NOT NULL,
+    seen_before bigint NOT NULL DEFAULT -1,
     attempts int NOT NULL DEFAULT 0,
     ready_at timestamptz NOT NULL,
     retries jsonb,
@@ -133,6 +134,7 @@ COMMENT ON COLUMN queen.partition_consumers.ahead IS 'Offsets above acked that a
 COMMENT ON COLUMN queen.partition_consumers.lease IS 'The lease given last; it lives while ready_at is in the future. NULL when it was ended.';
 COMMENT ON COLUMN queen.partition_consumers.upto IS 'The last offset under the lease.';
 COMMENT ON COLUMN queen.partition_consumers.seen IS 'The highest offset ever delivered.';
+COMMENT ON COLUMN queen.partition_consumers.seen_before IS 'What seen was before the lease was given: a lease that reached nobody is taken back.';
 COMMENT ON COLUMN queen.partition_consumers.attempts IS 'How often something up to seen was delivered; 0 when all of that is done.';
 COMMENT ON COLUMN queen.partition_consumers.ready_at IS
 'When the cursor may be claimed: now, the end of its lease, the time of a retry, or infinity when it is parked until the next push.';

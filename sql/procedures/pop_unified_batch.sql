@@ -39,7 +39,8 @@ BEGIN
 
     UPDATE queen.partition_consumers AS c
     SET
-        lease = p_lease[u.pop], upto = u.upto, seen = greatest(c.seen, u.upto), attempts = u.attempt, ready_at = u.ready_at
+        lease = p_lease[u.pop], upto = u.upto, seen = greatest(c.seen, u.upto), seen_before = c.seen, attempts = u.attempt,
+        ready_at = u.ready_at
     FROM unnest(v_claims.pop, v_claims.part_id, v_claims.grp_id, v_claims.upto, v_claims.attempt, v_claims.ready_at)
         AS u (pop, part_id, grp_id, upto, attempt, ready_at)
     WHERE c.part_id = u.part_id AND c.grp_id = u.grp_id;

@@ -10,7 +10,7 @@ DECLARE
 BEGIN
     PERFORM 1 FROM queen.partition_consumers AS c WHERE c.lease = ANY(p_lease) ORDER BY c.part_id, c.grp_id FOR UPDATE;
     UPDATE queen.partition_consumers AS c
-    SET lease = NULL, ready_at = v_now, attempts = greatest(c.attempts - 1, 0)
+    SET lease = NULL, ready_at = v_now, attempts = greatest(c.attempts - 1, 0), seen = c.seen_before
     WHERE c.lease = ANY(p_lease) AND c.ready_at > v_now;
 END $$;
 COMMENT ON FUNCTION queen.release_leases_v1 IS 'Takes back leases whose messages never reached a consumer.';

@@ -13,16 +13,15 @@ import asyncpg
 import pytest
 
 from queen_spec.guarantees import Level, checks
-from tests.integration.test_published_client import SCENARIOS, client_python, environment
 from tests.support.api import Api, open_client
 from tests.support.outage import FragilePostgres, fragile_postgres, spooling_server, wait_until_drained
-from tests.support.processes import Server, open_folder
+from tests.support.processes import ROOT, Server, open_folder
+from tests.support.published_client import environment, find_python
 from tests.support.traffic import Traffic
-
-__all__ = ["client_python"]
 
 #: How long PostgreSQL stays away from the published client: longer than the minute that is promised.
 CLIENT_OUTAGE_S = 62
+SCENARIOS = ROOT / "tests" / "support" / "client_scenarios.py"
 ROUNDS = 5
 
 
@@ -96,12 +95,13 @@ def test_outages_under_load_lose_double_and_reorder_nothing(place: tuple[Path, F
 
 @checks("G-WAIT-1", "G-SPOOL-6", level=Level.FAULTS)
 async def test_published_consumer_lives_through_an_outage_of_a_minute(
-    place: tuple[Path, FragilePostgres], client_python: Path
+    place: tuple[Path, FragilePostgres],
 ) -> None:
     folder, postgres = place
+    python = await asyncio.to_thread(find_python)
     with spooling_server(postgres, folder) as server:
         process = await asyncio.create_subprocess_exec(
-            client_python, "-I", SCENARIOS, "consume_through_an_outage", f"http://127.0.0.1:{server.port}", "q",
+            python, "-I", SCENARIOS, "consume_through_an_outage", f"http://127.0.0.1:{server.port}", "q",
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(), cwd="/",
         )  # fmt: skip
         assert process.stdin is not None

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from queen_spec.guarantees import Level, checks
-from tests.support.api import Api
+from tests.support.api import Api, pop_path
 
 GROUPS = "/api/v1/consumer-groups"
 
@@ -376,3 +376,14 @@ async def test_seeks_amid_pushes_pops_and_deletes_lose_nothing(workers: list[Api
     for partition in range(3):
         own = [m["data"] for m in found.messages if m["partition"] == f"p{partition}"]
         assert own == list(range(partition, number, 3))
+
+
+@pytest.mark.parametrize("moment", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59.999999-14:00"])
+async def test_group_that_begins_at_the_edge_of_the_calendar_is_listed(api: Api, queue: str, moment: str) -> None:
+    await api.push(queue, 1)
+    response = await api.http.get(pop_path(queue), params={"consumerGroup": f"{queue}-g", "subscriptionFrom": moment})
+    assert response.status_code in (200, 204, 400)
+    listed = await api.http.get("/api/v1/consumer-groups")
+    assert listed.status_code == 200
+    made = [group for group in listed.json() if group["name"] == f"{queue}-g"]
+    assert len(made) == (response.status_code != 400)
