@@ -231,6 +231,42 @@ def listing(
     report.show(found, out)
 
 
+@bench.command("retention")
+def retention(
+    dsn: Annotated[
+        str | None,
+        typer.Option(
+            help="PostgreSQL to measure; a database is made in it and dropped afterwards.",
+            show_default="an embedded one in a temporary folder",
+        ),
+    ] = None,
+    messages: Annotated[
+        int | None, typer.Option(help="To remove in each run.", min=1000, show_default="1000000")
+    ] = None,
+    runs: Annotated[int | None, typer.Option(help="How often all is measured.", min=1, show_default="3")] = None,
+    json: Annotated[
+        Path | None, typer.Option(help="File to write the whole report to.", dir_okay=False, show_default=False)
+    ] = None,
+    smoke: Annotated[bool, typer.Option("--smoke", help="Take seconds: shows that it works, not how fast.")] = False,
+) -> None:
+    """What retention removes a second, and what pushes and pops feel of it beside their quiet selves."""
+    import msgspec  # noqa: PLC0415
+
+    from queen_bench import database  # noqa: PLC0415
+    from queen_bench.retention import report, results, runner  # noqa: PLC0415
+
+    given = {name: value for name, value in (("messages", messages), ("runs", runs)) if value is not None}
+    profile = msgspec.structs.replace(results.SMOKE if smoke else results.Profile(), **given)
+    try:
+        with _progress() as advance, database.server(dsn) as url:
+            found = asyncio.run(runner.run(url, profile, advance, embedded=dsn is None))
+    except (QueenError, runner.Mismatch) as problem:
+        fail(problem)
+    if json is not None:
+        json.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2))
+    report.show(found, out)
+
+
 @contextmanager
 def _progress() -> "Iterator[_Advance]":
     columns = (

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -78,10 +79,25 @@ def peers_by_url(text: str) -> tuple[str, ...]:
     return tuple(urls)
 
 
-def setting(variables: str, default: T, parse: Callable[[str], T], meaning: str) -> T:
-    """Declares a setting: its environment variables (the first that is set wins), default, parser and meaning."""
-    metadata = {"variables": tuple(variables.split()), "parse": parse, "meaning": meaning}
-    return dataclasses.field(default=default, metadata=metadata)
+def hex_keys(count_max: int) -> Callable[[str], str]:
+    """Parses keys of 32 bytes in hexadecimal, separated by commas."""
+
+    def parse(text: str) -> str:
+        keys = text.replace(" ", "").lower().split(",") if text else []
+        if len(keys) > count_max or any(not re.fullmatch("[0-9a-f]{64}", key) for key in keys):
+            raise ValueError("64 hexadecimal digits" + (", or several such keys with commas" if count_max > 1 else ""))
+        return ",".join(keys)
+
+    return parse
+
+
+def setting(variables: str, default: T, parse: Callable[[str], T], meaning: str, *, secret: bool = False) -> T:
+    """Declares a setting: its environment variables (the first that is set wins), default, parser and meaning.
+
+    The value of a secret one is never shown.
+    """
+    metadata = {"variables": tuple(variables.split()), "parse": parse, "meaning": meaning, "secret": secret}
+    return dataclasses.field(default=default, metadata=metadata, repr=not secret)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,12 +111,12 @@ class Settings:
     workers: int = setting("NUM_WORKERS", 2, integer(1, 1024), "gunicorn worker processes")
     data_dir: str = setting("QUEEN_DATA_DIR", "queen-data", str, "folder of the embedded PostgreSQL")
     dsn: str = setting(
-        "DATABASE_URL", "", str, "PostgreSQL to use, as libpq takes it; empty: PG_*, else the embedded one"
+        "DATABASE_URL", "", str, "PostgreSQL to use, as libpq takes it; empty: PG_*, else the embedded one", secret=True
     )
     pg_host: str = setting("PG_HOST", "", str, "host of the PostgreSQL to use; several with commas")
     pg_port: str = setting("PG_PORT", "5432", str, "port of PG_HOST; several with commas")
     pg_user: str = setting("PG_USER", "postgres", str, "user for PG_HOST")
-    pg_password: str = setting("PG_PASSWORD", "", str, "password for PG_HOST")
+    pg_password: str = setting("PG_PASSWORD", "", str, "password for PG_HOST", secret=True)
     pg_db: str = setting("PG_DB", "postgres", str, "database on PG_HOST")
     log_level: str = setting("LOG_LEVEL", "info", one_of("debug", "info", "warning", "error"), "least severe log line")
     graceful_timeout_s: int = setting(
@@ -191,7 +207,7 @@ class Settings:
     http_peers: tuple[str, ...] = setting(
         "QUEEN_PEERS", (), peers_by_url, "other instances to tell of messages by HTTP, as http://host:port,…"
     )
-    sync_secret: str = setting("QUEEN_SYNC_SECRET", "", str, "what all instances know; peers need it")
+    sync_secret: str = setting("QUEEN_SYNC_SECRET", "", str, "what all instances know; peers need it", secret=True)
     checks_per_s: int = setting(
         "QUEEN_POLL_CHECKS_PER_S",
         50,
@@ -241,6 +257,41 @@ class Settings:
         "how often a worker stores its metrics and refreshes the statistics of queues, in ms",
     )
     metrics_days: int = setting("METRICS_RETENTION_DAYS", 7, integer(1, 36_500), "days that metrics are kept")
+    retention_interval_ms: int = setting(
+        "RETENTION_INTERVAL",
+        300_000,
+        integer(100, 86_400_000),
+        "how often retention and the clean-up of partitions run, in ms",
+    )
+    retention_batch: int = setting(
+        "RETENTION_BATCH_SIZE", 1000, integer(1, 1_000_000), "messages that one transaction of retention removes"
+    )
+    eviction_interval_ms: int = setting(
+        "EVICTION_INTERVAL",
+        60_000,
+        integer(100, 86_400_000),
+        "how often maxWaitTimeSeconds and ttl are enforced, in ms",
+    )
+    eviction_batch: int = setting(
+        "EVICTION_BATCH_SIZE", 1000, integer(1, 1_000_000), "messages that one transaction of eviction takes out"
+    )
+    partition_cleanup_days: int = setting(
+        "PARTITION_CLEANUP_DAYS", 30, integer(0, 36_500), "days after its last push that an empty partition is removed"
+    )
+    encryption_key: str = setting(
+        "QUEEN_ENCRYPTION_KEY",
+        "",
+        hex_keys(1),
+        "key of encrypted queues: 64 hexadecimal digits, as `openssl rand -hex 32` prints them",
+        secret=True,
+    )
+    encryption_old_keys: str = setting(
+        "QUEEN_ENCRYPTION_OLD_KEYS",
+        "",
+        hex_keys(100),
+        "earlier keys, with commas, to read what was stored under them",
+        secret=True,
+    )
     policies: Mapping[JobType, BatchPolicy] = dataclasses.field(default_factory=dict)
 
     @property
@@ -297,12 +348,13 @@ _POLICY_VARIABLES = {
 _POLICY_VARIABLES_OF_ALL = {"hold_ms": "SIDECAR_MICRO_BATCH_WAIT_MS", "items_max": "SIDECAR_MAX_ITEMS_PER_TX"}
 
 
-def _read(environment: Mapping[str, str], variable: str, parse: Callable[[str], Any]) -> Any:  # noqa: ANN401 - any setting's type
+def _read(environment: Mapping[str, str], variable: str, parse: Callable[[str], Any], *, secret: bool = False) -> Any:  # noqa: ANN401 - any setting's type
     text = environment[variable]
     try:
         return parse(text)
     except ValueError as problem:
-        raise SettingError(f"{variable}={text!r} is not {problem}") from None
+        shown = variable if secret else f"{variable}={text!r}"
+        raise SettingError(f"{shown} is not {problem}") from None
 
 
 def _policies(environment: Mapping[str, str]) -> dict[JobType, BatchPolicy]:
@@ -328,7 +380,9 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
     for field in dataclasses.fields(Settings):
         for variable in field.metadata.get("variables", ()):
             if variable in environment:
-                values[field.name] = _read(environment, variable, field.metadata["parse"])
+                values[field.name] = _read(
+                    environment, variable, field.metadata["parse"], secret=field.metadata["secret"]
+                )
                 break
     return _checked(Settings(**values))
 

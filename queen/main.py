@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import uvloop
 
 from queen.config import Settings
 from queen.core.errors import QueenError, SettingError
 from queen.db.administration import AdministrationStore
 from queen.db.dsn import Target, parse
+from queen.db.maintenance import MaintenanceStore
 from queen.db.notices import PostgresTransport
 from queen.db.pool import Pool
 from queen.db.pulse import Pulse
@@ -31,6 +33,7 @@ from queen.engine.lane import Lane
 from queen.engine.meter import Gauges
 from queen.engine.notices import NoticesEverywhere
 from queen.engine.ports import Notice, Transport
+from queen.engine.push_options import keep_for_spool
 from queen.engine.replay import Replay
 from queen.engine.reporter import Reporter
 from queen.engine.switches import copy_switches
@@ -40,6 +43,8 @@ from queen.http.app import QueenApp, create_app
 from queen.peers.http import HttpTransport
 from queen.peers.siblings import SiblingsTransport, folder_of
 from queen.peers.udp import UdpTransport
+from queen.security.keyring import Keyring
+from queen.services.services import Schedule, Services
 from queen.spool import place
 from queen.spool.folder import DiskFolder
 from queen.spool.spool import Limits, Spool
@@ -102,8 +107,12 @@ async def prepare_spool(settings: Settings) -> Path:
         spool.recover()
         failover = Failover(spool)
         directory = Directory(store, settings.cached_partitions)
-        context = Context(store, administration, directory, lambda _notice: None, settings.patience_ms / 1000, failover)
+        keys = Keyring.from_settings(settings.encryption_key, settings.encryption_old_keys)
+        context = Context(
+            store, administration, directory, lambda _notice: None, settings.patience_ms / 1000, failover, keys=keys
+        )
         await copy_switches(context)
+        await keep_for_spool(context)
         if failover.spooling and not failover.maintenance:
             waiting = spool.state()
             log.warning("storing what the spool holds", extra={"messages": waiting.messages, "bytes": waiting.bytes})
@@ -143,7 +152,8 @@ def assembly(settings: Settings) -> Assemble:
         hot = Pool(target, share(settings.hot_connections, settings.workers), timeout_s)
         cold = Pool(target, share(settings.cold_connections, settings.workers), timeout_s)
         replaying = Pool(target, 1, timeout_s)
-        pools = (hot, cold, replaying)
+        sweeping = Pool(msgspec.structs.replace(target, application_name="queen services"), 1, timeout_s)
+        pools = (hot, cold, replaying, sweeping)
         store, administration = Store(hot), AdministrationStore(cold)
         failover = Failover(await _spool(settings, administration))
         notices = _notices(settings, target)
@@ -166,7 +176,8 @@ def assembly(settings: Settings) -> Assemble:
                 pool.resume()
 
         directory = Directory(store, settings.cached_partitions)
-        context = Context(store, administration, directory, heard, settings.patience_ms / 1000, failover)
+        keys = Keyring.from_settings(settings.encryption_key, settings.encryption_old_keys)
+        context = Context(store, administration, directory, heard, settings.patience_ms / 1000, failover, keys=keys)
         # Where nobody tells of other instances, each place has to look for itself at its own pace.
         checks_per_s = settings.checks_per_s if not target.pooled else 0
         waiters = Waiters(settings.poll_initial_ms, settings.poll_max_ms, checks_per_s)
@@ -189,7 +200,11 @@ def assembly(settings: Settings) -> Assemble:
         reporter = Reporter(context.meter, administration.metrics, gauges, settings.metrics_interval_ms / 1000, keep)
         reporter.start()
 
+        services = _services(sweeping, settings)
+        services.start()
+
         async def close() -> None:
+            await services.stop()
             await reporter.stop()
             await replay.stop()
             await pulse.stop()
@@ -201,6 +216,15 @@ def assembly(settings: Settings) -> Assemble:
         return Assembled(engine, hear, close)
 
     return assemble
+
+
+def _services(pool: Pool, settings: Settings) -> Services:
+    """The background services, with how often they run and how much each of their transactions does."""
+    schedule = Schedule(
+        settings.retention_interval_ms / 1000, settings.retention_batch, settings.eviction_interval_ms / 1000,
+        settings.eviction_batch, timedelta(days=settings.partition_cleanup_days),
+    )  # fmt: skip
+    return Services(MaintenanceStore(pool), schedule)
 
 
 def create(settings: Settings) -> QueenApp:

@@ -504,6 +504,26 @@ _CATALOGUE: Collection[Guarantee] = (
         "What was deleted for a reason must not come back with a rewind.",
     ),
     _safety(
+        "G-RET-6",
+        "ML",
+        "Eviction gives up, for each group, exactly what has waited longer than `maxWaitTimeSeconds` and is under no "
+        "live lease, and leaves a dead letter of it unless the queue keeps none.",
+        "The original deletes it without a trace.",
+    ),
+    _safety(
+        "G-RET-7",
+        "ML",
+        "Clean-up removes a partition only if it is empty and idle; a push that meets it is stored all the same.",
+        "Somebody may just be about to push to it.",
+    ),
+    _safety(
+        "G-RET-8",
+        "ML",
+        "No push leaves more than `maxSize` messages in a queue that some group has still to complete; a request that "
+        "does not fit is refused whole, and fails nobody else's.",
+        "Back-pressure that lets some through is none.",
+    ),
+    _safety(
         "G-ISO-1",
         "LF",
         "One request's bad data never fails another's.",
@@ -550,6 +570,13 @@ _CATALOGUE: Collection[Guarantee] = (
         "L",
         "Encryption is refused when there is no key, instead of storing in clear.",
         "A silent fallback is found by the auditor.",
+    ),
+    _safety(
+        "G-SEC-5",
+        "ML",
+        "An encrypted payload that was changed, moved to another place or stored under an unknown key is never "
+        "delivered as data; the messages beside it are.",
+        "Who can write to the disk must not be able to write messages.",
     ),
     _safety(
         "G-SPOOL-1",

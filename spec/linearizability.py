@@ -31,6 +31,7 @@ from .model import (
     DeleteGroup,
     DeleteMessage,
     DeleteQueue,
+    EvictOverdue,
     GiveUp,
     Lane,
     Operation,
@@ -40,6 +41,8 @@ from .model import (
     Push,
     Pushed,
     PushItem,
+    RemoveExpired,
+    RemoveIdle,
     Renewed,
     RenewLease,
     RolledBack,
@@ -165,7 +168,7 @@ def _part(call: Call, calls: Sequence[Call], view: View) -> _Part | None:  # noq
             return _part_of_pop(call, pop, _meets_none(call, calls), view)
         case RenewLease():
             return _part_of_renewal(call, calls, view)
-        case Configure(queue) | DeleteQueue(queue):
+        case Configure(queue) | DeleteQueue(queue) | RemoveExpired(queue) | EvictOverdue(queue) | RemoveIdle(queue):
             return _unjudged(call) if queue == view.lane.queue else None
         case DeleteMessage(queue) | GiveUp(queue) | Seek(queue) | UpdateSubscription(queue) | DeleteGroup(queue):
             return _unjudged(call) if queue == view.lane.queue else None

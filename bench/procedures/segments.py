@@ -64,6 +64,12 @@ class Segments:
                 self._groups[queue, group] = made.grp_id
         await self._know_hashes([part_id for (of, _), part_id in self._part_ids.items() if of == queue])
 
+    async def join(self, queue: str, group: str) -> None:
+        """Makes a consumer group that begins now, and that names messages by the ids that the server made."""
+        made = await self._store.subscribe(queue, group, "new", None, create_queue=False, create_group=True)
+        if made.grp_id is not None:
+            self._groups[queue, group] = made.grp_id
+
     async def _know_hashes(self, part_ids: Sequence[int]) -> None:
         """Reads the hashes of the transaction ids that a consumer of these partitions will name, by offset."""
         if any(part_id in self._hashes for part_id in part_ids):

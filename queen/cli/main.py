@@ -7,6 +7,7 @@ import typer
 
 from queen import __distribution__
 from queen.cli.audit import audit
+from queen.cli.encryption import encryption
 from queen.cli.init import init
 from queen.cli.output import out
 from queen.cli.serve import serve
@@ -26,6 +27,7 @@ app = typer.Typer(
 )
 for command in _COMMANDS:
     app.command()(command)
+app.add_typer(encryption)
 app.add_typer(bench)
 app.add_typer(spool)
 

@@ -68,6 +68,8 @@ class QueueOptions(Struct, frozen=True):
     dead_letter_queue: bool | None
     dlq_after_max_retries: bool | None
     created_at: datetime
+    ttl: int
+    max_size: int
 
 
 class PartitionRow(Struct, frozen=True):
@@ -121,7 +123,10 @@ class MessageFilter(Struct, frozen=True):
 
 
 class MessageRow(Struct, frozen=True):
-    """A message in a list; ``payload`` is JSON. ``done`` of ``groups`` named groups have completed it."""
+    """A message in a list; ``payload`` is JSON, encrypted if there is a ``key_id``.
+
+    ``done`` of ``groups`` named groups have completed it.
+    """
 
     part_id: int
     off: int
@@ -140,6 +145,7 @@ class MessageRow(Struct, frozen=True):
     done: int
     groups: int
     lease_ends: datetime | None
+    key_id: str | None
 
 
 class MessageDetail(Struct, frozen=True):
@@ -166,6 +172,8 @@ class MessageDetail(Struct, frozen=True):
     group_lease_ends: Sequence[datetime | None] | None
     error: str | None
     retry_count: int | None
+    ttl: int
+    key_id: str | None
 
 
 class DeadLetterFilter(Struct, frozen=True):
@@ -195,6 +203,7 @@ class DeadLetterRow(Struct, frozen=True):
     retry_count: int
     created_at: datetime
     failed_at: datetime
+    key_id: str | None
 
 
 class DeadLetter(Struct, frozen=True):
@@ -209,10 +218,14 @@ class DeadLetter(Struct, frozen=True):
     trace_id: str | None
     producer_sub: str | None
     payload: str
+    key_id: str | None
 
 
 class Replayed(Struct, frozen=True):
-    """What became of a replay: ``moved`` or ``duplicate``, with the offset; ``missing``; or ``unknown`` partition."""
+    """What became of a replay.
+
+    ``moved`` or ``duplicate``, with the offset; ``missing``; ``unknown`` partition; ``stale`` push options; ``full``.
+    """
 
     outcome: str
     off: int | None
@@ -323,6 +336,7 @@ class TraceRow(Struct, frozen=True):
     partition: str
     transaction_id: str
     payload: str | None
+    key_id: str | None
 
 
 class TraceNameRow(Struct, frozen=True):

@@ -41,6 +41,24 @@ class BodyTooLargeError(QueenError):
     code = "body_too_large"
 
 
+class QueueFullError(QueenError):
+    """A queue has no room for the messages of a request: its consumers have to catch up first."""
+
+    code = "queue_full"
+
+
+class DecryptionError(QueenError):
+    """A stored payload cannot be decrypted: its key is missing, or it is not what was stored."""
+
+    code = "decryption_failed"
+
+
+class NoEncryptionKeyError(QueenError):
+    """A queue is encrypted, and this server has no key."""
+
+    code = "no_encryption_key"
+
+
 class OverloadedError(QueenError):
     """More requests wait than the server is willing to hold; try again later."""
 

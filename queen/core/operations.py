@@ -34,6 +34,7 @@ class Lot(Struct, frozen=True):
         body: their objects, joined by commas (see ``queen.core.segment``).
         lengths: bytes of each in ``body``, comma included.
         ids: the transaction ids that the client chose, empty where it did not; ``None`` if it chose none at all.
+        sealed: whether the payloads are encrypted.
     """
 
     queue: str
@@ -42,6 +43,7 @@ class Lot(Struct, frozen=True):
     body: bytes
     lengths: Sequence[int]
     ids: Sequence[str] | None
+    sealed: bool = False
 
 
 class Push(Struct, frozen=True):
@@ -208,11 +210,17 @@ class Transaction(Struct, frozen=True):
 
 
 class Executed(Struct, frozen=True):
-    """The answer to a transaction; ``undone`` says that something failed and nothing was stored."""
+    """The answer to a transaction.
+
+    Attributes:
+        undone: something failed and nothing was stored.
+        full: the queue that had no room for it.
+    """
 
     undone: bool
     pushed: Pushed
     acked: Sequence[AckResult]
+    full: str | None = None
 
 
 # ---------------------------------------------------------------- streams
@@ -306,6 +314,13 @@ class QueueConfiguration(Struct, frozen=True):
         delayed_processing: seconds that a message stays invisible.
         window_buffer: seconds that a partition must have been quiet to deliver anything.
         dead_letter_queue, dlq_after_max_retries: both false drops a message whose retries are used up.
+        retention_enabled: switch of the next two.
+        retention_seconds: seconds that a message is kept; 0 keeps it.
+        completed_retention_seconds: seconds that a message is kept which all groups have completed; 0 keeps it.
+        ttl: seconds that a message is kept, whatever the switch says; 0 keeps it.
+        max_wait_time_seconds: seconds that a message may wait for a group before that gives it up; 0 is no limit.
+        max_size: messages that may wait in the queue; 0 is no limit.
+        encryption_enabled: whether payloads are stored encrypted.
     """
 
     queue: str
@@ -319,3 +334,10 @@ class QueueConfiguration(Struct, frozen=True):
     window_buffer: int = 0
     dead_letter_queue: bool | None = None
     dlq_after_max_retries: bool | None = None
+    retention_enabled: bool = False
+    retention_seconds: int = 0
+    completed_retention_seconds: int = 0
+    ttl: int = 0
+    max_wait_time_seconds: int = 0
+    max_size: int = 0
+    encryption_enabled: bool = False

@@ -1,7 +1,8 @@
 """The format of a segment: how messages become columns of ``queen.segments`` and come back, no payload being decoded.
 
-``data`` is a JSON array with one object a message, ``{"transactionId":…,"traceId":…,"producerSub":…,"payload":…}``,
-where everything but the payload may be missing and the payload comes last. ``ends`` holds for each message the position
+``data`` is a JSON array with one object a message,
+``{"transactionId":…,"traceId":…,"producerSub":…,"keyId":…,"payload":…}``, where everything but the payload may be
+missing and the payload comes last; a ``keyId`` says that it is encrypted. ``ends`` holds for each message the position
 in ``data`` behind its object, 4 bytes big-endian. ``sql/internal/025_segment.sql`` reads the same.
 """
 
@@ -14,7 +15,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 _PLAIN = b'{"payload":'
-# The second letter of the first name tells a bare payload from transactionId, traceId and producerSub.
+# The second letter of the first name tells a bare payload from transactionId, traceId, producerSub and keyId.
 _MARK_PLACE, _PLAIN_MARK = 4, ord("a")
 _MISSING = Raw()
 _NATIVE_IS_BIG = sys.byteorder == "big"
@@ -27,6 +28,7 @@ class Entry(Struct, frozen=True, gc=False):
     transactionId: Raw = _MISSING  # noqa: N815 - the names are those of the stored JSON
     traceId: Raw = _MISSING  # noqa: N815
     producerSub: Raw = _MISSING  # noqa: N815
+    keyId: Raw = _MISSING  # noqa: N815
 
 
 _decoder = msgspec.json.Decoder(Entry)
@@ -38,6 +40,15 @@ def encode_entry(payload: bytes, transaction_id: str | None, trace_id: str | Non
     fields = (("transactionId", transaction_id), ("traceId", trace_id), ("producerSub", producer_sub))
     head = b"".join(b'"%b":%b,' % (name.encode(), _encode(value)) for name, value in fields if value is not None)
     return b'{%b"payload":%b}' % (head, payload)
+
+
+def encode_raw(entry: Entry) -> bytes:
+    """The object of one message whose fields are JSON already."""
+    fields = (
+        (b"transactionId", entry.transactionId), (b"traceId", entry.traceId), (b"producerSub", entry.producerSub),
+        (b"keyId", entry.keyId),
+    )  # fmt: skip
+    return b'{%b"payload":%b}' % (b"".join([b'"%b":%b,' % field for field in fields if field[1]]), entry.payload)
 
 
 def encode_plain(payloads: Sequence[Raw | bytes]) -> bytes:

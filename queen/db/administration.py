@@ -11,7 +11,10 @@ from queen.db.metrics import MetricsStore
 from queen.db.pool import Pool
 from queen.db.traces import TraceStore
 
-_CONFIGURE = "SELECT * FROM queen.configure_queue_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+_CONFIGURE = (
+    "SELECT * FROM queen.configure_queue_v1("
+    "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)"
+)
 _INSTALLATION = "SELECT value #>> '{}' AS id FROM queen.system_state WHERE key = 'installation'"
 _SWITCHES = "SELECT * FROM queen.switches_v1()"
 _SET_SWITCH = "SELECT queen.set_switch_v1($1, $2)"
@@ -54,6 +57,8 @@ class AdministrationStore:
         [row] = await self._pool.fetch(
             _CONFIGURE, c.queue, c.namespace, c.task, c.priority, c.lease_time, c.retry_limit, c.retry_delay,
             c.delayed_processing, c.window_buffer, c.dead_letter_queue, c.dlq_after_max_retries,
+            c.retention_enabled, c.retention_seconds, c.completed_retention_seconds, c.ttl, c.max_wait_time_seconds,
+            c.max_size, c.encryption_enabled,
         )  # fmt: skip
         return row["queue_id"], row["part_id"]
 

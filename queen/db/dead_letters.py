@@ -10,7 +10,7 @@ _LIST = call("list_dead_letters_v1", 7)
 _COUNT = "SELECT queen.count_dead_letters_v1($1, $2, $3, $4, $5, $6) AS n"
 _SUMMARIZE = call("summarize_dead_letters_v1", 1)
 _FIND = call("find_dead_letter_v1", 4)
-_REPLAY = call("replay_dead_letter_v1", 11)
+_REPLAY = call("replay_dead_letter_v1", 13)
 _DELETE = "SELECT queen.delete_dead_letters_v1($1, $2, $3) AS n"
 
 #: Counting goes no further.
@@ -49,7 +49,9 @@ class DeadLetterStore:
 
     async def replay(self, number: int, columns: PushColumns, *, again: bool) -> Replayed:
         """Pushes the one message of ``columns`` and deletes the dead letter: both or nothing."""
-        [row] = await self._pool.fetch(_REPLAY, number, columns.flush, again, *push_arguments(columns))
+        [row] = await self._pool.fetch(
+            _REPLAY, number, columns.flush, again, *push_arguments(columns), columns.version, columns.limited
+        )
         return Replayed(*row)
 
     async def summarize(self, queue: str | None) -> tuple[int, list[tuple[str, int]]]:

@@ -5,9 +5,9 @@ from uuid import UUID
 
 from queen.db.pool import Pool
 from queen.db.store import call, push_arguments
-from queen.engine.ports import PushColumns
+from queen.engine.ports import PushColumns, Replayed
 
-_REPLAY = call("replay_spool_v1", 13)
+_REPLAY = call("replay_spool_v1", 14)
 _FORGET = call("forget_spool_file_v1", 1)
 
 
@@ -19,14 +19,12 @@ class SpoolStore:
 
     async def replay(
         self, file: UUID, first: int, upto: int, sent_at: datetime | None, columns: PushColumns
-    ) -> tuple[int, list[int]]:
-        """Stores the requests of a file from ``first`` up to but without ``upto``, unless that was done before.
-
-        Returns:
-            How many requests of the file are stored now, and the partitions that are unknown.
-        """
-        [row] = await self._pool.fetch(_REPLAY, file, first, upto, sent_at, columns.flush, *push_arguments(columns))
-        return row["replayed"], row["unknown"] or []
+    ) -> Replayed:
+        """Stores the requests of a file from ``first`` up to but without ``upto``, unless that was done before."""
+        [row] = await self._pool.fetch(
+            _REPLAY, file, first, upto, sent_at, columns.flush, *push_arguments(columns), columns.version
+        )
+        return Replayed(row["replayed"], row["unknown"] or (), row["stale"])
 
     async def forget(self, file: UUID) -> None:
         """Forgets how far a file is stored, once it is gone."""

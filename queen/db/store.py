@@ -15,10 +15,12 @@ from queen.engine.ports import (
     Appended,
     CycleRows,
     Delivered,
+    LimitedQueue,
     NewPartitions,
     PartitionName,
     PopColumns,
     PushColumns,
+    PushOptions,
     StateColumns,
     Subscription,
     TransactionRows,
@@ -35,13 +37,14 @@ def call(procedure: str, arguments: int) -> str:
     return f"SELECT * FROM queen.{procedure}({places})"  # noqa: S608 - names of this module only
 
 
-_PUSH = call("push_messages_v1", 10)
+_PUSH = call("push_messages_v1", 12)
 _POP = call("pop_unified_batch_v1", 7)
 _ACK = call("ack_messages_v1", 9)
-_EXECUTE = call("execute_transaction_v1", 22)
-_CYCLE = call("cycle_stream_v1", 22)
+_EXECUTE = call("execute_transaction_v1", 24)
+_CYCLE = call("cycle_stream_v1", 24)
 _STATE = call("read_stream_state_v1", 5)
 _STREAM_EXISTS = "SELECT queen.stream_exists_v1($1) AS found"
+_READ_PUSH_OPTIONS = call("read_push_options_v1", 0)
 _RENEW = call("renew_lease_v1", 2)
 _RELEASE = call("release_leases_v1", 1)
 _RESOLVE = call("resolve_partitions_v1", 3)
@@ -78,9 +81,20 @@ class Store:
         self._pool = pool
 
     async def push(self, columns: PushColumns, *, again: bool) -> list[Appended]:
-        """Appends segments, all or none; partitions ascending and distinct."""
-        rows = await self._pool.fetch(_PUSH, columns.flush, again, *push_arguments(columns))
+        """Appends segments, all or none; partitions ascending and distinct. No row: the options have changed."""
+        rows = await self._pool.fetch(
+            _PUSH, columns.flush, again, *push_arguments(columns), columns.version, columns.limited
+        )
         return [Appended(*row) for row in rows]
+
+    async def read_push_options(self) -> PushOptions:
+        """What a push has to know of queues, now."""
+        rows = await self._pool.fetch(_READ_PUSH_OPTIONS)
+        return PushOptions(
+            rows[0]["version"],
+            frozenset(row["queue"] for row in rows if row["encrypted"]),
+            {row["queue"]: LimitedQueue(row["queue_id"], row["max_size"]) for row in rows if row["max_size"]},
+        )
 
     async def pop(self, columns: PopColumns) -> tuple[list[Delivered], list[Unserved]]:
         """Claims cursors for many pops; see the procedure for the order in which they are served."""
@@ -118,10 +132,17 @@ class Store:
         """Pushes and acks, all or none."""
         rows = await self._pool.fetch(
             _EXECUTE, push.flush, again, *push_arguments(push), ack.part, ack.grp, ack.lease, ack.kind, ack.first,
-            ack.last, _hashes(ack.hash), ack.error, required, new.part, new.queue, new.name,
+            ack.last, _hashes(ack.hash), ack.error, required, new.part, new.queue, new.name, push.version, push.limited,
         )  # fmt: skip
         appended = [
-            Appended(row["part_id"], row["first_off"], row["created_at"], row["dup_pos"], row["dup_off"])
+            Appended(
+                row["part_id"],
+                row["first_off"],
+                row["created_at"],
+                row["dup_pos"],
+                row["dup_off"],
+                None if row["problem"] is None else 0,
+            )
             for row in rows
             if row["kind"] == "push"
         ]
@@ -139,7 +160,7 @@ class Store:
             acking = (ack.kind[0], ack.lease[0], ack.last[0], _hashes(ack.hash)[0], ack.error[0])
         rows = await self._pool.fetch(
             _CYCLE, stream, *source, push.flush, again, *push_arguments(push), state.key, state.value,
-            state.window_end, *acking, release,
+            state.window_end, *acking, release, push.version, push.limited,
         )  # fmt: skip
         appended = [
             Appended(row["part_id"], row["first_off"], row["created_at"], row["dup_pos"], row["dup_off"])

@@ -12,6 +12,7 @@ from queen.engine.directory import Directory
 from queen.engine.failover import Failover
 from queen.engine.meter import Gauges, Meter
 from queen.engine.ports import Database, Notice
+from queen.security.keyring import Keyring
 
 T = TypeVar("T")
 
@@ -29,6 +30,7 @@ class Context:
         patience_s: how long a call is repeated while PostgreSQL is away.
         failover: where pushes go meanwhile; ``None`` where there is no spool.
         meter: counts what is done.
+        keys: those of encrypted queues; ``None`` if the server has none.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class Context:
         patience_s: float,
         failover: Failover | None = None,
         meter: Meter | None = None,
+        keys: Keyring | None = None,
     ) -> None:
         self.database = database
         self.administration = administration
@@ -48,6 +51,7 @@ class Context:
         self.failover = failover
         self.meter = meter or Meter()
         self.gauges: Callable[[], Gauges] = Gauges
+        self.keys = keys
         self._patience_s = patience_s
 
     @property

@@ -7,7 +7,7 @@ deleted.
 from collections.abc import Iterable, Sequence
 
 from queen.core.operations import QUEUE_MODE, Pop
-from queen.engine.ports import Database, PartitionName, Subscription
+from queen.engine.ports import Database, PartitionName, PushOptions, Subscription
 
 
 class Directory:
@@ -19,6 +19,7 @@ class Directory:
         self._parts: dict[tuple[str, str], int] = {}
         self._names: dict[int, PartitionName] = {}
         self._groups: dict[tuple[str, str], Subscription] = {}
+        self._push_options: PushOptions | None = None
 
     async def partitions(self, keys: Iterable[tuple[str, str]], *, create: bool) -> dict[tuple[str, str], int]:
         """The numbers of partitions by (queue, partition); missing ones are made, or left out."""
@@ -87,6 +88,16 @@ class Directory:
         if found.grp_id is not None and found.complete and found.starts_in is None:
             self._remember_group(*group_key, found)
         return found.grp_id
+
+    async def push_options(self) -> PushOptions:
+        """What a push has to know of queues; if it has changed, the push is refused, and this is to be forgotten."""
+        if self._push_options is None:
+            self._push_options = await self._database.read_push_options()
+        return self._push_options
+
+    def forget_push_options(self) -> None:
+        """They have changed, as a push was told."""
+        self._push_options = None
 
     def knows(self, part_id: int) -> bool:
         """Whether a partition is remembered."""

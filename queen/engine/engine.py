@@ -131,6 +131,7 @@ class Engine:
         """Something happened in a queue: checks so many of its waiters."""
         if notice.changed:
             self._context.directory.forget_queue(notice.queue)
+            self._context.directory.forget_push_options()
             for watcher in self._watchers:
                 watcher(notice.queue)
         if notice.queue:
@@ -145,6 +146,7 @@ class Engine:
 
     def missed(self) -> None:
         """Notices may have been lost: looks once for every kind of waiter."""
+        self._context.directory.forget_push_options()
         self._check(self._waiters.wake_all())
 
     def abandon(self, job: Job) -> None:

@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 from uuid import UUID
 
+import msgspec
+
 from queen.core.operations import Push
 from queen.spool.folder import Lock
 from queen.spool.format import Record, spool_request
@@ -46,6 +48,8 @@ class Failover:
         self.away = False
         self._writer = SpoolWriter(spool)
         self._clock = clock
+        self._encrypted_content: bytes | None = None
+        self._encrypted: frozenset[str] | None = None
 
     @property
     def spooling(self) -> bool:
@@ -90,6 +94,22 @@ class Failover:
             yield
         finally:
             lock.release()
+
+    def encrypted_queues(self) -> frozenset[str] | None:
+        """The queues that were encrypted when somebody of the instance last looked; ``None`` if nobody ever has."""
+        content = self.spool.encrypted_queues()
+        if content != self._encrypted_content:
+            self._encrypted = msgspec.json.decode(content, type=frozenset[str]) if content is not None else None
+            self._encrypted_content = content
+        return self._encrypted
+
+    def note_encrypted_queues(self, queues: frozenset[str]) -> None:
+        """Notes them for all workers; the caller holds the lock.
+
+        Raises:
+            SpoolError: they cannot be written.
+        """
+        self.spool.note_encrypted_queues(msgspec.json.encode(sorted(queues)))
 
     def close(self) -> None:
         """Ends the thread of the spool."""

@@ -1,6 +1,6 @@
 """What the engine needs of the world around it, as protocols. ``queen.db`` implements them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
 from typing import Protocol
@@ -12,7 +12,10 @@ from queen.core.operations import Slice, StateRow
 
 
 class PushColumns(Struct):
-    """The arguments of one push call, column by column: see ``sql/procedures/push_messages.sql``."""
+    """The arguments of one push call, column by column: see ``sql/procedures/push_messages.sql``.
+
+    ``version`` and ``limited`` come from the ``PushOptions`` under which it was laid out; no version is not checked.
+    """
 
     flush: UUID
     part: list[int] = []
@@ -23,6 +26,23 @@ class PushColumns(Struct):
     hash_part: list[int] = []
     hash_pos: list[int] = []
     hash: list[bytes] = []
+    version: int | None = None
+    limited: list[int] | None = None
+
+
+class LimitedQueue(Struct, frozen=True):
+    """A queue that holds at most ``max_size`` messages."""
+
+    queue_id: int
+    max_size: int
+
+
+class PushOptions(Struct, frozen=True):
+    """What a push has to know of queues, by name: which are encrypted, and which have a maximum size."""
+
+    version: int
+    encrypted: frozenset[str]
+    limited: Mapping[str, LimitedQueue]
 
 
 class NewPartitions(Struct):
@@ -34,13 +54,18 @@ class NewPartitions(Struct):
 
 
 class Appended(Struct, frozen=True):
-    """One segment after a push; ``first`` is ``None`` when the partition is unknown and nothing was stored."""
+    """One segment after a push.
+
+    ``first`` is ``None`` when nothing was stored, because the partition is unknown or its queue has only ``room`` for
+    so many messages.
+    """
 
     part_id: int
     first: int | None
     created_at: datetime | None
     dup_pos: Sequence[int] | None
     dup_off: Sequence[int] | None
+    room: int | None = None
 
 
 class PopColumns(Struct):
@@ -72,7 +97,7 @@ class Unserved(Struct, frozen=True):
     """A place that had too little.
 
     ``ready_in``: seconds until a cursor there becomes ready by itself; ``inf`` for not before a push, ``None`` when the
-    group does not exist.
+    group or the partition does not exist.
     """
 
     grp_id: int
@@ -183,6 +208,7 @@ class Database(Protocol):
     """
 
     async def push(self, columns: PushColumns, *, again: bool) -> list[Appended]: ...
+    async def read_push_options(self) -> PushOptions: ...
     async def pop(self, columns: PopColumns) -> tuple[list[Delivered], list[Unserved]]: ...
     async def ack(self, columns: AckColumns) -> list[AckRow]: ...
     async def renew_leases(self, leases: list[UUID], seconds: list[int]) -> list[tuple[int, datetime | None]]: ...
@@ -209,12 +235,26 @@ class Database(Protocol):
     async def find_server_made(self, part_ids: Sequence[int], offsets: Sequence[int]) -> list[bool]: ...
 
 
+class Replayed(Struct, frozen=True):
+    """What became of requests of a spool file.
+
+    Attributes:
+        upto: how many requests of the file are stored now.
+        unknown: partitions that do not exist; then nothing was stored.
+        stale: nothing was stored because the push options have changed.
+    """
+
+    upto: int
+    unknown: Sequence[int] = ()
+    stale: bool = False
+
+
 class SpoolDatabase(Protocol):
     """The procedures that the replay of the spool needs, on a connection of its own."""
 
     async def replay(
         self, file: UUID, first: int, upto: int, sent_at: datetime | None, columns: PushColumns
-    ) -> tuple[int, list[int]]: ...
+    ) -> Replayed: ...
     async def forget(self, file: UUID) -> None: ...
 
 

@@ -23,8 +23,9 @@ from queen.core.operations import Push
 from queen.engine.context import Context
 from queen.engine.failover import Failover, uninterrupted
 from queen.engine.flush import Flush
-from queen.engine.handlers.push import BEING_DELETED, LAYOUTS_MAX, announce, lay_out
+from queen.engine.handlers.push import CHANGES_TOO_OFTEN, LAYOUTS_MAX, announce, lay_out, seal
 from queen.engine.ports import PushColumns, SpoolDatabase
+from queen.engine.push_options import keep_for_spool
 from queen.engine.switches import copy_switches, maintenance_is_on
 from queen.spool.format import Damage, Record, SpooledLot, SpoolFile, packed, request_of
 
@@ -149,6 +150,7 @@ class Replay:
             try:
                 if not self._failover.away and loop.time() >= switches_at:
                     await copy_switches(self._context)
+                    await keep_for_spool(self._context)
                     switches_at = loop.time() + _SWITCHES_S
                 if self._failover.spooling and not self._failover.away and not self._failover.maintenance:
                     await self.drain()
@@ -263,19 +265,22 @@ class Replay:
             return await self._set_damage_aside(file, name, position, batch.units[0], damage)
         if file.header is None:
             raise ValueError(f"{name} has records, but no header")
-        requests = [unit.request for unit in batch.units]
         doubtful = batch.doubtful
         flush_id = doubtful.flush if doubtful else uuid4()
         sent_at = datetime.fromtimestamp(doubtful.sent_at, UTC) if doubtful and doubtful.sent_at else None
         for _ in range(LAYOUTS_MAX):
-            flush = await lay_out(self._context, requests, flush_id)
+            options = await self._context.directory.push_options()
+            requests = [seal(self._context, unit.request, options) for unit in batch.units]
+            flush = await lay_out(self._context, requests, options, flush_id)
             await self._set_refused_aside(file, name, batch, flush)
-            upto, unknown = await self._database.replay(file.header.file, position, batch.upto, sent_at, flush.columns)
-            if not unknown:
+            replayed = await self._database.replay(file.header.file, position, batch.upto, sent_at, flush.columns)
+            if not replayed.stale and not replayed.unknown:
                 announce(self._context, requests)
-                return upto
-            self._context.directory.forget_partitions(unknown)
-        raise DatabaseUnavailableError(BEING_DELETED)
+                return replayed.upto
+            if replayed.stale:
+                self._context.directory.forget_push_options()
+            self._context.directory.forget_partitions(replayed.unknown)
+        raise DatabaseUnavailableError(CHANGES_TOO_OFTEN)
 
     async def _store_nothing(self, file: SpoolFile, position: int, upto: int) -> None:
         if file.header is not None:

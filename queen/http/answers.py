@@ -7,12 +7,16 @@ from typing import Any, TypeVar
 import falcon
 import falcon.asgi
 import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
 
+from queen.core.errors import DecryptionError
 from queen.core.operations import JobType
 from queen.engine.context import Context
 from queen.engine.reporter import write_down
 from queen.engine.thread import EngineThread
 from queen.http.rendering import timestamp
+from queen.security.keyring import Keyring
+from queen.security.messages import open_payload
 
 T = TypeVar("T")
 
@@ -39,6 +43,24 @@ def stamp(time: datetime | None) -> str | None:
 def text(time: datetime) -> str:
     """ISO 8601 in UTC with milliseconds and ``Z``."""
     return timestamp(time.astimezone(UTC), 3)
+
+
+class Shown(Struct, frozen=True):
+    """A stored payload for people: in clear, or null and why."""
+
+    payload: Raw
+    error: str | UnsetType = UNSET
+    code: str | UnsetType = UNSET
+
+
+def shown(payload: str, key_id: str | None, queue: str, partition: str, keys: Keyring | None) -> Shown:
+    """A payload that may be stored encrypted, as pops deliver it."""
+    if key_id is None:
+        return Shown(Raw(payload))
+    try:
+        return Shown(Raw(open_payload(key_id, payload.encode(), queue, partition, keys)))
+    except DecryptionError as problem:
+        return Shown(Raw(b"null"), str(problem), problem.code)
 
 
 def age_s(time: datetime | None) -> int:

@@ -14,9 +14,12 @@ from queen.core.errors import (
     ConflictError,
     DatabaseUnavailableError,
     DataRejectedError,
+    DecryptionError,
+    NoEncryptionKeyError,
     NotFoundError,
     OverloadedError,
     QueenError,
+    QueueFullError,
     ShuttingDownError,
     SpoolDrainingError,
     SpoolError,
@@ -26,13 +29,18 @@ log = logging.getLogger("queen.http")
 
 PROBLEM_JSON = "application/problem+json"
 RETRY_AFTER_S = "1"
+#: Answers that say when to try again.
+_LATER = (429, 503)
 
 _STATUS: Mapping[type[QueenError], int] = {
     BadRequestError: 400,
     NotFoundError: 404,
     ConflictError: 409,
+    DecryptionError: 409,
     BodyTooLargeError: 413,
     DataRejectedError: 422,
+    QueueFullError: 429,
+    NoEncryptionKeyError: 503,
     OverloadedError: 503,
     DatabaseUnavailableError: 503,
     ShuttingDownError: 503,
@@ -47,6 +55,7 @@ _TITLES = {
     413: "Request body too large",
     422: "Data refused",
     426: "Upgrade required",
+    429: "Queue full",
     500: "Internal error",
     503: "Not available at the moment",
 }
@@ -78,7 +87,7 @@ def answer(resp: falcon.asgi.Response, status: int, detail: str, code: str, fiel
     resp.status = status
     resp.content_type = PROBLEM_JSON
     resp.data = problem(status, detail, code, field)
-    if status == 503:
+    if status in _LATER:
         resp.set_header("Retry-After", RETRY_AFTER_S)
 
 

@@ -7,9 +7,12 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from queen.core import ids
+from queen.core.errors import DecryptionError
 from queen.core.operations import AckItem, AckResult, Claim, Lot, Popped, Pushed, Renewed, Stored
 from queen.core.segment import Entry, decode_entries
 from queen.http.parsing import PushItem
+from queen.security.keyring import Keyring
+from queen.security.messages import open_entry
 
 _json = msgspec.json.encode
 
@@ -97,17 +100,18 @@ def _buffered(index: int, item: PushItem) -> BufferedItem:
 # ---------------------------------------------------------------- pop
 
 
-def render_pop(popped: Popped, group: str, more: bytes = b"") -> bytes:
+def render_pop(popped: Popped, group: str, more: bytes = b"", keys: Keyring | None = None) -> bytes:
     """The object that answers a pop with messages.
 
     Args:
         popped: with at least one claim.
         group: as named by the consumer, or the name of queue mode.
         more: fields to add, with their commas.
+        keys: open encrypted payloads.
     """
     head = popped.claims[0]
     lease = b'"%b"' % str(popped.lease).encode() if popped.lease is not None else b'""'
-    messages = b",".join([_render_claim(claim, lease, _json(group)) for claim in popped.claims])
+    messages = b",".join([_render_claim(claim, lease, _json(group), keys) for claim in popped.claims])
     return (
         b'{"success":true,"queue":%b,"partition":%b,"partitionId":"%b","leaseId":%b,"consumerGroup":%b,"messages":[%b],'
         b'"partitionsClaimed":%d%b}'
@@ -117,7 +121,7 @@ def render_pop(popped: Popped, group: str, more: bytes = b"") -> bytes:
     )  # fmt: skip
 
 
-def _render_claim(claim: Claim, lease: bytes, group: bytes) -> bytes:
+def _render_claim(claim: Claim, lease: bytes, group: bytes, keys: Keyring | None) -> bytes:
     prefix = ids.message_id_prefix(claim.part_id).encode()
     tail = b',"partitionId":"%b","queue":%b,"partition":%b,"leaseId":%b,"consumerGroup":%b,' % (
         ids.partition_id(claim.part_id).encode(), _json(claim.queue), _json(claim.partition), lease, group,
@@ -142,17 +146,28 @@ def _render_claim(claim: Claim, lease: bytes, group: bytes) -> bytes:
                 if isinstance(entry, bytes):
                     parts.append(plain % (offset, offset, entry, offset, attempt))
                 else:
-                    parts.append(_render_entry(entry, prefix, offset) + stamp % (offset, attempt))
+                    parts.append(_render_entry(entry, prefix, offset, claim, keys) + stamp % (offset, attempt))
             offset += 1
     return b",".join(parts)
 
 
-def _render_entry(entry: Entry, prefix: bytes, offset: int) -> bytes:
+def _render_entry(entry: Entry, prefix: bytes, offset: int, claim: Claim, keys: Keyring | None) -> bytes:
     own = b"%b%012x" % (prefix, offset)
-    return b'{"id":"%b","transactionId":%b,"traceId":%b,"data":%b,"producerSub":%b,' % (
-        own, entry.transactionId or b'"%b"' % own, entry.traceId or b"null", entry.payload,
+    data, problem = bytes(entry.payload), b""
+    if entry.keyId:
+        data, problem = _open(entry, claim, keys)
+    return b'{"id":"%b","transactionId":%b,"traceId":%b,"data":%b,%b"producerSub":%b,' % (
+        own, entry.transactionId or b'"%b"' % own, entry.traceId or b"null", data, problem,
         entry.producerSub or b"null",
     )  # fmt: skip
+
+
+def _open(entry: Entry, claim: Claim, keys: Keyring | None) -> tuple[bytes, bytes]:
+    """The payload of an encrypted message, or null and the fields that say why not: it harms no other message."""
+    try:
+        return open_entry(entry, claim.queue, claim.partition, keys), b""
+    except DecryptionError as problem:
+        return b"null", b'"error":%b,"errorCode":"%b",' % (_json(str(problem)), problem.code.encode())
 
 
 # ---------------------------------------------------------------- ack

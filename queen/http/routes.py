@@ -25,6 +25,7 @@ from queen.http.resources.transactions import TransactionResource
 from queen.http.socket.frames import SocketLimits
 from queen.http.socket.session import SessionSettings
 from queen.http.socket.sockets import Sockets
+from queen.security.keyring import Keyring
 
 PUBLIC, READ_ONLY, READ_WRITE, ADMIN = Access
 
@@ -53,10 +54,13 @@ class Route(Struct, frozen=True):
 def routes(settings: Settings, engine: EngineThread, sockets: Sockets) -> Sequence[Route]:
     """All routes of the server."""
     body_bytes_max = settings.max_body_bytes
+    keys = Keyring.from_settings(settings.encryption_key, settings.encryption_old_keys)
     ack = AckResource(engine, body_bytes_max)
     replayer = dead_letters.Replayer(engine)
     pop = PopResource(
-        engine, PopDefaults(settings.default_batch, settings.default_timeout_ms, settings.default_subscription_mode)
+        engine,
+        PopDefaults(settings.default_batch, settings.default_timeout_ms, settings.default_subscription_mode),
+        keys,
     )
     health, maintenance = HealthResource(engine), MaintenanceResource(engine)
     return [
@@ -69,7 +73,7 @@ def routes(settings: Settings, engine: EngineThread, sockets: Sockets) -> Sequen
         Route("/api/v1/pop/queue/{place:path}", pop, {"GET": READ_WRITE}),
         Route(
             "/api/v1/subscribe",
-            SubscribeResource(engine, sockets, _session_settings(settings)),
+            SubscribeResource(engine, sockets, _session_settings(settings), keys),
             {"GET": PUBLIC, WEBSOCKET: READ_WRITE},
         ),
         Route("/api/v1/ack", ack, {"POST": READ_WRITE}),
@@ -81,7 +85,11 @@ def routes(settings: Settings, engine: EngineThread, sockets: Sockets) -> Sequen
         Route("/streams/v1/cycle", StreamCycleResource(engine, body_bytes_max), {"POST": READ_WRITE}),
         Route("/streams/v1/state/get", StreamStateResource(engine, body_bytes_max), {"POST": READ_ONLY}),
         # ------------------------------------------------------------ queues
-        Route("/api/v1/configure", ConfigureResource(engine, body_bytes_max), {"POST": READ_WRITE}),
+        Route(
+            "/api/v1/configure",
+            ConfigureResource(engine, body_bytes_max, encrypts=keys is not None),
+            {"POST": READ_WRITE},
+        ),
         Route("/api/v1/resources/queues", catalogue.QueueListResource(engine), {"GET": READ_ONLY}),
         Route("/api/v1/resources/queues/{queue:path}", QueueResource(engine), {"GET": READ_ONLY, "DELETE": ADMIN}),
         Route("/api/v1/resources/partitions", catalogue.PartitionListResource(engine), {"GET": READ_ONLY}),
@@ -89,13 +97,13 @@ def routes(settings: Settings, engine: EngineThread, sockets: Sockets) -> Sequen
         Route("/api/v1/resources/tasks", catalogue.TasksResource(engine), {"GET": READ_ONLY}),
         Route("/api/v1/resources/overview", catalogue.OverviewResource(engine), {"GET": READ_ONLY}),
         # ------------------------------------------------------------ single messages, dead letters
-        Route("/api/v1/messages", messages.MessageListResource(engine), {"GET": READ_ONLY}),
+        Route("/api/v1/messages", messages.MessageListResource(engine, keys), {"GET": READ_ONLY}),
         Route(
             "/api/v1/messages/{place:path}",
-            messages.MessageResource(replayer),
+            messages.MessageResource(replayer, keys),
             {"GET": READ_ONLY, "POST": READ_WRITE, "DELETE": READ_WRITE},
         ),
-        Route("/api/v1/dlq", dead_letters.DeadLetterListResource(engine), {"GET": READ_ONLY, "DELETE": ADMIN}),
+        Route("/api/v1/dlq", dead_letters.DeadLetterListResource(engine, keys), {"GET": READ_ONLY, "DELETE": ADMIN}),
         Route("/api/v1/dlq/{dead_letter}", dead_letters.DeadLetterResource(engine), {"DELETE": READ_WRITE}),
         Route("/api/v1/dlq/{dead_letter}/replay", dead_letters.ReplayResource(replayer), {"POST": READ_WRITE}),
         # ------------------------------------------------------------ consumer groups, statistics
@@ -110,7 +118,7 @@ def routes(settings: Settings, engine: EngineThread, sockets: Sockets) -> Sequen
         # ------------------------------------------------------------ traces
         Route("/api/v1/traces", traces.TraceRecordResource(engine, body_bytes_max), {"POST": READ_WRITE}),
         Route("/api/v1/traces/names", traces.TraceNamesResource(engine), {"GET": READ_ONLY}),
-        Route("/api/v1/traces/by-name/{place:path}", traces.NamedTracesResource(engine), {"GET": READ_ONLY}),
+        Route("/api/v1/traces/by-name/{place:path}", traces.NamedTracesResource(engine, keys), {"GET": READ_ONLY}),
         Route("/api/v1/traces/{place:path}", traces.MessageTracesResource(engine), {"GET": READ_ONLY}),
         # ------------------------------------------------------------ status, analytics
         Route("/api/v1/status", status.StatusResource(engine), {"GET": READ_ONLY}),

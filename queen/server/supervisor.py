@@ -49,10 +49,10 @@ class _StopRequested(Exception):  # noqa: N818 - not an error
 def embedded_postgres(settings: Settings) -> EmbeddedPostgres:
     """The embedded PostgreSQL with enough connections for the workers, twice, as a reload overlaps them.
 
-    Beside its pools a worker has one for notices, one for the pulse, and one to replay the spool.
+    Beside its pools a worker has one for notices, one for the pulse, one to replay the spool, and one for services.
     """
     pools = settings.hot_connections + settings.cold_connections
-    return EmbeddedPostgres(Path(settings.data_dir), 2 * pools + 6 * settings.workers + _SPARE_CONNECTIONS)
+    return EmbeddedPostgres(Path(settings.data_dir), 2 * pools + 8 * settings.workers + _SPARE_CONNECTIONS)
 
 
 class Supervisor:

@@ -6,6 +6,7 @@
 ``….failed``            set aside: PostgreSQL refused it for its data, or it cannot be read
 ``spooling``            the flag of the instance: while it exists, every worker spools
 ``maintenance``         while it exists, nothing is replayed; ``pop-maintenance``: while it exists, pops get nothing
+``encrypted-queues``    the queues whose payloads are encrypted before they come here, as a JSON array
 ``ledger``, ``*.lock``  figures, and locks of the operating system
 ======================= ============================================================================================
 
@@ -36,6 +37,7 @@ from queen.spool.state import SpoolState
 log = logging.getLogger("queen.spool")
 
 SPOOLING, MAINTENANCE, POP_MAINTENANCE = "spooling", "maintenance", "pop-maintenance"
+_ENCRYPTED, _NEW = "encrypted-queues", ".new"
 _LEDGER, _APPEND_LOCK, _REPLAY_LOCK = "ledger", "append.lock", "replay.lock"
 _WRITING, _COMPLETE, _FAILED, _MAKING = ".buf.tmp", ".buf", ".failed", ".failed.tmp"
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -109,6 +111,29 @@ class Spool:
             self._folder.append(flag, b"")
         elif not on and self._folder.exists(flag):
             self._folder.remove(flag)
+
+    # ------------------------------------------------------------ encrypted queues
+
+    def encrypted_queues(self) -> bytes | None:
+        """The list of them as it was noted last; ``None`` if it never was."""
+        return self._folder.read(_ENCRYPTED) if self._folder.exists(_ENCRYPTED) else None
+
+    def note_encrypted_queues(self, content: bytes) -> None:
+        """Replaces the list, durably; the caller holds the lock.
+
+        Raises:
+            SpoolError: the disk failed; the list is the old or the new one.
+        """
+        new = _ENCRYPTED + _NEW
+        try:
+            if self._folder.exists(new):
+                self._folder.remove(new)
+            self._folder.append(new, content)
+            self._folder.sync(new)
+            self._folder.rename(new, _ENCRYPTED)
+            self._folder.sync_names()
+        except OSError as problem:
+            raise _spool_error(problem) from problem
 
     # ------------------------------------------------------------ locks
 

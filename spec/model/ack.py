@@ -60,7 +60,7 @@ def _judge(state: State, item: AckItem, now: float) -> AckResult:
     if error := _refusal(cursor, message.offset, item, now):
         return AckResult(error)
     queue = state.queues[item.queue]
-    return AckResult(dead_lettered=_keeps_dead_letters(queue) and _gives_up(queue, cursor, message.offset, item))
+    return AckResult(dead_lettered=queue.options.keeps_dead_letters and _gives_up(queue, cursor, message.offset, item))
 
 
 def message_named(partition: Partition, lane: Lane, name: TransactionId) -> Message | None:
@@ -88,10 +88,6 @@ def _gives_up(queue: Queue, cursor: Cursor, offset: int, item: AckItem) -> bool:
     return item.status == "dlq" or (item.status == "failed" and exhausted)
 
 
-def _keeps_dead_letters(queue: Queue) -> bool:
-    return queue.options.dead_letter_queue or queue.options.dlq_after_max_retries
-
-
 def _settle(state: State, lane: Lane, group: str, items: list[AckItem], now: float) -> State:
     """Apply the accepted items of one cursor."""
     queue = state.queues[lane.queue]
@@ -103,7 +99,7 @@ def _settle(state: State, lane: Lane, group: str, items: list[AckItem], now: flo
     done = {*given_up, *(offset for offset, item in placed if item.status == "completed")}
     failed = {offset for offset, item in placed if item.status == "failed"} - done
     retried = {offset for offset, item in placed if item.status == "retry"} - done
-    if _keeps_dead_letters(queue):
+    if queue.options.keeps_dead_letters:
         errors = {offset: item.error or RETRIES_EXHAUSTED for offset, item in given_up.items()}
         state = put_queue(state, lane.queue, bury(queue, lane, group, errors))
     cursor = replace(cursor.complete(done), failures=_count_failures(cursor.complete(done), failed))
@@ -141,5 +137,11 @@ def release(cursor: Cursor, queue: Queue, failed: set[int], retried: set[int], n
     if failed or retried:
         again = now + (queue.options.retry_delay / 1000 if failed else 0)
         return replace(cursor, lease=None, ready=again if lease else max(cursor.ready, again))  # G-ACK-6
+    return end_finished_lease(cursor, now)
+
+
+def end_finished_lease(cursor: Cursor, now: float) -> Cursor:
+    """A live lease ends when nothing undone is left under it."""
+    lease = cursor.live_lease(now)
     finished = lease is not None and all(cursor.is_done(offset) for offset in range(lease.upto + 1))
     return replace(cursor, lease=None, ready=now) if finished else cursor

@@ -28,7 +28,7 @@ def delete_message(state: State, operation: DeleteMessage, now: float) -> tuple[
     """Remove a message; its offset stays taken (G-ORD-2), and it is done for every group (G-RET-5)."""
     partition = state.partition(operation.lane)
     message = message_named(partition, operation.lane, operation.transaction_id) if partition else None
-    if partition is None or message is None or message.deleted:
+    if partition is None or message is None or not partition.has(message):
         return state, DeletedMessage(False)
     own = MessageId(*operation.lane, message.offset)
     kept = own if message.transaction_id == own else None  # its producer's id may be used again
@@ -47,7 +47,7 @@ def give_up(state: State, operation: GiveUp, now: float) -> tuple[State, GivenUp
     """Move a message to the dead letters of one group, or of all that have not done it (G-DLQ-6)."""
     partition = state.partition(operation.lane)
     message = message_named(partition, operation.lane, operation.transaction_id) if partition else None
-    if partition is None or message is None or message.deleted:
+    if partition is None or message is None or not partition.has(message):
         return state, GivenUp(known=False)
     groups = [
         group

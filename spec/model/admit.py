@@ -9,12 +9,14 @@ from .ack import INVALID_LEASE, NOT_DELIVERED
 from .operations import (
     Acked,
     AckResult,
+    Cleaned,
     Committed,
     Cycled,
     Deleted,
     DeletedGroup,
     DeletedMessage,
     Delivery,
+    Evicted,
     GivenUp,
     Operation,
     Outcome,
@@ -22,6 +24,9 @@ from .operations import (
     Popped,
     Pushed,
     PushResult,
+    QueueFull,
+    Removed,
+    RemoveExpired,
     Renewed,
     RolledBack,
     Sought,
@@ -29,6 +34,7 @@ from .operations import (
     UpdatedSubscription,
 )
 from .pop import Claimable, claimable, deliver, matches, subscribe, visible
+from .retention import due, removable, remove
 from .step import attempt, refusal, step
 
 if TYPE_CHECKING:
@@ -45,6 +51,8 @@ _BROKEN: Mapping[type, str] = {
     Renewed: "G-LEASE-4",
     Deleted: "G-RET-3",
     DeletedMessage: "G-RET-5",
+    Evicted: "G-RET-6",
+    Cleaned: "G-RET-7",
     GivenUp: "G-DLQ-6",
     Sought: "G-GRP-5",
     UpdatedSubscription: "G-GRP-6",
@@ -74,6 +82,8 @@ def admit(state: State, operation: Operation, observed: Outcome, now: float, *, 
             return _admit_pop(state, operation, observed, now, alone=alone)
         case Transaction(), RolledBack():
             return _admit_rollback(state, operation, observed, now)
+        case RemoveExpired(), Removed():
+            return _admit_removal(state, operation, observed, now)
     after, expected = step(state, operation, now)
     if expected != observed:
         raise Violation(_broken(expected, observed), f"expected {expected}, observed {observed}")
@@ -88,6 +98,19 @@ def _admit_rollback(state: State, operation: Transaction, observed: RolledBack, 
     return state
 
 
+def _admit_removal(state: State, operation: RemoveExpired, observed: Removed, now: float) -> State:
+    """A server may keep what is completed, because it removes no parts of what was pushed together."""
+    must, may = due(state, operation.queue, now), removable(state, operation.queue, now)
+    for lane, oldest in observed.oldest.items():
+        if lane in may and oldest > may[lane]:
+            raise Violation(
+                "G-RET-1", f"{lane}: {oldest - may[lane]} messages from offset {may[lane]} are gone at {now}"
+            )
+        if lane in must and oldest < must[lane]:
+            raise Violation("G-RET-4", f"{lane}: messages from offset {oldest} are still there at {now}")
+    return remove(state, operation.queue, {lane: observed.oldest[lane] for lane in may}, now)[0]
+
+
 def _broken(expected: Outcome, observed: Outcome) -> str:
     """The guarantee behind a difference; that each item has its own answer if nothing more special is."""
     match expected, observed:
@@ -97,6 +120,8 @@ def _broken(expected: Outcome, observed: Outcome) -> str:
             return next((_broken_ack(*pair) for pair in _differing(expected.results, observed.results)), "G-ISO-2")
         case RolledBack(), Committed():
             return "G-TXN-3"
+        case (QueueFull(), _) | (_, QueueFull()):
+            return "G-RET-8"
     if isinstance(expected, Cycled) and isinstance(observed, Cycled):
         return "G-STR-2" if expected.error and not observed.error else "G-STR-1"
     return _BROKEN.get(type(expected), "G-ISO-2")

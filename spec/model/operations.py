@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 from .state import QUEUE_MODE, Lane, MessageId, Options, TransactionId
 
@@ -232,6 +235,28 @@ class DeleteGroup:
     subscription: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class RemoveExpired:
+    """Retention: remove what the options of the queue let go."""
+
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class EvictOverdue:
+    """Eviction: groups give up what has waited longer for them than the queue allows."""
+
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveIdle:
+    """Clean-up: remove empty partitions to which nothing was pushed for so many seconds."""
+
+    queue: str
+    seconds: float
+
+
 Operation: TypeAlias = (
     Push
     | Pop
@@ -247,15 +272,23 @@ Operation: TypeAlias = (
     | DeleteGroup
     | Register
     | Cycle
+    | RemoveExpired
+    | EvictOverdue
+    | RemoveIdle
 )
 
 
 @dataclass(frozen=True, slots=True)
 class PushResult:
-    """What became of an item: stored, already stored under this id, or refused."""
+    """What became of an item: stored, already stored under this id, refused, or (in a transaction) without room."""
 
-    status: Literal["queued", "duplicate", "refused"]
+    status: Literal["queued", "duplicate", "refused", "full"]
     message: MessageId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFull:
+    """Nothing of the request is stored, because a queue would become too large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,8 +423,30 @@ class DeletedGroup:
     cursors: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """The oldest offset that each partition of the queue has kept; its head if it kept none."""
+
+    oldest: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Evicted:
+    """How often a group gave up a message."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """The partitions that the queue has now."""
+
+    partitions: frozenset[str]
+
+
 Outcome: TypeAlias = (
     Pushed
+    | QueueFull
     | Popped
     | Acked
     | Renewed
@@ -406,4 +461,7 @@ Outcome: TypeAlias = (
     | DeletedGroup
     | Registered
     | Cycled
+    | Removed
+    | Evicted
+    | Cleaned
 )

@@ -18,6 +18,7 @@ from .state import (
     Lease,
     Message,
     MessageId,
+    Options,
     Partition,
     Queue,
     State,
@@ -78,7 +79,11 @@ def _with_group(queue: Queue, operation: Pop, now: float) -> Queue:
     start = _start_time(operation, now)
     partitions = {
         name: replace(
-            partition, cursors={**partition.cursors, group: partition.cursor_after(partition.last_until(start), now)}
+            partition,
+            cursors={
+                **partition.cursors,
+                group: partition.cursor_after(_start(queue, partition, operation, start, now), now),
+            },
         )
         for name, partition in queue.partitions.items()
     }
@@ -94,6 +99,19 @@ def _start_time(operation: Pop, now: float) -> float:
     if begin == "now" or (begin is None and operation.subscription_mode in {"new", "new-only"}):
         return now
     return float("-inf") if begin is None else float(begin)
+
+
+def _start(queue: Queue, partition: Partition, operation: Pop, start: float, now: float) -> int:
+    """The last offset that a new group does not get; what has waited too long is not for a named one (G-RET-6)."""
+    before = partition.last_until(start)
+    if operation.group_name == QUEUE_MODE:
+        return before
+    return max([before, *[message.offset for message in partition.messages if is_overdue(queue.options, message, now)]])
+
+
+def is_overdue(options: Options, message: Message, now: float) -> bool:
+    """Whether a message has waited longer than its queue allows."""
+    return 0 < options.max_wait_time_seconds < now - message.created_at
 
 
 def claimable(state: State, operation: Pop, now: float) -> list[Claimable]:

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from .operations import Push, Pushed, PushItem, PushResult
+from .operations import Push, Pushed, PushItem, PushResult, QueueFull
 from .state import Cursor, Group, Message, MessageId, Partition, State, put_partition, with_partition
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
-def push(state: State, operation: Push, now: float) -> tuple[State, Pushed]:
+
+def push(state: State, operation: Push, now: float) -> tuple[State, Pushed | QueueFull]:
+    """Store the items of a request, if the queues have room for all of them (G-RET-8)."""
+    if is_full(state, operation.items):
+        return make_partitions(state, operation, now), QueueFull()
+    return store(state, operation.items, now)
+
+
+def make_partitions(state: State, operation: Push, now: float) -> State:
+    """A refused request leaves the partitions that it names."""
+    for item in operation.items:
+        state = with_partition(state, item.lane, now)
+    return state
+
+
+def store(state: State, items: Iterable[PushItem], now: float) -> tuple[State, Pushed]:
     """Store the items in the order of the request (G-ORD-4)."""
     before, results = state, []
-    for item in operation.items:
+    for item in items:
         state = with_partition(state, item.lane, now)
         result = _clash(item, state.queues[item.queue].partitions[item.partition], before.partition(item.lane))
         if result is None:
@@ -20,11 +39,30 @@ def push(state: State, operation: Push, now: float) -> tuple[State, Pushed]:
     return state, Pushed(tuple(results))
 
 
+def is_full(state: State, items: Iterable[PushItem]) -> bool:
+    """Whether a queue would become too large. A transaction id counts once, also when it is stored already."""
+    distinct = {(item.lane, item.transaction_id or number) for number, item in enumerate(items) if not _is_own(item)}
+    wanted = Counter(lane.queue for lane, _ in distinct)
+    return any(_is_too_small(state, name, count) for name, count in wanted.items())
+
+
+def _is_too_small(state: State, name: str, count: int) -> bool:
+    queue = state.queue(name)
+    if queue is None or not queue.options.max_size:
+        return False
+    return sum(partition.backlog for partition in queue.partitions.values()) + count > queue.options.max_size
+
+
+def _is_own(item: PushItem) -> bool:
+    """Whether the transaction id has the form of a message id of the very partition."""
+    return isinstance(item.transaction_id, MessageId) and item.transaction_id.lane == item.lane
+
+
 def _clash(item: PushItem, partition: Partition, before: Partition | None) -> PushResult | None:
     """A transaction id is stored at most once a partition (G-IDEM-1), and a message's own id is reserved (G-IDEM-4)."""
     if not item.transaction_id:
         return None
-    own = isinstance(item.transaction_id, MessageId) and item.transaction_id.lane == item.lane
+    own = _is_own(item)
     known = before if own else partition
     if known and (stored := known.find(item.transaction_id)):
         return PushResult("duplicate", MessageId(*item.lane, stored.offset))

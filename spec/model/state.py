@@ -106,11 +106,16 @@ class Remembered(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A log, one cursor for each group of the queue, and what streams remember, by stream and key."""
+    """A log, one cursor for each group of the queue, and what streams remember, by stream and key.
 
+    The model remembers every message; those below offset `removed` are gone for everybody else.
+    """
+
+    made_at: float
     messages: tuple[Message, ...] = ()
     cursors: Mapping[str, Cursor] = field(default_factory=dict)
     remembered: Mapping[tuple[str, str], Remembered] = field(default_factory=dict)
+    removed: int = 0
 
     @property
     def head(self) -> int:
@@ -122,9 +127,18 @@ class Partition:
         """When the last message came; before all time in an empty partition."""
         return self.messages[-1].created_at if self.messages else float("-inf")
 
+    @property
+    def kept(self) -> tuple[Message, ...]:
+        """The messages that are still there."""
+        return self.messages[self.removed :]
+
+    def has(self, message: Message) -> bool:
+        """Whether a message is still there: neither removed with what was old, nor deleted by somebody."""
+        return message.offset >= self.removed and not message.deleted
+
     def last_until(self, since: float) -> int:
-        """The offset of the last message not younger than a time; -1 when there is none."""
-        return max((message.offset for message in self.messages if message.created_at <= since), default=-1)
+        """The offset of the last message not younger than a time, or else of the last that is gone; -1 for none."""
+        return max([self.removed - 1, *[message.offset for message in self.messages if message.created_at <= since]])
 
     def cursor_after(self, acked: int, now: float) -> Cursor:
         """The cursor of a group that has done everything up to an offset, and has no need of what was deleted."""
@@ -132,8 +146,13 @@ class Partition:
         return Cursor(ready=now, acked=acked).complete(deleted)
 
     def find(self, transaction_id: TransactionId) -> Message | None:
-        """The message stored under a transaction id."""
-        return next((message for message in self.messages if message.transaction_id == transaction_id), None)
+        """The message kept under a transaction id."""
+        return next((message for message in self.kept if message.transaction_id == transaction_id), None)
+
+    @property
+    def backlog(self) -> int:
+        """Messages that some group has still to complete; without a group, all that are kept."""
+        return self.head - 1 - min((cursor.acked for cursor in self.cursors.values()), default=self.removed - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +191,17 @@ class Options:
     dead_letter_queue: bool = True
     dlq_after_max_retries: bool = True
     priority: int = 0
+    retention_enabled: bool = False
+    retention_seconds: float = 0
+    completed_retention_seconds: float = 0
+    ttl: float = 0
+    max_wait_time_seconds: float = 0
+    max_size: int = 0
+
+    @property
+    def keeps_dead_letters(self) -> bool:
+        """Whether what a group gives up leaves a dead letter."""
+        return self.dead_letter_queue or self.dlq_after_max_retries
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +255,7 @@ def with_partition(state: State, lane: Lane, now: float) -> State:
     queue = state.queues[lane.queue]
     if lane.partition in queue.partitions:
         return state
-    return put_partition(state, lane, Partition(cursors={group: Cursor(ready=now) for group in queue.groups}))
+    return put_partition(state, lane, Partition(now, cursors={group: Cursor(ready=now) for group in queue.groups}))
 
 
 def put_queue(state: State, name: str, queue: Queue) -> State:

@@ -23,6 +23,7 @@ from .operations import (
     DeleteGroup,
     DeleteMessage,
     DeleteQueue,
+    EvictOverdue,
     GiveUp,
     Operation,
     Outcome,
@@ -31,6 +32,8 @@ from .operations import (
     PushItem,
     PushResult,
     Register,
+    RemoveExpired,
+    RemoveIdle,
     Renewed,
     RenewLease,
     RolledBack,
@@ -39,7 +42,8 @@ from .operations import (
     UpdateSubscription,
 )
 from .pop import pop
-from .push import push
+from .push import is_full, push, store
+from .retention import evict_overdue, remove_expired, remove_idle
 from .state import Lane, put_cursor, put_queue, with_partition
 from .stream import cycle, register
 
@@ -49,6 +53,7 @@ if TYPE_CHECKING:
     from .state import State
 
 DUPLICATE = "Duplicate transaction id"
+FULL = "Queue is full"
 RESERVED_ID = "Transaction id reserved for another message"
 
 
@@ -75,6 +80,8 @@ def step(state: State, operation: Operation, now: float) -> tuple[State, Outcome
             return cycle(state, operation, now)
         case DeleteMessage() | GiveUp() | Seek() | UpdateSubscription() | DeleteGroup():
             return administer(state, operation, now)
+        case RemoveExpired() | EvictOverdue() | RemoveIdle():
+            return tidy(state, operation, now)
         case _:
             assert_never(operation)
 
@@ -94,6 +101,17 @@ def administer(
             return update_subscription(state, operation, now)
         case DeleteGroup():
             return delete_group(state, operation, now)
+
+
+def tidy(state: State, operation: RemoveExpired | EvictOverdue | RemoveIdle, now: float) -> tuple[State, Outcome]:
+    """Carry out what nobody asks for."""
+    match operation:
+        case RemoveExpired():
+            return remove_expired(state, operation, now)
+        case EvictOverdue():
+            return evict_overdue(state, operation, now)
+        case RemoveIdle():
+            return remove_idle(state, operation, now)
 
 
 def renew_lease(state: State, operation: RenewLease, now: float) -> tuple[State, Renewed]:
@@ -117,20 +135,24 @@ def transaction(state: State, operation: Transaction, now: float) -> tuple[State
 
 
 def attempt(state: State, operation: Transaction, now: float) -> tuple[State, list[PushResult | AckResult]]:
-    """What a transaction would do: its acks as one request, then its pushes as one request."""
+    """What a transaction would do: its acks as one request, then its pushes as one request.
+
+    Whether there is room for the pushes is judged before the acks.
+    """
+    pushes = [item for item in operation.operations if isinstance(item, PushItem)]
+    full = is_full(state, pushes)
     acks = (item for item in operation.operations if isinstance(item, AckItem))
     state, acked = ack(state, Ack(tuple(_fenced(state, item, operation.required_leases, now) for item in acks)), now)
-    pushes = (item for item in operation.operations if isinstance(item, PushItem))
-    state, pushed = push(state, Push(tuple(pushes)), now)
+    state, pushed = store(state, pushes, now)
     judged: Iterator[PushResult | AckResult] = iter(acked.results)
-    stored: Iterator[PushResult | AckResult] = iter(pushed.results)
+    stored: Iterator[PushResult | AckResult] = (PushResult("full") if full else result for result in pushed.results)
     return state, [next(stored if isinstance(item, PushItem) else judged) for item in operation.operations]
 
 
 def refusal(result: PushResult | AckResult) -> str | None:
     """Why an item undoes its transaction: also when it has happened before, or a repeat would push twice (G-TXN-3)."""
     if isinstance(result, PushResult):
-        return {"queued": None, "duplicate": DUPLICATE, "refused": RESERVED_ID}[result.status]
+        return {"queued": None, "duplicate": DUPLICATE, "refused": RESERVED_ID, "full": FULL}[result.status]
     return ALREADY_COMPLETED if result.noop else result.error
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .ack import ALREADY_COMPLETED, ack
-from .operations import Ack, AckItem, Cycle, Cycled, Push, Register, Registered
-from .push import push
+from .operations import Ack, AckItem, Cycle, Cycled, Register, Registered
+from .push import is_full, store
 from .state import MessageId, Remembered, State, put_cursor, put_partition, put_queue
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 UNKNOWN_STREAM = "Unknown query_id: register the query first"
 PARTITION_NOT_FOUND = "Partition not found"
 RESERVED_ID = "A transactionId has the form of a message id: the server makes those"
+FULL = "The queue of the outputs is full (maxSize): try again when its consumers have caught up"
 LEASED = "The partition is leased: whoever holds it may have read this state already; flush again later"
 FLUSHED = "State not found: this flush, or another, has been committed"
 UNSETTLED = "The state changed a moment ago: read it again before flushing it"
@@ -55,9 +56,12 @@ def cycle(state: State, operation: Cycle, now: float) -> tuple[State, Cycled]:
     after, outcome = _acknowledge(state, operation, operation.ack, now) if operation.ack else (state, Cycled())
     if outcome.error:
         return state, outcome
-    after, pushed = push(_remember(after, operation, now), Push(operation.pushes), now)
+    written = _remember(after, operation, now)
+    after, pushed = store(written, operation.pushes, now)
     if any(result.status == "refused" for result in pushed.results):
         return state, Cycled(RESERVED_ID)
+    if is_full(written, operation.pushes):
+        return state, Cycled(FULL)
     return after, replace(outcome, results=pushed.results)
 
 

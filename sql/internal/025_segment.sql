@@ -26,7 +26,8 @@ COMMENT ON FUNCTION queen.message_at IS 'Internal: the JSON object of one messag
 -- may hold \u0000, and text cannot. The payload stands last, and `","payload":` cannot occur earlier, because a quote
 -- inside a text is escaped.
 CREATE OR REPLACE FUNCTION queen.message_fields(
-    p_message bytea, OUT transaction_id text, OUT trace_id text, OUT producer_sub text, OUT payload json
+    p_message bytea, OUT transaction_id text, OUT trace_id text, OUT producer_sub text, OUT payload json,
+    OUT key_id text
 )
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
@@ -41,6 +42,7 @@ BEGIN
         transaction_id := v_fields ->> 'transactionId';
         trace_id := v_fields ->> 'traceId';
         producer_sub := v_fields ->> 'producerSub';
+        key_id := v_fields ->> 'keyId';
     END IF;
     v_end := v_end + length('{"payload":');
     payload := substr(v_text, v_end + 1, length(v_text) - v_end - 1)::json;

@@ -17,13 +17,14 @@ BEGIN
     FROM queen.message_at(v_segment.data, v_segment.ends, v_segment.pos::int) AS m, queen.message_fields(m.message) AS f;
     INSERT INTO queen.dead_letter_queue AS d (
         queue_id, part_id, off, grp_id, consumer_group, transaction_id, trace_id, producer_sub, payload, error,
-        retry_count, created_at, failed_at
+        retry_count, created_at, failed_at, key_id
     )
     VALUES (
         p_queue_id, p_part, p_off, p_grp, p_group,
         coalesce(v_message.transaction_id, queen.message_uuid(p_part, p_off)::text),
         v_message.trace_id, v_message.producer_sub, coalesce(v_message.payload, 'null'),
-        coalesce(nullif(p_error, ''), 'Retries exhausted'), p_tries, coalesce(v_segment.created_at, p_now), p_now
+        coalesce(nullif(p_error, ''), 'Retries exhausted'), p_tries, coalesce(v_segment.created_at, p_now), p_now,
+        v_message.key_id
     )
     -- Only after a seek can the same message fail for the same group again: its dead letter is brought up to date.
     ON CONFLICT (part_id, off, grp_id) DO UPDATE

@@ -2,10 +2,12 @@
 -- Arguments: the options, null for: not set by anyone.
 -- Returns:   numbers of the queue and of its partition Default.
 -- Locks:     the queue row; when delays change, all cursors of the queue in (part_id, grp_id) order.
--- Writes:    queues, partitions, partition_lookup, partition_consumers.
+-- Writes:    queues, partitions, partition_lookup, partition_consumers, push_options (when encryption or maximum size change).
 CREATE OR REPLACE FUNCTION queen.configure_queue_v1(
     p_queue text, p_namespace text, p_task text, p_priority int, p_lease_time int, p_retry_limit int, p_retry_delay int,
     p_delayed_processing int, p_window_buffer int, p_dead_letter_queue bool, p_dlq_after_max_retries bool,
+    p_retention_enabled bool, p_retention_seconds int, p_completed_retention_seconds int, p_ttl int,
+    p_max_wait_time_seconds int, p_max_size int, p_encryption_enabled bool,
     OUT queue_id bigint, OUT part_id bigint
 )
 LANGUAGE plpgsql
@@ -17,23 +19,34 @@ BEGIN
     SELECT * INTO v_old FROM queen.queues AS q WHERE q.name = p_queue FOR NO KEY UPDATE;
     INSERT INTO queen.queues AS q (
         name, namespace, task, priority, lease_time, retry_limit, retry_delay, delayed_processing, window_buffer,
-        dead_letter_queue, dlq_after_max_retries
+        dead_letter_queue, dlq_after_max_retries, retention_enabled, retention_seconds, completed_retention_seconds, ttl,
+        max_wait_time_seconds, max_size, encryption_enabled, ever_encrypted
     )
     VALUES (
         p_queue, p_namespace, p_task, p_priority, p_lease_time, p_retry_limit, p_retry_delay, p_delayed_processing,
-        p_window_buffer, p_dead_letter_queue, p_dlq_after_max_retries
+        p_window_buffer, p_dead_letter_queue, p_dlq_after_max_retries, p_retention_enabled, p_retention_seconds,
+        p_completed_retention_seconds, p_ttl, p_max_wait_time_seconds, p_max_size, p_encryption_enabled,
+        p_encryption_enabled
     )
     ON CONFLICT (name) DO UPDATE SET
         namespace = excluded.namespace, task = excluded.task, priority = excluded.priority,
         lease_time = excluded.lease_time, retry_limit = excluded.retry_limit, retry_delay = excluded.retry_delay,
         delayed_processing = excluded.delayed_processing, window_buffer = excluded.window_buffer,
-        dead_letter_queue = excluded.dead_letter_queue, dlq_after_max_retries = excluded.dlq_after_max_retries
+        dead_letter_queue = excluded.dead_letter_queue, dlq_after_max_retries = excluded.dlq_after_max_retries,
+        retention_enabled = excluded.retention_enabled, retention_seconds = excluded.retention_seconds,
+        completed_retention_seconds = excluded.completed_retention_seconds, ttl = excluded.ttl,
+        max_wait_time_seconds = excluded.max_wait_time_seconds, max_size = excluded.max_size,
+        encryption_enabled = excluded.encryption_enabled, ever_encrypted = q.ever_encrypted OR excluded.ever_encrypted
     RETURNING q.id INTO queue_id;
     IF v_old.id IS NOT NULL
         AND (v_old.delayed_processing, v_old.window_buffer) <> (p_delayed_processing, p_window_buffer) THEN
         PERFORM queen.judge_anew(queue_id);
     END IF;
+    -- Last of all, because everybody else who changes such options waits for this row.
     PERFORM queen.make_partitions(ARRAY[p_queue], ARRAY['Default']);
+    IF (coalesce(v_old.encryption_enabled, false), coalesce(v_old.max_size, 0)) <> (p_encryption_enabled, p_max_size) THEN
+        UPDATE queen.push_options SET version = version + 1;
+    END IF;
     SELECT p.id INTO part_id FROM queen.partitions AS p
     WHERE p.queue_id = configure_queue_v1.queue_id AND p.name = 'Default';
 END $$;

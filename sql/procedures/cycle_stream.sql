@@ -7,8 +7,8 @@
 --            p_release   whether the lease ends although something under it is not done
 -- Returns:   a row a pushed segment (kind push: part_id, first_off, created_at, dup_pos, dup_off) and one of kind ack
 --            (completed: how many messages; released, dead, ready). A row of kind undone says with problem, or by a push without
---            first_off, that something failed and that nothing was stored.
--- Locks:     heads in part_id order; cursors in (part_id, grp_id) order; then the stream, the partition, the cycle's row.
+--            first_off or by no push at all, that something failed and that nothing was stored.
+-- Locks:     rows of limited queues in id order; heads in part_id order; cursors in (part_id, grp_id) order; then the stream, the partition, the cycle's row.
 -- Writes:    what push_messages_v1 and ack_messages_v1 write; stream_state, stream_cycles.
 CREATE OR REPLACE FUNCTION queen.cycle_stream_v1(
     p_stream bigint, p_source bigint, p_grp bigint,
@@ -16,7 +16,8 @@ CREATE OR REPLACE FUNCTION queen.cycle_stream_v1(
     p_part bigint[], p_n int[], p_data bytea[], p_ends bytea[], p_ids bytea[],
     p_hash_part bigint[], p_hash_pos int[], p_hash uuid[],
     p_key text[], p_value text[], p_window_end float8[],
-    p_ack_kind text, p_ack_lease uuid, p_ack_off bigint, p_ack_hash uuid, p_ack_error text, p_release bool
+    p_ack_kind text, p_ack_lease uuid, p_ack_off bigint, p_ack_hash uuid, p_ack_error text, p_release bool,
+    p_version bigint, p_limited bigint[]
 ) RETURNS TABLE (
     kind text, part_id bigint, problem text, first_off bigint, created_at timestamptz, dup_pos int[], dup_off bigint[],
     completed bigint, released bool, dead bool, ready bool
@@ -33,8 +34,11 @@ DECLARE
     v_acked bigint;
     v_off bigint;
     v_problem text;
-    v_unknown bool := false;
+    v_undone bool := false;
 BEGIN
+    IF p_limited IS NOT NULL THEN
+        PERFORM queen.lock_queues(p_limited);
+    END IF;
     PERFORM 1 FROM queen.partition_lookup AS l WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR UPDATE;
     PERFORM 1 FROM queen.partition_consumers AS c
     WHERE (c.part_id = ANY(p_part) AND c.ready_at = 'infinity') OR (c.part_id = p_source AND c.grp_id = p_grp)
@@ -132,18 +136,24 @@ BEGIN
             ready := NULL;
             FOR v_row IN
                 SELECT * FROM queen.push_messages_v1(
-                    p_flush, p_again, p_part, p_n, p_data, p_ends, p_ids, p_hash_part, p_hash_pos, p_hash)
+                    p_flush, p_again, p_part, p_n, p_data, p_ends, p_ids, p_hash_part, p_hash_pos, p_hash,
+                    p_version, p_limited)
             LOOP
                 part_id := v_row.part_id;
                 first_off := v_row.first_off;
                 created_at := v_row.created_at;
                 dup_pos := v_row.dup_pos;
                 dup_off := v_row.dup_off;
-                v_unknown := v_unknown OR first_off IS NULL;
+                v_undone := v_undone OR first_off IS NULL;
+                IF v_row.room IS NOT NULL THEN
+                    v_problem := 'The queue of the outputs is full (maxSize): try again when its consumers have caught up';
+                END IF;
                 RETURN NEXT;
             END LOOP;
+            -- No row: the options have changed.
+            v_undone := v_undone OR NOT FOUND;
         END IF;
-        IF v_unknown THEN
+        IF v_undone THEN
             RAISE EXCEPTION 'undo' USING ERRCODE = 'QN002';
         END IF;
     EXCEPTION WHEN SQLSTATE 'QN002' THEN

@@ -19,22 +19,15 @@ DECLARE
     v_parts bigint[];
 BEGIN
     SELECT array_agg(p.id ORDER BY p.id) INTO v_parts FROM queen.partitions AS p WHERE p.queue_id = old.id;
-    PERFORM 1 FROM queen.partition_lookup AS h WHERE h.part_id = ANY(v_parts) ORDER BY h.part_id FOR UPDATE;
-    PERFORM 1 FROM queen.partition_consumers AS c WHERE c.part_id = ANY(v_parts) ORDER BY c.part_id, c.grp_id FOR UPDATE;
-    DELETE FROM queen.partition_consumers AS c WHERE c.part_id = ANY(v_parts);
-    DELETE FROM queen.transaction_ids AS t WHERE t.part_id = ANY(v_parts);
-    DELETE FROM queen.segments AS s WHERE s.part_id = ANY(v_parts);
-    DELETE FROM queen.partition_lookup AS h WHERE h.part_id = ANY(v_parts);
+    PERFORM queen.remove_partitions(v_parts);
     DELETE FROM queen.dead_letter_queue AS d WHERE d.queue_id = old.id;
-    DELETE FROM queen.deleted_messages AS d WHERE d.part_id = ANY(v_parts);
-    DELETE FROM queen.traces AS t WHERE t.queue_id = old.id;
     DELETE FROM queen.consumer_groups_metadata AS g WHERE g.queue_id = old.id;
     DELETE FROM queen.retired_groups AS g WHERE g.queue_id = old.id;
     DELETE FROM queen.group_stats AS t WHERE t.queue_id = old.id;
     DELETE FROM queen.queue_stats AS t WHERE t.queue_id = old.id;
-    DELETE FROM queen.partitions AS p WHERE p.queue_id = old.id;
-    DELETE FROM queen.stream_state AS s WHERE s.part_id = ANY(v_parts);
-    DELETE FROM queen.stream_cycles AS y WHERE y.part_id = ANY(v_parts);
+    IF old.encryption_enabled OR old.max_size > 0 THEN
+        UPDATE queen.push_options SET version = version + 1;
+    END IF;
     RETURN NULL;
 END $$;
 COMMENT ON FUNCTION queen.empty_queue IS 'Trigger: removes everything of a deleted queue.';

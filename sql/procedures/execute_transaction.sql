@@ -3,18 +3,20 @@
 --            p_required  leases of which one must be live on the cursor of every ack that names none (null: no such demand)
 --            p_new_part, p_new_queue, p_new_name  partitions that are made if missing, so that an undone transaction leaves none
 --                        behind: the negative numbers that stand for them in p_part and p_hash_part, and their names
+--            p_version, p_limited  as push_messages_v1
 -- Returns:   a row a pushed segment (kind push: part_id, first_off, created_at, dup_pos, dup_off) and a row an ack (kind
 --            ack: ord, problem, first_off, done_upto, within, exists_upto, released, dead, ready). A last row of kind undone says that something
---            failed, which the other rows name, and that nothing was stored. A row of kind made says which part_id a partition got
+--            failed, which the other rows name, and that nothing was stored; a segment whose queue would become too
+--            large has a problem, and no segment at all says that the options of queues have changed. A row of kind made says which part_id a partition got
 --            for its negative number (ord).
--- Locks:     heads in part_id order; then in (part_id, grp_id) order the cursors of the acks and those that the push wakes.
+-- Locks:     rows of limited queues in id order; heads in part_id order; then in (part_id, grp_id) order the cursors of the acks and those that the push wakes.
 CREATE OR REPLACE FUNCTION queen.execute_transaction_v1(
     p_flush uuid, p_again bool,
     p_part bigint[], p_n int[], p_data bytea[], p_ends bytea[], p_ids bytea[],
     p_hash_part bigint[], p_hash_pos int[], p_hash uuid[],
     p_ack_part bigint[], p_ack_grp bigint[], p_ack_lease uuid[], p_ack_kind text[], p_ack_first bigint[],
     p_ack_last bigint[], p_ack_hash uuid[], p_ack_error text[], p_required uuid[],
-    p_new_part bigint[], p_new_queue text[], p_new_name text[]
+    p_new_part bigint[], p_new_queue text[], p_new_name text[], p_version bigint, p_limited bigint[]
 ) RETURNS TABLE (
     kind text, part_id bigint, ord int, problem text, first_off bigint, created_at timestamptz, dup_pos int[],
     dup_off bigint[], done_upto bigint, within bigint, exists_upto bigint, released bool, dead bool, ready bool
@@ -31,6 +33,9 @@ DECLARE
     v_lease uuid[] := p_ack_lease;
     v_parked bigint[];
 BEGIN
+    IF p_limited IS NOT NULL THEN
+        PERFORM queen.lock_queues(p_limited);
+    END IF;
     IF p_again THEN
         -- Outside of what may be undone: if this sending is refused, the first must not arrive and be carried out later.
         PERFORM 1 FROM queen.partition_lookup AS l WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR UPDATE;
@@ -97,10 +102,12 @@ BEGIN
         IF p_part <> '{}' THEN
             FOR v_row IN
                 SELECT * FROM queen.push_messages_v1(
-                    p_flush, p_again, p_part, p_n, p_data, p_ends, p_ids, p_hash_part, p_hash_pos, p_hash)
+                    p_flush, p_again, p_part, p_n, p_data, p_ends, p_ids, p_hash_part, p_hash_pos, p_hash,
+                    p_version, p_limited)
             LOOP
                 kind := 'push';
                 part_id := v_row.part_id;
+                problem := CASE WHEN v_row.room IS NOT NULL THEN 'Queue is full' END;
                 first_off := v_row.first_off;
                 created_at := v_row.created_at;
                 dup_pos := v_row.dup_pos;
@@ -108,6 +115,9 @@ BEGIN
                 v_failed := v_failed OR first_off IS NULL OR dup_pos IS NOT NULL;
                 RETURN NEXT;
             END LOOP;
+            IF NOT FOUND THEN
+                RAISE EXCEPTION 'undo' USING ERRCODE = 'QN002';
+            END IF;
         END IF;
         part_id := NULL;
         created_at := NULL;

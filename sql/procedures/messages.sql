@@ -11,7 +11,8 @@ SELECT
     f.payload,
     f.trace_id,
     f.producer_sub,
-    s.created_at
+    s.created_at,
+    f.key_id
 FROM queen.segments AS s
 JOIN queen.partitions AS p ON p.id = s.part_id
 JOIN queen.queues AS q ON q.id = p.queue_id
@@ -20,4 +21,5 @@ CROSS JOIN LATERAL queen.message_at(s.data, s.ends, i.pos) AS m
 CROSS JOIN LATERAL queen.message_fields(m.message) AS f
 LEFT JOIN queen.deleted_messages AS d ON d.part_id = s.part_id
 WHERE NOT coalesce(d.offsets @> (s.last_off - s.n + 1 + i.pos), false);
-COMMENT ON VIEW queen.messages IS 'The log with one row a message, payload included: for people, not for the hot path.';
+COMMENT ON VIEW queen.messages IS
+'The log with one row a message, payload included: for people, not for the hot path. Where key_id is set, the payload is encrypted.';

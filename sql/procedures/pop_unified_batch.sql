@@ -14,7 +14,7 @@
 --            returned, and data from byte `start` on (the whole, or the part with these messages).
 --            For a group that could not serve all its pops one row with pop null, grp_id, part_id as asked, and
 --            ready_in: the seconds until a cursor there becomes ready by itself (infinity: not before a push; null: no
---            such group; 0 or less: one is ready, but somebody else holds it).
+--            such group or partition; 0 or less: one is ready, but somebody else holds it).
 -- Locks:     named cursors in (part_id, grp_id) order, then free ones with SKIP LOCKED, then heads with SKIP LOCKED.
 -- Writes:    partition_consumers, partition_lookup (parked).
 CREATE OR REPLACE FUNCTION queen.pop_unified_batch_v1(
@@ -58,6 +58,8 @@ BEGIN
         SELECT NULL::int, u.grp_id, u.part_id, NULL::bigint, NULL::bigint, NULL::bigint[], NULL::bigint, NULL::int,
             CASE
                 WHEN g.id IS NULL THEN NULL
+                WHEN u.part_id > 0 AND c.ready_at IS NULL
+                    AND (v_claims.idle_part IS NULL OR u.part_id <> ALL(v_claims.idle_part)) THEN NULL
                 WHEN c.ready_at < 'infinity' THEN extract(epoch FROM c.ready_at - v_now)::float8
                 ELSE 'infinity'
             END,

@@ -4,16 +4,23 @@
 --            p_part, p_n, p_data, p_ids   one element a segment: partition (ascending, distinct), messages, data, ids
 --            p_hash_part, p_hash_pos, p_hash   one element a client-chosen transaction id: partition, place in its segment
 --                        from 0, hash; no hash twice in a partition
+--            p_version   of queen.push_options, under which the flush was laid out
+--            p_limited   numbers of those of its queues that have a maximum size, or null
 -- Returns:   one row a segment: part_id, the offset of its first stored message (null: nothing was stored, because some
 --            partition of the call is unknown), created_at, and places and offsets of its duplicates (null: none).
---            Stored messages take offsets in order, duplicates none.
--- Locks:     partition_lookup in part_id order, until commit; then parked cursors in (part_id, grp_id) order.
+--            Stored messages take offsets in order, duplicates none. Nothing is stored either when a queue would become
+--            too large: one row a segment of such queues, with the messages that it has room for in room. No row at all
+--            says that the options have changed, and that nothing was stored.
+-- Locks:     rows of limited queues in id order; partition_lookup in part_id order, until commit; then parked cursors in
+--            (part_id, grp_id) order.
 -- Writes:    partition_lookup, segments, transaction_ids, partition_consumers (wake-up), fenced_flushes (p_again).
 CREATE OR REPLACE FUNCTION queen.push_messages_v1(
     p_flush uuid, p_again bool,
     p_part bigint[], p_n int[], p_data bytea[], p_ends bytea[], p_ids bytea[],
-    p_hash_part bigint[], p_hash_pos int[], p_hash uuid[]
-) RETURNS TABLE (part_id bigint, first_off bigint, created_at timestamptz, dup_pos int[], dup_off bigint[])
+    p_hash_part bigint[], p_hash_pos int[], p_hash uuid[], p_version bigint, p_limited bigint[]
+) RETURNS TABLE (
+    part_id bigint, first_off bigint, created_at timestamptz, dup_pos int[], dup_off bigint[], room bigint
+)
 LANGUAGE plpgsql
 SET enable_seqscan = off
 SET plan_cache_mode = force_generic_plan
@@ -25,13 +32,16 @@ DECLARE
     v_duplicates bool := false;
     v_now timestamptz;
 BEGIN
+    IF p_limited IS NOT NULL THEN
+        PERFORM queen.lock_queues(p_limited);
+    END IF;
     SELECT array_agg(h.next_off), array_agg(h.part_id) FILTER (WHERE h.parked) INTO v_next, v_parked
     FROM (
         SELECT l.part_id, l.next_off, l.parked FROM queen.partition_lookup AS l
         WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR UPDATE
     ) AS h;
     IF v_next IS NULL OR cardinality(v_next) < cardinality(p_part) THEN
-        RETURN QUERY SELECT u.part_id, NULL::bigint, NULL::timestamptz, NULL::int[], NULL::bigint[]
+        RETURN QUERY SELECT u.part_id, NULL::bigint, NULL::timestamptz, NULL::int[], NULL::bigint[], NULL::bigint
         FROM unnest(p_part) AS u (part_id)
         WHERE NOT EXISTS (SELECT 1 FROM queen.partition_lookup AS l WHERE l.part_id = u.part_id);
         RETURN;
@@ -39,13 +49,25 @@ BEGIN
 
     -- Under the head locks: a first sending that is still on its way cannot overtake its repetition, or be overtaken.
     IF p_again THEN
-        RETURN QUERY SELECT * FROM queen.flushed(p_flush, p_part, p_hash_part, p_hash_pos, p_hash);
+        RETURN QUERY SELECT f.*, NULL::bigint FROM queen.flushed(p_flush, p_part, p_hash_part, p_hash_pos, p_hash) AS f;
         IF FOUND THEN
             RETURN;
         END IF;
         INSERT INTO queen.fenced_flushes VALUES (p_flush, clock_timestamp()) ON CONFLICT DO NOTHING;
     ELSIF EXISTS (SELECT 1 FROM queen.fenced_flushes AS f WHERE f.flush = p_flush) THEN
         RAISE EXCEPTION 'flush % was sent again and is done', p_flush USING ERRCODE = 'QN001';
+    END IF;
+    -- Not before: what a first sending has stored is stored, whatever was configured since.
+    IF p_version <> (SELECT o.version FROM queen.push_options AS o) THEN
+        RETURN;
+    END IF;
+    IF p_limited IS NOT NULL THEN
+        RETURN QUERY
+        SELECT f.part_id, NULL::bigint, NULL::timestamptz, NULL::int[], NULL::bigint[], f.room
+        FROM queen.find_full(p_limited, p_part, p_n) AS f;
+        IF FOUND THEN
+            RETURN;
+        END IF;
     END IF;
 
     v_now := queen.clock();
@@ -63,8 +85,8 @@ BEGIN
         END;
     END IF;
     IF v_duplicates THEN
-        RETURN QUERY SELECT * FROM queen.append_without_duplicates(
-            p_flush, v_now, p_part, p_n, p_data, p_ends, p_ids, p_hash_part, p_hash_pos, p_hash);
+        RETURN QUERY SELECT a.*, NULL::bigint FROM queen.append_without_duplicates(
+            p_flush, v_now, p_part, p_n, p_data, p_ends, p_ids, p_hash_part, p_hash_pos, p_hash) AS a;
     ELSE
         RETURN QUERY
         WITH head AS (
@@ -80,7 +102,7 @@ BEGIN
             JOIN head ON head.part_id = u.part_id
             RETURNING segments.part_id, segments.last_off - segments.n + 1 AS first_off, segments.created_at
         )
-        SELECT segment.part_id, segment.first_off, segment.created_at, NULL::int[], NULL::bigint[] FROM segment;
+        SELECT segment.part_id, segment.first_off, segment.created_at, NULL::int[], NULL::bigint[], NULL::bigint FROM segment;
     END IF;
     IF v_parked IS NOT NULL THEN
         PERFORM queen.wake(v_parked, v_now);

@@ -2,21 +2,23 @@
 -- Arguments: p_file      the file
 --            p_from, p_upto   the requests of the file that this call stores: from p_from, up to but without p_upto
 --            p_sent_at   when their flush was sent to push_messages_v1 before, if it was and its outcome is unknown
---            the others  those of push_messages_v1
--- Returns:   one row: how many requests of the file are stored now, and the partitions that are unknown (null: none). If
---            that is not p_upto nothing was done: the caller was wrong about p_from, or must make partitions.
+--            the others  those of push_messages_v1, but for the limits: what waits in the spool was accepted already
+-- Returns:   one row: how many requests of the file are stored now, the partitions that are unknown (null: none), and
+--            whether the push options have changed. If that is not p_upto nothing was done: the caller was wrong about
+--            p_from, must make partitions, or must lay out anew under the new options.
 -- Locks:     the row of the file, until commit: a repeated call waits for the first one and then finds it done. Then
 --            those of push_messages_v1.
 -- Writes:    spool_files, and what push_messages_v1 writes.
 CREATE OR REPLACE FUNCTION queen.replay_spool_v1(
     p_file uuid, p_from bigint, p_upto bigint, p_sent_at timestamptz, p_flush uuid,
     p_part bigint[], p_n int[], p_data bytea[], p_ends bytea[], p_ids bytea[],
-    p_hash_part bigint[], p_hash_pos int[], p_hash uuid[],
-    OUT replayed bigint, OUT unknown bigint[]
+    p_hash_part bigint[], p_hash_pos int[], p_hash uuid[], p_version bigint,
+    OUT replayed bigint, OUT unknown bigint[], OUT stale bool
 )
 LANGUAGE plpgsql
 AS $$
 BEGIN
+    stale := false;
     INSERT INTO queen.spool_files VALUES (p_file, 0, queen.clock()) ON CONFLICT DO NOTHING;
     SELECT f.replayed INTO replayed FROM queen.spool_files AS f WHERE f.file = p_file FOR UPDATE;
     IF replayed <> p_from THEN
@@ -25,10 +27,11 @@ BEGIN
     IF p_part <> '{}' THEN
         -- How far queen.flushed_segment looks back: the outage may have been long.
         PERFORM set_config('queen.sent_at', coalesce(p_sent_at::text, ''), true);
-        SELECT array_agg(r.part_id) FILTER (WHERE r.first_off IS NULL) INTO unknown
+        SELECT array_agg(r.part_id) FILTER (WHERE r.first_off IS NULL), count(*) = 0 INTO unknown, stale
         FROM queen.push_messages_v1(
-            p_flush, p_sent_at IS NOT NULL, p_part, p_n, p_data, p_ends, p_ids, p_hash_part, p_hash_pos, p_hash) AS r;
-        IF unknown IS NOT NULL THEN
+            p_flush, p_sent_at IS NOT NULL, p_part, p_n, p_data, p_ends, p_ids, p_hash_part, p_hash_pos, p_hash,
+            p_version, NULL) AS r;
+        IF stale OR unknown IS NOT NULL THEN
             RETURN;
         END IF;
     END IF;

@@ -34,8 +34,8 @@ AS $$
 BEGIN
     PERFORM 1 FROM queen.queues AS q WHERE q.name = ANY(p_queue) ORDER BY q.id FOR SHARE;
     WITH made AS (
-        INSERT INTO queen.partitions (queue_id, name)
-        SELECT q.id, u.name
+        INSERT INTO queen.partitions (queue_id, name, created_at)
+        SELECT q.id, u.name, queen.clock()
         FROM (SELECT DISTINCT n.queue, n.name FROM unnest(p_queue, p_partition) AS n (queue, name)) AS u
         JOIN queen.queues AS q ON q.name = u.queue
         WHERE NOT EXISTS (SELECT 1 FROM queen.partitions AS p WHERE p.queue_id = q.id AND p.name = u.name)

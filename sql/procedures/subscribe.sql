@@ -65,11 +65,19 @@ AS $$
 DECLARE
     v_group queen.consumer_groups_metadata;
     v_heads bigint[];
+    v_since timestamptz;
 BEGIN
     SELECT * INTO v_group FROM queen.consumer_groups_metadata AS g WHERE g.id = p_grp FOR UPDATE;
     IF v_group.subscribed_upto = 9223372036854775807 THEN
         RETURN v_group.subscribed_upto;
     END IF;
+    -- What has waited too long is not for a new group; queue mode, of which there always was one, gives it up.
+    SELECT CASE
+        WHEN q.max_wait_time_seconds = 0 OR v_group.name = '__QUEUE_MODE__' THEN v_group.since
+        ELSE greatest(
+            v_group.since, queen.clock() - make_interval(secs => q.max_wait_time_seconds) - interval '1 microsecond')
+    END INTO v_since
+    FROM queen.queues AS q WHERE q.id = v_group.queue_id;
     SELECT array_agg(u.id) INTO v_heads
     FROM (
         SELECT p.id FROM queen.partitions AS p
@@ -82,7 +90,7 @@ BEGIN
         SELECT h.part_id, p_grp, s.acked, s.ahead, s.acked, s.acked,
             CASE WHEN s.acked < h.next_off - 1 THEN queen.clock() ELSE 'infinity' END
         FROM queen.partition_lookup AS h
-        CROSS JOIN LATERAL queen.cursor_after(h.part_id, queen.last_before(h.part_id, v_group.since)) AS s
+        CROSS JOIN LATERAL queen.cursor_after(h.part_id, queen.last_before(h.part_id, v_since)) AS s
         WHERE h.part_id = ANY(v_heads)
         ON CONFLICT DO NOTHING
         RETURNING part_id, ready_at

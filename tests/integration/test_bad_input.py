@@ -181,7 +181,10 @@ def _configure_cases() -> Iterator[tuple[str, Any, str]]:
                 yield f"{field} {kind}", {"queue": "QUEUE", field: value}, field
     for kind, value in {"text": "a", "list": [], "number": 1}.items():
         yield f"options {kind}", {"queue": "QUEUE", "options": value}, "options"
-    numbers = ["leaseTime", "retryLimit", "retryDelay", "delayedProcessing", "windowBuffer", "priority"]
+    numbers = [
+        "leaseTime", "retryLimit", "retryDelay", "delayedProcessing", "windowBuffer", "priority", "retentionSeconds",
+        "completedRetentionSeconds", "ttl", "maxWaitTimeSeconds", "maxSize",
+    ]  # fmt: skip
     values = {"text": "5", "float": 1.5, "true": True, "huge": 10**30, "list": [], "2^31": 2**31}
     for option in numbers:
         for kind, value in {**values, **({} if option == "priority" else {"negative": -1})}.items():

@@ -58,7 +58,7 @@ async def test_a_push_from_before_the_start_that_commits_after_it_is_passed_over
     transaction = pusher.transaction()
     await transaction.start()
     await pusher.fetch(
-        "SELECT * FROM queen.push_messages_v1($1, false, $2, $3, $4, $5, $6, NULL, NULL, NULL)",
+        "SELECT * FROM queen.push_messages_v1($1, false, $2, $3, $4, $5, $6, NULL, NULL, NULL, NULL, NULL)",
         columns.flush, columns.part, columns.n, columns.data, columns.ends, columns.ids,
     )  # fmt: skip
     arrival = asyncio.create_task(subscriber.fetchrow(SUBSCRIBE, queue, start))

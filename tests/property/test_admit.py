@@ -10,12 +10,16 @@ from queen_spec.model import (
     Acked,
     AckItem,
     AckResult,
+    Cleaned,
     Committed,
     Configure,
     Configured,
     Deleted,
     DeleteQueue,
     Delivery,
+    Evicted,
+    EvictOverdue,
+    Lane,
     MessageId,
     Options,
     Pop,
@@ -24,6 +28,10 @@ from queen_spec.model import (
     Pushed,
     PushItem,
     PushResult,
+    QueueFull,
+    Removed,
+    RemoveExpired,
+    RemoveIdle,
     Renewed,
     RenewLease,
     RolledBack,
@@ -184,6 +192,37 @@ def test_admit_names_what_an_ack_breaks(guarantee, item, observed):
 )
 def test_admit_names_what_another_operation_breaks(guarantee, operation, observed):
     assert broken_by(LEASED, operation, observed) == guarantee
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "options", "operation", "observed"),
+    [
+        ("G-RET-1", Options(ttl=10), RemoveExpired("q"), Removed({"Default": 1})),
+        ("G-RET-4", Options(ttl=9), RemoveExpired("q"), Removed({"Default": 0})),
+        ("G-RET-8", Options(max_size=1), Push((PushItem("q"),)), Pushed((PushResult("queued", None),))),
+        ("G-RET-8", Options(max_size=2), Push((PushItem("q"),)), QueueFull()),
+        ("G-RET-6", Options(max_wait_time_seconds=10), EvictOverdue("q"), Evicted(1)),
+        ("G-RET-7", Options(), RemoveIdle("q", 5), Cleaned(frozenset())),
+    ],
+)
+def test_admit_names_what_a_service_or_a_full_queue_breaks(guarantee, options, operation, observed):
+    state, _ = step(State(), Configure("q", options), 0)
+    state, _ = step(state, Push((PushItem("q"),)), 0)
+    with pytest.raises(Violation) as violation:
+        admit(state, operation, observed, 10)
+    assert violation.value.guarantee == guarantee
+
+
+def test_admit_lets_a_server_keep_what_is_completed_a_while():
+    options = Options(retention_enabled=True, completed_retention_seconds=5)
+    state, _ = step(State(), Configure("q", options), 0)
+    state, _ = step(state, Push((PushItem("q"), PushItem("q"))), 0)
+    state, _ = step(state, Pop("q", batch=1, auto_ack=True), 0)
+    for oldest in (0, 1):
+        assert (
+            admit(state, RemoveExpired("q"), Removed({"Default": oldest}), 9).partition(Lane("q", "Default")).removed
+            == oldest
+        )
 
 
 def test_admit_lets_a_server_name_any_operation_that_had_to_fail():

@@ -58,6 +58,9 @@ class EngineAgainstModel(RuleBasedStateMachine):
 
     def perform(self, operation: model.Operation) -> tuple[model.Operation, Any]:
         performed, observed = self.broker.perform(operation)
+        if isinstance(performed, model.RemoveIdle):
+            queue = self.state.queue(performed.queue)  # which knows nothing of what an undone transaction left behind
+            observed = model.Cleaned(observed.partitions & frozenset(queue.partitions if queue else ()))
         self.state = model.admit(self.state, performed, observed, self.now)
         return performed, observed
 
@@ -192,6 +195,12 @@ class EngineAgainstModel(RuleBasedStateMachine):
             dead_letter_queue=st.booleans(),
             dlq_after_max_retries=st.booleans(),
             priority=st.integers(0, 2),
+            retention_enabled=st.sampled_from((False, True, True)),
+            retention_seconds=st.sampled_from((0, 30)),
+            completed_retention_seconds=st.sampled_from((0, 5, 5)),
+            ttl=st.sampled_from((0, 0, 60)),
+            max_wait_time_seconds=st.sampled_from((0, 30)),
+            max_size=st.sampled_from((0, 0, 0, 3, 8)),
         ),
         task=st.sampled_from(("t", "u")),
     )
@@ -234,6 +243,20 @@ class EngineAgainstModel(RuleBasedStateMachine):
         operation = model.Cycle(stream, *lane, group, tuple(rows.values()), tuple(pushes), ack, release)
         for _ in range(1 + twice):
             self.perform(operation)
+
+    @rule(queue=queues, seconds=st.sampled_from((0, 0, 6, 31, 61)))
+    def remove_expired(self, queue: str, seconds: int) -> None:
+        self.wait(seconds)
+        self.perform(model.RemoveExpired(queue))
+
+    @rule(queue=queues, seconds=st.sampled_from((0, 0, 31)))
+    def evict_overdue(self, queue: str, seconds: int) -> None:
+        self.wait(seconds)
+        self.perform(model.EvictOverdue(queue))
+
+    @rule(queue=queues, seconds=st.sampled_from((0, 60)))
+    def remove_idle(self, queue: str, seconds: int) -> None:
+        self.perform(model.RemoveIdle(queue, seconds))
 
     @rule(queue=queues)
     def delete(self, queue: str) -> None:
@@ -330,7 +353,12 @@ def broker(postgres: str) -> Any:
     "G-GRP-6",
     "G-GRP-7",
     "G-DLQ-6",
+    "G-RET-1",
+    "G-RET-2",
     "G-RET-5",
+    "G-RET-6",
+    "G-RET-7",
+    "G-RET-8",
     level=Level.MODEL,
 )
 def test_the_engine_answers_what_the_model_allows(broker: Broker) -> None:

@@ -11,19 +11,26 @@ from queen_spec.model import (
     Ack,
     AckItem,
     AckResult,
+    Cleaned,
     Committed,
     Configure,
     Cycle,
     Deleted,
     DeleteQueue,
+    Evicted,
+    EvictOverdue,
     MessageId,
     Options,
     Pop,
     Push,
     PushItem,
     PushResult,
+    QueueFull,
     Register,
     Registered,
+    Removed,
+    RemoveExpired,
+    RemoveIdle,
     Renewed,
     RenewLease,
     RolledBack,
@@ -645,3 +652,100 @@ def test_a_flush_waits_for_leases_and_changes_and_happens_once():
     assert flush() is None
     assert flush().startswith("State not found")
     assert script.pop("out") == [0]
+
+
+# ---------------------------------------------------------------- retention, eviction, clean-up
+
+
+@checks("G-RET-1", "G-RET-2", level=Level.MODEL)
+def test_retention_lets_go_what_is_too_old_or_completed_by_all_and_nothing_else():
+    script = Script(Options(retention_enabled=True, retention_seconds=100, completed_retention_seconds=10))
+    script.push(3)
+    assert script.pop(batch=2, auto_ack=True) == [0, 1]
+    assert script.pop(batch=1, group="slow", auto_ack=True) == [0]
+    script.now = 10
+    assert script.do(RemoveExpired("q")) == Removed({DEFAULT: 0})
+    script.now = 11
+    assert script.do(RemoveExpired("q")) == Removed({DEFAULT: 1})
+    script.now = 100
+    assert script.do(RemoveExpired("q")) == Removed({DEFAULT: 1})
+    script.now = 101
+    assert script.do(RemoveExpired("q")) == Removed({DEFAULT: 3})
+    assert script.push() == (PushResult("queued", MessageId("q", DEFAULT, 3)),)
+    assert script.pop(group="slow") == [3]
+    assert script.pop(group="new") == [3]
+
+
+@checks("G-RET-1", level=Level.MODEL)
+@pytest.mark.parametrize("options", [Options(), Options(retention_seconds=1), Options(retention_enabled=True)])
+def test_retention_that_nobody_switched_on_removes_nothing(options):
+    script = Script(options)
+    script.push()
+    script.now = 10**9
+    assert script.do(RemoveExpired("q")) == Removed({DEFAULT: 0})
+
+
+def test_a_lease_ends_with_the_messages_under_it_and_their_ids_are_free():
+    script = Script(Options(ttl=5, lease_time=100))
+    script.push(1, transaction_id="t")
+    script.pop()
+    script.now = 6
+    script.do(RemoveExpired("q"))
+    assert script.cursor.lease is None
+    assert script.ack(0) == (AckResult(noop=True),)
+    assert script.ack(0, status="failed") == (AckResult("Message already completed"),)
+    assert script.push(1, transaction_id="t") == (PushResult("queued", MessageId("q", DEFAULT, 1)),)
+    assert script.push(1, transaction_id=MessageId("q", DEFAULT, 0)) == (PushResult("refused"),)
+
+
+@checks("G-RET-6", level=Level.MODEL)
+def test_eviction_gives_up_what_waits_too_long_but_not_what_is_under_a_lease():
+    script = Script(Options(max_wait_time_seconds=10, lease_time=100))
+    script.push(4)
+    assert script.pop(batch=2) == [0, 1]
+    script.now = 11
+    assert script.do(EvictOverdue("q")) == Evicted(2)
+    assert script.letters == [(2, "Maximum wait time exceeded", 0), (3, "Maximum wait time exceeded", 0)]
+    assert script.ack(0, 1) == (AckResult(), AckResult())
+    assert script.cursor.acked == 3
+    assert script.pop(group="late") == []
+    assert script.do(EvictOverdue("q")) == Evicted(0)
+
+
+@checks("G-RET-6", level=Level.MODEL)
+def test_eviction_of_a_queue_that_nobody_reads_is_that_of_queue_mode():
+    script = Script(Options(max_wait_time_seconds=10, dead_letter_queue=False, dlq_after_max_retries=False))
+    script.push(2)
+    assert script.do(EvictOverdue("q")) == Evicted(0)
+    assert not script.state.queues["q"].groups
+    script.now = 11
+    assert script.do(EvictOverdue("q")) == Evicted(2)
+    assert (script.letters, script.pop(), script.pop(group="g")) == ([], [], [])
+
+
+@checks("G-RET-8", level=Level.MODEL)
+def test_a_full_queue_takes_a_request_whole_or_not():
+    script = Script(Options(max_size=2))
+    script.push(1)
+    assert script.do(Push((PushItem("q"), PushItem("q"), PushItem("other")))) == QueueFull()
+    assert script.do(Transaction((PushItem("q"), PushItem("q")))) == RolledBack(0, "Queue is full")
+    assert script.do(Push((PushItem("q", transaction_id="t"), PushItem("q", transaction_id="t")))) != QueueFull()
+    assert script.pop(batch=1) == [0]
+    assert script.do(Push((PushItem("q"),))) == QueueFull()
+    script.ack(0)
+    assert script.do(Push((PushItem("q"),))) != QueueFull()
+
+
+@checks("G-RET-7", level=Level.MODEL)
+def test_clean_up_leaves_what_is_young_kept_or_dead():
+    script = Script(Options(ttl=5))
+    for partition in ("empty", "dead", "kept"):
+        script.push(1, partition=partition)
+    script.pop(partition="dead")
+    script.ack(0, partition="dead", status="dlq")
+    script.now = 20
+    script.do(RemoveExpired("q"))
+    script.push(1, partition="kept")
+    assert script.do(RemoveIdle("q", 20)) == Cleaned(frozenset({DEFAULT, "empty", "dead", "kept"}))
+    assert script.do(RemoveIdle("q", 19)) == Cleaned(frozenset({DEFAULT, "dead", "kept"}))
+    assert script.push(1, partition="empty") == (PushResult("queued", MessageId("q", "empty", 0)),)

@@ -24,7 +24,7 @@ def test_the_reference_page_is_up_to_date() -> None:
 def test_a_variable_sets_its_field(variable: str, field: "dataclasses.Field[object]") -> None:
     words = {
         "log_level": "warning", "concurrency_mode": "vegas", "worker_class": "gthread", "udp_peers": "a:7,[::1]:8",
-        "http_peers": "http://a:1,https://b/",
+        "http_peers": "http://a:1,https://b/", "encryption_key": "ab" * 32, "encryption_old_keys": "ab" * 32,
         "vegas_alpha": "7", "vegas_floor": "9", "threads": "64", "max_body_bytes": "2048", "vegas_beta": "50",
     }  # fmt: skip
     values = {int: "1024", str: "new"}
@@ -54,6 +54,20 @@ def test_a_bad_value_is_refused_with_variable_and_value(variable: str, text: str
     with pytest.raises(SettingError, match=f"{variable}='{text}' is not") as refusal:
         from_environment({variable: text})
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("variable", ["QUEEN_ENCRYPTION_KEY", "QUEEN_ENCRYPTION_OLD_KEYS"])
+@pytest.mark.parametrize("text", ["secret", "ab" * 31, "ab" * 33, "xy" * 32])
+def test_a_bad_key_is_refused_without_being_shown(variable: str, text: str) -> None:
+    with pytest.raises(SettingError, match=f"{variable} is not 64 hexadecimal digits") as refusal:
+        from_environment({variable: text})
+    assert text not in str(refusal.value)
+
+
+def test_secrets_are_not_part_of_what_settings_print() -> None:
+    secrets = {"PG_PASSWORD": "s3cret", "DATABASE_URL": "postgresql://a:s3cret@b/c", "QUEEN_ENCRYPTION_KEY": "5e" * 32}
+    shown = repr(from_environment(secrets))
+    assert not any(secret in shown for secret in ("s3cret", "5e5e"))
 
 
 def test_a_policy_variable_changes_its_kind_only() -> None:

@@ -16,8 +16,10 @@ from queen.config import Settings
 from queen.core import ids
 from queen.core import operations as real
 from queen.core.administration import MessageKey, Seek
+from queen.core.errors import BadRequestError, QueueFullError
 from queen.db.administration import AdministrationStore
 from queen.db.dsn import parse
+from queen.db.maintenance import MaintenanceStore
 from queen.db.pool import Pool
 from queen.db.setup import prepare
 from queen.db.store import Store
@@ -31,10 +33,19 @@ from queen.engine.operations import OPERATIONS
 from queen.engine.waiters import Waiters
 from queen.http.parsing import PushItem, to_push
 from queen.http.rendering import render_pop
+from queen.services.services import Schedule, services_of
+from queen.services.sweep import Pacer, Service, sweep
 from queen_spec import model
 from queen_spec.linearizability import Call
 
+#: Few, so that sweeps take several calls.
+RETENTION_BATCH = 2
+
 EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+async def no_sleep(_seconds: float) -> None:
+    """Sweeps need not spare anybody here."""
 
 
 def at(now: float) -> datetime:
@@ -58,6 +69,8 @@ class Broker:
         self._pool = Pool(parse(dsn, "queen test", 5000), self._connections, 30)
         store = Store(self._pool)
         self._context = Context(store, AdministrationStore(self._pool), Directory(store, 1000), lambda _notice: None, 5)
+        schedule = Schedule(1, RETENTION_BATCH, 1, RETENTION_BATCH, timedelta())
+        self._services = {s.name: s for s in services_of(MaintenanceStore(self._pool), schedule)}
 
     def close(self) -> None:
         """Ends the connections."""
@@ -95,7 +108,7 @@ class Broker:
         """The same, in the broker's event loop."""
         match operation:
             case model.Push():
-                return operation, model.Pushed(tuple(await self._push(operation.items)))
+                return operation, await self._push(operation.items)
             case model.Pop():
                 return await self._pop(operation)
             case model.Ack():
@@ -114,8 +127,36 @@ class Broker:
             case model.DeleteQueue():
                 existed = await self._context.administration.delete_queue(operation.queue)
                 return operation, model.Deleted(existed)
+            case model.RemoveExpired() | model.EvictOverdue() | model.RemoveIdle():
+                return operation, await self._tidy(operation)
             case _:
                 return operation, await self._administer(operation)
+
+    async def _tidy(self, operation: model.RemoveExpired | model.EvictOverdue | model.RemoveIdle) -> model.Outcome:
+        match operation:
+            case model.RemoveExpired():
+                await self._sweep(self._services["retention"], operation.queue)
+                return model.Removed(await self._oldest(operation.queue))
+            case model.EvictOverdue():
+                return model.Evicted(await self._sweep(self._services["eviction"], operation.queue))
+            case model.RemoveIdle():
+                idle = Schedule(1, 1, 1, 1, timedelta(seconds=operation.seconds))
+                await self._sweep(services_of(MaintenanceStore(self._pool), idle)[-1], operation.queue)
+                return model.Cleaned(frozenset(await self._oldest(operation.queue)))
+
+    async def _sweep(self, service: Service, queue: str) -> int:
+        """One sweep of a background service in one queue, without its pauses; what it did."""
+        ids = [row["id"] for row in await self._pool.fetch("SELECT id FROM queen.queues WHERE name = $1", queue)]
+        return await sweep(service, ids, Pacer(lambda: 0.0, no_sleep), lambda: True)
+
+    async def _oldest(self, queue: str) -> dict[str, int]:
+        """The oldest kept offset of each partition."""
+        rows = await self._pool.fetch(
+            "SELECT p.name, queen.last_before(p.id, '-infinity') + 1 AS oldest FROM queen.partitions AS p"
+            " JOIN queen.queues AS q ON q.id = p.queue_id WHERE q.name = $1",
+            queue,
+        )
+        return {row["name"]: row["oldest"] for row in rows}
 
     async def _ask(self, kind: real.JobType, request: Any) -> Any:
         """The answer to one request."""
@@ -128,10 +169,12 @@ class Broker:
 
     # ------------------------------------------------------------ push
 
-    async def _push(self, items: tuple[model.PushItem, ...]) -> list[model.PushResult]:
+    async def _push(self, items: tuple[model.PushItem, ...]) -> model.Outcome:
         request = to_push([await self._push_item(item) for item in items])
         pushed = await self._ask(real.JobType.PUSH, request)
-        return self._push_results(items, request, pushed)
+        if isinstance(pushed, QueueFullError | BadRequestError):
+            return model.QueueFull()
+        return model.Pushed(tuple(self._push_results(items, request, pushed)))
 
     async def _push_item(self, item: model.PushItem) -> PushItem:
         payload = json.dumps(item.payload).encode()
@@ -265,6 +308,8 @@ class Broker:
         blamed = {number for number, result in enumerate(executed.acked) if result.problem is not None}
         places = [number for number, each in enumerate(operation.operations) if isinstance(each, model.AckItem)]
         found = [places[number] for number in blamed]
+        if executed.full is not None:
+            return next(n for n, each in enumerate(operation.operations) if isinstance(each, model.PushItem))
         places = [number for number, each in enumerate(operation.operations) if isinstance(each, model.PushItem)]
         for lot, stored in zip(request.push.lots, executed.pushed.stored, strict=False):
             found += [places[lot.places[n]] for n in stored.duplicates | stored.refused]
@@ -415,5 +460,6 @@ def _configuration(operation: model.Configure) -> real.QueueConfiguration:
     return real.QueueConfiguration(
         operation.queue, operation.namespace, operation.task, o.priority, int(o.lease_time), o.retry_limit,
         int(o.retry_delay), int(o.delayed_processing), int(o.window_buffer), o.dead_letter_queue,
-        o.dlq_after_max_retries,
+        o.dlq_after_max_retries, o.retention_enabled, int(o.retention_seconds), int(o.completed_retention_seconds),
+        int(o.ttl), int(o.max_wait_time_seconds), o.max_size,
     )  # fmt: skip

@@ -2,11 +2,19 @@
 
 from collections.abc import Sequence
 
-from queen.core.errors import DatabaseUnavailableError
+from queen.core.errors import DatabaseUnavailableError, NoEncryptionKeyError
 from queen.core.operations import Cycle, Cycled
 from queen.engine.context import Context
 from queen.engine.handlers.ack import Gathered, locate
-from queen.engine.handlers.push import BEING_DELETED, LAYOUTS_MAX, announce, lay_out
+from queen.engine.handlers.push import (
+    CHANGES_TOO_OFTEN,
+    LAYOUTS_MAX,
+    announce,
+    current_options,
+    is_stale,
+    lay_out,
+    seal,
+)
 from queen.engine.ports import AckColumns, Notice, PartitionName, StateColumns
 
 
@@ -26,7 +34,12 @@ async def _commit(context: Context, request: Cycle) -> Cycled:
     grp_id = await context.patiently(lambda _again: context.directory.group(name, request.group))
     state = _state(request)
     for _ in range(LAYOUTS_MAX):
-        flush = await context.patiently(lambda _again: lay_out(context, [request.push]))
+        options = await current_options(context)
+        try:
+            sealed = seal(context, request.push, options)
+        except NoEncryptionKeyError as problem:
+            return Cycled(str(problem), name.queue)
+        flush = await context.patiently(lambda _again, s=sealed, o=options: lay_out(context, [s], o))  # type: ignore[misc]
         [pushed] = flush.answers(())
         if any(stored.refused for stored in pushed.stored):
             return Cycled("A transactionId has the form of a message id: the server makes those", name.queue)
@@ -35,16 +48,14 @@ async def _commit(context: Context, request: Cycle) -> Cycled:
                 request.stream, (request.part_id, grp_id), f.columns, state, ack, release=request.release, again=again
             )
         )
-        unknown = [row.part_id for row in rows.appended if row.first is None]
-        if unknown:
-            context.directory.forget_partitions(unknown)
-            continue
-        if rows.undone:
+        if rows.undone and rows.problem is not None:
             return Cycled(rows.problem, name.queue)
+        if rows.undone and is_stale(context, rows.appended):
+            continue
         _announce(context, request, name, ready=rows.ready)
         [pushed] = flush.answers(rows.appended)
         return Cycled(None, name.queue, pushed, rows.completed or 0, rows.released, rows.dead)
-    raise DatabaseUnavailableError(BEING_DELETED)
+    raise DatabaseUnavailableError(CHANGES_TOO_OFTEN)
 
 
 async def _ack(context: Context, request: Cycle) -> AckColumns | str | None:

@@ -4,47 +4,49 @@ The order of a partition holds through the change-over in both directions. To th
 first spooled push is answered, so whatever comes later sees it, in every worker. Back: the flag goes when nothing
 waits, under the lock of all appends, and an append that finds it gone goes to PostgreSQL. A push whose call broke off
 goes to the spool with the id of its flush, by which the replay finds out whether it was committed.
+
+What goes to the spool is encrypted as it would be in PostgreSQL: files outlive an outage, and get copied.
 """
 
 import asyncio
-import time
 from collections.abc import Sequence
 from typing import Any
-from uuid import uuid4
 
-from queen.core.errors import DatabaseUnavailableError, SpoolDrainingError
+from queen.core.errors import DatabaseUnavailableError, QueenError, SpoolDrainingError
 from queen.core.operations import Buffered, Cycle, Cycled, Executed, Pop, Popped, Push, Pushed, Transaction
 from queen.engine.context import Context
 from queen.engine.handlers.cycle import cycle
 from queen.engine.handlers.pop import pop
-from queen.engine.handlers.push import push
+from queen.engine.handlers.push import Sending, push
 from queen.engine.handlers.transaction import transaction
+from queen.engine.push_options import options_for_spool
 
 _LOOK_S = 0.05
 #: How long a transaction waits for the end of the spool.
 _PATIENCE_S = 5.0
 
 
-async def push_or_spool(context: Context, pushes: Sequence[Push]) -> Sequence[Pushed | Buffered]:
-    """Stores the messages of all requests, or spools them; one answer each.
+async def push_or_spool(context: Context, pushes: Sequence[Push]) -> Sequence[Pushed | Buffered | QueenError]:
+    """Stores the messages of all requests, or spools them; one answer each, or the error of one that is refused.
 
     Raises:
+        DatabaseUnavailableError: PostgreSQL is away, and nobody here knows which queues are encrypted.
         SpoolError: neither is possible.
     """
-    failover = context.failover
+    failover, sending = context.failover, Sending(pushes)
     if failover is None:
-        return await push(context, pushes)
-    flush_id, sent_at = uuid4(), None
+        return await push(context, sending)
     while True:
         insist = failover.away
         if not insist and not failover.spooling:
             try:
-                began_at = time.time()
-                return await push(context, pushes, flush_id)
+                return await push(context, sending)
             except DatabaseUnavailableError:
-                insist, sent_at = True, sent_at or began_at
-        if await failover.append(flush_id, pushes, sent_at, insist=insist):
-            return [Buffered()] * len(pushes)
+                insist = True
+        sending.seal(context, await options_for_spool(context))
+        requests = list(sending.waiting.values())
+        if not requests or await failover.append(sending.flush_id, requests, sending.sent_at, insist=insist):
+            return sending.answer([Buffered()] * len(requests))
 
 
 async def pop_unless_paused(context: Context, pops: Sequence[Pop]) -> Sequence[Any]:
@@ -56,7 +58,7 @@ async def pop_unless_paused(context: Context, pops: Sequence[Pop]) -> Sequence[A
 
 async def transaction_behind_spool(
     context: Context, requests: Sequence[Transaction]
-) -> Sequence[Executed | SpoolDrainingError]:
+) -> Sequence[Executed | QueenError]:
     """Executes the requests; those that push wait for the end of the spool, so that they overtake nothing.
 
     In maintenance there may be no end: there they go at once. If the end does not come soon they are refused.

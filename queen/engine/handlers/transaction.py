@@ -7,13 +7,23 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from queen.core import ids
-from queen.core.errors import DatabaseUnavailableError
+from queen.core.errors import DatabaseUnavailableError, NoEncryptionKeyError, QueenError
 from queen.core.operations import AckItem, AckResult, Executed, Push, Pushed, Transaction
 from queen.engine.context import Context
 from queen.engine.flush import Flush
 from queen.engine.handlers.ack import Gathered, Spot, lease_of, locate
-from queen.engine.handlers.push import BEING_DELETED, LAYOUTS_MAX, announce, lay_out, lay_out_in, places_of
-from queen.engine.ports import NewPartitions
+from queen.engine.handlers.push import (
+    CHANGES_TOO_OFTEN,
+    LAYOUTS_MAX,
+    announce,
+    current_options,
+    is_stale,
+    lay_out,
+    lay_out_in,
+    places_of,
+    seal,
+)
+from queen.engine.ports import NewPartitions, PushOptions, TransactionRows
 
 
 class _Located(Struct, frozen=True):
@@ -36,10 +46,10 @@ class _Located(Struct, frozen=True):
         return {(spot.part_id, spot.grp_id) for spot in self.spots if isinstance(spot, Spot)}
 
 
-async def transaction(context: Context, requests: Sequence[Transaction]) -> list[Executed]:
-    """Executes all requests; one answer each."""
+async def transaction(context: Context, requests: Sequence[Transaction]) -> list[Executed | QueenError]:
+    """Executes all requests; one answer each, or the error of one that is refused."""
     located = [await _locate(context, number, request) for number, request in enumerate(requests)]
-    results: dict[int, Executed] = {}
+    results: dict[int, Executed | QueenError] = {}
     sound = []
     for each in located:
         if all(isinstance(spot, Spot) for spot in each.spots):
@@ -79,7 +89,7 @@ def _apart(transactions: Sequence[_Located]) -> list[list[_Located]]:
     return [together, *alone] if together else alone
 
 
-async def _execute(context: Context, group: Sequence[_Located], results: dict[int, Executed]) -> None:
+async def _execute(context: Context, group: Sequence[_Located], results: dict[int, Executed | QueenError]) -> None:
     """One call for a group; if that is undone, one for each half, until who is at fault is alone."""
     executed = await _call(context, group)
     if executed is None:
@@ -91,7 +101,7 @@ async def _execute(context: Context, group: Sequence[_Located], results: dict[in
         results[each.number] = result
 
 
-async def _call(context: Context, group: Sequence[_Located]) -> list[Executed] | None:
+async def _call(context: Context, group: Sequence[_Located]) -> Sequence[Executed | QueenError] | None:
     """One answer each, or ``None`` when several were undone because of one of them."""
     pushes = [each.push for each in group]
     gathered = Gathered(
@@ -99,7 +109,12 @@ async def _call(context: Context, group: Sequence[_Located]) -> list[Executed] |
     )
     required = list(group[0].required) if group[0].required is not None else None
     for _ in range(LAYOUTS_MAX):
-        flush, new = await context.patiently(lambda _again: _lay_out(context, pushes))
+        options = await current_options(context)
+        try:
+            sealed = [seal(context, push, options) for push in pushes]
+        except NoEncryptionKeyError as problem:
+            return [problem] if len(group) == 1 else None
+        flush, new = await context.patiently(lambda _again, s=sealed, o=options: _lay_out(context, s, o))  # type: ignore[misc]
         planned = flush.answers(())
         if any(stored.duplicates or stored.refused for pushed in planned for stored in pushed.stored):
             return [Executed(True, planned[0], [])] if len(group) == 1 else None
@@ -108,12 +123,12 @@ async def _call(context: Context, group: Sequence[_Located]) -> list[Executed] |
                 f.columns, gathered.columns, required, n, again=again
             )
         )
-        unknown = [row.part_id for row in rows.appended if row.first is None]
-        if unknown or None in rows.made.values():
-            context.directory.forget_partitions(unknown)
+        if flush.columns.part and is_stale(context, rows.appended):
             continue
         if rows.undone and len(group) > 1:
             return None
+        if (full := await _full_queue(context, rows, new)) is not None:
+            return [Executed(True, planned[0], [], full)]
         flush.name_partitions({place: part_id for place, part_id in rows.made.items() if part_id is not None})
         acked = gathered.results(rows.acks)
         if not rows.undone:
@@ -124,10 +139,19 @@ async def _call(context: Context, group: Sequence[_Located]) -> list[Executed] |
             answers.append(Executed(rows.undone, pushed, acked[begin : begin + len(each.acks)]))
             begin += len(each.acks)
         return answers
-    raise DatabaseUnavailableError(BEING_DELETED)
+    raise DatabaseUnavailableError(CHANGES_TOO_OFTEN)
 
 
-async def _lay_out(context: Context, pushes: Sequence[Push]) -> tuple[Flush, NewPartitions]:
+async def _full_queue(context: Context, rows: TransactionRows, new: NewPartitions) -> str | None:
+    """A queue that had no room; its partition may have been made, and undone, with the transaction."""
+    full = next((row.part_id for row in rows.appended if row.room is not None), None)
+    if full is None:
+        return None
+    made = {part_id: new.queue[-number - 1] for number, part_id in rows.made.items()}
+    return made[full] if full in made else (await context.directory.names([full]))[full].queue
+
+
+async def _lay_out(context: Context, pushes: Sequence[Push], options: PushOptions) -> tuple[Flush, NewPartitions]:
     """The segments, and the partitions that are to be made with them: what is undone leaves none behind."""
     keys = places_of(pushes)
     part_ids = await context.directory.partitions(keys, create=False)
@@ -135,10 +159,10 @@ async def _lay_out(context: Context, pushes: Sequence[Push]) -> tuple[Flush, New
     new = NewPartitions()
     if missing and any(ids.parse_message_id(text) for push in pushes for lot in push.lots for text in lot.ids or ()):
         # Whether such a transaction id is one that the server gives out depends on the partition's number.
-        return await lay_out(context, pushes), new
+        return await lay_out(context, pushes, options), new
     for number, (queue, name) in enumerate(missing, 1):
         part_ids[queue, name] = -number
         new.part.append(-number)
         new.queue.append(queue)
         new.name.append(name)
-    return await lay_out_in(context, pushes, part_ids), new
+    return await lay_out_in(context, pushes, part_ids, options), new

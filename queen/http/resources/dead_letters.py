@@ -1,25 +1,25 @@
 """``/api/v1/dlq…``: messages that a group gave up."""
 
 from collections.abc import Awaitable, Callable
-from uuid import uuid4
 
 import falcon
 import falcon.asgi
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from queen.core import ids
 from queen.core.administration import DeadLetter, DeadLetterFilter, DeadLetterRow, Replayed
-from queen.core.errors import BadRequestError, DatabaseUnavailableError, NotFoundError
+from queen.core.errors import BadRequestError, DatabaseUnavailableError, NotFoundError, QueueFullError
 from queen.core.operations import Lot, Push
 from queen.engine.context import Context
-from queen.engine.flush import Flush
-from queen.engine.handlers.push import BEING_DELETED, LAYOUTS_MAX
+from queen.engine.handlers.push import CHANGES_TOO_OFTEN, LAYOUTS_MAX, current_options, lay_out_in, seal
 from queen.engine.ports import Notice
 from queen.engine.thread import EngineThread
 from queen.http import queries
-from queen.http.answers import Administrative, answer, text
+from queen.http.answers import Administrative, answer, shown, text
 from queen.http.parsing import PushItem, check_name, decode, to_push
+from queen.security.keyring import Keyring
+from queen.security.messages import open_payload
 
 DEAD_LETTER_NOT_FOUND = "Dead letter not found"
 _BODY_BYTES_MAX = 64 * 1024
@@ -42,6 +42,8 @@ class DeadLetterElement(Struct, rename="camel"):
     producer_sub: str | None
     created_at: str
     failed_at: str
+    error: str | UnsetType = UNSET
+    error_code: str | UnsetType = UNSET
 
 
 class DeadLetterList(Struct):
@@ -106,7 +108,8 @@ _replay_decoder = msgspec.json.Decoder(ReplayBody)
 Find = Callable[[Context], Awaitable[DeadLetter | None]]
 
 
-def _element(row: DeadLetterRow) -> DeadLetterElement:
+def _element(row: DeadLetterRow, keys: Keyring | None) -> DeadLetterElement:
+    opened = shown(row.payload, row.key_id, row.queue, row.partition, keys)
     return DeadLetterElement(
         id=ids.dead_letter_id(row.id),
         message_id=ids.message_id(row.part_id, row.off),
@@ -117,11 +120,13 @@ def _element(row: DeadLetterRow) -> DeadLetterElement:
         consumer_group=row.consumer_group,
         error_message=row.error,
         retry_count=row.retry_count,
-        data=Raw(row.payload),
+        data=opened.payload,
         trace_id=row.trace_id,
         producer_sub=row.producer_sub,
         created_at=text(row.created_at),
         failed_at=text(row.failed_at),
+        error=opened.error,
+        error_code=opened.code,
     )
 
 
@@ -154,26 +159,42 @@ class Replayer(Administrative):
 
 async def _replay(context: Context, letter: DeadLetter, target: ReplayBody) -> ReplayAnswer | None:
     queue, partition = target.queue or letter.queue, target.partition or letter.partition
-    item = PushItem(queue, partition, Raw(letter.payload), f"dlq:{ids.dead_letter_id(letter.id)}", letter.trace_id)
+    item = PushItem(
+        queue, partition, Raw(_payload(context, letter)), f"dlq:{ids.dead_letter_id(letter.id)}", letter.trace_id
+    )
     request = to_push([item], letter.producer_sub)
     for _ in range(LAYOUTS_MAX):
+        options = await current_options(context)
         part_ids = await context.patiently(
             lambda _again: context.directory.partitions([(queue, partition)], create=True)
         )
         if not part_ids:
             continue
-        flush = Flush(uuid4(), [request], part_ids, {}, frozenset())
+        flush = await lay_out_in(context, [seal(context, request, options)], part_ids, options)
         replayed = await context.patiently(
             lambda again, f=flush: context.administration.dead_letters.replay(letter.id, f.columns, again=again)  # type: ignore[misc]
         )
         if replayed.outcome == "unknown":
             context.directory.forget_queue(queue)
             continue
+        if replayed.outcome == "stale":
+            context.directory.forget_push_options()
+            continue
+        if replayed.outcome == "full":
+            raise QueueFullError(f"Queue {queue!r} is full (maxSize): try again when its consumers have caught up")
         if replayed.off is None:
             return None
         context.heard(Notice(queue, 1))
         return _answer(letter, request, replayed, part_ids[queue, partition], replayed.off)
-    raise DatabaseUnavailableError(BEING_DELETED)
+    raise DatabaseUnavailableError(CHANGES_TOO_OFTEN)
+
+
+def _payload(context: Context, letter: DeadLetter) -> bytes:
+    """In clear: what is encrypted is bound to the partition that it was pushed to."""
+    payload = letter.payload.encode()
+    if letter.key_id is None:
+        return payload
+    return open_payload(letter.key_id, payload, letter.queue, letter.partition, context.keys)
 
 
 def _answer(letter: DeadLetter, request: Push, replayed: Replayed, part_id: int, offset: int) -> ReplayAnswer:
@@ -198,6 +219,10 @@ def _answer(letter: DeadLetter, request: Push, replayed: Replayed, part_id: int,
 class DeadLetterListResource(Administrative):
     """All dead letters."""
 
+    def __init__(self, engine: EngineThread, keys: Keyring | None) -> None:
+        super().__init__(engine)
+        self._keys = keys
+
     async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
         """A page of those that match, newest failure first."""
         wanted = DeadLetterFilter(
@@ -209,7 +234,7 @@ class DeadLetterListResource(Administrative):
         async def look(context: Context) -> DeadLetterList:
             dead_letters = context.administration.dead_letters
             rows = await dead_letters.page(wanted, page.limit, page.offset)
-            return DeadLetterList([_element(row) for row in rows], page, await dead_letters.count(wanted))
+            return DeadLetterList([_element(row, self._keys) for row in rows], page, await dead_letters.count(wanted))
 
         answer(resp, await self.ask(look))
 

@@ -5,18 +5,20 @@ from datetime import UTC, datetime, timedelta
 import falcon
 import falcon.asgi
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from queen.core import ids, limits
 from queen.core.administration import GivenUp, MessageDetail, MessageFilter, MessageKey, MessageRow, Period
 from queen.core.errors import BadRequestError, ConflictError, NotFoundError
 from queen.core.operations import QUEUE_MODE
 from queen.engine.context import Context
+from queen.engine.thread import EngineThread
 from queen.http import queries
-from queen.http.answers import Administrative, answer, stamp, text
+from queen.http.answers import Administrative, answer, shown, stamp, text
 from queen.http.parsing import check_group, decode
 from queen.http.paths import cut
 from queen.http.resources.dead_letters import Replayer
+from queen.security.keyring import Keyring
 
 MESSAGE_NOT_FOUND = "Message not found"
 STATUSES = ("pending", "processing", "completed", "dead_letter")
@@ -55,6 +57,8 @@ class MessageElement(Struct, rename="camel"):
     lease_expires_at: str | None
     payload: Raw
     data: Raw
+    error: str | UnsetType = UNSET
+    error_code: str | UnsetType = UNSET
 
 
 class Mode(Struct, rename="camel"):
@@ -125,6 +129,8 @@ class MessageAnswer(Struct, rename="camel"):
     queue_config: QueueConfig
     mode: DetailMode
     consumer_groups: list[GroupState]
+    error: str | UnsetType = UNSET
+    error_code: str | UnsetType = UNSET
 
 
 class DeletedAnswer(Struct, rename="camel"):
@@ -162,9 +168,9 @@ def _type(has_queue_mode: bool, bus_groups: int) -> str:
     return "bus" if bus_groups else "none"
 
 
-def message_element(row: MessageRow) -> MessageElement:
+def _element(row: MessageRow, keys: Keyring | None) -> MessageElement:
     """A message as it stands in lists."""
-    payload = Raw(row.payload)
+    opened = shown(row.payload, row.key_id, row.queue, row.partition, keys)
     return MessageElement(
         id=ids.message_id(row.part_id, row.off),
         transaction_id=row.transaction_id,
@@ -182,19 +188,21 @@ def message_element(row: MessageRow) -> MessageElement:
         queue_priority=row.priority,
         created_at=text(row.created_at),
         lease_expires_at=stamp(row.lease_ends),
-        payload=payload,
-        data=payload,
+        payload=opened.payload,
+        data=opened.payload,
+        error=opened.error,
+        error_code=opened.code,
     )
 
 
-def _message_answer(part_id: int, m: MessageDetail) -> MessageAnswer:
+def _message_answer(part_id: int, m: MessageDetail, keys: Keyring | None) -> MessageAnswer:
     groups = [
         GroupState(name, done, stamp(lease_ends))
         for name, done, lease_ends in zip(m.group_name or (), m.group_done or (), m.group_lease_ends or (), strict=True)
     ]
     named = [group for group in groups if group.name != QUEUE_MODE]
     has_queue_mode = len(named) < len(groups)
-    payload = Raw(m.payload)
+    opened = shown(m.payload, m.key_id, m.queue, m.partition, keys)
     return MessageAnswer(
         id=ids.message_id(part_id, m.off),
         transaction_id=m.transaction_id,
@@ -205,25 +213,31 @@ def _message_answer(part_id: int, m: MessageDetail) -> MessageAnswer:
         namespace=m.namespace,
         task=m.task,
         status=m.status,
-        payload=payload,
-        data=payload,
-        is_encrypted=False,
+        payload=opened.payload,
+        data=opened.payload,
+        is_encrypted=m.key_id is not None,
         trace_id=m.trace_id,
         producer_sub=m.producer_sub,
         created_at=text(m.created_at),
         error_message=m.error,
         retry_count=m.retry_count,
         lease_expires_at=stamp(m.lease_ends),
-        queue_config=QueueConfig(m.lease_time or 60, m.retry_limit, m.retry_delay or 0, 0, m.priority),
+        queue_config=QueueConfig(m.lease_time or 60, m.retry_limit, m.retry_delay or 0, m.ttl, m.priority),
         mode=DetailMode(
             has_queue_mode, len(named), sum(group.consumed for group in named), _type(has_queue_mode, len(named))
         ),
         consumer_groups=groups,
+        error=opened.error,
+        error_code=opened.code,
     )
 
 
 class MessageListResource(Administrative):
     """Messages of all queues."""
+
+    def __init__(self, engine: EngineThread, keys: Keyring | None) -> None:
+        super().__init__(engine)
+        self._keys = keys
 
     async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
         """A page of those that match, newest first."""
@@ -249,15 +263,15 @@ class MessageListResource(Administrative):
 
         rows, has_queue_mode, bus_groups = await self.ask(look)
         mode = Mode(has_queue_mode, bus_groups, _type(has_queue_mode, bus_groups))
-        answer(resp, MessageList([message_element(row) for row in rows], mode, len(rows), page))
+        answer(resp, MessageList([_element(row, self._keys) for row in rows], mode, len(rows), page))
 
 
 class MessageResource(Administrative):
     """One message: ``…/messages/<partition id>/<transaction id>``, and ``/retry`` or ``/dlq`` after it."""
 
-    def __init__(self, replayer: Replayer) -> None:
+    def __init__(self, replayer: Replayer, keys: Keyring | None) -> None:
         super().__init__(replayer.engine)
-        self._replayer = replayer
+        self._replayer, self._keys = replayer, keys
 
     async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response, place: str) -> None:  # noqa: ARG002
         """Everything that is known of it."""
@@ -265,7 +279,7 @@ class MessageResource(Administrative):
         message = await self.ask(lambda context: context.administration.messages.get(key))
         if message is None:
             raise NotFoundError(MESSAGE_NOT_FOUND)
-        answer(resp, _message_answer(key.part_id, message))
+        answer(resp, _message_answer(key.part_id, message, self._keys))
 
     async def on_delete(self, req: falcon.asgi.Request, resp: falcon.asgi.Response, place: str) -> None:  # noqa: ARG002
         """Deletes it, with its dead letters and traces, for all groups."""

@@ -15,6 +15,7 @@ from queen.engine.thread import EngineThread
 from queen.http.parsing import check_group, check_name, parse_boolean, parse_integer, parse_time
 from queen.http.rendering import render_pop
 from queen.http.request import QueenRequest
+from queen.security.keyring import Keyring
 
 _MODES = {"": "all", "all": "all", "new": "new", "new-only": "new"}
 
@@ -29,8 +30,8 @@ class PopDefaults:
 class PopResource:
     """Delivers messages, at once or when there are some."""
 
-    def __init__(self, engine: EngineThread, defaults: PopDefaults) -> None:
-        self._engine, self._defaults = engine, defaults
+    def __init__(self, engine: EngineThread, defaults: PopDefaults, keys: Keyring | None) -> None:
+        self._engine, self._defaults, self._keys = engine, defaults, keys
 
     async def on_get(self, req: QueenRequest, resp: falcon.asgi.Response, place: str = "") -> None:
         """``place`` says whether the path names a queue: ``…/queue/name`` or ``…/queue/name/partition/name``."""
@@ -44,7 +45,7 @@ class PopResource:
             resp.status = 204
             return
         resp.content_type = falcon.MEDIA_JSON
-        resp.data = render_pop(popped, pop.group, _autopilot(req, pop))
+        resp.data = render_pop(popped, pop.group, _autopilot(req, pop), self._keys)
 
     def _pop_by_label(self, req: QueenRequest) -> Pop:
         namespace, task = req.get_param("namespace"), req.get_param("task")

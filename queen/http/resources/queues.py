@@ -12,6 +12,7 @@ from queen.core.errors import BadRequestError
 from queen.core.operations import JobType, QueueConfiguration
 from queen.engine.context import Context
 from queen.engine.ports import configuration_changed
+from queen.engine.push_options import keep_for_spool
 from queen.engine.thread import EngineThread
 from queen.http.answers import answer
 from queen.http.parsing import check_name, decode
@@ -68,31 +69,19 @@ _BOUNDS = {
     "maxSize": (0, _INT_MAX),
     "ttl": (0, _INT_MAX),
 }
-#: Options that clients send as a matter of course, but that this server can only keep switched off.
-_OFF_ONLY = (
-    "retentionSeconds",
-    "completedRetentionSeconds",
-    "retentionEnabled",
-    "maxWaitTimeSeconds",
-    "maxSize",
-    "encryptionEnabled",
-)
-
 _decoder = msgspec.json.Decoder(ConfigureBody)
 
 
-def _check_options(options: Options) -> None:
+def _check_options(options: Options, *, encrypts: bool) -> None:
     for name, (low, high) in _BOUNDS.items():
         value = getattr(options, name)
         if value is not None and not low <= value <= high:
             raise BadRequestError(f"options.{name} must be from {low} to {high}, not {value}", f"options.{name}")
-    for name in _OFF_ONLY:
-        if getattr(options, name):
-            raise BadRequestError(
-                f"options.{name} is not supported by this version: leave it out or off", f"options.{name}"
-            )
-    if options.ttl:
-        raise BadRequestError("options.ttl is not supported by this version: leave it out", "options.ttl")
+    if options.encryptionEnabled and not encrypts:
+        raise BadRequestError(
+            "options.encryptionEnabled needs a key, and this server has none: set QUEEN_ENCRYPTION_KEY",
+            "options.encryptionEnabled",
+        )
 
 
 def _label(body: ConfigureBody, options: Options, name: str) -> str:
@@ -116,6 +105,13 @@ def _configuration(body: ConfigureBody, options: Options) -> QueueConfiguration:
         window_buffer=chosen(options.windowBuffer, 0),
         dead_letter_queue=options.deadLetterQueue,
         dlq_after_max_retries=options.dlqAfterMaxRetries,
+        retention_enabled=bool(options.retentionEnabled),
+        retention_seconds=chosen(options.retentionSeconds, 0),
+        completed_retention_seconds=chosen(options.completedRetentionSeconds, 0),
+        ttl=chosen(options.ttl, 0),
+        max_wait_time_seconds=chosen(options.maxWaitTimeSeconds, 0),
+        max_size=chosen(options.maxSize, 0),
+        encryption_enabled=bool(options.encryptionEnabled),
     )
 
 
@@ -131,33 +127,34 @@ def _shown(configuration: QueueConfiguration) -> dict[str, Any]:
         "priority": c.priority,
         "deadLetterQueue": buries if c.dead_letter_queue is None else c.dead_letter_queue,
         "dlqAfterMaxRetries": buries if c.dlq_after_max_retries is None else c.dlq_after_max_retries,
-        "retentionEnabled": False,
-        "retentionSeconds": 0,
-        "completedRetentionSeconds": 0,
-        "maxWaitTimeSeconds": 0,
-        "maxSize": 0,
-        "ttl": 0,
-        "encryptionEnabled": False,
+        "retentionEnabled": c.retention_enabled,
+        "retentionSeconds": c.retention_seconds,
+        "completedRetentionSeconds": c.completed_retention_seconds,
+        "maxWaitTimeSeconds": c.max_wait_time_seconds,
+        "maxSize": c.max_size,
+        "ttl": c.ttl,
+        "encryptionEnabled": c.encryption_enabled,
     }
 
 
 class ConfigureResource:
     """Makes a queue, or replaces the options of one: what is not sent goes back to its default."""
 
-    def __init__(self, engine: EngineThread, body_bytes_max: int) -> None:
-        self._engine, self._body_bytes_max = engine, body_bytes_max
+    def __init__(self, engine: EngineThread, body_bytes_max: int, *, encrypts: bool) -> None:
+        self._engine, self._body_bytes_max, self._encrypts = engine, body_bytes_max, encrypts
 
     async def on_post(self, req: QueenRequest, resp: falcon.asgi.Response) -> None:
         """Answers what holds now, defaults included."""
         body = decode(_decoder, await read_body(req, self._body_bytes_max), {"queue": "queue is required"})
         check_name(body.queue, "queue")
         options = body.options or Options()
-        _check_options(options)
+        _check_options(options, encrypts=self._encrypts)
         configuration = _configuration(body, options)
 
         async def configure(context: Context) -> tuple[int, int]:
             numbers = await context.patiently(lambda _again: context.administration.configure_queue(configuration))
             context.heard(configuration_changed(body.queue))
+            await keep_for_spool(context)
             return numbers
 
         queue_id, part_id = await self._engine.submit(JobType.CUSTOM, configure).future

@@ -504,7 +504,7 @@ def _status_message(row: MessageRow) -> StatusMessage:
 def _detail_queue(options: QueueOptions) -> DetailQueue:
     o = options
     buries = (o.dead_letter_queue is not False) or (o.dlq_after_max_retries is not False)
-    config = StatusConfig(o.lease_time or 60, o.retry_limit, o.retry_delay or 0, 0, 0, buries)
+    config = StatusConfig(o.lease_time or 60, o.retry_limit, o.retry_delay or 0, o.ttl, o.max_size, buries)
     return DetailQueue(ids.queue_id(o.queue_id), o.name, o.namespace, o.task, o.priority, text(o.created_at), config)
 
 

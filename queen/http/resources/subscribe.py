@@ -10,6 +10,7 @@ from queen.http import problems
 from queen.http.socket.frames import PROTOCOL, ErrorFrame, render_frame
 from queen.http.socket.session import GOING_AWAY, TRY_AGAIN_LATER, Session, SessionSettings
 from queen.http.socket.sockets import Sockets
+from queen.security.keyring import Keyring
 
 _UNSUPPORTED_DATA = 1003
 
@@ -17,8 +18,8 @@ _UNSUPPORTED_DATA = 1003
 class SubscribeResource:
     """Delivers messages over a WebSocket."""
 
-    def __init__(self, engine: EngineThread, sockets: Sockets, settings: SessionSettings) -> None:
-        self._engine, self._sockets, self._settings = engine, sockets, settings
+    def __init__(self, engine: EngineThread, sockets: Sockets, settings: SessionSettings, keys: Keyring | None) -> None:
+        self._engine, self._sockets, self._settings, self._keys = engine, sockets, settings, keys
 
     async def on_get(self, _req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
         """426 for whoever does not ask for a WebSocket, and under worker classes that cannot carry one."""
@@ -42,7 +43,7 @@ class SubscribeResource:
             problem = OverloadedError("This worker has as many WebSockets as it may (QUEEN_WS_MAX_SOCKETS); try again")
             await _turn_away(ws, problem, TRY_AGAIN_LATER)
         else:
-            await self._sockets.run(Session(self._engine, ws, self._settings))
+            await self._sockets.run(Session(self._engine, ws, self._settings, self._keys))
 
 
 async def _turn_away(ws: WebSocket, problem: QueenError, code: int) -> None:

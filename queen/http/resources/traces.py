@@ -14,11 +14,12 @@ from queen.core.operations import QUEUE_MODE
 from queen.engine.context import Context
 from queen.engine.thread import EngineThread
 from queen.http import queries
-from queen.http.answers import Administrative, answer, text
+from queen.http.answers import Administrative, answer, shown, text
 from queen.http.parsing import check_group, check_name, decode
 from queen.http.paths import cut
 from queen.http.request import QueenRequest, read_body
 from queen.http.resources.messages import MESSAGE_NOT_FOUND
+from queen.security.keyring import Keyring
 
 _NAMES_MAX = 100
 _MESSAGE_TRACES_MAX = 10_000
@@ -57,6 +58,8 @@ class TraceElement(Struct):
     queue_name: str | UnsetType = UNSET
     partition_name: str | UnsetType = UNSET
     message_payload: Raw | UnsetType | None = UNSET
+    error: str | UnsetType = UNSET
+    error_code: str | UnsetType = UNSET
 
 
 class MessageTraces(Struct):
@@ -107,14 +110,17 @@ def _element(row: TraceRow) -> TraceElement:
     )
 
 
-def _element_with_message(row: TraceRow) -> TraceElement:
+def _element_with_message(row: TraceRow, keys: Keyring | None) -> TraceElement:
+    opened = shown(row.payload or "null", row.key_id, row.queue, row.partition, keys)
     return msgspec.structs.replace(
         _element(row),
         transaction_id=row.transaction_id,
         partition_id=ids.partition_id(row.part_id),
         queue_name=row.queue,
         partition_name=row.partition,
-        message_payload=Raw(row.payload) if row.payload is not None else None,
+        message_payload=opened.payload if row.payload is not None else None,
+        error=opened.error,
+        error_code=opened.code,
     )
 
 
@@ -171,6 +177,10 @@ class MessageTracesResource(Administrative):
 class NamedTracesResource(Administrative):
     """Traces of one name, over all messages."""
 
+    def __init__(self, engine: EngineThread, keys: Keyring | None) -> None:
+        super().__init__(engine)
+        self._keys = keys
+
     async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response, place: str) -> None:  # noqa: ARG002
         """Oldest first."""
         name = check_name((cut(req, "/api/v1/traces/by-name") or ("",))[0], "traceName")
@@ -179,7 +189,7 @@ class NamedTracesResource(Administrative):
         async def look(context: Context) -> NamedTraces:
             traces = context.administration.traces
             rows = await traces.of_name(name, page.limit, page.offset)
-            return NamedTraces([_element_with_message(row) for row in rows], await traces.count(name), page)
+            return NamedTraces([_element_with_message(row, self._keys) for row in rows], await traces.count(name), page)
 
         answer(resp, await self.ask(look))
 

@@ -145,6 +145,8 @@ def _failed(plan: Plan, executed: Executed) -> bytes:
     for result in executed.acked:
         if result.problem is not None:
             return _failure(f"ACK operation failed: {result.problem}", "ack_rejected")
+    if executed.full is not None:
+        return _failure(f"PUSH operation failed: queue {executed.full!r} is full (maxSize)", "queue_full")
     for lot, stored in zip(plan.request.push.lots, executed.pushed.stored, strict=False):
         for number, place in enumerate(lot.places):
             if number in stored.duplicates:

@@ -30,6 +30,7 @@ from queen.http.socket import frames
 from queen.http.socket.delivery import Windows, deliver_batches, messages_of
 from queen.http.socket.frames import AckFrame, Ref, Refused, ServerFrame, SocketLimits, WindowTimes
 from queen.http.socket.subscription import Subscription, subscribed, subscription_of
+from queen.security.keyring import Keyring
 
 log = logging.getLogger("queen.http")
 
@@ -70,8 +71,10 @@ class Session:
     ends is given back by saying ``retry``: nobody can ack on a socket that is gone.
     """
 
-    def __init__(self, engine: EngineThread, ws: falcon.asgi.WebSocket, settings: SessionSettings) -> None:
-        self._engine, self._ws, self._settings = engine, ws, settings
+    def __init__(
+        self, engine: EngineThread, ws: falcon.asgi.WebSocket, settings: SessionSettings, keys: Keyring | None
+    ) -> None:
+        self._engine, self._ws, self._settings, self._keys = engine, ws, settings, keys
         self._credit = Credit(0)
         self._interrupt, self._freed = asyncio.Event(), asyncio.Event()
         self._ended = asyncio.Event()
@@ -305,7 +308,7 @@ class Session:
             self._credit.give(self._batches, popped.lease, claim, offsets, names)
         self._look_later(popped.lease, _LEASE_LOOK_S)
         more = b',"window":%b' % msgspec.json.encode(window) if window is not None else b""
-        body = render_pop(popped, self._group, more)
+        body = render_pop(popped, self._group, more, self._keys)
         await self._send_text((b'{"type":"batch","batch":%d,%b' % (self._batches, body[1:])).decode())
 
     # ------------------------------------------------------------ leases

@@ -5,12 +5,12 @@ CREATE OR REPLACE FUNCTION queen.list_dead_letters_v1(
 ) RETURNS TABLE (
     id bigint, part_id bigint, off bigint, queue text, partition text, consumer_group text, transaction_id text,
     trace_id text, producer_sub text, payload text, error text, retry_count int, created_at timestamptz,
-    failed_at timestamptz
+    failed_at timestamptz, key_id text
 )
 LANGUAGE sql STABLE
 BEGIN ATOMIC
     SELECT d.id, d.part_id, d.off, q.name, p.name, d.consumer_group, d.transaction_id, d.trace_id, d.producer_sub,
-        d.payload::text, d.error, d.retry_count, d.created_at, d.failed_at
+        d.payload::text, d.error, d.retry_count, d.created_at, d.failed_at, d.key_id
     FROM queen.dead_letter_queue AS d
     JOIN queen.queues AS q ON q.id = d.queue_id
     JOIN queen.partitions AS p ON p.id = d.part_id

@@ -12,7 +12,7 @@ CREATE OR REPLACE FUNCTION queen.list_messages_v1(
 ) RETURNS TABLE (
     part_id bigint, off bigint, queue text, partition text, namespace text, task text, priority int,
     created_at timestamptz, transaction_id text, trace_id text, producer_sub text, payload text, status text,
-    queue_mode text, done bigint, groups bigint, lease_ends timestamptz
+    queue_mode text, done bigint, groups bigint, lease_ends timestamptz, key_id text
 )
 LANGUAGE plpgsql STABLE
 SET plan_cache_mode = force_custom_plan
@@ -95,7 +95,7 @@ BEGIN
     SELECT
         m.part_id, m.off, q.name, p.name, q.namespace, q.task, q.priority, s.created_at,
         coalesce(f.transaction_id, queen.message_uuid(m.part_id, m.off)::text), f.trace_id, f.producer_sub,
-        f.payload::text, m.status, m.queue_mode, m.done, m.groups, m.lease_ends
+        f.payload::text, m.status, m.queue_mode, m.done, m.groups, m.lease_ends, f.key_id
     FROM (
         SELECT u.part_id, u.last_off, u.off, u.ord, a.status, a.queue_mode, a.done, a.groups, a.lease_ends
         FROM unnest(m_part, m_last, m_off) WITH ORDINALITY AS u (part_id, last_off, off, ord)

@@ -33,7 +33,7 @@ CREATE OR REPLACE FUNCTION queen.list_traces_v1(
     p_part bigint, p_off bigint, p_hash uuid, p_name text, p_limit int, p_offset int
 ) RETURNS TABLE (
     id bigint, event_type text, data text, consumer_group text, worker text, created_at timestamptz, names text[],
-    part_id bigint, off bigint, queue text, partition text, transaction_id text, payload text
+    part_id bigint, off bigint, queue text, partition text, transaction_id text, payload text, key_id text
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
@@ -47,7 +47,7 @@ BEGIN
         t.id, t.event_type, t.data::text, t.consumer_group, t.worker, t.created_at,
         (SELECT array_agg(n.name ORDER BY n.name) FROM queen.trace_names AS n WHERE n.trace_id = t.id),
         t.part_id, t.off, q.name, p.name,
-        coalesce(m.transaction_id, queen.message_uuid(t.part_id, t.off)::text), m.payload::text
+        coalesce(m.transaction_id, queen.message_uuid(t.part_id, t.off)::text), m.payload::text, m.key_id
     FROM (
         SELECT l.* FROM queen.traces AS l WHERE p_name IS NULL AND l.part_id = p_part AND l.off = v_off
         UNION ALL
@@ -57,7 +57,7 @@ BEGIN
     JOIN queen.partitions AS p ON p.id = t.part_id
     JOIN queen.queues AS q ON q.id = p.queue_id
     LEFT JOIN LATERAL (
-        SELECT f.transaction_id, f.payload
+        SELECT f.transaction_id, f.payload, f.key_id
         FROM (
             SELECT s.* FROM queen.segments AS s WHERE s.part_id = t.part_id AND s.last_off >= t.off ORDER BY s.last_off LIMIT 1
         ) AS s

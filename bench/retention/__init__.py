@@ -1,0 +1,1 @@
+"""What retention removes a second, and what producers and consumers feel of it."""

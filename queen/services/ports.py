@@ -1,0 +1,58 @@
+"""What the services need of the database, as a protocol; ``queen.db.maintenance`` implements it."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from enum import Enum
+from typing import Protocol
+from uuid import UUID
+
+from msgspec import Struct
+
+
+class State(Enum):
+    """What a call left in a partition: nothing to do, more than it was allowed, or something that somebody held."""
+
+    DONE = "done"
+    MORE = "more"
+    BUSY = "busy"
+
+
+class Page(Struct, frozen=True):
+    """Partitions of a queue with something to do; ``last_name`` is where to look on, ``None`` at the end."""
+
+    last_name: str | None
+    part_ids: Sequence[int]
+
+
+class Place(Struct, frozen=True):
+    """A partition, and the offset up to which it is known to be empty."""
+
+    part_id: int
+    empty_upto: int = -1
+
+
+class Step(Struct, frozen=True):
+    """What one call did in one partition; ``count`` in messages, or partitions for the clean-up."""
+
+    place: Place
+    count: int
+    state: State
+
+
+class Maintenance(Protocol):
+    """The procedures of the services: see ``sql/procedures``. Errors as those of ``queen.engine.ports.Database``."""
+
+    async def lead(self, holder: UUID, seconds: float) -> bool: ...
+    async def resign(self, holder: UUID) -> None: ...
+    async def find_queues(self, service: str) -> list[int]: ...
+    async def find_expired(self, queue_id: int, after: str, limit: int) -> Page: ...
+    async def remove_expired(
+        self, queue_id: int, places: Sequence[Place], messages: int, *, wait: bool
+    ) -> list[Step]: ...
+    async def find_overdue(self, queue_id: int, after: str, limit: int) -> Page: ...
+    async def evict_overdue(
+        self, queue_id: int, places: Sequence[Place], messages: int, *, wait: bool
+    ) -> list[Step]: ...
+    async def find_idle(self, queue_id: int, after: str, limit: int, idle: timedelta) -> Page: ...
+    async def remove_idle(self, queue_id: int, places: Sequence[Place], idle: timedelta) -> list[Step]: ...
+    async def forget_fenced_flushes(self) -> None: ...

@@ -1,0 +1,134 @@
+"""Retention, eviction and clean-up: what the broker does without being asked, as commands with their time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from .ack import bury, end_finished_lease
+from .operations import Cleaned, Evicted, Pop, Removed
+from .pop import is_overdue, subscribe
+from .state import Lane, put_cursor, put_partition, put_queue
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .operations import EvictOverdue, RemoveExpired, RemoveIdle
+    from .state import Cursor, Options, Partition, Queue, State
+
+EXCEEDED = "Maximum wait time exceeded"
+DEFAULT = "Default"
+
+
+def remove_expired(state: State, operation: RemoveExpired, now: float) -> tuple[State, Removed]:
+    """Remove as much as the options allow."""
+    return remove(state, operation.queue, removable(state, operation.queue, now), now)
+
+
+def removable(state: State, name: str, now: float) -> dict[str, int]:
+    """The oldest offset that each partition has to keep: its message is too young, or some group still needs it."""
+    queue = state.queue(name)
+    return {lane: _keep_from(queue, partition, now) for lane, partition in queue.partitions.items()} if queue else {}
+
+
+def due(state: State, name: str, now: float) -> dict[str, int]:
+    """The oldest offset that each partition may keep: others are too old, whoever needs them."""
+    queue = state.queue(name)
+    if queue is None:
+        return {}
+    return {
+        lane: next(
+            (m.offset for m in partition.kept if not _is_too_old(queue.options, now - m.created_at)), partition.head
+        )
+        for lane, partition in queue.partitions.items()
+    }
+
+
+def _keep_from(queue: Queue, partition: Partition, now: float) -> int:
+    """G-RET-1 and, for what is completed, G-RET-2; created_at rises, so what goes is a prefix."""
+    done = min((cursor.acked for cursor in partition.cursors.values()), default=-1)
+    for message in partition.kept:
+        age = now - message.created_at
+        completed = message.offset <= done and _is_over(queue.options, queue.options.completed_retention_seconds, age)
+        if not completed and not _is_too_old(queue.options, age):
+            return message.offset
+    return partition.head
+
+
+def _is_too_old(options: Options, age: float) -> bool:
+    return 0 < options.ttl < age or _is_over(options, options.retention_seconds, age)
+
+
+def _is_over(options: Options, seconds: float, age: float) -> bool:
+    """Whether a time is over that `retention_enabled` switches."""
+    return options.retention_enabled and 0 < seconds < age
+
+
+def remove(state: State, name: str, oldest: Mapping[str, int], now: float) -> tuple[State, Removed]:
+    """Remove what is below these offsets; for every group it is done with."""
+    for partition_name, first in oldest.items():
+        lane = Lane(name, partition_name)
+        partition = state.queues[name].partitions[partition_name]
+        gone = range(first)
+        cursors = {group: _pass_over(cursor, gone, now) for group, cursor in partition.cursors.items()}
+        state = put_partition(state, lane, replace(partition, removed=first, cursors=cursors))
+    return state, Removed(dict(oldest))
+
+
+def _pass_over(cursor: Cursor, gone: range, now: float) -> Cursor:
+    """The cursor behind what is gone; a lease with nothing left under it ends."""
+    if all(cursor.is_done(offset) for offset in gone):
+        return cursor
+    return end_finished_lease(cursor.complete(gone), now)
+
+
+def evict_overdue(state: State, operation: EvictOverdue, now: float) -> tuple[State, Evicted]:
+    """Each group gives up what has waited too long and is not under a live lease (G-RET-6)."""
+    name, count = operation.queue, 0
+    queue = state.queue(name)
+    if queue is None:
+        return state, Evicted(0)
+    late = any(is_overdue(queue.options, message, now) for p in queue.partitions.values() for message in p.kept)
+    if late and not queue.groups:  # nobody has ever read from it: then it is queue mode that gives up
+        state = subscribe(state, Pop(name), now)
+    for partition_name, partition in state.queues[name].partitions.items():
+        for group, cursor in partition.cursors.items():
+            lease = cursor.live_lease(now)
+            given_up = [
+                message.offset
+                for message in partition.kept
+                if is_overdue(queue.options, message, now)
+                and not cursor.is_done(message.offset)
+                and (lease is None or message.offset > lease.upto)
+            ]
+            if given_up:
+                state = _give_up(state, Lane(name, partition_name), group, given_up, now)
+                count += len(given_up)
+    return state, Evicted(count)
+
+
+def _give_up(state: State, lane: Lane, group: str, offsets: list[int], now: float) -> State:
+    queue = state.queues[lane.queue]
+    if queue.options.keeps_dead_letters:
+        state = put_queue(state, lane.queue, bury(queue, lane, group, dict.fromkeys(offsets, EXCEEDED)))
+    cursor = queue.partitions[lane.partition].cursors[group].complete(offsets)
+    return put_cursor(state, lane, group, end_finished_lease(cursor, now))
+
+
+def remove_idle(state: State, operation: RemoveIdle, now: float) -> tuple[State, Cleaned]:
+    """Remove partitions that are empty and idle; `Default` stays, and what dead letters or streams are about."""
+    queue = state.queue(operation.queue)
+    if queue is None:
+        return state, Cleaned(frozenset())
+    before = now - operation.seconds
+    buried = {letter.message.partition for letter in queue.dead_letters}
+    partitions = {
+        name: partition
+        for name, partition in queue.partitions.items()
+        if name == DEFAULT or name in buried or _is_in_use(partition, before)
+    }
+    return put_queue(state, operation.queue, replace(queue, partitions=partitions)), Cleaned(frozenset(partitions))
+
+
+def _is_in_use(partition: Partition, before: float) -> bool:
+    return bool(partition.kept or partition.remembered) or max(partition.made_at, partition.youngest) >= before

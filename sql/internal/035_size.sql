@@ -1,0 +1,51 @@
+-- The maximum size of queues: how much is in one, and who may still push.
+
+-- Serialises the pushes to queues that have a maximum size: what one counts, no other changes before it commits.
+CREATE OR REPLACE FUNCTION queen.lock_queues(p_queue_id bigint[]) RETURNS void
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    PERFORM 1 FROM queen.queues AS q WHERE q.id = ANY(p_queue_id) ORDER BY q.id FOR NO KEY UPDATE;
+END $$;
+COMMENT ON FUNCTION queen.lock_queues IS 'Internal: locks the rows of queues that have a maximum size.';
+
+-- Messages that some group has still to complete, counted from the lowest cursor of each partition; where there is no
+-- group, all that are kept.
+CREATE OR REPLACE FUNCTION queen.backlog(p_queue_id bigint) RETURNS bigint
+LANGUAGE plpgsql
+SET enable_seqscan = off
+AS $$
+BEGIN
+    RETURN (
+        SELECT coalesce(sum(h.next_off - 1 - coalesce(
+            (SELECT min(c.acked) FROM queen.partition_consumers AS c WHERE c.part_id = p.id),
+            queen.last_before(p.id, '-infinity')
+        )), 0)
+        FROM queen.partitions AS p JOIN queen.partition_lookup AS h ON h.part_id = p.id
+        WHERE p.queue_id = p_queue_id AND h.next_off > 0
+    );
+END $$;
+COMMENT ON FUNCTION queen.backlog IS 'Messages of a queue that some group has still to complete.';
+
+-- Those segments of a push whose queue would become too large, and how many messages it has room for. The caller holds
+-- the rows of the queues.
+CREATE OR REPLACE FUNCTION queen.find_full(p_limited bigint[], p_part bigint[], p_n int[])
+RETURNS TABLE (part_id bigint, room bigint)
+LANGUAGE plpgsql
+SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    WITH pushed AS (
+        SELECT p.id, p.queue_id, sum(u.n) OVER (PARTITION BY p.queue_id) AS n
+        FROM unnest(p_part, p_n) AS u (part_id, n)
+        JOIN queen.partitions AS p ON p.id = u.part_id AND p.queue_id = ANY(p_limited)
+    ), limited AS (
+        SELECT q.id, greatest(q.max_size - queen.backlog(q.id), 0) AS room
+        FROM queen.queues AS q WHERE q.id = ANY(p_limited) AND q.max_size > 0
+    )
+    SELECT pushed.id, limited.room FROM pushed JOIN limited ON limited.id = pushed.queue_id
+    WHERE pushed.n > limited.room;
+END $$;
+COMMENT ON FUNCTION queen.find_full IS 'Internal: segments of a push whose queue would become too large.';

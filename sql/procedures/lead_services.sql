@@ -1,0 +1,49 @@
+-- Purpose:   makes a worker the one that runs the background services, or keeps it so, for some seconds.
+-- Returns:   whether it is. A row with an end, and no advisory lock: that would be bound to a session, which a pooler in
+--            transaction mode hands to somebody else.
+-- Locks, writes: service_leader.
+CREATE OR REPLACE FUNCTION queen.lead_services_v1(p_holder uuid, p_seconds float8) RETURNS bool
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    PERFORM set_config('synchronous_commit', 'off', true);
+    INSERT INTO queen.service_leader AS l (holder, expires_at)
+    VALUES (p_holder, clock_timestamp() + make_interval(secs => p_seconds))
+    ON CONFLICT (id) DO UPDATE SET holder = excluded.holder, expires_at = excluded.expires_at
+    WHERE l.holder = excluded.holder OR l.expires_at <= clock_timestamp();
+    RETURN FOUND;
+END $$;
+COMMENT ON FUNCTION queen.lead_services_v1 IS 'Makes or keeps a worker the one that runs the background services.';
+
+-- Purpose:   ends the leadership of a worker that stops, so that another need not wait for the end of its time.
+CREATE OR REPLACE FUNCTION queen.resign_services_v1(p_holder uuid) RETURNS void
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    DELETE FROM queen.service_leader AS l WHERE l.holder = p_holder;
+END $$;
+COMMENT ON FUNCTION queen.resign_services_v1 IS 'Ends the leadership of a worker that stops.';
+
+-- Purpose:   the queues in which a service may find work. Returns: their numbers, in order.
+CREATE OR REPLACE FUNCTION queen.find_serviced_queues_v1(p_service text) RETURNS SETOF bigint
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT q.id FROM queen.queues AS q
+    WHERE CASE p_service
+        WHEN 'retention' THEN q.retention_enabled AND greatest(q.retention_seconds, q.completed_retention_seconds) > 0
+        WHEN 'expiry' THEN q.ttl > 0
+        WHEN 'eviction' THEN q.max_wait_time_seconds > 0
+        ELSE true
+    END
+    ORDER BY q.id;
+END;
+COMMENT ON FUNCTION queen.find_serviced_queues_v1 IS 'The queues in which retention, expiry, eviction or clean-up may find work.';
+
+-- Purpose:   forgets flushes that were sent again so long ago that no sending of them can still be on its way.
+CREATE OR REPLACE FUNCTION queen.forget_fenced_flushes_v1() RETURNS void
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    DELETE FROM queen.fenced_flushes AS f WHERE f.fenced_at < clock_timestamp() - interval '1 day';
+END $$;
+COMMENT ON FUNCTION queen.forget_fenced_flushes_v1 IS 'Forgets flushes that were sent again long ago.';

@@ -1,0 +1,11 @@
+-- Purpose:   what a push has to know of queues, for workers to remember under its version.
+-- Returns:   one row a queue that is encrypted or has a maximum size, and always one without a queue; each with the version.
+CREATE OR REPLACE FUNCTION queen.read_push_options_v1()
+RETURNS TABLE (version bigint, queue text, queue_id bigint, encrypted bool, max_size int)
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT o.version, q.name, q.id, q.encryption_enabled, q.max_size
+    FROM queen.push_options AS o
+    LEFT JOIN queen.queues AS q ON q.encryption_enabled OR q.max_size > 0;
+END;
+COMMENT ON FUNCTION queen.read_push_options_v1 IS 'Queues that are encrypted or have a maximum size.';

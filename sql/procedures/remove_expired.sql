@@ -1,0 +1,184 @@
+-- Purpose:   the next partitions of a queue, by name, that hold something which retention may remove.
+-- Arguments: p_after  name after which to look; p_limit  partitions to look at
+-- Returns:   last_name, to go on from (null: that was all), and the partitions.
+CREATE OR REPLACE FUNCTION queen.find_expired_v1(
+    p_queue_id bigint, p_after text, p_limit int, OUT last_name text, OUT part_ids bigint[]
+)
+LANGUAGE plpgsql STABLE
+SET enable_seqscan = off
+AS $$
+BEGIN
+    SELECT CASE WHEN count(*) = p_limit THEN max(u.name) END, array_agg(u.id ORDER BY u.id) FILTER (WHERE o.upto IS NOT NULL)
+    INTO last_name, part_ids
+    FROM (
+        SELECT p.id, p.name FROM queen.partitions AS p
+        WHERE p.queue_id = p_queue_id AND p.name > p_after ORDER BY p.name LIMIT p_limit
+    ) AS u
+    JOIN queen.queues AS q ON q.id = p_queue_id
+    CROSS JOIN LATERAL queen.expired(u.id, q, -1, 1, queen.clock()) AS o;
+END $$;
+COMMENT ON FUNCTION queen.find_expired_v1 IS 'The next partitions of a queue in which retention has something to do.';
+
+-- The oldest segments of a partition that the options of its queue let go, above p_from and with p_messages messages or a
+-- few more: the last offset of them (null: there are none), and whether there may be more. created_at rises with the
+-- offset, so they are a prefix.
+CREATE OR REPLACE FUNCTION queen.expired(
+    p_part bigint, p_queue queen.queues, p_from bigint, p_messages int, p_now timestamptz,
+    OUT upto bigint, OUT messages bigint, OUT more bool
+)
+LANGUAGE plpgsql STABLE
+SET enable_seqscan = off
+AS $$
+DECLARE
+    v_segment record;
+    v_older timestamptz;           -- what is older goes
+    v_older_done timestamptz;      -- what is older and completed by every group goes
+    v_done bigint;
+BEGIN
+    messages := 0;
+    more := false;
+    IF p_queue.retention_enabled AND p_queue.retention_seconds > 0 THEN
+        v_older := p_now - make_interval(secs => p_queue.retention_seconds);
+    END IF;
+    IF p_queue.ttl > 0 THEN
+        v_older := greatest(v_older, p_now - make_interval(secs => p_queue.ttl));
+    END IF;
+    IF p_queue.retention_enabled AND p_queue.completed_retention_seconds > 0 THEN
+        -- A group that is still subscribing has no cursor yet in some partitions: nothing is completed there.
+        SELECT min(c.acked) INTO v_done FROM queen.partition_consumers AS c WHERE c.part_id = p_part
+        HAVING count(*) = (SELECT count(*) FROM queen.consumer_groups_metadata AS g WHERE g.queue_id = p_queue.id);
+        v_older_done := p_now - make_interval(secs => p_queue.completed_retention_seconds);
+    END IF;
+    IF v_older IS NULL AND v_done IS NULL THEN
+        RETURN;
+    END IF;
+    FOR v_segment IN
+        SELECT s.last_off, s.n, s.created_at FROM queen.segments AS s
+        WHERE s.part_id = p_part AND s.last_off > p_from ORDER BY s.last_off
+    LOOP
+        EXIT WHEN NOT coalesce(
+            v_segment.created_at < v_older OR (v_segment.created_at < v_older_done AND v_segment.last_off <= v_done), false);
+        more := messages >= p_messages;
+        EXIT WHEN more;
+        upto := v_segment.last_off;
+        messages := messages + v_segment.n;
+    END LOOP;
+END $$;
+COMMENT ON FUNCTION queen.expired IS 'Internal: the oldest segments of a partition that retention may remove.';
+
+-- Purpose:   removes the oldest segments of partitions that the options of their queue let go, with their transaction ids,
+--            and moves cursors that stood before what is left.
+-- Arguments: p_part, p_from  partitions of one queue, ascending, and offsets up to which they are known to be empty
+--            p_messages      where to stop, if 20 ms have not passed before; whole segments go
+--            p_wait          whether to wait for what producers and consumers hold, or to pass it over
+-- Returns:   one row a partition: upto, removed up to this offset (null: nothing was), the messages, and state: done, more
+--            (the call was at its limit), or busy (passed over).
+-- Locks:     the queue row FOR SHARE; then, partition by partition, the head and the cursors that have to move. Where it
+--            waits, the call is for one partition, so that the order of all others is kept.
+--            The commit does not wait for the disk: what a crash undoes is simply removed again.
+-- Writes:    segments, transaction_ids, deleted_messages, partition_consumers.
+CREATE OR REPLACE FUNCTION queen.remove_expired_v1(
+    p_queue_id bigint, p_part bigint[], p_from bigint[], p_messages int, p_wait bool
+) RETURNS TABLE (part_id bigint, upto bigint, messages bigint, state text)
+LANGUAGE plpgsql
+SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_now timestamptz := queen.clock();
+    v_queue queen.queues;
+    v_end timestamptz := clock_timestamp() + interval '20 ms';
+    v_place record;
+    v_expired record;
+    v_left bigint := p_messages;
+BEGIN
+    PERFORM set_config('synchronous_commit', 'off', true);
+    -- Against a configure that keeps more: what it has said when it answers, holds.
+    SELECT * INTO v_queue FROM queen.queues AS q WHERE q.id = p_queue_id FOR SHARE;
+    FOR v_place IN SELECT u.part_id, u.empty_upto FROM unnest(p_part, p_from) AS u (part_id, empty_upto) ORDER BY u.part_id LOOP
+        part_id := v_place.part_id;
+        upto := NULL;
+        messages := 0;
+        state := 'more';
+        IF v_left > 0 AND clock_timestamp() < v_end THEN
+            -- Only now, not all at first: who pushes to the others need not wait.
+            state := CASE WHEN queen.lock_heads(ARRAY[v_place.part_id], p_wait) <> '{}' THEN 'done' ELSE 'busy' END;
+        END IF;
+        IF state = 'done' THEN
+            SELECT * INTO v_expired FROM queen.expired(v_place.part_id, v_queue, v_place.empty_upto, v_left::int, v_now);
+            IF v_expired.upto IS NOT NULL AND NOT queen.lock_cursors_below(v_place.part_id, v_expired.upto, p_wait) THEN
+                state := 'busy';
+            ELSIF v_expired.upto IS NOT NULL THEN
+                PERFORM queen.remove_segments(v_place.part_id, v_expired.upto, v_now);
+                upto := v_expired.upto;
+                messages := v_expired.messages;
+                v_left := v_left - messages;
+                state := CASE WHEN v_expired.more THEN 'more' ELSE 'done' END;
+            END IF;
+        END IF;
+        RETURN NEXT;
+    END LOOP;
+END $$;
+COMMENT ON FUNCTION queen.remove_expired_v1 IS 'Removes the oldest segments of partitions that the options of their queue let go.';
+
+-- Those of the heads that could be locked: all that exist, if it waits.
+CREATE OR REPLACE FUNCTION queen.lock_heads(p_part bigint[], p_wait bool) RETURNS bigint[]
+LANGUAGE plpgsql
+SET enable_seqscan = off
+AS $$
+BEGIN
+    IF p_wait THEN
+        RETURN ARRAY(
+            SELECT l.part_id FROM queen.partition_lookup AS l
+            WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR UPDATE);
+    END IF;
+    RETURN ARRAY(
+        SELECT l.part_id FROM queen.partition_lookup AS l
+        WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR UPDATE SKIP LOCKED);
+END $$;
+COMMENT ON FUNCTION queen.lock_heads IS 'Internal: locks heads, waiting for them or passing over what others hold.';
+
+-- Whether all cursors that stand below an offset are locked now.
+CREATE OR REPLACE FUNCTION queen.lock_cursors_below(p_part bigint, p_off bigint, p_wait bool) RETURNS bool
+LANGUAGE plpgsql
+SET enable_seqscan = off
+AS $$
+DECLARE
+    v_wanted bigint;
+    v_locked bigint[];
+BEGIN
+    IF p_wait THEN
+        PERFORM 1 FROM queen.partition_consumers AS c
+        WHERE c.part_id = p_part AND c.acked < p_off ORDER BY c.grp_id FOR UPDATE;
+        RETURN true;
+    END IF;
+    SELECT count(*) INTO v_wanted FROM queen.partition_consumers AS c WHERE c.part_id = p_part AND c.acked < p_off;
+    v_locked := ARRAY(
+        SELECT c.grp_id FROM queen.partition_consumers AS c
+        WHERE c.part_id = p_part AND c.acked < p_off ORDER BY c.grp_id FOR UPDATE SKIP LOCKED);
+    RETURN cardinality(v_locked) >= v_wanted;
+END $$;
+COMMENT ON FUNCTION queen.lock_cursors_below IS 'Internal: locks cursors below an offset.';
+
+-- Removes the segments of a partition up to an offset. The caller holds the head and the cursors below the offset.
+CREATE OR REPLACE FUNCTION queen.remove_segments(p_part bigint, p_upto bigint, p_now timestamptz) RETURNS void
+LANGUAGE plpgsql
+SET enable_seqscan = off
+AS $$
+BEGIN
+    -- By their hashes: transaction ids are not ordered by offset.
+    DELETE FROM queen.transaction_ids AS t
+    USING (
+        SELECT encode(substr(s.ids, 16 * i.pos + 1, 16), 'hex')::uuid AS hash
+        FROM queen.segments AS s CROSS JOIN generate_series(0, s.n - 1) AS i (pos)
+        WHERE s.part_id = p_part AND s.last_off <= p_upto AND s.ids IS NOT NULL
+    ) AS gone
+    WHERE t.part_id = p_part AND t.hash = gone.hash AND t.off <= p_upto;
+    DELETE FROM queen.segments AS s WHERE s.part_id = p_part AND s.last_off <= p_upto;
+    UPDATE queen.deleted_messages AS d SET offsets = d.offsets - int8multirange(int8range(NULL, p_upto, '[]'))
+    WHERE d.part_id = p_part;
+    DELETE FROM queen.deleted_messages AS d WHERE d.part_id = p_part AND isempty(d.offsets);
+    PERFORM queen.pass_over(c.part_id, c.grp_id, int8multirange(int8range(NULL, p_upto, '[]')), p_now)
+    FROM queen.partition_consumers AS c WHERE c.part_id = p_part AND c.acked < p_upto;
+END $$;
+COMMENT ON FUNCTION queen.remove_segments IS 'Internal: removes the oldest segments of a partition.';

@@ -1,0 +1,60 @@
+-- Purpose:   the next partitions of a queue, by name, that are empty and have been so for long.
+-- Arguments: p_after  name after which to look; p_limit  partitions to look at; p_idle  how long nothing was pushed
+-- Returns:   last_name, to go on from (null: that was all), and the partitions.
+CREATE OR REPLACE FUNCTION queen.find_idle_partitions_v1(
+    p_queue_id bigint, p_after text, p_limit int, p_idle interval, OUT last_name text, OUT part_ids bigint[]
+)
+LANGUAGE plpgsql STABLE
+SET enable_seqscan = off
+AS $$
+BEGIN
+    SELECT CASE WHEN count(*) = p_limit THEN max(u.name) END, array_agg(u.id ORDER BY u.id) FILTER (WHERE queen.is_idle(u.id, p_idle))
+    INTO last_name, part_ids
+    FROM (
+        SELECT p.id, p.name FROM queen.partitions AS p
+        WHERE p.queue_id = p_queue_id AND p.name > p_after ORDER BY p.name LIMIT p_limit
+    ) AS u;
+END $$;
+COMMENT ON FUNCTION queen.find_idle_partitions_v1 IS 'The next partitions of a queue that are empty and have been so for long.';
+
+-- Default stays, because configure names it; a partition with dead letters stays, because they are of it, and one of which
+-- a stream remembers something, because it may be about to go on with it.
+CREATE OR REPLACE FUNCTION queen.is_idle(p_part bigint, p_idle interval) RETURNS bool
+LANGUAGE plpgsql STABLE
+SET enable_seqscan = off
+AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT 1 FROM queen.partitions AS p JOIN queen.partition_lookup AS h ON h.part_id = p.id
+        WHERE p.id = p_part AND p.name <> 'Default' AND greatest(p.created_at, h.last_at) < queen.clock() - p_idle
+    ) AND NOT EXISTS (SELECT 1 FROM queen.segments AS s WHERE s.part_id = p_part)
+    AND NOT EXISTS (SELECT 1 FROM queen.dead_letter_queue AS d WHERE d.part_id = p_part)
+    AND NOT EXISTS (SELECT 1 FROM queen.stream_state AS s WHERE s.part_id = p_part);
+END $$;
+COMMENT ON FUNCTION queen.is_idle IS 'Internal: whether a partition is empty and has been so for long.';
+
+-- Purpose:   removes partitions that are empty and have been so for long. A push that knows one by its number finds it
+--            unknown, and makes it anew under another number.
+-- Returns:   one row a partition: state done or busy (somebody holds its head), and whether it was removed.
+-- Locks:     the queue row, as who makes partitions; heads with SKIP LOCKED; then cursors.
+-- Writes:    as the deletion of a queue.
+CREATE OR REPLACE FUNCTION queen.remove_idle_partitions_v1(p_queue_id bigint, p_part bigint[], p_idle interval)
+RETURNS TABLE (part_id bigint, removed bool, state text)
+LANGUAGE plpgsql
+SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_heads bigint[];
+    v_idle bigint[];
+BEGIN
+    PERFORM set_config('synchronous_commit', 'off', true);
+    PERFORM queen.lock_queues(ARRAY[p_queue_id]);
+    v_heads := queen.lock_heads(p_part, false);
+    v_idle := ARRAY(SELECT u.part_id FROM unnest(v_heads) AS u (part_id) WHERE queen.is_idle(u.part_id, p_idle));
+    PERFORM queen.remove_partitions(v_idle);
+    RETURN QUERY
+    SELECT u.part_id, u.part_id = ANY(v_idle), CASE WHEN u.part_id = ANY(v_heads) THEN 'done' ELSE 'busy' END
+    FROM unnest(p_part) AS u (part_id);
+END $$;
+COMMENT ON FUNCTION queen.remove_idle_partitions_v1 IS 'Removes partitions that are empty and have been so for long.';

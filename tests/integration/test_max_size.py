@@ -1,0 +1,149 @@
+"""The maximum size of queues: back-pressure over HTTP."""
+
+import asyncio
+
+import pytest
+
+from queen_spec.guarantees import Level, checks
+from tests.support.api import Api
+
+
+async def status_of(api: Api, queue: str, count: int = 1, **fields: str) -> int:
+    items = [{"queue": queue, "payload": n, **fields} for n in range(count)]
+    response = await api.http.post("/api/v1/push", json={"items": items})
+    return response.status_code
+
+
+@checks("G-RET-8", level=Level.LIVE)
+async def test_a_full_queue_answers_429_until_consumers_have_caught_up(workers: list[Api], queue: str) -> None:
+    first, second = workers
+    await first.configure(queue, maxSize=3)
+    assert [await status_of(workers[n % 2], queue) for n in range(3)] == [201] * 3
+    for api in workers:
+        response = await api.http.post("/api/v1/push", json={"items": [{"queue": queue, "payload": 1}]})
+        assert response.status_code == 429
+        assert response.headers["content-type"] == "application/problem+json"
+        assert int(response.headers["retry-after"]) >= 1
+        body = response.json()
+        assert (body["status"], body["code"], body["title"]) == (429, "queue_full", "Queue full")
+        assert queue in body["error"]
+        assert "room for 0 of 1" in body["detail"]
+    popped = await second.pop(queue, batch=2)
+    assert await status_of(first, queue) == 429, "delivered is not completed"
+    await second.ack(popped.messages)
+    assert [await status_of(first, queue) for _ in range(3)] == [201, 201, 429]
+
+
+async def test_the_slowest_group_decides_what_is_full(api: Api, queue: str) -> None:
+    await api.configure(queue, maxSize=2)
+    await api.pop(queue, consumerGroup="slow")
+    await api.push(queue, 0, 1)
+    await api.pop(queue, consumerGroup="fast", batch=2, autoAck=True)
+    assert await status_of(api, queue) == 429
+    await api.pop(queue, consumerGroup="slow", autoAck=True)
+    assert [await status_of(api, queue), await status_of(api, queue)] == [201, 429]
+
+
+async def test_a_request_is_stored_whole_or_not_at_all(api: Api, queue: str) -> None:
+    await api.configure(queue, maxSize=3)
+    await api.push(queue, 0)
+    items = [{"queue": name, "payload": 1} for name in (queue, queue, queue, f"{queue}-other")]
+    response = await api.http.post("/api/v1/push", json={"items": items})
+    assert response.status_code == 429
+    assert "room for 2 of 3" in response.json()["detail"]
+    assert (await api.pop(f"{queue}-other")).messages == []
+    assert await status_of(api, queue, 2) == 201
+
+
+async def test_a_request_that_can_never_fit_is_a_bad_one(api: Api, queue: str) -> None:
+    await api.configure(queue, maxSize=3)
+    response = await api.http.post("/api/v1/push", json={"items": [{"queue": queue, "payload": 1}] * 4})
+    assert response.status_code == 400
+    assert "never holds more than 3" in response.json()["error"]
+
+
+@checks("G-RET-8", "G-ISO-1", level=Level.LIVE)
+async def test_many_producers_of_both_workers_fill_it_exactly_and_others_do_not_notice(
+    workers: list[Api], api: Api, queue: str
+) -> None:
+    size = 40
+    await api.configure(queue, maxSize=size)
+    full = await asyncio.gather(
+        *[status_of(workers[n % 2] if n % 3 else api, queue, partition=f"p{n % 7}") for n in range(120)]
+    )
+    others = await asyncio.gather(
+        *[status_of(api, queue, partition=f"p{n % 7}") for n in range(60)],
+        *[status_of(api, f"{queue}-other") for _ in range(60)],
+    )
+    assert sorted(set(full)) == [201, 429]
+    assert full.count(201) == size
+    assert others[:60] == [429] * 60
+    assert others[60:] == [201] * 60
+    assert len((await api.pop(queue, batch=200, partitions=10)).messages) == size
+
+
+@checks("G-RET-8", level=Level.LIVE)
+async def test_producers_and_consumers_at_once_never_exceed_it(api: Api, queue: str) -> None:
+    size, wanted = 10, 150
+    await api.configure(queue, maxSize=size)
+    await api.pop(queue)
+    stored = taken = 0
+
+    async def produce() -> None:
+        nonlocal stored
+        while stored < wanted:
+            if await status_of(api, queue) == 201:
+                stored += 1
+            assert stored - taken <= size + 2 * 20, "what a consumer has just completed is not counted here yet"
+
+    async def consume() -> None:
+        nonlocal taken
+        while taken < wanted:
+            popped = await api.pop(queue, batch=20, wait=True, timeout=500)
+            assert len(popped.messages) <= size
+            if popped.messages:
+                await api.ack(popped.messages)
+                taken += len(popped.messages)
+
+    async with asyncio.timeout(100):
+        await asyncio.gather(produce(), produce(), produce(), consume(), consume())
+
+
+async def test_a_transaction_into_a_full_queue_fails_and_says_so(api: Api, queue: str) -> None:
+    await api.configure(queue, maxSize=1)
+    push = {"type": "push", "items": [{"queue": queue, "payload": 1}]}
+    assert (await api.transact([push]))["success"] is True
+    body = await api.transact([push])
+    assert (body["success"], body["reason"], body["results"]) == (False, "queue_full", [])
+    assert queue in body["error"]
+
+
+async def test_a_limit_that_is_raised_or_lifted_holds_at_once_on_every_worker(workers: list[Api], queue: str) -> None:
+    first, second = workers
+    await first.configure(queue, maxSize=1)
+    assert [await status_of(second, queue), await status_of(second, queue)] == [201, 429]
+    await first.configure(queue, maxSize=2)
+    assert [await status_of(second, queue), await status_of(first, queue)] == [201, 429]
+    await first.configure(queue)
+    assert [await status_of(api, queue) for api in workers] == [201, 201]
+    await second.configure(queue, maxSize=3)
+    assert [await status_of(api, queue) for api in workers] == [429, 429]
+    await second.delete(queue)
+    assert [await status_of(api, queue) for api in workers] == [201, 201]
+
+
+async def test_a_repeated_message_of_a_full_queue_is_told_to_come_later(api: Api, queue: str) -> None:
+    """It is not stored twice, and that it is stored already is known when there is room."""
+    await api.configure(queue, maxSize=1)
+    assert await status_of(api, queue, transactionId="t") == 201
+    assert await status_of(api, queue, transactionId="t") == 429
+    await api.pop(queue, autoAck=True)
+    (again,) = await api.push(queue, 0, ids=["t"])
+    assert again["status"] == "duplicate"
+
+
+@pytest.mark.parametrize("value", [-1, 2**31, "many", 1.5, True])
+async def test_a_bad_maximum_is_refused(api: Api, queue: str, value: object) -> None:
+    response = await api.http.post("/api/v1/configure", json={"queue": queue, "options": {"maxSize": value}})
+    assert response.status_code == 400
+    assert "maxSize" in response.json()["error"]

@@ -1,0 +1,320 @@
+"""Retention, eviction and clean-up on a live server whose services run all the time."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import asyncpg
+import pytest
+
+from queen_spec.guarantees import Level, checks
+from tests.support.api import Api, ack_of, open_client, worker_apis
+from tests.support.clock import eventually
+from tests.support.processes import Server, clean_environment, open_folder, serving
+
+BUSY = {
+    "RETENTION_INTERVAL": "100",
+    "EVICTION_INTERVAL": "100",
+    "RETENTION_BATCH_SIZE": "3",
+    "EVICTION_BATCH_SIZE": "3",
+}
+
+
+@pytest.fixture(scope="module")
+def busy_server() -> Iterator[Server]:
+    """Two workers; every interval is a tenth of a second."""
+    environment = clean_environment(**BUSY)
+    with open_folder() as folder, serving(folder / "data", "--workers", "2", env=environment) as running:
+        yield running
+
+
+@pytest.fixture
+async def busy(busy_server: Server) -> AsyncIterator[Api]:
+    async with open_client(busy_server.port) as http:
+        yield Api(http)
+
+
+@pytest.fixture
+async def db(busy_server: Server) -> AsyncIterator["asyncpg.Connection[Any]"]:
+    connection = await asyncpg.connect(busy_server.dsn)
+    yield connection
+    await connection.close()
+
+
+async def offsets(db: "asyncpg.Connection[Any]", queue: str) -> list[int]:
+    """Offsets of the kept messages."""
+    rows = await db.fetch("SELECT off FROM queen.messages WHERE queue = $1 ORDER BY partition, off", queue)
+    return [row["off"] for row in rows]
+
+
+async def age(db: "asyncpg.Connection[Any]", queue: str, seconds: float) -> None:
+    """Makes what is stored in a queue so much older."""
+    await db.execute(
+        "UPDATE queen.segments SET created_at = created_at - make_interval(secs => $2) WHERE part_id IN"
+        " (SELECT p.id FROM queen.partitions p JOIN queen.queues q ON q.id = p.queue_id WHERE q.name = $1)",
+        queue, seconds,
+    )  # fmt: skip
+
+
+async def until(db: "asyncpg.Connection[Any]", queue: str, kept: list[int]) -> None:
+    async def look() -> bool:
+        return await offsets(db, queue) == kept
+
+    await eventually(look, f"offsets {kept} of {queue}")
+
+
+async def a_sweep_later(busy: Api, db: "asyncpg.Connection[Any]", queue: str) -> None:
+    """Returns when a sweep that began after this call has ended: it has removed something of another queue."""
+    other = f"{queue}-tide"
+    for _ in range(2):
+        await busy.configure(other, ttl=3600, maxWaitTimeSeconds=0, retentionEnabled=True, retentionSeconds=3600,
+                             completedRetentionSeconds=0)  # fmt: skip
+        await busy.push(other, 1)
+        await age(db, other, 7200)
+        await until(db, other, [])
+
+
+@checks("G-RET-1", "G-RET-4", level=Level.LIVE)
+async def test_retention_removes_what_is_older_whoever_needs_it_and_nothing_younger(
+    busy: Api, db: "asyncpg.Connection[Any]", queue: str
+) -> None:
+    await busy.push(queue, *range(7), ids=[f"t{n}" for n in range(7)])
+    await busy.pop(queue, consumerGroup="g", batch=2)
+    await busy.configure(queue, retentionEnabled=True, retentionSeconds=60)
+    await age(db, queue, 120)
+    await busy.push(queue, 7, 8, ids=["t7", "t8"])
+    await until(db, queue, [7, 8])
+    for _ in range(3):
+        await a_sweep_later(busy, db, queue)
+    assert await offsets(db, queue) == [7, 8]
+    assert (await busy.pop(queue, batch=10)).data == [7, 8]
+    assert (await busy.pop(queue, consumerGroup="new", batch=10)).data == [7, 8]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"retentionSeconds": 1},
+        {"retentionSeconds": 1, "completedRetentionSeconds": 1, "retentionEnabled": False},
+        {"retentionEnabled": True},
+        {"retentionEnabled": True, "retentionSeconds": 3600, "ttl": 3600},
+        {"retentionEnabled": True, "completedRetentionSeconds": 1},
+    ],
+)
+@checks("G-RET-1", "G-RET-2", level=Level.LIVE)
+async def test_what_the_options_keep_stays(
+    busy: Api, db: "asyncpg.Connection[Any]", queue: str, options: dict[str, Any]
+) -> None:
+    """Also the last: nobody has completed anything."""
+    await busy.push(queue, 0, 1)
+    await busy.pop(queue)
+    await age(db, queue, 600)
+    await busy.configure(queue, **options)
+    await a_sweep_later(busy, db, queue)
+    assert await offsets(db, queue) == [0, 1]
+    assert (await busy.pop(queue, consumerGroup="g", batch=5)).data == [0, 1]
+
+
+@checks("G-RET-2", level=Level.LIVE)
+async def test_completed_retention_waits_for_the_slowest_group(
+    busy: Api, db: "asyncpg.Connection[Any]", queue: str
+) -> None:
+    await busy.configure(queue, retentionEnabled=True, completedRetentionSeconds=60)
+    for n in range(4):
+        await busy.push(queue, n, ids=[f"t{n}"])
+    await age(db, queue, 120)
+    await busy.ack((await busy.pop(queue, batch=4)).messages)
+    await busy.ack((await busy.pop(queue, consumerGroup="slow", batch=2)).messages)
+    await until(db, queue, [2, 3])
+    await a_sweep_later(busy, db, queue)
+    assert await offsets(db, queue) == [2, 3]
+    assert (await busy.pop(queue, consumerGroup="slow", batch=5)).data == [2, 3]
+    (again, kept) = await busy.push(queue, "again", "kept", ids=["t0", "t3"])
+    assert (again["status"], kept["status"]) == ("queued", "duplicate"), "ids go with their messages"
+    assert await offsets(db, queue) == [2, 3, 4], "offsets go on"
+
+
+async def test_acks_of_messages_that_are_gone(busy: Api, db: "asyncpg.Connection[Any]", queue: str) -> None:
+    await busy.configure(queue, leaseTime=600)
+    await busy.push(queue, 0, 1, 2)
+    await busy.push(queue, "named", ids=["name"])
+    leased = (await busy.pop(queue, batch=4)).messages
+    await busy.configure(queue, ttl=60, leaseTime=600)
+    await age(db, queue, 120)
+    await until(db, queue, [])
+    results = await busy.ack(leased)
+    assert [result["success"] for result in results] == [True, True, True, False]
+    assert results[3]["error"] == "Message not found"
+    results = await busy.ack(leased, "failed")
+    assert {result["success"] for result in results} == {False}
+    assert (await busy.extend(leased[0]["leaseId"]))["success"] is False
+    await busy.push(queue, "next")
+    assert (await busy.pop(queue)).data == ["next"], "the lease ended with its messages"
+
+
+async def test_a_lease_with_something_left_lives_on(busy: Api, db: "asyncpg.Connection[Any]", queue: str) -> None:
+    await busy.push(queue, 0, 1)
+    await busy.configure(queue, ttl=60, leaseTime=600)
+    await age(db, queue, 120)
+    await db.execute("SELECT 1")
+    await busy.push(queue, 2, 3)
+    popped = await busy.pop(queue, batch=10)
+    await until(db, queue, [2, 3])
+    assert (await busy.pop(queue)).messages == []
+    kept = [message for message in popped.messages if message["offset"] >= 2]
+    assert all(result["success"] for result in await busy.ack(kept))
+    await busy.push(queue, 4)
+    assert (await busy.pop(queue)).data == [4]
+
+
+@checks("G-RET-6", level=Level.LIVE)
+async def test_eviction_dead_letters_for_each_group_what_it_has_not_done(
+    busy: Api, db: "asyncpg.Connection[Any]", queue: str
+) -> None:
+    await busy.push(queue, *range(5))
+    await busy.ack((await busy.pop(queue, batch=3)).messages)
+    await busy.ack((await busy.pop(queue, consumerGroup="g", batch=5)).messages[1:2])
+    await busy.extend((await busy.pop(queue, consumerGroup="busy", batch=2)).lease, 600)
+    await db.execute("UPDATE queen.partition_consumers SET ready_at = now() WHERE lease IS NOT NULL AND acked = -1"
+                     " AND grp_id = (SELECT id FROM queen.consumer_groups_metadata WHERE name = 'g' AND queue_id ="
+                     " (SELECT id FROM queen.queues WHERE name = $1))", queue)  # fmt: skip
+    await busy.configure(queue, maxWaitTimeSeconds=60)
+    await age(db, queue, 120)
+    await busy.push(queue, "young")
+
+    async def look() -> bool:
+        return await letters(db, queue) == {
+            ("__QUEUE_MODE__", 3), ("__QUEUE_MODE__", 4), ("g", 0), ("g", 2), ("g", 3), ("g", 4),
+            ("busy", 2), ("busy", 3), ("busy", 4),
+        }  # fmt: skip
+
+    await eventually(look, "dead letters of what waited too long")
+    assert await offsets(db, queue) == list(range(6)), "the log keeps them: only the groups are through with them"
+    assert (await busy.pop(queue, batch=9)).data == ["young"]
+    assert (await busy.pop(queue, consumerGroup="g", batch=9)).data == ["young"]
+    assert (await busy.pop(queue, consumerGroup="late", batch=9)).data == ["young"]
+    assert (await busy.pop(queue, consumerGroup="busy", batch=9)).messages == [], "its lease lives"
+    errors = await db.fetch(
+        "SELECT DISTINCT error FROM queen.dead_letter_queue d JOIN queen.queues q ON q.id = d.queue_id"
+        " WHERE q.name = $1", queue,
+    )  # fmt: skip
+    assert [row["error"] for row in errors] == ["Maximum wait time exceeded"]
+
+
+async def letters(db: "asyncpg.Connection[Any]", queue: str) -> set[tuple[str, int]]:
+    rows = await db.fetch(
+        "SELECT consumer_group, off FROM queen.dead_letter_queue d JOIN queen.queues q ON q.id = d.queue_id"
+        " WHERE q.name = $1", queue,
+    )  # fmt: skip
+    return {(row["consumer_group"], row["off"]) for row in rows}
+
+
+@checks("G-RET-6", level=Level.LIVE)
+@pytest.mark.parametrize("buries", [True, False])
+async def test_eviction_of_a_queue_that_nobody_reads(
+    busy: Api, db: "asyncpg.Connection[Any]", queue: str, buries: bool
+) -> None:
+    await busy.configure(queue, maxWaitTimeSeconds=60, deadLetterQueue=buries, dlqAfterMaxRetries=buries)
+    await busy.push(queue, 0, 1)
+    await busy.push(queue, 2, partition="p")
+    await age(db, queue, 120)
+
+    async def look() -> bool:
+        rows = await db.fetch(
+            "SELECT c.acked FROM queen.partition_consumers c JOIN queen.partitions p ON p.id = c.part_id"
+            " JOIN queen.queues q ON q.id = p.queue_id WHERE q.name = $1", queue,
+        )  # fmt: skip
+        return sorted(row["acked"] for row in rows) == [0, 1]
+
+    await eventually(look, "queue mode gave them up")
+    assert len(await letters(db, queue)) == (2 if buries else 0), "offsets 0 and 1, the former in two partitions"
+    assert (await busy.pop(queue, batch=9, partitions=9)).messages == []
+    assert (await busy.pop(queue, batch=9, partitions=9, consumerGroup="g")).messages == []
+
+
+@checks("G-RET-7", level=Level.LIVE)
+async def test_clean_up_and_producers_and_consumers_that_know_the_partition(
+    busy_server: Server, busy: Api, db: "asyncpg.Connection[Any]", queue: str
+) -> None:
+    async with worker_apis(busy_server.port) as apis:
+        for api in apis:
+            await api.push(queue, 0, partition="p")
+            await api.pop(queue, "p", autoAck=True)
+        waiting = asyncio.create_task(apis[0].pop(queue, "p", wait=True, timeout=30_000))
+        await busy.configure(queue, ttl=1)
+        await busy.push(queue, "kept", partition="dead")
+        await busy.ack((await busy.pop(queue, "dead")).messages, "dlq")
+        await age(db, queue, 60)
+        await until(db, queue, [])
+        await db.execute("UPDATE queen.partition_lookup SET last_at = now() - interval '31 days'")
+        await db.execute("UPDATE queen.partitions SET created_at = now() - interval '31 days'")
+
+        async def look() -> bool:
+            rows = await db.fetch("SELECT p.name FROM queen.partitions p JOIN queen.queues q ON q.id = p.queue_id"
+                                  " WHERE q.name = $1", queue)  # fmt: skip
+            return {row["name"] for row in rows} == {"Default", "dead"}
+
+        await eventually(look, "partition p is gone, and the one with a dead letter is not")
+        await busy.configure(queue)
+        (pushed,) = await apis[1].push(queue, "new", partition="p")
+        assert pushed["status"] == "queued"
+        async with asyncio.timeout(20):
+            assert (await waiting).data == ["new"], "a worker that knew the partition by its old number finds it"
+        await apis[0].push(queue, "newer", partition="p")
+        assert (await apis[1].pop(queue, "p", consumerGroup="h", batch=5)).data == ["new", "newer"]
+
+
+@checks("G-RET-1", "G-RET-2", "G-RET-7", "G-ORD-1", "G-ORD-2", level=Level.LIVE)
+async def test_services_beside_producers_and_consumers_lose_nothing(
+    busy: Api, db: "asyncpg.Connection[Any]", queue: str
+) -> None:
+    """Completed messages go at once, and partitions with them; two groups read all the same, in order, exactly once."""
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    rng = random.Random(seed)
+    partitions, each = [f"p{n}" for n in range(4)], 60
+    await busy.configure(queue, retentionEnabled=True, completedRetentionSeconds=1, leaseTime=30)
+    for group in ("a", "b"):
+        await busy.pop(queue, consumerGroup=group)
+    seen: dict[tuple[str, str], list[int]] = {(group, p): [] for group in "ab" for p in partitions}
+    done = asyncio.Event()
+
+    async def produce(partition: str) -> None:
+        for n in range(each):
+            (result,) = await busy.push(queue, n, partition=partition, ids=[f"{partition}-{n}"] if n % 2 else None)
+            assert result["status"] == "queued"
+
+    async def consume(group: str) -> None:
+        while any(len(seen[group, p]) < each for p in partitions):
+            popped = await busy.pop(queue, consumerGroup=group, batch=rng.randint(1, 9), partitions=2, wait=True,
+                                    timeout=1000)  # fmt: skip
+            for message in popped.messages:
+                seen[group, message["partition"]].append(message["data"])
+            if popped.messages:
+                results = await busy.ack_items([ack_of(message, "completed") for message in popped.messages], group)
+                assert all(result["success"] for result in results), results
+
+    async def age_everything() -> None:
+        while not done.is_set():
+            await age(db, queue, 5)
+            await asyncio.sleep(0.02)
+
+    ageing = asyncio.create_task(age_everything())
+    async with asyncio.timeout(120):
+        await asyncio.gather(*map(produce, partitions), consume("a"), consume("b"))
+    done.set()
+    await ageing
+    assert all(data == list(range(each)) for data in seen.values())
+    await age(db, queue, 5)
+    await until(db, queue, [])
+    left = await db.fetchval(
+        "SELECT count(*) FROM queen.transaction_ids t JOIN queen.partitions p ON p.id = t.part_id"
+        " JOIN queen.queues q ON q.id = p.queue_id WHERE q.name = $1", queue,
+    )  # fmt: skip
+    assert left == 0
+
+
+def test_the_services_log_no_errors(busy_server: Server) -> None:
+    lines = busy_server.output.read_text().splitlines()
+    assert [line for line in lines if '"level":"error"' in line.replace(" ", "").lower() or "Traceback" in line] == []

@@ -1,0 +1,117 @@
+"""Who runs the background services: one worker of all instances, behind a pooler too, and another when that ends."""
+
+import asyncio
+import random
+from typing import Any
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from queen.db.dsn import parse
+from queen.db.maintenance import MaintenanceStore
+from queen.db.pool import Pool
+from queen.db.setup import prepare, probe_pooler
+from queen.services.leadership import Leadership
+from queen_spec.guarantees import Level, checks
+from tests.integration.test_pgbouncer import pgbouncer  # noqa: F401 - a fixture
+from tests.support.api import Api, open_client
+from tests.support.clock import eventually
+from tests.support.processes import open_folder
+from tests.support.servers import create_database, drop_database, serving_database
+
+BUSY = {"RETENTION_INTERVAL": "100", "EVICTION_INTERVAL": "100"}
+LEADER = "SELECT holder FROM queen.service_leader WHERE expires_at > clock_timestamp()"
+FASTER = "UPDATE queen.service_leader SET expires_at = least(expires_at, clock_timestamp())"
+
+
+async def works(api: Api, database: "asyncpg.Connection[Any]") -> None:
+    """Returns when a service has removed a message."""
+    queue = f"services-{uuid4().hex[:8]}"
+    await api.configure(queue, ttl=60)
+    await api.push(queue, 1)
+    await database.execute("UPDATE queen.segments SET created_at = created_at - interval '2 minutes'")
+    await eventually(lambda: database.fetchval("SELECT count(*) = 0 FROM queen.segments"), "the services work")
+
+
+@checks("G-RET-4", level=Level.LIVE)
+async def test_one_leads_for_two_instances_and_another_takes_over(postgres: str) -> None:
+    url = await create_database(postgres)
+    database = await asyncpg.connect(url)
+    try:
+        with open_folder() as folder, serving_database(url, folder, "--workers", "2", **BUSY) as first:
+            await eventually(lambda: database.fetchval(LEADER), "a leader")
+            with serving_database(url, folder, "--workers", "2", **BUSY) as second:
+                before = await database.fetchval(LEADER)
+                async with open_client(second.port) as http:
+                    await works(Api(http), database)
+                    assert await database.fetchval(LEADER) == before
+                    assert first.stop() == 0
+                    assert await database.fetchval(LEADER) in (None, *await others(database, before)), "it resigned"
+                    await works(Api(http), database)
+                    assert await database.fetchval(LEADER) != before
+                    connections = await database.fetchval(
+                        "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'queen services'"
+                        " AND datname = current_database()"
+                    )
+                    assert 1 <= connections <= 2, "each worker has one of its own"
+    finally:
+        await database.close()
+        await drop_database(postgres, url)
+
+
+async def others(database: "asyncpg.Connection[Any]", before: object) -> list[object]:
+    rows = await database.fetch("SELECT holder FROM queen.service_leader")
+    return [row["holder"] for row in rows if row["holder"] != before]
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+async def test_the_row_gives_the_lead_to_one_at_a_time(
+    pgbouncer: tuple[str, str],  # noqa: F811
+    pooled: bool,
+) -> None:
+    """Also where each call may come over another connection of the server."""
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    rng = random.Random(seed)
+    url = pgbouncer[0 if pooled else 1]
+    await prepare(url, 5000)
+    target = await probe_pooler(parse(url, "queen test", 5000))
+    assert target.pooled is pooled
+    pools = [Pool(target, 1, 30) for _ in range(4)]
+    loop = asyncio.get_running_loop()
+    workers = [Leadership(MaintenanceStore(pool), loop.time) for pool in pools]
+    watcher = await asyncpg.connect(pgbouncer[1])
+    leaders = set()
+    try:
+        for _ in range(30):
+            await asyncio.gather(*[worker.renew() for worker in rng.sample(workers, 4)])
+            [leader] = [n for n, worker in enumerate(workers) if worker.held]
+            leaders.add(leader)
+            if rng.random() < 0.5:
+                await workers[leader].resign()
+                assert not any(worker.held for worker in workers)
+        assert len(leaders) > 1
+        # A leader that has stopped without a word: its time runs out.
+        lost = next((worker for worker in workers if worker.held), workers[0])
+        await watcher.execute(FASTER)
+        await asyncio.gather(*[worker.renew() for worker in workers if worker is not lost])
+        assert sum(worker.held for worker in workers if worker is not lost) == 1
+        await lost.renew()
+        assert not lost.held, "it notices"
+    finally:
+        await watcher.execute("DELETE FROM queen.service_leader")
+        await watcher.close()
+        for pool in pools:
+            await pool.close()
+
+
+async def test_services_work_behind_pgbouncer(pgbouncer: tuple[str, str]) -> None:  # noqa: F811
+    through, direct = pgbouncer
+    with open_folder() as folder, serving_database(through, folder, "--workers", "2", **BUSY) as server:
+        database = await asyncpg.connect(direct)
+        try:
+            async with open_client(server.port) as http:
+                await works(Api(http), database)
+        finally:
+            await database.close()

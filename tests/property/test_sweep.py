@@ -1,0 +1,155 @@
+"""Sweeps and leadership with a database and a clock of the test's own."""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from queen.services.leadership import LEASE_S, RENEWAL_S, Leadership
+from queen.services.ports import Page, Place, State, Step
+from queen.services.sweep import CALL_PARTITIONS, DUTY, Call, Pacer, Service, Work, pause_s, sweep
+from queen_spec.guarantees import Level, checks
+
+
+class FakeClock:
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.slept = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept += seconds
+        self.now += seconds
+
+
+class FakeQueue:
+    """Partitions with so many messages, of which some are held for so many looks."""
+
+    def __init__(self, partitions: dict[int, int], held: dict[int, int], clock: FakeClock, batch: int = 3) -> None:
+        self.left, self.held, self.clock, self.batch = dict(partitions), dict(held), clock, batch
+        self.calls: list[tuple[Sequence[Place], bool]] = []
+
+    async def find(self, _queue_id: int, after: str, limit: int) -> Page:
+        self.clock.now += 0.001
+        names = sorted(f"{n:06}" for n in self.left if f"{n:06}" > after)[:limit]
+        found = [int(name) for name in names if self.left[int(name)]]
+        return Page(names[-1] if len(names) == limit else None, found)
+
+    async def apply(self, _queue_id: int, places: Sequence[Place], wait: bool) -> list[Step]:
+        self.clock.now += 0.01
+        self.calls.append((places, wait))
+        return [self._step(place, wait) for place in places]
+
+    def _step(self, place: Place, wait: bool) -> Step:
+        if self.held.get(place.part_id, 0) > 0 and not wait:
+            self.held[place.part_id] -= 1
+            return Step(place, 0, State.BUSY)
+        count = min(self.batch, self.left[place.part_id])
+        self.left[place.part_id] -= count
+        return Step(place, count, State.MORE if self.left[place.part_id] else State.DONE)
+
+    def service(self) -> Service:
+        return Service("test", 1.0, self.find, self.apply)
+
+
+partitions = st.dictionaries(st.integers(0, 3000), st.integers(0, 10), max_size=250)
+
+
+@checks("G-RET-4", level=Level.MODEL)
+@given(partitions, st.dictionaries(st.integers(0, 3000), st.integers(0, 3), max_size=50))
+async def test_a_sweep_does_everything_whoever_holds_it(sizes: dict[int, int], held: dict[int, int]) -> None:
+    clock = FakeClock()
+    queue = FakeQueue(sizes, held, clock)
+    assert await sweep(queue.service(), [1], Pacer(clock, clock.sleep), lambda: True) == sum(sizes.values())
+    assert not any(queue.left.values())
+    for places, wait in queue.calls:
+        ids = [place.part_id for place in places]
+        assert ids == sorted(set(ids)), "the order of locks"
+        assert len(ids) <= (1 if wait else CALL_PARTITIONS), "a call that waits holds nothing else"
+
+
+async def test_a_sweep_works_for_its_share_of_the_time_only() -> None:
+    clock = FakeClock()
+    queue = FakeQueue(dict.fromkeys(range(500), 9), {}, clock)
+    await sweep(queue.service(), [1], Pacer(clock, clock.sleep), lambda: True)
+    assert abs((clock.now - clock.slept) / clock.now - DUTY) < 1e-9
+    assert pause_s(0.0) == 0.0
+
+
+async def test_a_sweep_ends_when_the_lead_is_lost() -> None:
+    clock = FakeClock()
+    queue = FakeQueue(dict.fromkeys(range(1000), 1), {}, clock)
+    await sweep(queue.service(), [1], Pacer(clock, clock.sleep), lambda: len(queue.calls) < 2)
+    assert len(queue.calls) == 2
+
+
+def test_what_cannot_be_had_even_by_waiting_is_left_to_the_next_sweep() -> None:
+    work = Work([7])
+    first = work.next()
+    assert first is not None
+    work.learn(first, [Step(Place(7), 0, State.BUSY)])
+    second = work.next()
+    assert second == Call([Place(7)], True)
+    work.learn(second, [Step(Place(7), 0, State.BUSY)])
+    assert work.next() is None
+
+
+def test_more_of_a_partition_goes_on_where_it_is_known_to_be_empty() -> None:
+    work = Work([7, 8])
+    call = work.next()
+    assert call is not None
+    work.learn(call, [Step(Place(7, 41), 3, State.MORE), Step(Place(8), 0, State.DONE)])
+    assert work.next() == Call([Place(7, 41)], False)
+
+
+class FakeLease:
+    """The row ``queen.service_leader`` with a clock of its own."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.clock, self.holder, self.until = clock, UUID(int=0), 0.0
+        self.away = False
+
+    async def lead(self, holder: UUID, seconds: float) -> bool:
+        if self.away:
+            raise ConnectionError
+        if self.holder != holder and self.clock.now < self.until:
+            return False
+        self.holder, self.until = holder, self.clock.now + seconds
+        return True
+
+    async def resign(self, holder: UUID) -> None:
+        if self.holder == holder:
+            self.until = 0.0
+
+
+@given(st.lists(st.tuples(st.sampled_from(("a", "b", "c")), st.floats(0, 20), st.booleans()), max_size=60))
+async def test_two_never_lead_at_once(turns: list[tuple[str, float, bool]]) -> None:
+    clock = FakeClock()
+    row: Any = FakeLease(clock)
+    workers = {name: Leadership(row, clock) for name in "abc"}
+    for name, seconds, resigns in turns:
+        clock.now += seconds
+        await (workers[name].resign() if resigns else workers[name].renew())
+        assert sum(worker.held for worker in workers.values()) <= 1
+
+
+async def test_a_leader_without_its_database_stops_by_itself_and_another_takes_over() -> None:
+    clock = FakeClock()
+    row: Any = FakeLease(clock)
+    first, second = Leadership(row, clock), Leadership(row, clock)
+    await first.renew()
+    await second.renew()
+    assert (first.held, second.held) == (True, False)
+    clock.now += RENEWAL_S
+    assert first.held, "a renewal may come late"
+    clock.now += LEASE_S
+    assert not first.held
+    await second.renew()
+    assert second.held
+    await second.resign()
+    await first.renew()
+    assert (first.held, second.held) == (True, False)
