@@ -107,9 +107,14 @@ async def prepare_spool(settings: Settings) -> Path:
         spool.recover()
         failover = Failover(spool)
         directory = Directory(store, settings.cached_partitions)
-        keys = Keyring.from_settings(settings.encryption_key, settings.encryption_old_keys)
         context = Context(
-            store, administration, directory, lambda _notice: None, settings.patience_ms / 1000, failover, keys=keys
+            store,
+            administration,
+            directory,
+            lambda _notice: None,
+            settings.patience_ms / 1000,
+            failover,
+            keys=_keys(settings),
         )
         await copy_switches(context)
         await keep_for_spool(context)
@@ -176,8 +181,9 @@ def assembly(settings: Settings) -> Assemble:
                 pool.resume()
 
         directory = Directory(store, settings.cached_partitions)
-        keys = Keyring.from_settings(settings.encryption_key, settings.encryption_old_keys)
-        context = Context(store, administration, directory, heard, settings.patience_ms / 1000, failover, keys=keys)
+        context = Context(
+            store, administration, directory, heard, settings.patience_ms / 1000, failover, keys=_keys(settings)
+        )
         # Where nobody tells of other instances, each place has to look for itself at its own pace.
         checks_per_s = settings.checks_per_s if not target.pooled else 0
         waiters = Waiters(settings.poll_initial_ms, settings.poll_max_ms, checks_per_s)
@@ -216,6 +222,10 @@ def assembly(settings: Settings) -> Assemble:
         return Assembled(engine, hear, close)
 
     return assemble
+
+
+def _keys(settings: Settings) -> Keyring | None:
+    return Keyring.from_settings(settings.encryption_key, settings.encryption_old_keys)
 
 
 def _services(pool: Pool, settings: Settings) -> Services:

@@ -9,12 +9,17 @@ import pytest
 from queen.core.errors import DatabaseUnavailableError, SpoolDrainingError
 from queen.core.operations import Buffered, Pop, Popped, Push, Transaction
 from queen.engine.context import Context
+from queen.engine.directory import Directory
 from queen.engine.failover import Failover
 from queen.engine.handlers import failover as handlers
+from queen.engine.handlers.push import Sending
+from queen.security.keyring import Keyring
 from queen.spool.format import Record
 from queen.spool.spool import MAINTENANCE, POP_MAINTENANCE, SPOOLING, Limits, Spool
 from tests.support.simulated_folder import SimulatedFolder
-from tests.support.spool_world import INSTALLATION, push_of
+from tests.support.spool_world import INSTALLATION, Postgres, push_of
+
+KEYS = Keyring(bytes(32))
 
 
 @pytest.fixture
@@ -25,7 +30,9 @@ def spool() -> Spool:
 @pytest.fixture
 def context(spool: Spool) -> Any:
     failover = Failover(spool)
-    yield Context(None, None, None, lambda _notice: None, 0.01, failover)  # type: ignore[arg-type]
+    postgres = Postgres(random.Random(1))
+    directory = Directory(postgres, 100)  # type: ignore[arg-type]
+    yield Context(postgres, postgres, directory, lambda _notice: None, 0.01, failover, keys=KEYS)  # type: ignore[arg-type]
     failover.close()
 
 
@@ -37,11 +44,12 @@ def pushing(monkeypatch: pytest.MonkeyPatch, outcome: Any) -> list[Any]:
     """Replaces the push of a quiet day; the flush ids that it was called with."""
     calls: list[Any] = []
 
-    async def push(_context: Any, pushes: Any, flush_id: Any) -> Any:
-        calls.append(flush_id)
+    async def push(_context: Any, sending: Sending) -> Any:
+        calls.append(sending.flush_id)
+        sending.mark_sent()
         if isinstance(outcome, Exception):
             raise outcome
-        return outcome(pushes) if callable(outcome) else outcome
+        return outcome
 
     monkeypatch.setattr(handlers, "push", push)
     return calls

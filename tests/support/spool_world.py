@@ -16,7 +16,7 @@ from queen.core.segment import encode_entry, encode_plain, plain_length
 from queen.engine.context import Context
 from queen.engine.directory import Directory
 from queen.engine.failover import Failover
-from queen.engine.ports import PushColumns
+from queen.engine.ports import PushColumns, PushOptions, Replayed
 from queen.engine.replay import Replay
 from queen.spool.format import Record, spool_request
 from queen.spool.spool import Limits, Spool, entry_of
@@ -51,9 +51,15 @@ class Postgres:
     tick: Any = lambda: None
     meanwhile: Any = lambda: None
     refuses: bool = True
+    version: int = 1
+    encrypted: frozenset[str] = frozenset()
 
     async def resolve_partitions(self, names: Any, *, create: bool) -> list[tuple[int, int]]:
         return [(1, self.parts.setdefault(name, len(self.parts) + 1)) for name in names]
+
+    async def read_push_options(self) -> PushOptions:
+        self._answer()
+        return PushOptions(self.version, self.encrypted, {})
 
     async def find_server_made(self, parts: Any, _offsets: Any) -> list[bool]:
         return [False] * len(parts)
@@ -76,9 +82,7 @@ class Postgres:
     def _append(self, partition: str, data: bytes) -> None:
         self.log.setdefault(partition, []).extend(entry["payload"] for entry in json.loads(data))
 
-    async def replay(
-        self, file: UUID, first: int, upto: int, sent_at: Any, columns: PushColumns
-    ) -> tuple[int, list[int]]:
+    async def replay(self, file: UUID, first: int, upto: int, sent_at: Any, columns: PushColumns) -> Replayed:
         self._answer()
         self.meanwhile()
         self.tick()
@@ -86,7 +90,9 @@ class Postgres:
             raise DataRejectedError("simulated", "22P05")
         position = self.positions.setdefault(file, 0)
         if position != first:
-            return position, []
+            return Replayed(position)
+        if columns.part and columns.version != self.version:
+            return Replayed(position, stale=True)
         if sent_at is None or columns.flush not in self.flushes:
             names = {number: name for (_, name), number in self.parts.items()}
             for part, data in zip(columns.part, columns.data, strict=True):
@@ -96,7 +102,7 @@ class Postgres:
         self.tick()
         if self.rng.random() < 0.1:
             raise OutcomeUnknownError("simulated")
-        return upto, []
+        return Replayed(upto)
 
     async def forget(self, file: UUID) -> None:
         self.positions.pop(file, None)
