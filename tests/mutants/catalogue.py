@@ -93,7 +93,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-DUR-1", "a push is answered before it is stored, and forgotten now and then",
-        ("queen/engine/handlers/push.py", "            return flush.answers(())\n        appended = await", "            return flush.answers(())\n        if uuid4().int % 20 == 0:\n            return flush.answers(())\n        appended = await"),
+        ("queen/engine/handlers/push.py", "outwaits=outwaits) if flush.columns.part else []", "outwaits=outwaits) if flush.columns.part and uuid4().int % 20 else []"),
         tests="tests/chaos/test_kill.py",
     ),
     _engine(
@@ -276,7 +276,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-SEC-4", "encryption without a key is silently left out",
-        ("queen/http/resources/queues.py", '    "maxSize",\n    "encryptionEnabled",\n)', '    "maxSize",\n)'),
+        ("queen/http/resources/queues.py", "    if options.encryptionEnabled and not encrypts:", "    if options.encryptionEnabled and encrypts is None:"),
         tests="tests/integration/test_bad_input.py",
     ),
 )  # fmt: skip
