@@ -13,6 +13,9 @@ import pytest
 from queen_spec.guarantees import Level, checks
 from tests.support.api import Api, open_client, worker_apis
 from tests.support.processes import Server, clean_environment, open_folder, run, serving
+from tests.support.servers import serving_database
+from tests.support.sockets import data_of, open_socket
+from tests.support.streams import Streams
 
 OLD, NEW = "11" * 32, "22" * 32
 MARKER = "plaintext-marker-7f3a"
@@ -150,6 +153,94 @@ async def test_a_tampered_message_says_so_the_others_flow_and_it_can_be_dead_let
     assert (result["success"], result["dlq"]) == (True, True)
     await secret.ack([messages[0], messages[2]])
     assert (await secret.pop(queue)).messages == []
+
+
+async def test_listings_show_messages_dead_letters_and_traces_in_clear(secret: Api, queue: str) -> None:
+    await secret.configure(queue, encryptionEnabled=True)
+    await secret.push(queue, {"n": 1}, {"n": 2})
+    [dead, kept] = (await secret.pop(queue, batch=2)).messages
+    await secret.ack([dead], "dlq", error="no")
+    listed = await got(secret, "/messages", queue=queue)
+    assert [message["data"] for message in listed["messages"]] == [{"n": 2}, {"n": 1}]
+    detail = await got(secret, f"/messages/{kept['partitionId']}/{kept['transactionId']}")
+    assert (detail["data"], detail["payload"], detail["isEncrypted"]) == ({"n": 2}, {"n": 2}, True)
+    letters = (await got(secret, "/dlq", queue=queue))["messages"]
+    assert [(letter["data"], letter["errorMessage"]) for letter in letters] == [({"n": 1}, "no")]
+    trace = {
+        "transactionId": kept["transactionId"],
+        "partitionId": kept["partitionId"],
+        "data": 1,
+        "traceNames": [queue],
+    }
+    assert (await secret.http.post("/api/v1/traces", json=trace)).status_code == 201
+    [shown] = (await got(secret, f"/traces/by-name/{queue}"))["traces"]
+    assert shown["message_payload"] == {"n": 2}
+
+
+@checks("G-SEC-5", level=Level.LIVE)
+async def test_a_listing_without_the_key_says_so_for_each_message(
+    secret_server: Server, secret: Api, folder: Path, queue: str
+) -> None:
+    await secret.configure(queue, encryptionEnabled=True)
+    await secret.push(queue, MARKER)
+    await secret.ack((await secret.pop(queue)).messages, "dlq")
+    with serving_database(secret_server.dsn, folder, "--workers", "1", QUEEN_ENCRYPTION_KEY=NEW) as other:
+        async with open_client(other.port) as http:
+            keyless = Api(http)
+            [message] = (await got(keyless, "/messages", queue=queue))["messages"]
+            [letter] = (await got(keyless, "/dlq", queue=queue))["messages"]
+            for shown in (message, letter):
+                assert (shown["data"], shown["errorCode"]) == (None, "decryption_failed")
+                assert "QUEEN_ENCRYPTION_OLD_KEYS" in shown["error"]
+            refused = await http.post(f"/api/v1/dlq/{letter['id']}/replay")
+            assert (refused.status_code, refused.json()["code"]) == (409, "decryption_failed")
+    assert len((await got(secret, "/dlq", queue=queue))["messages"]) == 1
+
+
+@checks("G-SEC-3", level=Level.LIVE)
+@pytest.mark.parametrize("encrypted", [True, False])
+async def test_a_dead_letter_is_replayed_to_where_it_can_be_read(
+    secret: Api, db: "asyncpg.Connection[Any]", queue: str, encrypted: bool
+) -> None:
+    """What is encrypted is bound to its queue and partition, so it is opened and encrypted anew if its new queue is."""
+    target = f"{queue}-target"
+    await secret.configure(queue, encryptionEnabled=True)
+    await secret.configure(target, encryptionEnabled=encrypted)
+    await secret.push(queue, MARKER)
+    await secret.ack((await secret.pop(queue)).messages, "dlq")
+    [letter] = (await got(secret, "/dlq", queue=queue))["messages"]
+    replayed = await secret.http.post(f"/api/v1/dlq/{letter['id']}/replay", json={"queue": target, "partition": "p"})
+    assert replayed.json()["result"] == "moved"
+    assert (await secret.pop(target)).data == [MARKER]
+    key = await db.fetchval("SELECT key_id FROM queen.messages WHERE queue = $1", target)
+    assert (key is not None) == encrypted
+
+
+@checks("G-SEC-3", level=Level.LIVE)
+async def test_a_stream_writes_encrypted_and_a_socket_reads_in_clear(
+    secret_server: Server, secret: Api, db: "asyncpg.Connection[Any]", queue: str
+) -> None:
+    sink = f"{queue}-sink"
+    for name in (queue, sink):
+        await secret.configure(name, encryptionEnabled=True)
+    await secret.push(queue, MARKER)
+    streams = Streams(secret)
+    query = (await streams.register(queue, queue, sink_queue=sink))["query_id"]
+    messages = (await secret.pop(queue, consumerGroup="g")).messages
+    done = await streams.commit(query, messages, [], [{"queue": sink, "payload": messages[0]["data"]}])
+    assert done["success"], done
+    [row] = await db.fetch("SELECT payload::text, key_id FROM queen.messages WHERE queue = $1", sink)
+    assert row["key_id"] is not None
+    assert MARKER not in row["payload"]
+    async with open_socket(secret_server.port) as socket:
+        await socket.subscribe(sink)
+        assert data_of(await socket.expect("batch")) == [MARKER]
+
+
+async def got(api: Api, path: str, **parameters: Any) -> dict[str, Any]:
+    response = await api.http.get(f"/api/v1{path}", params=parameters)
+    assert response.status_code == 200, response.text
+    return dict(response.json())
 
 
 async def test_a_server_without_the_key_refuses_and_says_why(api: Api, queue: str) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from queen_spec.guarantees import Level, checks
 from tests.support.api import Api
+from tests.support.streams import Streams, upsert
 
 
 async def status_of(api: Api, queue: str, count: int = 1, **fields: str) -> int:
@@ -147,3 +148,40 @@ async def test_a_bad_maximum_is_refused(api: Api, queue: str, value: object) -> 
     response = await api.http.post("/api/v1/configure", json={"queue": queue, "options": {"maxSize": value}})
     assert response.status_code == 400
     assert "maxSize" in response.json()["error"]
+
+
+@checks("G-RET-8", level=Level.LIVE)
+async def test_a_cycle_whose_outputs_do_not_fit_changes_nothing_and_may_come_again(api: Api, queue: str) -> None:
+    sink, streams = f"{queue}-sink", Streams(api)
+    await api.configure(sink, maxSize=1)
+    await api.push(queue, 0)
+    await api.push(sink, "there")
+    query = (await streams.register(queue, queue, sink_queue=sink))["query_id"]
+    messages = (await api.pop(queue, consumerGroup="g")).messages
+    output = [{"queue": sink, "payload": 1}]
+    refused = await streams.commit(query, messages, [upsert("k", 1)], output)
+    assert (refused["success"], "full" in refused["error"]) == (False, True)
+    assert await streams.state(query, messages[0]["partitionId"]) == {}
+    await api.pop(sink, autoAck=True)
+    assert (await streams.commit(query, messages, [upsert("k", 1)], output))["success"]
+    assert (await api.pop(sink)).data == [1]
+
+
+async def test_a_dead_letter_for_a_full_queue_stays_where_it_is(api: Api, queue: str) -> None:
+    await api.configure(queue, maxSize=1)
+    await api.push(queue, "dead")
+    await api.ack((await api.pop(queue)).messages, "dlq")
+    await api.push(queue, "there")
+    [letter] = (await api.http.get("/api/v1/dlq", params={"queue": queue})).json()["messages"]
+    replay = f"/api/v1/dlq/{letter['id']}/replay"
+    refused = await api.http.post(replay)
+    assert (refused.status_code, refused.json()["code"]) == (429, "queue_full")
+    await api.pop(queue, autoAck=True)
+    assert (await api.http.post(replay)).json()["result"] == "moved"
+    assert (await api.http.get("/api/v1/dlq", params={"queue": queue})).json()["messages"] == []
+
+
+async def test_what_is_configured_is_what_status_shows(api: Api, queue: str) -> None:
+    await api.configure(queue, maxSize=7, ttl=3600)
+    shown = (await api.http.get(f"/api/v1/status/queues/{queue}")).json()["queue"]["config"]
+    assert (shown["maxQueueSize"], shown["ttl"]) == (7, 3600)

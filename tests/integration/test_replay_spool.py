@@ -12,7 +12,7 @@ from queen.db.pool import Pool
 from queen.db.setup import prepare
 from queen.db.spool_store import SpoolStore
 from queen.db.store import Store
-from queen.engine.ports import PushColumns
+from queen.engine.ports import PushColumns, Replayed
 from queen_spec.guarantees import Level, checks
 from tests.support.flushes import flush_of
 
@@ -39,9 +39,9 @@ async def stored(pool: Pool, columns: PushColumns) -> list[str]:
 @checks("G-SPOOL-2", level=Level.LIVE)
 async def test_a_call_that_is_repeated_stores_once_and_says_how_far_it_is(pool: Pool) -> None:
     store, file, columns = SpoolStore(pool), uuid4(), await flush(pool, b"1", b"2")
-    assert await store.replay(file, 0, 2, None, columns) == (2, [])
-    assert await store.replay(file, 0, 2, None, columns) == (2, [])
-    assert await store.replay(file, 0, 5, None, columns) == (2, [])
+    assert await store.replay(file, 0, 2, None, columns) == Replayed(2)
+    assert await store.replay(file, 0, 2, None, columns) == Replayed(2)
+    assert await store.replay(file, 0, 5, None, columns) == Replayed(2)
     assert await stored(pool, columns) == ["1", "2"]
     await store.forget(file)
     assert await pool.fetch("SELECT 1 FROM queen.spool_files WHERE file = $1", file) == []
@@ -51,7 +51,7 @@ async def test_a_call_that_is_repeated_stores_once_and_says_how_far_it_is(pool: 
 async def test_calls_at_the_same_time_store_once(pool: Pool) -> None:
     store, file, columns = SpoolStore(pool), uuid4(), await flush(pool, b"1")
     told = await asyncio.gather(*(store.replay(file, 0, 1, None, columns) for _ in range(4)))
-    assert told == [(1, [])] * 4
+    assert told == [Replayed(1)] * 4
     assert await stored(pool, columns) == ["1"]
 
 
@@ -62,7 +62,7 @@ async def test_a_flush_of_unknown_outcome_is_stored_once_also_after_hours(pool: 
     if committed:
         await Store(pool).push(columns, again=False)
         await pool.fetch("UPDATE queen.segments SET created_at = $2 WHERE part_id = $1", columns.part[0], LONG_AGO)
-    assert await store.replay(file, 0, 1, LONG_AGO, columns) == (1, [])
+    assert await store.replay(file, 0, 1, LONG_AGO, columns) == Replayed(1)
     assert await stored(pool, columns) == ["1", "2"]
 
 
@@ -78,7 +78,21 @@ async def test_the_first_sending_that_arrives_after_the_replay_stores_nothing(po
 async def test_unknown_partitions_are_named_and_nothing_is_stored(pool: Pool) -> None:
     store, file, columns = SpoolStore(pool), uuid4(), await flush(pool, b"1")
     known, columns.part = columns.part, [2**40]
-    assert await store.replay(file, 0, 1, None, columns) == (0, [2**40])
+    assert await store.replay(file, 0, 1, None, columns) == Replayed(0, [2**40])
     columns.part = known
-    assert await store.replay(file, 0, 1, None, columns) == (1, [])
+    assert await store.replay(file, 0, 1, None, columns) == Replayed(1)
+    assert await stored(pool, columns) == ["1"]
+
+
+@checks("G-SPOOL-2", level=Level.LIVE)
+@pytest.mark.parametrize("sent_at", [None, LONG_AGO])
+async def test_a_layout_under_options_that_have_changed_stores_nothing_and_the_next_one_does(
+    pool: Pool, sent_at: datetime | None
+) -> None:
+    store, file, columns = SpoolStore(pool), uuid4(), await flush(pool, b"1")
+    columns.version = (await Store(pool).read_push_options()).version - 1
+    assert await store.replay(file, 0, 1, sent_at, columns) == Replayed(0, stale=True)
+    assert await stored(pool, columns) == []
+    columns.version += 1
+    assert await store.replay(file, 0, 1, sent_at, columns) == Replayed(1)
     assert await stored(pool, columns) == ["1"]

@@ -12,6 +12,7 @@ from queen_spec.guarantees import Level, checks
 from tests.support.api import Api, ack_of, open_client, worker_apis
 from tests.support.clock import eventually
 from tests.support.processes import Server, clean_environment, open_folder, serving
+from tests.support.streams import Streams, upsert
 
 BUSY = {
     "RETENTION_INTERVAL": "100",
@@ -318,3 +319,97 @@ async def test_services_beside_producers_and_consumers_lose_nothing(
 def test_the_services_log_no_errors(busy_server: Server) -> None:
     lines = busy_server.output.read_text().splitlines()
     assert [line for line in lines if '"level":"error"' in line.replace(" ", "").lower() or "Traceback" in line] == []
+
+
+# ---------------------------------------------------------------- beside administration and streams
+
+
+@checks("G-RET-5", "G-RET-1", level=Level.LIVE)
+async def test_deleted_messages_are_forgotten_with_what_lies_around_them(
+    busy: Api, db: "asyncpg.Connection[Any]", queue: str
+) -> None:
+    for n in range(4):
+        await busy.push(queue, n)
+    messages = (await busy.pop(queue, batch=4, consumerGroup="g")).messages
+    for n in (1, 3):
+        place = f"/api/v1/messages/{messages[n]['partitionId']}/{messages[n]['transactionId']}"
+        assert (await busy.http.delete(place)).status_code == 200
+    await db.execute("UPDATE queen.segments SET created_at = created_at - interval '1 hour' WHERE last_off < 3"
+                     " AND part_id = (SELECT part_id FROM queen.messages WHERE queue = $1 LIMIT 1)", queue)  # fmt: skip
+    await busy.configure(queue, ttl=600)
+    await until(db, queue, [])
+    assert await db.fetchval("SELECT d.offsets::text FROM queen.deleted_messages d JOIN queen.partitions p"
+                             " ON p.id = d.part_id JOIN queen.queues q ON q.id = p.queue_id WHERE q.name = $1",
+                             queue) == "{[3,4)}"  # fmt: skip
+    await busy.push(queue, 4)
+    assert (await busy.pop(queue, consumerGroup="late", batch=9)).data == [4]
+    gone = await busy.http.get(f"/api/v1/messages/{messages[0]['partitionId']}/{messages[0]['transactionId']}")
+    assert gone.status_code == 404
+
+
+@checks("G-GRP-5", level=Level.LIVE)
+async def test_a_group_that_is_put_back_to_the_beginning_begins_at_what_is_kept(
+    busy: Api, db: "asyncpg.Connection[Any]", queue: str
+) -> None:
+    for n in range(3):
+        await busy.push(queue, n)
+    await busy.pop(queue, consumerGroup="g", batch=3, autoAck=True)
+    await db.execute("UPDATE queen.segments SET created_at = created_at - interval '1 hour' WHERE last_off < 2"
+                     " AND part_id = (SELECT part_id FROM queen.messages WHERE queue = $1 LIMIT 1)", queue)  # fmt: skip
+    await busy.configure(queue, ttl=600)
+    await until(db, queue, [2])
+    place = f"/api/v1/consumer-groups/g/queues/{queue}/seek"
+    response = await busy.http.post(place, json={"timestamp": "2020-01-01T00:00:00Z"})
+    assert response.status_code == 200, response.text
+    assert (await busy.pop(queue, consumerGroup="g", batch=9)).data == [2]
+    assert (await busy.pop(queue, consumerGroup="g", batch=9)).data == []
+
+
+@checks("G-RET-7", level=Level.LIVE)
+async def test_a_partition_of_which_a_stream_remembers_something_is_no_idle_one(
+    busy: Api, db: "asyncpg.Connection[Any]", queue: str
+) -> None:
+    streams = Streams(busy)
+    for partition in ("remembered", "forgotten"):
+        await busy.push(queue, 1, partition=partition)
+    query = (await streams.register(queue, queue))["query_id"]
+    messages = (await busy.pop(queue, "remembered", consumerGroup="g")).messages
+    assert (await streams.commit(query, messages, [upsert("k", 1)]))["success"]
+    await age(db, queue, 100 * 86400)
+    await db.execute(
+        "UPDATE queen.partition_lookup SET last_at = last_at - interval '100 days' WHERE part_id IN"
+        " (SELECT p.id FROM queen.partitions p JOIN queen.queues q ON q.id = p.queue_id WHERE q.name = $1)", queue,
+    )  # fmt: skip
+    await db.execute(
+        "UPDATE queen.partitions SET created_at = created_at - interval '100 days' WHERE name <> 'Default'"
+    )
+    await busy.configure(queue, ttl=60)
+
+    async def look() -> bool:
+        rows = await db.fetch("SELECT p.name FROM queen.partitions p JOIN queen.queues q ON q.id = p.queue_id"
+                              " WHERE q.name = $1", queue)  # fmt: skip
+        return "forgotten" not in {row["name"] for row in rows}
+
+    await eventually(look, "the clean-up")
+    assert await streams.state(query, messages[0]["partitionId"]) == {"k": 1}
+
+
+async def test_a_removed_partition_leaves_nothing_behind(busy: Api, db: "asyncpg.Connection[Any]", queue: str) -> None:
+    await busy.push(queue, 1, partition="p")
+    messages = (await busy.pop(queue, "p", consumerGroup="g")).messages
+    part_id = await db.fetchval("SELECT part_id FROM queen.messages WHERE queue = $1", queue)
+    streams = Streams(busy)
+    query = (await streams.register(queue, queue))["query_id"]
+    trace = {"transactionId": messages[0]["transactionId"], "partitionId": messages[0]["partitionId"], "data": 1}
+    assert (await busy.http.post("/api/v1/traces", json=trace)).status_code == 201
+    assert (await streams.commit(query, messages, [upsert("k", 1)]))["success"]
+    place = f"/api/v1/messages/{messages[0]['partitionId']}/{messages[0]['transactionId']}"
+    assert (await busy.http.delete(place)).status_code == 200
+    await busy.delete(queue)
+    tables = await db.fetch("SELECT table_name FROM information_schema.columns JOIN information_schema.tables"
+                            " USING (table_schema, table_name) WHERE table_schema = 'queen' AND column_name = 'part_id'"
+                            " AND table_type = 'BASE TABLE'")  # fmt: skip
+    assert len(tables) > 5
+    for table in tables:
+        left = await db.fetchval(f"SELECT count(*) FROM queen.{table['table_name']} WHERE part_id = $1", part_id)
+        assert (table["table_name"], left) == (table["table_name"], 0)

@@ -1,25 +1,32 @@
 """What a push, a pop and a transaction do beside the spool, without a database."""
 
 import asyncio
+import json
 import random
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
-from queen.core.errors import DatabaseUnavailableError, SpoolDrainingError
+from queen.core.errors import DatabaseUnavailableError, NoEncryptionKeyError, QueueFullError, SpoolDrainingError
 from queen.core.operations import Buffered, Pop, Popped, Push, Transaction
 from queen.engine.context import Context
 from queen.engine.directory import Directory
 from queen.engine.failover import Failover
 from queen.engine.handlers import failover as handlers
 from queen.engine.handlers.push import Sending
+from queen.engine.ports import Appended, LimitedQueue, PartitionName, PushColumns, PushOptions
+from queen.engine.push_options import keep_for_spool, options_for_spool
 from queen.security.keyring import Keyring
 from queen.spool.format import Record
 from queen.spool.spool import MAINTENANCE, POP_MAINTENANCE, SPOOLING, Limits, Spool
+from queen_spec.guarantees import Level, checks
 from tests.support.simulated_folder import SimulatedFolder
 from tests.support.spool_world import INSTALLATION, Postgres, push_of
 
 KEYS = Keyring(bytes(32))
+Beside = Callable[..., Context]
 
 
 @pytest.fixture
@@ -157,3 +164,122 @@ async def test_transaction_of_acks_only_does_not_wait(context: Context, spool: S
     spool.set_flag(SPOOLING, True)
     await handlers.transaction_behind_spool(context, [ACKS])
     assert executed == [ACKS]
+
+
+# ---------------------------------------------------------------- options of the queues, with the push itself
+
+
+class Answering(Postgres):
+    """Answers pushes with what it is told, one after the other; an error is raised."""
+
+    def __init__(self, *answers: Any, encrypted: frozenset[str] = frozenset(), max_size: int = 0) -> None:
+        super().__init__(random.Random(1), encrypted=encrypted)
+        self.answers, self.flushes_sent = list(answers), []
+        self.limits = {"q": LimitedQueue(1, max_size)} if max_size else {}
+
+    async def read_push_options(self) -> PushOptions:
+        return msgspec.structs.replace(await super().read_push_options(), limited=self.limits)
+
+    async def describe_partitions(self, part_ids: Any) -> list[PartitionName]:
+        return [PartitionName(number, 1, *name) for name, number in self.parts.items() if number in part_ids]
+
+    async def push(self, columns: PushColumns, *, again: bool) -> list[Appended]:
+        self.flushes_sent.append(columns.flush)
+        answer = self.answers.pop(0) if self.answers else DatabaseUnavailableError("away")
+        if isinstance(answer, Exception):
+            raise answer
+        return [Appended(part, None, None, None, None, room) for part, room in zip(columns.part, answer, strict=False)]
+
+
+@pytest.fixture
+def beside(spool: Spool) -> Iterator[Beside]:
+    """Makes the context of a worker on a PostgreSQL, beside the spool."""
+    made: list[Failover] = []
+
+    def make(postgres: Postgres, keys: Keyring | None = KEYS) -> Context:
+        made.append(Failover(spool))
+        directory = Directory(postgres, 100)  # type: ignore[arg-type]
+        return Context(postgres, postgres, directory, lambda _notice: None, 0, made[-1], keys=keys)  # type: ignore[arg-type]
+
+    yield make
+    for failover in made:
+        failover.close()
+
+
+def payloads(record: Record) -> list[Any]:
+    return [json.loads(b"[" + lot.body + b"]")[0]["payload"] for lots in record.requests for lot in lots]
+
+
+@checks("G-SPOOL-2", level=Level.MODEL)
+async def test_only_what_was_not_refused_is_spooled_and_under_the_id_it_was_sent_under_last(
+    spool: Spool, beside: Beside
+) -> None:
+    postgres = Answering([1], max_size=1)
+    first, second = await handlers.push_or_spool(beside(postgres), [push_of("p", [1]), push_of("p", [2])])
+    assert (first, type(second)) == (Buffered(), QueueFullError)
+    [record] = spooled(spool)
+    assert payloads(record) == [1]
+    assert len(set(postgres.flushes_sent)) == 2
+    assert record.flush == postgres.flushes_sent[-1]
+    assert record.sent_at is not None
+
+
+@checks("G-SPOOL-2", level=Level.MODEL)
+async def test_what_was_certainly_not_stored_is_spooled_as_never_sent(spool: Spool, beside: Beside) -> None:
+    class Gone(Answering):
+        async def read_push_options(self) -> PushOptions:
+            self.away = bool(self.flushes_sent)
+            return await super().read_push_options()
+
+    postgres = Gone([])  # no row: the options have changed, and then nobody is there to tell them
+    context = beside(postgres)
+    await keep_for_spool(context)
+    assert await handlers.push_or_spool(context, [push_of("p", [1])]) == [Buffered()]
+    [record] = spooled(spool)
+    assert record.sent_at is None
+    assert record.flush not in postgres.flushes_sent
+
+
+@pytest.mark.parametrize("why", ["away", "spooling", "broken"])
+async def test_pushes_to_encrypted_queues_are_spooled_encrypted(spool: Spool, beside: Beside, why: str) -> None:
+    context = beside(Answering(encrypted=frozenset("q")))
+    await context.directory.push_options()
+    context.failover.away = why == "away"  # type: ignore[union-attr]
+    spool.set_flag(SPOOLING, why == "spooling")
+    assert await handlers.push_or_spool(context, [push_of("p", [1])]) == [Buffered()]
+    [record] = spooled(spool)
+    [payload] = payloads(record)
+    assert set(payload) == {"encrypted", "iv", "authTag"}
+
+
+async def test_without_a_key_only_pushes_to_encrypted_queues_are_refused(spool: Spool, beside: Beside) -> None:
+    context = beside(Answering(encrypted=frozenset("q")), keys=None)
+    spool.set_flag(SPOOLING, True)
+    other = push_of("p", [2])
+    other = Push([msgspec.structs.replace(lot, queue="open") for lot in other.lots], other.items)
+    refused, buffered = await handlers.push_or_spool(context, [push_of("p", [1]), other])
+    assert (type(refused), buffered) == (NoEncryptionKeyError, Buffered())
+    [record] = spooled(spool)
+    assert payloads(record) == [2]
+
+
+async def test_nothing_is_spooled_while_nobody_knows_what_is_encrypted(spool: Spool, beside: Beside) -> None:
+    postgres = Answering(encrypted=frozenset("q"))
+    postgres.away = True
+    context = beside(postgres)
+    context.failover.away = True  # type: ignore[union-attr]
+    with pytest.raises(DatabaseUnavailableError):
+        await handlers.push_or_spool(context, [push_of("p", [1])])
+    assert spooled(spool) == []
+
+
+async def test_a_worker_that_never_asked_postgres_reads_what_another_one_noted(spool: Spool, beside: Beside) -> None:
+    await keep_for_spool(beside(Answering(encrypted=frozenset("q"))))
+    postgres = Answering()
+    postgres.away = True
+    context = beside(postgres)
+    assert (await options_for_spool(context)).encrypted == {"q"}
+    context.failover.away = True  # type: ignore[union-attr]
+    assert await handlers.push_or_spool(context, [push_of("p", [1])]) == [Buffered()]
+    [record] = spooled(spool)
+    assert payloads(record) != [1]

@@ -190,6 +190,7 @@ class World:
                 self.push()
                 self.folder.failing = 0
             if not self.postgres.away:
+                self.postgres.version += self.rng.random() < 0.3  # somebody has configured a queue
                 await self.drain()
 
     async def end(self) -> None:
