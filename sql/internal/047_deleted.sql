@@ -34,29 +34,16 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.find_message IS 'Internal: the offset of a message by its names.';
 
--- Ends what cursors still had to do with a message, as if their groups had completed it. A lease ends when nothing undone
--- is left under it. The caller holds the head and the cursors.
+-- Ends what cursors still had to do with a message, as if their groups had completed it. The caller holds the head and the
+-- cursors.
 CREATE OR REPLACE FUNCTION queen.finish(p_part bigint, p_grp bigint[], p_off bigint, p_now timestamptz) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
 AS $$
 BEGIN
-    UPDATE queen.partition_consumers AS c
-    SET
-        acked = a.acked, ahead = a.ahead,
-        retries = queen.open_retries(l.retries, a.acked, a.ahead),
-        attempts = CASE WHEN a.acked >= l.seen THEN 0 ELSE l.attempts END,
-        lease = CASE WHEN e.ends THEN NULL ELSE l.lease END,
-        ready_at = CASE WHEN e.ends THEN p_now ELSE l.ready_at END
-    FROM queen.partition_consumers AS l
-    CROSS JOIN LATERAL queen.advance(
-        l.acked, coalesce(l.ahead, '{}') + int8multirange(int8range(p_off, p_off, '[]'))) AS a
-    CROSS JOIN LATERAL (
-        SELECT l.lease IS NOT NULL AND l.ready_at > p_now AND (
-            a.acked >= l.upto OR coalesce(a.ahead @> int8range(a.acked + 1, l.upto, '[]'), false)) AS ends
-    ) AS e
-    WHERE l.part_id = p_part AND l.grp_id = ANY(p_grp) AND l.acked < p_off AND NOT coalesce(l.ahead @> p_off, false)
-        AND c.part_id = l.part_id AND c.grp_id = l.grp_id;
+    PERFORM queen.pass_over(p_part, c.grp_id, int8multirange(int8range(p_off, p_off, '[]')), p_now)
+    FROM queen.partition_consumers AS c
+    WHERE c.part_id = p_part AND c.grp_id = ANY(p_grp) AND c.acked < p_off AND NOT coalesce(c.ahead @> p_off, false);
     -- Not those that wait: a retry's time stays.
     PERFORM queen.park(array_agg(c.part_id), array_agg(c.grp_id)) FROM queen.partition_consumers AS c
     WHERE c.part_id = p_part AND c.grp_id = ANY(p_grp) AND c.ready_at <= p_now

@@ -36,7 +36,7 @@ COMMENT ON FUNCTION queen.find_overdue_v1 IS 'The next partitions of a queue in 
 -- Returns:   one row a partition: the messages given up, and state: done, more, or busy.
 -- Locks:     as subscribe_v1, if the queue has no group; then the queue row FOR SHARE; cursors in (part_id, grp_id) order.
 --            The commit does not wait for the disk: what a crash undoes is done again.
--- Writes:    partition_consumers, dead_letter_queue.
+-- Writes:    partition_consumers, dead_letter_queue, retention_metrics.
 CREATE OR REPLACE FUNCTION queen.evict_overdue_v1(p_queue_id bigint, p_part bigint[], p_messages int, p_wait bool)
 RETURNS TABLE (part_id bigint, messages bigint, state text)
 LANGUAGE plpgsql
@@ -98,6 +98,7 @@ BEGIN
         END IF;
     END LOOP;
     CLOSE v_page;
+    PERFORM queen.count_removed(v_queue.name, 0, 0, p_messages - v_left);
     RETURN QUERY
     SELECT u.part_id, coalesce((v_counts ->> u.part_id::text)::bigint, 0),
         CASE

@@ -20,11 +20,11 @@ END $$;
 COMMENT ON FUNCTION queen.find_expired_v1 IS 'The next partitions of a queue in which retention has something to do.';
 
 -- The oldest segments of a partition that the options of its queue let go, above p_from and with p_messages messages or a
--- few more: the last offset of them (null: there are none), and whether there may be more. created_at rises with the
--- offset, so they are a prefix.
+-- few more: the last offset of them (null: there are none), their messages, those of them that go only because they are
+-- completed, and whether there may be more. created_at rises with the offset, so they are a prefix.
 CREATE OR REPLACE FUNCTION queen.expired(
     p_part bigint, p_queue queen.queues, p_from bigint, p_messages int, p_now timestamptz,
-    OUT upto bigint, OUT messages bigint, OUT more bool
+    OUT upto bigint, OUT messages bigint, OUT completed bigint, OUT more bool
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
@@ -36,6 +36,7 @@ DECLARE
     v_done bigint;
 BEGIN
     messages := 0;
+    completed := 0;
     more := false;
     IF p_queue.retention_enabled AND p_queue.retention_seconds > 0 THEN
         v_older := p_now - make_interval(secs => p_queue.retention_seconds);
@@ -62,6 +63,9 @@ BEGIN
         EXIT WHEN more;
         upto := v_segment.last_off;
         messages := messages + v_segment.n;
+        IF NOT coalesce(v_segment.created_at < v_older, false) THEN
+            completed := completed + v_segment.n;
+        END IF;
     END LOOP;
 END $$;
 COMMENT ON FUNCTION queen.expired IS 'Internal: the oldest segments of a partition that retention may remove.';
@@ -76,7 +80,7 @@ COMMENT ON FUNCTION queen.expired IS 'Internal: the oldest segments of a partiti
 -- Locks:     the queue row FOR SHARE; then, partition by partition, the head and the cursors that have to move. Where it
 --            waits, the call is for one partition, so that the order of all others is kept.
 --            The commit does not wait for the disk: what a crash undoes is simply removed again.
--- Writes:    segments, transaction_ids, deleted_messages, partition_consumers.
+-- Writes:    segments, transaction_ids, deleted_messages, partition_consumers, retention_metrics.
 CREATE OR REPLACE FUNCTION queen.remove_expired_v1(
     p_queue_id bigint, p_part bigint[], p_from bigint[], p_messages int, p_wait bool
 ) RETURNS TABLE (part_id bigint, upto bigint, messages bigint, state text)
@@ -91,6 +95,7 @@ DECLARE
     v_place record;
     v_expired record;
     v_left bigint := p_messages;
+    v_completed bigint := 0;
 BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
     -- Against a configure that keeps more: what it has said when it answers, holds.
@@ -113,11 +118,13 @@ BEGIN
                 upto := v_expired.upto;
                 messages := v_expired.messages;
                 v_left := v_left - messages;
+                v_completed := v_completed + v_expired.completed;
                 state := CASE WHEN v_expired.more THEN 'more' ELSE 'done' END;
             END IF;
         END IF;
         RETURN NEXT;
     END LOOP;
+    PERFORM queen.count_removed(v_queue.name, p_messages - v_left - v_completed, v_completed, 0);
 END $$;
 COMMENT ON FUNCTION queen.remove_expired_v1 IS 'Removes the oldest segments of partitions that the options of their queue let go.';
 

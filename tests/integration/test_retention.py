@@ -413,3 +413,35 @@ async def test_a_removed_partition_leaves_nothing_behind(busy: Api, db: "asyncpg
     for table in tables:
         left = await db.fetchval(f"SELECT count(*) FROM queen.{table['table_name']} WHERE part_id = $1", part_id)
         assert (table["table_name"], left) == (table["table_name"], 0)
+
+
+async def test_what_was_taken_out_is_counted_by_its_reason(
+    busy: Api, db: "asyncpg.Connection[Any]", queue: str
+) -> None:
+    before = (await busy.http.get("/api/v1/analytics/retention")).json()["totals"]["totalMsgs"]
+    await busy.configure(queue, maxWaitTimeSeconds=600)
+    await busy.push(queue, "evicted")
+    await age(db, queue, 700)
+
+    async def counted() -> list[tuple[int, int, int]]:
+        rows = await db.fetch(
+            "SELECT sum(retention_messages)::int, sum(completed_retention_messages)::int, sum(eviction_messages)::int"
+            " FROM queen.retention_metrics WHERE queue = $1", queue,
+        )  # fmt: skip
+        return [tuple(row) for row in rows]
+
+    async def reached(*figures: int) -> None:
+        async def look() -> bool:
+            return await counted() == [figures]
+
+        await eventually(look, f"counts {figures}")
+
+    await reached(0, 0, 1)
+    await busy.configure(queue, retentionEnabled=True, completedRetentionSeconds=600)
+    await reached(0, 1, 1)
+    await busy.push(queue, "old")
+    await age(db, queue, 3600)
+    await busy.configure(queue, ttl=1800)
+    await reached(1, 1, 1)
+    after = (await busy.http.get("/api/v1/analytics/retention")).json()["totals"]["totalMsgs"]
+    assert after >= before + 3
