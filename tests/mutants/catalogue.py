@@ -60,7 +60,7 @@ def _sql(guarantee: str, name: str, *edits: tuple[str, str, str], tests: str = "
 #: Edits of the server's Python look the same.
 _engine = _sql
 
-_LEASED = "lease = p_lease[u.pop], upto = u.upto, seen = greatest(c.seen, u.upto), attempts = u.attempt, ready_at = u.ready_at"
+_LEASED = "seen_before = c.seen, attempts = u.attempt,\n        ready_at = u.ready_at"
 _UNLEASED = _LEASED.replace("ready_at = u.ready_at", "ready_at = v_now")
 _FAST_ACK = "a.completes AND c.lease = ALL(a.leases)"
 _SLOW_ACK = "false AND c.lease = ALL(a.leases)"
