@@ -157,17 +157,17 @@ class Waiters:
     def wake(self, queue: str, messages: int, group: str | None = None) -> list[Job]:
         """Hands out the pops to check because messages came, or came free for one group.
 
-        In each place that is concerned they are at most as many as messages.
+        In each place that is concerned they are, with those that are out already, at most as many as messages.
         """
         places = [*self._by_queue.get(queue, {}).values(), *self._by_queue.get("", {}).values()]
         places = [place for place in places if group is None or place.group == group]
         woken = []
         for place in places:
             place.backoff_ms = 0.0
+            # Those that are out came before those that are parked; a check that looked too early is made again.
             out = place.checking
-            jobs = self._hand_out(place, messages)
-            place.news = place.news or (out > 0 and len(jobs) < messages)
-            woken += jobs
+            woken += self._hand_out(place, max(messages - out, 0))
+            place.news = place.news or out > 0
         return woken
 
     def wake_all(self) -> list[Job]:
