@@ -36,6 +36,7 @@ from queen_spec.model import (
     admit,
     step,
 )
+from queen_spec.model.ack import message_named
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Event:
         """Each ack that was accepted and is no repetition: (message, group), item and result."""
         for item, result in self.answered(AckItem):
             if result.error is None and not result.noop:
-                message = self.after.partition(item.lane).find(item.transaction_id)
+                message = message_named(self.after.partition(item.lane), item.lane, item.transaction_id)
                 yield (MessageId(*item.lane, message.offset), item.group_name), item, result
 
 
