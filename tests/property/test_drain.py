@@ -20,7 +20,7 @@ from queen.engine.engine import Engine, Shares
 from queen.engine.handlers.pop import Outcome
 from queen.engine.job import Job
 from queen.engine.lane import Lane
-from queen.engine.operations import Operation
+from queen.engine.operations import OPERATIONS, Operation
 from queen.engine.ports import Notice
 from queen.engine.slots import Slots
 from queen.engine.waiters import Waiters
@@ -98,7 +98,9 @@ class Harness:
             heard=lambda _notice: None, directory=None, meter=SimpleNamespace(**NOTHING_COUNTED)
         )
         table = {kind: Operation(database.handler(kind)) for kind in HOT}
-        table[JobType.POP] = Operation(database.handler(JobType.POP), lambda pop: (pop.queue, pop.group))
+        table[JobType.POP] = Operation(
+            database.handler(JobType.POP), lambda pop: (pop.queue, pop.group), waiting=OPERATIONS[JobType.POP].waiting
+        )
         table[JobType.CUSTOM] = Operation(database.handler(JobType.CUSTOM), cold=True)
 
         def lane(_kind: JobType) -> Lane:
