@@ -49,6 +49,15 @@ def test_all_is_valid_on_the_real_server(server: Server, tmp_path: Path) -> None
     assert execute(server, "SELECT count(*) FROM simple_mq.queues") == 0
 
 
+def test_only_the_checks_of_some_guarantees_are_run(server: Server, tmp_path: Path) -> None:
+    code, report = report_of(server, tmp_path, "--only=G-SMQ-11", "--only=G-SMQ-12")
+    assert code == 0
+    assert {row["id"] for row in report["rows"]} == {"G-SMQ-11", "G-SMQ-12"}
+    done = verify(f"http://127.0.0.1:{server.port}", "--interface=simple-mq", "--only=G-ORD-1")
+    assert done.returncode == 2
+    assert "no check here is about G-ORD-1" in done.stderr
+
+
 #: What a trigger does to rows that are updated, and the guarantees that it breaks.
 MUTANTS = {
     "nothing is hidden": ("IF new.state = 't' THEN new.visible_at := queen.clock(); END IF", {"G-SMQ-1"}),
