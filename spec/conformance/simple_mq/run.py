@@ -12,24 +12,22 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from ...checkers import simple_mq as checkers
-from ...guarantees import GUARANTEES, REGISTRY, Check
+from ...guarantees import REGISTRY, Check
 from ...simple_mq_history import SimpleMqHistory
-from ..http import BadAnswerError, NoAnswerError, Server
-from ..lab import RefutedError, SkippedError
-from ..report import Outcome, Report, Row, status_rows
+from ..http import Server
+from ..report import Report, Row, status_rows
+from ..results import Result, failed, judged, place, rows_of, words
 from ..run import UnreachableError
 from .client import Client
 from .scenarios import Scenario, all_scenarios
 from .workload import Size, Workload
 
 Progress: TypeAlias = Callable[[int, int, str], None]
-Result: TypeAlias = tuple[Outcome, str]
 
 _SCENARIO_S = 45.0
 _WORKLOAD_S = 120.0
 _CLEAN_UP_S = 30.0
 _AT_ONCE = 6
-_SHOWN = 3
 
 PROFILES: Mapping[str, Size] = MappingProxyType(
     {
@@ -74,11 +72,10 @@ class _Run:
         limit = asyncio.Semaphore(_AT_ONCE)
         try:
             found = await asyncio.gather(*(self._scenario(*each, limit) for each in self.scenarios))
-            judged = await self._workload() if self.checkers else []
+            workload = await self._workload() if self.checkers else []
         finally:
             await self._clean_up()
-        places = {id_: number for number, id_ in enumerate(GUARANTEES)}
-        return sorted([row for rows in (*found, judged) for row in rows], key=lambda row: places[row.id])
+        return sorted([row for rows in (*found, workload) for row in rows], key=place)
 
     @property
     def scenarios(self) -> list[tuple[Check, Scenario]]:
@@ -98,7 +95,7 @@ class _Run:
             client = Client(self.server, self.statuses, made=self.made)
             result = await _result(scenario(client), _SCENARIO_S)
         self._step(check)
-        return _rows(check, result[0], result[1] or "; ".join(client.notes))
+        return rows_of(check, (result[0], result[1] or "; ".join(client.notes)))
 
     async def _workload(self) -> list[Row]:
         workload = Workload(self.server, self.size, self.seed, self.made, self.statuses)
@@ -107,18 +104,18 @@ class _Run:
         async def work() -> None:
             history.append(await workload.run())
 
-        outcome, text = await _result(work(), _WORKLOAD_S)
+        result = await _result(work(), _WORKLOAD_S)
         rows = []
         for check, checker in self.checkers:
             if history:
-                outcome, text = _judged(checker, history[0])
-            rows += _rows(check, outcome, text)
+                result = judged(checker, history[0])
+            rows += rows_of(check, result)
             self._step(check)
         return rows
 
     def _step(self, check: Check) -> None:
         self.done += 1
-        self.progress(self.done, len(self.scenarios) + len(self.checkers), _words(check))
+        self.progress(self.done, len(self.scenarios) + len(self.checkers), words(check))
 
     async def _clean_up(self) -> None:
         """Deletes all queues; dead-letter queues can only go after their parents, so everything is tried twice."""
@@ -138,43 +135,13 @@ async def _result(work: object, limit_s: float) -> Result:
     except TimeoutError:
         return "unknown", f"not finished within {limit_s:g} s"
     except Exception as problem:  # whatever a broken server provokes is no reason to stop
-        return _failed(problem)
+        return failed(problem)
     return "valid", ""
-
-
-def _failed(problem: Exception) -> Result:
-    while isinstance(problem, ExceptionGroup):
-        problem = problem.exceptions[0]
-    if isinstance(problem, RefutedError):
-        return "invalid", str(problem)
-    if isinstance(problem, SkippedError):
-        return "skipped", str(problem)
-    if isinstance(problem, NoAnswerError | BadAnswerError):
-        return "unknown", str(problem)
-    return "unknown", f"the check crashed: {problem!r}"
 
 
 def _checkers() -> list[tuple[Check, checkers.SimpleMqChecker]]:
     found = {check.name: check for check in REGISTRY if check.module == checkers.__name__}
     return [(found[checker.__name__], checker) for checker in checkers.CHECKERS]
-
-
-def _judged(checker: checkers.SimpleMqChecker, history: SimpleMqHistory) -> Result:
-    judged = list(checker(history))
-    wrong = [violation for violation in judged if violation]
-    if wrong:
-        shown = "; ".join(f"{violation.subject}: {violation.text}" for violation in wrong[:_SHOWN])
-        return "invalid", f"{len(wrong)} violations: {shown}"
-    return ("valid", f"{len(judged)} judged") if judged else ("unknown", "the history holds nothing that it judges")
-
-
-def _rows(check: Check, result: Outcome, text: str) -> list[Row]:
-    return [Row(id_, _words(check), result, text, level=check.level.value) for id_ in check.ids]
-
-
-def _words(check: Check) -> str:
-    words = check.name.replace("_", " ")
-    return f"workload: {words}" if check.module == checkers.__name__ else words
 
 
 def run(
