@@ -1,5 +1,6 @@
 """The composition root: settings, database, spool, engine and HTTP put together."""
 
+import asyncio
 import logging
 import os
 import resource
@@ -14,26 +15,31 @@ import uvloop
 
 from queen.config import Settings
 from queen.core.errors import QueenError, SettingError
+from queen.core.limits import FILES_BESIDE_WAITERS
 from queen.db.administration import AdministrationStore
 from queen.db.dsn import Target, parse
 from queen.db.notices import PostgresTransport
 from queen.db.pool import Pool
 from queen.db.pulse import Pulse
 from queen.db.setup import probe_pooler
+from queen.db.simple_mq import SimpleMqAdministrationStore, SimpleMqStore
 from queen.db.spool_store import SpoolStore
 from queen.db.store import Store
-from queen.engine.context import Context
+from queen.engine.context import Context, SimpleMq
 from queen.engine.directory import Directory
 from queen.engine.engine import Engine, Shares
 from queen.engine.failover import Failover
+from queen.engine.handlers.simple_mq import announce_routed
 from queen.engine.job import Job
 from queen.engine.lane import Lane
 from queen.engine.meter import Gauges
 from queen.engine.notices import NoticesEverywhere
+from queen.engine.periodic import Periodic
 from queen.engine.ports import Notice, Transport
 from queen.engine.replay import Replay
 from queen.engine.reporter import Reporter
 from queen.engine.switches import copy_switches
+from queen.engine.tally import Tally
 from queen.engine.thread import Assemble, Assembled, EngineThread
 from queen.engine.waiters import Waiters
 from queen.http.app import QueenApp, create_app
@@ -46,8 +52,9 @@ from queen.spool.spool import Limits, Spool
 
 log = logging.getLogger("queen.spool")
 
-#: Open files that are not long polls: listeners, connections to PostgreSQL, requests that do not wait.
-FILES_BESIDE_WAITERS = 512
+
+#: How often what nobody needs any more is removed.
+_TIDY_S = 15.0
 
 
 def share(total: int, workers: int) -> int:
@@ -134,6 +141,24 @@ def _waiters_max(settings: Settings) -> int:
     return settings.waiters_max or max(1, files - FILES_BESIDE_WAITERS)
 
 
+def _simple_mq(hot: Pool, cold: Pool) -> SimpleMq:
+    queues = SimpleMqAdministrationStore(cold)
+    return SimpleMq(SimpleMqStore(hot), queues, Tally(queues.count_outcomes))
+
+
+def _simple_mq_services(settings: Settings, context: Context) -> list[Periodic]:
+    """What simple-mq does by itself, started."""
+    queues = context.simple_mq.administration
+
+    async def sweep() -> None:
+        announce_routed(context, await queues.sweep())
+
+    services = [Periodic(queues.tidy, _TIDY_S)]
+    if settings.smq_sweep_interval_ms:
+        services.append(Periodic(sweep, settings.smq_sweep_interval_ms / 1000))
+    return services
+
+
 def assembly(settings: Settings) -> Assemble:
     """How the engine of a worker is made, in its own loop."""
 
@@ -166,7 +191,8 @@ def assembly(settings: Settings) -> Assemble:
                 pool.resume()
 
         directory = Directory(store, settings.cached_partitions)
-        context = Context(store, administration, directory, heard, settings.patience_ms / 1000, failover)
+        simple_mq, patience_s = _simple_mq(hot, cold), settings.patience_ms / 1000
+        context = Context(store, administration, directory, heard, patience_s, failover, simple_mq=simple_mq)
         # Where nobody tells of other instances, each place has to look for itself at its own pace.
         checks_per_s = settings.checks_per_s if not target.pooled else 0
         waiters = Waiters(settings.poll_initial_ms, settings.poll_max_ms, checks_per_s)
@@ -188,9 +214,12 @@ def assembly(settings: Settings) -> Assemble:
         keep = timedelta(days=settings.metrics_days)
         reporter = Reporter(context.meter, administration.metrics, gauges, settings.metrics_interval_ms / 1000, keep)
         reporter.start()
+        services = _simple_mq_services(settings, context)
 
         async def close() -> None:
             await reporter.stop()
+            await asyncio.gather(*(service.stop() for service in services))
+            await simple_mq.tally.close()
             await replay.stop()
             await pulse.stop()
             await notices.stop()

@@ -41,6 +41,12 @@ class BodyTooLargeError(QueenError):
     code = "body_too_large"
 
 
+class CapacityError(QueenError):
+    """A limit of size or number is reached; there may be room later."""
+
+    code = "capacity_reached"
+
+
 class OverloadedError(QueenError):
     """More requests wait than the server is willing to hold; try again later."""
 
