@@ -292,6 +292,28 @@ class Settings:
         "earlier keys, with commas, to read what was stored under them",
         secret=True,
     )
+    smq_message_bytes: int = setting(
+        "QUEEN_SMQ_MAX_MESSAGE_BYTES", 262_144, integer(1, 1 << 28), "simple-mq: largest message, in bytes of UTF-8"
+    )
+    smq_queues: int = setting(
+        "QUEEN_SMQ_MAX_QUEUES",
+        0,
+        integer(0, 10_000_000),
+        "simple-mq: most queues, dead-letter queues apart; 0: any number",
+    )
+    smq_metrics_queues: int = setting(
+        "QUEEN_SMQ_METRICS_MAX_QUEUES",
+        1000,
+        integer(0, 100_000),
+        "simple-mq: queues with metrics of their own, those that were made first",
+    )
+    smq_sweep_interval_ms: int = setting(
+        "QUEEN_SMQ_SWEEP_INTERVAL_MS",
+        0,
+        integer(0, 3_600_000),
+        "simple-mq: how often exhausted messages go to dead-letter queues without a poll, in ms; 0: at polls only. The "
+        "server that leads the background services does it",
+    )
     policies: Mapping[JobType, BatchPolicy] = dataclasses.field(default_factory=dict)
 
     @property
@@ -332,6 +354,10 @@ DEFAULT_POLICIES: Mapping[JobType, BatchPolicy] = {
     JobType.TRANSACTION: BatchPolicy(preferred=1, hold_ms=0, batch_max=50, in_flight_max=4),
     JobType.RENEW_LEASE: BatchPolicy(preferred=10, hold_ms=100, batch_max=100, in_flight_max=2),
     JobType.CYCLE: BatchPolicy(preferred=1, hold_ms=0, batch_max=1, in_flight_max=4),
+    JobType.ENQUEUE: BatchPolicy(preferred=50, hold_ms=20, batch_max=500, in_flight_max=4),
+    JobType.DEQUEUE: BatchPolicy(preferred=20, hold_ms=5, batch_max=500, in_flight_max=4),
+    JobType.ACKNOWLEDGE: BatchPolicy(preferred=50, hold_ms=20, batch_max=500, in_flight_max=4),
+    JobType.EXTEND_VISIBILITY: BatchPolicy(preferred=10, hold_ms=100, batch_max=100, in_flight_max=2),
     JobType.CUSTOM: BatchPolicy(preferred=1, hold_ms=0, batch_max=1, in_flight_max=4),
 }
 

@@ -15,6 +15,7 @@ import uvloop
 
 from queen.config import Settings
 from queen.core.errors import QueenError, SettingError
+from queen.core.limits import FILES_BESIDE_WAITERS
 from queen.db.administration import AdministrationStore
 from queen.db.dsn import Target, parse
 from queen.db.maintenance import MaintenanceStore
@@ -22,12 +23,14 @@ from queen.db.notices import PostgresTransport
 from queen.db.pool import Pool
 from queen.db.pulse import Pulse
 from queen.db.setup import probe_pooler
+from queen.db.simple_mq import SimpleMqAdministrationStore, SimpleMqStore
 from queen.db.spool_store import SpoolStore
 from queen.db.store import Store
-from queen.engine.context import Context
+from queen.engine.context import Context, SimpleMq
 from queen.engine.directory import Directory
 from queen.engine.engine import Engine, Shares
 from queen.engine.failover import Failover
+from queen.engine.handlers.simple_mq import announce_routed
 from queen.engine.job import Job
 from queen.engine.lane import Lane
 from queen.engine.meter import Gauges
@@ -37,6 +40,7 @@ from queen.engine.push_options import keep_for_spool
 from queen.engine.replay import Replay
 from queen.engine.reporter import Reporter
 from queen.engine.switches import copy_switches
+from queen.engine.tally import Tally
 from queen.engine.thread import Assemble, Assembled, EngineThread
 from queen.engine.waiters import Waiters
 from queen.http.app import QueenApp, create_app
@@ -44,15 +48,16 @@ from queen.peers.http import HttpTransport
 from queen.peers.siblings import SiblingsTransport, folder_of
 from queen.peers.udp import UdpTransport
 from queen.security.keyring import Keyring
-from queen.services.services import Schedule, Services
+from queen.services.services import Chore, Schedule, Services
 from queen.spool import place
 from queen.spool.folder import DiskFolder
 from queen.spool.spool import Limits, Spool
 
 log = logging.getLogger("queen.spool")
 
-#: Open files that are not long polls: listeners, connections to PostgreSQL, requests that do not wait.
-FILES_BESIDE_WAITERS = 512
+
+#: How often what nobody needs any more is removed.
+_TIDY_S = 15.0
 
 
 def share(total: int, workers: int) -> int:
@@ -81,6 +86,17 @@ async def _spool(settings: Settings, administration: AdministrationStore) -> Spo
         installation = await administration.installation()
         path = place.claim(settings.spool_dir, settings.data_dir, installation)
     return open_spool(settings, path, installation)
+
+
+def _pools(target: Target, settings: Settings) -> tuple[Pool, Pool, Pool, Pool]:
+    """The connections of a worker: for messages, for everything else, for the replay of the spool, for the services."""
+    timeout_s = settings.statement_timeout_ms / 1000
+    return (
+        Pool(target, share(settings.hot_connections, settings.workers), timeout_s),
+        Pool(target, share(settings.cold_connections, settings.workers), timeout_s),
+        Pool(target, 1, timeout_s),
+        Pool(msgspec.structs.replace(target, application_name="queen services"), 1, timeout_s),
+    )
 
 
 @asynccontextmanager
@@ -148,17 +164,30 @@ def _waiters_max(settings: Settings) -> int:
     return settings.waiters_max or max(1, files - FILES_BESIDE_WAITERS)
 
 
+def _simple_mq(hot: Pool, cold: Pool) -> SimpleMq:
+    queues = SimpleMqAdministrationStore(cold)
+    return SimpleMq(SimpleMqStore(hot), queues, Tally(queues.count_outcomes))
+
+
+def _simple_mq_chores(settings: Settings, context: Context) -> list[Chore]:
+    """What simple-mq does by itself."""
+    queues = context.simple_mq.administration
+
+    async def sweep() -> None:
+        announce_routed(context, await queues.sweep())
+
+    chores = [Chore("clean-up of simple-mq", _TIDY_S, queues.tidy)]
+    if settings.smq_sweep_interval_ms:
+        chores.append(Chore("dead letters of simple-mq", settings.smq_sweep_interval_ms / 1000, sweep))
+    return chores
+
+
 def assembly(settings: Settings) -> Assemble:
     """How the engine of a worker is made, in its own loop."""
 
     async def assemble(answer: Callable[[Job, Any], None]) -> Assembled:
         target = await _target(settings)
-        timeout_s = settings.statement_timeout_ms / 1000
-        hot = Pool(target, share(settings.hot_connections, settings.workers), timeout_s)
-        cold = Pool(target, share(settings.cold_connections, settings.workers), timeout_s)
-        replaying = Pool(target, 1, timeout_s)
-        sweeping = Pool(msgspec.structs.replace(target, application_name="queen services"), 1, timeout_s)
-        pools = (hot, cold, replaying, sweeping)
+        pools = hot, cold, replaying, sweeping = _pools(target, settings)
         store, administration = Store(hot), AdministrationStore(cold)
         failover = Failover(await _spool(settings, administration))
         notices = _notices(settings, target)
@@ -181,8 +210,16 @@ def assembly(settings: Settings) -> Assemble:
                 pool.resume()
 
         directory = Directory(store, settings.cached_partitions)
+        simple_mq = _simple_mq(hot, cold)
         context = Context(
-            store, administration, directory, heard, settings.patience_ms / 1000, failover, keys=_keys(settings)
+            store,
+            administration,
+            directory,
+            heard,
+            settings.patience_ms / 1000,
+            failover,
+            keys=_keys(settings),
+            simple_mq=simple_mq,
         )
         # Where nobody tells of other instances, each place has to look for itself at its own pace.
         checks_per_s = settings.checks_per_s if not target.pooled else 0
@@ -205,13 +242,13 @@ def assembly(settings: Settings) -> Assemble:
         keep = timedelta(days=settings.metrics_days)
         reporter = Reporter(context.meter, administration.metrics, gauges, settings.metrics_interval_ms / 1000, keep)
         reporter.start()
-
-        services = _services(sweeping, settings)
+        services = _services(sweeping, settings, context)
         services.start()
 
         async def close() -> None:
             await services.stop()
             await reporter.stop()
+            await simple_mq.tally.close()
             await replay.stop()
             await pulse.stop()
             await notices.stop()
@@ -228,13 +265,13 @@ def _keys(settings: Settings) -> Keyring | None:
     return Keyring.from_settings(settings.encryption_key, settings.encryption_old_keys)
 
 
-def _services(pool: Pool, settings: Settings) -> Services:
+def _services(pool: Pool, settings: Settings, context: Context) -> Services:
     """The background services, with how often they run and how much each of their transactions does."""
     schedule = Schedule(
         settings.retention_interval_ms / 1000, settings.retention_batch, settings.eviction_interval_ms / 1000,
         settings.eviction_batch, timedelta(days=settings.partition_cleanup_days),
     )  # fmt: skip
-    return Services(MaintenanceStore(pool), schedule)
+    return Services(MaintenanceStore(pool), schedule, _simple_mq_chores(settings, context))
 
 
 def create(settings: Settings) -> QueenApp:

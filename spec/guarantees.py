@@ -638,8 +638,8 @@ _CATALOGUE: Collection[Guarantee] = (
     _safety(
         "G-SMQ-2",
         "MLA",
-        "The delivery count in a poll's answer is 1 at the first delivery and one more at each next, and never above "
-        "`maxDeliveries`.",
+        "The delivery count in a poll's answer is 1 at the first delivery and one more at each next, and, outside "
+        "dead-letter queues, never above `maxDeliveries`.",
         "The count decides what becomes of the message.",
     ),
     _safety(
@@ -664,7 +664,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SMQ-6",
-        "L",
+        "LA",
         "The data of a message comes back character for character.",
         "The queue is a courier and does not open letters.",
     ),
@@ -676,7 +676,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SMQ-8",
-        "ML",
+        "MLFA",
         "An acked message is never seen again, and acking it again is answered 404.",
         "An ack is a delete.",
     ),
@@ -699,6 +699,43 @@ _CATALOGUE: Collection[Guarantee] = (
         "ML",
         "A peek changes nothing, and its pages show every message that stays, once each, oldest first.",
         "Looking must be safe.",
+    ),
+    _safety(
+        "G-SMQ-12",
+        "ML",
+        "Messages of a group are delivered one at a time, in the order of their enqueues: the next one only when the "
+        "one before it is acked or has had all its deliveries.",
+        "Some work has an order, and the rest must not wait for it.",
+    ),
+    _liveness(
+        "G-SMQ-13",
+        "L",
+        "A poll that waits is answered soon after a message is visible, and at the end of its time at the latest.",
+        "A consumer of a quiet queue neither asks all the time nor finds messages late.",
+    ),
+    _safety(
+        "G-SMQ-14",
+        "ML",
+        "Extending moves the end of a message's invisibility only while it is in flight.",
+        "A late heartbeat must not hide what somebody else is about to get.",
+    ),
+    _safety(
+        "G-SMQ-15",
+        "ML",
+        "The messages of one enqueue are stored all or none.",
+        "Half a batch is the worst of all answers.",
+    ),
+    _liveness(
+        "G-SMQ-16",
+        "ML",
+        "With the sweep switched on, exhausted messages reach the dead-letter queue while nobody polls.",
+        "A queue whose consumers have died is the one whose dead letters somebody should see.",
+    ),
+    _safety(
+        "G-SMQ-17",
+        "L",
+        "A waiting poll whose client has gone takes nothing and counts no delivery.",
+        "Otherwise each client that gives up wastes a delivery and hides a message.",
     ),
 )
 

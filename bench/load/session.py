@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
@@ -52,6 +53,8 @@ def carry_out(asked: Asked, progress: Progress) -> list[Run]:
     Raises:
         QueenError: a server or k6 is not there.
     """
+    if asked.journal and find_spec("pyarrow") is None:
+        raise target.TargetError("--journal writes Parquet: pip install 'queen-for-python[audit]'")
     asked.folder.mkdir(parents=True, exist_ok=True)
     with _targets(asked) as targets:
         _check_restarts(asked, targets)

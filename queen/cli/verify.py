@@ -11,9 +11,20 @@ from rich.text import Text
 
 from queen.cli.output import err, fail, out
 from queen_spec.conformance import Report, UnreachableError, as_html, as_json, as_junit, as_table, run
+from queen_spec.conformance.simple_mq import run as run_simple_mq
 
 _UNREACHABLE = 2
 _STYLES = {"valid": "green", "invalid": "bold red", "unknown": "yellow", "skipped": "dim"}
+
+
+class Interface(StrEnum):
+    """What the server speaks."""
+
+    queen = "queen"
+    simple_mq = "simple-mq"
+
+
+_RUNS = {Interface.queen: run, Interface.simple_mq: run_simple_mq}
 
 
 class ProfileName(StrEnum):
@@ -25,6 +36,7 @@ class ProfileName(StrEnum):
 
 def verify(
     url: Annotated[str, typer.Argument(help="The server, such as http://127.0.0.1:6632.")],
+    interface: Annotated[Interface, typer.Option(help="What the server speaks.")] = Interface.queen,
     token: Annotated[
         str | None, typer.Option(help="Sent as a bearer token.", envvar="QUEEN_TOKEN", show_default=False)
     ] = None,
@@ -40,7 +52,7 @@ def verify(
 ) -> None:
     """Check the guarantees of a server over HTTP: 0 all hold, 1 not all were shown to hold, 2 it cannot be reached."""
     try:
-        report = _run(url, token, seed, profile, only or [])
+        report = _run(url, interface, token, seed, profile, only or [])
     except UnreachableError as problem:
         fail(f"{url} cannot be reached: {problem}", _UNREACHABLE)
     except ValueError as problem:
@@ -59,7 +71,9 @@ def _write(path: Path, text: str) -> None:
         fail(problem)
 
 
-def _run(url: str, token: str | None, seed: int | None, profile: ProfileName, only: list[str]) -> Report:
+def _run(
+    url: str, interface: Interface, token: str | None, seed: int | None, profile: ProfileName, only: list[str]
+) -> Report:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=err, transient=True) as bar:
         task = bar.add_task(f"Checking {url}", total=None)
@@ -67,7 +81,7 @@ def _run(url: str, token: str | None, seed: int | None, profile: ProfileName, on
         def progress(done: int, total: int, _last: str) -> None:
             bar.update(task, completed=done, total=total)
 
-        return run(url, token=token, seed=seed, profile=profile.value, only=only, progress=progress)
+        return _RUNS[interface](url, token=token, seed=seed, profile=profile.value, only=only, progress=progress)
 
 
 def _print(report: Report) -> None:

@@ -41,7 +41,13 @@ class BodyTooLargeError(QueenError):
     code = "body_too_large"
 
 
-class QueueFullError(QueenError):
+class CapacityError(QueenError):
+    """A limit of size or number is reached; there may be room later."""
+
+    code = "capacity_reached"
+
+
+class QueueFullError(CapacityError):
     """A queue has no room for the messages of a request: its consumers have to catch up first."""
 
     code = "queue_full"

@@ -11,3 +11,5 @@ STATE_KEY_BYTES_MAX = 2048
 ERROR_TEXT_CHARS_MAX = 10_000
 AUTOPILOT_BATCH_MESSAGES = 200
 AUTOPILOT_PARTITIONS = 16
+#: Open files that are not long polls: listeners, connections to PostgreSQL, requests that do not wait.
+FILES_BESIDE_WAITERS = 512

@@ -1,6 +1,6 @@
 """What can be asked of the engine, and what it answers: frozen values, nothing of HTTP and nothing of SQL."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from datetime import datetime
 from enum import Enum
 from uuid import UUID
@@ -20,6 +20,10 @@ class JobType(Enum):
     TRANSACTION = "transaction"
     RENEW_LEASE = "renew_lease"
     CYCLE = "cycle"
+    ENQUEUE = "enqueue"
+    DEQUEUE = "dequeue"
+    ACKNOWLEDGE = "acknowledge"
+    EXTEND_VISIBILITY = "extend_visibility"
     CUSTOM = "custom"
 
 
@@ -109,6 +113,16 @@ class Pop(Struct, frozen=True):
     mode: str = "all"
     since: datetime | None = None
     wait_ms: int = 0
+
+    @property
+    def place(self) -> Hashable:
+        """What it looks at: two pops with the same place see the same messages."""
+        return (self.queue, self.group, self.partition, self.namespace, self.task)
+
+    @property
+    def returnable(self) -> bool:
+        """Whether what it gets can be given back when its sender does not take it."""
+        return not self.auto_ack
 
 
 class Slice(Struct, frozen=True):

@@ -5,18 +5,29 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from msgspec import Struct
+
 from queen.core.backoff import doubled
 from queen.core.errors import DatabaseUnavailableError, OutcomeUnknownError
 from queen.engine.administration import Administration
 from queen.engine.directory import Directory
 from queen.engine.failover import Failover
 from queen.engine.meter import Gauges, Meter
-from queen.engine.ports import Database, Notice
+from queen.engine.ports import Database, Notice, SimpleMqAdministration, SimpleMqDatabase
+from queen.engine.tally import Tally
 from queen.security.keyring import Keyring
 
 T = TypeVar("T")
 
 _RETRY_FIRST_MS, _RETRY_LIMIT_MS = 20.0, 500.0
+
+
+class SimpleMq(Struct, frozen=True):
+    """simple-mq as its handlers see it: the procedures for messages, those for the rest, and its counters."""
+
+    database: SimpleMqDatabase
+    administration: SimpleMqAdministration
+    tally: Tally
 
 
 class Context:
@@ -30,6 +41,7 @@ class Context:
         patience_s: how long a call is repeated while PostgreSQL is away.
         failover: where pushes go meanwhile; ``None`` where there is no spool.
         meter: counts what is done.
+        simple_mq: what simple-mq needs; ``None`` where only the log is looked after.
         keys: those of encrypted queues; ``None`` if the server has none.
     """
 
@@ -42,6 +54,7 @@ class Context:
         patience_s: float,
         failover: Failover | None = None,
         meter: Meter | None = None,
+        simple_mq: "SimpleMq | None" = None,
         keys: Keyring | None = None,
     ) -> None:
         self.database = database
@@ -53,6 +66,14 @@ class Context:
         self.gauges: Callable[[], Gauges] = Gauges
         self.keys = keys
         self._patience_s = patience_s
+        self._simple_mq = simple_mq
+
+    @property
+    def simple_mq(self) -> SimpleMq:
+        """What simple-mq needs; an engine that was made without it takes no jobs of that kind."""
+        if self._simple_mq is None:
+            raise RuntimeError("The engine was made without simple-mq")
+        return self._simple_mq
 
     @property
     def away(self) -> bool:

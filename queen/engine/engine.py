@@ -12,13 +12,12 @@ from typing import Any
 from msgspec import Struct
 
 from queen.core.errors import DatabaseUnavailableError, DataRejectedError, OverloadedError, QueenError
-from queen.core.operations import JobType, Pop, Popped
+from queen.core.operations import JobType
 from queen.engine.context import Context
-from queen.engine.handlers.give_back import give_back
-from queen.engine.handlers.pop import Outcome
 from queen.engine.job import Job
 from queen.engine.lane import Lane
-from queen.engine.operations import OPERATIONS, Operation
+from queen.engine.look import Look
+from queen.engine.operations import OPERATIONS, Operation, Waiting
 from queen.engine.ports import Notice
 from queen.engine.slots import Slots
 from queen.engine.status import EngineStatus, SlotStatus
@@ -114,14 +113,14 @@ class Engine:
                 self._answer(job, OverloadedError(f"Too many {job.kind.value} requests wait for the database"))
                 continue
             job.since = now
-            if isinstance(job.request, Pop) and job.request.wait_ms:
+            operation = self._operations[job.kind]
+            if operation.waiting is not None and job.request.wait_ms:
                 if self._waiters.live >= self._shares.waiters:
                     self._waiting_refused += 1
                     self._answer(job, OverloadedError("This worker holds as many long polls as it may"))
                     continue
                 job.deadline = now + job.request.wait_ms / 1000
                 self._waiters.begin(job)
-            operation = self._operations[job.kind]
             job.key, job.size = operation.key(job.request), operation.size(job.request)
             job.items = operation.items(job.request)
             lane.put(job)
@@ -159,7 +158,7 @@ class Engine:
         """Answers all long polls empty, now and from now on: the worker stops."""
         self._stopping = True
         for job in self._waiters.drain():
-            self._reply(job, Popped())
+            self._reply(job, self._nothing(job))
 
     async def stop(self) -> None:
         """Answers long polls, and waits for all other jobs: no new ones come any more."""
@@ -200,7 +199,7 @@ class Engine:
         checks, expired = self._waiters.due(now)
         for job in expired:
             job.gone = True  # one that is out for a check gives back what it gets
-            self._reply(job, Popped())
+            self._reply(job, self._nothing(job))
         for job in checks:
             job.since = now
             self._lanes[job.kind].put(job)
@@ -240,14 +239,14 @@ class Engine:
             if not isinstance(problem, QueenError):
                 log.exception("A %s call failed", kind.value)
             for job in batch:
-                if isinstance(problem, DatabaseUnavailableError) and _is_long_poll(job):
+                if isinstance(problem, DatabaseUnavailableError) and self._is_long_poll(job):
                     self._outwait(job)
                 else:
                     self._fail(job, problem)
         else:
             for job, result in zip(batch, results, strict=True):
-                if isinstance(result, Outcome):
-                    self._finish_pop(job, result)
+                if isinstance(result, Look):
+                    self._finish_look(job, result)
                 else:
                     self._finish(job, result)
             # After the answers: what is counted must not change what was done.
@@ -258,7 +257,7 @@ class Engine:
         if self._may_wait(job):
             self._park(job, _AWAY_S)
         else:
-            self._finish(job, Popped())
+            self._finish(job, self._nothing(job))
 
     async def _call(self, kind: JobType, batch: Sequence[Job]) -> Sequence[Any]:
         """One call of the handler; the limiter learns how long it took."""
@@ -286,8 +285,9 @@ class Engine:
             self._reply(job, result)
 
     def _reply(self, job: Job, result: Any) -> None:  # noqa: ANN401 - a result or an exception
-        if isinstance(result, Popped):
-            self._context.meter.pop(job.request, result)
+        waiting = self._operations[job.kind].waiting
+        if waiting is not None and not isinstance(result, Exception):
+            waiting.count(self._context, job.request, result)
         self._answer(job, result)
 
     def _fail(self, job: Job, problem: Exception) -> None:
@@ -298,41 +298,46 @@ class Engine:
         now = self._loop.time()
         self._waiters.park(job, now, now + ready_in_s)
 
-    def _finish_pop(self, job: Job, outcome: Outcome) -> None:
-        if outcome.popped.claims:
-            self._deliver(job, outcome.popped)
+    def _finish_look(self, job: Job, look: Look) -> None:
+        if look.found:
+            self._deliver(job, look.result)
             return
         now = self._loop.time()
-        contended = outcome.ready_in <= 0
+        contended = look.ready_in <= 0
         if contended and not self._stopping and (now < job.deadline or job.looks < _CONTENDED_LOOKS):
             job.looks += 1
             self._start(self._look_again(job))
         elif self._may_wait(job):
-            self._park(job, outcome.ready_in)
+            self._park(job, look.ready_in)
         else:
-            self._finish(job, outcome.popped)
+            self._finish(job, look.result)
 
     def _may_wait(self, job: Job) -> bool:
         """Whether a job is a long poll whose time is not over."""
         return self._loop.time() < job.deadline and not self._stopping and not job.gone
 
-    def _deliver(self, job: Job, popped: Popped) -> None:
-        if job.gone and popped.lease is not None:
-            self._start(self._give_back(popped, job.request.group))
-        self._finish(job, popped)
+    def _deliver(self, job: Job, result: Any) -> None:  # noqa: ANN401 - any operation's
+        waiting = self._operations[job.kind].waiting
+        if job.gone and waiting is not None:
+            self._start(self._give_back(job, result, waiting))
+        self._finish(job, result)
         self._check(self._waiters.next_of(job.request))
 
     async def _look_again(self, job: Job) -> None:
         await asyncio.sleep(_CONTENDED_S)
         self._check([job])
 
-    async def _give_back(self, popped: Popped, group: str) -> None:
-        """Nobody is there to take the messages: others get them now, not when the lease ends."""
+    async def _give_back(self, job: Job, result: Any, waiting: Waiting) -> None:  # noqa: ANN401 - any operation's
+        """Nobody is there to take the messages: others get them now, not when their time is over."""
         try:
-            await give_back(self._context, popped, group)
+            await waiting.give_back(self._context, job.request, result)
         except Exception:
-            log.exception("A lease whose consumer had gone could not be given back; it ends by itself")
+            log.exception("Messages whose consumer had gone could not be given back; they come again by themselves")
 
+    def _nothing(self, job: Job) -> Any:  # noqa: ANN401 - any operation's
+        """The answer to a long poll for which nothing came in time."""
+        waiting = self._operations[job.kind].waiting
+        return waiting.nothing if waiting is not None else None
 
-def _is_long_poll(job: Job) -> bool:
-    return isinstance(job.request, Pop) and job.request.wait_ms > 0
+    def _is_long_poll(self, job: Job) -> bool:
+        return self._operations[job.kind].waiting is not None and job.request.wait_ms > 0

@@ -5,8 +5,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from queen.core.operations import JobType, Pop, Push, Transaction
+from queen.core.operations import JobType, Pop, Popped, Push, Transaction
+from queen.core.simple_mq import Dequeued, Enqueue
 from queen.engine.context import Context
+from queen.engine.handlers import simple_mq
 from queen.engine.handlers.ack import ack
 from queen.engine.handlers.failover import (
     cycle_behind_spool,
@@ -14,9 +16,24 @@ from queen.engine.handlers.failover import (
     push_or_spool,
     transaction_behind_spool,
 )
+from queen.engine.handlers.give_back import give_back
 from queen.engine.handlers.renew_lease import renew_lease
 
 Handler = Callable[[Context, Sequence[Any]], Awaitable[Sequence[Any]]]
+
+
+class Waiting(Struct, frozen=True):
+    """How requests of a kind wait.
+
+    Attributes:
+        nothing: the answer when nothing came in time.
+        give_back: takes back what was found for a sender who has gone meanwhile.
+        count: counts what a sender is answered.
+    """
+
+    nothing: Any
+    give_back: Callable[[Context, Any, Any], Awaitable[None]]
+    count: Callable[[Context, Any, Any], None]
 
 
 class Operation(Struct, frozen=True):
@@ -29,6 +46,8 @@ class Operation(Struct, frozen=True):
         size: bytes that a request adds to a call.
         items: messages or acks that a request adds to a call.
         cold: it is carried out on the connections for everything else, so that it never delays a message.
+        waiting: for kinds whose requests may wait, and say with ``wait_ms`` how long; the handler then returns a
+            ``Look`` each, or a result that is the answer although it may be empty.
     """
 
     handler: Handler
@@ -36,11 +55,24 @@ class Operation(Struct, frozen=True):
     size: Callable[[Any], int] = lambda _request: 0
     items: Callable[[Any], int] = lambda _request: 1
     cold: bool = False
+    waiting: Waiting | None = None
 
 
 def _pop_key(request: Pop) -> Hashable:
     """Two calls for one group would find each other's locks, and less than there is."""
     return (request.queue, request.group, request.namespace, request.task)
+
+
+async def _give_back(context: Context, request: Pop, popped: Popped) -> None:
+    await give_back(context, popped, request.group)
+
+
+def _count(context: Context, request: Pop, popped: Popped) -> None:
+    context.meter.pop(request, popped)
+
+
+def _enqueue_size(request: Enqueue) -> int:
+    return request.size
 
 
 def _push_size(request: Push) -> int:
@@ -58,7 +90,7 @@ async def custom(context: Context, requests: Sequence[Callable[[Context], Awaita
 
 OPERATIONS: Mapping[JobType, Operation] = {
     JobType.PUSH: Operation(push_or_spool, size=_push_size, items=lambda request: request.items),
-    JobType.POP: Operation(pop_unless_paused, _pop_key),
+    JobType.POP: Operation(pop_unless_paused, _pop_key, waiting=Waiting(Popped(), _give_back, _count)),
     JobType.ACK: Operation(ack, items=lambda request: len(request.items)),
     JobType.TRANSACTION: Operation(
         transaction_behind_spool, size=_transaction_size, items=lambda request: request.push.items + len(request.acks)
@@ -67,5 +99,11 @@ OPERATIONS: Mapping[JobType, Operation] = {
     JobType.CYCLE: Operation(
         cycle_behind_spool, items=lambda request: request.push.items + len(request.changes), size=_transaction_size
     ),
+    JobType.ENQUEUE: Operation(simple_mq.enqueue, size=_enqueue_size, items=lambda request: len(request.messages)),
+    JobType.DEQUEUE: Operation(
+        simple_mq.dequeue, waiting=Waiting(Dequeued(), simple_mq.give_back, simple_mq.count_dequeued)
+    ),
+    JobType.ACKNOWLEDGE: Operation(simple_mq.acknowledge, items=lambda request: len(request.message_ids)),
+    JobType.EXTEND_VISIBILITY: Operation(simple_mq.extend_visibility),
     JobType.CUSTOM: Operation(custom, cold=True),
 }

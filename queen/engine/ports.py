@@ -9,6 +9,18 @@ from uuid import UUID
 from msgspec import Struct
 
 from queen.core.operations import Slice, StateRow
+from queen.core.simple_mq import (
+    Dequeued,
+    Enqueued,
+    Extended,
+    Figures,
+    Message,
+    NewQueue,
+    QueueInfo,
+    Requeued,
+    RequeuedAll,
+    Routed,
+)
 
 
 class PushColumns(Struct):
@@ -256,6 +268,61 @@ class SpoolDatabase(Protocol):
         self, file: UUID, first: int, upto: int, sent_at: datetime | None, columns: PushColumns
     ) -> Replayed: ...
     async def forget(self, file: UUID) -> None: ...
+
+
+class EnqueueColumns(Struct):
+    """The arguments of one enqueue call: see ``sql/procedures/simple_mq/110_enqueue.sql``."""
+
+    flush: UUID
+    queue: list[UUID] = []
+    request: list[int] = []
+    group: list[str | None] = []
+    data: list[str] = []
+
+
+class Polled(Struct, frozen=True):
+    """What polls got.
+
+    Attributes:
+        answers: one a poll.
+        ready_in: by poll that got less than it asked for, seconds until a message becomes visible by itself; ``None``
+            for not before an enqueue, 0 or less: one is, but somebody else holds it.
+        routed: what went to dead-letter queues first.
+    """
+
+    answers: list[Dequeued]
+    ready_in: list[float | None]
+    routed: list[Routed]
+
+
+class SimpleMqDatabase(Protocol):
+    """The stored procedures for messages of simple-mq; they raise what those of ``Database`` raise."""
+
+    async def enqueue(self, columns: EnqueueColumns) -> list[Enqueued]: ...
+    async def dequeue(self, queues: Sequence[UUID], limits: Sequence[int]) -> Polled: ...
+    async def give_back(self, queue: UUID, messages: Sequence[Message]) -> None: ...
+    async def acknowledge(self, queues: Sequence[UUID], messages: Sequence[UUID]) -> list[tuple[str, bool]]: ...
+    async def extend_visibility(
+        self, queues: Sequence[UUID], messages: Sequence[UUID], seconds: Sequence[int]
+    ) -> list[Extended]: ...
+
+
+class SimpleMqAdministration(Protocol):
+    """The procedures of simple-mq that are not on the hot path, on connections of their own."""
+
+    async def create_queue(self, queue: NewQueue, queues_max: int) -> bool: ...
+    async def describe_queue(self, queue: UUID) -> QueueInfo | None: ...
+    async def delete_queue(self, queue: UUID) -> str: ...
+    async def purge(self) -> bool: ...
+    async def requeue(self, queue: UUID, message: UUID) -> Requeued: ...
+    async def requeue_all(self, queue: UUID) -> RequeuedAll: ...
+    async def peek(
+        self, queue: UUID, after: datetime | None, after_id: UUID | None, limit: int
+    ) -> Sequence[Message] | None: ...
+    async def sweep(self) -> list[Routed]: ...
+    async def tidy(self) -> None: ...
+    async def figures(self, queues_max: int) -> Figures: ...
+    async def count_outcomes(self, numbers: Mapping[tuple[UUID, str, str], int]) -> None: ...
 
 
 class NoticeKind(Enum):

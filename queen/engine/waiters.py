@@ -1,10 +1,10 @@
 """Long polls that found nothing: no thread, no connection and no database call while nothing happens.
 
-A *place* is what a pop looks at: (queue, group, partition or any), or (namespace, task, group). All waiters of a place
-are checked by one pop at a time, the one that waits longest: when a push to the queue is heard of, when the database
-said that something becomes ready by itself (a lease ends, a delay is over), and, in case a notice got lost, after a
-back-off that doubles. What a check finds belongs to the pop that made it, and a check that finds something brings on
-the next.
+A *place* is what a pop looks at: (queue, group, partition or any), or (namespace, task, group); a poll of simple-mq is
+here a pop of a group that all polls share. All waiters of a place are checked by one pop at a time, the one that waits
+longest: when a push to the queue is heard of, when the database said that something becomes ready by itself (a lease
+ends, a delay is over), and, in case a notice got lost, after a back-off that doubles. What a check finds belongs to the
+pop that made it, and a check that finds something brings on the next.
 
 With thousands of places even one check a second of each would keep the database busy for nothing. So there is a budget:
 the slowest re-check is put off as far as it takes to make no more than so many a second, and re-checks at that pace
@@ -16,15 +16,29 @@ Pure: time is an argument, in seconds; what to check and what has timed out is r
 import heapq
 from collections.abc import Hashable
 from math import floor
+from typing import Protocol
 
 from queen.core.backoff import doubled
-from queen.core.operations import Pop
+from queen.core.simple_mq import CHANNEL
 from queen.engine.job import Job
 
 #: Entries of a heap whose job has left are swept out when there are so many more of them than of the others.
 _STALE_MAX = 1000
 #: At the slowest pace re-checks fall due together so many times an interval; once, where they are put off for longer.
 _SHARED = 4
+
+
+class Poll(Protocol):
+    """A request that may wait: a pop, or a poll of simple-mq. Notices name its queue and group."""
+
+    @property
+    def queue(self) -> str: ...  # noqa: D102
+    @property
+    def group(self) -> str: ...  # noqa: D102
+    @property
+    def place(self) -> Hashable: ...  # noqa: D102
+    @property
+    def returnable(self) -> bool: ...  # noqa: D102
 
 
 class Place:
@@ -40,7 +54,7 @@ class Place:
 
     __slots__ = ("backoff_ms", "check_at", "checking", "group", "key", "news", "order", "parked", "queue")
 
-    def __init__(self, key: Hashable, pop: Pop) -> None:
+    def __init__(self, key: Hashable, pop: Poll) -> None:
         self.key = key
         self.queue, self.group = pop.queue, pop.group
         self.parked: dict[int, Job] = {}
@@ -69,11 +83,6 @@ class Place:
             if job := self.parked.pop(heapq.heappop(self.order), None):
                 return job
         return None
-
-
-def place_of(pop: Pop) -> Hashable:
-    """What a pop looks at; two pops with the same place see the same messages."""
-    return (pop.queue, pop.group, pop.partition, pop.namespace, pop.task)
 
 
 class Waiters:
@@ -119,15 +128,16 @@ class Waiters:
         heapq.heappush(self._deadlines, (job.deadline, job.turn, job))
 
     def by_queue(self) -> dict[str, int]:
-        """How many wait for each queue; those that look at many queues stand under the empty name."""
+        """How many wait for each queue of the log; those that look at many queues stand under the empty name."""
         waiting = {
-            queue: sum(len(place.parked) for place in places.values()) for queue, places in self._by_queue.items()
+            queue: sum(len(place.parked) for place in places.values() if place.group != CHANNEL)
+            for queue, places in self._by_queue.items()
         }
         return {queue: number for queue, number in waiting.items() if number}
 
     def park(self, job: Job, now: float, ready_at: float) -> None:
         """Parks a pop that has found nothing; ``ready_at``: when something may become ready by itself."""
-        place = self._places[place_of(job.request)]
+        place = self._places[job.request.place]
         place.checking -= 1
         place.backoff_ms = place.backoff_ms or self._initial_ms
         place.park(job)
@@ -141,13 +151,13 @@ class Waiters:
     def leave(self, job: Job) -> None:
         """A pop that was out for a check does not come back."""
         if job.turn:
-            place = self._places[place_of(job.request)]
+            place = self._places[job.request.place]
             place.checking -= 1
             self._end(job, place)
 
     def cancel(self, job: Job) -> bool:
         """Forgets a parked pop whose sender has gone; false if it is not parked."""
-        place = self._places.get(place_of(job.request))
+        place = self._places.get(job.request.place)
         if place is None or not place.remove(job.turn):
             return False
         self._count -= 1
@@ -157,26 +167,26 @@ class Waiters:
     def wake(self, queue: str, messages: int, group: str | None = None) -> list[Job]:
         """Hands out the pops to check because messages came, or came free for one group.
 
-        In each place that is concerned they are at most as many as messages.
+        In each place that is concerned they are, with those that are out already, at most as many as messages.
         """
         places = [*self._by_queue.get(queue, {}).values(), *self._by_queue.get("", {}).values()]
         places = [place for place in places if group is None or place.group == group]
         woken = []
         for place in places:
             place.backoff_ms = 0.0
+            # Those that are out came before those that are parked; a check that looked too early is made again.
             out = place.checking
-            jobs = self._hand_out(place, messages)
-            place.news = place.news or (out > 0 and len(jobs) < messages)
-            woken += jobs
+            woken += self._hand_out(place, max(messages - out, 0))
+            place.news = place.news or out > 0
         return woken
 
     def wake_all(self) -> list[Job]:
         """Hands out one pop of each place: news may have been missed."""
         return [job for place in self._places.values() for job in self._hand_out(place, 1)]
 
-    def next_of(self, pop: Pop) -> list[Job]:
+    def next_of(self, pop: Poll) -> list[Job]:
         """Hands out the next pop of a place in which a check has just found something: there may be more."""
-        place = self._places.get(place_of(pop))
+        place = self._places.get(pop.place)
         return self._hand_out(place, 1) if place else []
 
     def due(self, now: float) -> tuple[list[Job], list[Job]]:
@@ -189,7 +199,7 @@ class Waiters:
         expired = []
         while self._deadlines and self._deadlines[0][0] <= now:
             job = heapq.heappop(self._deadlines)[2]
-            if self.cancel(job) or (job.turn and not job.gone and not job.request.auto_ack):
+            if self.cancel(job) or (job.turn and not job.gone and job.request.returnable):
                 expired.append(job)
         checks: list[Job] = []
         while self._checks and self._checks[0][0] <= now:
@@ -217,8 +227,8 @@ class Waiters:
         self._serial += 1
         return self._serial
 
-    def _place(self, pop: Pop) -> Place:
-        key = place_of(pop)
+    def _place(self, pop: Poll) -> Place:
+        key = pop.place
         place = self._places.get(key)
         if place is None:
             place = self._places[key] = Place(key, pop)

@@ -9,6 +9,7 @@ from queen.config import Settings
 from queen.core.errors import QueenError
 from queen.engine.thread import EngineThread
 from queen.http import problems
+from queen.http.measuring import MeasureRequests
 from queen.http.request import QueenRequest
 from queen.http.routes import add_routes, routes
 from queen.http.socket.sockets import Sockets
@@ -48,7 +49,8 @@ class QueenApp:
 
 def create_app(settings: Settings, engine: EngineThread) -> QueenApp:
     """The application over an engine that is not started yet; ASGI's lifespan starts and stops it."""
-    app = falcon.asgi.App(middleware=[_Lifespan(engine)], request_type=QueenRequest)
+    middleware: list[Any] = [_Lifespan(engine), MeasureRequests()]
+    app = falcon.asgi.App(middleware=middleware, request_type=QueenRequest)
     app.req_options.auto_parse_qs_csv = False
     app.add_error_handler(Exception, problems.on_unexpected)
     app.add_error_handler(falcon.HTTPError, problems.on_http_error)

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 import falcon
 import falcon.asgi
@@ -11,6 +12,7 @@ from msgspec import Struct
 from queen.core.errors import (
     BadRequestError,
     BodyTooLargeError,
+    CapacityError,
     ConflictError,
     DatabaseUnavailableError,
     DataRejectedError,
@@ -19,7 +21,6 @@ from queen.core.errors import (
     NotFoundError,
     OverloadedError,
     QueenError,
-    QueueFullError,
     ShuttingDownError,
     SpoolDrainingError,
     SpoolError,
@@ -31,6 +32,7 @@ PROBLEM_JSON = "application/problem+json"
 RETRY_AFTER_S = "1"
 #: Answers that say when to try again.
 _LATER = (429, 503)
+_SIMPLE_MQ = "/api/queues"
 
 _STATUS: Mapping[type[QueenError], int] = {
     BadRequestError: 400,
@@ -39,7 +41,7 @@ _STATUS: Mapping[type[QueenError], int] = {
     DecryptionError: 409,
     BodyTooLargeError: 413,
     DataRejectedError: 422,
-    QueueFullError: 429,
+    CapacityError: 429,
     NoEncryptionKeyError: 503,
     OverloadedError: 503,
     DatabaseUnavailableError: 503,
@@ -53,9 +55,10 @@ _TITLES = {
     405: "Method not allowed",
     409: "Not possible now",
     413: "Request body too large",
+    415: "Unsupported media type",
     422: "Data refused",
     426: "Upgrade required",
-    429: "Queue full",
+    429: "Limit reached",
     500: "Internal error",
     503: "Not available at the moment",
 }
@@ -71,22 +74,30 @@ class Problem(Struct, omit_defaults=True):
     code: str
     type: str = "about:blank"
     field: str = ""
+    timestamp: str = ""
+    path: str = ""
 
 
-def problem(status: int, detail: str, code: str, field: str = "") -> bytes:
-    """An encoded problem document."""
-    return msgspec.json.encode(Problem(status, _TITLES.get(status, "Error"), detail, detail, code, field=field))
+def problem(status: int, detail: str, code: str, field: str = "", *, simple_mq_path: str = "") -> bytes:
+    """An encoded problem document; one of simple-mq also has what clients of the original read."""
+    timestamp = datetime.now(UTC).strftime("%a %b %d %H:%M:%S UTC %Y") if simple_mq_path else ""
+    title = _TITLES.get(status, "Error")
+    return msgspec.json.encode(
+        Problem(status, title, detail, detail, code, field=field, timestamp=timestamp, path=simple_mq_path)
+    )
 
 
 def _status(error: QueenError) -> int:
     return next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), 500)
 
 
-def answer(resp: falcon.asgi.Response, status: int, detail: str, code: str, field: str = "") -> None:
+def answer(
+    req: falcon.asgi.Request, resp: falcon.asgi.Response, status: int, detail: str, code: str, field: str = ""
+) -> None:
     """Makes the answer a problem document."""
     resp.status = status
     resp.content_type = PROBLEM_JSON
-    resp.data = problem(status, detail, code, field)
+    resp.data = problem(status, detail, code, field, simple_mq_path=req.path if req.path.startswith(_SIMPLE_MQ) else "")
     if status in _LATER:
         resp.set_header("Retry-After", RETRY_AFTER_S)
 
@@ -109,11 +120,11 @@ def describe(error: QueenError) -> Problem:
 
 
 async def on_queen_error(
-    _req: falcon.asgi.Request, resp: falcon.asgi.Response, error: QueenError, _params: Mapping[str, object]
+    req: falcon.asgi.Request, resp: falcon.asgi.Response, error: QueenError, _params: Mapping[str, object]
 ) -> None:
     """Answers an error of the server."""
     found = describe(error)
-    answer(resp, found.status, found.detail, found.code, found.field)
+    answer(req, resp, found.status, found.detail, found.code, found.field)
 
 
 async def on_http_error(
@@ -123,7 +134,7 @@ async def on_http_error(
     status = error.status_code
     detail = error.description or f"{_TITLES.get(status, error.title)}: {req.method} {req.path}"
     resp.set_headers(error.headers or {})
-    answer(resp, status, detail, "http_error")
+    answer(req, resp, status, detail, "http_error")
 
 
 async def on_unexpected(
@@ -131,4 +142,4 @@ async def on_unexpected(
 ) -> None:
     """Answers what should not happen: the client learns that, the log why."""
     log.error("%s %s failed", req.method, req.path, exc_info=error)
-    answer(resp, 500, "The server made a mistake; its log says which", "internal")
+    answer(req, resp, 500, "The server made a mistake; its log says which", "internal")

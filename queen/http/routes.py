@@ -17,8 +17,17 @@ from queen.http.resources.maintenance import BuffersResource, MaintenanceResourc
 from queen.http.resources.metrics import MetricsResource
 from queen.http.resources.notify import NotifyResource
 from queen.http.resources.pop import PopDefaults, PopResource
+from queen.http.resources.prometheus import PrometheusResource
 from queen.http.resources.push import PushResource
 from queen.http.resources.queues import ConfigureResource, QueueResource
+from queen.http.resources.simple_mq.actuator import (
+    ActuatorHealthResource,
+    ActuatorInfoResource,
+    ActuatorMetricsResource,
+)
+from queen.http.resources.simple_mq.messages import MessageResource, MessagesResource
+from queen.http.resources.simple_mq.queues import QueueResource as SimpleMqQueueResource
+from queen.http.resources.simple_mq.queues import QueuesResource as SimpleMqQueuesResource
 from queen.http.resources.streams import StreamCycleResource, StreamQueriesResource, StreamStateResource
 from queen.http.resources.subscribe import SubscribeResource
 from queen.http.resources.transactions import TransactionResource
@@ -63,10 +72,13 @@ def routes(settings: Settings, engine: EngineThread, sockets: Sockets) -> Sequen
         keys,
     )
     health, maintenance = HealthResource(engine), MaintenanceResource(engine)
+    prometheus = PrometheusResource(engine, settings.smq_metrics_queues)
     return [
         Route("/health", health, {"GET": PUBLIC}),
         Route("/health/live", health, {"GET": PUBLIC}, suffix="live"),
         Route("/health/ready", health, {"GET": PUBLIC}, suffix="ready"),
+        Route("/metrics/prometheus", prometheus, {"GET": PUBLIC}),
+        Route("/actuator/prometheus", prometheus, {"GET": PUBLIC}),
         # ------------------------------------------------------------ messages
         Route("/api/v1/push", PushResource(engine, body_bytes_max), {"POST": READ_WRITE}),
         Route("/api/v1/pop", pop, {"GET": READ_WRITE}),
@@ -140,6 +152,30 @@ def routes(settings: Settings, engine: EngineThread, sockets: Sockets) -> Sequen
         # ------------------------------------------------------------ between instances
         # Public as far as tokens go: the request is signed with the secret of the instances.
         Route("/internal/api/notify", NotifyResource(engine, settings.sync_secret, body_bytes_max), {"POST": PUBLIC}),
+        *_simple_mq_routes(settings, engine),
+    ]
+
+
+def _simple_mq_routes(settings: Settings, engine: EngineThread) -> Sequence[Route]:
+    body_bytes_max, message_bytes_max = settings.max_body_bytes, settings.smq_message_bytes
+    queues = SimpleMqQueuesResource(engine, body_bytes_max, message_bytes_max, settings.smq_queues)
+    queue = SimpleMqQueueResource(engine)
+    messages = MessagesResource(engine, body_bytes_max, message_bytes_max)
+    message = MessageResource(engine, body_bytes_max)
+    one = "/api/queues/{queue_id}"
+    return [
+        Route("/api/queues", queues, {"POST": READ_WRITE}),
+        Route("/actuator/health", ActuatorHealthResource(engine), {"GET": PUBLIC}),
+        Route("/actuator/info", ActuatorInfoResource(), {"GET": PUBLIC}),
+        Route("/actuator/metrics", ActuatorMetricsResource(), {"GET": PUBLIC}),
+        Route(one, queue, {"GET": READ_ONLY, "DELETE": ADMIN}),
+        Route(f"{one}/requeue", queue, {"POST": READ_WRITE}, suffix="requeue"),
+        Route(f"{one}/messages", messages, {"POST": READ_WRITE, "GET": READ_WRITE}),
+        Route(f"{one}/messages/peek", messages, {"GET": READ_ONLY}, suffix="peek"),
+        Route(f"{one}/messages/ack", messages, {"POST": READ_WRITE}, suffix="ack"),
+        Route(f"{one}/messages/{{message_id}}", message, {"DELETE": READ_WRITE}),
+        Route(f"{one}/messages/{{message_id}}/requeue", message, {"POST": READ_WRITE}, suffix="requeue"),
+        Route(f"{one}/messages/{{message_id}}/visibility", message, {"POST": READ_WRITE}, suffix="visibility"),
     ]
 
 

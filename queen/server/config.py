@@ -10,11 +10,12 @@ from typing import Any
 from queen.config import from_environment
 from queen.core.errors import QueenError
 from queen.db.setup import prepare
-from queen.main import prepare_spool
+from queen.metrics import directory
 from queen.server import listening, logs, open_files, worker_classes
 from queen.server.errors import StartError
 
 _settings = from_environment()
+directory.share()
 _MEMORY = "/dev/shm"  # noqa: S108 - gunicorn makes a private file there
 
 bind = listening.authority(_settings.host, _settings.port)
@@ -58,6 +59,10 @@ def on_starting(server: Any) -> None:  # noqa: ANN401 - gunicorn's arbiter
     Raises:
         SystemExit: there is none, or it cannot be used.
     """
+    # Not before the folder of the metrics is named: this imports prometheus_client.
+    from queen.main import prepare_spool  # noqa: PLC0415
+
+    directory.clear()
     try:
         open_files.ensure(_settings)
         database = asyncio.run(prepare(_database_url(), _settings.connect_timeout_ms))
@@ -68,6 +73,11 @@ def on_starting(server: Any) -> None:  # noqa: ANN401 - gunicorn's arbiter
         raise SystemExit(1) from None
     server.log.info("database ready", extra={"place": database.place, "version": database.version})
     server.log.info("spool ready", extra={"folder": spool})
+
+
+def on_exit(_server: Any) -> None:  # noqa: ANN401
+    """Removes what the workers have shared."""
+    directory.remove()
 
 
 def _database_url() -> str:

@@ -3,7 +3,7 @@
 import resource
 
 from queen.config import Settings
-from queen.main import FILES_BESIDE_WAITERS
+from queen.core.limits import FILES_BESIDE_WAITERS
 from queen.server.errors import StartError
 
 

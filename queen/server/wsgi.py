@@ -206,10 +206,14 @@ class WsgiApp:
 
 
 def _wants_to_wait(environ: Environ) -> bool:
-    if not environ["PATH_INFO"].startswith("/api/v1/pop"):
+    path: str = environ["PATH_INFO"]
+    if not path.startswith(("/api/v1/pop", "/api/queues/")):
         return False
     asked = parse_qs(environ.get("QUERY_STRING", ""))
-    return asked.get("wait", [""])[-1] in ("true", "1") and asked.get("timeout") != ["0"]
+    wait = asked.get("wait", [""])[-1]
+    if path.startswith("/api/queues/"):
+        return path.endswith("/messages") and wait.strip("0.") != ""  # simple-mq says it in seconds
+    return wait in ("true", "1") and asked.get("timeout") != ["0"]
 
 
 def _phrase(status: int) -> str:

@@ -57,12 +57,21 @@ def services_of(database: Maintenance, schedule: Schedule) -> list[Service]:
     ]  # fmt: skip
 
 
+class Chore(Struct, frozen=True):
+    """Something else that the leader does, safe to be done by two at once; ``interval_s`` from its end to its start."""
+
+    name: str
+    interval_s: float
+    run: Callable[[], Awaitable[None]]
+
+
 class Services:
     """Runs in the engine's loop, on a connection of its own.
 
     Args:
         database: the procedures.
         schedule: what runs when.
+        chores: what the leader does beside sweeps, on the caller's connections.
         clock: seconds, never set back.
         sleep: waits for so many seconds.
     """
@@ -71,28 +80,23 @@ class Services:
         self,
         database: Maintenance,
         schedule: Schedule,
+        chores: Sequence[Chore] = (),
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._database = database
-        self._services = services_of(database, schedule)
-        self._retention_interval_s = schedule.retention_interval_s
         self._pacer, self._sleep = Pacer(clock, sleep), sleep
         self.leadership = Leadership(database, clock)
+        forgetting = Chore("clean-up", schedule.retention_interval_s, database.forget_fenced_flushes)
+        self._chores = [*map(self._sweeping, services_of(database, schedule)), forgetting, *chores]
         self._tasks: Sequence[asyncio.Task[None]] = ()
 
     def start(self) -> None:
         """Begins; the services run in this loop until ``stop``."""
         loop = asyncio.get_running_loop()
-        forgetting = self._if_leading(self._database.forget_fenced_flushes)
-        self._tasks = [
-            loop.create_task(self._repeat("leadership", RENEWAL_S, self.leadership.renew, first_s=0.0)),
-            loop.create_task(self._repeat("clean-up", self._retention_interval_s, forgetting)),
-            *[
-                loop.create_task(self._repeat(service.name, service.interval_s, self._sweeping(service)))
-                for service in self._services
-            ],
-        ]  # fmt: skip
+        leading = self._repeat(Chore("leadership", RENEWAL_S, self.leadership.renew), first_s=0.0)
+        chores = [self._repeat(self._if_leading(chore), chore.interval_s) for chore in self._chores]
+        self._tasks = [loop.create_task(work) for work in (leading, *chores)]
 
     async def stop(self) -> None:
         """Ends the services, and lets another worker take over."""
@@ -104,32 +108,30 @@ class Services:
         except DatabaseUnavailableError as problem:
             log.info("The lead of the services ends by itself: %s", problem)
 
-    def _sweeping(self, service: Service) -> Callable[[], Awaitable[None]]:
+    def _sweeping(self, service: Service) -> Chore:
         async def run() -> None:
             queue_ids = await self._database.find_queues(service.name)
             total = await sweep(service, queue_ids, self._pacer, lambda: self.leadership.held)
             if total:
                 log.info("%s", service.name, extra={"count": total})
 
-        return self._if_leading(run)
+        return Chore(service.name, service.interval_s, run)
 
-    def _if_leading(self, work: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+    def _if_leading(self, chore: Chore) -> Chore:
         async def run() -> None:
             if self.leadership.held:
-                await work()
+                await chore.run()
 
-        return run
+        return Chore(chore.name, chore.interval_s, run)
 
-    async def _repeat(
-        self, name: str, interval_s: float, work: Callable[[], Awaitable[None]], first_s: float | None = None
-    ) -> None:
-        """Does the work at its interval; a failure is logged, and the next turn tries again."""
-        await self._sleep(interval_s if first_s is None else first_s)
+    async def _repeat(self, chore: Chore, first_s: float) -> None:
+        """Does it at its interval; a failure is logged, and the next turn tries again."""
+        await self._sleep(first_s)
         while True:
             try:
-                await work()
+                await chore.run()
             except DatabaseUnavailableError as problem:
-                log.warning("%s could not run: %s", name, problem)
+                log.warning("%s could not run: %s", chore.name, problem)
             except Exception:
-                log.exception("%s failed", name)
-            await self._sleep(interval_s)
+                log.exception("%s failed", chore.name)
+            await self._sleep(chore.interval_s)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from ..history import History
 
@@ -52,10 +52,12 @@ class NotObservableError(Exception):
     """The server does not tell what the checker needs, such as offsets."""
 
 
+H = TypeVar("H")
+
 Checker: TypeAlias = Callable[[History], Iterator[Violation | None]]
 
 
-def judge(checker: Checker, history: History) -> Verdict:
+def judge(checker: Callable[[H], Iterator[Violation | None]], history: H) -> Verdict:
     """The verdict of a checker.
 
     Raises:

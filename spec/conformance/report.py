@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -33,7 +34,8 @@ class StatusRow:
     @property
     def as_recommended(self) -> bool:
         """Whether all of them are what this interface recommends."""
-        return all(self.recommended in {str(status), f"{status // 100}xx"} for status, _ in self.seen)
+        recommended = self.recommended.split(" or ")
+        return all(str(status) in recommended or f"{status // 100}xx" in recommended for status, _ in self.seen)
 
     @property
     def shown(self) -> str:
@@ -75,13 +77,15 @@ _RECOMMENDED = {
 }
 
 
-def status_rows(statuses: Counter[tuple[str, int]]) -> tuple[StatusRow, ...]:
-    """The counts of a run by situation."""
+def status_rows(
+    statuses: Counter[tuple[str, int]], recommended: Mapping[str, str] = _RECOMMENDED
+) -> tuple[StatusRow, ...]:
+    """The counts of a run by situation, each with what is recommended: 200 where nothing is said."""
     situations = sorted({situation for situation, _ in statuses})
     return tuple(
         StatusRow(
             situation,
-            _RECOMMENDED.get(situation, "200"),
+            recommended.get(situation, "200"),
             tuple(sorted((status, count) for (name, status), count in statuses.items() if name == situation)),
         )
         for situation in situations

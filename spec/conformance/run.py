@@ -11,25 +11,22 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeAlias
 
-from ..checkers import Checker, NotObservableError, Verdict, all_checkers, judge
-from ..guarantees import GUARANTEES, Check
+from ..checkers import Checker, all_checkers
+from ..guarantees import Check
 from ..history import History
-from .broker import Broker, NotCarriedOutError
-from .http import BadAnswerError, NoAnswerError, Server
-from .lab import Lab, RefutedError, SkippedError
-from .report import Outcome, Report, Row, status_rows
+from .broker import Broker
+from .http import NoAnswerError, Server
+from .lab import Lab
+from .report import Report, Row, status_rows
+from .results import Result, failed, judged, place, rows_of, words
 from .scenarios import Scenario, all_scenarios
 from .workload import Size, Workload
 
 Progress: TypeAlias = Callable[[int, int, str], None]
 """Called with the number of steps done, that of all steps, and what was done last."""
 
-Result: TypeAlias = tuple[Outcome, str]
-
 _PROBE_S = 10.0
 _CLEAN_UP_S = 20.0
-_VIOLATIONS_SHOWN = 3
-_TEXT_CHARS_MAX = 1000
 _SILENT_SCENARIOS_MAX = 6
 
 
@@ -75,16 +72,16 @@ class _Run:
         asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
         self.deadline = time.monotonic() + self.profile.run_s
         if problem := await self._probe():
-            return sorted(self._without_result(problem), key=_place)
+            return sorted(self._without_result(problem), key=place)
         try:
             limit = asyncio.Semaphore(self.profile.at_once)
             labs = [self._run_scenario(number, *each, limit) for number, each in enumerate(self.scenarios)]
             found = await asyncio.gather(*labs)
             refuted = any(row.result == "invalid" for rows in found for row in rows)
-            judged = await self._run_workload() if self.checkers and not (refuted and self.fail_fast) else []
+            workload = await self._run_workload() if self.checkers and not (refuted and self.fail_fast) else []
         finally:
             await self._clean_up()
-        return sorted([row for rows in (*found, judged) for row in rows], key=_place)
+        return sorted([row for rows in (*found, workload) for row in rows], key=place)
 
     @property
     def scenarios(self) -> list[tuple[Check, Scenario]]:
@@ -113,14 +110,14 @@ class _Run:
 
     def _without_result(self, problem: str) -> Iterator[Row]:
         for check, _ in (*self.scenarios, *self.checkers):
-            yield from _rows(check, ("unknown", problem))
+            yield from rows_of(check, ("unknown", problem))
 
     async def _run_scenario(self, number: int, check: Check, scenario: Scenario, limit: asyncio.Semaphore) -> list[Row]:
         async with limit:
             lab = Lab(Broker(self.server, self.statuses), f"{self.name}-{number}", self.queues)
             result = await self._carry_out(scenario, lab)
         self._step(check)
-        return _rows(check, result)
+        return rows_of(check, result)
 
     async def _carry_out(self, scenario: Scenario, lab: Lab) -> Result:
         if self._is_gone:
@@ -133,7 +130,7 @@ class _Run:
             return "unknown", f"not finished within {max(seconds, 0):.0f} s"
         except Exception as problem:  # whatever a broken server provokes is no reason to stop
             self.silent += isinstance(problem, NoAnswerError)
-            return _failed(problem)
+            return failed(problem)
         self.silent = 0
         return "valid", "; ".join(dict.fromkeys(lab.notes))
 
@@ -148,9 +145,9 @@ class _Run:
         problem = _GONE[1] if self._is_gone else await self._work(workload)
         history, rows = History(tuple(workload.records)), []
         for check, checker in self.checkers:
-            result = _judged(checker, history)
+            result = judged(checker, history)
             # What an unfinished workload has seen can refute, and no more than that.
-            rows += _rows(check, ("unknown", problem) if problem and result[0] != "invalid" else result)
+            rows += rows_of(check, ("unknown", problem) if problem and result[0] != "invalid" else result)
             self._step(check)
         return rows
 
@@ -162,12 +159,12 @@ class _Run:
         except TimeoutError:
             return f"the run was not finished within {self.profile.run_s:g} s"
         except Exception as problem:  # as above
-            return _failed(problem)[1]
+            return failed(problem)[1]
         return ""
 
     def _step(self, check: Check) -> None:
         self.done += 1
-        self.progress(self.done, len(self.scenarios) + len(self.checkers), _words(check))
+        self.progress(self.done, len(self.scenarios) + len(self.checkers), words(check))
 
     async def _clean_up(self) -> None:
         """Delete all that was made; what cannot be deleted stays."""
@@ -183,59 +180,6 @@ class _Run:
 
 
 _GONE: Result = ("unknown", "not tried, because the server does not answer any more")
-
-
-def _failed(problem: Exception) -> Result:
-    """What follows from the end of a scenario or workload; it may be wrapped in groups."""
-    while isinstance(problem, ExceptionGroup):
-        problem = problem.exceptions[0]
-    if isinstance(problem, RefutedError):
-        return "invalid", str(problem)
-    if isinstance(problem, SkippedError):
-        return "skipped", str(problem)
-    if isinstance(problem, NotCarriedOutError | NoAnswerError | BadAnswerError):
-        return "unknown", str(problem)
-    return "unknown", f"the check crashed: {problem!r}"
-
-
-def _judged(checker: Checker, history: History) -> Result:
-    try:
-        verdict = judge(checker, history)
-    except NotObservableError as reason:
-        return "skipped", str(reason)
-    return _OUTCOMES[verdict.result.name], _told(verdict)
-
-
-_OUTCOMES: Mapping[str, Outcome] = {"VALID": "valid", "UNKNOWN": "unknown", "INVALID": "invalid"}
-
-
-def _told(verdict: Verdict) -> str:
-    if not verdict.violations:
-        return verdict.text or f"{verdict.judged} judged"
-    shown = "; ".join(f"{each.subject}: {each.text}" for each in verdict.violations[:_VIOLATIONS_SHOWN])
-    return f"{len(verdict.violations)} of {verdict.judged}: {shown}"
-
-
-def _rows(check: Check, result: Result) -> list[Row]:
-    outcome, text = result
-    # What a broken server answered may hold anything.
-    shown = "".join(
-        letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text[:_TEXT_CHARS_MAX]
-    )
-    return [Row(id_, _words(check), outcome, shown) for id_ in check.ids]
-
-
-def _words(check: Check) -> str:
-    """The name of a check; checkers judge the workload."""
-    words = check.name.replace("_", " ")
-    return f"workload: {words}" if ".checkers." in check.module else words
-
-
-_PLACES = {id_: number for number, id_ in enumerate(GUARANTEES)}
-
-
-def _place(row: Row) -> int:
-    return _PLACES[row.id]
 
 
 def run(

@@ -40,6 +40,14 @@ BEGIN
         SELECT l.part_id, l.next_off, l.parked FROM queen.partition_lookup AS l
         WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR UPDATE
     ) AS h;
+    -- Under the head locks: a first sending that is still on its way cannot overtake its repetition, or be overtaken. And before
+    -- anything is said to be unknown: a queue may have been deleted since the first sending was committed.
+    IF p_again THEN
+        RETURN QUERY SELECT f.*, NULL::bigint FROM queen.flushed(p_flush, p_part, p_hash_part, p_hash_pos, p_hash) AS f;
+        IF FOUND THEN
+            RETURN;
+        END IF;
+    END IF;
     IF v_next IS NULL OR cardinality(v_next) < cardinality(p_part) THEN
         RETURN QUERY SELECT u.part_id, NULL::bigint, NULL::timestamptz, NULL::int[], NULL::bigint[], NULL::bigint
         FROM unnest(p_part) AS u (part_id)
@@ -47,12 +55,7 @@ BEGIN
         RETURN;
     END IF;
 
-    -- Under the head locks: a first sending that is still on its way cannot overtake its repetition, or be overtaken.
     IF p_again THEN
-        RETURN QUERY SELECT f.*, NULL::bigint FROM queen.flushed(p_flush, p_part, p_hash_part, p_hash_pos, p_hash) AS f;
-        IF FOUND THEN
-            RETURN;
-        END IF;
         INSERT INTO queen.fenced_flushes VALUES (p_flush, clock_timestamp()) ON CONFLICT DO NOTHING;
     ELSIF EXISTS (SELECT 1 FROM queen.fenced_flushes AS f WHERE f.flush = p_flush) THEN
         RAISE EXCEPTION 'flush % was sent again and is done', p_flush USING ERRCODE = 'QN001';

@@ -26,7 +26,7 @@ async def test_a_full_queue_answers_429_until_consumers_have_caught_up(workers: 
         assert response.headers["content-type"] == "application/problem+json"
         assert int(response.headers["retry-after"]) >= 1
         body = response.json()
-        assert (body["status"], body["code"], body["title"]) == (429, "queue_full", "Queue full")
+        assert (body["status"], body["code"], body["title"]) == (429, "queue_full", "Limit reached")
         assert queue in body["error"]
         assert "room for 0 of 1" in body["detail"]
     popped = await second.pop(queue, batch=2)

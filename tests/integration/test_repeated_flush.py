@@ -74,3 +74,21 @@ async def test_a_transaction_that_was_refused_when_sent_again_is_not_carried_out
     with pytest.raises(DataRejectedError, match="sent again"):
         await store.execute(columns, AckColumns(), None, NewPartitions(), again=False)
     assert await stored(pool, columns) == []
+
+
+@checks("G-IDEM-1", level=Level.LIVE)
+async def test_a_flush_that_was_committed_is_recognised_when_one_of_its_queues_has_been_deleted_since(
+    pool: Pool,
+) -> None:
+    store = Store(pool)
+    kept, deleted = f"kept-{uuid4()}", f"deleted-{uuid4()}"
+    one, other = [await flush_of(store, queue, PAYLOADS) for queue in (kept, deleted)]
+    both = PushColumns(
+        one.flush, one.part + other.part, one.n + other.n, one.data + other.data, one.ends + other.ends, [None, None]
+    )
+    first = await store.push(both, again=False)
+    await pool.fetch("DELETE FROM queen.queues WHERE name = $1", deleted)
+    repeated = await store.push(both, again=True)
+    assert [row for row in repeated if row.part_id == one.part[0]] == first[:1]
+    assert all(row.first is not None for row in repeated), "else it would be laid out and stored anew"
+    assert await stored(pool, one) == ONCE

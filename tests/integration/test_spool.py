@@ -182,7 +182,10 @@ async def test_health_tells_an_orchestrator_the_truth(
     assert body["spool"]["oldest_age_s"] > 0
     postgres.start()
     wait_until_drained(server)
-    assert await told() == [(200, "healthy"), (200, "ready"), (200, "live")]
+    # Each worker finds out by itself; which of them answers is chance.
+    async with asyncio.timeout(30):
+        while await told() != [(200, "healthy"), (200, "ready"), (200, "live")]:
+            await asyncio.sleep(0.05)
 
 
 # ---------------------------------------------------------------- deaths

@@ -243,7 +243,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-WAIT-4", "a poll whose client has gone goes on",
-        ("queen/http/resources/pop.py", "            self._engine.abandon(job)\n", ""),
+        ("queen/http/disconnect.py", "            engine.abandon(job)\n", ""),
     ),
     _sql(
         "G-RET-3", "deleting a queue leaves its transaction ids and cursors to the next one of the name",

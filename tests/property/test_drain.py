@@ -20,7 +20,7 @@ from queen.engine.engine import Engine, Shares
 from queen.engine.handlers.pop import Outcome
 from queen.engine.job import Job
 from queen.engine.lane import Lane
-from queen.engine.operations import Operation
+from queen.engine.operations import OPERATIONS, Operation
 from queen.engine.ports import Notice
 from queen.engine.slots import Slots
 from queen.engine.waiters import Waiters
@@ -84,21 +84,23 @@ class Database:
         return outcome
 
 
-NOTHING_COUNTED = {"batch": lambda *_: None, "pop": lambda *_: None}
-
-
 class Harness:
     """An engine over such a database, and the answers that it gave."""
 
     def __init__(self, database: Database, hot: int, policy: BatchPolicy = POLICY, vegas: bool = False) -> None:
         self.answers: dict[int, list[Any]] = defaultdict(list)
         self.answered_at: dict[int, float] = {}
+        self.counted: list[Popped] = []
         self.loop = asyncio.get_running_loop()
         context: Any = SimpleNamespace(
-            heard=lambda _notice: None, directory=None, meter=SimpleNamespace(**NOTHING_COUNTED)
+            heard=lambda _notice: None,
+            directory=None,
+            meter=SimpleNamespace(batch=lambda *_: None, pop=lambda _request, popped: self.counted.append(popped)),
         )
         table = {kind: Operation(database.handler(kind)) for kind in HOT}
-        table[JobType.POP] = Operation(database.handler(JobType.POP), lambda pop: (pop.queue, pop.group))
+        table[JobType.POP] = Operation(
+            database.handler(JobType.POP), lambda pop: (pop.queue, pop.group), waiting=OPERATIONS[JobType.POP].waiting
+        )
         table[JobType.CUSTOM] = Operation(database.handler(JobType.CUSTOM), cold=True)
 
         def lane(_kind: JobType) -> Lane:
@@ -166,6 +168,8 @@ def test_every_job_is_answered_once_and_in_time(
                 continue
             assert harness.answered_at[id(job)] <= begin + job.request.wait_ms / 1000 + 0.001, "a timeout was overrun"
         check_answers(jobs, harness, gone, innocent_fail=bool(away or crashes))
+        popped = [answer for answers in harness.answers.values() for answer in answers if isinstance(answer, Popped)]
+        assert len(harness.counted) == len(popped), "what is answered is counted, and nothing else"
         assert database.most["hot"] <= hot
         assert database.most["custom"] <= 1
         assert all(database.most[kind.value] <= POLICY.in_flight_max for kind in HOT)

@@ -1,14 +1,18 @@
 """Sweeps and leadership with a database and a clock of the test's own."""
 
+import asyncio
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queen.core.errors import DatabaseUnavailableError
 from queen.services.leadership import LEASE_S, RENEWAL_S, Leadership
 from queen.services.ports import Page, Place, State, Step
+from queen.services.services import Chore, Schedule, Services
 from queen.services.sweep import CALL_PARTITIONS, DUTY, Call, Pacer, Service, Work, pause_s, sweep
 from queen_spec.guarantees import Level, checks
 
@@ -153,3 +157,50 @@ async def test_a_leader_without_its_database_stops_by_itself_and_another_takes_o
     await second.resign()
     await first.renew()
     assert (first.held, second.held) == (True, False)
+
+
+class FakeDatabase(FakeLease):
+    """Nothing to sweep."""
+
+    async def find_queues(self, _service: str) -> list[int]:
+        return []
+
+    async def find_expired(self, _queue_id: int, _after: str, _limit: int) -> Page:
+        return Page(None, [])
+
+    find_overdue = find_expired
+
+    async def forget_fenced_flushes(self) -> None:
+        pass
+
+
+@checks("G-RET-4", level=Level.MODEL)
+async def test_a_chore_is_the_leaders_and_survives_its_failures() -> None:
+    clock, turns = FakeClock(), {"first": 0, "second": 0}
+    database: Any = FakeDatabase(clock)
+    enough = asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        clock.now += seconds / 1000
+        await asyncio.sleep(0)
+
+    def chore(name: str) -> Chore:
+        async def run() -> None:
+            turns[name] += 1
+            if turns[name] == 10:
+                enough.set()
+            raise DatabaseUnavailableError("away") if turns[name] % 2 else ValueError(name)
+
+        return Chore(name, 1.0, run)
+
+    schedule = Schedule(300.0, 1000, 60.0, 1000, timedelta(days=30))
+    first, second = (Services(database, schedule, [chore(name)], clock, sleep) for name in turns)
+    first.start()
+    second.start()
+    await enough.wait()
+    assert turns == {"first": 10, "second": 0}
+    enough.clear()
+    await first.stop()
+    await enough.wait()
+    await second.stop()
+    assert turns == {"first": 10, "second": 10}

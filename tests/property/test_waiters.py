@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from math import inf
+from uuid import UUID
 
 import pytest
 from hypothesis import settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from queen.core.operations import JobType, Pop
+from queen.core.simple_mq import Dequeue
 from queen.engine.job import Job
 from queen.engine.waiters import Waiters
 from queen_spec.guarantees import Level, checks
@@ -61,13 +63,14 @@ class Waiting(RuleBasedStateMachine):
     @rule(queue=st.sampled_from(("q", "r", "s")), messages=st.integers(1, 3))
     def push(self, queue: str, messages: int) -> None:
         waiting = {place: sum(job.request == place for job in self.parked) for place in PLACES}
-        out = {job.request for job in self.out}
+        out = {place: sum(job.request == place for job in self.out) for place in PLACES}
         jobs = self.waiters.wake(queue, messages)
         self.handed_out(jobs)
-        self.news |= {place for place in out if place.queue in (queue, "") and waiting[place] < messages}
+        self.news |= {place for place in PLACES if out[place] and place.queue in (queue, "")}
         for place in PLACES:
             woken = sum(job.request == place for job in jobs)
-            assert woken == (min(messages, waiting[place]) if place.queue in (queue, "") else 0)
+            wanted = max(messages - out[place], 0)
+            assert woken == (min(wanted, waiting[place]) if place.queue in (queue, "") else 0)
 
     @rule(seconds=st.sampled_from((0.01, 0.1, 0.2, 1.0, 5.0)))
     def pass_time(self, seconds: float) -> None:
@@ -184,3 +187,18 @@ def test_what_has_left_is_not_kept(loop: asyncio.AbstractEventLoop) -> None:
                 waiters.leave(handed_out)
     assert (len(waiters), waiters.live, waiters.places) == (0, 0, 0)
     assert len(waiters._deadlines) + len(waiters._checks) < 3000
+
+
+def test_polls_of_simple_mq_wait_beside_pops_and_count_for_no_queue_of_the_log(
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    waiters = Waiters(100, 1000)
+    poll = Dequeue(UUID(int=7), wait_ms=1000)
+    for kind, request in ((JobType.POP, Pop("q")), (JobType.DEQUEUE, poll)):
+        job = Job(kind, request, loop.create_future())
+        job.deadline = 2.0
+        waiters.begin(job)
+        waiters.park(job, 1.0, inf)
+    assert (len(waiters), waiters.by_queue()) == (2, {"q": 1})
+    assert waiters.wake("q", 5, poll.group) == []
+    assert [job.request for job in waiters.wake(poll.queue, 5, poll.group)] == [poll]

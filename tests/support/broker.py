@@ -22,14 +22,16 @@ from queen.db.dsn import parse
 from queen.db.maintenance import MaintenanceStore
 from queen.db.pool import Pool
 from queen.db.setup import prepare
+from queen.db.simple_mq import SimpleMqAdministrationStore, SimpleMqStore
 from queen.db.store import Store
-from queen.engine.context import Context
+from queen.engine.context import Context, SimpleMq
 from queen.engine.directory import Directory
 from queen.engine.engine import Engine, Shares
 from queen.engine.handlers.pop import Outcome
 from queen.engine.job import Job
 from queen.engine.lane import Lane
 from queen.engine.operations import OPERATIONS
+from queen.engine.tally import Tally
 from queen.engine.waiters import Waiters
 from queen.http.parsing import PushItem, to_push
 from queen.http.rendering import render_pop
@@ -68,7 +70,11 @@ class Broker:
         await prepare(dsn, 5000)
         self._pool = Pool(parse(dsn, "queen test", 5000), self._connections, 30)
         store = Store(self._pool)
-        self._context = Context(store, AdministrationStore(self._pool), Directory(store, 1000), lambda _notice: None, 5)
+        queues = SimpleMqAdministrationStore(self._pool)
+        simple_mq = SimpleMq(SimpleMqStore(self._pool), queues, Tally(queues.count_outcomes))
+        self._context = Context(
+            store, AdministrationStore(self._pool), Directory(store, 1000), lambda _notice: None, 5, simple_mq=simple_mq
+        )
         schedule = Schedule(1, RETENTION_BATCH, 1, RETENTION_BATCH, timedelta())
         self._services = {s.name: s for s in services_of(MaintenanceStore(self._pool), schedule)}
 

@@ -6,6 +6,7 @@ from uuid import UUID, uuid4
 
 from queen.core.operations import Claim, Pop, Popped, Slice
 from queen.engine.context import Context
+from queen.engine.look import Look
 from queen.engine.ports import Delivered, PartitionName, PopColumns, Unserved
 
 #: How often a group is looked up anew because it was deleted under the pop.
@@ -16,7 +17,7 @@ _LOOKUPS_MAX = 3
 _NO_PARTITION = -1
 
 
-class Outcome:
+class Outcome(Look):
     """What a pop got, and if nothing, in how many seconds something becomes ready by itself (``inf``: never)."""
 
     __slots__ = ("popped", "ready_in")
@@ -24,6 +25,16 @@ class Outcome:
     def __init__(self) -> None:
         self.popped = Popped()
         self.ready_in = inf
+
+    @property
+    def result(self) -> Popped:
+        """The answer."""
+        return self.popped
+
+    @property
+    def found(self) -> bool:
+        """Whether there is anything in it."""
+        return bool(self.popped.claims)
 
 
 async def pop(context: Context, pops: Sequence[Pop]) -> list[Outcome]:

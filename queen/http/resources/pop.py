@@ -1,6 +1,5 @@
 """``GET /api/v1/pop…``: pops of a queue, a partition, or all queues of a namespace and task."""
 
-import asyncio
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -10,8 +9,8 @@ import falcon.asgi
 from queen.core import limits
 from queen.core.errors import BadRequestError
 from queen.core.operations import QUEUE_MODE, JobType, Pop, Popped
-from queen.engine.job import Job
 from queen.engine.thread import EngineThread
+from queen.http.disconnect import serve_or_abandon
 from queen.http.parsing import check_group, check_name, parse_boolean, parse_integer, parse_time
 from queen.http.rendering import render_pop
 from queen.http.request import QueenRequest
@@ -78,18 +77,7 @@ class PopResource:
         job = self._engine.submit(JobType.POP, pop)
         if not pop.wait_ms:
             return await job.future  # type: ignore[no-any-return]
-        watch = asyncio.ensure_future(req.gone())
-        watch.add_done_callback(lambda done: self._abandon(done, job))
-        try:
-            return await job.future  # type: ignore[no-any-return]
-        finally:
-            watch.cancel()
-
-    def _abandon(self, watch: "asyncio.Future[None]", job: Job) -> None:
-        """The consumer has gone: nothing is claimed for it any more."""
-        if not watch.cancelled() and not job.future.done():
-            self._engine.abandon(job)
-            job.future.set_result(Popped())
+        return await serve_or_abandon(req, self._engine, job, Popped())
 
 
 def start_of(mode: str | None, since: str | None, default: str) -> dict[str, Any]:

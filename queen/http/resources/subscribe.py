@@ -21,13 +21,13 @@ class SubscribeResource:
     def __init__(self, engine: EngineThread, sockets: Sockets, settings: SessionSettings, keys: Keyring | None) -> None:
         self._engine, self._sockets, self._settings, self._keys = engine, sockets, settings, keys
 
-    async def on_get(self, _req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
+    async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
         """426 for whoever does not ask for a WebSocket, and under worker classes that cannot carry one."""
         detail = (
             "This path is a WebSocket. Connect with ws:// or wss://; it needs the worker class "
             "queen.server.worker.QueenWorker, and a proxy in between that passes Upgrade on"
         )
-        problems.answer(resp, 426, detail, "upgrade_required")
+        problems.answer(req, resp, 426, detail, "upgrade_required")
         resp.set_header("Upgrade", "websocket")
 
     async def on_websocket(self, _req: falcon.asgi.Request, ws: WebSocket) -> None:

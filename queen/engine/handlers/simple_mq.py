@@ -1,0 +1,168 @@
+"""ENQUEUE, DEQUEUE, ACKNOWLEDGE and EXTEND_VISIBILITY: the requests of simple-mq, a call for many of each kind."""
+
+from collections import Counter
+from collections.abc import Sequence
+from math import inf
+from uuid import UUID, uuid4
+
+from queen.core.errors import OutcomeUnknownError
+from queen.core.simple_mq import (
+    CHANNEL,
+    Acknowledge,
+    Acknowledged,
+    Dequeue,
+    Dequeued,
+    Enqueue,
+    Enqueued,
+    Extended,
+    ExtendVisibility,
+    Routed,
+)
+from queen.engine.context import Context
+from queen.engine.look import Look
+from queen.engine.ports import EnqueueColumns, Notice
+
+_ENQUEUED = {
+    "stored": "success",
+    "full": "queue_full",
+    "too_large": "message_too_large",
+    "unknown": "queue_not_found",
+}
+_ACKNOWLEDGED = {"deleted": "success", "missing": "message_not_found", "unknown": "queue_not_found"}
+
+
+def announce(context: Context, queue: UUID, messages: int) -> None:
+    """Wakes who waits for messages of a queue."""
+    context.heard(Notice(str(queue), messages, CHANNEL))
+
+
+def announce_routed(context: Context, routed: Sequence[Routed]) -> None:
+    """Counts dead letters, and wakes who waits for them."""
+    for each in routed:
+        if each.dead:
+            context.simple_mq.tally.add(each.queue, "dlq_moved", "success", each.dead)
+            if each.dlq_id is not None:
+                announce(context, each.dlq_id, each.dead)
+        if each.stuck:
+            context.simple_mq.tally.add(each.queue, "dlq_failed", "capacity_exceeded", each.stuck)
+
+
+# ---------------------------------------------------------------- enqueue
+
+
+async def enqueue(context: Context, requests: Sequence[Enqueue]) -> list[Enqueued]:
+    """Stores the messages of all requests, each whole or not at all."""
+    columns = EnqueueColumns(uuid4(), [request.queue for request in requests])
+    for number, request in enumerate(requests, 1):
+        columns.request += [number] * len(request.messages)
+        columns.group += [message.group for message in request.messages]
+        columns.data += [message.data for message in request.messages]
+    answers = await context.patiently(lambda _again: context.simple_mq.database.enqueue(columns))
+    stored: Counter[UUID] = Counter()
+    for request, answer in zip(requests, answers, strict=True):
+        context.simple_mq.tally.add(
+            request.queue, "enqueue", _ENQUEUED[answer.outcome],
+            len(request.messages) if answer.outcome == "stored" else 1,
+        )  # fmt: skip
+        if answer.outcome == "stored":
+            stored[request.queue] += len(request.messages)
+    for queue, messages in stored.items():
+        announce(context, queue, messages)
+    return answers
+
+
+# ---------------------------------------------------------------- dequeue
+
+
+class Outcome(Look):
+    """What a poll got, and if nothing, in how many seconds a message becomes visible by itself (``inf``: never)."""
+
+    __slots__ = ("dequeued", "ready_in")
+
+    def __init__(self, dequeued: Dequeued, ready_in: float) -> None:
+        self.dequeued, self.ready_in = dequeued, ready_in
+
+    @property
+    def found(self) -> bool:
+        """Whether there is anything to say: messages, or that the queue does not exist."""
+        return bool(self.dequeued.messages) or not self.dequeued.known
+
+    @property
+    def result(self) -> Dequeued:
+        """The answer."""
+        return self.dequeued
+
+
+async def dequeue(context: Context, polls: Sequence[Dequeue]) -> list[Outcome]:
+    """Serves all polls; one outcome each.
+
+    A call whose answer was lost may have taken messages for nobody: they come again when their timeout is over.
+    """
+    queues, limits = [poll.queue_id for poll in polls], [poll.limit for poll in polls]
+    polled = await context.patiently(lambda _again: context.simple_mq.database.dequeue(queues, limits))
+    announce_routed(context, polled.routed)
+    return [
+        Outcome(answer, inf if ready_in is None else ready_in)
+        for answer, ready_in in zip(polled.answers, polled.ready_in, strict=True)
+    ]
+
+
+def count_dequeued(context: Context, poll: Dequeue, dequeued: Dequeued) -> None:
+    """Counts the answer to a poll."""
+    if dequeued.messages:
+        context.simple_mq.tally.add(poll.queue_id, "dequeue", "success", len(dequeued.messages))
+    else:
+        context.simple_mq.tally.add(poll.queue_id, "dequeue", "empty" if dequeued.known else "queue_not_found")
+
+
+async def give_back(context: Context, poll: Dequeue, dequeued: Dequeued) -> None:
+    """Makes messages visible again whose poller has gone: others get them now, not when the timeout is over."""
+    if not dequeued.messages:
+        return
+    await context.patiently(lambda _again: context.simple_mq.database.give_back(poll.queue_id, dequeued.messages))
+    announce(context, poll.queue_id, len(dequeued.messages))
+
+
+# ---------------------------------------------------------------- acknowledge, extend visibility
+
+
+async def acknowledge(context: Context, requests: Sequence[Acknowledge]) -> list[Acknowledged]:
+    """Removes the messages of all requests; one answer each."""
+    queues = [request.queue for request in requests for _ in request.message_ids]
+    messages = [message for request in requests for message in request.message_ids]
+    lost = False
+
+    async def call(again: bool) -> list[tuple[str, bool]]:
+        nonlocal lost
+        lost = again
+        return await context.simple_mq.database.acknowledge(queues, messages)
+
+    found = await context.patiently(call)
+    if lost and any(outcome == "missing" for outcome, _ in found):
+        # The call whose answer was lost may have removed them, or somebody else long ago: nobody can tell.
+        raise OutcomeUnknownError("PostgreSQL went away during an ack")
+    for queue, (outcome, freed) in zip(queues, found, strict=True):
+        context.simple_mq.tally.add(queue, "ack", _ACKNOWLEDGED[outcome])
+        if freed:
+            announce(context, queue, 1)
+    answers, begin = [], 0
+    for request in requests:
+        end = begin + len(request.message_ids)
+        answers.append(Acknowledged([outcome for outcome, _ in found[begin:end]]))
+        begin = end
+    return answers
+
+
+async def extend_visibility(context: Context, requests: Sequence[ExtendVisibility]) -> list[Extended]:
+    """Sets anew how long messages in flight stay hidden; one answer each."""
+    queues = [request.queue for request in requests]
+    messages = [request.message_id for request in requests]
+    seconds = [request.seconds for request in requests]
+    answers = await context.patiently(
+        lambda _again: context.simple_mq.database.extend_visibility(queues, messages, seconds)
+    )
+    for request, answer in zip(requests, answers, strict=True):
+        if answer.outcome == "extended":
+            # Who waits learns when to look again, now if it is visible at once.
+            announce(context, request.queue, 1)
+    return answers

@@ -1,0 +1,1 @@
+"""What the server tells Prometheus: a registry for all workers of an instance, and one module an area."""

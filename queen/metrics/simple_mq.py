@@ -1,0 +1,87 @@
+"""The golden signals of simple-mq: latency of its operations here, traffic, errors and saturation from the database.
+
+The names are those of the original, with underscores for its dots.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from uuid import UUID
+
+from prometheus_client import Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+
+from queen.core.simple_mq import Gauges
+from queen.metrics.http import BUCKETS
+from queen.metrics.registry import REGISTRY
+
+OPERATION_SECONDS = Histogram(
+    "simplemq_operation_duration_seconds",
+    "Time from the acceptance of a request to its commit: enqueue to durable, poll to delivered, ack to deleted.",
+    ("operation",),
+    buckets=BUCKETS,
+    registry=REGISTRY,
+)
+
+#: Counters by operation: name without _total, and meaning.
+_COUNTERS: Mapping[str, tuple[str, str]] = {
+    "enqueue": ("simplemq_enqueue", "Messages stored, and enqueues refused."),
+    "dequeue": ("simplemq_dequeue", "Messages delivered, and polls that got none."),
+    "ack": ("simplemq_ack", "Messages acknowledged, and acks refused."),
+    "requeue": ("simplemq_requeue", "Messages requeued, by destination, and requeues refused."),
+    "delete_queue": ("simplemq_delete_queue", "Queues deleted; no queue_id, since the queue is gone."),
+    "dlq_moved": ("simplemq_dlq_moved", "Messages moved to the dead-letter queue, by the queue they came from."),
+    "dlq_failed": ("simplemq_dlq_failed", "Messages that their dead-letter queue had no room for, each counted once."),
+}
+_NIL = UUID(int=0)
+#: All metrics by the original's names.
+METER_NAMES = (
+    "simplemq.enqueue.total", "simplemq.dequeue.total", "simplemq.ack.total", "simplemq.requeue.total",
+    "simplemq.delete_queue.total", "simplemq.dlq.moved_total", "simplemq.dlq.failed_total", "simplemq.queue.depth",
+    "simplemq.queue.inflight_count", "simplemq.queue.oldest_waiting_message_age_seconds", "simplemq.queues",
+    "simplemq.queues_without_series", "simplemq.operation.duration", "http.server.requests",
+)  # fmt: skip
+
+
+def families(gauges: Sequence[Gauges], outcomes: Iterable[tuple[UUID, str, str, int]], queues: int) -> Iterator[Metric]:
+    """The figures of queues.
+
+    Args:
+        gauges: of the queues that get series of their own.
+        outcomes: counters, of any queue.
+        queues: how many there are.
+    """
+    yield from _gauges(gauges)
+    yield GaugeMetricFamily("simplemq_queues", "Queues, dead-letter queues included.", value=queues)
+    yield GaugeMetricFamily(
+        "simplemq_queues_without_series",
+        "Queues beyond QUEEN_SMQ_METRICS_MAX_QUEUES, which have no series of their own.",
+        value=queues - len(gauges),
+    )
+    shown = {each.queue for each in gauges} | {_NIL}
+    counters = {
+        operation: CounterMetricFamily(name, meaning, labels=("queue_id", "outcome"))
+        for operation, (name, meaning) in _COUNTERS.items()
+    }
+    for queue, operation, outcome, total in outcomes:
+        if queue in shown:
+            counters[operation].add_metric(("" if queue == _NIL else str(queue), outcome), total)
+    yield from counters.values()
+
+
+def _gauges(gauges: Sequence[Gauges]) -> Iterator[Metric]:
+    labels = ("queue_id", "type")
+    depth = GaugeMetricFamily("simplemq_queue_depth", "Messages in the queue, in any state.", labels=labels)
+    in_flight = GaugeMetricFamily(
+        "simplemq_queue_inflight_count", "Messages delivered and hidden, not acknowledged yet.", labels=labels
+    )
+    oldest = GaugeMetricFamily(
+        "simplemq_queue_oldest_waiting_message_age_seconds",
+        "Age of the oldest message that could be delivered now, 0 if there is none.",
+        labels=labels,
+    )
+    for each in gauges:
+        values = (str(each.queue), "dlq" if each.dead_letters else "queue")
+        depth.add_metric(values, each.depth)
+        in_flight.add_metric(values, each.in_flight)
+        oldest.add_metric(values, each.oldest_age_s)
+    yield from (depth, in_flight, oldest)

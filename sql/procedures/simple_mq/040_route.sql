@@ -1,0 +1,122 @@
+-- What time has brought about in some queues: taken messages whose timeout is over wait again, or, if that was their last
+-- delivery, go to the dead-letter queue, which is made for the first of them. Oldest first, as many as it has room for; the
+-- others stay and are tried again at every poll. At most 1000 messages of a queue in one call.
+-- Returns:   by queue that had something to be done: the dead-letter queue, how many went there, and how many messages were
+--            exhausted now and did not fit.
+-- Locks:     groups, messages with SKIP LOCKED, queues, counts (shard 0 of the dead-letter queues, then own shards).
+CREATE OR REPLACE FUNCTION simple_mq.route(p_queue uuid[])
+RETURNS TABLE (queue_id uuid, dlq_id uuid, dead int, stuck int)
+LANGUAGE plpgsql
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_now timestamptz := queen.clock();
+    v_due uuid[];
+    v_locked text[];
+    v_queue record;
+    v_exhausted uuid[] := '{}';
+    v_freed_queue uuid[] := '{}';
+    v_freed_group text[] := '{}';
+    v_room bigint;
+    v_moved uuid[];
+    v_removed uuid[] := '{}';
+BEGIN
+    SELECT array_agg(DISTINCT q.id ORDER BY q.id) INTO v_due FROM unnest(p_queue) AS q (id)
+    WHERE EXISTS (
+        SELECT 1 FROM simple_mq.messages AS m WHERE m.queue_id = q.id AND m.state = 't' AND m.visible_at <= v_now
+    ) OR EXISTS (SELECT 1 FROM simple_mq.messages AS m WHERE m.queue_id = q.id AND m.state = 'x');
+    IF v_due IS NULL THEN
+        RETURN;
+    END IF;
+
+    -- The groups that lose their leading message.
+    SELECT array_agg(m.queue_id || m.message_group), array_agg(m.queue_id), array_agg(m.message_group)
+    INTO v_locked, v_freed_queue, v_freed_group
+    FROM simple_mq.queues AS q
+    JOIN simple_mq.messages AS m ON m.queue_id = q.queue_id AND m.state = 't' AND m.visible_at <= v_now
+    WHERE q.queue_id = ANY(v_due) AND q.parent_id IS NULL
+        AND m.message_group IS NOT NULL AND m.delivery_count >= q.max_deliveries;
+    PERFORM simple_mq.lock_groups(v_freed_queue, v_freed_group);
+
+    WITH due AS (
+        SELECT m.queue_id, m.message_id, q.parent_id IS NULL AND m.delivery_count >= q.max_deliveries AS last
+        FROM simple_mq.queues AS q
+        CROSS JOIN LATERAL (
+            SELECT t.queue_id, t.message_id, t.delivery_count FROM simple_mq.messages AS t
+            WHERE t.queue_id = q.queue_id AND t.state = 't' AND t.visible_at <= v_now
+                AND (
+                    t.message_group IS NULL OR t.delivery_count < q.max_deliveries OR q.parent_id IS NOT NULL
+                    OR t.queue_id || t.message_group = ANY(v_locked)
+                )
+            ORDER BY t.visible_at LIMIT 1000
+            FOR UPDATE SKIP LOCKED
+        ) AS m
+        WHERE q.queue_id = ANY(v_due)
+    ), judged AS (
+        UPDATE simple_mq.messages AS m SET state = CASE WHEN due.last THEN 'x' ELSE 'r' END
+        FROM due WHERE m.queue_id = due.queue_id AND m.message_id = due.message_id
+        RETURNING m.message_id, due.last
+    )
+    SELECT coalesce(array_agg(j.message_id) FILTER (WHERE j.last), '{}') INTO v_exhausted FROM judged AS j;
+
+    -- Queue rows before counts, and of those all shards 0 before any other, in the order of their ids.
+    FOR v_queue IN
+        UPDATE simple_mq.queues AS q SET dlq_id = simple_mq.dlq_id(q.queue_id)
+        WHERE q.queue_id = ANY(v_due) AND q.dlq_id IS NULL
+            AND EXISTS (SELECT 1 FROM simple_mq.messages AS m WHERE m.queue_id = q.queue_id AND m.state = 'x')
+        RETURNING q.*
+    LOOP
+        INSERT INTO simple_mq.queues (
+            queue_id, queue_name, queue_size, visibility_timeout, max_deliveries, max_message_bytes, parent_id, created_at
+        )
+        VALUES (
+            v_queue.dlq_id, v_queue.queue_name || '-dlq', v_queue.queue_size, v_queue.visibility_timeout,
+            v_queue.max_deliveries, v_queue.max_message_bytes, v_queue.queue_id, v_now
+        )
+        ON CONFLICT DO NOTHING;
+        PERFORM simple_mq.open_counts(v_queue.dlq_id);
+    END LOOP;
+    PERFORM 1 FROM simple_mq.counts AS c
+    WHERE c.shard = 0 AND c.queue_id IN (
+        SELECT q.dlq_id FROM simple_mq.queues AS q
+        WHERE q.queue_id = ANY(v_due)
+            AND EXISTS (SELECT 1 FROM simple_mq.messages AS m WHERE m.queue_id = q.queue_id AND m.state = 'x')
+    )
+    ORDER BY c.queue_id FOR UPDATE;
+
+    FOR v_queue IN
+        SELECT q.queue_id, q.dlq_id, d.queue_size AS dlq_size
+        FROM simple_mq.queues AS q JOIN simple_mq.queues AS d ON d.queue_id = q.dlq_id
+        WHERE q.queue_id = ANY(v_due)
+            AND EXISTS (SELECT 1 FROM simple_mq.messages AS m WHERE m.queue_id = q.queue_id AND m.state = 'x')
+        ORDER BY q.queue_id
+    LOOP
+        v_room := v_queue.dlq_size - simple_mq.message_count(v_queue.dlq_id);
+        WITH chosen AS (
+            SELECT m.message_id FROM simple_mq.messages AS m
+            WHERE m.queue_id = v_queue.queue_id AND m.state = 'x'
+            ORDER BY m.message_id LIMIT greatest(least(v_room, 1000), 0)
+            FOR UPDATE SKIP LOCKED
+        ), moved AS (
+            UPDATE simple_mq.messages AS m SET queue_id = v_queue.dlq_id, state = 'r', visible_at = v_now
+            FROM chosen WHERE m.queue_id = v_queue.queue_id AND m.message_id = chosen.message_id
+            RETURNING m.message_id
+        )
+        SELECT coalesce(array_agg(m.message_id), '{}') INTO v_moved FROM moved AS m;
+        UPDATE simple_mq.counts AS c SET messages = c.messages + cardinality(v_moved)
+        WHERE c.queue_id = v_queue.dlq_id AND c.shard = 0;
+        v_removed := v_removed || array_fill(v_queue.queue_id, ARRAY[cardinality(v_moved)]);
+        queue_id := v_queue.queue_id;
+        dlq_id := v_queue.dlq_id;
+        dead := cardinality(v_moved);
+        SELECT count(*) INTO stuck FROM simple_mq.messages AS m
+        WHERE m.queue_id = v_queue.queue_id AND m.state = 'x' AND m.message_id = ANY(v_exhausted);
+        RETURN NEXT;
+    END LOOP;
+    PERFORM simple_mq.removed(v_removed);
+    PERFORM simple_mq.promote(v_freed_queue, v_freed_group);
+END $$;
+COMMENT ON FUNCTION simple_mq.route IS 'Internal: makes expired messages wait again, and moves exhausted ones to the dead-letter queues.';

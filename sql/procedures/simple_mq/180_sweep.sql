@@ -1,0 +1,37 @@
+-- Purpose:   routes to the dead-letter queues without a poll, in at most p_step queues that have something to route.
+-- Returns:   as simple_mq.route. Called by the server that leads the background services.
+-- Locks:     those of simple_mq.route.
+CREATE OR REPLACE FUNCTION simple_mq.sweep_v1(p_step int)
+RETURNS TABLE (queue_id uuid, dlq_id uuid, dead int, stuck int)
+LANGUAGE plpgsql
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT r.* FROM simple_mq.route(ARRAY(
+        SELECT q.queue_id FROM simple_mq.queues AS q
+        WHERE q.parent_id IS NULL AND (
+            EXISTS (
+                SELECT 1 FROM simple_mq.messages AS m
+                WHERE m.queue_id = q.queue_id AND m.state = 't' AND m.visible_at <= queen.clock()
+                    AND m.delivery_count >= q.max_deliveries
+            )
+            OR EXISTS (
+                SELECT 1 FROM simple_mq.messages AS m
+                WHERE m.queue_id = q.queue_id AND m.state = 'x' AND simple_mq.message_count(q.dlq_id) < q.queue_size
+            )
+        )
+        LIMIT p_step
+    )) AS r;
+END $$;
+COMMENT ON FUNCTION simple_mq.sweep_v1 IS 'Moves exhausted messages to their dead-letter queues, also where nobody polls.';
+
+-- Purpose:   removes what nobody needs any more: the outcomes of old enqueue calls.
+CREATE OR REPLACE FUNCTION simple_mq.tidy_v1() RETURNS void
+LANGUAGE sql
+AS $$
+    DELETE FROM simple_mq.flushes AS f WHERE f.created_at < queen.clock() - interval '10 minutes';
+$$;
+COMMENT ON FUNCTION simple_mq.tidy_v1 IS 'Removes the outcomes of enqueue calls that nobody will send again.';

@@ -1,0 +1,231 @@
+"""simple-mq's metrics: one for all workers, right, and gone with their queues."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from queen.metrics.simple_mq import METER_NAMES
+from tests.support.api import open_client
+from tests.support.clock import eventually
+from tests.support.processes import ROOT, Server
+
+DEPLOY = ROOT / "deploy"
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+@pytest.fixture
+async def http(server: Server) -> AsyncIterator[httpx.AsyncClient]:
+    async with open_client(server.port) as client:
+        yield client
+
+
+async def scrape(http: httpx.AsyncClient) -> Samples:
+    response = await http.get("/metrics/prometheus")
+    assert response.status_code == 200
+    assert response.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert response.headers["cache-control"] == "no-cache"
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(response.text)
+        for sample in family.samples
+    }
+
+
+def value(samples: Samples, name: str, **labels: str) -> float | None:
+    return samples.get((name, frozenset(labels.items())))
+
+
+async def create(http: httpx.AsyncClient, **change: int) -> str:
+    body: dict[str, Any] = {"queueName": "n", "queueSize": 10, "visibilityTimeout": 30, "maxDeliveries": 1} | change
+    return str((await http.post("/api/queues", json=body)).json()["queue_id"])
+
+
+async def test_counters_of_all_workers_are_one_and_compare_with_what_happened(http: httpx.AsyncClient) -> None:
+    queue, small = await create(http), await create(http, queueSize=1, visibilityTimeout=0)
+    before = await scrape(http)
+    path = f"/api/queues/{queue}/messages"
+    # As many connections as requests, so that both workers have some.
+    sent = await asyncio.gather(*(http.post(path, json={"data": "x"}) for _ in range(14)))
+    polled = await asyncio.gather(*(http.get(path) for _ in range(12)))
+    messages = [response.json()["message"] for response in polled if response.json()["message"]]
+    acks = await asyncio.gather(*(http.delete(f"{path}/{message['message_id']}") for message in messages[:4] * 2))
+    for _ in range(2):
+        await http.post(f"/api/queues/{small}/messages", json={"data": "x"})
+        for _ in range(2):
+            await http.get(f"/api/queues/{small}/messages")
+    unknown = f"/api/queues/{small[:-1]}{'0' if small[-1] != '0' else '1'}"
+    await http.get(f"{unknown}/messages")
+    await http.post(f"{unknown}/messages", json={"data": "x"})
+
+    def outcomes(samples: Samples, of: str) -> dict[tuple[str, str], float]:
+        return {
+            (name.removeprefix("simplemq_").removesuffix("_total"), dict(labels)["outcome"]): number
+            for (name, labels), number in samples.items()
+            if name.endswith("_total") and dict(labels).get("queue_id") == of
+        }
+
+    expected = {
+        ("enqueue", "success"): sum(response.status_code == 201 for response in sent),
+        ("enqueue", "queue_full"): sum(response.status_code == 429 for response in sent),
+        ("dequeue", "success"): len(messages),
+        ("dequeue", "empty"): 12 - len(messages),
+        ("ack", "success"): sum(response.status_code == 200 for response in acks),
+        ("ack", "message_not_found"): sum(response.status_code == 404 for response in acks),
+    }
+    assert expected["enqueue", "success"] == expected["dequeue", "success"] == 10
+
+    async def as_expected() -> Samples | None:
+        samples = await scrape(http)
+        return samples if outcomes(samples, queue) == expected else None
+
+    samples = await eventually(as_expected, "the counters of another worker", 5)
+    assert outcomes(samples, small) == {
+        ("enqueue", "success"): 2, ("dequeue", "success"): 2, ("dequeue", "empty"): 2, ("dlq_moved", "success"): 1,
+        ("dlq_failed", "capacity_exceeded"): 1,
+    }  # fmt: skip
+    for name in ("simplemq_dequeue_total", "simplemq_enqueue_total"):
+        labels = {"queue_id": "", "outcome": "queue_not_found"}
+        assert (value(samples, name, **labels) or 0) - (value(before, name, **labels) or 0) == 1
+    assert value(samples, "simplemq_queue_depth", queue_id=queue, type="queue") == 6
+    assert value(samples, "simplemq_queue_inflight_count", queue_id=queue, type="queue") == 6
+    assert value(samples, "simplemq_queue_oldest_waiting_message_age_seconds", queue_id=queue, type="queue") == 0
+    dlq = (await http.get(f"/api/queues/{small}")).json()["dlq_id"]
+    assert value(samples, "simplemq_queue_depth", queue_id=dlq, type="dlq") == 1
+    assert value(samples, "simplemq_queue_oldest_waiting_message_age_seconds", queue_id=dlq, type="dlq")
+
+    def requests(samples: Samples, **labels: str) -> float:
+        return sum(
+            number
+            for (name, own), number in samples.items()
+            if name == "http_server_requests_seconds_count" and labels.items() <= dict(own).items()
+        )
+
+    uri = "/api/queues/{queue_id}/messages"
+    assert requests(samples, uri=uri, method="POST") - requests(before, uri=uri, method="POST") == 17
+    for each in (queue, small, dlq):
+        assert (await http.delete(f"/api/queues/{each}")).status_code == 200
+
+
+async def test_series_go_with_their_queue_and_do_not_pile_up(http: httpx.AsyncClient) -> None:
+    before = None
+    for _ in range(20):
+        queue = await create(http)
+        await http.post(f"/api/queues/{queue}/messages", json={"data": "x"})
+        samples = await scrape(http)
+        assert value(samples, "simplemq_queue_depth", queue_id=queue, type="queue") == 1
+        assert (await http.delete(f"/api/queues/{queue}")).status_code == 200
+        samples = await scrape(http)
+        assert not [labels for _, labels in samples if dict(labels).get("queue_id") == queue]
+        before = before or len(samples)
+    assert len(samples) <= before + 30, "labels of histograms only"
+
+
+async def test_what_a_worker_measured_outlives_it(server: Server, http: httpx.AsyncClient) -> None:
+    queue = await create(http)
+    for _ in range(10):
+        await http.get(f"/api/queues/{queue}/messages/peek?limit=1")
+
+    async def peeks() -> float:
+        samples = await scrape(http)
+        return sum(
+            number
+            for (name, labels), number in samples.items()
+            if name == "http_server_requests_seconds_count" and dict(labels)["uri"].endswith("peek")
+        )
+
+    before = await peeks()
+    old = server.workers()
+    os.kill(min(old), signal.SIGKILL)
+    await eventually(lambda: _replaced(server, old), "a new worker")
+    async with open_client(server.port) as fresh:
+        await eventually(lambda: _healthy(fresh), "healthy")
+    async with open_client(server.port) as fresh:
+        assert (await fresh.get("/metrics/prometheus")).status_code == 200
+        samples = await scrape(fresh)
+        after = sum(
+            number
+            for (name, labels), number in samples.items()
+            if name == "http_server_requests_seconds_count" and dict(labels)["uri"].endswith("peek")
+        )
+        assert after >= before
+        await fresh.delete(f"/api/queues/{queue}")
+
+
+async def _replaced(server: Server, old: set[int]) -> bool:
+    return len(server.workers() - old) == 1
+
+
+async def _healthy(http: httpx.AsyncClient) -> bool:
+    return (await http.get("/health")).status_code == 200
+
+
+# What is in deploy/
+
+
+def _exposed(samples: Samples) -> set[str]:
+    return {name for name, _ in samples}
+
+
+def _named(expression: str) -> set[str]:
+    """The metrics in an expression of PromQL."""
+    return set(re.findall(r"\b(?:simplemq|http_server|probe)_\w+", expression))
+
+
+def _expressions() -> dict[str, list[str]]:
+    dashboard = json.loads((DEPLOY / "grafana" / "simple-mq.json").read_text())
+    rules = yaml.safe_load((DEPLOY / "prometheus" / "simple-mq.rules.yaml").read_text())
+    found = {
+        f"panel {panel['title']}": [target["expr"] for target in panel["targets"]]
+        for panel in dashboard["panels"]
+        if panel["type"] != "row"
+    }
+    found |= {
+        f"variable {each['name']}": [each["query"]]
+        for each in dashboard["templating"]["list"]
+        if each["type"] == "query"
+    }
+    found |= {f"alert {rule['alert']}": [rule["expr"]] for group in rules["groups"] for rule in group["rules"]}
+    return found
+
+
+async def test_every_expression_names_metrics_that_exist(http: httpx.AsyncClient) -> None:
+    queue = await create(http, visibilityTimeout=0, queueSize=1)
+    path = f"/api/queues/{queue}/messages"
+    for _ in range(2):
+        await http.post(path, json={"data": "x"})
+        for _ in range(2):
+            await http.get(path)
+    await http.delete(f"{path}/{queue}")
+    await http.post(f"{path}/{queue}/requeue")
+    dlq = (await http.get(f"/api/queues/{queue}")).json()["dlq_id"]
+    await http.delete(f"/api/queues/{queue}")
+    await http.delete(f"/api/queues/{dlq}")
+    # Histograms have appeared by now; counters of a queue do while it has some.
+    families = _exposed(await scrape(http))
+    response = (await http.get("/metrics/prometheus")).text
+    families |= set(re.findall(r"^# TYPE (\w+)", response, re.MULTILINE))
+    # Written by the k6 probes' exporter, not by the server.
+    families.add("probe_success")
+    expressions = _expressions()
+    assert len(expressions) > 15
+    for place, texts in expressions.items():
+        for text in texts:
+            assert _named(text), f"{place} names no metric: {text}"
+            assert _named(text) <= families, f"{place}: {_named(text) - families}"
+
+
+def test_the_list_of_meters_is_that_of_the_exposition() -> None:
+    source = Path(ROOT / "queen" / "metrics" / "simple_mq.py").read_text()
+    for name in METER_NAMES:
+        plain = name.replace(".", "_").removesuffix("_total")
+        assert plain in source or plain in (ROOT / "queen" / "metrics" / "http.py").read_text(), name
