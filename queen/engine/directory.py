@@ -95,6 +95,11 @@ class Directory:
             self._push_options = await self._database.read_push_options()
         return self._push_options
 
+    @property
+    def known_push_options(self) -> PushOptions | None:
+        """The same, if it need not be asked for."""
+        return self._push_options
+
     def forget_push_options(self) -> None:
         """They have changed, as a push was told."""
         self._push_options = None

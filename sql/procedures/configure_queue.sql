@@ -1,7 +1,8 @@
 -- Purpose:   makes a queue, or replaces the options of one that exists; makes its partition Default.
 -- Arguments: the options, null for: not set by anyone.
 -- Returns:   numbers of the queue and of its partition Default.
--- Locks:     the queue row; when delays change, all cursors of the queue in (part_id, grp_id) order.
+-- Locks:     the queue row; when encryption or maximum size change, all heads of the queue in part_id order; when delays
+--            change, all its cursors in (part_id, grp_id) order.
 -- Writes:    queues, partitions, partition_lookup, partition_consumers, push_options (when encryption or maximum size change).
 CREATE OR REPLACE FUNCTION queen.configure_queue_v1(
     p_queue text, p_namespace text, p_task text, p_priority int, p_lease_time int, p_retry_limit int, p_retry_delay int,
@@ -15,6 +16,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
     v_old queen.queues;
+    v_changes bool;
 BEGIN
     SELECT * INTO v_old FROM queen.queues AS q WHERE q.name = p_queue FOR NO KEY UPDATE;
     INSERT INTO queen.queues AS q (
@@ -38,13 +40,20 @@ BEGIN
         max_wait_time_seconds = excluded.max_wait_time_seconds, max_size = excluded.max_size,
         encryption_enabled = excluded.encryption_enabled, ever_encrypted = q.ever_encrypted OR excluded.ever_encrypted
     RETURNING q.id INTO queue_id;
+    v_changes := (coalesce(v_old.encryption_enabled, false), coalesce(v_old.max_size, 0)) <> (p_encryption_enabled, p_max_size);
+    IF v_changes THEN
+        -- Pushes that hold their heads were laid out under the old options: they are stored before this, and all others see it.
+        PERFORM 1 FROM queen.partition_lookup AS h
+        JOIN queen.partitions AS p ON p.id = h.part_id AND p.queue_id = configure_queue_v1.queue_id
+        ORDER BY h.part_id FOR UPDATE OF h;
+    END IF;
     IF v_old.id IS NOT NULL
         AND (v_old.delayed_processing, v_old.window_buffer) <> (p_delayed_processing, p_window_buffer) THEN
         PERFORM queen.judge_anew(queue_id);
     END IF;
     -- Last of all, because everybody else who changes such options waits for this row.
     PERFORM queen.make_partitions(ARRAY[p_queue], ARRAY['Default']);
-    IF (coalesce(v_old.encryption_enabled, false), coalesce(v_old.max_size, 0)) <> (p_encryption_enabled, p_max_size) THEN
+    IF v_changes THEN
         UPDATE queen.push_options SET version = version + 1;
     END IF;
     SELECT p.id INTO part_id FROM queen.partitions AS p

@@ -31,6 +31,8 @@ DECLARE
     v_parked bigint[];
     v_duplicates bool := false;
     v_now timestamptz;
+    v_version bigint;
+    v_fenced bool;
 BEGIN
     IF p_limited IS NOT NULL THEN
         PERFORM queen.lock_queues(p_limited);
@@ -55,13 +57,16 @@ BEGIN
         RETURN;
     END IF;
 
+    -- Not before: what a first sending has stored is stored, whatever was configured since. And under the head locks, for
+    -- which a change of the options waits.
+    SELECT o.version, EXISTS (SELECT 1 FROM queen.fenced_flushes AS f WHERE f.flush = p_flush) INTO v_version, v_fenced
+    FROM queen.push_options AS o;
     IF p_again THEN
         INSERT INTO queen.fenced_flushes VALUES (p_flush, clock_timestamp()) ON CONFLICT DO NOTHING;
-    ELSIF EXISTS (SELECT 1 FROM queen.fenced_flushes AS f WHERE f.flush = p_flush) THEN
+    ELSIF v_fenced THEN
         RAISE EXCEPTION 'flush % was sent again and is done', p_flush USING ERRCODE = 'QN001';
     END IF;
-    -- Not before: what a first sending has stored is stored, whatever was configured since.
-    IF p_version <> (SELECT o.version FROM queen.push_options AS o) THEN
+    IF p_version <> v_version THEN
         RETURN;
     END IF;
     IF p_limited IS NOT NULL THEN

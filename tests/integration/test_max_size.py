@@ -1,11 +1,21 @@
 """The maximum size of queues: back-pressure over HTTP."""
 
 import asyncio
+from typing import Any
 
+import asyncpg
 import pytest
 
+from queen.core.operations import QueueConfiguration
+from queen.db.administration import AdministrationStore
+from queen.db.dsn import parse
+from queen.db.pool import Pool
+from queen.db.setup import prepare
+from queen.db.store import Store, call, push_arguments
 from queen_spec.guarantees import Level, checks
 from tests.support.api import Api
+from tests.support.clock import eventually
+from tests.support.flushes import flush_of
 from tests.support.streams import Streams, upsert
 
 
@@ -185,3 +195,45 @@ async def test_what_is_configured_is_what_status_shows(api: Api, queue: str) -> 
     await api.configure(queue, maxSize=7, ttl=3600)
     shown = (await api.http.get(f"/api/v1/status/queues/{queue}")).json()["queue"]["config"]
     assert (shown["maxQueueSize"], shown["ttl"]) == (7, 3600)
+
+
+@checks("G-RET-8", "G-SEC-3", level=Level.LIVE)
+async def test_options_change_after_the_pushes_that_do_not_know_them(postgres: str, queue: str) -> None:
+    """A push that is under way is stored before the queue is configured, and one that waits for its turn is refused."""
+    await prepare(postgres, 5000)
+    pool = Pool(parse(postgres, "queen test", 5000), 2, 30)
+    connection = await asyncpg.connect(postgres)
+    watcher = await asyncpg.connect(postgres)
+    try:
+        store, administration = Store(pool), AdministrationStore(pool)
+
+        async def push(columns: Any) -> list[asyncpg.Record]:
+            statement = call("push_messages_v1", 12)
+            arguments = columns.flush, False, *push_arguments(columns), columns.version, columns.limited
+            return await connection.fetch(statement, *arguments)
+
+        async def waits() -> bool:
+            waiting = "application_name = 'queen test' AND wait_event_type = 'Lock'"
+            return bool(await watcher.fetchval(f"SELECT EXISTS (SELECT FROM pg_stat_activity WHERE {waiting})"))
+
+        async with connection.transaction():
+            under_way = await flush_of(store, queue, [b"1"])
+            under_way.version = (await store.read_push_options()).version
+            assert len(await push(under_way)) == 1
+            configured = asyncio.create_task(
+                administration.configure_queue(QueueConfiguration(queue, max_size=1, encryption_enabled=False))
+            )
+            await eventually(waits, "the configuration waits for the push")
+            assert not configured.done()
+        await configured
+        options = await store.read_push_options()
+        assert options.version > under_way.version
+        late = await flush_of(store, queue, [b"2"])
+        late.version = under_way.version
+        assert await push(late) == []
+        late.version, late.limited = options.version, [options.limited[queue].queue_id]
+        assert [row["room"] for row in await push(late)] == [0]
+    finally:
+        await watcher.close()
+        await connection.close()
+        await pool.close()

@@ -30,6 +30,9 @@ def places_of(pushes: Sequence[Push]) -> set[tuple[str, str]]:
 
 async def current_options(context: Context, *, outwaits: bool = True) -> PushOptions:
     """What the worker knows of queues."""
+    known = context.directory.known_push_options
+    if known is not None:
+        return known
     return await context.patiently(lambda _again: context.directory.push_options(), outwaits=outwaits)
 
 
