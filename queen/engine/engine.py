@@ -1,7 +1,8 @@
 """The engine of a worker process: takes jobs from the HTTP loop, fuses them into calls, hands the results back.
 
 It runs in one event loop, that of the requests or one in a thread of its own (``queen.engine.thread``), and everything
-here happens in that loop. What wakes it: a job, the end of a call, the end of a hold time, a waiter's time. It sleeps otherwise.
+here happens in that loop. What wakes it: a job, the end of a call, the end of a hold time, a waiter's
+time. It sleeps otherwise.
 """
 
 import asyncio
