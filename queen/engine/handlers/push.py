@@ -1,6 +1,5 @@
 """PUSH: many requests, one segment a partition, one call."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from uuid import UUID, uuid4
 
@@ -70,9 +69,9 @@ async def push(context: Context, pushes: Sequence[Push], flush_id: UUID | None =
 
 def announce(context: Context, pushes: Sequence[Push]) -> None:
     """Wakes who waits for messages of these requests."""
-    messages: Counter[str] = Counter()
+    messages: dict[str, int] = {}
     for request in pushes:
         for lot in request.lots:
-            messages[lot.queue] += len(lot.places)
+            messages[lot.queue] = messages.get(lot.queue, 0) + len(lot.places)
     for queue, number in messages.items():
         context.heard(Notice(queue, number))
