@@ -249,6 +249,12 @@ class Settings:
     worker_class: str = setting(
         "QUEEN_WORKER_CLASS", "uvicorn", one_of("uvicorn", "asgi", "gthread", "meinheld"), "gunicorn's worker class"
     )
+    engine_home: str = setting(
+        "QUEEN_ENGINE_HOME",
+        "loop",
+        one_of("loop", "thread"),
+        "the engine's home: the HTTP loop, or a thread of its own",
+    )
     threads: int = setting("QUEEN_THREADS", 32, integer(2, 1000), "threads of a worker of class gthread")
     metrics_interval_ms: int = setting(
         "STATS_INTERVAL_MS",

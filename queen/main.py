@@ -276,4 +276,5 @@ def _services(pool: Pool, settings: Settings, context: Context) -> Services:
 
 def create(settings: Settings) -> QueenApp:
     """The ASGI application of a worker process."""
-    return create_app(settings, EngineThread(assembly(settings), uvloop.new_event_loop))
+    own_loop = uvloop.new_event_loop if settings.engine_home == "thread" else None
+    return create_app(settings, EngineThread(assembly(settings), own_loop))

@@ -26,6 +26,9 @@ class JobType(Enum):
     EXTEND_VISIBILITY = "extend_visibility"
     CUSTOM = "custom"
 
+    #: Members are looked up by identity many times a call, and Enum's own hash is Python code.
+    __hash__ = object.__hash__
+
 
 # ---------------------------------------------------------------- push
 

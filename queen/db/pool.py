@@ -14,6 +14,7 @@ import asyncpg
 from queen.core.errors import DatabaseUnavailableError, OutcomeUnknownError, QueenError
 from queen.db.dsn import Target, connect
 from queen.db.sqlstate import is_of_use, reason_of, translate
+from queen.db.watch import Watch
 
 #: How much later than PostgreSQL should have ended a call it is taken for gone.
 _ANSWER_S = 1.0
@@ -36,6 +37,7 @@ class Pool:
         self._idle: list[asyncpg.Connection[Any]] = []
         self._open: set[asyncpg.Connection[Any]] = set()
         self._slots = asyncio.Semaphore(size)
+        self._watch = Watch(call_timeout_s + _ANSWER_S, self._discard)
         self._closed = False
         self._away = ""
         self._attempts: set[asyncio.Task[asyncpg.Connection[Any]]] = set()
@@ -64,19 +66,27 @@ class Pool:
             DataRejectedError: PostgreSQL refused the data; nothing was changed.
         """
         async with self._connection() as connection:
+            self._watch.begin(connection)
             try:
-                async with asyncio.timeout(self._call_timeout_s + _ANSWER_S):
-                    return await connection.fetch(sql, *arguments)
+                return await connection.fetch(sql, *arguments)
             except Exception as problem:
-                error = translate(problem)
-                if error is None and connection.is_closed():
-                    # Whatever the event loop calls it: uvloop has an error of its own for writing to what was closed.
-                    error = OutcomeUnknownError(f"The connection to PostgreSQL broke: {reason_of(problem)}")
+                error = self._error_of(problem, connection)
                 if error is None:
                     raise
                 if isinstance(error, OutcomeUnknownError) or not is_of_use(problem):
                     self._discard(connection)
                 raise error from problem
+            finally:
+                self._watch.end(connection)
+
+    def _error_of(self, problem: Exception, connection: "asyncpg.Connection[Any]") -> QueenError | None:
+        if connection not in self._watch:
+            return OutcomeUnknownError(f"PostgreSQL did not answer within {self._watch.limit_s:g} s")
+        error = translate(problem)
+        if error is None and connection.is_closed():
+            # Whatever the event loop calls it: uvloop has an error of its own for writing to what was closed.
+            error = OutcomeUnknownError(f"The connection to PostgreSQL broke: {reason_of(problem)}")
+        return error
 
     def suspend(self, reason: str) -> None:
         """PostgreSQL does not answer: calls under way are broken off, and new ones fail at once until ``resume``."""
@@ -93,6 +103,7 @@ class Pool:
     async def close(self) -> None:
         """Closes all connections; calls under way are broken off."""
         self._closed = True
+        self._watch.close()
         for connection in list(self._open):
             self._discard(connection)
 

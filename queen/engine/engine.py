@@ -1,7 +1,8 @@
 """The engine of a worker process: takes jobs from the HTTP loop, fuses them into calls, hands the results back.
 
-It runs in one event loop of its own, in its own thread (``queen.engine.thread``), and everything here happens in that
-loop. What wakes it: a job, the end of a call, the end of a hold time, a waiter's time. It sleeps otherwise.
+It runs in one event loop, that of the requests or one in a thread of its own (``queen.engine.thread``), and everything
+here happens in that loop. What wakes it: a job, the end of a call, the end of a hold time, a waiter's
+time. It sleeps otherwise.
 """
 
 import asyncio
@@ -181,10 +182,10 @@ class Engine:
         """Sends what is due while there are connections for it, and sets the timer for what is not due yet."""
         now = self._loop.time()
         self._expire(now)
-        waits = {kind: lane.due_in_ms(now) for kind, lane in self._lanes.items()}
+        waits = {kind: lane.due_in_ms(now) for kind, lane in self._lanes.items() if lane.ready}
         due = {kind for kind, due_in_ms in waits.items() if due_in_ms == 0}
         for slots in (self._hot, self._cold):
-            while (kind := slots.next(due)) is not None:
+            while due and (kind := slots.next(due)) is not None:
                 slots.take(kind)
                 self._send(kind, slots)
                 waits[kind] = self._lanes[kind].due_in_ms(now)
@@ -193,7 +194,8 @@ class Engine:
         times = [now + due_in_ms / 1000 for due_in_ms in waits.values() if due_in_ms]
         if (event := self._waiters.next_event()) is not None:
             times.append(event)
-        self._wake_at(min(times, default=None))
+        if times:
+            self._wake_at(min(times))
 
     def _expire(self, now: float) -> None:
         checks, expired = self._waiters.due(now)
@@ -204,10 +206,17 @@ class Engine:
             job.since = now
             self._lanes[job.kind].put(job)
 
-    def _wake_at(self, at: float | None) -> None:
+    def _wake_at(self, at: float) -> None:
+        """Sees to it that the engine drains at that time. An earlier timer stays: what it wakes sets the next one."""
         if self._timer is not None:
+            if self._timer.when() <= at:
+                return
             self._timer.cancel()
-        self._timer = self._loop.call_at(at, self._drain) if at is not None else None
+        self._timer = self._loop.call_at(at, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._drain()
 
     def _send(self, kind: JobType, slots: "Slots[JobType]") -> None:
         self._start(self._run(kind, self._lanes[kind].take(), slots))

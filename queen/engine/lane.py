@@ -20,6 +20,7 @@ class Lane:
         policy: when a batch leaves, and how large it may be.
         limiter: how many calls may be in flight, within the policy's bound.
         in_flight: calls under way.
+        ready: jobs whose key has no call in flight.
         size: bytes of the jobs that wait.
         failed: jobs that were answered with an error so far.
     """
@@ -32,7 +33,7 @@ class Lane:
         self._ready: OrderedDict[Hashable, deque[Job]] = OrderedDict()  # popped at the front
         self._blocked: dict[Hashable, deque[Job]] = {}
         self._busy: set[Hashable] = set()
-        self._ready_jobs = 0
+        self.ready = 0
         self._waiting = 0
         self._jobs = self._calls = self._refused = self.failed = 0
         self._batch_sizes = [0] * (policy.batch_max.bit_length() + 1)
@@ -60,18 +61,18 @@ class Lane:
             self._blocked.setdefault(job.key, deque()).append(job)
         else:
             self._ready.setdefault(job.key, deque()).append(job)
-            self._ready_jobs += 1
+            self.ready += 1
         self._waiting += 1
         self.size += job.size
 
     def due_in_ms(self, now: float) -> float | None:
         """Milliseconds until a batch should leave; ``None``: not before something else happens. ``now`` in seconds."""
-        if not self._ready_jobs:
+        if not self.ready:
             return None
         age_ms = 0.0
-        if self._ready_jobs < self.policy.preferred:  # so there are few keys to look at
+        if self.ready < self.policy.preferred:  # so there are few keys to look at
             age_ms = (now - min([jobs[0].since for jobs in self._ready.values()])) * 1000
-        return self.policy.due_in_ms(self._ready_jobs, age_ms, self.in_flight, self.limiter.limit)
+        return self.policy.due_in_ms(self.ready, age_ms, self.in_flight, self.limiter.limit)
 
     def take(self) -> list[Job]:
         """Removes the next batch and marks its keys as busy. End it with ``done``."""
@@ -86,7 +87,7 @@ class Lane:
                 batch.append(job)
             self._keep(key, jobs)
         self._waiting -= len(batch)
-        self._ready_jobs -= len(batch)
+        self.ready -= len(batch)
         self.size -= size
         self.in_flight += 1
         self._calls += 1
@@ -100,7 +101,7 @@ class Lane:
             self._busy.add(key)
             if rest:
                 self._blocked[key] = rest
-                self._ready_jobs -= len(rest)
+                self.ready -= len(rest)
         elif rest:
             self._ready[key] = rest
 
@@ -111,4 +112,4 @@ class Lane:
             self._busy.discard(key)
             if jobs := self._blocked.pop(key, None):
                 self._ready[key] = jobs
-                self._ready_jobs += len(jobs)
+                self.ready += len(jobs)

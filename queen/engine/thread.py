@@ -1,8 +1,8 @@
-"""The thread of the engine, and its door for the HTTP loop."""
+"""The engine's home, a thread of its own or the loop of the requests, and its door for the latter (ADR 24)."""
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from msgspec import Struct
@@ -33,19 +33,26 @@ Assemble = Callable[[Callable[[Job, Any], None]], Awaitable[Assembled]]
 
 
 class EngineThread:
-    """An engine in a thread named ``queen-engine``. All methods are for the HTTP loop, except ``begin_stop``."""
+    """An engine where it lives. All methods are for the HTTP loop, except ``begin_stop``.
 
-    def __init__(self, assemble: Assemble, new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    Args:
+        assemble: makes the engine.
+        new_loop: makes the loop of a thread named ``queen-engine``; ``None``: the engine lives in the HTTP loop, and
+            no request pays for a change of threads.
+    """
+
+    def __init__(self, assemble: Assemble, new_loop: Callable[[], asyncio.AbstractEventLoop] | None) -> None:
         self._assemble = assemble
-        self._loop = new_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="queen-engine", daemon=True)
+        self._own = _LoopThread(new_loop()) if new_loop is not None else None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._bridge: Bridge | None = None
         self._assembled: Assembled | None = None
 
     async def start(self) -> None:
         """Starts thread and engine; raises what the assembly raises."""
-        self._thread.start()
-        await self._run(self._open(asyncio.get_running_loop()))
+        http = asyncio.get_running_loop()
+        self._loop = self._own.start() if self._own is not None else http
+        await self._run(self._open(http, self._loop))
 
     @property
     def engine(self) -> Engine:
@@ -64,7 +71,7 @@ class EngineThread:
 
     def abandon(self, job: Job) -> None:
         """The sender no longer waits for this job."""
-        self._loop.call_soon_threadsafe(self.engine.abandon, job)
+        self._call(self.engine.abandon, job)
 
     async def beat(self) -> None:
         """Returns when the engine's loop has had its turn."""
@@ -73,23 +80,22 @@ class EngineThread:
     def hear(self, sheet: bytes) -> None:
         """Takes a sheet of notices that came in by HTTP."""
         if self._assembled is not None:
-            self._loop.call_soon_threadsafe(self._assembled.hear, sheet)
+            self._call(self._assembled.hear, sheet)
 
     def begin_stop(self) -> None:
         """Answers all long polls empty, from now on. May be called from a signal handler."""
         if self._assembled is not None:
-            self._loop.call_soon_threadsafe(self._assembled.engine.release_waiters)
+            self._call(self._assembled.engine.release_waiters)
 
     async def stop(self) -> None:
         """Finishes what is under way, closes the connections, ends the thread."""
         if self._assembled is not None:
             await self._run(self._shut(self._assembled))
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        await asyncio.to_thread(self._thread.join)
-        self._loop.close()
+        if self._own is not None:
+            await asyncio.to_thread(self._own.stop)
 
-    async def _open(self, http: asyncio.AbstractEventLoop) -> None:
-        bridge = Bridge(http, self._loop)
+    async def _open(self, http: asyncio.AbstractEventLoop, home: asyncio.AbstractEventLoop) -> None:
+        bridge = Bridge(http, home)
         self._assembled = await self._assemble(bridge.answer)
         bridge.accept = self._assembled.engine.accept
         self._bridge = bridge
@@ -98,9 +104,33 @@ class EngineThread:
         await assembled.engine.stop()
         await assembled.close()
 
-    async def _run(self, work: Awaitable[None]) -> None:
-        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_coroutine(work), self._loop))
+    def _call(self, function: Callable[..., None], *arguments: Any) -> None:  # noqa: ANN401 - those of the function
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+    async def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Does work in the engine's loop."""
+        if self._own is None:
+            await work
+        else:
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._own.loop))
 
 
-async def _coroutine(work: Awaitable[None]) -> None:
-    await work
+class _LoopThread:
+    """A thread that runs an event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._thread = threading.Thread(target=loop.run_forever, name="queen-engine", daemon=True)
+
+    def start(self) -> asyncio.AbstractEventLoop:
+        """Starts the thread; returns its loop."""
+        self._thread.start()
+        return self.loop
+
+    def stop(self) -> None:
+        """Ends loop and thread. Blocks; for other threads. One that was never started ends as well."""
+        if self._thread.is_alive():
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self._thread.join()
+        self.loop.close()

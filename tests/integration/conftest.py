@@ -1,5 +1,6 @@
 """A running server with two workers for all tests of HTTP operations, and clients of it."""
 
+import os
 import re
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -10,15 +11,18 @@ import asyncpg
 import pytest
 
 from tests.support.api import Api, open_client, worker_apis
-from tests.support.processes import Server, open_folder, serving
+from tests.support.processes import Server, clean_environment, open_folder, serving
 from tests.support.published_client import find_python
 
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    """`queen serve` with two workers on an embedded PostgreSQL."""
-    with open_folder() as folder, serving(folder / "data", "--workers", "2") as running:
-        yield running
+    """`queen serve` with two workers on the PostgreSQL of QUEEN_TEST_DSN, else on an embedded one."""
+    with open_folder() as folder:
+        environment = clean_environment(QUEEN_DATA_DIR=str(folder))
+        given = os.environ.get("QUEEN_TEST_DSN")
+        with serving(folder / "data", "--workers", "2", dsn=given, env=environment) as running:
+            yield running
 
 
 @pytest.fixture(scope="session")

@@ -79,6 +79,7 @@ class Server:
     port: int
     data_dir: Path
     output: Path
+    given_dsn: str | None = None
 
     def connection(self, timeout: float = PATIENCE_S) -> http.client.HTTPConnection:
         """A connection that the caller closes."""
@@ -136,7 +137,9 @@ class Server:
 
     @property
     def dsn(self) -> str:
-        """Where its embedded PostgreSQL is."""
+        """Where its PostgreSQL is."""
+        if self.given_dsn:
+            return self.given_dsn
         configuration = (self.data_dir / "postgresql.conf").read_text()
         socket_dir = configuration.split("unix_socket_directories = '")[1].split("'")[0]
         return f"postgresql://postgres@/postgres?host={socket_dir}"
@@ -150,21 +153,22 @@ def _command_line(process: psutil.Process) -> str:
         return ""
 
 
-def start(data_dir: Path, *options: str, output: Path | None = None, **popen: Any) -> Server:
-    """Starts ``queen serve`` without waiting for it."""
+def start(data_dir: Path, *options: str, output: Path | None = None, dsn: str | None = None, **popen: Any) -> Server:
+    """Starts ``queen serve`` without waiting for it, by default on an embedded PostgreSQL in ``data_dir``."""
     port = free_port()
     output = output or data_dir.parent / f"{data_dir.name}.{port}.out"
     environment = popen.pop("env", None) or clean_environment()
+    place = ["--dsn", dsn] if dsn else ["--data-dir", str(data_dir)]
     with output.open("wb") as file:
         process = subprocess.Popen(
-            [*popen.pop("command", PYTHON), "serve", "--port", str(port), "--data-dir", str(data_dir), *options],
+            [*popen.pop("command", PYTHON), "serve", "--port", str(port), *place, *options],
             cwd=popen.pop("cwd", ROOT),
             env=environment,
             stdout=file,
             stderr=subprocess.STDOUT,
             **popen,
         )
-    return Server(process, port, data_dir, output)
+    return Server(process, port, data_dir, output, dsn)
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """PUSH: many requests, one segment a partition, one call."""
 
 import time
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID, uuid4
 
@@ -199,10 +198,10 @@ def refuse(
     refused: dict[int, QueenError] = {}
     for number, request in pushes.items():
         wanted = messages_by_queue([request])
-        full = next((queue for queue, room in left.items() if wanted[queue] > room), None)
+        full = next((queue for queue, room in left.items() if wanted.get(queue, 0) > room), None)
         if full is None:
             for queue in left:
-                left[queue] -= wanted[queue]
+                left[queue] -= wanted.get(queue, 0)
         elif full in limits and wanted[full] > limits[full].max_size:
             refused[number] = BadRequestError(
                 f"The request has {wanted[full]} messages for queue {full!r}, which never holds more than "
@@ -217,12 +216,12 @@ def refuse(
     return refused
 
 
-def messages_by_queue(pushes: Iterable[Push]) -> Counter[str]:
-    """How many messages these requests have for each queue."""
-    messages: Counter[str] = Counter()
+def messages_by_queue(pushes: Iterable[Push]) -> dict[str, int]:
+    """How many messages these requests have for each queue that they name."""
+    messages: dict[str, int] = {}
     for request in pushes:
         for lot in request.lots:
-            messages[lot.queue] += len(lot.places)
+            messages[lot.queue] = messages.get(lot.queue, 0) + len(lot.places)
     return messages
 
 
