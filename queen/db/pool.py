@@ -83,8 +83,8 @@ class Pool:
         if connection not in self._watch:
             return OutcomeUnknownError(f"PostgreSQL did not answer within {self._watch.limit_s:g} s")
         error = translate(problem)
-        if error is None and connection.is_closed():
-            # Whatever the event loop calls it: uvloop has an error of its own for writing to what was closed.
+        if error is None and (connection.is_closed() or isinstance(problem, RuntimeError)):
+            # uvloop has an error of its own for writing to what was closed, also before the connection has heard of it.
             error = OutcomeUnknownError(f"The connection to PostgreSQL broke: {reason_of(problem)}")
         return error
 
