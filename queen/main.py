@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import uvloop
 
 from queen.config import Settings
@@ -21,7 +22,6 @@ from queen.db.dsn import Target, parse
 from queen.db.notices import PostgresTransport
 from queen.db.pool import Pool
 from queen.db.pulse import Pulse
-from queen.db.setup import probe_pooler
 from queen.db.simple_mq import SimpleMqAdministrationStore, SimpleMqStore
 from queen.db.spool_store import SpoolStore
 from queen.db.store import Store
@@ -62,11 +62,13 @@ def share(total: int, workers: int) -> int:
     return max(1, total // workers)
 
 
-async def _target(settings: Settings) -> Target:
+def _target(settings: Settings) -> Target:
+    """The database. Nobody asks it anything here: a worker has to start also while it is away."""
     url = settings.database_url
     if not url:
         raise SettingError("No PostgreSQL: set DATABASE_URL or PG_HOST, or use `queen serve`, which brings its own")
-    return await probe_pooler(parse(url, "queen", settings.connect_timeout_ms))
+    target = parse(url, "queen", settings.connect_timeout_ms)
+    return msgspec.structs.replace(target, pooled=settings.pooler == "yes")
 
 
 def open_spool(settings: Settings, path: Path, installation: UUID) -> Spool:
@@ -101,7 +103,7 @@ async def prepare_spool(settings: Settings) -> Path:
         SettingError: the folder cannot be used.
         DatabaseUnavailableError: PostgreSQL is away.
     """
-    async with _pool(await _target(settings), 1, settings) as pool:
+    async with _pool(_target(settings), 1, settings) as pool:
         store, administration = Store(pool), AdministrationStore(pool)
         installation = await administration.installation()
         path = place.claim(settings.spool_dir, settings.data_dir, installation)
@@ -163,7 +165,7 @@ def assembly(settings: Settings) -> Assemble:
     """How the engine of a worker is made, in its own loop."""
 
     async def assemble(answer: Callable[[Job, Any], None]) -> Assembled:
-        target = await _target(settings)
+        target = _target(settings)
         timeout_s = settings.statement_timeout_ms / 1000
         hot = Pool(target, share(settings.hot_connections, settings.workers), timeout_s)
         cold = Pool(target, share(settings.cold_connections, settings.workers), timeout_s)
@@ -210,7 +212,7 @@ def assembly(settings: Settings) -> Assemble:
         def gauges() -> Gauges:
             return Gauges(hot.open + cold.open, hot.idle + cold.idle, engine.queued, engine.waiting_by_queue())
 
-        context.gauges = gauges
+        context.gauges, context.database_answers = gauges, pulse.answers
         keep = timedelta(days=settings.metrics_days)
         reporter = Reporter(context.meter, administration.metrics, gauges, settings.metrics_interval_ms / 1000, keep)
         reporter.start()

@@ -12,7 +12,7 @@ from typing import Any
 import asyncpg
 
 from queen.core.errors import DatabaseUnavailableError, OutcomeUnknownError, QueenError
-from queen.db.dsn import Target, connect
+from queen.db.dsn import UNREACHABLE, Target, connect
 from queen.db.sqlstate import is_of_use, reason_of, translate
 from queen.db.watch import Watch
 
@@ -148,13 +148,7 @@ class Pool:
             raise DatabaseUnavailableError(self._away) from None
         except QueenError:
             raise
-        except (
-            OSError,
-            TimeoutError,
-            asyncpg.PostgresError,
-            asyncpg.InterfaceError,
-            asyncpg.InternalClientError,
-        ) as problem:
+        except UNREACHABLE as problem:
             place, reason = self._target.place, reason_of(problem)
             raise DatabaseUnavailableError(f"No connection to PostgreSQL at {place}: {reason}") from problem
 

@@ -13,7 +13,6 @@ from typing import Any
 import asyncpg
 import msgspec
 
-from queen.core.errors import QueenError
 from queen.db.dsn import Target, connect
 from queen.db.sqlstate import reason_of
 
@@ -55,11 +54,14 @@ class Pulse:
         self._lost, self._found = lost, found
         self._connection: asyncpg.Connection[Any] | None = None
         self._task: asyncio.Task[None] | None = None
+        self._feeling = asyncio.Lock()
         self.away = False
 
     def start(self) -> None:
         """Begins to ask."""
-        self._task = asyncio.get_running_loop().create_task(self._keep_asking())
+        loop = asyncio.get_running_loop()
+        self._silence = Silence(loop.time())
+        self._task = loop.create_task(self._keep_asking())
 
     async def stop(self) -> None:
         """Ends the connection."""
@@ -68,16 +70,29 @@ class Pulse:
             await asyncio.gather(self._task, return_exceptions=True)
         self._drop()
 
-    async def _keep_asking(self) -> None:
-        loop = asyncio.get_running_loop()
-        silence = Silence(loop.time())
+    async def answers(self) -> bool:
+        """Whether it answers, from now on: it is asked until it has answered, or is known to be away."""
         while True:
+            if await self._feel():
+                return True
+            if self.away:
+                return False
+            await asyncio.sleep(INTERVAL_S)
+
+    async def _keep_asking(self) -> None:
+        while True:
+            await self._feel()
+            await asyncio.sleep(INTERVAL_S)
+
+    async def _feel(self) -> bool:
+        """Whether it answered. One at a time: no older question is still on its way when this one is answered."""
+        async with self._feeling:
             reason = await self._ask()
-            if silence.after(not reason, loop.time()):
+            if self._silence.after(not reason, asyncio.get_running_loop().time()):
                 self._set_away(reason)
             elif not reason:
                 self._set_away("")
-            await asyncio.sleep(INTERVAL_S)
+            return not reason
 
     def _set_away(self, reason: str) -> None:
         if self.away == bool(reason):
@@ -99,7 +114,7 @@ class Pulse:
                 await self._connection.fetchval("SELECT 1")
         except asyncpg.TooManyConnectionsError:
             return ""
-        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, QueenError) as problem:
+        except Exception as problem:  # uvloop has errors of its own, and whatever it is, that was no answer
             self._drop()
             return reason_of(problem)
         return ""
