@@ -45,7 +45,7 @@ class Faults:
     async def _some_are_spooled(self) -> None:
         journal = self._traffic.journal
         goal = journal.buffered + self._choice.choice([1, 20, 200])
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             while journal.buffered < goal:
                 await asyncio.sleep(0.02)
 

@@ -79,14 +79,7 @@ def spooling_server(
 def wait_until_drained(server: Server) -> None:
     """Returns when the spool is empty and pushes through any worker go to PostgreSQL again.
 
-    Each worker finds out by itself that PostgreSQL is back, and until then spools: so each has to say so.
+    Each worker finds out by itself that PostgreSQL is back, and until then spools.
     """
-    found: set[int] = set()
-
-    def drained() -> bool:
-        status, body = server.request("GET", "/health")
-        if status == 200:
-            found.add(body["worker_id"])
-        return len(server.workers()) == WORKERS and server.workers() <= found and not body["spool"]["spooling"]
-
-    wait_until(drained, "an empty spool, and every worker with PostgreSQL")
+    server.wait_until_all_are_healthy(WORKERS)
+    wait_until(lambda: not server.request("GET", "/health")[1]["spool"]["spooling"], "an empty spool")
