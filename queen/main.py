@@ -202,7 +202,7 @@ def assembly(settings: Settings) -> Assemble:
         engine = Engine(
             context, lambda kind: Lane(settings.policy(kind), settings.limiter(kind)), waiters, shares, answer
         )
-        pulse = Pulse(target, lost, found)
+        pulse = Pulse(target, lost, found, lambda: max(pool.answered_at for pool in pools))
         interval_s = settings.spool_interval_ms / 1000
         replay = Replay(context, failover, SpoolStore(replaying), settings.spool_batch, interval_s)
         await notices.start(engine.heard, engine.missed)

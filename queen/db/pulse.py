@@ -31,11 +31,12 @@ class Silence:
     def __init__(self, now: float) -> None:
         self._answered_at, self._silences = now, 0
 
-    def after(self, answered: bool, now: float) -> bool:
-        """Whether it is away, after it was asked once more."""
+    def after(self, answered: bool, now: float, heard_at: float = float("-inf")) -> bool:
+        """Whether it is away, after it was asked once more; somebody else heard from it at ``heard_at``."""
         if answered:
             self._answered_at, self._silences = now, 0
         else:
+            self._answered_at = max(self._answered_at, heard_at)
             self._silences += 1
         return self._silences >= _SILENCES and now - self._answered_at >= _SILENCE_S
 
@@ -47,11 +48,14 @@ class Pulse:
         target: the database.
         lost: called with the reason when it is found to be away.
         found: called when it is back.
+        heard_at: when the database last answered anybody: where the machine is busy, that tells slow from away.
     """
 
-    def __init__(self, target: Target, lost: Callable[[str], None], found: Callable[[], None]) -> None:
+    def __init__(
+        self, target: Target, lost: Callable[[str], None], found: Callable[[], None], heard_at: Callable[[], float]
+    ) -> None:
         self._target = msgspec.structs.replace(target, connect_timeout_s=min(target.connect_timeout_s, ANSWER_S))
-        self._lost, self._found = lost, found
+        self._lost, self._found, self._heard_at = lost, found, heard_at
         self._connection: asyncpg.Connection[Any] | None = None
         self._task: asyncio.Task[None] | None = None
         self._feeling = asyncio.Lock()
@@ -88,7 +92,7 @@ class Pulse:
         """Whether it answered. One at a time: no older question is still on its way when this one is answered."""
         async with self._feeling:
             reason = await self._ask()
-            if self._silence.after(not reason, asyncio.get_running_loop().time()):
+            if self._silence.after(not reason, asyncio.get_running_loop().time(), self._heard_at()):
                 self._set_away(reason)
             elif not reason:
                 self._set_away("")

@@ -201,9 +201,7 @@ async def test_everything_killed_between_answer_and_replay_is_replayed_before_th
         async with open_client(first.port) as http:
             for number in range(5):
                 assert await statuses(Api(http), queue, number) == {"buffered"}
-        for process in first.family():
-            process.kill()
-        first.process.wait()
+        first.kill()
     postgres.start()
     if torn:
         [file] = (folder / name).glob("*.buf.tmp")

@@ -1,5 +1,6 @@
 """Running ``queen`` as people do: real processes, on a free port, in a folder of the test's own."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -125,6 +126,13 @@ class Server:
         """Asks it to stop; the exit code."""
         self.process.send_signal(number)
         return self.process.wait(PATIENCE_S)
+
+    def kill(self) -> None:
+        """Kills all of it at once, as when its machine is switched off."""
+        for process in self.family():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        self.process.wait()
 
     def children(self, name: str) -> list[psutil.Process]:
         """Its direct children whose command line has the name."""
