@@ -157,11 +157,11 @@ async def test_what_is_not_acked_in_time_comes_again_and_frees_credit(socket: So
 @checks("G-LEASE-4", level=Level.LIVE)
 async def test_a_renewed_lease_lasts(socket: Socket, api: Api, queue: str) -> None:
     await api.push(queue, 1)
-    await socket.subscribe(queue, leaseSeconds=1)
+    await socket.subscribe(queue, leaseSeconds=4)
     batch = await socket.expect("batch")
-    answer = await socket.ask(type="renew", leaseId=batch["leaseId"], seconds=60)
+    answer = await socket.ask(type="renew", leaseId=batch["leaseId"], seconds=300)
     assert (answer["type"], answer["success"], answer["error"]) == ("renewed", True, None)
-    await asyncio.sleep(1.2)
+    await asyncio.sleep(4.2)
     assert await socket.is_silent()
     assert (await socket.acked(batch))["acked"] == 1
     answer = await socket.ask(type="renew", leaseId=batch["leaseId"])

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,11 @@ PYTHON = (sys.executable, "-m", "queen_command")
 
 #: Generous: it only ends tests that hang, and the machine may be slow and busy.
 PATIENCE_S = 240.0
+
+
+#: The servers that were started last, for the report of a test that fails.
+RECENT: "deque[Server]" = deque(maxlen=4)
+_LINES, _LINE_CHARACTERS = 20, 400
 
 
 def wait_until(condition: Callable[[], Any], what: str, seconds: float = PATIENCE_S) -> Any:
@@ -81,6 +87,17 @@ class Server:
     data_dir: Path
     output: Path
     given_dsn: str | None = None
+    _last_lines: str = ""
+
+    def __post_init__(self) -> None:
+        RECENT.append(self)
+
+    def last_lines(self) -> str:
+        """The end of what it has printed, also when its folder is gone."""
+        with contextlib.suppress(OSError):
+            lines = self.output.read_text(errors="replace").splitlines()
+            self._last_lines = "\n".join(line[:_LINE_CHARACTERS] for line in lines[-_LINES:])
+        return self._last_lines
 
     def connection(self, timeout: float = PATIENCE_S) -> http.client.HTTPConnection:
         """A connection that the caller closes."""
@@ -205,6 +222,7 @@ def serving(data_dir: Path, *options: str, **popen: Any) -> Iterator[Server]:
 
 def end(server: Server) -> None:
     """Ends what is left of a server, however the test went."""
+    server.last_lines()
     if server.process.poll() is None:
         server.stop()
 
