@@ -141,7 +141,9 @@ async def test_groups_consuming_at_once_each_get_everything_once(api: Api, queue
     async def consume(group: str) -> list[int]:
         found: list[int] = []
         while len(found) < number:
-            popped = await api.pop(queue, consumerGroup=group, subscriptionMode="all", batch=7, wait=True, timeout=5000)
+            popped = await api.pop(
+                queue, consumerGroup=group, subscriptionMode="all", batch=7, wait=True, timeout=50_000
+            )
             assert popped.messages, f"{group} has {len(found)}"
             found += popped.data
             assert all(result["success"] for result in await api.ack(popped.messages))

@@ -144,7 +144,7 @@ async def test_no_credit_pauses_the_delivery(socket: Socket, api: Api, queue: st
 @checks("G-LEASE-2", "G-STR-3", level=Level.LIVE)
 async def test_what_is_not_acked_in_time_comes_again_and_frees_credit(socket: Socket, api: Api, queue: str) -> None:
     await api.push(queue, 1)
-    await socket.subscribe(queue, credit=1, leaseSeconds=1)
+    await socket.subscribe(queue, credit=1, leaseSeconds=3)
     first = await socket.expect("batch")
     socket.held.clear()
     second = await socket.expect("batch")
