@@ -53,7 +53,7 @@ class Consumers:
             acking: dict[int, Any] = {}
             try:
                 async with open_socket(self.port) as socket:
-                    await socket.subscribe(self.queue, credit=credit, consumerGroup=GROUP, leaseSeconds=3)
+                    await socket.subscribe(self.queue, credit=credit, consumerGroup=GROUP, leaseSeconds=8)
                     await self._consume(socket, acking, faithful)
             except (ConnectionClosed, WebSocketException, OSError):
                 self.ended += 1
