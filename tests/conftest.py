@@ -4,7 +4,7 @@ import os
 from collections.abc import Generator, Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from queen.server.embedded import EmbeddedPostgres
 from queen_spec.guarantees import GUARANTEES, REGISTRY
@@ -13,7 +13,14 @@ from tests.support.processes import RECENT, open_folder
 #: How many examples Hypothesis tries: `ci` takes minutes and `nightly` hours (--hypothesis-profile=nightly).
 for name, examples in {"ci": 100, "nightly": 20_000}.items():
     chosen = int(os.environ.get("QUEEN_EXAMPLES", examples))
-    settings.register_profile(name, max_examples=chosen, deadline=None, print_blob=True)
+    settings.register_profile(
+        name,
+        max_examples=chosen,
+        # A slow machine is no fault.
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+        print_blob=True,
+    )
 settings.load_profile("ci")
 
 
