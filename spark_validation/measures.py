@@ -15,7 +15,7 @@ def series(tables: Tables) -> tuple[Series, ...]:
     calls = tables.get("calls")
     if calls is None:
         return ()
-    work = calls.where(F.col("kind").isin("push", "pop", "ack", "transaction"))
+    work = calls.where(F.col("kind").isin(*tables.flow))
     [bounds] = work.agg(F.min("sent").alias("low"), F.max(F.coalesce("answered", "sent")).alias("high")).collect()
     if bounds.low is None:
         return ()
@@ -31,7 +31,7 @@ def series(tables: Tables) -> tuple[Series, ...]:
     unanswered = timed.where(F.col("call") == "unknown").groupBy("kind", at).agg(F.count("*").alias("y"))
     faults = calls.where(F.col("kind") == "fault").select("sent", "client").collect()
     marks = tuple(((row.sent - bounds.low) / SECOND, row.client) for row in faults)
-    return (
+    every = (
         Series("Messages", "messages a second, by kind of call", _points(rate), marks=marks),
         Series(
             "Latency",
@@ -40,6 +40,11 @@ def series(tables: Tables) -> tuple[Series, ...]:
             marks=marks,
         ),
         Series("Calls without an answer", f"in {width // SECOND} s", _points(unanswered), marks=marks),
+    )
+    if tables.interface != Tables.interface:
+        return every
+    return (
+        *every,
         Series(
             "From push to first delivery", "99th percentile by group, ms", _points(_end_to_end(tables, at)), marks=marks
         ),

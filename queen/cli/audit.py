@@ -9,6 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from queen.cli.interface import Interface
 from queen.cli.output import err, fail, out
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ def audit(
         Path | None,
         typer.Option(help="Folder of journals (docs/journal.md).", exists=True, file_okay=False, show_default=False),
     ] = None,
+    interface: Annotated[
+        Interface, typer.Option(help="Whose run it was: Queen's interface, or simple-mq's.")
+    ] = Interface.queen,
     master: Annotated[str, typer.Option(help="Where Spark runs: local[*], spark://host:port, k8s://…")] = "local[*]",
     guarantee: Annotated[
         list[str] | None, typer.Option(help="Only audits of this guarantee; may be repeated.", show_default="all")
@@ -53,7 +57,9 @@ def audit(
         from queen_audit.report import as_html, as_json  # noqa: PLC0415
     except ModuleNotFoundError as problem:
         fail(_INSTALL if problem.name in ("pyspark", "pyarrow", "numpy") else problem, _CANNOT)
-    request = command.Request(dsn, journal, master, tuple(guarantee or ()), max_evidence, driver_memory, clock_bound)
+    request = command.Request(
+        dsn, journal, master, tuple(guarantee or ()), max_evidence, driver_memory, clock_bound, interface.value
+    )
     try:
         with Progress(
             TextColumn("{task.description}"),

@@ -175,7 +175,17 @@ async def test_requests_that_are_not_understood(http: httpx.AsyncClient, create:
     for messages in ([], [{"data": "x"}] * 101):
         assert (await http.post(path, json={"messages": messages})).json()["field"] == "messages"
     assert (await http.post(path, json={"data": "x", "messageGroup": ""})).json()["field"] == "messageGroup"
-    for query in ("limit=0", "limit=101", "limit=x", "limit=", "limit=١", "wait=x", "wait=-1", "wait=3601", "wait=١"):
+    for query in (
+        "limit=0",
+        "limit=101",
+        "limit=x",
+        "limit=",
+        "limit=\u0661",
+        "wait=x",
+        "wait=-1",
+        "wait=3601",
+        "wait=\u0661",
+    ):
         assert (await http.get(f"{path}?{query}")).status_code == 400, query
     assert_error(await http.get(f"{path}/peek"), 400, "Limit is required", "limit")
     assert_error(await http.get(f"{path}/peek?limit=0"), 400, "Limit must be greater than 0", "limit")
