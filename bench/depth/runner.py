@@ -5,6 +5,7 @@ filled by them.
 """
 
 import asyncio
+import contextlib
 import http.client
 import json
 import secrets
@@ -91,18 +92,18 @@ async def _fill(store: SimpleMqStore, queue: UUID, profile: Profile, progress: P
 
 
 def _measure(url: str, shallow: UUID, deep: UUID, profile: Profile, progress: Progress) -> tuple[list[Run], int]:
-    client = _Client(url)
     random, runs = Random(1), []
-    for number in range(-1, profile.runs):  # The first run warms up, and counts for nothing.
-        progress("polling in turns", _FILLING + (1 - _FILLING) * max(number, 0) / profile.runs)
-        times: dict[UUID, list[float]] = {shallow: [], deep: []}
-        for _ in range(profile.polls if number >= 0 else profile.polls // 10):
-            client.ask("POST", shallow, "", {"data": "x" * 100}, 201)
-            for queue in random.sample((shallow, deep), 2):
-                times[queue].append(client.poll_and_ack(queue))
-        if number >= 0:
-            runs.append(Run(times[shallow], times[deep]))
-    return runs, client.depth(deep)
+    with contextlib.closing(_Client(url)) as client:
+        for number in range(-1, profile.runs):  # The first run warms up, and counts for nothing.
+            progress("polling in turns", _FILLING + (1 - _FILLING) * max(number, 0) / profile.runs)
+            times: dict[UUID, list[float]] = {shallow: [], deep: []}
+            for _ in range(profile.polls if number >= 0 else profile.polls // 10):
+                client.ask("POST", shallow, "", {"data": "x" * 100}, 201)
+                for queue in random.sample((shallow, deep), 2):
+                    times[queue].append(client.poll_and_ack(queue))
+            if number >= 0:
+                runs.append(Run(times[shallow], times[deep]))
+        return runs, client.depth(deep)
 
 
 class _Client:
@@ -112,7 +113,12 @@ class _Client:
         place = urlsplit(url)
         self._connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=_CALL_TIMEOUT_S)
 
+    def close(self) -> None:
+        """Closes the connection."""
+        self._connection.close()
+
     def ask(self, method: str, queue: UUID, path: str, body: object, status: int) -> Any:  # noqa: ANN401 - JSON
+        """The answer to a request about a queue's messages; raises DepthError unless it has that status."""
         return self._ask(method, f"/api/queues/{queue}/messages{path}", body, status)
 
     def _ask(self, method: str, path: str, body: object, status: int) -> Any:  # noqa: ANN401 - JSON
@@ -135,4 +141,5 @@ class _Client:
         return took_ms
 
     def depth(self, queue: UUID) -> int:
+        """How many messages a queue holds."""
         return int(self._ask("GET", f"/api/queues/{queue}", None, 200)["current_message_count"])

@@ -23,7 +23,7 @@ def _unless(rows: DataFrame, any_of: DataFrame) -> DataFrame:
 
 @checks("G-SMQ-1", level=Level.AUDIT)
 def a_message_is_given_to_one_at_a_time(given: DataFrame, settings: DataFrame, meddled: DataFrame) -> DataFrame:
-    """Two deliveries of a message that are certainly less apart than the visibility timeout of the first one's queue."""
+    """Two deliveries of a message that certainly lie closer together than the timeout of the first one's queue."""
     line = Window.partitionBy("message_id").orderBy("completed", "agent", "number")
     before = F.lag(F.struct("queue", "invoked", "completed")).over(line)
     pairs = given.where(F.col("completed") < NEVER).withColumn("before", before).where(F.col("before").isNotNull())

@@ -39,10 +39,11 @@ async def queues(database: "asyncpg.Connection[Any]") -> int:
         ("happy-path.js", {}),
         ("happy-path.js", {"EVERY": "1s", "FOR": "3s"}),
         ("dlq.js", {}),
+        ("dlq.js", {"EVERY": "2s", "FOR": "3s"}),
         # A smoke run on a busy machine: that it works, not how fast.
         ("load-test.js", {"DURATION": "3s", "P95_MS": "5000"}),
     ],
-    ids=["happy-path", "happy-path on a schedule", "dlq", "load-test"],
+    ids=["happy-path", "happy-path on a schedule", "dlq", "dlq on a schedule", "load-test"],
 )
 async def test_a_script_passes_and_leaves_no_queue(
     server: Server, database: "asyncpg.Connection[Any]", script: str, variables: dict[str, str]

@@ -1,5 +1,5 @@
 // What the scripts of simple-mq share. The server: -e BASE_URL=http://127.0.0.1:6632 (the default), -e TOKEN=… if it wants one.
-// Under `queen bench load`, settings come as for Queen's scripts: QUEEN_URL, JOURNAL=1 (one line a call on the console), KEEP=1
+// Under `queen bench load`, settings come as for Queen's scripts: QUEEN_URL, QUEEN_TOKEN, JOURNAL=1 (one line a call on the console), KEEP=1
 // (queues stay for the audit), SMOKE=1, SUMMARY (file for the summary).
 import http from 'k6/http';
 import { check } from 'k6';
@@ -9,7 +9,8 @@ export const BASE_URL = `${__ENV.BASE_URL || __ENV.QUEEN_URL || 'http://127.0.0.
 const JOURNAL = __ENV.JOURNAL === '1';
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 const HEADERS = { 'Content-Type': 'application/json' };
-if (__ENV.TOKEN) HEADERS.Authorization = `Bearer ${__ENV.TOKEN}`;
+const TOKEN = __ENV.TOKEN || __ENV.QUEEN_TOKEN;
+if (TOKEN) HEADERS.Authorization = `Bearer ${TOKEN}`;
 
 const moment = new Gauge('moment_ms');
 
