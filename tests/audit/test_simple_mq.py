@@ -138,18 +138,12 @@ def found(spark: SparkSession) -> dict[str, set[str]]:
     for name, explain in EXPLAINED.items():
         runs.append(Rows(f"explained {name}", FAULTS[name]))
         explain(runs[-1])
-    # An agent that was cut short makes others' losses unknowable, so its runs are judged by themselves.
-    there: dict[str, set[str]] = {each.name: set() for each in runs}
-    for some in (
-        [each for each in runs if each.calls[-1].kind == "end"],
-        [r for r in runs if r.calls[-1].kind != "end"],
-    ):
-        for name, audits in _judged(spark, some).items():
-            there[name] |= audits
-    return there
+    # An agent that was cut short makes others' losses unknowable, so its run is judged by itself, where that matters.
+    whole, cut = ([each for each in runs if (each.calls[-1].kind == "end") == ended] for ended in (True, False))
+    return _judged(spark, whole) | _judged(spark, cut, "G-SMQ-7")
 
 
-def _judged(spark: SparkSession, runs: list[Rows]) -> dict[str, set[str]]:
+def _judged(spark: SparkSession, runs: list[Rows], *guarantees: str) -> dict[str, set[str]]:
     def table(kind: Any, rows: list[Any]) -> Any:
         return spark.createDataFrame(arrow_table(kind, rows)).persist()
 
@@ -158,7 +152,7 @@ def _judged(spark: SparkSession, runs: list[Rows]) -> dict[str, set[str]]:
         table(StoredMessage, [row for each in runs for row in each.messages]),
     )
     tables = SimpleMqTables(Inputs(table(Call, [call for each in runs for call in each.calls])), stored)
-    verdicts = judge_all(tables, (), 1000, None)
+    verdicts = judge_all(tables, guarantees, 1000, None)
     tables.close()
     assert all(verdict.result is not Result.UNKNOWN for verdict in verdicts)
     names = {each.name: set[str]() for each in runs}

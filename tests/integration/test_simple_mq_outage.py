@@ -1,4 +1,4 @@
-"""simple-mq while PostgreSQL is away: nothing is promised, everybody is told to come again, and then all is as it was."""
+"""simple-mq while PostgreSQL is away: everybody is told to come again, and then all is as it was."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
