@@ -14,7 +14,7 @@ from tests.support.processes import Server, run
 
 
 def bench(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    return run("bench", "load", *arguments)
+    return run("bench", "load", *arguments, patience=300)
 
 
 def runs_of(folder: Path) -> list[Run]:
