@@ -49,7 +49,11 @@ NEVER = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class PushItem:
-    """A message to store. `outcome` is `ok` when it is stored, also as a duplicate of an earlier one."""
+    """A message to store.
+
+    `outcome` is `ok` when it is stored, also as a duplicate of an earlier one. A `spooled` one was taken and is stored
+    later, so that nobody knows yet whether it is a duplicate.
+    """
 
     queue: str
     partition: str
@@ -58,6 +62,7 @@ class PushItem:
     outcome: Outcome = "unknown"
     duplicate: bool = False
     message_id: str | None = None
+    spooled: bool = False
 
     @property
     def lane(self) -> Lane:

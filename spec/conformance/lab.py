@@ -11,6 +11,8 @@ from ..history import QUEUE_MODE, Ack, AckItem, Delivery, Pop, Push, PushItem, T
 from .broker import Broker, NotCarriedOutError
 
 DEFAULT = "Default"
+#: What is over within the time of a few slow answers.
+_SHORT = {"leaseTime": 10, "delayedProcessing": 10, "windowBuffer": 10, "retryDelay": 10_000}
 
 
 class RefutedError(Exception):
@@ -52,12 +54,14 @@ class Lab:
         name: begins the names of its queues.
         made: gets the names of all queues that it may have made.
         notes: what the report is to say beside the result.
+        is_timed: whether something has been done whose result depends on how fast answers come.
     """
 
     broker: Broker
     name: str
     made: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    is_timed: bool = False
     _count: int = 0
     _places: dict[tuple[str, str], str] = field(default_factory=dict)
 
@@ -70,6 +74,7 @@ class Lab:
     async def queue(self, **options: object) -> str:
         """A new queue with options."""
         name = self.queue_name()
+        self.is_timed |= any(0 < float(str(options.get(name, 0))) < limit for name, limit in _SHORT.items())
         await self.broker.configure(name, **options)
         return name
 
@@ -83,6 +88,7 @@ class Lab:
 
     async def pop(self, queue: str, partition: str | None = None, **how: Any) -> Pop:  # noqa: ANN401 - of Broker.pop
         """Take up to 100 messages of one partition, unless told otherwise."""
+        self.is_timed |= bool(how.get("wait_s"))
         pop = await self.broker.pop(queue, partition, **{"batch": 100, **how})
         self._places |= {delivery.lane: delivery.partition_id for delivery in pop.deliveries}
         return pop

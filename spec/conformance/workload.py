@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
 
-from ..history import Ack, AckItem, Configured, Delivery, Drained, Pop, PushItem, Record
+from ..history import Ack, AckItem, Configured, Delivery, Drained, Pop, Push, PushItem, Record
 from .broker import Broker
 from .http import Server
 
@@ -21,6 +21,9 @@ _GROUPS = (None, "group")
 _IMPATIENCE_S = (0.002, 0.005, 0.02)
 _DRAINED_MARGIN_S = 1.5
 _DRAINING_POPS_MAX = 200
+_REFUSED_PAUSE_S = 0.5
+#: How long what was spooled is waited for.
+_SPOOL_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +99,36 @@ class Workload:
         return Broker(self.server, self.statuses, strict=False, client=client, records=self.records)
 
     async def _drain(self, queue: str, group: str | None) -> None:
-        """Take and ack until nothing comes for longer than any lease can last, or until that is hopeless."""
+        """Take and ack until nothing comes for longer than any lease can last, or until that is hopeless.
+
+        That nothing comes is said by a long poll, and then by a pop that waits for nothing but the server.
+        """
         broker, wait_s = self.broker(f"drain {group}"), self.size.lease_s + _DRAINED_MARGIN_S
+        spooled_until = time.monotonic() + _SPOOL_S
+        is_quiet = False
         for _ in range(_DRAINING_POPS_MAX):
             pop = await broker.pop(
-                queue, group=group, batch=500, partitions=100, wait_s=wait_s, lease_seconds=self.size.lease_s
-            )
-            if pop.deliveries:
+                queue, group=group, batch=500, partitions=100, wait_s=0 if is_quiet else wait_s,
+                lease_seconds=self.size.lease_s,
+            )  # fmt: skip
+            if pop.outcome != "ok":
+                await asyncio.sleep(_REFUSED_PAUSE_S)
+            elif pop.deliveries:
                 await broker.ack(_items(self, pop, pop.deliveries), self.places)
-            elif pop.outcome == "ok":
+            elif is_quiet:
                 self.records.append(Drained(at=pop.invoked, queue=queue, group=pop.group))
                 return
+            is_quiet = pop.outcome == "ok" and not pop.deliveries and not (
+                time.monotonic() < spooled_until and self._is_something_spooled(queue, pop.group)
+            )  # fmt: skip
+
+    def _is_something_spooled(self, queue: str, group: str) -> bool:
+        """Whether the server has taken a message that the group has not seen yet."""
+        items = (item for record in self.records if isinstance(record, Push) for item in record.items)
+        spooled = {(item.lane, item.transaction_id) for item in items if item.spooled and item.queue == queue}
+        pops = (record for record in self.records if isinstance(record, Pop) and record.group == group)
+        seen = {(each.lane, each.transaction_id) for pop in pops for each in pop.deliveries} if spooled else set()
+        return not spooled <= seen
 
 
 def _items(

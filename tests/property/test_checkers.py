@@ -68,7 +68,16 @@ class Story:
 
     def push(self, *ids, outcome="ok", partition="p", queue="q", duplicate=False, **item):
         items = tuple(
-            PushItem(queue, partition, id_, {"id": id_}, outcome, duplicate, item.get("message_id", f"m-{id_}"))
+            PushItem(
+                queue,
+                partition,
+                id_,
+                {"id": id_},
+                outcome,
+                duplicate,
+                item.get("message_id", f"m-{id_}"),
+                item.get("spooled", False),
+            )
             for id_ in ids
         )
         return self.add(Push(**self.times(outcome), items=items))
@@ -197,6 +206,14 @@ def test_an_unknown_failure_leaves_two_retry_counts_possible(story):
     assert subjects(dead_letter.dead_letters_come_in_time, late) == []
     story.records = [*early, pop, replace(story.records[-1], items=(story.item("a", pop, "failed"),))]
     assert subjects(dead_letter.dead_letters_come_in_time, story) == []
+
+
+def test_what_was_spooled_may_turn_out_to_be_a_duplicate(story):
+    story.push("a")
+    story.push("a", spooled=True, message_id=None)
+    assert subjects(duplicate.a_transaction_id_is_stored_once, story) == []
+    story.push("a")
+    assert subjects(duplicate.a_transaction_id_is_stored_once, story) == ["a"]
 
 
 def test_calls_at_the_same_time_may_have_happened_in_any_order(story):
