@@ -11,6 +11,7 @@ from ..history import QUEUE_MODE, Ack, AckItem, Delivery, Pop, Push, PushItem, T
 from .broker import Broker, NotCarriedOutError
 
 DEFAULT = "Default"
+_NOT_OFFERED = {404, 405, 501}
 #: What is over within the time of a few slow answers.
 _SHORT = {"leaseTime": 10, "delayedProcessing": 10, "windowBuffer": 10, "retryDelay": 10_000}
 
@@ -131,6 +132,18 @@ class Lab:
         """Ack the deliveries of a pop, and push."""
         acks = [self.item(pop, each, lease=lease) for each in pop.deliveries]
         return await self.broker.transact(acks, pushes, self._places, required)
+
+    async def administer(self, method: str, path: str, body: object = None) -> None:
+        """Ask for something that not every server offers.
+
+        Raises:
+            SkippedError: this one does not.
+        """
+        answer = await self.broker.send(method, path, body)
+        if answer.status in _NOT_OFFERED:
+            raise SkippedError(f"the server does not offer {method} {path}")
+        if answer.status >= 300:
+            raise NotCarriedOutError(f"{method} {path} was answered {answer.status}: {answer.body[:200]!r}")
 
     async def expect_nothing(self, queue: str, text: str, **how: Any) -> None:  # noqa: ANN401 - of Broker.pop
         """Refute the guarantee if a pop delivers something."""

@@ -17,7 +17,6 @@ SPOOL, REPLAY, REPLAY_SQL = "queen/spool/spool.py", "queen/engine/replay.py", "s
 
 SPOOL_ON_A_DISK, SPOOL_CRASHES = "tests/property/test_spool.py", "tests/property/test_spool_crashes.py"
 SOCKETS, STREAMS = "tests/integration/test_socket.py", "tests/integration/test_streams.py"
-MESSAGES, GROUPS = "tests/integration/test_messages.py", "tests/integration/test_consumer_groups.py"
 
 
 _sql = mutant
@@ -166,7 +165,6 @@ MUTANTS: tuple[Mutant, ...] = (
     _sql(
         "G-DLQ-6", "a dead letter that is put back stays",
         ("sql/procedures/dead_letter/replay_dead_letter.sql", "    DELETE FROM queen.dead_letter_queue AS d WHERE d.id = p_id;", "    PERFORM 1 FROM queen.dead_letter_queue AS d WHERE d.id = p_id;"),
-        tests=MESSAGES,
     ),
     _sql(
         "G-TXN-1", "what can happen of a transaction happens, as in two commits",
@@ -222,7 +220,6 @@ MUTANTS: tuple[Mutant, ...] = (
     _sql(
         "G-GRP-5", "a rewind leaves the first message out",
         (SEEK, "ELSE queen.last_before(h.part_id, coalesce(p_since, '-infinity')) END", "ELSE 1 + queen.last_before(h.part_id, coalesce(p_since, '-infinity')) END"),
-        tests=GROUPS,
     ),
     _sql(
         "G-GRP-6", "a new start of a group moves its cursors there",
@@ -230,12 +227,10 @@ MUTANTS: tuple[Mutant, ...] = (
             "sql/procedures/consumer_group/update_subscription.sql", "    RETURN true;\n",
             "    PERFORM queen.put_cursors(v_group.id, ARRAY(SELECT p.id FROM queen.partitions AS p WHERE p.queue_id = v_queue ORDER BY p.id), false, p_since);\n    RETURN true;\n",
         ),
-        tests=GROUPS,
     ),
     _sql(
         "G-GRP-7", "a group that is put back begins at the oldest message",
         (DELETE_GROUP, "queen.put_cursors(v_group.id, v_parts, false, v_group.since)", "queen.put_cursors(v_group.id, v_parts, false, NULL)"),
-        tests=GROUPS,
     ),
     _engine(
         "G-WAIT-1", "a waiter is not woken",
@@ -264,7 +259,6 @@ MUTANTS: tuple[Mutant, ...] = (
     _sql(
         "G-RET-5", "a rewind brings a deleted message back",
         (DELETED, "    IF v_deleted <> '{}' THEN", "    IF false THEN"),
-        tests=MESSAGES,
     ),
     _engine(
         "G-ISO-1", "a bad ack fails the acks that it was fused with",
