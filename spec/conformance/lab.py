@@ -53,6 +53,7 @@ class Lab:
     Attributes:
         broker: a strict one: a call that is not carried out ends the scenario without a result.
         name: begins the names of its queues.
+        short_s: a time that is short for people, and long enough for a few answers: longer in each further attempt.
         made: gets the names of all queues that it may have made.
         notes: what the report is to say beside the result.
         is_timed: whether something has been done whose result depends on how fast answers come.
@@ -63,6 +64,7 @@ class Lab:
     made: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     is_timed: bool = False
+    short_s: int = 1
     _count: int = 0
     _places: dict[tuple[str, str], str] = field(default_factory=dict)
 

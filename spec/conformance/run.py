@@ -28,6 +28,8 @@ Progress: TypeAlias = Callable[[int, int, str], None]
 
 _PROBE_S = 10.0
 _CLEAN_UP_S = 20.0
+#: Producers of the workload get this share of the time that is left: everything has to be drained, too.
+_PRODUCING_SHARE = 0.4
 _SILENT_SCENARIOS_MAX = 6
 #: A scenario that the clock refutes while some answer takes longer, or that the server puts off, is tried again.
 _SLOW_S, _ATTEMPTS, _PAUSE_S = 0.1, 4, 1.0
@@ -126,7 +128,7 @@ class _Run:
         """The result of the last attempt: one that a faster moment might change is followed by another."""
         for attempt in range(1, _ATTEMPTS + 1):
             broker, began = Broker(self.server, self.statuses, pace=self.pace), time.monotonic()
-            lab = Lab(broker, f"{name}-{attempt}", self.queues)
+            lab = Lab(broker, f"{name}-{attempt}", self.queues, short_s=2 ** (attempt - 1))
             try:
                 result, text = await self._attempt(scenario, lab)
             except UnavailableError as problem:
@@ -168,7 +170,9 @@ class _Run:
 
     async def _run_workload(self) -> list[Row]:
         self.queues += [queue := f"{self.name}-work", target := f"{self.name}-target"]
-        workload = Workload(self.server, self.profile.size, self.seed, queue, target, self.statuses)
+        now = time.monotonic()
+        until = now + _PRODUCING_SHARE * (self.deadline - now)
+        workload = Workload(self.server, self.profile.size, self.seed, queue, target, self.statuses, until)
         problem = _GONE[1] if self._is_gone else await self._work(workload)
         history, rows = History(tuple(workload.records)), []
         for check, checker in self.checkers:

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from math import inf
 from random import Random
 
 from ..history import Ack, AckItem, Configured, Delivery, Drained, Pop, Push, PushItem, Record
@@ -66,6 +67,7 @@ class Workload:
         queue: where producers push.
         target: where consumers forward to.
         statuses: counts what was answered.
+        producing_until: when producers end, whatever they have left; of the monotonic clock.
     """
 
     server: Server
@@ -74,6 +76,7 @@ class Workload:
     queue: str
     target: str
     statuses: Counter[tuple[str, int]]
+    producing_until: float = inf
     records: list[Record] = field(default_factory=list)
     places: dict[tuple[str, str], str] = field(default_factory=dict)
     stopped: asyncio.Event = field(default_factory=asyncio.Event)
@@ -152,6 +155,8 @@ class _Producer:
 
     async def run(self) -> None:
         for _ in range(self._workload.size.pushes):
+            if time.monotonic() > self._workload.producing_until:
+                return
             items = self._items()
             self._earlier.append(items)
             if self._random.random() < 0.15:

@@ -49,7 +49,7 @@ async def a_new_start_of_a_group_moves_none_of_its_cursors(lab: Lab) -> None:
 
 @checks("G-GRP-7", level=Level.LIVE)
 async def a_deleted_group_begins_as_its_next_pop_says(lab: Lab) -> None:
-    """Once with all there is, once with what comes later."""
+    """Once with all there is, once with what comes later; and put back, it begins there again."""
     queue = await lab.queue(leaseTime=30)
     await lab.push(queue, 0, 1)
     await lab.pop(queue, group="g")
@@ -58,7 +58,11 @@ async def a_deleted_group_begins_as_its_next_pop_says(lab: Lab) -> None:
     await lab.administer("DELETE", _of_group(queue, "g"))
     await lab.expect_nothing(queue, "of the past", group="g", mode="new")
     await lab.push(queue, 2)
-    expect_equal(payloads(await lab.pop(queue, group="g", mode="all")), [2], "what the group gets that skips the past")
+    fresh = await lab.pop(queue, group="g", mode="all")
+    expect_equal(payloads(fresh), [2], "what the group gets that skips the past")
+    await lab.ack(fresh)
+    await lab.administer("DELETE", _of_group(queue, "g", "?deleteMetadata=false"))
+    expect_equal(payloads(await lab.pop(queue, group="g")), [2], "what the group gets that is put back")
 
 
 @checks("G-RET-5", level=Level.LIVE)
