@@ -33,7 +33,7 @@ def main() -> int:
                 report = _report(server, folder / "report.json", seed, arguments.profile)
                 failures += not report["passed"]
                 print(f"{worker_class} seed {seed}: {_summary(report)}", flush=True)
-                for line in _complaints(report):
+                for line in (*_complaints(report), *([] if report["passed"] else [server.last_lines()])):
                     print(line, flush=True)
     print(f"{failures} of {arguments.runs * len(arguments.worker_class)} runs were not valid")
     return 1 if failures else 0

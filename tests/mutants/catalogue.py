@@ -14,7 +14,9 @@ RENEW, RESOLVE = "sql/procedures/renew_lease.sql", "sql/procedures/resolve_parti
 CYCLE, DELETED = "sql/procedures/cycle_stream.sql", "sql/internal/047_deleted.sql"
 SEEK, DELETE_GROUP = "sql/procedures/consumer_group/seek_group.sql", "sql/procedures/consumer_group/delete_group.sql"
 SPOOL, REPLAY, REPLAY_SQL = "queen/spool/spool.py", "queen/engine/replay.py", "sql/procedures/replay_spool.sql"
+EXPIRED = "sql/procedures/remove_expired.sql"
 
+RETENTION = "tests/integration/test_retention.py::test_what_the_options_keep_stays"
 SPOOL_ON_A_DISK, SPOOL_CRASHES = "tests/property/test_spool.py", "tests/property/test_spool_crashes.py"
 SOCKETS, STREAMS = "tests/integration/test_socket.py", "tests/integration/test_streams.py"
 
@@ -251,6 +253,16 @@ MUTANTS: tuple[Mutant, ...] = (
     _engine(
         "G-WAIT-4", "a poll whose client has gone goes on",
         ("queen/http/disconnect.py", "            engine.abandon(job)\n", ""),
+    ),
+    _sql(
+        "G-RET-1", "retention is too eager: it removes what is younger than its seconds",
+        (EXPIRED, "v_older := p_now - make_interval(secs => p_queue.retention_seconds);", "v_older := p_now;"),
+        tests=RETENTION,
+    ),
+    _sql(
+        "G-RET-2", "to completedRetentionSeconds everything is completed",
+        (EXPIRED, "SELECT min(c.acked) INTO v_done", "SELECT min(c.acked) - min(c.acked) + 9223372036854775807 INTO v_done"),
+        tests=RETENTION,
     ),
     _sql(
         "G-RET-3", "deleting a queue leaves its transaction ids and cursors to the next one of the name",
