@@ -172,7 +172,7 @@ class _Until:
 
 
 def _place(finding: "Finding") -> str:
-    return "/".join((finding.queue, finding.partition)) + (f" group {finding.group}" if finding.group else "")
+    return f"{finding.queue}/{finding.partition}" + (f" group {finding.group}" if finding.group else "")
 
 
 @contextmanager

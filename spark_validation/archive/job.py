@@ -1,6 +1,7 @@
 """The job that adds to an archive what the log has beyond it, and compares what it wrote with the log."""
 
 import hashlib
+from collections.abc import Mapping
 from urllib.parse import quote
 
 from msgspec import Struct
@@ -59,8 +60,8 @@ def add(spark: SparkSession, snapshot: Snapshot, archive: Archive, a_task: int =
     heads = {head.part_id: head for head in state.heads}
     tasks = snapshot.tasks_behind(upto, a_task)
     rows = _written(spark, snapshot.log(spark, tasks, whole=True), state, archive) if tasks else []
-    wanted = [Part(**row, **_names(heads[row["part_id"]])) for row in snapshot.fetch(_CHECKSUMS, *_arrays(upto))]
-    wrote = [Part(**row.asDict(), **_names(heads[row.part_id])) for row in rows]
+    wanted = [_part(heads, row) for row in snapshot.fetch(_CHECKSUMS, list(upto), list(upto.values()))]
+    wrote = [_part(heads, row.asDict()) for row in rows]
     _compare(wanted, wrote)
     staged = sorted(archive.staging.rglob("*.parquet"))
     placed = [archive.place(path, number) for number, path in enumerate(staged)]
@@ -70,12 +71,9 @@ def add(spark: SparkSession, snapshot: Snapshot, archive: Archive, a_task: int =
     return Done(sum(part.rows for part in wrote), len(wrote), len(files), too_late)
 
 
-def _arrays(upto: dict[int, int]) -> tuple[list[int], list[int]]:
-    return list(upto), list(upto.values())
-
-
-def _names(head: Head) -> dict[str, str]:
-    return {"queue": head.queue, "partition": head.partition}
+def _part(heads: Mapping[int, Head], row: Mapping[str, int]) -> Part:
+    head = heads[row["part_id"]]
+    return Part(queue=head.queue, partition=head.partition, **row)
 
 
 def _written(spark: SparkSession, log: DataFrame, state: State, archive: Archive) -> list[Row]:

@@ -29,7 +29,7 @@ _HEADS = "SELECT part_id, next_off FROM queen.partition_lookup"
 _SEGMENTS = """
 SELECT
     q.name AS queue, p.name AS partition, s.last_off - s.n + 1 AS first, s.last_off AS last,
-    (extract(epoch FROM s.created_at) * 1000000)::bigint AS created_at, s.ids, o.oldest
+    (extract(epoch FROM s.created_at) * 1000000)::bigint AS created_at, s.ids, w.since, o.oldest
 FROM unnest($1::bigint [], $2::bigint [], $3::bigint []) AS w (part_id, since, till)
 JOIN queen.partitions AS p ON p.id = w.part_id
 JOIN queen.queues AS q ON q.id = p.queue_id
@@ -54,6 +54,11 @@ def _ask(dsn: str, query: str, *arguments: object) -> list[Any]:
     return asyncio.run(ask())
 
 
+def heads(dsn: str) -> dict[str, int]:
+    """By partition: its next offset."""
+    return {str(row["part_id"]): row["next_off"] for row in _ask(dsn, _HEADS)}
+
+
 class Parts(InputPartition):
     """Partitions, and from which offset to before which other one."""
 
@@ -64,16 +69,16 @@ class Parts(InputPartition):
 class SegmentReader(DataSourceStreamReader):
     """An offset of the stream is the head of each partition: what lies below a head is committed, and stays."""
 
-    def __init__(self, dsn: str) -> None:
-        self._dsn = dsn
+    def __init__(self, dsn: str, since: dict[str, int]) -> None:
+        self._dsn, self._since = dsn, since
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        """The heads now."""
-        return {str(row["part_id"]): row["next_off"] for row in _ask(self._dsn, _HEADS)}
+        """The heads when the stream was asked for."""
+        return self._since
 
     def latestOffset(self) -> dict[str, int]:  # type: ignore[override]  # noqa: N802 - Spark 4.1 gives no arguments
         """The heads now."""
-        return self.initialOffset()
+        return heads(self._dsn)
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[Parts]:
         """The partitions whose head has moved."""
@@ -85,12 +90,12 @@ class SegmentReader(DataSourceStreamReader):
         assert isinstance(partition, Parts)
         for row in _ask(self._dsn, _SEGMENTS, *map(list, zip(*partition.parts, strict=True))):
             hashes = (np.frombuffer(row["ids"] or b"", ">u8")[::2] >> np.uint64(4)).tolist()
-            segment = Segment(row["first"], row["last"], row["created_at"], row["oldest"], hashes)
+            segment = Segment(row["first"], row["last"], row["created_at"], row["since"], row["oldest"], hashes)
             yield row["queue"], row["partition"], "", msgspec.msgpack.encode(segment), None
 
 
 class SegmentSource(DataSource):
-    """Option: ``dsn``."""
+    """Options: ``dsn``, and ``since``: the heads to begin with, as JSON."""
 
     @classmethod
     def name(cls) -> str:
@@ -103,7 +108,7 @@ class SegmentSource(DataSource):
 
     def streamReader(self, schema: object) -> SegmentReader:  # noqa: ARG002, N802 - Spark's signature
         """What the stream runs."""
-        return SegmentReader(self.options["dsn"])
+        return SegmentReader(self.options["dsn"], msgspec.json.decode(self.options["since"]))
 
 
 class Lines(InputPartition):

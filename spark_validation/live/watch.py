@@ -15,7 +15,7 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 
 from ..errors import AuditError
 from ..session import first_line
-from .sources import LineSource, SegmentSource
+from .sources import LineSource, SegmentSource, heads
 from .windows import CallWindow, Finding, LogWindow, Place, Said, Segment
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _FINDING = "guarantee string, queue string, partition string, `group` string, offset bigint, text string"
 _PLACE = ["queue", "partition", "group"]
-_LOOK_S = 0.5
+_LOOK_S = 1
 
 
 class Window(Struct):
@@ -53,11 +53,12 @@ def findings(stream: DataFrame, clock_bound: int) -> DataFrame:
 
 
 def streams(spark: SparkSession, dsn: str | None, journal: Path | None) -> DataFrame:
-    """The rows of what was given; at least one of both."""
+    """The rows of what was given, at least one of both; of the log what comes from now on."""
     given = []
     if dsn:
         spark.dataSource.register(SegmentSource)
-        given.append(spark.readStream.format(SegmentSource.name()).option("dsn", dsn).load())
+        since = msgspec.json.encode(heads(dsn)).decode()
+        given.append(spark.readStream.format(SegmentSource.name()).options(dsn=dsn, since=since).load())
     if journal:
         spark.dataSource.register(LineSource)
         given.append(spark.readStream.format(LineSource.name()).option("folder", str(journal.resolve())).load())

@@ -32,12 +32,14 @@ class Finding(Struct, frozen=True):
 class Segment(Struct, frozen=True):
     """Messages ``first`` to ``last`` of a partition; ``ids`` are their hashes, 0 for one that the server made.
 
-    ``oldest`` is the oldest offset of the partition at the time: what is missing below it was removed.
+    ``since`` is where the reader went on, and ``oldest`` the oldest offset of the partition at the time: what is
+    missing below that was removed.
     """
 
     first: int
     last: int
     created_at: int
+    since: int
     oldest: int
     ids: list[int]
 
@@ -87,8 +89,9 @@ class LogWindow(Struct):
         def finding(guarantee: str, offset: int, text: str) -> Finding:
             return Finding(guarantee, place.queue, place.partition, "", offset, text)
 
-        if self.next is not None and new.first != self.next and new.first > new.oldest:
-            yield finding("G-ORD-2", new.first, f"the log has offset {new.first} behind offset {self.next - 1}")
+        expected = new.since if self.next is None else self.next
+        if new.first != expected and new.first > new.oldest:
+            yield finding("G-ORD-2", new.first, f"the log has offset {new.first} behind offset {expected - 1}")
         if new.created_at < self.created_at:
             yield finding("G-ORD-5", new.first, f"createdAt {new.created_at} stands above {self.created_at}")
         within: dict[int, int] = {}
@@ -175,7 +178,7 @@ def _bounds(call: Said, answered: int) -> Bounds:
 
 
 def _late(call: Bounds, behind: Bounds, clock_bound: int) -> bool:
-    """Whether a call was certainly sent after the other was answered, and has something that should have come before."""
+    """Whether a call was certainly sent after the answer to the other, and brought what should have come before."""
     apart = 0 if call.agent == behind.agent else clock_bound
     return behind.answered + apart < call.sent and behind.highest > call.lowest
 

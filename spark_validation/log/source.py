@@ -46,7 +46,7 @@ class Task(InputPartition):
 
 
 class LogSource(DataSource):
-    """Options: ``dsn``, ``snapshot`` (an exported one), ``tasks`` (lists of spans as JSON), and ``whole``: with the messages themselves."""
+    """Options: ``dsn``, ``snapshot`` (an exported one), ``tasks`` (lists of spans, JSON), ``whole``: with messages."""
 
     @property
     def _whole(self) -> bool:

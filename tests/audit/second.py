@@ -34,7 +34,9 @@ SELECT agent, number, pos, kind, outcome AS call, began, ended, i.queue, i.parti
     i.duplicate AS dup, i.spooled, i.payload_hash AS ph,
     coalesce(i."offset", offset_in(i.message_id), offset_in(i.transaction_id)) AS off,
     key_of(i.transaction_id, off) AS key
-FROM (SELECT *, unnest(pushes) AS i, generate_subscripts(pushes, 1) AS pos FROM c WHERE kind IN ('push', 'transaction'));
+FROM (
+    SELECT *, unnest(pushes) AS i, generate_subscripts(pushes, 1) AS pos FROM c WHERE kind IN ('push', 'transaction')
+);
 CREATE TABLE d AS
 SELECT agent, number, pos, began, ended, grp, auto_ack, coalesce(lease, '') AS lease, lease_seconds AS seconds, i.queue,
     i.partition AS part, i.attempt, i.created_at, i.payload_hash AS ph,
@@ -83,7 +85,8 @@ CREATE TABLE cut AS SELECT agent, CASE WHEN complete THEN last ELSE first END AS
         min(began) AS first, max(CASE WHEN ended < {NEVER} THEN greatest(began, ended) ELSE began END) AS last
     FROM c GROUP BY agent
 ) WHERE NOT (over AND complete);
-CREATE TABLE hidden AS SELECT queue, grp, min(since) AS since, bool_or(auto_ack) AS swallowed, bool_or(tail) AS tail FROM (
+CREATE TABLE hidden AS
+SELECT queue, grp, min(since) AS since, bool_or(auto_ack) AS swallowed, bool_or(tail) AS tail FROM (
     SELECT queue, grp, auto_ack, false AS tail, began AS since FROM c
     WHERE kind = 'pop' AND outcome = 'unknown' AND queue IS NOT NULL
     UNION ALL SELECT queue, grp, auto_ack, true, since FROM c JOIN cut USING (agent)
@@ -129,7 +132,8 @@ WITH direct AS (SELECT * FROM placed WHERE said = 'ok' AND NOT dup AND NOT spool
 others AS (FROM placed ANTI JOIN direct USING (queue, part, key)),
 spans AS (
     SELECT queue, part, off, began, ended FROM direct
-    UNION ALL SELECT queue, part, min(off), min(began), coalesce(min(CASE WHEN said = 'ok' THEN ended END), 1152921504606846976)
+    UNION ALL SELECT queue, part, min(off), min(began),
+        coalesce(min(CASE WHEN said = 'ok' THEN ended END), 1152921504606846976)
     FROM others AS o
     WHERE NOT EXISTS (FROM p JOIN cut USING (agent) WHERE p.queue = o.queue AND p.part = o.part)
     GROUP BY queue, part, key
@@ -184,10 +188,12 @@ AND NOT EXISTS (FROM finished AS f WHERE (f.queue, f.part, f.grp, f.key) = (l.qu
 SELECT queue, off FROM m WHERE off <> off_high OR logged > 1 OR queued > 1""",
     "a_duplicate_has_an_original_in_its_partition": """
 SELECT queue, m.off FROM p JOIN m USING (queue, part, key)
-WHERE p.dup AND p.said = 'ok' AND m.pushed - m.refused = 1 AND m.queued = 0 AND NOT m.there AND NOT EXISTS (FROM cut)""",
+WHERE p.dup AND p.said = 'ok' AND m.pushed - m.refused = 1 AND m.queued = 0 AND NOT m.there
+AND NOT EXISTS (FROM cut)""",
     "a_lease_excludes_all_others": """
 WITH said AS (
-    SELECT queue, part, grp, lease, agent, number, key, began, status = 'retry' OR status = 'failed' AND NOT dead AS nack
+    SELECT queue, part, grp, lease, agent, number, key, began,
+        status = 'retry' OR status = 'failed' AND NOT dead AS nack
     FROM a WHERE said <> 'fail' AND lease IS NOT NULL
     UNION ALL SELECT queue, part, grp, d.lease, a.agent, a.number, key, a.began,
         status = 'retry' OR status = 'failed' AND NOT dead
@@ -253,15 +259,18 @@ WITH limits AS (
 tried AS (SELECT *, (agent, number) AS id FROM a WHERE status = 'failed' AND said <> 'fail'),
 counted AS (
     SELECT x.*, most,
-        (SELECT count(DISTINCT y.id) FROM tried AS y WHERE (y.queue, y.part, y.grp, y.key) = (x.queue, x.part, x.grp, x.key)
-            AND y.id <> x.id AND y.said = 'ok' AND y.ended < x.began) AS surely,
-        (SELECT count(DISTINCT y.id) FROM tried AS y WHERE (y.queue, y.part, y.grp, y.key) = (x.queue, x.part, x.grp, x.key)
-            AND y.id <> x.id AND y.began < x.ended) AS perhaps
+        (SELECT count(DISTINCT y.id) FROM tried AS y
+            WHERE (y.queue, y.part, y.grp, y.key) = (x.queue, x.part, x.grp, x.key) AND y.id <> x.id
+            AND y.said = 'ok' AND y.ended < x.began) AS surely,
+        (SELECT count(DISTINCT y.id) FROM tried AS y
+            WHERE (y.queue, y.part, y.grp, y.key) = (x.queue, x.part, x.grp, x.key) AND y.id <> x.id
+            AND y.began < x.ended) AS perhaps
     FROM tried AS x JOIN limits USING (queue) WHERE x.said = 'ok' AND x.kind = 'ack' AND most IS NOT NULL
 )
 SELECT queue, off FROM counted AS x WHERE NOT dead AND surely >= most OR dead AND perhaps < most
     AND NOT EXISTS (FROM hidden AS o WHERE o.queue = x.queue AND o.grp = x.grp AND o.tail)
-UNION ALL SELECT queue, min(off) FROM a WHERE dead AND said = 'ok' GROUP BY queue, part, grp, key HAVING count(*) > 1""",
+UNION ALL
+SELECT queue, min(off) FROM a WHERE dead AND said = 'ok' GROUP BY queue, part, grp, key HAVING count(*) > 1""",
     "answered_dead_letters_are_kept": """
 SELECT queue, m.off FROM (SELECT DISTINCT queue, part, grp, key FROM a WHERE dead AND said = 'ok') AS x
 JOIN m USING (queue, part, key) JOIN queues AS q USING (queue)

@@ -16,7 +16,7 @@ MS = 1_000
 
 def segments(count: int, size: int = 3) -> list[Segment]:
     return [
-        Segment(size * n, size * n + size - 1, 1000 + n, 0, [0, *range(size * n + 1, size * n + size)])
+        Segment(size * n, size * n + size - 1, 1000 + n, 0, 0, [0, *range(size * n + 1, size * n + size)])
         for n in range(count)
     ]
 
