@@ -111,9 +111,7 @@ def _figure(series: Series, top: float, right: str, drawn: list[str]) -> str:
         f'<line x1="{_LEFT}" x2="{_WIDTH}" y1="{base}" y2="{base}" stroke="#9aa3b2"/>'
         f'<line x1="{_LEFT}" x2="{_LEFT}" y1="{_TOP}" y2="{base}" stroke="#9aa3b2"/>'
     )
-    frame += _text(_LEFT - 6, _TOP + 10, _number(top), anchor="end") + _text(
-        _LEFT - 6, base, "0", anchor="end"
-    )
+    frame += _text(_LEFT - 6, _TOP + 10, _number(top), anchor="end") + _text(_LEFT - 6, base, "0", anchor="end")
     frame += _text(_WIDTH - 4, _HEIGHT - 6, right, anchor="end")
     caption = f"<figcaption>{escape(series.title)} <small>({escape(series.unit)})</small></figcaption>"
     return f'<figure>{caption}<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">{frame}{"".join(drawn)}</svg></figure>'

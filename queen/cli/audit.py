@@ -61,7 +61,9 @@ def judge(
 ) -> None:
     """Audit a log and journals: 0 no violation, 1 violations, 2 it cannot be judged."""
     if context.invoked_subcommand:
-        if dsn or journal or archive or guarantee or report or json:
+        # What an environment variable says is for the command, too.
+        sources = [context.get_parameter_source(name) for name in context.params]
+        if any(source and source.name == "COMMANDLINE" for source in sources):
             fail(f"give options behind the command: queen audit {context.invoked_subcommand} --dsn …", _CANNOT)
         return
     if dsn is None and journal is None and archive is None:
@@ -189,11 +191,8 @@ def _explained() -> Iterator[None]:
 def _can_be_written(*paths: Path | None) -> None:
     """An hour of work must not end at a folder that is not there."""
     for path in paths:
-        try:
-            if path:
-                path.open("a", encoding="utf-8").close()
-        except OSError as problem:
-            fail(f"{path} cannot be written: {problem.strerror}. Name a file in a folder that is there", _CANNOT)
+        if path and not (path.parent.is_dir() and os.access(path if path.exists() else path.parent, os.W_OK)):
+            fail(f"{path} cannot be written. Name a file in a folder that is there, and is yours", _CANNOT)
 
 
 def _bar() -> Progress:
