@@ -52,7 +52,8 @@ def rows(folder: Path) -> list[tuple]:
 
 def logged(dsn: str) -> list[tuple]:
     query = """SELECT s.part_id, s.last_off - s.n + 1 + i AS off, convert_from(m.message, 'UTF8')
-    FROM queen.segments AS s, generate_series(0, s.n - 1) AS i, queen.message_at(s.data, s.ends, i) AS m ORDER BY 1, 2"""
+    FROM queen.segments AS s, generate_series(0, s.n - 1) AS i, queen.message_at(s.data, s.ends, i) AS m
+    ORDER BY 1, 2"""
     return [tuple(row) for row in ask(dsn, query)]
 
 

@@ -25,8 +25,8 @@ def dsn(postgres):
 def pop(number: int, offset: int) -> bytes:
     second = 1_000_000
     delivery = Delivery("q", "p", f"t{offset}", offset, 1)
-    row = Call("r", "a", number, "pop", number * second, number * second + 1, lease="l", deliveries=(delivery,))
-    return to_line(row)
+    times = {"sent": number * second, "answered": number * second + 1}
+    return to_line(Call(run="r", agent="a", number=number, kind="pop", **times, deliveries=(delivery,)))
 
 
 async def remove_one_and_push_on(dsn: str) -> None:
