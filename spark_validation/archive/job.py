@@ -35,8 +35,12 @@ CROSS JOIN LATERAL (SELECT s.last_off - s.n + 1 + i.pos AS off) AS o
 CROSS JOIN LATERAL (
     SELECT coalesce(nullif(left(encode(substr(s.ids, 16 * i.pos + 1, 8), 'hex'), 15), '000000000000000'), '') AS hash
 ) AS h
-CROSS JOIN LATERAL queen.message_at(s.data, s.ends, i.pos) AS m
-GROUP BY s.part_id
+-- queen.message_at, which PostgreSQL does not inline: written out it takes 2 µs a message instead of 9.
+CROSS JOIN LATERAL (
+    SELECT queen.message_end(s.ends, i.pos - 1) AS since, queen.message_end(s.ends, i.pos) AS till OFFSET 0
+) AS e
+CROSS JOIN LATERAL (SELECT substr(s.data, e.since + 2, e.till - e.since - 1) AS message) AS m
+GROUP BY s.part_id ORDER BY s.part_id
 """
 
 

@@ -7,6 +7,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from queen_audit.journal.files import open_journal
 from tests.mutants.catalogue import MUTANTS
 from tests.mutants.run import mutated
@@ -43,10 +45,11 @@ def load(server: Server, dsn: str, folder: Path, *settings: str) -> Path:
 def audit(dsn: str, journal: Path, folder: Path, *options: str) -> tuple[int, Any]:
     """The exit code, and the report."""
     report = folder / "audit.json"
-    done = run("audit", "--dsn", dsn, "--journal", str(journal), "--json", str(report), *options, patience=500)
+    done = run("audit", "--dsn", dsn, "--journal", str(journal), "--json", str(report), *options, patience=1500)
     return done.returncode, json.loads(report.read_text() or done.stderr)
 
 
+@pytest.mark.timeout(2400)
 def test_load_with_a_kill_in_the_middle_is_audited_green(tmp_path: Path) -> None:
     with open_folder() as folder, serving(folder / "data", "--workers", "2") as server:
         killer = threading.Thread(target=kill_in_the_middle, args=(server,))
@@ -59,6 +62,7 @@ def test_load_with_a_kill_in_the_middle_is_audited_green(tmp_path: Path) -> None
     assert {"answered_pushes_are_in_the_log", "first_deliveries_in_offset_order", "the_log_has_no_gap"} <= judged
 
 
+@pytest.mark.timeout(2400)
 def test_the_same_on_a_server_with_a_fault_is_audited_red(tmp_path: Path, postgres: str) -> None:
     """It leaves out an offset between two flushes, and the audits of that guarantee say so; others do not."""
     [mutant] = [each for each in MUTANTS if each.guarantee == "G-ORD-2"]
