@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _FINDING = "guarantee string, queue string, partition string, `group` string, offset bigint, text string"
 _PLACE = ["queue", "partition", "group"]
 _LOOK_S = 1
+_STARTS = 5
+_TOO_SLOW = "Python worker failed to connect back"
+"""Spark gives a Python process ten seconds to start. Under load that may be too little once, and the query goes on."""
 
 
 class Window(Struct):
@@ -74,22 +77,34 @@ def watch(
         AuditError: a source cannot be read any more.
     """
 
-    def tell(batch: DataFrame, _number: int) -> None:
-        for row in batch.collect():
-            report(Finding(**row.asDict()))
+    told = -1
+
+    def tell(batch: DataFrame, number: int) -> None:
+        nonlocal told
+        # A query that was started again repeats its last batch.
+        if number > told:
+            for row in batch.collect():
+                report(Finding(**row.asDict()))
+            told = number
 
     # A trigger that finds nothing new says so, too.
     found.sparkSession.conf.set("spark.sql.streaming.noDataProgressEventInterval", "1s")
     writer = found.writeStream.outputMode("append").foreachBatch(tell).trigger(processingTime=f"{interval_s} seconds")
-    query = writer.option("checkpointLocation", str(work / "watch")).start()
-    try:
-        while go_on():
-            query.awaitTermination(_LOOK_S)
-        _finish(query)
-    except StreamingQueryException as problem:
-        raise AuditError(f"the stream ended: {first_line(problem)}") from problem
-    finally:
-        query.stop()
+    for _ in range(_STARTS):
+        query = writer.option("checkpointLocation", str(work / "watch")).start()
+        try:
+            while go_on():
+                query.awaitTermination(_LOOK_S)
+            _finish(query)
+        except StreamingQueryException as problem:
+            ended = problem
+        else:
+            return
+        finally:
+            query.stop()
+        if _TOO_SLOW not in str(ended):
+            break
+    raise AuditError(f"the stream ended: {first_line(ended)}") from ended
 
 
 def _finish(query: "StreamingQuery") -> None:
