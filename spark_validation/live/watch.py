@@ -76,7 +76,6 @@ def watch(
     Raises:
         AuditError: a source cannot be read any more.
     """
-
     told = -1
 
     def tell(batch: DataFrame, number: int) -> None:

@@ -66,29 +66,31 @@ def test_archive_and_watch_say_what_they_need():
         assert said in ended.stderr
 
 
+@pytest.mark.timeout(2400)
 def test_a_log_is_archived_and_the_archive_audited(tmp_path, postgres):
     url = asyncio.run(create_database(postgres))
     try:
         asyncio.run(load(url, 100, 2, 10))
         spark = ("--master", "local[2]")
-        ended = run("audit", "archive", str(tmp_path / "archive"), *spark, patience=600, QUEEN_AUDIT_DSN=url)
+        ended = run("audit", "archive", str(tmp_path / "archive"), *spark, patience=1100, QUEEN_AUDIT_DSN=url)
     finally:
         asyncio.run(drop_database(postgres, url))
     assert ended.returncode == 0, ended.stderr
     assert "archived 100 messages of 2 partitions in 1 files" in ended.stdout
     asked = ("--archive", str(tmp_path / "archive"), "--guarantee", "g-ord-5", *spark)
-    ended = run("audit", *asked, patience=600)
+    ended = run("audit", *asked, patience=1100)
     assert ended.returncode == 0, ended.stderr
     assert "1 audits valid, 0 invalid, 1 could not judge" in ended.stdout
 
 
+@pytest.mark.timeout(2400)
 def test_what_is_wrong_in_a_journal_is_told_while_watching(tmp_path, journal):
     calls = ordinary("w", 1)[1].calls
     at = next(n for n, call in enumerate(calls) if len(call.pushes) == 1)
     write_lines(journal / "b.jsonl", [calls[at], replace(calls[at], number=calls[at].number + 1)])
     found = tmp_path / "found.jsonl"
     asked = ("--journal", str(journal), "--master", "local[2]", "--seconds", "0", "--json", str(found))
-    ended = run("audit", "watch", *asked, patience=600)
+    ended = run("audit", "watch", *asked, patience=1100)
     assert ended.returncode == 1, ended.stderr
     [line] = found.read_text().splitlines()
     assert json.loads(line)["guarantee"] == "G-IDEM-1"
@@ -123,7 +125,7 @@ def test_a_violation_is_exit_code_1_with_evidence_in_every_form(tmp_path, journa
     write_lines(journal / "b.jsonl", calls)
     html, report = tmp_path / "r.html", tmp_path / "r.json"
     asked = ("--master", "local[2]", "--guarantee", "G-DUR-3", "--report", str(html), "--json", str(report))
-    ended = run("audit", "--journal", str(journal), *asked, patience=600)
+    ended = run("audit", "--journal", str(journal), *asked, patience=1100)
     assert ended.returncode == 1, ended.stderr
     found = json.loads(report.read_text())
     [verdict] = [each for each in found["verdicts"] if each["result"] == "invalid"]
