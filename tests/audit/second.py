@@ -318,21 +318,18 @@ WHERE spooled AND logged <> 1 AND coalesce(oldest, 0) = 0""",
 }
 
 
-def judge(rows: Tables, taken_at: int) -> dict[str, Counter[tuple[str, int | None]]]:
+def as_tables(rows: Tables) -> dict[str, pa.Table]:
+    """The rows as what ``judge`` reads."""
+    kinds = {"calls": Call, "log": LogRow, "heads": Head, "cursors": Cursor, "dead_letters": DeadLetter}
+    kinds |= {"queues": Queue, "groups": Group}
+    return {name: arrow_table(kind, getattr(rows, name)) for name, kind in kinds.items()}
+
+
+def judge(tables: dict[str, pa.Table], taken_at: int) -> dict[str, Counter[tuple[str, int | None]]]:
     """By audit: what it reports, as (run, offset) with how often; the offset where it has one."""
-    tables = {
-        "calls": (Call, rows.calls),
-        "log": (LogRow, rows.log),
-        "heads": (Head, rows.heads),
-        "cursors": (Cursor, rows.cursors),
-        "dead_letters": (DeadLetter, rows.dead_letters),
-        "queues": (Queue, rows.queues),
-        "groups": (Group, rows.groups),
-    }
     found = {}
     with duckdb.connect() as connection:
-        for name, (kind, structs) in tables.items():
-            table: pa.Table = arrow_table(kind, structs)
+        for name, table in tables.items():
             connection.register(f"{name}_given", table)
             connection.execute(f"CREATE TABLE {name} AS FROM {name}_given")
         connection.execute(VIEWS)
