@@ -24,6 +24,7 @@ appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
+appender.stderr.layout.alwaysWriteExceptions = false
 """
 PACKAGES = ("queen_audit", "queen_spec")
 """What tasks import."""
@@ -122,6 +123,9 @@ def start(
         .config("spark.sql.shuffle.partitions", str(partitions or 4 * (os.cpu_count() or 1)))
         .config("spark.sql.autoBroadcastJoinThreshold", "32m")
     )
+    if local:
+        # Nobody vanishes: where a heartbeat is late, the machine is busy.
+        builder = builder.config("spark.network.timeout", "1h").config("spark.executor.heartbeatInterval", "5min")
     for name, value in options.items():
         builder = builder.config(name, value)
     try:
