@@ -304,6 +304,42 @@ def retention(
     report.show(found, out)
 
 
+@bench.command("depth")
+def depth(
+    dsn: Annotated[
+        str | None,
+        typer.Option(
+            help="PostgreSQL to measure; a database is made in it and dropped afterwards.",
+            show_default="an embedded one in a temporary folder",
+        ),
+    ] = None,
+    messages: Annotated[int | None, typer.Option(help="In the deep queue.", min=1, show_default="5000000")] = None,
+    polls: Annotated[int | None, typer.Option(help="Of each queue in a run.", min=10, show_default="1000")] = None,
+    runs: Annotated[int | None, typer.Option(help="How often all is measured.", min=1, show_default="5")] = None,
+    json: Annotated[
+        Path | None, typer.Option(help="File to write the whole report to.", dir_okay=False, show_default=False)
+    ] = None,
+    smoke: Annotated[bool, typer.Option("--smoke", help="Take seconds: shows that it works, not how fast.")] = False,
+) -> None:
+    """Polls of a simple-mq queue with one message and of one with millions, in turns, over HTTP."""
+    import msgspec  # noqa: PLC0415 - `queen --help` does not wait for the benchmark
+
+    from queen_bench import database  # noqa: PLC0415
+    from queen_bench.depth import report, results, runner  # noqa: PLC0415
+
+    options = (("messages", messages), ("polls", polls), ("runs", runs))
+    given = {name: value for name, value in options if value is not None}
+    profile = msgspec.structs.replace(results.SMOKE if smoke else results.Profile(), **given)
+    try:
+        with _progress() as advance, database.server(dsn) as url:
+            found = asyncio.run(runner.run(url, profile, advance, embedded=dsn is None))
+    except QueenError as problem:
+        fail(problem)
+    if json is not None:
+        json.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2))
+    report.show(found, out)
+
+
 @contextmanager
 def _progress() -> "Iterator[_Advance]":
     columns = (

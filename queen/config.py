@@ -143,6 +143,12 @@ class Settings:
     cold_connections: int = setting(
         "DB_POOL_SIZE", 4, integer(1, 10_000), "connections for everything else, split over the workers"
     )
+    pooler: str = setting(
+        "DB_POOLER",
+        "auto",
+        one_of("auto", "yes", "no"),
+        "whether a pooler in transaction mode (PgBouncer) stands before PostgreSQL; auto: found out at the start",
+    )
     connect_timeout_ms: int = setting(
         "DB_CONNECTION_TIMEOUT", 2000, integer(100, 600_000), "limit of one attempt to connect to PostgreSQL, in ms"
     )

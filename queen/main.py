@@ -22,7 +22,6 @@ from queen.db.maintenance import MaintenanceStore
 from queen.db.notices import PostgresTransport
 from queen.db.pool import Pool
 from queen.db.pulse import Pulse
-from queen.db.setup import probe_pooler
 from queen.db.simple_mq import SimpleMqAdministrationStore, SimpleMqStore
 from queen.db.spool_store import SpoolStore
 from queen.db.store import Store
@@ -65,11 +64,13 @@ def share(total: int, workers: int) -> int:
     return max(1, total // workers)
 
 
-async def _target(settings: Settings) -> Target:
+def _target(settings: Settings) -> Target:
+    """The database. Nobody asks it anything here: a worker has to start also while it is away."""
     url = settings.database_url
     if not url:
         raise SettingError("No PostgreSQL: set DATABASE_URL or PG_HOST, or use `queen serve`, which brings its own")
-    return await probe_pooler(parse(url, "queen", settings.connect_timeout_ms))
+    target = parse(url, "queen", settings.connect_timeout_ms)
+    return msgspec.structs.replace(target, pooled=settings.pooler == "yes")
 
 
 def open_spool(settings: Settings, path: Path, installation: UUID) -> Spool:
@@ -115,7 +116,7 @@ async def prepare_spool(settings: Settings) -> Path:
         SettingError: the folder cannot be used.
         DatabaseUnavailableError: PostgreSQL is away.
     """
-    async with _pool(await _target(settings), 1, settings) as pool:
+    async with _pool(_target(settings), 1, settings) as pool:
         store, administration = Store(pool), AdministrationStore(pool)
         installation = await administration.installation()
         path = place.claim(settings.spool_dir, settings.data_dir, installation)
@@ -186,7 +187,7 @@ def assembly(settings: Settings) -> Assemble:
     """How the engine of a worker is made, in its own loop."""
 
     async def assemble(answer: Callable[[Job, Any], None]) -> Assembled:
-        target = await _target(settings)
+        target = _target(settings)
         pools = hot, cold, replaying, sweeping = _pools(target, settings)
         store, administration = Store(hot), AdministrationStore(cold)
         failover = Failover(await _spool(settings, administration))
@@ -228,7 +229,7 @@ def assembly(settings: Settings) -> Assemble:
         engine = Engine(
             context, lambda kind: Lane(settings.policy(kind), settings.limiter(kind)), waiters, shares, answer
         )
-        pulse = Pulse(target, lost, found)
+        pulse = Pulse(target, lost, found, lambda: max(pool.answered_at for pool in pools))
         interval_s = settings.spool_interval_ms / 1000
         replay = Replay(context, failover, SpoolStore(replaying), settings.spool_batch, interval_s)
         await notices.start(engine.heard, engine.missed)
@@ -238,7 +239,7 @@ def assembly(settings: Settings) -> Assemble:
         def gauges() -> Gauges:
             return Gauges(hot.open + cold.open, hot.idle + cold.idle, engine.queued, engine.waiting_by_queue())
 
-        context.gauges = gauges
+        context.gauges, context.database_answers = gauges, pulse.answers
         keep = timedelta(days=settings.metrics_days)
         reporter = Reporter(context.meter, administration.metrics, gauges, settings.metrics_interval_ms / 1000, keep)
         reporter.start()

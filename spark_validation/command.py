@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from msgspec import Struct
@@ -23,9 +24,9 @@ from .log.snapshot import Snapshot
 from .measures import series
 from .report import Clock, Report, Tail
 from .run import Progress, choose, judge_all
+from .simple_mq import stored
+from .simple_mq.tables import SimpleMqTables
 from .tables import SECOND, Tables
-
-_COUNTED = ("pushes", "deliveries", "acks", "log", "heads", "cursors", "dead_letters")
 
 
 class Where(Struct, frozen=True):
@@ -45,6 +46,7 @@ class Request(Struct, frozen=True):
     guarantees: tuple[str, ...]
     max_evidence: int
     clock_bound_s: float
+    interface: str = Tables.interface
 
 
 def make(request: Request, progress: Progress) -> Report:
@@ -55,7 +57,7 @@ def make(request: Request, progress: Progress) -> Report:
         ValueError: no audit checks a guarantee that was named.
     """
     began = time.perf_counter()
-    choose(request.guarantees)
+    choose(request.guarantees, request.interface)
     _check(request.where)
     with ExitStack() as stack:
         work = Path(stack.enter_context(session.work_folder()))
@@ -63,12 +65,12 @@ def make(request: Request, progress: Progress) -> Report:
         archive = open_filled(request.archive) if request.archive else None
         snapshot = stack.enter_context(Snapshot(request.dsn)) if request.dsn else None
         spark = stack.enter_context(_spark(request.where, work))
-        inputs = Inputs(
-            calls=_calls(spark, journal),
-            database=_database(spark, archive, snapshot),
-            clock_bound=int(request.clock_bound_s * SECOND),
-        )
-        return _report(inputs, journal, request, progress, began)
+        inputs = Inputs(calls=_calls(spark, journal), clock_bound=int(request.clock_bound_s * SECOND))
+        if request.interface == SimpleMqTables.interface:
+            tables: Tables = SimpleMqTables(inputs, stored.read(snapshot, spark, work) if snapshot else None)
+        else:
+            tables = Tables(replace(inputs, database=_database(spark, archive, snapshot)))
+        return _report(tables, journal, request, progress, began)
 
 
 def archive(dsn: str, folder: Path, where: Where) -> job.Done:
@@ -145,12 +147,11 @@ def _calls(spark: SparkSession, journal: Journal | None) -> DataFrame | None:
     return spark.read.parquet(*map(str, journal.parquet)) if journal else None
 
 
-def _report(inputs: Inputs, journal: Journal | None, request: Request, progress: Progress, began: float) -> Report:
-    tables = Tables(inputs)
+def _report(tables: Tables, journal: Journal | None, request: Request, progress: Progress, began: float) -> Report:
     try:
         verdicts = judge_all(tables, request.guarantees, request.max_evidence, progress)
         clocks, tails = (tables.get(name) for name in ("clocks", "tails"))
-        counts = {name: table.count() for name in _COUNTED if (table := tables.get(name)) is not None}
+        counts = {name: table.count() for name in tables.counted if (table := tables.get(name)) is not None}
         return Report(
             tuple(verdicts),
             counts,

@@ -16,7 +16,7 @@ def series(tables: Tables) -> tuple[Series, ...]:
     calls = tables.get("calls")
     if calls is None:
         return ()
-    work = calls.where(F.col("kind").isin("push", "pop", "ack", "transaction"))
+    work = calls.where(F.col("kind").isin(*tables.flow))
     [bounds] = work.agg(F.min("sent").alias("low"), F.max(F.coalesce("answered", "sent")).alias("high")).collect()
     if bounds.low is None:
         return ()
@@ -33,7 +33,7 @@ def series(tables: Tables) -> tuple[Series, ...]:
     step, last = width / SECOND, float((bounds.high - bounds.low) // width * width / SECOND)
     faults = calls.where(F.col("kind") == "fault").select("sent", "client").collect()
     marks = tuple(((row.sent - bounds.low) / SECOND, row.client) for row in faults)
-    return (
+    every = (
         Series("Messages", "messages a second, by kind of call", _with_zeros(_points(rate), step, last), marks=marks),
         Series(
             "Latency",
@@ -47,6 +47,11 @@ def series(tables: Tables) -> tuple[Series, ...]:
             _with_zeros(_points(unanswered), step, last),
             marks=marks,
         ),
+    )
+    if tables.interface != Tables.interface:
+        return every
+    return (
+        *every,
         Series(
             "From push to first delivery", "99th percentile by group, ms", _points(_end_to_end(tables, at)), marks=marks
         ),

@@ -5,7 +5,7 @@ from html import escape
 import msgspec
 from msgspec import Struct
 
-from .audits import all_audits
+from .audits import INTERFACES, all_audits
 from .figures import Series, bars, lines
 from .run import Evidence, Result, Verdict
 
@@ -94,7 +94,7 @@ figure { margin: 1.5rem 0 } figcaption { font-weight: 600 } details { margin: .3
 
 def as_html(report: Report) -> str:
     """The report as one file that needs nothing else."""
-    definitions = {audit.name: audit.definition for audit in all_audits()}
+    definitions = {audit.name: audit.definition for each in INTERFACES for audit in all_audits(each)}
     end = max((x for each in report.series if each.over_time for _, x, _ in each.points), default=0.0) or 1.0
     parts = [
         f"<h1>Audit</h1><p>{escape(report.summary)}</p>",

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from .audits import Audit, all_audits
 from .inputs import Inputs
-from .tables import OF_DATABASE, Tables
+from .tables import Tables
 
 Progress = Callable[[int, int, str], None]
 """Called with how many audits are done, of how many, and the name of the next one."""
@@ -52,13 +52,13 @@ class Verdict(msgspec.Struct, frozen=True):
     seconds: float = 0.0
 
 
-def choose(guarantees: Collection[str]) -> list[Audit]:
-    """The audits of these guarantees; all when none is named.
+def choose(guarantees: Collection[str], interface: str = Tables.interface) -> list[Audit]:
+    """The audits of these guarantees of an interface; all when none is named.
 
     Raises:
         ValueError: no audit checks a guarantee that was named.
     """
-    audits = all_audits()
+    audits = all_audits(interface)
     known = {id_ for audit in audits for id_ in audit.ids}
     if unknown := sorted(set(guarantees) - known):
         raise ValueError(f"no audit checks {', '.join(unknown)}; there are audits of {', '.join(sorted(known))}")
@@ -80,7 +80,7 @@ def judge_all(
     tables: Tables, guarantees: Collection[str], max_evidence: int, progress: Progress | None
 ) -> list[Verdict]:
     """The verdicts of the audits of these guarantees over tables that the caller closes."""
-    audits = choose(guarantees)
+    audits = choose(guarantees, tables.interface)
     verdicts = []
     for number, audit in enumerate(audits):
         if progress:
@@ -95,7 +95,7 @@ def judge(audit: Audit, tables: Tables, max_evidence: int) -> Verdict:
     """The verdict of one audit, which has something to judge if the first table that it needs has rows."""
     given = {name: tables.get(name) for name in (*audit.needs, *audit.uses)}
     if missing := [name for name in audit.needs if given[name] is None]:
-        source = "the log (--dsn)" if set(missing) & OF_DATABASE else "journals (--journal)"
+        source = "the log (--dsn)" if set(missing) & tables.of_database else "journals (--journal)"
         return Verdict(audit.name, audit.ids, Result.UNKNOWN, text=f"needs {source}")
     first = given[audit.needs[0]]
     assert first is not None  # it would be missing

@@ -13,6 +13,7 @@ transaction id, or of its offset if the server made the transaction id. Times ar
 """
 
 from functools import cached_property
+from typing import ClassVar
 
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame
@@ -26,9 +27,6 @@ NEVER = 1 << 60
 
 SECOND = 1_000_000
 """In microseconds."""
-
-OF_DATABASE = frozenset({"log", "heads", "cursors", "dead_letters", "queues", "groups"})
-"""The tables that come from a database; all others need journals."""
 
 _MESSAGE_KIND = "-8001-8000-"
 _BROADCAST_ROWS = 500_000
@@ -75,7 +73,21 @@ def _are_few(rows: DataFrame) -> bool:
 
 
 class Tables:
-    """Each table is made when an audit first asks for it, by the name of the audit's parameter."""
+    """Each table is made when an audit first asks for it, by the name of the audit's parameter.
+
+    Attributes:
+        interface: whose audits these tables are for.
+        of_database: the tables that come from a database; all others need journals.
+        counted: those whose rows a report counts.
+        flow: the kinds of calls that carry messages.
+    """
+
+    interface: ClassVar[str] = "queen"
+    of_database: ClassVar[frozenset[str]] = frozenset({"log", "heads", "cursors", "dead_letters", "queues", "groups"})
+    counted: ClassVar[tuple[str, ...]] = (
+        "pushes", "deliveries", "acks", "log", "heads", "cursors", "dead_letters",
+    )  # fmt: skip
+    flow: ClassVar[tuple[str, ...]] = ("push", "pop", "ack", "transaction")
 
     def __init__(self, inputs: Inputs) -> None:
         self._inputs = inputs
@@ -83,7 +95,7 @@ class Tables:
 
     def get(self, name: str) -> DataFrame | None:
         """A table, or None when its source was not given."""
-        of_database = name in OF_DATABASE
+        of_database = name in self.of_database
         if self._database is None and of_database:
             return None
         if self._inputs.calls is None and not of_database:

@@ -644,7 +644,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SMQ-3",
-        "MLF",
+        "MLFA",
         "The first poll that finds a message visible again after its last delivery moves it to the queue's dead-letter "
         "queue, which the first such poll makes, with id, data, creation time and delivery count kept.",
         "No background worker, and no dead-letter queue before there is a dead letter.",
@@ -657,7 +657,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SMQ-5",
-        "ML",
+        "MLA",
         "Of any number of enqueues at once, a queue accepts exactly those that it has room for, and answers the others "
         "with 429.",
         "The limit is there for the moment when everybody pushes.",
@@ -682,7 +682,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SMQ-9",
-        "ML",
+        "MLA",
         "A message that its dead-letter queue has no room for stays in its queue, counted and not delivered, and a "
         "dead-letter queue has no dead-letter queue.",
         "Nothing is dropped to keep to a limit.",

@@ -1,19 +1,26 @@
 """Fixtures that every kind of test may use."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from queen.server.embedded import EmbeddedPostgres
 from queen_spec.guarantees import GUARANTEES, REGISTRY
-from tests.support.processes import open_folder
+from tests.support.processes import RECENT, open_folder
 
 #: How many examples Hypothesis tries: `ci` takes minutes and `nightly` hours (--hypothesis-profile=nightly).
 for name, examples in {"ci": 100, "nightly": 20_000}.items():
     chosen = int(os.environ.get("QUEEN_EXAMPLES", examples))
-    settings.register_profile(name, max_examples=chosen, deadline=None, print_blob=True)
+    settings.register_profile(
+        name,
+        max_examples=chosen,
+        # A slow machine is no fault.
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+        print_blob=True,
+    )
 settings.load_profile("ci")
 
 
@@ -26,6 +33,15 @@ def postgres() -> Iterator[str]:
         return
     with open_folder() as folder, EmbeddedPostgres(folder / "data") as server:
         yield server.dsn
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Shows with a test that failed what the servers said."""
+    report = yield
+    if report.failed:
+        report.sections += [(f"server {server.port}", server.last_lines()) for server in RECENT]
+    return report
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

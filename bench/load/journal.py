@@ -4,7 +4,6 @@ The scripts write down requests and answers as they are, because taking them apa
 is done here, after the run.
 """
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,31 +13,14 @@ import msgspec
 from msgspec import Raw, Struct
 
 from queen_audit.journal.files import write_parquet
+from queen_audit.journal.hashes import hash_of
 from queen_audit.journal.schema import QUEUE_MODE, AckItem, Call, Delivery, Outcome, PushItem
+from queen_bench.load.lines import Line, answer_of, read
+from queen_bench.load.simple_mq_journal import SIMPLE_MQ
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_HASH_DIGITS = 13
 _RETRY_LIMIT = 3  # of a queue whose configuration does not say
-
-
-class Line(Struct, frozen=True):
-    """One call as a script writes it; times in milliseconds."""
-
-    op: str
-    vu: int
-    sent: int
-    answered: int
-    status: int
-    request: dict[str, Any] | None
-    response: Raw
-
-    @property
-    def outcome(self) -> Outcome:
-        """A call without an answer, or with one that says that the server does not know, may have happened."""
-        if 200 <= self.status < 300:
-            return "ok"
-        return "fail" if 400 <= self.status < 500 else "unknown"
 
 
 class _Pushed(Struct):
@@ -101,20 +83,12 @@ def convert(lines: Path, target: Path, run: str, agent: str, *, ended: bool) -> 
     return count
 
 
-def read(path: Path) -> Iterator[Line]:
-    """The lines of a file; a last one that was cut off is left out."""
-    decoder = msgspec.json.Decoder(Line)
-    with path.open("rb") as file:
-        for line in file:
-            if line.endswith(b"\n"):
-                yield decoder.decode(line)
-
-
 def calls(lines: Iterable[Line], run: str, agent: str) -> Iterator[Call]:
     """The rows of a journal."""
     places: dict[str, tuple[str, str]] = {}
     makers = {
         "push": _push, "pop": _pop, "ack": _ack, "transaction": _transaction, "configure": _configured,
+        **SIMPLE_MQ,
     }  # fmt: skip
     number = 0
     for line in lines:
@@ -131,14 +105,6 @@ def calls(lines: Iterable[Line], run: str, agent: str) -> Iterator[Call]:
         number += 1
 
 
-def _hash(payload: bytes) -> int:
-    return int(hashlib.sha256(payload).hexdigest()[:_HASH_DIGITS], 16)
-
-
-def _answer(line: Line, type_: type[Any]) -> Any:  # noqa: ANN401 - of that type
-    return msgspec.json.decode(line.response, type=type_) if line.outcome == "ok" and line.status != 204 else None
-
-
 def _push_items(items: list[dict[str, Any]], told: list[_Pushed] | None) -> tuple[PushItem, ...]:
     found = []
     for number, item in enumerate(items):
@@ -152,7 +118,7 @@ def _push_items(items: list[dict[str, Any]], told: list[_Pushed] | None) -> tupl
                 duplicate=answer is not None and answer.status == "duplicate",
                 spooled=answer is not None and answer.status == "buffered",
                 message_id=answer.message_id if answer else None,
-                payload_hash=_hash(msgspec.json.encode(item["payload"])),
+                payload_hash=hash_of(msgspec.json.encode(item["payload"])),
             )
         )  # fmt: skip
     return tuple(found)
@@ -160,7 +126,7 @@ def _push_items(items: list[dict[str, Any]], told: list[_Pushed] | None) -> tupl
 
 def _push(line: Line, _places: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
     items = (line.request or {})["items"]
-    told = _answer(line, list[_Pushed])
+    told = answer_of(line, list[_Pushed])
     pushes = _push_items(items, told)
     if line.outcome == "fail":
         pushes = tuple(msgspec.structs.replace(item, outcome="fail") for item in pushes)
@@ -169,14 +135,14 @@ def _push(line: Line, _places: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
 
 def _pop(line: Line, places: dict[str, tuple[str, str]]) -> dict[str, Any]:
     asked = line.request or {}
-    popped = _answer(line, _Popped) or _Popped()
+    popped = answer_of(line, _Popped) or _Popped()
     for message in popped.messages:
         places[message.partitionId] = (message.queue, message.partition)
     deliveries = tuple(
         Delivery(
             message.queue, message.partition, message.transactionId, message.offset, message.deliveryAttempt,
             (datetime.fromisoformat(message.createdAt) - _EPOCH) // _MICROSECOND, message.id,
-            _hash(bytes(message.data)),
+            hash_of(bytes(message.data)),
         )
         for message in popped.messages
     )  # fmt: skip
@@ -208,14 +174,14 @@ def _ack_items(
 
 def _ack(line: Line, places: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
     asked = line.request or {}
-    told = _answer(line, list[_Acked])
+    told = answer_of(line, list[_Acked])
     group = asked.get("consumerGroup") or QUEUE_MODE
     return {"kind": "ack", "acks": _ack_items(asked["acknowledgments"], group, told, line.outcome, places)}
 
 
 def _transaction(line: Line, places: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
     asked = line.request or {}
-    operations, executed = asked["operations"], _answer(line, _Executed)
+    operations, executed = asked["operations"], answer_of(line, _Executed)
     outcome: Outcome = line.outcome if executed is None or executed.success else "fail"
     items = [item for each in operations if each["type"] == "push" for item in each["items"]]
     acks = [each for each in operations if each["type"] == "ack"]

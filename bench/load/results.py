@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from queen_bench.machine import Machine
 
-OPERATIONS = ("push", "pop", "ack", "transaction")
+OPERATIONS = ("push", "pop", "ack", "transaction", "enqueue", "dequeue")
 
 
 class Latency(Struct, frozen=True):

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
-SCRIPTS = Path(str(files("queen_bench"))) / "k6" / "queen"
+SCRIPTS = Path(str(files("queen_bench"))) / "k6"
 
 
 class Scenario(Struct, frozen=True):
     """One kind of load.
 
     Attributes:
-        script: a file of ``bench/k6/queen``.
+        script: a file of ``bench/k6``.
         settings: its environment.
         restarts: whether PostgreSQL is restarted in the middle.
     """
@@ -30,16 +30,16 @@ def _sizes(prefix: str, script: str, about: str) -> Iterator[Scenario]:
         yield Scenario(f"{prefix}-{batch}", script, about.format(batch), {"BATCH": str(batch)})
 
 
-_FLOW = "produce-consume.js"
+_FLOW = "queen/produce-consume.js"
 
 SCENARIOS: tuple[Scenario, ...] = (
-    *_sizes("push", "push.js", "50 producers, {} message(s) a request"),
-    Scenario("push-c1", "push.js", "one producer, one message a request", {"VUS": "1"}),
+    *_sizes("push", "queen/push.js", "50 producers, {} message(s) a request"),
+    Scenario("push-c1", "queen/push.js", "one producer, one message a request", {"VUS": "1"}),
     Scenario(
-        "push-10k-partitions", "push.js", "10 messages a request over 10,000 partitions",
+        "push-10k-partitions", "queen/push.js", "10 messages a request over 10,000 partitions",
         {"BATCH": "10", "PARTITIONS": "10000"},
     ),
-    *_sizes("pop-ack", "pop-ack.js", "8 consumers, pop and ack of {} message(s)"),
+    *_sizes("pop-ack", "queen/pop-ack.js", "8 consumers, pop and ack of {} message(s)"),
     Scenario("flow-1000", _FLOW, "1,000 messages a second, pushed and consumed; end-to-end time", {"RATE": "1000"}),
     Scenario("fan-out-10", _FLOW, "200 messages a second to 10 groups", {"RATE": "200", "GROUPS": "10", "VUS": "2"}),
     Scenario(
@@ -53,10 +53,12 @@ SCENARIOS: tuple[Scenario, ...] = (
         "failover", _FLOW, "500 messages a second while PostgreSQL is restarted",
         {"RATE": "500", "TOLERATE": "1", "PAUSE_S": "30"}, restarts=True,
     ),
-    Scenario("transactions", "transactions.js", "8 pipelines: ack and push in one transaction"),
+    Scenario("transactions", "queen/transactions.js", "8 pipelines: ack and push in one transaction"),
     Scenario(
-        "waiters-2000", "waiters.js", "2,000 idle consumers, 50 of them woken a second", {"VUS": "2000", "RATE": "50"}
+        "waiters-2000", "queen/waiters.js", "2,000 idle consumers, 50 of them woken a second",
+        {"VUS": "2000", "RATE": "50"},
     ),
+    Scenario("simple-mq", "simple-mq/driven-load-test.js", "10 users on 15 queues of simple-mq: enqueue, dequeue, ack"),
 )  # fmt: skip
 
 

@@ -27,7 +27,7 @@ _STOP_S = 40.0
 _SIZES = """
     SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::int8 AS tables,
         (pg_current_wal_insert_lsn() - '0/0')::int8 AS wal
-    FROM pg_class AS c WHERE c.relnamespace = 'queen'::regnamespace AND c.relkind = 'r'"""
+    FROM pg_class AS c WHERE c.relnamespace::regnamespace::text IN ('queen', 'simple_mq') AND c.relkind = 'r'"""
 
 
 class TargetError(QueenError):

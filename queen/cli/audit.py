@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from queen.cli.interface import Interface
 from queen.cli.output import err, fail, out
 from queen_audit.errors import AuditError
 
@@ -47,6 +48,9 @@ def judge(
     archive: Annotated[
         Path | None, typer.Option(help="Folder of an archive of the log (queen audit archive).", show_default=False)
     ] = None,
+    interface: Annotated[
+        Interface, typer.Option(help="Whose run it was: Queen's interface, or simple-mq's.")
+    ] = Interface.queen,
     master: Master = "local[*]",
     guarantee: Annotated[
         list[str] | None, typer.Option(help="Only audits of this guarantee; may be repeated.", show_default="all")
@@ -68,6 +72,8 @@ def judge(
         return
     if dsn is None and journal is None and archive is None:
         fail("nothing to audit: give --dsn, --journal, or both; --archive beside or instead of --dsn", _CANNOT)
+    if archive and interface is not Interface.queen:
+        fail("an archive holds the log of Queen's interface: leave out --archive or --interface", _CANNOT)
     _can_be_written(report, json)
     with _explained():
         from queen_audit import command  # noqa: PLC0415 - `queen --help` does not wait for Spark
@@ -75,7 +81,7 @@ def judge(
 
         wanted = tuple(each.upper() for each in guarantee or ())
         where = command.Where(master, driver_memory)
-        request = command.Request(dsn, journal, archive, where, wanted, max_evidence, clock_bound)
+        request = command.Request(dsn, journal, archive, where, wanted, max_evidence, clock_bound, interface.value)
         with _bar() as bar:
             task = bar.add_task("starting Spark", total=None)
 

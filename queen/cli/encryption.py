@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import ExitStack
 
+import msgspec
 import typer
 
 from queen.cli.options import DataDir, Dsn, environment_with, settings_from
@@ -12,7 +13,7 @@ from queen.core.errors import QueenError, SettingError
 from queen.db.dsn import parse
 from queen.db.pool import Pool
 from queen.db.rotation import Rotation, RotationStore, rotate_all
-from queen.db.setup import prepare, probe_pooler
+from queen.db.setup import prepare
 from queen.security.keyring import Keyring
 from queen.server import logs
 from queen.server.supervisor import embedded_postgres
@@ -59,9 +60,9 @@ def _rotate(settings: Settings, keys: Keyring) -> Rotation:
 
 
 async def _work(url: str, settings: Settings, keys: Keyring) -> Rotation:
-    await prepare(url, settings.connect_timeout_ms)
-    target = await probe_pooler(parse(url, "queen encryption", settings.connect_timeout_ms))
-    pool = Pool(target, 1, settings.statement_timeout_ms / 1000)
+    database = await prepare(url, settings.connect_timeout_ms)
+    target = parse(url, "queen encryption", settings.connect_timeout_ms)
+    pool = Pool(msgspec.structs.replace(target, pooled=database.pooled), 1, settings.statement_timeout_ms / 1000)
     try:
         return await rotate_all(RotationStore(pool), keys)
     finally:

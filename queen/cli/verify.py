@@ -9,19 +9,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from queen.cli.interface import Interface
 from queen.cli.output import err, fail, out
 from queen_spec.conformance import Report, UnreachableError, as_html, as_json, as_junit, as_table, run
 from queen_spec.conformance.simple_mq import run as run_simple_mq
 
 _UNREACHABLE = 2
 _STYLES = {"valid": "green", "invalid": "bold red", "unknown": "yellow", "skipped": "dim"}
-
-
-class Interface(StrEnum):
-    """What the server speaks."""
-
-    queen = "queen"
-    simple_mq = "simple-mq"
 
 
 _RUNS = {Interface.queen: run, Interface.simple_mq: run_simple_mq}

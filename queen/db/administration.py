@@ -34,10 +34,6 @@ class AdministrationStore:
         self.traces = TraceStore(pool)
         self.metrics = MetricsStore(pool)
 
-    async def ping(self) -> None:
-        """Returns when PostgreSQL answers; raises DatabaseUnavailableError when it does not."""
-        await self._pool.fetch("SELECT 1")
-
     async def installation(self) -> UUID:
         """By which a spool knows the database that its messages are for."""
         [row] = await self._pool.fetch(_INSTALLATION)

@@ -10,6 +10,10 @@ from msgspec import Struct
 
 from queen.core.errors import SettingError
 
+#: What connecting, or talking over a connection, raises where PostgreSQL cannot be reached. asyncpg calls it internal
+#: when none of several hosts is a primary, and when it stumbles over what a dying server had said.
+UNREACHABLE = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+
 #: Parameters of libpq (PostgreSQL manual, section 34.1.2) that are kept for asyncpg, which knows them.
 _KNOWN = {
     "host", "port", "user", "password", "dbname", "database", "passfile", "sslmode", "sslcert", "sslkey", "sslrootcert",

@@ -6,6 +6,7 @@ that is lost costs its waiters a back-off, nothing else.
 """
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Callable, Sequence
@@ -14,7 +15,6 @@ from typing import Any
 import asyncpg
 
 from queen.core.backoff import doubled
-from queen.core.errors import QueenError
 from queen.db.dsn import Target, connect
 from queen.db.sqlstate import reason_of
 
@@ -25,6 +25,9 @@ _NOTIFY = "SELECT pg_notify($1, sheet) FROM unnest($2::text[]) AS sheet"
 _RECONNECT_FIRST_MS, _RECONNECT_LIMIT_MS = 100.0, 5000.0
 #: What could not be sent for so many sheets is out of date.
 _KEPT_SHEETS = 100
+#: A connection whose other end went away without a word says nothing for ever: after so long a quiet one is tried, and
+#: one that does not answer so soon is made anew.
+_QUIET_S, _ANSWER_S = 10.0, 5.0
 
 
 class PostgresTransport:
@@ -66,7 +69,7 @@ class PostgresTransport:
                     await self._talk(connection)
                 finally:
                     connection.terminate()
-            except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, QueenError) as problem:
+            except Exception as problem:  # uvloop has errors of its own, and this must never end
                 log.warning("No notices for the moment: %s", reason_of(problem))
             pause_ms = doubled(pause_ms, _RECONNECT_FIRST_MS, _RECONNECT_LIMIT_MS)
             await asyncio.sleep(pause_ms / 1000 * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
@@ -76,11 +79,11 @@ class PostgresTransport:
         await connection.add_listener(_CHANNEL, self._hear)
         self._missed()
         while not connection.is_closed():
-            await self._news.wait()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), _QUIET_S)
             self._news.clear()
-            if sheets := self._sheets:
-                self._sheets = []
-                await connection.execute(_NOTIFY, _CHANNEL, sheets)
+            sheets, self._sheets = self._sheets, []
+            await connection.execute(_NOTIFY, _CHANNEL, sheets, timeout=_ANSWER_S)
 
     def _hear(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         self._receive(str(payload).encode())

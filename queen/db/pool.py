@@ -12,7 +12,7 @@ from typing import Any
 import asyncpg
 
 from queen.core.errors import DatabaseUnavailableError, OutcomeUnknownError, QueenError
-from queen.db.dsn import Target, connect
+from queen.db.dsn import UNREACHABLE, Target, connect
 from queen.db.sqlstate import is_of_use, reason_of, translate
 from queen.db.watch import Watch
 
@@ -28,6 +28,9 @@ class Pool:
         size: most connections; a call beyond waits for one.
         call_timeout_s: limit of one call, which PostgreSQL keeps; if it does not say so soon after, as when its machine
             is gone, the connection is given up and the outcome unknown.
+
+    Attributes:
+        answered_at: when a call was last answered, as the event loop tells the time.
     """
 
     def __init__(self, target: Target, size: int, call_timeout_s: float) -> None:
@@ -41,6 +44,7 @@ class Pool:
         self._closed = False
         self._away = ""
         self._attempts: set[asyncio.Task[asyncpg.Connection[Any]]] = set()
+        self.answered_at = float("-inf")
 
     @property
     def size(self) -> int:
@@ -68,7 +72,7 @@ class Pool:
         async with self._connection() as connection:
             self._watch.begin(connection)
             try:
-                return await connection.fetch(sql, *arguments)
+                rows = await connection.fetch(sql, *arguments)
             except Exception as problem:
                 error = self._error_of(problem, connection)
                 if error is None:
@@ -78,13 +82,15 @@ class Pool:
                 raise error from problem
             finally:
                 self._watch.end(connection)
+        self.answered_at = asyncio.get_running_loop().time()
+        return rows
 
     def _error_of(self, problem: Exception, connection: "asyncpg.Connection[Any]") -> QueenError | None:
         if connection not in self._watch:
             return OutcomeUnknownError(f"PostgreSQL did not answer within {self._watch.limit_s:g} s")
         error = translate(problem)
-        if error is None and connection.is_closed():
-            # Whatever the event loop calls it: uvloop has an error of its own for writing to what was closed.
+        if error is None and (connection.is_closed() or isinstance(problem, RuntimeError)):
+            # uvloop has an error of its own for writing to what was closed, also before the connection has heard of it.
             error = OutcomeUnknownError(f"The connection to PostgreSQL broke: {reason_of(problem)}")
         return error
 
@@ -148,13 +154,7 @@ class Pool:
             raise DatabaseUnavailableError(self._away) from None
         except QueenError:
             raise
-        except (
-            OSError,
-            TimeoutError,
-            asyncpg.PostgresError,
-            asyncpg.InterfaceError,
-            asyncpg.InternalClientError,
-        ) as problem:
+        except UNREACHABLE as problem:
             place, reason = self._target.place, reason_of(problem)
             raise DatabaseUnavailableError(f"No connection to PostgreSQL at {place}: {reason}") from problem
 

@@ -13,7 +13,6 @@ from typing import Any
 import asyncpg
 import msgspec
 
-from queen.core.errors import QueenError
 from queen.db.dsn import Target, connect
 from queen.db.sqlstate import reason_of
 
@@ -32,11 +31,12 @@ class Silence:
     def __init__(self, now: float) -> None:
         self._answered_at, self._silences = now, 0
 
-    def after(self, answered: bool, now: float) -> bool:
-        """Whether it is away, after it was asked once more."""
+    def after(self, answered: bool, now: float, heard_at: float = float("-inf")) -> bool:
+        """Whether it is away, after it was asked once more; somebody else heard from it at ``heard_at``."""
         if answered:
             self._answered_at, self._silences = now, 0
         else:
+            self._answered_at = max(self._answered_at, heard_at)
             self._silences += 1
         return self._silences >= _SILENCES and now - self._answered_at >= _SILENCE_S
 
@@ -48,18 +48,24 @@ class Pulse:
         target: the database.
         lost: called with the reason when it is found to be away.
         found: called when it is back.
+        heard_at: when the database last answered anybody: where the machine is busy, that tells slow from away.
     """
 
-    def __init__(self, target: Target, lost: Callable[[str], None], found: Callable[[], None]) -> None:
+    def __init__(
+        self, target: Target, lost: Callable[[str], None], found: Callable[[], None], heard_at: Callable[[], float]
+    ) -> None:
         self._target = msgspec.structs.replace(target, connect_timeout_s=min(target.connect_timeout_s, ANSWER_S))
-        self._lost, self._found = lost, found
+        self._lost, self._found, self._heard_at = lost, found, heard_at
         self._connection: asyncpg.Connection[Any] | None = None
         self._task: asyncio.Task[None] | None = None
+        self._feeling = asyncio.Lock()
         self.away = False
 
     def start(self) -> None:
         """Begins to ask."""
-        self._task = asyncio.get_running_loop().create_task(self._keep_asking())
+        loop = asyncio.get_running_loop()
+        self._silence = Silence(loop.time())
+        self._task = loop.create_task(self._keep_asking())
 
     async def stop(self) -> None:
         """Ends the connection."""
@@ -68,16 +74,29 @@ class Pulse:
             await asyncio.gather(self._task, return_exceptions=True)
         self._drop()
 
-    async def _keep_asking(self) -> None:
-        loop = asyncio.get_running_loop()
-        silence = Silence(loop.time())
+    async def answers(self) -> bool:
+        """Whether it answers, from now on: it is asked until it has answered, or is known to be away."""
         while True:
+            if await self._feel():
+                return True
+            if self.away:
+                return False
+            await asyncio.sleep(INTERVAL_S)
+
+    async def _keep_asking(self) -> None:
+        while True:
+            await self._feel()
+            await asyncio.sleep(INTERVAL_S)
+
+    async def _feel(self) -> bool:
+        """Whether it answered. One at a time: no older question is still on its way when this one is answered."""
+        async with self._feeling:
             reason = await self._ask()
-            if silence.after(not reason, loop.time()):
+            if self._silence.after(not reason, asyncio.get_running_loop().time(), self._heard_at()):
                 self._set_away(reason)
             elif not reason:
                 self._set_away("")
-            await asyncio.sleep(INTERVAL_S)
+            return not reason
 
     def _set_away(self, reason: str) -> None:
         if self.away == bool(reason):
@@ -99,7 +118,7 @@ class Pulse:
                 await self._connection.fetchval("SELECT 1")
         except asyncpg.TooManyConnectionsError:
             return ""
-        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, QueenError) as problem:
+        except Exception as problem:  # uvloop has errors of its own, and whatever it is, that was no answer
             self._drop()
             return reason_of(problem)
         return ""

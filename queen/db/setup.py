@@ -6,11 +6,10 @@ from importlib.resources.abc import Traversable
 from typing import Any
 
 import asyncpg
-import msgspec
 from msgspec import Struct
 
 from queen.core.errors import DatabaseSetupError, DatabaseUnavailableError
-from queen.db.dsn import Target, connect, parse
+from queen.db.dsn import UNREACHABLE, Target, connect, parse
 from queen.db.sqlstate import reason_of
 
 #: Serialises set-up over all servers of a database; the number is arbitrary and must never change.
@@ -99,7 +98,7 @@ async def _open(target: Target) -> "asyncpg.Connection[Any]":
         ) from problem
     except asyncpg.InvalidCatalogNameError as problem:
         raise DatabaseSetupError(f"PostgreSQL at {place}: {problem}. Create it, or name another one.") from problem
-    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as problem:
+    except UNREACHABLE as problem:
         raise DatabaseUnavailableError(
             f"PostgreSQL at {place} cannot be reached: {reason_of(problem)}. "
             "Is it running, and are host and port right?"
@@ -136,21 +135,3 @@ async def prepare(url: str, connect_timeout_ms: int) -> DatabaseInfo:
     finally:
         await connection.close()
     return DatabaseInfo(version.split(maxsplit=1)[0], target.place, pooled, applied)
-
-
-async def probe_pooler(target: Target) -> Target:
-    """The target, knowing whether a transaction pooler stands between. An unreachable one is taken to be direct.
-
-    Raises:
-        SettingError: the connection string cannot be used.
-    """
-    try:
-        connection = await connect(
-            Target(target.url, target.place, target.application_name, target.connect_timeout_s, True)
-        )
-    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
-        return target
-    try:
-        return msgspec.structs.replace(target, pooled=await is_pooled(connection))
-    finally:
-        await connection.close()

@@ -30,8 +30,15 @@ class SimpleMq(Struct, frozen=True):
     tally: Tally
 
 
+async def _always() -> bool:
+    return True
+
+
 class Context:
     """The engine as its handlers see it.
+
+    ``gauges`` are figures of the worker, and ``database_answers`` asks PostgreSQL whether it is there; both are set by
+    who has them.
 
     Args:
         database: the procedures for messages.
@@ -65,6 +72,7 @@ class Context:
         self.meter = meter or Meter()
         self.gauges: Callable[[], Gauges] = Gauges
         self.keys = keys
+        self.database_answers: Callable[[], Awaitable[bool]] = _always
         self._patience_s = patience_s
         self._simple_mq = simple_mq
 

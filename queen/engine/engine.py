@@ -80,6 +80,7 @@ class Engine:
         self._watchers: list[Callable[[str], None]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._wakes_at = 0.0
         self._loop = asyncio.get_running_loop()
         self._stopping = False
 
@@ -209,9 +210,10 @@ class Engine:
     def _wake_at(self, at: float) -> None:
         """Sees to it that the engine drains at that time. An earlier timer stays: what it wakes sets the next one."""
         if self._timer is not None:
-            if self._timer.when() <= at:
+            if self._wakes_at <= at:
                 return
             self._timer.cancel()
+        self._wakes_at = at
         self._timer = self._loop.call_at(at, self._ring)
 
     def _ring(self) -> None:

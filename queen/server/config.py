@@ -13,9 +13,11 @@ from queen.db.setup import prepare
 from queen.metrics import directory
 from queen.server import listening, logs, open_files, worker_classes
 from queen.server.errors import StartError
+from queen.server.replacements import Replacements
 
 _settings = from_environment()
 directory.share()
+_replacements = Replacements(_settings.workers)
 _MEMORY = "/dev/shm"  # noqa: S108 - gunicorn makes a private file there
 
 bind = listening.authority(_settings.host, _settings.port)
@@ -66,13 +68,25 @@ def on_starting(server: Any) -> None:  # noqa: ANN401 - gunicorn's arbiter
     try:
         open_files.ensure(_settings)
         database = asyncio.run(prepare(_database_url(), _settings.connect_timeout_ms))
-        # The workers are told where it is: they may have to start while PostgreSQL is away, and could not find out.
-        os.environ["FILE_BUFFER_DIR"] = spool = str(asyncio.run(prepare_spool(_settings)))
+        # The workers are told: they may have to start while PostgreSQL is away, and could not find out.
+        if _settings.pooler == "auto":
+            os.environ["DB_POOLER"] = "yes" if database.pooled else "no"
+        os.environ["FILE_BUFFER_DIR"] = spool = str(asyncio.run(prepare_spool(from_environment())))
     except QueenError as problem:
         server.log.error("%s", problem)  # noqa: TRY400 - it explains itself
         raise SystemExit(1) from None
     server.log.info("database ready", extra={"place": database.place, "version": database.version})
     server.log.info("spool ready", extra={"folder": spool})
+
+
+def on_reload(server: Any) -> None:  # noqa: ANN401
+    """All workers are about to be replaced."""
+    _replacements.reloaded(server.worker_age)
+
+
+def worker_exit(_server: Any, worker: Any) -> None:  # noqa: ANN401
+    """A worker ends; in its process."""
+    _replacements.spare_the_others(worker)
 
 
 def on_exit(_server: Any) -> None:  # noqa: ANN401

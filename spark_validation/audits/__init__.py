@@ -13,9 +13,14 @@ from pyspark.sql import DataFrame
 
 from queen_spec.guarantees import REGISTRY
 
-from . import ack, dead_letter, duplicate, group, lease, loss, order, retention, spool, transaction
+from . import ack, dead_letter, duplicate, group, lease, loss, order, retention, simple_mq, spool, transaction
 
-_FAMILIES = (order, loss, duplicate, lease, ack, dead_letter, transaction, group, retention, spool)
+_FAMILIES = {
+    "queen": (order, loss, duplicate, lease, ack, dead_letter, transaction, group, retention, spool),
+    "simple-mq": (simple_mq,),
+}
+INTERFACES = tuple(_FAMILIES)
+"""The interfaces whose runs can be audited."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +39,9 @@ class Audit:
         return inspect.cleandoc(self.find.__doc__ or "")
 
 
-def all_audits() -> list[Audit]:
-    """What is decorated in the modules of the families, with the guarantees that it judges."""
-    modules = {module.__name__ for module in _FAMILIES}
+def all_audits(interface: str) -> list[Audit]:
+    """What is decorated in the modules of an interface's families, with the guarantees that it judges."""
+    modules = {module.__name__ for module in _FAMILIES[interface]}
     found = [(check, getattr(sys.modules[check.module], check.name)) for check in REGISTRY if check.module in modules]
     return [_audit(check.name, check.ids, function) for check, function in found]
 

@@ -4,7 +4,6 @@ A history keeps payloads and a journal their hashes, so that what comes back hol
 Times of a history are nanoseconds, those of a journal microseconds.
 """
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -12,16 +11,16 @@ from typing import Any
 
 from queen_spec import history
 
+from .hashes import hash_of
 from .schema import AckItem, Call, Delivery, PushItem
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_DIGITS = 13
 
 
 def payload_hash(payload: object) -> int:
     """How a journal knows a payload: 52 bits of a hash of its JSON without spaces, keys sorted."""
     text = json.dumps(payload, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return int(hashlib.sha256(text.encode()).hexdigest()[:_DIGITS], 16)
+    return hash_of(text.encode())
 
 
 def from_history(records: history.History, run: str = "run", agent: str = "agent") -> Iterator[Call]:

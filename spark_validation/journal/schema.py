@@ -15,8 +15,9 @@ QUEUE_MODE = "__QUEUE_MODE__"
 
 Outcome: TypeAlias = Literal["ok", "fail", "unknown"]
 Kind: TypeAlias = Literal[
-    "push", "pop", "ack", "renew", "transaction", "drained", "configured", "clock", "fault", "end"
-]
+    "push", "pop", "ack", "renew", "transaction", "drained", "configured", "clock", "fault", "end",
+    "enqueue", "dequeue", "acknowledge", "requeue", "extend",
+]  # fmt: skip
 
 
 class PushItem(Struct, frozen=True):
@@ -82,11 +83,14 @@ class Call(Struct, frozen=True, kw_only=True):
         kind: ``push``, ``pop``, ``ack``, ``renew`` and ``transaction`` are calls; ``drained`` says that a group,
             which began at
             the oldest message, found the queue empty; ``configured`` tells a queue's options; ``clock`` compares
-            clocks; ``end`` is the last row of an agent that was not killed.
+            clocks; ``end`` is the last row of an agent that was not killed. Calls of simple-mq are ``enqueue`` (with
+            ``pushes``), ``dequeue`` (with ``deliveries``), and with ``acks`` ``acknowledge``, ``requeue`` and
+            ``extend``; an item names its queue and message id, and its partition is empty.
         sent: when the request was sent, or what is told was seen.
         answered: when the answer was there; null if there was none.
         outcome: ``unknown`` is a call without an answer, which may take effect at any time from ``sent`` on, or never.
-        lease_seconds: of a pop the length of its lease, as far as the client knows; of a renewal what was asked for.
+        lease_seconds: of a pop the length of its lease, as far as the client knows; of a renewal what was asked for; of
+            a simple-mq queue that is ``configured`` its visibility timeout (``retry_limit``: its most deliveries).
         server_time: of ``clock``: a time that the server told in the answer (in HTTP the header Date), rounded down ...
         server_precision: ... to a multiple of this.
     """

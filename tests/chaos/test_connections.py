@@ -13,7 +13,7 @@ from tests.support.standby import pair
 from tests.support.traffic import Traffic
 
 #: Longer than a fail-over takes on a busy machine.
-PATIENCE = {"DB_PATIENCE_MS": "14000"}
+PATIENCE = {"DB_PATIENCE_MS": "200000"}
 
 
 @pytest.fixture

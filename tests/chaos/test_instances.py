@@ -1,9 +1,7 @@
 """Several instances on one PostgreSQL, killed and added under load: every guarantee holds across them."""
 
 import asyncio
-import os
 import random
-import signal
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -19,12 +17,6 @@ def settings(number: int, ports: list[int]) -> dict[str, str]:
     """One of the instances, which all tell each other."""
     peers = ",".join(f"127.0.0.1:{port}" for port in ports)
     return {"QUEEN_SYNC_SECRET": "chaos", "QUEEN_UDP_PEERS": peers, "QUEEN_UDP_NOTIFY_PORT": str(ports[number])}
-
-
-def kill(server: Server) -> None:
-    """All of an instance at once, as when its machine is switched off."""
-    for process in server.family():
-        os.kill(process.pid, signal.SIGKILL)
 
 
 @checks("G-DUR-1", "G-DUR-2", "G-IDEM-1", "G-ORD-2", "G-ORD-3", "G-ACK-2", "G-ACK-3", level=Level.FAULTS)
@@ -47,12 +39,12 @@ def test_instances_killed_and_added_under_load_lose_double_and_reorder_nothing(p
         assert servers[0].request("POST", "/api/v1/configure", body)[0] == 200
 
         async def disturb() -> None:
-            kill(servers[0])
+            servers[0].kill()
             await traffic.progress(100)
             servers.append(await asyncio.to_thread(start, 2))
             traffic.urls[0] = url(servers[2])
             await traffic.progress(100)
-            kill(servers[1])
+            servers[1].kill()
             traffic.urls.pop()
 
         asyncio.run(traffic.run(disturb))

@@ -23,7 +23,7 @@ class Worker:
 
     def __init__(self, url: str, queue: str, query_id: str) -> None:
         self.queue, self.query_id = queue, query_id
-        self.client = httpx.AsyncClient(base_url=url, timeout=15)
+        self.client = httpx.AsyncClient(base_url=url, timeout=240)
         self.committed, self.refused = 0, 0
 
     async def request(self, method: str, path: str, **arguments: Any) -> httpx.Response:
@@ -85,7 +85,7 @@ async def run(server: Server, fault: Any, seed: int) -> tuple[list[Any], list[An
     async with asyncio.TaskGroup() as group:
         for worker in workers:
             group.create_task(worker.work(done))
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(240):
             rows: list[Any] = []
             faults = [len(items) // 5, len(items) // 2]
             while len(rows) < len(items):

@@ -49,7 +49,7 @@ async def _under_faults(server: Server, fault: Fault, seed: int) -> SimpleMqHist
 
     async def faults() -> None:
         for share in (0.25, 0.6):
-            async with asyncio.timeout(120):
+            async with asyncio.timeout(240):
                 while workload.sent < size.messages * share:
                     await asyncio.sleep(0.02)
             await fault(server, random.Random(seed))

@@ -14,7 +14,7 @@ from tests.chaos.test_kill import kill_a_back_end, kill_postmaster
 from tests.support.clock import eventually
 from tests.support.processes import Server, open_folder, serving
 
-LIMIT_S = 60
+LIMIT_S = 240
 
 
 @pytest.fixture(scope="module")

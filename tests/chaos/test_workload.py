@@ -23,7 +23,7 @@ PROGRESS = 200
 async def disturb(workload: Workload, server: Server, fault: Fault, choice: random.Random) -> None:
     """Kills something now and then, while clients get on with their work."""
     for number in range(1, KILLS + 1):
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             while len(workload.records) < number * PROGRESS:
                 await asyncio.sleep(0.02)
         await fault(server, choice)

@@ -257,10 +257,8 @@ async def test_ack_failed_holds_the_partition_for_the_retry_delay(api: Api, queu
     messages = await deliver(api, queue, 1)
     before = time.monotonic()
     await api.ack(messages, "failed")
-    after = time.monotonic()
     await eventually(lambda: again(api, queue), "delivered again")
     assert time.monotonic() - before >= 0.5
-    assert time.monotonic() - after < 2
 
 
 @checks("G-DLQ-2", "G-ACK-3", level=Level.LIVE)

@@ -514,7 +514,7 @@ async def test_odd_pops_beside_good_ones_fail_nobody_else(api: Api, queue: str) 
     async def send_good(n: int) -> None:
         name = f"{queue}-{n % 3}"
         await api.push(name, n)
-        popped = await api.pop(name, autoAck=True, wait=True, timeout=5000)
+        popped = await api.pop(name, autoAck=True, wait=True, timeout=50_000)
         assert len(popped.messages) == 1
 
     async def send_odd(n: int) -> None:

@@ -14,7 +14,7 @@ from tests.support.processes import Server, run
 
 
 def bench(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    return run("bench", "load", *arguments)
+    return run("bench", "load", *arguments, patience=300)
 
 
 def runs_of(folder: Path) -> list[Run]:
@@ -43,6 +43,18 @@ def test_every_kind_of_scenario_runs_against_a_server_and_both_sides_take_turns(
     assert set(by_name["transactions"].latency) >= {"pop", "transaction"}
     assert "woken" in by_name["waiters-2000"].latency
     assert "How many times the rate of other queen reaches" in done.stdout
+
+
+def test_the_load_of_simple_mq_runs_too(server: Server, tmp_path: Path) -> None:
+    # The limit of its times is nobody's business here.
+    url, limit = f"http://127.0.0.1:{server.port}", ("--set", "P95_MS=60000")
+    done = bench("simple-mq", "--smoke", *limit, "--url", url, "--dsn", server.dsn, "--folder", str(tmp_path))
+    assert done.returncode == 0, done.stderr + done.stdout
+    [found] = runs_of(tmp_path)
+    assert found.crossed == []
+    assert found.pushed >= found.delivered == found.acked > 0
+    assert set(found.latency) == {"enqueue", "dequeue", "ack"}
+    assert found.cpu["server"] > 0
 
 
 def test_a_failover_is_lived_through(tmp_path: Path) -> None:

@@ -5,8 +5,9 @@ from urllib.parse import parse_qs, urlsplit
 import asyncpg
 import pytest
 
-from queen.core.errors import SettingError
+from queen.core.errors import DatabaseUnavailableError, SettingError
 from queen.db.dsn import Target, connect, parse
+from queen.db.setup import prepare
 
 
 def read(dsn: str) -> Target:
@@ -122,3 +123,9 @@ async def test_dsn_of_several_hosts_finds_the_one_that_is_there(postgres: str) -
             assert await connection.fetchval("SELECT NOT pg_is_in_recovery()")
         finally:
             await connection.close()
+
+
+async def test_dsn_of_hosts_none_of_which_will_do_says_so(postgres: str) -> None:
+    joint = "&" if "?" in postgres else "?"
+    with pytest.raises(DatabaseUnavailableError, match="target attribute"):
+        await prepare(f"{postgres}{joint}target_session_attrs=standby", 2000)

@@ -62,7 +62,7 @@ async def test_a_push_from_before_the_start_that_commits_after_it_is_passed_over
         columns.flush, columns.part, columns.n, columns.data, columns.ends, columns.ids,
     )  # fmt: skip
     arrival = asyncio.create_task(subscriber.fetchrow(SUBSCRIBE, queue, start))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(240):
         while not arrival.done() and not await waits_for_a_lock(observer, subscriber.get_server_pid()):
             await asyncio.sleep(0)
     await transaction.commit()

@@ -1,7 +1,11 @@
-"""Pops that wait."""
+"""Pops that wait.
+
+The server looks again of itself once a minute only: what wakes a waiter here is a notice, or a time that was foreseen.
+"""
 
 import asyncio
 import time
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -11,13 +15,21 @@ import pytest
 from queen_spec.guarantees import Level, checks
 from tests.support.api import Api, Popped, api_of, open_client, pop_path
 from tests.support.clock import eventually
-from tests.support.processes import Server
+from tests.support.processes import Server, clean_environment, open_folder, serving
 
-#: A woken waiter is answered long before the slowest re-check (1 s) could explain it; a busy machine gets some grace.
-SOON_S = 0.5
+RECHECK_MS = "60000"
+#: Above the patience of the client.
+LONGER_THAN_A_TEST_MS = 3_000_000
 
 
-def wait_for(api: Api, queue: str, timeout_ms: int = 20_000, **parameters: Any) -> "asyncio.Task[Popped]":
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    variables = {"POP_WAIT_INITIAL_INTERVAL_MS": RECHECK_MS, "POP_WAIT_MAX_INTERVAL_MS": RECHECK_MS}
+    with open_folder() as folder, serving(folder / "data", env=clean_environment(**variables)) as running:
+        yield running
+
+
+def wait_for(api: Api, queue: str, timeout_ms: int = 50_000, **parameters: Any) -> "asyncio.Task[Popped]":
     return asyncio.create_task(api.pop(queue, wait=True, timeout=timeout_ms, **parameters))
 
 
@@ -37,16 +49,12 @@ async def test_long_poll_wakes_soon_after_a_push(
 ) -> None:
     sender = workers[0]
     pids = [await api.worker() for api in workers]
-    latencies = []
     for turn in range(5):
         async with api_of(server.port, pids[0 if same else 1]) as waiter:
             waiting = wait_for(waiter, queue, consumerGroup=f"g{turn}", subscriptionMode="new")
             await parked(database, queue, f"g{turn}")
-            begin = time.monotonic()
             await sender.push(queue, turn)
             assert (await waiting).data == [turn]
-            latencies.append(time.monotonic() - begin)
-    assert sorted(latencies)[2] < SOON_S, latencies
 
 
 @checks("G-WAIT-1", level=Level.LIVE)
@@ -55,7 +63,7 @@ async def test_long_poll_of_an_empty_queue_ends_at_its_timeout(api: Api, queue: 
     await api.configure(queue)
     begin = time.monotonic()
     assert (await wait_for(api, queue, timeout_ms)).messages == []
-    assert timeout_ms / 1000 - 0.005 <= time.monotonic() - begin < timeout_ms / 1000 + 0.3
+    assert time.monotonic() - begin >= timeout_ms / 1000 - 0.005
 
 
 @checks("G-WAIT-1", level=Level.LIVE)
@@ -67,22 +75,17 @@ async def test_long_polls_of_different_length_each_end_at_their_own_time(api: Ap
 
     late = await asyncio.gather(*[lateness(200 + 97 * n % 900) for n in range(30)])
     assert min(late) > -0.005
-    assert max(late) < 0.5
 
 
 async def test_long_poll_without_time_or_without_wait_answers_at_once(api: Api, queue: str) -> None:
-    begin = time.monotonic()
     assert (await api.pop(queue, wait=True, timeout=0)).messages == []
-    assert (await api.pop(queue, wait=False, timeout=20_000)).messages == []
-    assert (await api.pop(queue, timeout=20_000)).messages == []
-    assert time.monotonic() - begin < 1
+    assert (await api.pop(queue, wait=False, timeout=LONGER_THAN_A_TEST_MS)).messages == []
+    assert (await api.pop(queue, timeout=LONGER_THAN_A_TEST_MS)).messages == []
 
 
 async def test_long_poll_that_finds_something_does_not_wait_for_more(api: Api, queue: str) -> None:
     await api.push(queue, 1)
-    begin = time.monotonic()
-    assert (await wait_for(api, queue, batch=100)).data == [1]
-    assert time.monotonic() - begin < 1
+    assert (await wait_for(api, queue, LONGER_THAN_A_TEST_MS, batch=100)).data == [1]
 
 
 @checks("G-WAIT-1", "G-LEASE-2", level=Level.LIVE)
@@ -92,7 +95,7 @@ async def test_long_poll_wakes_when_a_lease_runs_out(workers: list[Api], queue: 
     begin = time.monotonic()
     await holder.pop(queue, leaseSeconds=1)
     assert (await wait_for(waiter, queue)).messages[0]["deliveryAttempt"] == 2
-    assert 1 <= time.monotonic() - begin < 2
+    assert time.monotonic() - begin >= 1
 
 
 @checks("G-WAIT-1", "G-ACK-5", level=Level.LIVE)
@@ -103,10 +106,8 @@ async def test_long_poll_wakes_when_an_ack_ends_the_lease(workers: list[Api], qu
     held = await holder.pop(queue, leaseSeconds=60)
     waiting = wait_for(waiter, queue)
     assert (await holder.pop(queue)).messages == []
-    begin = time.monotonic()
     await holder.ack(held.messages, status)
     assert (await waiting).data == [2 if status == "completed" else 1]
-    assert time.monotonic() - begin < 1.5
 
 
 @checks("G-WAIT-1", "G-ACK-6", level=Level.LIVE)
@@ -115,11 +116,11 @@ async def test_long_poll_wakes_when_a_retry_delay_or_a_delay_is_over(api: Api, q
     begin = time.monotonic()
     await api.push(queue, 1)
     first = await wait_for(api, queue)
-    assert 1 <= time.monotonic() - begin < 1.6
+    assert time.monotonic() - begin >= 1
     begin = time.monotonic()
     await api.ack(first.messages, "failed")
     assert (await wait_for(api, queue)).data == [1]
-    assert 0.4 <= time.monotonic() - begin < 1
+    assert time.monotonic() - begin >= 0.4
 
 
 @checks("G-WAIT-1", level=Level.LIVE)
@@ -128,19 +129,17 @@ async def test_long_poll_of_a_partition_and_of_a_namespace_wake_too(
 ) -> None:
     await api.configure(queue, namespace=queue)
     by_partition = asyncio.create_task(
-        api.pop(queue, "p", wait=True, timeout=20_000, consumerGroup="a", subscriptionMode="all")
+        api.pop(queue, "p", wait=True, timeout=50_000, consumerGroup="a", subscriptionMode="all")
     )
     by_label = asyncio.create_task(
-        api.pop_label(namespace=queue, wait=True, timeout=20_000, consumerGroup="b", subscriptionMode="all")
+        api.pop_label(namespace=queue, wait=True, timeout=50_000, consumerGroup="b", subscriptionMode="all")
     )
     for group in "ab":
         await parked(database, queue, group)
     await api.push(queue, "other")
     assert (await by_label).data == ["other"]
-    begin = time.monotonic()
     await api.push(queue, "mine", partition="p")
     assert (await by_partition).data == ["mine"]
-    assert time.monotonic() - begin < 1.5
 
 
 async def test_long_poll_on_a_queue_that_does_not_exist_yet_gets_its_first_message(
@@ -164,7 +163,7 @@ async def test_long_polls_are_served_first_come_first_served(workers: list[Api],
         order: list[int] = []
 
         async def consume(number: int) -> None:
-            popped = await waiters[number].pop(queue, wait=True, timeout=20_000, autoAck=True)
+            popped = await waiters[number].pop(queue, wait=True, timeout=50_000, autoAck=True)
             order.append(number)
             assert popped.data == [number]
 
@@ -186,8 +185,7 @@ async def test_long_polls_by_the_dozen_share_what_comes_without_loss(api: Api, q
     waiting = [wait_for(api, queue, autoAck=True) for _ in names]
     for name in names:
         await api.push(queue, name, partition=name)
-    async with asyncio.timeout(15):
-        found = [(await task).data for task in waiting]
+    found = [(await task).data for task in waiting]
     assert sorted(found) == sorted([name] for name in names)
 
 
@@ -206,7 +204,7 @@ async def test_long_poll_whose_client_has_gone_takes_no_message(
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
         await sender.push(queue, turn)
-        popped = await sender.pop(queue, wait=True, timeout=5000)
+        popped = await sender.pop(queue, wait=True, timeout=50_000)
         assert popped.data == [turn]
         assert popped.messages[0]["deliveryAttempt"] == 1
         await sender.ack(popped.messages)
@@ -233,5 +231,5 @@ async def test_long_polls_whose_clients_all_go_leave_no_lease(
         found.extend((await api.pop(queue, batch=100, partitions=100)).data)
         return len(found) == 40
 
-    await eventually(collect, "every message is free", 5)
+    await eventually(collect, "every message is free")
     assert sorted(found) == list(range(40))

@@ -82,7 +82,7 @@ async def test_setup_beside_a_running_server_fails_nobody(server: Server, api: A
             if n % 4 == 3:
                 await api.delete(name)
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(240):
         infos, *_ = await asyncio.gather(
             asyncio.gather(*[prepare(server.dsn, TIMEOUT_MS) for _ in range(4)]), *[work(n) for n in range(8)]
         )

@@ -2,9 +2,8 @@
 
 import asyncio
 import re
-import time
 from collections.abc import AsyncIterator, Callable, Coroutine
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -13,7 +12,7 @@ import httpx
 import pytest
 
 from queen_spec.guarantees import Level, checks
-from tests.support.api import api_of, open_client
+from tests.support.api import api_of, open_client, worker_apis
 from tests.support.clock import eventually
 from tests.support.processes import Server, open_folder
 from tests.support.servers import create_database, drop_database, serving_database
@@ -176,7 +175,17 @@ async def test_requests_that_are_not_understood(http: httpx.AsyncClient, create:
     for messages in ([], [{"data": "x"}] * 101):
         assert (await http.post(path, json={"messages": messages})).json()["field"] == "messages"
     assert (await http.post(path, json={"data": "x", "messageGroup": ""})).json()["field"] == "messageGroup"
-    for query in ("limit=0", "limit=101", "limit=x", "limit=", "wait=x", "wait=-1", "wait=3601"):
+    for query in (
+        "limit=0",
+        "limit=101",
+        "limit=x",
+        "limit=",
+        "limit=\u0661",
+        "wait=x",
+        "wait=-1",
+        "wait=3601",
+        "wait=\u0661",
+    ):
         assert (await http.get(f"{path}?{query}")).status_code == 400, query
     assert_error(await http.get(f"{path}/peek"), 400, "Limit is required", "limit")
     assert_error(await http.get(f"{path}/peek?limit=0"), 400, "Limit must be greater than 0", "limit")
@@ -185,6 +194,47 @@ async def test_requests_that_are_not_understood(http: httpx.AsyncClient, create:
     assert_error(await http.get(f"{path}/peek?limit=1&cursorCreatedAt=x"), 400, cursor_text, "cursorCreatedAt")
     assert (await http.get(f"{path}/peek?limit=1&cursorCreatedAt=2024-01-01&cursorMessageId=x")).status_code == 400
     assert (await http.get(f"{path}/peek?limit=1&cursorMessageId=x")).status_code == 200
+    for ids, text in (
+        ({}, "message_ids is required"),
+        ({"messageIds": []}, "message_ids must be 1 to 100, not 0"),
+        ({"messageIds": [str(uuid4())], "message_ids": []}, "messageIds and message_ids are both given, and differ"),
+    ):
+        assert_error(await http.post(f"{path}/ack", json=ids), 400, text)
+
+
+async def test_a_peek_may_begin_at_any_time_that_there_is(http: httpx.AsyncClient, create: Create) -> None:
+    queue = await create()
+    [id_] = await enqueue(http, queue, "x")
+    for time_, seen in (
+        ("0001-01-01T00:00:00", [id_]), ("1969-12-31T23:59:59.5", [id_]), ("2024-03-28T15:30:00Z", [id_]),
+        ("2024-03-28T15:30:00%2B01:00", [id_]), ("9998-01-01T00:00:00", []), ("9999-12-31T23:59:59.999999", []),
+    ):  # fmt: skip
+        page = await http.get(f"/api/queues/{queue}/messages/peek?limit=5&cursorCreatedAt={time_}")
+        assert [message["message_id"] for message in page.json()["messages"]] == seen, time_
+
+
+async def test_many_acks_in_either_spelling(http: httpx.AsyncClient, create: Create) -> None:
+    queue, stranger = await create(), str(uuid4())
+    first, second = await enqueue(http, queue, "x", "y")
+    path = f"/api/queues/{queue}/messages/ack"
+    acked = await http.post(path, json={"messageIds": [first, stranger, first]})
+    assert acked.json()["results"] == [
+        {"message_id": first, "deleted": True},
+        {"message_id": stranger, "deleted": False, "error": "Message not found"},
+        {"message_id": first, "deleted": False, "error": "Message not found"},
+    ]
+    acked = await http.post(path, json={"message_ids": [second]})
+    assert acked.json()["results"] == [{"message_id": second, "deleted": True}]
+
+
+async def test_its_messages_count_as_messages_of_the_worker(server: Server, create: Create) -> None:
+    queue = await create()
+    async with api_of(server.port, min(server.workers())) as worker:
+        before = (await worker.http.get("/metrics")).json()["messages"]["total"]
+        await enqueue(worker.http, queue, "x", "y")
+        assert (await worker.http.get(f"/api/queues/{queue}/messages?limit=5")).status_code == 200
+        await poll(worker.http, queue)
+        assert (await worker.http.get("/metrics")).json()["messages"]["total"] == before + 4
 
 
 @checks("G-SMQ-1", "G-SMQ-6", level=Level.LIVE)
@@ -272,28 +322,29 @@ async def test_a_waiting_poll_is_woken_by_an_enqueue(
 ) -> None:
     queue = await create()
     pids = sorted(server.workers())
-    latencies = []
     for turn in range(3):
         async with api_of(server.port, pids[0 if same else 1]) as waiter, api_of(server.port, pids[0]) as sender:
-            waiting = asyncio.create_task(waiter.http.get(f"/api/queues/{queue}/messages?wait=20"))
+            waiting = asyncio.create_task(waiter.http.get(f"/api/queues/{queue}/messages?wait=50"))
             done, _ = await asyncio.wait([waiting], timeout=0.4)
             assert not done
-            begin = time.monotonic()
             await enqueue(sender.http, queue, str(turn))
-            assert (await waiting).json()["message"]["data"] == str(turn)
-            latencies.append(time.monotonic() - begin)
-    assert sorted(latencies)[1] < 0.5, latencies
+            # Long before its own time is over: nobody has to guess how soon a busy machine gets to it.
+            assert (await asyncio.wait_for(waiting, 30)).json()["message"]["data"] == str(turn)
 
 
 @checks("G-SMQ-13", level=Level.LIVE)
 async def test_a_waiting_poll_gets_what_becomes_visible_by_itself(http: httpx.AsyncClient, create: Create) -> None:
     queue = await create(hidden_s=1)
     [id_] = await enqueue(http, queue, "x")
-    begin = time.monotonic()
-    await poll(http, queue)
-    again = await http.get(f"/api/queues/{queue}/messages?wait=20")
-    assert again.json()["message"]["message_id"] == id_
-    assert 0.9 < time.monotonic() - begin < 3
+    first = await poll(http, queue)
+    again = await asyncio.wait_for(http.get(f"/api/queues/{queue}/messages?wait=60"), 30)
+    message = again.json()["message"]
+    assert first is not None
+    assert (message["message_id"], message["delivery_count"]) == (id_, 2)
+    # By the database's clock: given again when its second was over.
+    assert datetime.fromisoformat(message["invisible_until"]) - datetime.fromisoformat(
+        first["invisible_until"]
+    ) >= timedelta(seconds=1)
 
 
 @checks("G-SMQ-17", level=Level.LIVE)
@@ -303,7 +354,10 @@ async def test_a_poll_whose_client_has_gone_takes_nothing(
     queue = await create(hidden_s=600)
     async with open_client(server.port, 1) as leaver:
         with pytest.raises(httpx.ReadTimeout):
-            await leaver.get(f"/api/queues/{queue}/messages?wait=20", timeout=0.3)
+            await leaver.get(f"/api/queues/{queue}/messages?wait=20", timeout=httpx.Timeout(60, read=0.3))
+    # A worker that has answered since then has also seen the end of the connection.
+    async with worker_apis(server.port):
+        pass
     await enqueue(http, queue, "x")
     message = await eventually(lambda: poll(http, queue), "the message is there for somebody else")
     assert message["delivery_count"] == 1
@@ -316,11 +370,11 @@ async def test_an_ack_wakes_who_waits_for_the_next_of_a_group(http: httpx.AsyncC
     first = await poll(http, queue)
     assert first is not None
     assert first["message_group"] == "g"
-    waiting = asyncio.create_task(http.get(f"/api/queues/{queue}/messages?wait=20"))
+    waiting = asyncio.create_task(http.get(f"/api/queues/{queue}/messages?wait=50"))
     done, _ = await asyncio.wait([waiting], timeout=0.4)
     assert not done
     await http.delete(f"/api/queues/{queue}/messages/{first['message_id']}")
-    assert (await asyncio.wait_for(waiting, 5)).json()["message"]["data"] == "2"
+    assert (await asyncio.wait_for(waiting, 30)).json()["message"]["data"] == "2"
 
 
 @checks("G-SMQ-14", level=Level.LIVE)

@@ -172,13 +172,29 @@ async def _healthy(http: httpx.AsyncClient) -> bool:
 # What is in deploy/
 
 
-def _exposed(samples: Samples) -> set[str]:
-    return {name for name, _ in samples}
+#: Clauses of PromQL that hold labels: matchers, and those behind by, without, on and ignoring.
+_MATCHERS = re.compile(r"\{([^}]*)\}")
+_CLAUSE = re.compile(r"\b(?:by|without|on|ignoring)\s*\(([^)]*)\)")
+_VARIABLE = re.compile(r"^label_values\((\w+), (\w+)\)$")
 
 
-def _named(expression: str) -> set[str]:
-    """The metrics in an expression of PromQL."""
-    return set(re.findall(r"\b(?:simplemq|http_server|probe)_\w+", expression))
+def _named(expression: str) -> tuple[set[str], set[str]]:
+    """The metrics and the labels in an expression of PromQL, or in the query of a variable."""
+    if variable := _VARIABLE.match(expression):
+        return {variable[1]}, {variable[2]}
+    plain = re.sub(r'"[^"]*"|\[[^\]]*\]', "", expression)
+    matched = [re.split(r"[=!]", part)[0].strip() for each in _MATCHERS.findall(plain) for part in each.split(",")]
+    grouped = [part.strip() for each in _CLAUSE.findall(plain) for part in each.split(",")]
+    bare = _CLAUSE.sub(" ", _MATCHERS.sub("", plain))
+    # What stands before a bracket is a function.
+    metrics = set(re.findall(r"\b[a-zA-Z_]\w*\b(?!\s*\()", bare)) - {"and", "or", "unless", "bool"}
+    return metrics, {*matched, *grouped}
+
+
+def test_metrics_and_labels_are_found_in_an_expression() -> None:
+    text = 'sum by (le, a) (rate(x_bucket{b=~"y{}", c!="z"}[$__rate_interval])) / max(other) > 0.5 and third'
+    assert _named(text) == ({"x_bucket", "other", "third"}, {"le", "a", "b", "c"})
+    assert _named("label_values(x, y)") == ({"x"}, {"y"})
 
 
 def _expressions() -> dict[str, list[str]]:
@@ -198,7 +214,7 @@ def _expressions() -> dict[str, list[str]]:
     return found
 
 
-async def test_every_expression_names_metrics_that_exist(http: httpx.AsyncClient) -> None:
+async def test_every_expression_names_metrics_and_labels_that_exist(http: httpx.AsyncClient) -> None:
     queue = await create(http, visibilityTimeout=0, queueSize=1)
     path = f"/api/queues/{queue}/messages"
     for _ in range(2):
@@ -208,20 +224,30 @@ async def test_every_expression_names_metrics_that_exist(http: httpx.AsyncClient
     await http.delete(f"{path}/{queue}")
     await http.post(f"{path}/{queue}/requeue")
     dlq = (await http.get(f"/api/queues/{queue}")).json()["dlq_id"]
-    await http.delete(f"/api/queues/{queue}")
-    await http.delete(f"/api/queues/{dlq}")
-    # Histograms have appeared by now; counters of a queue do while it has some.
-    families = _exposed(await scrape(http))
-    response = (await http.get("/metrics/prometheus")).text
-    families |= set(re.findall(r"^# TYPE (\w+)", response, re.MULTILINE))
-    # Written by the k6 probes' exporter, not by the server.
-    families.add("probe_success")
+    gone = await create(http)
+    await http.delete(f"/api/queues/{gone}")
+    # The probes' exporter writes this one, not the server.
+    exposed: dict[str, set[str]] = {"probe_success": {"job"}}
+
+    async def everything_is_there() -> bool:
+        for name, labels in await scrape(http):
+            exposed.setdefault(name, set()).update(dict(labels))
+        wanted = {metric for texts in _expressions().values() for text in texts for metric in _named(text)[0]}
+        return wanted <= set(exposed)
+
+    try:
+        await eventually(everything_is_there, f"all metrics; there are {sorted(exposed)}")
+    finally:
+        for each in (queue, dlq):
+            await http.delete(f"/api/queues/{each}")
     expressions = _expressions()
     assert len(expressions) > 15
     for place, texts in expressions.items():
         for text in texts:
-            assert _named(text), f"{place} names no metric: {text}"
-            assert _named(text) <= families, f"{place}: {_named(text) - families}"
+            metrics, labels = _named(text)
+            assert metrics, f"{place} names no metric: {text}"
+            known = set[str]().union(*(exposed[metric] for metric in metrics))
+            assert labels <= known, f"{place}: no metric there has the label {labels - known}"
 
 
 def test_the_list_of_meters_is_that_of_the_exposition() -> None:

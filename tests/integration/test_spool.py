@@ -6,6 +6,7 @@ import resource
 import signal
 import time
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -20,7 +21,8 @@ from queen.spool.place import installation_of
 from queen.spool.spool import Limits, Spool, entry_of
 from queen_spec.guarantees import Level, checks
 from tests.support.api import Api, open_client, worker_apis
-from tests.support.outage import FragilePostgres, fragile_postgres, spooling_server, wait_until_drained
+from tests.support.cut import Line, line_to
+from tests.support.outage import WORKERS, FragilePostgres, fragile_postgres, spooling_server, wait_until_drained
 from tests.support.processes import Server, open_folder, run, wait_until
 from tests.support.spool_world import push_of
 
@@ -182,10 +184,7 @@ async def test_health_tells_an_orchestrator_the_truth(
     assert body["spool"]["oldest_age_s"] > 0
     postgres.start()
     wait_until_drained(server)
-    # Each worker finds out by itself; which of them answers is chance.
-    async with asyncio.timeout(30):
-        while await told() != [(200, "healthy"), (200, "ready"), (200, "live")]:
-            await asyncio.sleep(0.05)
+    assert await told() == [(200, "healthy"), (200, "ready"), (200, "live")]
 
 
 # ---------------------------------------------------------------- deaths
@@ -202,9 +201,7 @@ async def test_everything_killed_between_answer_and_replay_is_replayed_before_th
         async with open_client(first.port) as http:
             for number in range(5):
                 assert await statuses(Api(http), queue, number) == {"buffered"}
-        for process in first.family():
-            process.kill()
-        first.process.wait()
+        first.kill()
     postgres.start()
     if torn:
         [file] = (folder / name).glob("*.buf.tmp")
@@ -237,6 +234,44 @@ async def test_worker_killed_while_it_spools_holds_nobody_up(
         assert len(answered) > 20
         assert [number for number in log if number in answered] == answered
         assert len(log) == len(set(log))
+
+
+@checks("G-SPOOL-2", level=Level.FAULTS)
+@pytest.mark.parametrize("kind", ["killed", "silent", "cut"])
+async def test_workers_that_start_during_an_outage_serve(
+    postgres: FragilePostgres, folder: Path, queue: str, kind: str
+) -> None:
+    with line_to(postgres.dsn) as line, spooling_server(line, folder, f"replaced-{kind}") as server:
+        with away(postgres, line, kind):
+            old = server.workers()
+            for worker in old:
+                os.kill(worker, signal.SIGKILL)
+            wait_until(lambda: len(server.workers() - old) == WORKERS, "new workers")
+            async with worker_apis(server.port) as workers:
+                for number, worker in enumerate(workers):
+                    assert await statuses(worker, queue, number) == {"buffered"}
+        wait_until_drained(server)
+        assert await stored(postgres, queue) == {"Default": list(range(WORKERS))}
+
+
+@contextmanager
+def away(postgres: FragilePostgres, line: Line, kind: str) -> Iterator[None]:
+    """PostgreSQL does not serve; ``cut``: it takes log-ins and then breaks off."""
+    if kind == "silent":
+        with postgres.silent():
+            yield
+        return
+    if kind == "cut":
+        line.cutting = True
+    else:
+        postgres.kill()
+    try:
+        yield
+    finally:
+        if kind == "cut":
+            line.cutting = False
+        else:
+            postgres.start()
 
 
 # ---------------------------------------------------------------- no room

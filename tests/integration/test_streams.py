@@ -176,7 +176,7 @@ async def test_a_cycle_that_keeps_the_lease_leaves_the_rest_to_it(streams: Strea
 async def test_a_cycle_that_releases_the_lease_brings_the_rest_again(workers: list[Api], queue: str) -> None:
     first, second = map(Streams, workers)
     query_id, messages = await begin(first, queue, 1, 2, 3)
-    waiting = asyncio.create_task(second.api.pop(queue, consumerGroup=GROUP, batch=9, wait=True, timeout=20_000))
+    waiting = asyncio.create_task(second.api.pop(queue, consumerGroup=GROUP, batch=9, wait=True, timeout=50_000))
     assert (await first.api.pop(f"{queue}-other")).messages == []
     answer = await first.commit(query_id, messages[:1])
     assert answer["ack_result"]["lease_released"] is True
@@ -235,7 +235,7 @@ async def test_a_duplicate_output_is_answered_so_and_holds_nothing_back(streams:
 async def test_an_output_wakes_who_waits_on_the_other_worker(workers: list[Api], queue: str) -> None:
     first, second = map(Streams, workers)
     query_id, messages = await begin(first, queue, 1)
-    waiting = asyncio.create_task(second.api.pop(f"{queue}-out", wait=True, timeout=20_000))
+    waiting = asyncio.create_task(second.api.pop(f"{queue}-out", wait=True, timeout=50_000))
     assert (await first.api.pop(f"{queue}-out", consumerGroup="other")).messages == []
     await first.commit(query_id, messages, [], [{"queue": f"{queue}-out", "payload": "made"}])
     assert (await waiting).data == ["made"]
@@ -316,7 +316,7 @@ async def test_a_flush_of_a_window_that_changed_after_its_end_waits(streams: Str
     flush = {"state_ops": [delete("w")], "push_items": [{"queue": f"{queue}-out", "payload": 1}]}
     assert await streams.state(*place, ripe_at_or_before=10) == {}
     assert (await streams.cycle(*place, **flush))["error"].startswith("The state changed a moment ago")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(240):
         while not await streams.state(*place, ripe_at_or_before=10):
             await asyncio.sleep(0.05)
     assert (await streams.cycle(*place, **flush))["success"] is True

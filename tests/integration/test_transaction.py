@@ -224,7 +224,7 @@ async def test_transactions_that_cross_each_other_all_happen(api: Api, queue: st
             done += 1
         return done
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(240):
         assert await asyncio.gather(*[cross(s, p) for s in (0, 1) for p in names]) == [rounds] * 8
     for side in sides:
         popped = await api.pop(f"{side}-out", batch=10_000, partitions=10)

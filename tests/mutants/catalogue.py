@@ -1,11 +1,10 @@
 """Deliberate faults: for each guarantee at least one, and the checks of its id have to notice.
 
-A mutation is a replacement of text in a copy of the tree. The text must be there exactly once, or the mutation says
-nothing any more and the meta-test fails.
+Those of simple-mq are in `simple_mq.py`.
 """
 
-from dataclasses import dataclass
-from pathlib import Path
+from tests.mutants.mutant import Mutant, mutant
+from tests.mutants.simple_mq import SIMPLE_MQ
 
 PUSH, APPEND = "sql/procedures/push_messages.sql", "sql/internal/030_push.sql"
 POP, CLAIM, CURSOR = "sql/procedures/pop_unified_batch.sql", "sql/internal/045_claim.sql", "sql/internal/040_cursor.sql"
@@ -14,51 +13,9 @@ TRANSACTION, SUBSCRIBE = "sql/procedures/execute_transaction.sql", "sql/procedur
 RENEW, RESOLVE = "sql/procedures/renew_lease.sql", "sql/procedures/resolve_partitions.sql"
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """One replacement in one file."""
-
-    path: str
-    old: str
-    new: str
-
-    def problem(self, root: Path) -> str:
-        """Why it cannot be applied, if so."""
-        count = (root / self.path).read_text(encoding="utf-8").count(self.old)
-        return "" if count == 1 else f"{self.path} holds this text {count} times instead of once: {self.old!r}"
-
-    def apply(self, root: Path) -> None:
-        """Changes the file.
-
-        Raises:
-            ValueError: the text is not there exactly once.
-        """
-        if problem := self.problem(root):
-            raise ValueError(problem)
-        path = root / self.path
-        path.write_text(path.read_text(encoding="utf-8").replace(self.old, self.new), encoding="utf-8")
-
-
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """A fault, and the guarantee that it breaks.
-
-    Attributes:
-        tests: where its checks are, when a black box cannot see the fault; else those of `queen verify` have to see it.
-    """
-
-    guarantee: str
-    name: str
-    edits: tuple[Edit, ...]
-    tests: str = ""
-
-
-def _sql(guarantee: str, name: str, *edits: tuple[str, str, str], tests: str = "") -> Mutant:
-    return Mutant(guarantee, name, tuple(Edit(*edit) for edit in edits), tests)
-
-
+_sql = mutant
 #: Edits of the server's Python look the same.
-_engine = _sql
+_engine = mutant
 
 _LEASED = "attempts = u.attempt,\n        ready_at = u.ready_at"
 _UNLEASED = _LEASED.replace("ready_at = u.ready_at", "ready_at = v_now")
@@ -279,4 +236,5 @@ MUTANTS: tuple[Mutant, ...] = (
         ("queen/http/resources/queues.py", "    if options.encryptionEnabled and not encrypts:", "    if options.encryptionEnabled and encrypts is None:"),
         tests="tests/integration/test_bad_input.py",
     ),
+    *SIMPLE_MQ,
 )  # fmt: skip

@@ -14,8 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from queen.server.embedded import EmbeddedPostgres
-from queen_spec.conformance import run as verify
-from tests.mutants.catalogue import Mutant
+from queen_spec.conformance import Report
+from queen_spec.conformance import run as verify_queen
+from queen_spec.conformance.simple_mq import run as verify_simple_mq
+from queen_spec.guarantees import GUARANTEES
+from tests.mutants.mutant import Mutant
 from tests.support.processes import ROOT, open_folder
 from tests.support.servers import create_database, drop_database, serving_database
 
@@ -93,13 +96,19 @@ def _verified(mutant: Mutant, tree: Path, dsn: str) -> Verdict:
         ):
             for seed in range(_LOOKS):
                 address = f"http://127.0.0.1:{server.port}"
-                report = verify(address, seed=seed, profile="quick", only=[mutant.guarantee], fail_fast=True)
+                report = _verify(address, seed, mutant.guarantee)
                 for row in report.rows:
                     if row.id == mutant.guarantee and row.result == "invalid":
                         return Verdict(mutant, row.check, row.text)
     finally:
         asyncio.run(drop_database(dsn, url))
     return Verdict(mutant, "", "; ".join(f"{row.check}: {row.result} {row.text}" for row in report.rows))
+
+
+def _verify(address: str, seed: int, guarantee: str) -> Report:
+    if GUARANTEES[guarantee].family == "SMQ":
+        return verify_simple_mq(address, seed=seed, profile="quick", only=[guarantee])
+    return verify_queen(address, seed=seed, profile="quick", only=[guarantee], fail_fast=True)
 
 
 def _tested(mutant: Mutant, tree: Path) -> Verdict:

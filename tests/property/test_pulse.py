@@ -49,3 +49,10 @@ def test_an_answer_ends_it() -> None:
     assert silence.after(False, 2.0)
     assert not silence.after(True, 3.0)
     assert not silence.after(False, 4.0)
+
+
+def test_a_database_that_answers_others_is_not_away() -> None:
+    silence = Silence(0.0)
+    assert not silence.after(False, 1.0, heard_at=0.9)
+    assert not silence.after(False, 1.9, heard_at=0.9)
+    assert silence.after(False, 2.1, heard_at=0.9)

@@ -25,7 +25,7 @@ def test_a_variable_sets_its_field(variable: str, field: "dataclasses.Field[obje
     words = {
         "log_level": "warning", "concurrency_mode": "vegas", "worker_class": "gthread", "udp_peers": "a:7,[::1]:8",
         "http_peers": "http://a:1,https://b/", "encryption_key": "ab" * 32, "encryption_old_keys": "ab" * 32,
-        "engine_home": "thread",
+        "engine_home": "thread", "pooler": "yes",
         "vegas_alpha": "7", "vegas_floor": "9", "threads": "64", "max_body_bytes": "2048", "vegas_beta": "50",
     }  # fmt: skip
     values = {int: "1024", str: "new"}
@@ -49,6 +49,7 @@ def test_a_variable_sets_its_field(variable: str, field: "dataclasses.Field[obje
         ("QUEEN_PEERS", "http://:6632"),
         ("QUEEN_CONCURRENCY_MODE", "reno"),
         ("QUEEN_WORKER_CLASS", "sync"),
+        ("DB_POOLER", "maybe"),
     ],
 )
 def test_a_bad_value_is_refused_with_variable_and_value(variable: str, text: str) -> None:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import httpx
 
 #: Above the longest poll of any test.
-TIMEOUT_S = 60.0
+TIMEOUT_S = 240.0
 #: New connections until a certain worker has accepted one: a busy machine hands many in a row to the same.
 _CONNECTIONS_MAX = 500
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-PATIENCE_S = 30.0
+PATIENCE_S = 240.0
 
 
 async def eventually(look: Callable[[], Awaitable[T]], what: str, seconds: float = PATIENCE_S) -> T:

@@ -9,8 +9,11 @@ from pathlib import Path
 import psutil
 
 from queen.server.embedded import EmbeddedPostgres
+from tests.support.cut import Line
 from tests.support.processes import Server, wait_until
 from tests.support.servers import serving_database
+
+WORKERS = 2
 
 
 class FragilePostgres:
@@ -61,21 +64,22 @@ def fragile_postgres(folder: Path) -> Iterator[FragilePostgres]:
 
 @contextmanager
 def spooling_server(
-    postgres: FragilePostgres, folder: Path, name: str = "spool", **environment: str
+    postgres: FragilePostgres | Line, folder: Path, name: str = "spool", **environment: str
 ) -> Iterator[Server]:
-    """A server with two workers and a spool in a folder of that name, which outlives it."""
+    """A server with its workers and a spool in a folder of that name, which outlives it."""
     spool = folder / name
     spool.mkdir(exist_ok=True)
-    with serving_database(postgres.dsn, folder, "--workers", "2", FILE_BUFFER_DIR=str(spool), **environment) as server:
+    with serving_database(
+        postgres.dsn, folder, "--workers", str(WORKERS), FILE_BUFFER_DIR=str(spool), **environment
+    ) as server:
+        wait_until_drained(server)
         yield server
 
 
-def is_drained(server: Server) -> bool:
-    """Whether pushes go to PostgreSQL again."""
-    status, body = server.request("GET", "/api/v1/status/buffers")
-    return status == 200 and not body["spooling"] and body["dbHealthy"]
-
-
 def wait_until_drained(server: Server) -> None:
-    """Returns when the spool is empty."""
-    wait_until(lambda: is_drained(server), "an empty spool")
+    """Returns when the spool is empty and pushes through any worker go to PostgreSQL again.
+
+    Each worker finds out by itself that PostgreSQL is back, and until then spools.
+    """
+    server.wait_until_all_are_healthy(WORKERS)
+    wait_until(lambda: not server.request("GET", "/health")[1]["spool"]["spooling"], "an empty spool")

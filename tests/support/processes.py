@@ -1,5 +1,6 @@
 """Running ``queen`` as people do: real processes, on a free port, in a folder of the test's own."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,8 +22,13 @@ import psutil
 ROOT = Path(__file__).parents[2]
 PYTHON = (sys.executable, "-m", "queen_command")
 
-#: Generous: the machine may be busy with other tests.
-PATIENCE_S = 60.0
+#: Generous: it only ends tests that hang, and the machine may be slow and busy.
+PATIENCE_S = 240.0
+
+
+#: The servers that were started last, for the report of a test that fails.
+RECENT: "deque[Server]" = deque(maxlen=4)
+_LINES, _LINE_CHARACTERS = 20, 400
 
 
 def wait_until(condition: Callable[[], Any], what: str, seconds: float = PATIENCE_S) -> Any:
@@ -80,6 +87,17 @@ class Server:
     data_dir: Path
     output: Path
     given_dsn: str | None = None
+    _last_lines: str = ""
+
+    def __post_init__(self) -> None:
+        RECENT.append(self)
+
+    def last_lines(self) -> str:
+        """The end of what it has printed, also when its folder is gone."""
+        with contextlib.suppress(OSError):
+            lines = self.output.read_text(errors="replace").splitlines()
+            self._last_lines = "\n".join(line[:_LINE_CHARACTERS] for line in lines[-_LINES:])
+        return self._last_lines
 
     def connection(self, timeout: float = PATIENCE_S) -> http.client.HTTPConnection:
         """A connection that the caller closes."""
@@ -108,10 +126,30 @@ class Server:
         wait_until(lambda: self.process.poll() is not None or self.is_healthy(), f"healthy; {self.output.read_text()}")
         assert self.process.poll() is None, self.output.read_text()
 
+    def wait_until_all_are_healthy(self, workers: int) -> None:
+        """Returns when each of so many workers has said since the call that all is well."""
+        well: set[int] = set()
+
+        def all_are() -> bool:
+            status, body = self.request("GET", "/health")
+            if status == 200:
+                well.add(body["worker_id"])
+            now = self.workers()
+            return len(now) == workers and now <= well
+
+        wait_until(all_are, f"{workers} healthy workers")
+
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Asks it to stop; the exit code."""
         self.process.send_signal(number)
         return self.process.wait(PATIENCE_S)
+
+    def kill(self) -> None:
+        """Kills all of it at once, as when its machine is switched off."""
+        for process in self.family():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        self.process.wait()
 
     def children(self, name: str) -> list[psutil.Process]:
         """Its direct children whose command line has the name."""
@@ -184,6 +222,7 @@ def serving(data_dir: Path, *options: str, **popen: Any) -> Iterator[Server]:
 
 def end(server: Server) -> None:
     """Ends what is left of a server, however the test went."""
+    server.last_lines()
     if server.process.poll() is None:
         server.stop()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
 
-PATIENCE_S = 30.0
+PATIENCE_S = 240.0
 PATH = "/api/v1/subscribe"
 Frame = dict[str, Any]
 

@@ -36,15 +36,16 @@ class Pair:
     def start(self) -> None:
         """Makes the primary, and the standby from it; from then on a commit waits for both."""
         self._run("initdb", "-D", str(self._data("one")), "-U", "postgres", "--auth-local=trust", "--no-sync")
-        self._launch("one")
+        # From its first moment: the checkpointer passes a change on when it has time for it, and until then a commit
+        # waits for nobody.
+        self._launch("one", synchronous_standby_names="*")
         self._run(
             "pg_basebackup", "-D", str(self._data("two")), "-R", "-U", "postgres", "-h", str(self._sockets("one")),
             "--checkpoint=fast", "--no-sync",
         )  # fmt: skip
         self._launch("two")
-        self._sql("one", "ALTER SYSTEM SET synchronous_standby_names = '*'")
-        self._sql("one", "SELECT pg_reload_conf()")
-        wait_until(lambda: "sync" in self._sql("one", "SELECT sync_state FROM pg_stat_replication"), "replication")
+        state = "SELECT sync_state FROM pg_stat_replication"
+        wait_until(lambda: self._sql("one", state).strip() == "sync", "replication")
 
     def fail_over(self) -> None:
         """Kills the primary and makes the standby one."""
@@ -66,9 +67,9 @@ class Pair:
     def _sockets(self, name: str) -> Path:
         return self._folder / f"{name}.run"
 
-    def _launch(self, name: str) -> None:
+    def _launch(self, name: str, **settings: str) -> None:
         own_folder(self._sockets(name), self._account)
-        settings = {"listen_addresses": "", "unix_socket_directories": str(self._sockets(name)), "port": "5432"}
+        settings |= {"listen_addresses": "", "unix_socket_directories": str(self._sockets(name)), "port": "5432"}
         options = [part for setting, value in settings.items() for part in ("-c", f"{setting}={value}")]
         self._running[name] = subprocess.Popen(
             [programs.folder() / "postgres", "-D", str(self._data(name)), *options],

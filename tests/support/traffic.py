@@ -13,6 +13,8 @@ import asyncpg
 import httpx
 
 _PAUSE_S = 0.05
+#: Ends what hangs.
+_PATIENCE_S = 240
 
 
 @dataclass
@@ -21,15 +23,15 @@ class Journal:
 
     Attributes:
         answered: transaction ids whose push was answered as stored, by partition, in the order of the answers.
-        completed: messages whose ack was answered as carried out.
+        completed: messages whose ack was answered as carried out, and how many there were before.
         delivered: how often each message was delivered, and at which offset.
-        redelivered: messages that came again after their completion had been answered.
+        redelivered: messages that came in answer to a pop that was sent after their completion had been answered.
         statuses: answers other than those of a quiet day.
         buffered: messages that went through the spool.
     """
 
     answered: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    completed: set[str] = field(default_factory=set)
+    completed: dict[str, int] = field(default_factory=dict)
     delivered: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     redelivered: list[str] = field(default_factory=list)
     statuses: dict[int, int] = field(default_factory=lambda: defaultdict(int))
@@ -63,7 +65,7 @@ class Traffic:
     async def produce(self, partition: str) -> None:
         """Pushes numbered messages one request after the other, repeating each until it is answered."""
         number = 0
-        async with httpx.AsyncClient(timeout=15) as client:
+        async with httpx.AsyncClient(timeout=_PATIENCE_S) as client:
             while not self.stop_producing.is_set():
                 number_of_items = self._random.randint(1, 5)
                 ids = [str(UUID(int=self._random.getrandbits(128), version=4)) for _ in range(number_of_items)]
@@ -81,16 +83,18 @@ class Traffic:
 
     async def consume(self) -> None:
         """Pops and acks until told to stop; now and then it acks only some."""
-        async with httpx.AsyncClient(timeout=15) as client:
+        async with httpx.AsyncClient(timeout=_PATIENCE_S) as client:
             while not self.stop_consuming.is_set():
                 path = f"/api/v1/pop/queue/{self.queue}?batch=20&partitions=3&wait=true&timeout=500"
+                completed = len(self.journal.completed)
                 response = await self.request(client, "GET", path)
                 if response.status_code == 200:
-                    await self._work(client, response.json()["messages"])
+                    await self._work(client, response.json()["messages"], completed)
 
-    async def _work(self, client: httpx.AsyncClient, messages: list[dict[str, Any]]) -> None:
+    async def _work(self, client: httpx.AsyncClient, messages: list[dict[str, Any]], completed: int) -> None:
+        """Acks messages of a pop; so many were completed when it was sent."""
         for message in messages:
-            if message["transactionId"] in self.journal.completed:
+            if self.journal.completed.get(message["transactionId"], completed) < completed:
                 self.journal.redelivered.append(message["transactionId"])
             self.journal.delivered[message["transactionId"]] += 1
         done = messages if self._random.random() < 0.8 else messages[: len(messages) // 2]
@@ -103,20 +107,20 @@ class Traffic:
         assert response.status_code == 200, response.text
         for message, result in zip(done, response.json(), strict=True):
             if result["success"]:
-                self.journal.completed.add(message["transactionId"])
+                self.journal.completed.setdefault(message["transactionId"], len(self.journal.completed))
 
     async def progress(self, more: int) -> None:
         """Returns when so many more messages were completed."""
         goal = len(self.journal.completed) + more
-        async with asyncio.timeout(90):
+        async with asyncio.timeout(_PATIENCE_S):
             while len(self.journal.completed) < goal:
                 await asyncio.sleep(0.02)
 
     async def all_completed(self) -> None:
         """Returns when everything that was answered as stored has been completed."""
-        async with asyncio.timeout(90):
+        async with asyncio.timeout(_PATIENCE_S):
             everything = {text for texts in self.journal.answered.values() for text in texts}
-            while not everything <= self.journal.completed:
+            while not everything <= self.journal.completed.keys():
                 await asyncio.sleep(0.05)
 
     async def run(self, disturb: Callable[[], Awaitable[None]], producers: int = 4, consumers: int = 3) -> None:

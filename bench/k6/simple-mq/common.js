@@ -1,16 +1,38 @@
 // What the scripts of simple-mq share. The server: -e BASE_URL=http://127.0.0.1:6632 (the default), -e TOKEN=… if it wants one.
+// Under `queen bench load`, settings come as for Queen's scripts: QUEEN_URL, QUEEN_TOKEN, JOURNAL=1 (one line a call on the console), KEEP=1
+// (queues stay for the audit), SMOKE=1, SUMMARY (file for the summary).
 import http from 'k6/http';
 import { check } from 'k6';
+import { Gauge } from 'k6/metrics';
 
-export const BASE_URL = `${__ENV.BASE_URL || 'http://127.0.0.1:6632'}/api/queues`;
+export const BASE_URL = `${__ENV.BASE_URL || __ENV.QUEEN_URL || 'http://127.0.0.1:6632'}/api/queues`;
+const JOURNAL = __ENV.JOURNAL === '1';
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
+const HEADERS = { 'Content-Type': 'application/json' };
+const TOKEN = __ENV.TOKEN || __ENV.QUEEN_TOKEN;
+if (TOKEN) HEADERS.Authorization = `Bearer ${TOKEN}`;
+
+const moment = new Gauge('moment_ms');
 
 export const isUuid = (text) => UUID.test(text);
 
-function parameters(name) {
-  const headers = { 'Content-Type': 'application/json' };
-  if (__ENV.TOKEN) headers.Authorization = `Bearer ${__ENV.TOKEN}`;
-  return { headers, tags: { name } };
+// `request` is what the journal needs to know beside the body. The clock has milliseconds: `answered` is rounded up, so that one
+// call is said to precede another only if it did.
+function call(op, method, path, body, request) {
+  const sent = Date.now();
+  const response = http.request(method, BASE_URL + path, body && JSON.stringify(body), {
+    headers: HEADERS,
+    tags: { name: op, op },
+  });
+  // When the load itself, without setup and teardown (VU 0), began and ended.
+  if (__VU > 0) moment.add(Date.now());
+  if (JOURNAL) {
+    console.log(
+      `{"op":"simple_mq_${op}","vu":${__VU},"sent":${sent},"answered":${Date.now() + 1},"status":${response.status},` +
+        `"request":${JSON.stringify({ ...request, ...body })},"response":${response.body || 'null'}}`,
+    );
+  }
+  return response;
 }
 
 /** Runs once, or with -e EVERY=5m (and -e FOR=24h) again and again. */
@@ -26,17 +48,12 @@ export function schedule(every = __ENV.EVERY, duration = __ENV.FOR || '24h') {
 }
 
 export const createQueue = (name, size, visibilityTimeout, maxDeliveries) =>
-  http.post(
-    BASE_URL,
-    JSON.stringify({ queueName: name, queueSize: size, visibilityTimeout, maxDeliveries }),
-    parameters('create_queue'),
-  );
-export const describeQueue = (queue) => http.get(`${BASE_URL}/${queue}`, parameters('get_queue'));
-export const deleteQueue = (queue) => http.del(`${BASE_URL}/${queue}`, null, parameters('delete_queue'));
-export const enqueue = (queue, data) =>
-  http.post(`${BASE_URL}/${queue}/messages`, JSON.stringify({ data }), parameters('enqueue'));
-export const dequeue = (queue) => http.get(`${BASE_URL}/${queue}/messages`, parameters('dequeue'));
-export const ack = (queue, message) => http.del(`${BASE_URL}/${queue}/messages/${message}`, null, parameters('ack'));
+  call('create_queue', 'POST', '', { queueName: name, queueSize: size, visibilityTimeout, maxDeliveries });
+export const describeQueue = (queue) => call('get_queue', 'GET', `/${queue}`, null, { queue });
+export const deleteQueue = (queue) => call('delete_queue', 'DELETE', `/${queue}`, null, { queue });
+export const enqueue = (queue, data) => call('enqueue', 'POST', `/${queue}/messages`, { data }, { queue });
+export const dequeue = (queue) => call('dequeue', 'GET', `/${queue}/messages`, null, { queue });
+export const ack = (queue, message) => call('ack', 'DELETE', `/${queue}/messages/${message}`, null, { queue, message });
 
 /** The body of an answer as an object; an empty one if there is none. */
 export function told(response) {

@@ -66,6 +66,7 @@ async def enqueue(context: Context, requests: Sequence[Enqueue]) -> list[Enqueue
         )  # fmt: skip
         if answer.outcome == "stored":
             stored[request.queue] += len(request.messages)
+    context.meter.messages += stored.total()
     for queue, messages in stored.items():
         announce(context, queue, messages)
     return answers
@@ -110,6 +111,7 @@ async def dequeue(context: Context, polls: Sequence[Dequeue]) -> list[Outcome]:
 def count_dequeued(context: Context, poll: Dequeue, dequeued: Dequeued) -> None:
     """Counts the answer to a poll."""
     if dequeued.messages:
+        context.meter.messages += len(dequeued.messages)
         context.simple_mq.tally.add(poll.queue_id, "dequeue", "success", len(dequeued.messages))
     else:
         context.simple_mq.tally.add(poll.queue_id, "dequeue", "empty" if dequeued.known else "queue_not_found")

@@ -9,7 +9,6 @@ import falcon.asgi
 import msgspec
 from msgspec import Struct
 
-from queen.core.errors import DatabaseUnavailableError
 from queen.core.operations import JobType
 from queen.engine.context import Context
 from queen.engine.switches import known_switches
@@ -51,11 +50,7 @@ class Readiness(Struct):
 
 async def _look(context: Context) -> Health:
     failover = context.failover
-    try:
-        await context.administration.ping()
-        connected = True
-    except DatabaseUnavailableError:
-        connected = False
+    connected = await context.database_answers()
     switches = known_switches(failover) if failover else None
     return Health(
         "healthy" if connected else "unhealthy",

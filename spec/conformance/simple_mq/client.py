@@ -107,13 +107,17 @@ class Client:
         return messages
 
     async def peek(self, queue: str, limit: int = 100) -> list[dict[str, Any]]:
-        """All messages of a queue, page by page."""
+        """All messages of a queue, page by page; refutes when a page shows what one before has shown."""
         found: list[dict[str, Any]] = []
+        seen: set[object] = set()
         cursor = ""
         while True:
             answer = await self.send("peek", "GET", f"/{queue}/messages/peek?limit={limit}{cursor}")
             page = expect_status(answer, 200)
             found += page["messages"]
+            if again := seen & {message["message_id"] for message in page["messages"]}:
+                raise RefutedError(f"message {again.pop()} is on two pages")
+            seen |= {message["message_id"] for message in page["messages"]}
             if page.get("next_cursor_message_id") is None:
                 return found
             time_, id_ = page["next_cursor_created_at"], page["next_cursor_message_id"]

@@ -68,11 +68,12 @@ async def an_exhausted_message_goes_to_the_dead_letter_queue(client: Client) -> 
     dlq = (await client.describe(queue))["dlq_id"]
     expect(isinstance(dlq, str) and bool(UUID(dlq)), f"dlq_id is {dlq!r}")
     client.made.append(dlq)
-    [letter] = await client.peek(dlq)
+    letters = await client.peek(dlq)
+    expect_equal([each["message_id"] for each in letters], [id_], "the dead letters")
+    [letter] = letters
     kept = [taken[field] if taken else None for field in ("message_id", "data", "created_at", "delivery_count")]
     got = [letter[field] for field in ("message_id", "data", "created_at", "delivery_count")]
     expect_equal(got, kept, "id, data, creation time and delivery count of the dead letter")
-    expect_equal(letter["message_id"], id_, "the dead letter")
     expect_equal([await client.count(queue), await client.count(dlq)], [0, 1], "the counts of queue and dead letters")
 
 

@@ -23,7 +23,7 @@ BEGIN
         -- Ids begin with the time, so this is where the index scan starts.
         AND m.message_id >= CASE
             WHEN p_after < '1970-01-01' OR p_after IS NULL THEN '00000000-0000-0000-0000-000000000000'
-            ELSE simple_mq.uuid_at(p_after, '0000000000000000')
+            ELSE simple_mq.uuid_at(least(p_after, '9999-12-31'), '0000000000000000')
         END
         AND (
             p_after IS NULL

@@ -4,7 +4,6 @@ import falcon
 import falcon.asgi
 import msgspec
 
-from queen.core.errors import DatabaseUnavailableError
 from queen.core.operations import JobType
 from queen.engine.context import Context
 from queen.engine.thread import EngineThread
@@ -12,8 +11,8 @@ from queen.http.resources.health import VERSION
 from queen.metrics.simple_mq import METER_NAMES
 
 
-async def _ping(context: Context) -> None:
-    await context.administration.ping()
+async def _database_answers(context: Context) -> bool:
+    return await context.database_answers()
 
 
 class ActuatorHealthResource:
@@ -24,12 +23,9 @@ class ActuatorHealthResource:
 
     async def on_get(self, _req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
         """``UP`` with 200 when the database answers, else ``DOWN`` with 503."""
-        try:
-            await self._engine.submit(JobType.CUSTOM, _ping).future
-            status = "UP"
-        except DatabaseUnavailableError:
-            status = "DOWN"
-        resp.status = 200 if status == "UP" else 503
+        up = await self._engine.submit(JobType.CUSTOM, _database_answers).future
+        status = "UP" if up else "DOWN"
+        resp.status = 200 if up else 503
         resp.content_type = falcon.MEDIA_JSON
         resp.data = msgspec.json.encode({"status": status, "components": {"db": {"status": status}}})
 

@@ -48,7 +48,8 @@ _MISSING = "Message not found"
 class AckBody(Struct):
     """Messages that are done."""
 
-    message_ids: list[str]
+    messageIds: list[str] | None = None  # noqa: N815 - the interface's name
+    message_ids: list[str] | None = None
 
 
 class VisibilityBody(Struct):
@@ -140,7 +141,10 @@ class MessagesResource:
     async def on_post_ack(self, req: QueenRequest, resp: falcon.asgi.Response, queue_id: str) -> None:
         """Removes messages, each with a result of its own."""
         queue = parse_id(queue_id, "queue_id")
-        texts = (await read_json(req, _ack, self._body_bytes_max)).message_ids
+        body = await read_json(req, _ack, self._body_bytes_max)
+        texts = either(body, "messageIds", "message_ids")
+        if texts is None:
+            raise BadRequestError("message_ids is required", "message_ids")
         if not 1 <= len(texts) <= limits.BATCH_MESSAGES_MAX:
             text = f"message_ids must be 1 to {limits.BATCH_MESSAGES_MAX}, not {len(texts)}"
             raise BadRequestError(text, "message_ids")

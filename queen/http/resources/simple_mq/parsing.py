@@ -2,7 +2,7 @@
 
 import re
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 import falcon
@@ -19,7 +19,7 @@ from queen.http.request import QueenRequest, read_body
 T = TypeVar("T")
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_SECONDS = re.compile(r"\d{1,5}(\.\d{1,6})?")
+_SECONDS = re.compile(r"[0-9]{1,5}(\.[0-9]{1,6})?")
 
 
 def parse_id(text: str, field: str) -> UUID:
@@ -42,12 +42,12 @@ async def read_json(req: QueenRequest, decoder: "msgspec.json.Decoder[T]", bytes
     return decode(decoder, await read_body(req, bytes_max), {})
 
 
-def either(body: Struct, camel: str, snake: str) -> int | str | None:
+def either(body: Struct, camel: str, snake: str) -> Any:  # noqa: ANN401 - what the two fields hold
     """The value of a field that may be written in two ways."""
     first, second = getattr(body, camel), getattr(body, snake)
     if first is not None and second is not None and first != second:
         raise BadRequestError(f"{camel} and {snake} are both given, and differ", camel)
-    return first if first is not None else second  # type: ignore[no-any-return]
+    return first if first is not None else second
 
 
 def check_number(value: object, field: str, low: tuple[int, str], high: tuple[int, str]) -> int:
@@ -119,8 +119,8 @@ def _message(body: MessageBody, place: str, bytes_max: int) -> tuple[NewMessage,
         raise BodyTooLargeError(f"{field} has {size} bytes, more than {bytes_max}")
     group = either(body, "messageGroup", "message_group")
     if group is not None:
-        check_group(str(group), f"{place}messageGroup")
-    return NewMessage(data, str(group) if group is not None else None), size
+        check_group(group, f"{place}messageGroup")
+    return NewMessage(data, group), size
 
 
 def check_group(group: str, field: str) -> None:
@@ -134,7 +134,7 @@ def check_group(group: str, field: str) -> None:
 
 def parse_limit(text: str, messages_max: int) -> int:
     """A number of messages."""
-    number = int(text) if re.fullmatch(r"-?\d{1,9}", text) else None
+    number = int(text) if re.fullmatch(r"-?[0-9]{1,9}", text) else None
     if number is None:
         raise BadRequestError(f"Limit must be a whole number, not {text[:40]!r}", "limit")
     if number < 1:

@@ -1,0 +1,43 @@
+"""The lines that k6 scripts write with JOURNAL=1: one call each, request and answer as they are."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from queen_audit.journal.schema import Outcome
+
+
+class Line(Struct, frozen=True):
+    """One call as a script writes it; times in milliseconds."""
+
+    op: str
+    vu: int
+    sent: int
+    answered: int
+    status: int
+    request: dict[str, Any] | None
+    response: Raw
+
+    @property
+    def outcome(self) -> Outcome:
+        """A call without an answer, or with one that says that the server does not know, may have happened."""
+        if 200 <= self.status < 300:
+            return "ok"
+        return "fail" if 400 <= self.status < 500 else "unknown"
+
+
+def answer_of(line: Line, type_: type[Any]) -> Any:  # noqa: ANN401 - of that type
+    """The answer as a value; ``None`` when there was none, or a refusal."""
+    return msgspec.json.decode(line.response, type=type_) if line.outcome == "ok" and line.status != 204 else None
+
+
+def read(path: Path) -> Iterator[Line]:
+    """The lines of a file; a last one that was cut off is left out."""
+    decoder = msgspec.json.Decoder(Line)
+    with path.open("rb") as file:
+        for line in file:
+            if line.endswith(b"\n"):
+                yield decoder.decode(line)

@@ -1,0 +1,166 @@
+"""simple-mq: what its clients were told, and what its tables hold.
+
+The server's clock is not seen. What is certain: a message is taken between the invocation of its poll and the answer.
+Messages that somebody has requeued, or whose visibility was set anew, are left out where that would matter.
+"""
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from queen_spec.guarantees import Level, checks
+
+from ..tables import NEVER, SECOND, few
+from .evidence import sentence, violations
+
+#: The clocks of clients and server run at the same speed but for so much.
+_DRIFT = 0.999
+
+
+def _unless(rows: DataFrame, any_of: DataFrame) -> DataFrame:
+    """The rows, or none if the other table has one."""
+    return rows.join(F.broadcast(any_of.limit(1).select(F.lit(1).alias("one"))), on=F.lit(True), how="left_anti")
+
+
+@checks("G-SMQ-1", level=Level.AUDIT)
+def a_message_is_given_to_one_at_a_time(given: DataFrame, settings: DataFrame, meddled: DataFrame) -> DataFrame:
+    """Two deliveries of a message that certainly lie closer together than the timeout of the first one's queue."""
+    line = Window.partitionBy("message_id").orderBy("completed", "agent", "number")
+    before = F.lag(F.struct("queue", "invoked", "completed")).over(line)
+    pairs = given.where(F.col("completed") < NEVER).withColumn("before", before).where(F.col("before").isNotNull())
+    apart = F.greatest(F.col("completed") - F.col("before.invoked"), F.col("before.completed") - F.col("invoked"))
+    pairs = pairs.select("*", apart.alias("apart"), F.col("before.queue").alias("taken_from"))
+    known = F.broadcast(settings.select(F.col("queue").alias("taken_from"), "timeout"))
+    close = pairs.join(known, "taken_from").where(F.col("apart") < F.col("timeout") * SECOND * _DRIFT)
+    found = close.join(few(meddled), "message_id", "left_anti").withColumn("apart", F.col("apart") / SECOND)
+    return violations(found, sentence("message %s was delivered twice within %s s", "message_id", "apart"))
+
+
+@checks("G-SMQ-2", level=Level.AUDIT)
+def delivery_counts_rise_by_one(
+    given: DataFrame, settings: DataFrame, meddled: DataFrame, unseen: DataFrame
+) -> DataFrame:
+    """A delivery count that was given twice, is above the maximum, comes before a lower one, or has a gap below it.
+
+    A gap may stand for a delivery that no journal tells of, if there may be one.
+    """
+    counted = given.join(few(meddled), "message_id", "left_anti")
+    line = Window.partitionBy("message_id").orderBy("attempt", "completed")
+    lag = F.lag(F.struct("attempt", "invoked")).over(line)
+    rows = counted.withColumn("before", lag)
+    again = rows.where(F.col("before.attempt") == F.col("attempt"))
+    early = rows.where((F.col("before.attempt") < F.col("attempt")) & (F.col("before.invoked") > F.col("completed")))
+    over = counted.join(F.broadcast(settings), "queue").where(F.col("attempt") > F.col("most"))
+    step = F.col("attempt") - F.coalesce("before.attempt", F.lit(0))
+    gap = _unless(rows.where(step > 1), unseen)
+    texts = (
+        (again, sentence("message %s was delivered twice with the delivery count %s", "message_id", "attempt")),
+        (early, sentence("message %s had the delivery count %s before a lower one", "message_id", "attempt")),
+        (over, sentence("message %s has the delivery count %s, at most %s", "message_id", "attempt", "most")),
+        (
+            gap,
+            sentence("message %s has the delivery count %s, and the one below was not given", "message_id", "attempt"),
+        ),
+    )
+    found = [violations(table, text) for table, text in texts]
+    return found[0].unionByName(found[1]).unionByName(found[2]).unionByName(found[3])
+
+
+@checks("G-SMQ-3", level=Level.AUDIT)
+def a_dead_letter_had_all_its_deliveries(
+    stored_messages: DataFrame, stored_queues: DataFrame, enqueues: DataFrame, meddled: DataFrame
+) -> DataFrame:
+    """A message that was sent to a queue, and is in a dead-letter queue with fewer deliveries than it was to have."""
+    letters = stored_queues.where(F.col("parent").isNotNull()).select("queue", "max_deliveries")
+    found = stored_messages.join(F.broadcast(letters), "queue").where(F.col("delivery_count") < F.col("max_deliveries"))
+    sent = enqueues.where(F.col("outcome") == "ok").select("message_id", F.col("queue").alias("sent_to"))
+    found = found.join(few(sent), "message_id").where(F.col("sent_to") != F.col("queue"))
+    found = found.join(few(meddled), "message_id", "left_anti")
+    return violations(
+        found, sentence("message %s is a dead letter after %s deliveries", "message_id", "delivery_count")
+    )
+
+
+@checks("G-SMQ-4", level=Level.AUDIT)
+def the_count_is_that_of_the_messages(stored_queues: DataFrame, stored_messages: DataFrame) -> DataFrame:
+    """A queue whose message count is not the number of its messages."""
+    there = stored_messages.groupBy("queue").agg(F.count("*").alias("there"))
+    counted = stored_queues.join(there, "queue", "left").withColumn("there", F.coalesce("there", F.lit(0)))
+    found = counted.where(F.col("counted") != F.col("there"))
+    return violations(found, sentence("counts %s messages and has %s", "counted", "there"))
+
+
+@checks("G-SMQ-5", "G-SMQ-9", level=Level.AUDIT)
+def no_queue_is_above_its_size(stored_queues: DataFrame, stored_messages: DataFrame) -> DataFrame:
+    """A queue, a dead-letter queue too, with more messages than its size."""
+    there = stored_messages.groupBy("queue").agg(F.count("*").alias("there"))
+    found = stored_queues.join(there, "queue").where(F.col("there") > F.col("size"))
+    return violations(found, sentence("has %s messages, and the size %s", "there", "size"))
+
+
+@checks("G-SMQ-6", level=Level.AUDIT)
+def what_is_given_was_sent(
+    given: DataFrame, enqueues: DataFrame, tails: DataFrame, stored_messages: DataFrame | None = None
+) -> DataFrame:
+    """A message, delivered or stored, with other data than it was sent with, or that nobody sent.
+
+    An enqueue without an answer may have stored what it sent. What nobody sent is not reported if the journal of an
+    agent was cut short, or, of messages that were only stored, at all: they may be older than the journals.
+    """
+    sent = enqueues.where(F.col("outcome") == "ok").select("message_id", F.col("payload_hash").alias("sent"))
+    unsure = enqueues.where(F.col("outcome") == "unknown").select("queue", "payload_hash").distinct()
+    seen = given.select("agent", "number", "position", "queue", "message_id", "payload_hash")
+    other = F.col("sent") != F.col("payload_hash")
+    text = sentence("message %s has other data than was sent", "message_id")
+    found = violations(seen.join(sent, "message_id").where(other), text)
+    strange = seen.join(sent.select("message_id"), "message_id", "left_anti")
+    strange = _unless(strange.join(few(unsure), ["queue", "payload_hash"], "left_anti"), tails)
+    found = found.unionByName(violations(strange, sentence("message %s was sent by nobody", "message_id")))
+    if stored_messages is None:
+        return found
+    return found.unionByName(violations(stored_messages.join(sent, "message_id").where(other), text))
+
+
+@checks("G-SMQ-7", level=Level.AUDIT)
+def nothing_is_lost(
+    enqueues: DataFrame,
+    acknowledged: DataFrame,
+    meddled: DataFrame,
+    stored_messages: DataFrame,
+    stored_queues: DataFrame,
+    tails: DataFrame,
+) -> DataFrame:
+    """A message that was answered as stored, that nobody can have acked, and that is in no queue any more.
+
+    Messages of queues that were deleted are not judged, and none is if the journal of an agent was cut short: it may
+    have acked anything.
+    """
+    stored = enqueues.where(F.col("outcome") == "ok").join(F.broadcast(stored_queues.select("queue")), "queue")
+    gone = acknowledged.where(F.col("outcome") != "fail").select("message_id")
+    found = stored.join(gone.unionByName(meddled).distinct(), "message_id", "left_anti")
+    found = _unless(found.join(stored_messages.select("message_id"), "message_id", "left_anti"), tails)
+    return violations(found, sentence("message %s was answered as stored, and is nowhere", "message_id"))
+
+
+@checks("G-SMQ-8", level=Level.AUDIT)
+def what_is_acked_is_gone(
+    acknowledged: DataFrame, given: DataFrame, stored_messages: DataFrame | None = None
+) -> DataFrame:
+    """A message that was delivered by a poll after its ack had been answered, is still stored, or was acked twice."""
+    accepted = acknowledged.where(F.col("outcome") == "ok")
+    done = accepted.groupBy("message_id").agg(F.min("completed").alias("done_at"), F.count("*").alias("acks"))
+    first = Window.partitionBy("message_id").orderBy("completed", "agent", "number")
+    twice = accepted.withColumn("place", F.row_number().over(first)).where(F.col("place") > 1)
+    late = given.join(done, "message_id").where(F.col("invoked") > F.col("done_at"))
+    found = violations(late, sentence("message %s was delivered after its ack had been answered", "message_id"))
+    found = found.unionByName(violations(twice, sentence("message %s was acked twice with success", "message_id")))
+    if stored_messages is None:
+        return found
+    left = stored_messages.join(done, "message_id")
+    return found.unionByName(violations(left, sentence("message %s was acked, and is still there", "message_id")))
+
+
+@checks("G-SMQ-9", level=Level.AUDIT)
+def dead_letters_have_no_second_level(stored_queues: DataFrame) -> DataFrame:
+    """A dead-letter queue with a dead-letter queue of its own."""
+    found = stored_queues.where(F.col("parent").isNotNull() & F.col("dead_letter_queue").isNotNull())
+    return violations(found, sentence("holds dead letters, and sends its own to %s", "dead_letter_queue"))

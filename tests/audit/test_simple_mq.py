@@ -1,0 +1,212 @@
+"""Audits of simple-mq: each finds what was planted, alone, as its checker does; and a real run under its snapshot."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from pyspark.sql import SparkSession
+
+from queen_audit.columns import arrow_table
+from queen_audit.inputs import Inputs
+from queen_audit.journal.files import open_journal
+from queen_audit.journal.schema import AckItem, Call
+from queen_audit.log.snapshot import Snapshot
+from queen_audit.run import Result, judge_all
+from queen_audit.simple_mq.history import to_calls, to_stored
+from queen_audit.simple_mq.stored import Stored, StoredMessage, StoredQueue, read
+from queen_audit.simple_mq.tables import SimpleMqTables
+from queen_spec.simple_mq_history import Ack, Enqueue, Left, Poll, SimpleMqHistory
+from tests.property.test_simple_mq_checkers import FAULTS, GOOD
+from tests.support.processes import open_folder, run, serving
+
+#: The audits by what the specification calls its checkers.
+AUDITS = {
+    "given_to_one_at_a_time": "a_message_is_given_to_one_at_a_time",
+    "delivery_counts_rise": "delivery_counts_rise_by_one",
+    "nothing_is_lost": "nothing_is_lost",
+    "nothing_comes_from_nowhere": "what_is_given_was_sent",
+    "acked_is_gone": "what_is_acked_is_gone",
+    "counts_are_exact": "the_count_is_that_of_the_messages",
+}
+
+
+class Rows:
+    """Rows of journals and of the database of one run, to be changed."""
+
+    def __init__(self, name: str, history: SimpleMqHistory) -> None:
+        named = _renamed(history, name)
+        self.name = name
+        self.calls = list(to_calls(named, agent=name))
+        self.queues, self.messages = to_stored(named)
+
+    def change(self, queue: str = "q", **fields: Any) -> None:
+        """Other values of a stored queue."""
+        self.queues = [_with(each, fields) if each.queue == f"{self.name}.{queue}" else each for each in self.queues]
+
+    def change_message(self, id_: str, **fields: Any) -> None:
+        """Other values of a stored message."""
+        self.messages = [
+            _with(each, fields) if each.message_id == f"{self.name}.{id_}" else each for each in self.messages
+        ]
+
+    def add(self, call: Call) -> None:
+        """One more row, before the end."""
+        end = self.calls.pop()
+        self.calls += [_with(call, {"number": end.number}), _with(end, {"number": end.number + 1})]
+
+
+def _with(row: Any, fields: dict[str, Any]) -> Any:
+    return msgspec.structs.replace(row, **fields)
+
+
+def _renamed(history: SimpleMqHistory, name: str) -> SimpleMqHistory:
+    """The same under names of its own, so that many can be judged at once."""
+    records = []
+    for record in history.records:
+        fields: dict[str, Any] = {"queue": f"{name}.{record.queue}"}
+        if isinstance(record, Left):
+            fields["message_ids"] = tuple(f"{name}.{id_}" for id_ in record.message_ids)
+        elif isinstance(record, Enqueue | Poll | Ack) and record.message_id:
+            fields["message_id"] = f"{name}.{record.message_id}"
+        records.append(replace(record, **fields))
+    return replace(history, records=tuple(records), dead=frozenset(f"{name}.{id_}" for id_ in history.dead))
+
+
+def _overfull(rows: Rows) -> None:
+    rows.change(size=1)
+
+
+def _second_level(rows: Rows) -> None:
+    rows.change("q-dlq", dead_letter_queue="x")
+
+
+def _early_letter(rows: Rows) -> None:
+    rows.change_message("3", delivery_count=1)
+
+
+def _other_data(rows: Rows) -> None:
+    rows.change_message("4", payload_hash=1)
+
+
+def _still_there(rows: Rows) -> None:
+    rows.messages.append(StoredMessage(f"{rows.name}.q", f"{rows.name}.1", 1, rows.messages[0].payload_hash))
+    rows.change(counted=3)
+    first = next(call.pushes[0].payload_hash for call in rows.calls if call.pushes)
+    rows.change_message("1", payload_hash=first)
+
+
+#: What only the database shows, and who has to see it.
+STORED = {
+    "no_queue_is_above_its_size": _overfull,
+    "dead_letters_have_no_second_level": _second_level,
+    "a_dead_letter_had_all_its_deliveries": _early_letter,
+    "what_is_given_was_sent": _other_data,
+    "what_is_acked_is_gone": _still_there,
+}
+
+
+def _killed(rows: Rows) -> None:
+    """The agent was killed: it may have acked what is missing."""
+    rows.calls.pop()
+
+
+def _requeued(rows: Rows) -> None:
+    """Somebody requeued the message whose deliveries are strange."""
+    item = AckItem(f"{rows.name}.q", "", f"{rows.name}.2", outcome="ok", message_id=f"{rows.name}.2")
+    rows.add(Call(run="run", agent=rows.name, number=0, kind="requeue", sent=1, answered=2, acks=(item,)))
+
+
+#: What explains a fault away: the fault, and the rest of the story.
+EXPLAINED = {
+    "nothing_is_lost": _killed,
+    "given_to_one_at_a_time": _requeued,
+    "delivery_counts_rise": _requeued,
+}
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession) -> dict[str, set[str]]:
+    """By run, the audits that found something in it. All runs are judged at once."""
+    runs = [Rows("good", GOOD)]
+    runs += [Rows(f"fault {name}", history) for name, history in FAULTS.items()]
+    for name, change in STORED.items():
+        runs.append(Rows(f"stored {name}", GOOD))
+        change(runs[-1])
+    for name, explain in EXPLAINED.items():
+        runs.append(Rows(f"explained {name}", FAULTS[name]))
+        explain(runs[-1])
+    # An agent that was cut short makes others' losses unknowable, so its run is judged by itself, where that matters.
+    whole, cut = ([each for each in runs if (each.calls[-1].kind == "end") == ended] for ended in (True, False))
+    return _judged(spark, whole) | _judged(spark, cut, "G-SMQ-7")
+
+
+def _judged(spark: SparkSession, runs: list[Rows], *guarantees: str) -> dict[str, set[str]]:
+    def table(kind: Any, rows: list[Any]) -> Any:
+        return spark.createDataFrame(arrow_table(kind, rows)).persist()
+
+    stored = Stored(
+        table(StoredQueue, [row for each in runs for row in each.queues]),
+        table(StoredMessage, [row for each in runs for row in each.messages]),
+    )
+    tables = SimpleMqTables(Inputs(table(Call, [call for each in runs for call in each.calls])), stored)
+    verdicts = judge_all(tables, guarantees, 1000, None)
+    tables.close()
+    assert all(verdict.result is not Result.UNKNOWN for verdict in verdicts)
+    names = {each.name: set[str]() for each in runs}
+    for verdict in verdicts:
+        for evidence in verdict.evidence:
+            assert evidence.queue is not None, evidence
+            names[evidence.queue.rpartition(".")[0]].add(verdict.audit)
+    return names
+
+
+def test_a_good_run_has_no_violation(found: dict[str, set[str]]) -> None:
+    assert found["good"] == set()
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_found_by_its_audit_alone(found: dict[str, set[str]], name: str) -> None:
+    assert found[f"fault {name}"] == {AUDITS[name]}
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_what_only_the_database_shows_is_found(found: dict[str, set[str]], name: str) -> None:
+    assert found[f"stored {name}"] == {name}
+
+
+@pytest.mark.parametrize("name", EXPLAINED)
+def test_what_somebody_may_have_done_unseen_is_no_violation(found: dict[str, set[str]], name: str) -> None:
+    assert found[f"explained {name}"] == set()
+
+
+@pytest.mark.timeout(1500)
+def test_a_load_is_audited_green_with_its_database(spark: SparkSession, tmp_path: Path) -> None:
+    with open_folder() as folder, serving(folder / "data", "--workers", "2") as server:
+        loaded = run(
+            "bench", "load", "simple-mq", "--smoke", "--url", f"http://127.0.0.1:{server.port}", "--dsn", server.dsn,
+            "--runs", "1", "--journal", "--folder", str(tmp_path), patience=300,
+        )  # fmt: skip
+        assert loaded.returncode == 0, loaded.stderr
+        place = tmp_path / "simple-mq-1-queen"
+        journal = open_journal(place, tmp_path)
+        with Snapshot(server.dsn) as snapshot:
+            calls = spark.read.parquet(*map(str, journal.parquet))
+            tables = SimpleMqTables(Inputs(calls), read(snapshot, spark, tmp_path))
+            verdicts = judge_all(tables, (), 20, None)
+            rows = tables.get("enqueues")
+            assert rows is not None
+            assert rows.count() > 0
+            tables.close()
+        # And as people do it.
+        report = tmp_path / "audit.json"
+        asked = ("--interface", "simple-mq", "--guarantee", "G-SMQ-4", "--master", "local[2]", "--json", str(report))
+        audited = run("audit", *asked, "--dsn", server.dsn, "--journal", str(place), patience=900)
+    assert [verdict for verdict in verdicts if verdict.result is Result.INVALID] == []
+    judged = {id_ for verdict in verdicts if verdict.result is Result.VALID for id_ in verdict.ids}
+    assert judged >= {"G-SMQ-1", "G-SMQ-2", "G-SMQ-4", "G-SMQ-6", "G-SMQ-7", "G-SMQ-8"}
+    assert audited.returncode == 0, audited.stdout + audited.stderr
+    [verdict] = json.loads(report.read_text())["verdicts"]
+    assert (verdict["audit"], verdict["result"]) == ("the_count_is_that_of_the_messages", "valid")

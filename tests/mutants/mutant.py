@@ -1,0 +1,51 @@
+"""What a mutant is: a replacement of text in a copy of the tree.
+
+The text must be there exactly once, or the mutation says nothing any more and the meta-test fails.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One replacement in one file."""
+
+    path: str
+    old: str
+    new: str
+
+    def problem(self, root: Path) -> str:
+        """Why it cannot be applied, if so."""
+        count = (root / self.path).read_text(encoding="utf-8").count(self.old)
+        return "" if count == 1 else f"{self.path} holds this text {count} times instead of once: {self.old!r}"
+
+    def apply(self, root: Path) -> None:
+        """Changes the file.
+
+        Raises:
+            ValueError: the text is not there exactly once.
+        """
+        if problem := self.problem(root):
+            raise ValueError(problem)
+        path = root / self.path
+        path.write_text(path.read_text(encoding="utf-8").replace(self.old, self.new), encoding="utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A fault, and the guarantee that it breaks.
+
+    Attributes:
+        tests: where its checks are, when a black box cannot see the fault; else those of `queen verify` have to see it.
+    """
+
+    guarantee: str
+    name: str
+    edits: tuple[Edit, ...]
+    tests: str = ""
+
+
+def mutant(guarantee: str, name: str, *edits: tuple[str, str, str], tests: str = "") -> Mutant:
+    """One fault, by its edits: path, text, and what stands in its place."""
+    return Mutant(guarantee, name, tuple(Edit(*edit) for edit in edits), tests)
