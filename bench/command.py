@@ -160,6 +160,43 @@ def checkers(
     report.show(found, out)
 
 
+@bench.command("audit")
+def audit(
+    messages: Annotated[
+        list[int] | None, typer.Option(help="Of a run; may be repeated.", min=1000, show_default="1000000")
+    ] = None,
+    hot: Annotated[
+        list[float] | None,
+        typer.Option(help="Part of a run that lies in one partition; may be repeated.", show_default="0 and 0.3"),
+    ] = None,
+    read: Annotated[int, typer.Option(help="Messages of a log in PostgreSQL that is read; 0: none.", min=0)] = 0,
+    driver_memory: Annotated[str, typer.Option(help="Heap of Spark's driver.")] = "4g",
+    master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
+    json: Annotated[
+        Path | None, typer.Option(help="File to write the whole report to.", dir_okay=False, show_default=False)
+    ] = None,
+    smoke: Annotated[bool, typer.Option("--smoke", help="Takes a minute: shows that it works, not how fast.")] = False,
+) -> None:
+    """All audits of generated runs, valid ones, and the reading of a log."""
+    import msgspec  # noqa: PLC0415 - `queen --help` does not wait for the benchmark
+
+    from queen_audit.errors import AuditError  # noqa: PLC0415
+    from queen_bench.audit import report, runner  # noqa: PLC0415
+
+    sizes = messages or ([] if read else [1_000_000])
+    profile = runner.Profile(tuple(sizes), tuple(hot if hot is not None else (0.0, 0.3)), read, driver_memory, master)
+    if smoke:
+        profile = msgspec.structs.replace(profile, messages=(10_000,), hot=(0.3,), driver_memory="1g")
+    try:
+        with _progress() as advance:
+            found = runner.run(profile, advance)
+    except (QueenError, AuditError, runner.Mismatch) as problem:
+        fail(problem)
+    if json is not None:
+        json.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2))
+    report.show(found, out)
+
+
 @bench.command("waiters")
 def waiters(
     dsn: Annotated[

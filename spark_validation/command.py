@@ -1,16 +1,25 @@
-"""An audit from beginning to end: session, inputs, verdicts, figures."""
+"""What ``queen audit`` does, from beginning to end: session, inputs, verdicts, figures; and the archive job."""
 
 import time
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from msgspec import Struct
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from . import session
-from .inputs import Inputs
+from .archive import database as archived
+from .archive import job
+from .archive.folder import Archive, locked, open_archive, open_filled
+from .errors import AuditError, JournalError
+from .inputs import Database, Inputs
 from .journal.files import Journal, open_journal
+from .live import watch as live
+from .live.windows import Finding
 from .log.snapshot import Snapshot
 from .measures import series
 from .report import Clock, Report, Tail
@@ -20,15 +29,22 @@ from .simple_mq.tables import SimpleMqTables
 from .tables import SECOND, Tables
 
 
+class Where(Struct, frozen=True):
+    """Where Spark runs, and with how much memory of the driver."""
+
+    master: str
+    driver_memory: str
+
+
 class Request(Struct, frozen=True):
     """What ``queen audit`` was asked for."""
 
     dsn: str | None
     journal: Path | None
-    master: str
+    archive: Path | None
+    where: Where
     guarantees: tuple[str, ...]
     max_evidence: int
-    driver_memory: str
     clock_bound_s: float
     interface: str = Tables.interface
 
@@ -42,18 +58,89 @@ def make(request: Request, progress: Progress) -> Report:
     """
     began = time.perf_counter()
     choose(request.guarantees, request.interface)
+    _check(request.where)
     with ExitStack() as stack:
         work = Path(stack.enter_context(session.work_folder()))
         journal = open_journal(request.journal, work) if request.journal else None
+        archive = open_filled(request.archive) if request.archive else None
         snapshot = stack.enter_context(Snapshot(request.dsn)) if request.dsn else None
-        spark = session.start(request.master, work, driver_memory=request.driver_memory)
-        stack.callback(spark.stop)
+        spark = stack.enter_context(_spark(request.where, work))
         inputs = Inputs(calls=_calls(spark, journal), clock_bound=int(request.clock_bound_s * SECOND))
         if request.interface == SimpleMqTables.interface:
             tables: Tables = SimpleMqTables(inputs, stored.read(snapshot, spark, work) if snapshot else None)
         else:
-            tables = Tables(replace(inputs, database=snapshot.database(spark) if snapshot else None))
+            tables = Tables(replace(inputs, database=_database(spark, archive, snapshot)))
         return _report(tables, journal, request, progress, began)
+
+
+def archive(dsn: str, folder: Path, where: Where) -> job.Done:
+    """Adds to the archive what it lacks.
+
+    Raises:
+        AuditError: it cannot be done; says what to do. The archive is as it was.
+    """
+    _check(where)
+    with ExitStack() as stack:
+        work = Path(stack.enter_context(session.work_folder()))
+        stack.enter_context(locked(folder))
+        there = open_archive(folder)
+        snapshot = stack.enter_context(Snapshot(dsn))
+        return job.add(stack.enter_context(_spark(where, work)), snapshot, there)
+
+
+class Watch(Struct, frozen=True):
+    """What ``queen audit watch`` was asked for: how often to look, in seconds, and how far clocks may differ."""
+
+    dsn: str | None
+    journal: Path | None
+    where: Where
+    interval_s: float
+    clock_bound_s: float
+
+
+def watch(request: Watch, report: Callable[[Finding], object], go_on: Callable[[], bool]) -> None:
+    """Reports what is wrong with what comes, until told to end.
+
+    Raises:
+        AuditError: it cannot be done; says what to do.
+    """
+    _check(request.where)
+    if request.journal and not request.journal.is_dir():
+        raise JournalError(f"{request.journal} is no folder. --journal names the folder that agents write to")
+    with ExitStack() as stack:
+        work = Path(stack.enter_context(session.work_folder()))
+        if request.dsn:
+            Snapshot(request.dsn).close()
+        spark = stack.enter_context(_spark(request.where, work))
+        stream = live.streams(spark, request.dsn, request.journal)
+        found = live.findings(stream, int(request.clock_bound_s * SECOND))
+        live.watch(found, work, request.interval_s, report, go_on)
+
+
+def _check(where: Where) -> None:
+    session.check_master(where.master)
+    session.check_memory(where.driver_memory)
+
+
+@contextmanager
+def _spark(where: Where, work: Path) -> Iterator[SparkSession]:
+    """A session; what goes wrong in it is told in one line."""
+    spark = session.start(where.master, work, driver_memory=where.driver_memory)
+    try:
+        yield spark
+    except (PySparkException, Py4JError) as problem:
+        raise AuditError(
+            f"Spark gave up: {session.first_line(problem)}. If it was memory, raise --driver-memory; "
+            "if it was the disk, point TMPDIR at a larger one"
+        ) from problem
+    finally:
+        spark.stop()
+
+
+def _database(spark: SparkSession, archive: Archive | None, snapshot: Snapshot | None) -> Database | None:
+    if archive:
+        return archived.read(spark, archive, snapshot)
+    return snapshot.database(spark) if snapshot else None
 
 
 def _calls(spark: SparkSession, journal: Journal | None) -> DataFrame | None:

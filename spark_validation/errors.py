@@ -1,4 +1,4 @@
-"""What keeps an audit from being made: each says what to do."""
+"""What keeps an audit from being made: each says what to do. Needs nothing, so that `queen` may import it."""
 
 
 class AuditError(Exception):

@@ -1,10 +1,12 @@
 """Plots as inline SVG: no script, no font, no file from elsewhere."""
 
+from collections.abc import Iterator, Sequence
 from html import escape
 
 from msgspec import Struct
 
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 960, 240, 70, 24, 16
+_NAMES, _CHARACTER, _LARGE = 6, 6.8, 1000
 _FAULT = "#c0262d"
 _COLOURS = ("#2458a6", "#c0562d", "#157f3b", "#7a3fa0", "#8a6d00", "#3f8f9c")
 
@@ -24,12 +26,11 @@ class Series(Struct, frozen=True):
     marks: tuple[tuple[float, str], ...] = ()
 
 
-def lines(series: Series) -> str:
-    """One line for each name, over the seconds of the run."""
-    xs, ys = [point[1] for point in series.points], [point[2] for point in series.points]
-    if not xs:
+def lines(series: Series, right: float) -> str:
+    """One line for each name, over the seconds of the run, which are the same for all plots: ``right`` is the last."""
+    if not series.points:
         return ""
-    right, top = max([*xs, 1.0]), max([*ys, 1e-9])
+    top = max([*(point[2] for point in series.points), 1e-9])
 
     def place(x: float, y: float) -> str:
         return f"{_x(x, right):.1f},{_y(y, top):.1f}"
@@ -41,16 +42,27 @@ def lines(series: Series) -> str:
         + '"/>'
         for number, name in enumerate(names)
     ]
-    legend = [
-        _text(_LEFT + 10 + 150 * number, _TOP - 3, name, colour=_colour(number))
-        for number, name in enumerate(names[:6])
-    ]
-    marks = [
-        f'<line x1="{_x(at, right):.1f}" x2="{_x(at, right):.1f}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}" '
-        f'stroke="{_FAULT}" stroke-dasharray="4 3"/>' + _text(_x(at, right) + 3, _TOP + 12, text, colour=_FAULT)
-        for at, text in series.marks
-    ]
-    return _figure(series, top, f"{right:.0f} s", [*drawn, *legend, *marks])
+    return _figure(series, top, f"{right:.0f} s", [*drawn, *_legend(names[:_NAMES]), *_marks(series.marks, right)])
+
+
+def _legend(names: Sequence[str]) -> Iterator[str]:
+    left = _LEFT + 10.0
+    for number, name in enumerate(names):
+        yield _text(left, _TOP - 3, name, colour=_colour(number))
+        left += _CHARACTER * len(name) + 20
+
+
+def _marks(marks: Sequence[tuple[float, str]], right: float) -> Iterator[str]:
+    """Each a line with its text, in the highest row in which no other text stands."""
+    taken: list[float] = []
+    for at, text in sorted(marks):
+        x, width = _x(at, right), _CHARACTER * len(text) + 6
+        begin = x if x + width < _WIDTH else x - width
+        row = next((row for row, end in enumerate(taken) if end <= begin), len(taken))
+        taken[row : row + 1] = [begin + width]
+        line = f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}"'
+        yield f'{line} stroke="{_FAULT}" stroke-dasharray="4 3"/>'
+        yield _text(begin + 3, _TOP + 12 * (row + 1), text, colour=_FAULT)
 
 
 def bars(series: Series) -> str:
@@ -89,13 +101,17 @@ def _y(y: float, top: float) -> float:
     return _HEIGHT - _BOTTOM - y / top * (_HEIGHT - _BOTTOM - _TOP)
 
 
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= _LARGE else f"{value:.3g}"
+
+
 def _figure(series: Series, top: float, right: str, drawn: list[str]) -> str:
     base = _HEIGHT - _BOTTOM
     frame = (
         f'<line x1="{_LEFT}" x2="{_WIDTH}" y1="{base}" y2="{base}" stroke="#9aa3b2"/>'
         f'<line x1="{_LEFT}" x2="{_LEFT}" y1="{_TOP}" y2="{base}" stroke="#9aa3b2"/>'
     )
-    frame += _text(_LEFT - 6, _TOP + 10, f"{top:,.4g}", anchor="end") + _text(_LEFT - 6, base, "0", anchor="end")
+    frame += _text(_LEFT - 6, _TOP + 10, _number(top), anchor="end") + _text(_LEFT - 6, base, "0", anchor="end")
     frame += _text(_WIDTH - 4, _HEIGHT - 6, right, anchor="end")
     caption = f"<figcaption>{escape(series.title)} <small>({escape(series.unit)})</small></figcaption>"
     return f'<figure>{caption}<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">{frame}{"".join(drawn)}</svg></figure>'

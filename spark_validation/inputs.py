@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 
 from msgspec import Struct
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+
+from .columns import arrow_table
 
 
 class LogRow(Struct, frozen=True):
@@ -18,8 +20,17 @@ class LogRow(Struct, frozen=True):
     hash: int | None = None
 
 
+class WholeRow(LogRow, frozen=True):
+    """A message of the log with all that it is: ``message`` is its JSON object, with payload and transaction id."""
+
+    message: str | None = None
+
+
 class Head(Struct, frozen=True):
-    """A partition: its next offset, and the oldest one that is kept (the next one when nothing is)."""
+    """A partition: its next offset, and the oldest one that is kept (the next one when nothing is).
+
+    ``live_oldest``: the oldest that the database itself keeps, where an archive keeps more.
+    """
 
     part_id: int
     queue: str
@@ -27,6 +38,7 @@ class Head(Struct, frozen=True):
     next_offset: int
     oldest_offset: int
     created_at: int = 0
+    live_oldest: int | None = None
 
 
 class Offsets(Struct, frozen=True):
@@ -76,6 +88,17 @@ class Group(Struct, frozen=True):
     whole: bool
 
 
+class State(Struct, frozen=True):
+    """All of a database but its log. ``taken_at``: microseconds since 1970."""
+
+    taken_at: int
+    heads: list[Head]
+    cursors: list[Cursor]
+    dead_letters: list[DeadLetter]
+    queues: list[Queue]
+    groups: list[Group]
+
+
 @dataclass(frozen=True)
 class Database:
     """The tables of one snapshot; their rows are the structs of this module. ``taken_at``: microseconds since 1970."""
@@ -87,6 +110,21 @@ class Database:
     queues: DataFrame
     groups: DataFrame
     taken_at: int
+
+
+def as_database(spark: SparkSession, log: DataFrame, state: State) -> Database:
+    """The state as tables beside its log."""
+    tables = {
+        name: spark.createDataFrame(arrow_table(kind, getattr(state, name)))
+        for name, kind in (
+            ("heads", Head),
+            ("cursors", Cursor),
+            ("dead_letters", DeadLetter),
+            ("queues", Queue),
+            ("groups", Group),
+        )
+    }
+    return Database(log=log, **tables, taken_at=state.taken_at)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from .tables import NEVER, SECOND, Tables
 
 _POINTS = 200
 _LANES = 50
+Points = tuple[tuple[str, float, float], ...]
 
 
 def series(tables: Tables) -> tuple[Series, ...]:
@@ -29,17 +30,23 @@ def series(tables: Tables) -> tuple[Series, ...]:
     slow = timed.where(F.col("took").isNotNull() & (F.size("deliveries") + F.size("pushes") + F.size("acks") > 0))
     latency = slow.groupBy("kind", at).agg(F.percentile_approx("took", 0.99).alias("y"))
     unanswered = timed.where(F.col("call") == "unknown").groupBy("kind", at).agg(F.count("*").alias("y"))
+    step, last = width / SECOND, float((bounds.high - bounds.low) // width * width / SECOND)
     faults = calls.where(F.col("kind") == "fault").select("sent", "client").collect()
     marks = tuple(((row.sent - bounds.low) / SECOND, row.client) for row in faults)
     every = (
-        Series("Messages", "messages a second, by kind of call", _points(rate), marks=marks),
+        Series("Messages", "messages a second, by kind of call", _with_zeros(_points(rate), step, last), marks=marks),
         Series(
             "Latency",
             "99th percentile of answered calls that carried messages, ms; long polls include their wait",
             _points(latency),
             marks=marks,
         ),
-        Series("Calls without an answer", f"in {width // SECOND} s", _points(unanswered), marks=marks),
+        Series(
+            "Calls without an answer",
+            f"in {width // SECOND} s",
+            _with_zeros(_points(unanswered), step, last),
+            marks=marks,
+        ),
     )
     if tables.interface != Tables.interface:
         return every
@@ -54,8 +61,15 @@ def series(tables: Tables) -> tuple[Series, ...]:
     )
 
 
-def _points(rows: DataFrame) -> tuple[tuple[str, float, float], ...]:
+def _points(rows: DataFrame) -> Points:
     return tuple((str(row[0]), float(row[1]), float(row[2])) for row in rows.collect())
+
+
+def _with_zeros(points: Points, step: float, last: float) -> Points:
+    """Where nothing was counted there is a zero, and not a line to the next point."""
+    there = {(name, x): y for name, x, y in points}
+    steps = [number * step for number in range(round(last / step) + 1)]
+    return tuple((name, x, there.get((name, x), 0.0)) for name in sorted({point[0] for point in points}) for x in steps)
 
 
 def _end_to_end(tables: Tables, at: Column) -> DataFrame:
@@ -66,7 +80,7 @@ def _end_to_end(tables: Tables, at: Column) -> DataFrame:
     return both.groupBy("group", at).agg(took)
 
 
-def _lag(tables: Tables, low: int, width: int) -> tuple[tuple[str, float, float], ...]:
+def _lag(tables: Tables, low: int, width: int) -> Points:
     """By group: what was answered as stored so far, less what was delivered, at each step of time."""
 
     def steps(column: str) -> Column:
@@ -92,7 +106,7 @@ def _lag(tables: Tables, low: int, width: int) -> tuple[tuple[str, float, float]
     return tuple(found)
 
 
-def _skew(tables: Tables) -> tuple[tuple[str, float, float], ...]:
+def _skew(tables: Tables) -> Points:
     most = tables.messages.groupBy("lane").count().orderBy(F.desc("count")).limit(_LANES)
     rows = most.join(F.broadcast(tables.lanes), "lane").orderBy(F.desc("count")).collect()
     return tuple(
@@ -100,7 +114,7 @@ def _skew(tables: Tables) -> tuple[tuple[str, float, float], ...]:
     )
 
 
-def _redeliveries(tables: Tables) -> tuple[tuple[str, float, float], ...]:
+def _redeliveries(tables: Tables) -> Points:
     """Deliveries after the first, by the strongest thing that anybody said of the message before it was done."""
     message = ["lane", "group", "hash"]
     again = tables.fates.where(F.col("deliveries") > 1).select(*message, (F.col("deliveries") - 1).alias("again"))

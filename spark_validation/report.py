@@ -95,6 +95,7 @@ figure { margin: 1.5rem 0 } figcaption { font-weight: 600 } details { margin: .3
 def as_html(report: Report) -> str:
     """The report as one file that needs nothing else."""
     definitions = {audit.name: audit.definition for each in INTERFACES for audit in all_audits(each)}
+    end = max((x for each in report.series if each.over_time for _, x, _ in each.points), default=0.0) or 1.0
     parts = [
         f"<h1>Audit</h1><p>{escape(report.summary)}</p>",
         "".join(f"<p class=unknown>{escape(note)}</p>" for note in report.notes),
@@ -103,7 +104,7 @@ def as_html(report: Report) -> str:
         "</table><h2>Violations</h2>",
         "".join(_evidence(verdict) for verdict in report.verdicts if verdict.evidence) or "<p>None.</p>",
         "<h2>The run</h2>",
-        "".join(lines(each) if each.over_time else bars(each) for each in report.series),
+        "".join(lines(each, end) if each.over_time else bars(each) for each in report.series),
         "<h2>Data</h2><table><tr><th>table<th>rows</tr>",
         "".join(f"<tr><td>{escape(name)}<td>{count:,}</tr>" for name, count in report.rows.items()),
         "</table>",

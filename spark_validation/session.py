@@ -1,6 +1,8 @@
 """A Spark session with what audits need."""
 
 import os
+import re
+import socket
 import sys
 import tempfile
 import zipfile
@@ -8,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -21,9 +24,60 @@ appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
+appender.stderr.layout.alwaysWriteExceptions = false
 """
 PACKAGES = ("queen_audit", "queen_spec")
 """What tasks import."""
+
+LEAST_MEMORY_MIB = 512
+"""Below this Spark does not start."""
+
+_MASTER = re.compile(
+    r"local(\[(\*|[1-9]\d*)(,[1-9]\d*)?\])?|yarn|spark://[^/:,]+:\d+(,[^/:,]+:\d+)*|k8s://(https?://)?[^/:]+(:\d+)?(/.*)?"
+)
+_PLACE = re.compile(r"([^/:,]+):(\d+)")
+_MEMORY = re.compile(r"(\d+)([kmgt])b?")
+_MEMORY_UNITS = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024 * 1024}
+_PATIENCE_S = 10
+_OURS = re.compile(r"^queen_audit\.errors\.\w+: (.+)", re.MULTILINE)
+
+
+def check_master(master: str) -> None:
+    """Looks at the name of a master, and whether somebody listens there: Spark itself finds that out in minutes.
+
+    Raises:
+        AuditError: Spark knows no such master, or nobody is there.
+    """
+    if not _MASTER.fullmatch(master):
+        raise AuditError(
+            f"--master {master}: Spark knows no such master. Give local[*], local[2], spark://host:port, "
+            "k8s://https://host:port or yarn"
+        )
+    places = [(host, int(port)) for host, port in _PLACE.findall(master.partition("://")[2])]
+    problems = [problem for place in places if (problem := _unreachable(*place))]
+    if places and len(problems) == len(places):
+        raise AuditError(f"--master {master}: nobody answers there ({'; '.join(problems)}). Is the master running?")
+
+
+def _unreachable(host: str, port: int) -> str | None:
+    try:
+        socket.create_connection((host, port), _PATIENCE_S).close()
+    except (OSError, OverflowError) as problem:
+        return str(problem)
+    return None
+
+
+def check_memory(memory: str) -> None:
+    """Looks at the size of a heap.
+
+    Raises:
+        AuditError: it is no size, or Spark does not start with so little.
+    """
+    found = _MEMORY.fullmatch(memory.lower())
+    if not found:
+        raise AuditError(f"--driver-memory {memory}: no size. Give a number and a unit, as 2g or 1500m")
+    if int(found[1]) * _MEMORY_UNITS[found[2]] < LEAST_MEMORY_MIB:
+        raise AuditError(f"--driver-memory {memory}: Spark needs {LEAST_MEMORY_MIB}m or more")
 
 
 def start(
@@ -69,15 +123,25 @@ def start(
         .config("spark.sql.shuffle.partitions", str(partitions or 4 * (os.cpu_count() or 1)))
         .config("spark.sql.autoBroadcastJoinThreshold", "32m")
     )
+    if local:
+        # Nobody vanishes: where a heartbeat is late, the machine is busy.
+        builder = builder.config("spark.network.timeout", "1h").config("spark.executor.heartbeatInterval", "5min")
     for name, value in options.items():
         builder = builder.config(name, value)
     try:
         session = builder.getOrCreate()
-    except (PySparkException, RuntimeError, OSError) as problem:
-        raise AuditError(f"Spark cannot be started on {master}: {problem}") from problem
+    except (PySparkException, Py4JError, RuntimeError, OSError) as problem:
+        raise AuditError(f"Spark cannot be started on {master}: {first_line(problem)}") from problem
     if not local:
         session.sparkContext.addPyFile(str(package(work)))
     return session
+
+
+def first_line(problem: BaseException) -> str:
+    """What an error of Spark says, without the stacks around it: what a task of ours said, else its first line."""
+    said = str(problem.java_exception) if isinstance(problem, Py4JJavaError) else str(problem)
+    ours = _OURS.search(said)
+    return ours[1] if ours else said.strip().partition("\n")[0]
 
 
 def package(folder: Path) -> Path:

@@ -65,7 +65,11 @@ def _message(item: str) -> tuple[Column, Column]:
 
 def few(rows: DataFrame) -> DataFrame:
     """The rows, to be sent to every task of a join if there are not too many: spares the other side a shuffle."""
-    return F.broadcast(rows) if rows.limit(_BROADCAST_ROWS + 1).count() <= _BROADCAST_ROWS else rows
+    return F.broadcast(rows) if _are_few(rows) else rows
+
+
+def _are_few(rows: DataFrame) -> bool:
+    return rows.limit(_BROADCAST_ROWS + 1).count() <= _BROADCAST_ROWS
 
 
 class Tables:

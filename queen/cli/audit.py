@@ -1,6 +1,13 @@
-"""``queen audit``: judges the whole log and the journals of a load test, one verdict a guarantee."""
+"""``queen audit``: judges the whole log and the journals of a load test, one verdict a guarantee; and its archive."""
 
 import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,80 +18,192 @@ from rich.text import Text
 
 from queen.cli.interface import Interface
 from queen.cli.output import err, fail, out
+from queen_audit.errors import AuditError
 
 if TYPE_CHECKING:
+    from queen_audit.live.windows import Finding
     from queen_audit.report import Report
 
 _CANNOT = 2
 _STYLES = {"valid": "green", "invalid": "bold red", "unknown": "yellow"}
 _INSTALL = "pyspark is missing. Install it with: python3 -m pip install 'queen-for-python[audit]'"
+_SPARK = frozenset({"pyspark", "py4j", "pyarrow", "numpy", "pandas"})
+
+audit = typer.Typer(name="audit", invoke_without_command=True)
+
+Dsn = Annotated[
+    str | None,
+    typer.Option(help="PostgreSQL with the log; else QUEEN_AUDIT_DSN.", envvar="QUEEN_AUDIT_DSN", show_default=False),
+]
+Journal = Annotated[Path | None, typer.Option(help="Folder of journals (docs/journal.md).", show_default=False)]
+Master = Annotated[str, typer.Option(help="Where Spark runs: local[*], spark://host:port, k8s://…")]
+DriverMemory = Annotated[str, typer.Option(help="Heap of Spark's driver, which does the work in local mode.")]
 
 
-def audit(
-    dsn: Annotated[
-        str | None,
-        typer.Option(
-            help="PostgreSQL with the log; else QUEEN_AUDIT_DSN.", envvar="QUEEN_AUDIT_DSN", show_default=False
-        ),
-    ] = None,
-    journal: Annotated[
-        Path | None,
-        typer.Option(help="Folder of journals (docs/journal.md).", exists=True, file_okay=False, show_default=False),
+@audit.callback()
+def judge(
+    context: typer.Context,
+    dsn: Dsn = None,
+    journal: Journal = None,
+    archive: Annotated[
+        Path | None, typer.Option(help="Folder of an archive of the log (queen audit archive).", show_default=False)
     ] = None,
     interface: Annotated[
         Interface, typer.Option(help="Whose run it was: Queen's interface, or simple-mq's.")
     ] = Interface.queen,
-    master: Annotated[str, typer.Option(help="Where Spark runs: local[*], spark://host:port, k8s://…")] = "local[*]",
+    master: Master = "local[*]",
     guarantee: Annotated[
         list[str] | None, typer.Option(help="Only audits of this guarantee; may be repeated.", show_default="all")
     ] = None,
     report: Annotated[Path | None, typer.Option(help="File for the report as HTML.", dir_okay=False)] = None,
     json: Annotated[Path | None, typer.Option(help="File for the report as JSON.", dir_okay=False)] = None,
     max_evidence: Annotated[int, typer.Option(help="Violations to show of each audit; all are counted.", min=0)] = 20,
-    driver_memory: Annotated[
-        str, typer.Option(help="Heap of Spark's driver, which does the work in local mode.")
-    ] = "2g",
+    driver_memory: DriverMemory = "2g",
     clock_bound: Annotated[
         float, typer.Option(help="Seconds by which clocks of agents may differ that did not compare theirs.", min=0)
     ] = 0.0,
 ) -> None:
     """Audit a log and journals: 0 no violation, 1 violations, 2 it cannot be judged."""
-    if dsn is None and journal is None:
-        fail("nothing to audit: give --dsn, --journal, or both", _CANNOT)
-    try:
+    if context.invoked_subcommand:
+        # What an environment variable says is for the command, too.
+        sources = [context.get_parameter_source(name) for name in context.params]
+        if any(source and source.name == "COMMANDLINE" for source in sources):
+            fail(f"give options behind the command: queen audit {context.invoked_subcommand} --dsn …", _CANNOT)
+        return
+    if dsn is None and journal is None and archive is None:
+        fail("nothing to audit: give --dsn, --journal, or both; --archive beside or instead of --dsn", _CANNOT)
+    if archive and interface is not Interface.queen:
+        fail("an archive holds the log of Queen's interface: leave out --archive or --interface", _CANNOT)
+    _can_be_written(report, json)
+    with _explained():
         from queen_audit import command  # noqa: PLC0415 - `queen --help` does not wait for Spark
-        from queen_audit.errors import AuditError  # noqa: PLC0415
         from queen_audit.report import as_html, as_json  # noqa: PLC0415
-    except ModuleNotFoundError as problem:
-        fail(_INSTALL if problem.name in ("pyspark", "pyarrow", "numpy") else problem, _CANNOT)
-    request = command.Request(
-        dsn, journal, master, tuple(guarantee or ()), max_evidence, driver_memory, clock_bound, interface.value
-    )
-    try:
-        with Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=err,
-            transient=True,
-        ) as bar:
+
+        wanted = tuple(each.upper() for each in guarantee or ())
+        where = command.Where(master, driver_memory)
+        request = command.Request(dsn, journal, archive, where, wanted, max_evidence, clock_bound, interface.value)
+        with _bar() as bar:
             task = bar.add_task("starting Spark", total=None)
 
             def progress(done: int, total: int, name: str) -> None:
                 bar.update(task, completed=done, total=total, description=name.replace("_", " "))
 
             made = command.make(request, progress)
-    except (AuditError, ValueError) as problem:
-        fail(problem, _CANNOT)
     _print(made)
     for path, render in ((json, as_json), (report, as_html)):
         if path:
-            try:
-                path.write_text(render(made), encoding="utf-8")
-            except OSError as problem:
-                fail(problem, _CANNOT)
+            path.write_text(render(made), encoding="utf-8")
     raise typer.Exit(made.exit_code)
+
+
+@audit.command("archive")
+def archive(
+    folder: Annotated[Path, typer.Argument(help="Folder of the archive; made if it is not there.", show_default=False)],
+    dsn: Dsn = None,
+    master: Master = "local[*]",
+    driver_memory: DriverMemory = "2g",
+) -> None:
+    """Add to an archive what the log has beyond it, as Parquet by queue and day; checked against the log.
+
+    0 done, 1 done, but messages had been removed before, 2 it cannot be done.
+    """
+    if dsn is None:
+        fail("nothing to archive: give --dsn, or set QUEEN_AUDIT_DSN", _CANNOT)
+    with _explained(), _bar() as bar:
+        bar.add_task("archiving", total=None)
+        from queen_audit import command  # noqa: PLC0415 - as above
+
+        done = command.archive(dsn, folder, command.Where(master, driver_memory))
+    out.print(f"archived {done.rows} messages of {done.parts} partitions in {done.files} files", markup=False)
+    if done.too_late:
+        err.print(f"{done.too_late} messages were removed from the log before they could be archived", style="yellow")
+        raise typer.Exit(1)
+
+
+@audit.command("watch")
+def watch(
+    dsn: Dsn = None,
+    journal: Journal = None,
+    master: Master = "local[*]",
+    driver_memory: DriverMemory = "2g",
+    interval: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.1, max=30)] = 5.0,
+    seconds: Annotated[
+        float | None, typer.Option(help="How long to watch.", min=0, show_default="until it is ended")
+    ] = None,
+    clock_bound: Annotated[float, typer.Option(help="Seconds by which clocks of agents may differ.", min=0)] = 1.0,
+    json: Annotated[Path | None, typer.Option(help="File for the violations, a line of JSON each.")] = None,
+) -> None:
+    """Watch new segments of a log, and journals (*.jsonl) that agents are writing, and tell violations as they come.
+
+    Order, gaps and duplicates, within the last messages of each partition. Ends with Ctrl-C: 0 none, 1 violations.
+    """
+    if dsn is None and journal is None:
+        fail("nothing to watch: give --dsn, --journal, or both", _CANNOT)
+    _can_be_written(json)
+    told = 0
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
+    with _explained():
+        import msgspec  # noqa: PLC0415 - as above
+
+        from queen_audit import command  # noqa: PLC0415
+
+        def report(finding: "Finding") -> None:
+            nonlocal told
+            told += 1
+            out.print(
+                f"{datetime.now(UTC):%H:%M:%S} {finding.guarantee} {_place(finding)}: {finding.text}", markup=False
+            )
+            if json:
+                with json.open("ab") as file:
+                    file.write(msgspec.json.encode(finding) + b"\n")
+
+        request = command.Watch(dsn, journal, command.Where(master, driver_memory), interval, clock_bound)
+        command.watch(request, report, _Until(ended, seconds))
+    out.print(f"{told} violations", style="red" if told else "green")
+    raise typer.Exit(int(told > 0))
+
+
+class _Until:
+    """True until it was ended, or so many seconds after the first question."""
+
+    def __init__(self, ended: threading.Event, seconds: float | None) -> None:
+        self._ended, self._seconds = ended, seconds
+        self._deadline: float | None = None
+
+    def __call__(self) -> bool:
+        if self._deadline is None:
+            err.print("watching", style="dim")
+            self._deadline = time.monotonic() + (inf if self._seconds is None else self._seconds)
+        return not self._ended.is_set() and time.monotonic() < self._deadline
+
+
+def _place(finding: "Finding") -> str:
+    return f"{finding.queue}/{finding.partition}" + (f" group {finding.group}" if finding.group else "")
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """What keeps an audit from being made is told in one line."""
+    try:
+        yield
+    except ModuleNotFoundError as problem:
+        fail(_INSTALL if (problem.name or "").partition(".")[0] in _SPARK else problem, _CANNOT)
+    except (AuditError, ValueError, OSError) as problem:
+        fail(problem, _CANNOT)
+
+
+def _can_be_written(*paths: Path | None) -> None:
+    """An hour of work must not end at a folder that is not there."""
+    for path in paths:
+        if path and not (path.parent.is_dir() and os.access(path if path.exists() else path.parent, os.W_OK)):
+            fail(f"{path} cannot be written. Name a file in a folder that is there, and is yours", _CANNOT)
+
+
+def _bar() -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=err, transient=True)
 
 
 def _print(made: "Report") -> None:

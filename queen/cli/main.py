@@ -16,7 +16,7 @@ from queen.cli.spool import spool
 from queen.cli.verify import verify
 from queen_bench.command import bench
 
-_COMMANDS = (serve, init, settings, verify, audit)
+_COMMANDS = (serve, init, settings, verify)
 
 app = typer.Typer(
     name="queen",
@@ -28,6 +28,7 @@ app = typer.Typer(
 for command in _COMMANDS:
     app.command()(command)
 app.add_typer(encryption)
+app.add_typer(audit)
 app.add_typer(bench)
 app.add_typer(spool)
 

@@ -15,20 +15,21 @@ def only_what_may_go_is_gone(heads: DataFrame, queues: DataFrame, messages: Data
 
     Its age is at most the time from its first push to the snapshot; that it was completed by every group, where the
     queue asks for that, is not looked at. In a queue that removes nothing every partition has to begin at offset 0,
-    whoever pushed there.
+    whoever pushed there. What an archive still has is gone all the same.
     """
     times = [
         F.when(F.col(name) > 0, F.col(name))
         for name in ("retention_seconds", "completed_retention_seconds", "max_wait_seconds")
     ]
     limits = queues.select("queue", "taken_at", F.least(*times).alias("keeps"))
+    heads = heads.withColumn("oldest_offset", F.coalesce("live_oldest", "oldest_offset"))
     cut = heads.where(F.col("oldest_offset") > 0).join(F.broadcast(limits), "queue")
     never = cut.where(F.col("keeps").isNull()).withColumn("offset", F.col("oldest_offset"))
     found = violations(never, F.lit("is the oldest kept, and its queue removes nothing"))
     if messages is None:
         return found
     timed = few(cut.where(F.col("keeps").isNotNull()).select("lane", "oldest_offset", "taken_at", "keeps"))
-    gone = messages.where(F.col("answered").isNotNull() & (F.col("logged") == 0)).join(timed, "lane")
+    gone = messages.where(F.col("answered").isNotNull()).join(timed, "lane")
     young = gone.where(
         (F.col("offset") < F.col("oldest_offset"))
         & (F.col("taken_at") - F.col("pushed_from") < F.col("keeps") * SECOND)

@@ -19,7 +19,9 @@ from ..errors import JournalError
 from .schema import VERSION, Call
 
 _CHUNK = 50_000
-_decode = msgspec.json.Decoder(Call).decode
+decode_line = msgspec.json.Decoder(Call).decode
+"""The row of one line; raises ``msgspec.DecodeError``."""
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -62,7 +64,7 @@ def read_lines(path: Path) -> Iterator[Call]:
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             try:
-                call = _decode(line)
+                call = decode_line(line)
             except (msgspec.DecodeError, UnicodeDecodeError) as problem:
                 if not line.endswith(b"\n"):
                     return
@@ -98,6 +100,8 @@ def open_journal(folder: Path, work: Path) -> Journal:
     Raises:
         JournalError: there is none, or one cannot be read.
     """
+    if not folder.is_dir():
+        raise JournalError(f"{folder} is no folder. --journal names the folder that holds the files of the agents")
     parquet = sorted(folder.rglob("*.parquet"))
     lines = sorted(folder.rglob("*.jsonl"))
     if not parquet and not lines:

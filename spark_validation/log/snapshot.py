@@ -1,21 +1,22 @@
 """One moment of a database, for as long as its transaction is held open."""
 
 import asyncio
+from collections.abc import Mapping
 from itertools import pairwise
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import asyncpg
 import msgspec
 from msgspec import Struct
 from pyspark.sql import DataFrame, SparkSession
 
-from ..columns import arrow_table
 from ..errors import DatabaseError
-from ..inputs import Cursor, Database, DeadLetter, Group, Head, Offsets, Queue
+from ..inputs import Cursor, Database, DeadLetter, Group, Head, Offsets, Queue, State, as_database
 from .source import NAME, LogSource, Span
 
 MESSAGES_A_TASK = 500_000
+Row = TypeVar("Row", bound=Struct)
 
 _HEADS = """
 SELECT p.id AS part_id, q.name AS queue, p.name AS partition, l.next_off AS next_offset,
@@ -30,6 +31,17 @@ WITH s AS (SELECT part_id, last_off, (sum(n) OVER (ORDER BY part_id, last_off) -
 SELECT part_id, last_off
 FROM (SELECT s.*, lead(span) OVER (ORDER BY part_id, last_off) AS next FROM s) AS t
 WHERE next IS DISTINCT FROM span ORDER BY part_id, last_off
+"""
+_SPANS_BEHIND = """
+WITH s AS (
+    SELECT g.part_id, g.last_off, g.n, g.last_off - g.n AS below,
+        (sum(g.n) OVER (PARTITION BY g.part_id ORDER BY g.last_off) - 1) / $1 AS span
+    FROM queen.segments AS g
+    LEFT JOIN unnest($2::bigint [], $3::bigint []) AS d (part_id, upto) ON d.part_id = g.part_id
+    WHERE g.last_off > coalesce(d.upto, -1)
+)
+SELECT part_id, min(below) AS below, max(last_off) AS last_off, sum(n)::bigint AS n
+FROM s GROUP BY part_id, span ORDER BY part_id, span
 """
 _CURSORS = """
 SELECT q.name AS queue, p.name AS partition, g.name AS group, c.acked, c.ahead
@@ -60,7 +72,10 @@ class Snapshot:
             self.id, self.taken_at = self._runner.run(self._open())
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as problem:
             self._runner.close()
-            raise DatabaseError(f"the database cannot be read: {problem}. --dsn takes what libpq takes") from problem
+            raise DatabaseError(
+                f"the database cannot be read: {problem}. Is PostgreSQL running there? --dsn is a URL as "
+                "postgresql://user:password@host:5432/database"
+            ) from problem
 
     async def _open(self) -> tuple[str, int]:
         settings = {"application_name": "queen audit", "idle_in_transaction_session_timeout": "0"}
@@ -81,12 +96,23 @@ class Snapshot:
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Gives the snapshot up."""
         self._runner.run(self._connection.close())
         self._runner.close()
 
     def fetch(self, query: str, *arguments: object) -> list[Any]:
-        """Rows of a query under the snapshot."""
-        rows: list[Any] = self._runner.run(self._connection.fetch(query, *arguments))
+        """Rows of a query under the snapshot.
+
+        Raises:
+            DatabaseError: the database went away.
+        """
+        try:
+            rows: list[Any] = self._runner.run(self._connection.fetch(query, *arguments))
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as problem:
+            raise DatabaseError(f"the log cannot be read: {problem}. Its snapshot is lost: run it again") from problem
         return rows
 
     def spans(self, messages: int) -> list[Span]:
@@ -94,7 +120,19 @@ class Snapshot:
         ends = [(row["part_id"], row["last_off"]) for row in self.fetch(_SPAN_ENDS, messages)]
         return [Span(*after, *last) for after, last in pairwise([(0, 0), *ends])]
 
-    def _rows(self, kind: type[Struct], query: str) -> list[Struct]:
+    def tasks_behind(self, done: Mapping[int, int], messages: int) -> list[list[Span]]:
+        """What lies behind the offset up to which each partition is done, in tasks of about so many messages."""
+        tasks: list[list[Span]] = []
+        size = messages
+        for row in self.fetch(_SPANS_BEHIND, messages, list(done), list(done.values())):
+            if size + row["n"] > messages:
+                tasks.append([])
+                size = 0
+            size += row["n"]
+            tasks[-1].append(Span(row["part_id"], row["below"], row["part_id"], row["last_off"]))
+        return tasks
+
+    def _rows(self, kind: type[Row], query: str) -> list[Row]:
         return [kind(**row) for row in self.fetch(query)]
 
     def _cursors(self) -> list[Cursor]:
@@ -116,21 +154,24 @@ class Snapshot:
 
     def database(self, spark: SparkSession, messages_a_task: int = MESSAGES_A_TASK) -> Database:
         """The tables; the log is read anew by each query that asks for it."""
+        tasks = [[span] for span in self.spans(messages_a_task)]
+        return as_database(spark, self.log(spark, tasks), self.state())
+
+    def log(self, spark: SparkSession, tasks: list[list[Span]], *, whole: bool = False) -> DataFrame:
+        """The messages of these spans, one Spark task a list; ``whole`` asks for the messages themselves, too."""
         spark.dataSource.register(LogSource)
-        spans = msgspec.json.encode(self.spans(messages_a_task)).decode()
-        options = {"dsn": self._dsn, "snapshot": self.id, "spans": spans}
+        options = {"dsn": self._dsn, "snapshot": self.id, "tasks": msgspec.json.encode(tasks).decode()}
+        return spark.read.format(NAME).options(**options, whole=whole).load()
 
-        def table(kind: type[Struct], rows: list[Any]) -> DataFrame:
-            return spark.createDataFrame(arrow_table(kind, rows))
-
-        return Database(
-            log=spark.read.format(NAME).options(**options).load(),
-            heads=table(Head, self._rows(Head, _HEADS)),
-            cursors=table(Cursor, self._cursors()),
-            dead_letters=table(DeadLetter, self._rows(DeadLetter, _DEAD_LETTERS)),
-            queues=table(Queue, self._queues()),
-            groups=table(Group, self._rows(Group, _GROUPS)),
+    def state(self) -> State:
+        """Everything but the log."""
+        return State(
             taken_at=self.taken_at,
+            heads=self._rows(Head, _HEADS),
+            cursors=self._cursors(),
+            dead_letters=self._rows(DeadLetter, _DEAD_LETTERS),
+            queues=self._queues(),
+            groups=self._rows(Group, _GROUPS),
         )
 
 

@@ -17,13 +17,13 @@ from msgspec import Struct
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from ..columns import arrow_schema, spark_schema
-from ..inputs import LogRow
+from ..inputs import LogRow, WholeRow
 
 NAME = "queen_log"
 SET_SNAPSHOT = "SET TRANSACTION SNAPSHOT '{}'"
 _SEGMENTS_A_BATCH = 2_000
 _SELECT = """
-SELECT part_id, last_off, n, (extract(epoch FROM created_at) * 1000000)::bigint AS created_at, ids
+SELECT part_id, last_off, n, (extract(epoch FROM created_at) * 1000000)::bigint AS created_at, ids{more}
 FROM queen.segments
 WHERE (part_id, last_off) > ($1::bigint, $2::bigint) AND (part_id, last_off) <= ($3::bigint, $4::bigint)
 """
@@ -41,12 +41,16 @@ class Span(Struct, frozen=True):
 class Task(InputPartition):
     """What one task reads."""
 
-    def __init__(self, span: Span) -> None:
-        self.span = span
+    def __init__(self, spans: list[Span]) -> None:
+        self.spans = spans
 
 
 class LogSource(DataSource):
-    """Options: ``dsn``, ``snapshot`` (an exported one) and ``spans`` (JSON)."""
+    """Options: ``dsn``, ``snapshot`` (an exported one), ``tasks`` (lists of spans, JSON), ``whole``: with messages."""
+
+    @property
+    def _whole(self) -> bool:
+        return self.options.get("whole") == "true"
 
     @classmethod
     def name(cls) -> str:
@@ -55,50 +59,50 @@ class LogSource(DataSource):
 
     def schema(self) -> str:
         """One row a message."""
-        return spark_schema(LogRow)
+        return spark_schema(WholeRow if self._whole else LogRow)
 
     def reader(self, schema: object) -> "LogReader":  # noqa: ARG002 - Spark's signature
         """What tasks run."""
-        return LogReader(self.options["dsn"], self.options["snapshot"], self.options["spans"])
+        return LogReader(self.options["dsn"], self.options["snapshot"], self.options["tasks"], self._whole)
 
 
 class LogReader(DataSourceReader):
     """Reads spans of segments, one row a message."""
 
-    def __init__(self, dsn: str, snapshot: str, spans: str) -> None:
-        self._dsn, self._snapshot = dsn, snapshot
-        self._spans = msgspec.json.decode(spans, type=list[Span])
+    def __init__(self, dsn: str, snapshot: str, tasks: str, whole: bool) -> None:
+        self._dsn, self._snapshot, self._whole = dsn, snapshot, whole
+        self._tasks = msgspec.json.decode(tasks, type=list[list[Span]])
 
     def partitions(self) -> list[InputPartition]:
-        """One a span."""
-        return [Task(span) for span in self._spans]
+        """One a list of spans."""
+        return [Task(spans) for spans in self._tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The messages of one span."""
+        """The messages of one task."""
         assert isinstance(partition, Task)
         with asyncio.Runner() as runner:
-            batches = self._batches(partition.span)
+            batches = self._batches(partition.spans)
             try:
                 while (batch := runner.run(anext(batches, None))) is not None:
                     yield batch
             finally:
                 runner.run(batches.aclose())
 
-    async def _batches(self, span: Span) -> AsyncGenerator[pa.RecordBatch]:
+    async def _batches(self, spans: list[Span]) -> AsyncGenerator[pa.RecordBatch]:
+        query = _SELECT.format(more=", ends, data" if self._whole else "")
         connection = await asyncpg.connect(self._dsn, server_settings={"application_name": "queen audit"})
         try:
             async with connection.transaction(isolation="repeatable_read", readonly=True):
                 await connection.execute(SET_SNAPSHOT.format(self._snapshot))
-                cursor = await connection.cursor(
-                    _SELECT, span.after_part, span.after_off, span.last_part, span.last_off
-                )
-                while rows := await cursor.fetch(_SEGMENTS_A_BATCH):
-                    yield explode(rows)
+                for span in spans:
+                    cursor = await connection.cursor(query, *msgspec.structs.astuple(span))
+                    while rows := await cursor.fetch(_SEGMENTS_A_BATCH):
+                        yield explode(rows, whole=self._whole)
         finally:
             await connection.close()
 
 
-def explode(rows: list[Any]) -> pa.RecordBatch:
+def explode(rows: list[Any], *, whole: bool = False) -> pa.RecordBatch:
     """Segments as one row a message; the columns of the query in their order."""
     parts, last, n, created = (np.array([row[place] for row in rows], np.int64) for place in range(4))
     ends = np.cumsum(n)
@@ -106,12 +110,20 @@ def explode(rows: list[Any]) -> pa.RecordBatch:
     hashes = b"".join(row[4] if row[4] is not None else bytes(16 * row[2]) for row in rows)
     # The first 60 bits of each 16 bytes; zeros stand for a transaction id that the server made.
     first = np.frombuffer(hashes, ">u8")[::2].astype(np.uint64) >> np.uint64(4)
-    return pa.record_batch(
-        [
-            pa.array(np.repeat(parts, n)),
-            pa.array(np.repeat(last - n + 1, n) + within),
-            pa.array(np.repeat(created, n)),
-            pa.array(first.astype(np.int64), mask=first == 0),
-        ],
-        schema=arrow_schema(LogRow),
-    )
+    columns = [
+        pa.array(np.repeat(parts, n)),
+        pa.array(np.repeat(last - n + 1, n) + within),
+        pa.array(np.repeat(created, n)),
+        pa.array(first.astype(np.int64), mask=first == 0),
+    ]
+    if whole:
+        columns.append(pa.array([message for row in rows for message in _messages(row[5], row[6])], pa.string()))
+    return pa.record_batch(columns, schema=arrow_schema(WholeRow if whole else LogRow))
+
+
+def _messages(ends: bytes, data: bytes) -> Iterator[bytes]:
+    """The JSON objects of a segment: its data is their array, and ends tells where each is over."""
+    begin = 0
+    for end in np.frombuffer(ends, ">u4").tolist():
+        yield data[begin + 1 : end]
+        begin = end

@@ -1,11 +1,22 @@
-"""One Spark session for all tests: starting it takes longer than any of them."""
+"""One Spark session for all tests, and the verdicts of all audits on all faults: both take longer than any test."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import pytest
 from pyspark.sql import SparkSession
 
+from queen_audit import tables
+from queen_audit.columns import arrow_table
+from queen_audit.inputs import Cursor, Database, DeadLetter, Group, Head, Inputs, LogRow, Queue
+from queen_audit.journal.schema import Call
+from queen_audit.run import Verdict, run
 from queen_audit.session import start
+from tests.audit.faults import FAULTS, HARMLESS, Expected, Scene, ordinary, rows_lost
+from tests.support.runs import EPOCH_S, Tables
+
+#: When the snapshot is said to be taken: a day after everything.
+TAKEN_AT = (EPOCH_S + 86_400) * 1_000_000
 
 #: A few hundred rows: what costs is planning queries and compiling what is run once.
 SMALL = {
@@ -20,5 +31,60 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     work = tmp_path_factory.mktemp("spark")
     java = "-XX:TieredStopAtLevel=1"
     session = start("local[2]", work, driver_memory="1g", partitions=2, java_options=java, options=SMALL)
-    yield session
+    with pytest.MonkeyPatch.context() as patch:
+        # Counting first would run most queries twice; the commands that tests start do count.
+        patch.setattr(tables, "_are_few", lambda _: True)
+        yield session
     session.stop()
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Rows, what the audits say of them, and what they should find, by run."""
+
+    rows: Tables
+    verdicts: list[Verdict]
+    expected: dict[str, Expected] = field(default_factory=dict)
+
+
+def inputs(spark: SparkSession, rows: Tables) -> Inputs:
+    """The rows as audits read them."""
+
+    def table(kind, structs):
+        return spark.createDataFrame(arrow_table(kind, structs)).persist()
+
+    database = Database(
+        table(LogRow, rows.log),
+        table(Head, rows.heads),
+        table(Cursor, rows.cursors),
+        table(DeadLetter, rows.dead_letters),
+        table(Queue, rows.queues),
+        table(Group, rows.groups),
+        taken_at=TAKEN_AT,
+    )
+    return Inputs(table(Call, rows.calls), database)
+
+
+@pytest.fixture(scope="session")
+def blurred(spark: SparkSession) -> Judged:
+    """Journals that are cut short, lack rows, or come from another clock: what they lack may be anything."""
+    rows = Tables()
+    scenes = [(change, place) for change, places in HARMLESS.items() for place in places]
+    for number, (change, place) in enumerate(scenes):
+        scene = Scene(*ordinary(f"{change.__name__}@{place}", 100 * number + 1))
+        change(scene, place)
+        rows.add(scene.tables if change is rows_lost else scene.renumbered())
+    return Judged(rows, run(inputs(spark, rows), max_evidence=10_000))
+
+
+@pytest.fixture(scope="session")
+def planted(spark: SparkSession) -> Judged:
+    """All faults in one go, each in queues and with an agent of its own, beside runs without any."""
+    rows, expected = Tables(), {}
+    scenes = [(fault, place) for fault, places in FAULTS.items() for place in places]
+    for number, (fault, place) in enumerate([(None, 0), (None, 1), *scenes]):
+        name = f"{fault.__name__ if fault else 'valid'}@{place}"
+        scene = Scene(*ordinary(name, 100 * number + 1))
+        expected[name] = fault(scene, place) if fault else {}
+        rows.add(scene.renumbered())
+    return Judged(rows, run(inputs(spark, rows), max_evidence=10_000), expected)

@@ -13,8 +13,8 @@ import pytest
 
 from queen_audit.java import java_home
 from queen_audit.journal.files import write_parquet
+from queen_bench.audit.log import load
 from tests.audit.faults import ordinary
-from tests.support.generated import load
 from tests.support.processes import clean_environment, free_port, run, wait_until
 from tests.support.servers import create_database, drop_database
 

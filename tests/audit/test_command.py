@@ -1,5 +1,6 @@
 """``queen audit`` as people run it, and what it says when it cannot."""
 
+import asyncio
 import json
 import subprocess
 
@@ -9,8 +10,10 @@ from msgspec.structs import replace
 from queen_audit import java
 from queen_audit.errors import JavaError
 from queen_audit.journal.files import write_lines
+from queen_bench.audit.log import load
 from tests.audit.faults import ordinary
 from tests.support.processes import run
+from tests.support.servers import create_database, drop_database
 
 
 @pytest.fixture
@@ -31,6 +34,67 @@ def test_an_unknown_guarantee_is_refused_with_those_that_are_known(journal):
     ended = run("audit", "--journal", str(journal), "--guarantee", "G-NO-1")
     assert ended.returncode == 2
     assert "no audit checks G-NO-1; there are audits of G-ACK-1, G-ACK-2" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--master", "local[x]"], "Spark knows no such master. Give local[*]"),
+        (["--master", "spark://127.0.0.1:1"], "nobody answers there"),
+        (["--driver-memory", "much"], "no size. Give a number and a unit, as 2g"),
+        (["--driver-memory", "64m"], "Spark needs 512m or more"),
+        (["--report", "/nowhere/audit.html"], "/nowhere/audit.html cannot be written"),
+        (["--archive", "/nowhere"], "/nowhere: no archive here. `queen audit archive` writes one"),
+        (["--dsn", "postgresql://127.0.0.1:1/x"], "the database cannot be read"),
+        (["--journal", "/nowhere"], "/nowhere is no folder"),
+        (["--max-evidence", "-1"], "--max-evidence"),
+        (["archive", "x"], "queen audit archive --dsn"),
+    ],
+)
+def test_bad_input_is_one_line_that_says_what_to_do(journal, options, said):
+    ended = run("audit", "--journal", str(journal), *options)
+    assert ended.returncode == 2
+    assert said in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert "at org.apache" not in ended.stderr
+
+
+def test_archive_and_watch_say_what_they_need():
+    for command, said in (("archive", "nothing to archive: give --dsn"), ("watch", "nothing to watch: give --dsn")):
+        ended = run("audit", command, *(["folder"] if command == "archive" else []))
+        assert ended.returncode == 2
+        assert said in ended.stderr
+
+
+@pytest.mark.timeout(2400)
+def test_a_log_is_archived_and_the_archive_audited(tmp_path, postgres):
+    url = asyncio.run(create_database(postgres))
+    try:
+        asyncio.run(load(url, 100, 2, 10))
+        spark = ("--master", "local[2]")
+        ended = run("audit", "archive", str(tmp_path / "archive"), *spark, patience=1100, QUEEN_AUDIT_DSN=url)
+    finally:
+        asyncio.run(drop_database(postgres, url))
+    assert ended.returncode == 0, ended.stderr
+    assert "archived 100 messages of 2 partitions in 1 files" in ended.stdout
+    asked = ("--archive", str(tmp_path / "archive"), "--guarantee", "g-ord-5", *spark)
+    ended = run("audit", *asked, patience=1100)
+    assert ended.returncode == 0, ended.stderr
+    assert "1 audits valid, 0 invalid, 1 could not judge" in ended.stdout
+
+
+@pytest.mark.timeout(2400)
+def test_what_is_wrong_in_a_journal_is_told_while_watching(tmp_path, journal):
+    calls = ordinary("w", 1)[1].calls
+    at = next(n for n, call in enumerate(calls) if len(call.pushes) == 1)
+    write_lines(journal / "b.jsonl", [calls[at], replace(calls[at], number=calls[at].number + 1)])
+    found = tmp_path / "found.jsonl"
+    asked = ("--journal", str(journal), "--master", "local[2]", "--seconds", "0", "--json", str(found))
+    ended = run("audit", "watch", *asked, patience=1100)
+    assert ended.returncode == 1, ended.stderr
+    [line] = found.read_text().splitlines()
+    assert json.loads(line)["guarantee"] == "G-IDEM-1"
+    assert "answered as queued more than once" in ended.stdout
 
 
 def test_a_journal_that_cannot_be_read_is_named(journal):
@@ -61,7 +125,7 @@ def test_a_violation_is_exit_code_1_with_evidence_in_every_form(tmp_path, journa
     write_lines(journal / "b.jsonl", calls)
     html, report = tmp_path / "r.html", tmp_path / "r.json"
     asked = ("--master", "local[2]", "--guarantee", "G-DUR-3", "--report", str(html), "--json", str(report))
-    ended = run("audit", "--journal", str(journal), *asked, patience=600)
+    ended = run("audit", "--journal", str(journal), *asked, patience=1100)
     assert ended.returncode == 1, ended.stderr
     found = json.loads(report.read_text())
     [verdict] = [each for each in found["verdicts"] if each["result"] == "invalid"]

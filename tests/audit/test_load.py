@@ -1,12 +1,19 @@
 """From k6 to the verdict: load with a PostgreSQL that is killed in the middle, its journal, and the audit of both."""
 
+import asyncio
 import json
 import signal
 import threading
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from queen_audit.journal.files import open_journal
+from tests.mutants.catalogue import MUTANTS
+from tests.mutants.run import mutated
 from tests.support.processes import Server, open_folder, run, serving, wait_until
+from tests.support.servers import create_database, drop_database, serving_database
 
 SETTINGS = ["RATE=60", "VUS=3", "TOLERATE=1", "DURATION=12s"]
 
@@ -22,22 +29,54 @@ def kill_in_the_middle(server: Server) -> None:
     server.postmaster().send_signal(signal.SIGKILL)
 
 
+def load(server: Server, dsn: str, folder: Path, *settings: str) -> Path:
+    """Runs k6 against the server; the folder of its journal."""
+    words = [word for setting in settings for word in ("--set", setting)]
+    done = run(
+        "bench", "load", "flow-1000", "--url", f"http://127.0.0.1:{server.port}", "--dsn", dsn, "--runs", "1",
+        "--journal", *words, "--folder", str(folder), patience=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    journal = folder / "flow-1000-1-queen"
+    assert open_journal(journal, folder).torn == ()
+    return journal
+
+
+def audit(dsn: str, journal: Path, folder: Path, *options: str) -> tuple[int, Any]:
+    """The exit code, and the report."""
+    report = folder / "audit.json"
+    done = run("audit", "--dsn", dsn, "--journal", str(journal), "--json", str(report), *options, patience=1500)
+    return done.returncode, json.loads(report.read_text() or done.stderr)
+
+
+@pytest.mark.timeout(2400)
 def test_load_with_a_kill_in_the_middle_is_audited_green(tmp_path: Path) -> None:
-    settings = [word for setting in SETTINGS for word in ("--set", setting)]
     with open_folder() as folder, serving(folder / "data", "--workers", "2") as server:
-        url = f"http://127.0.0.1:{server.port}"
         killer = threading.Thread(target=kill_in_the_middle, args=(server,))
         killer.start()
-        done = run(
-            "bench", "load", "flow-1000", "--url", url, "--dsn", server.dsn, "--runs", "1", "--journal", *settings,
-            "--folder", str(tmp_path), patience=200,
-        )  # fmt: skip
+        journal = load(server, server.dsn, tmp_path, *SETTINGS)
         killer.join()
-        assert done.returncode == 0, done.stderr
-        journal = tmp_path / "flow-1000-1-queen"
-        assert open_journal(journal, tmp_path).torn == ()
-        report = tmp_path / "audit.json"
-        audited = run("audit", "--dsn", server.dsn, "--journal", str(journal), "--json", str(report), patience=500)
-    assert audited.returncode == 0, audited.stdout + audited.stderr
-    found = json.loads(report.read_text())
-    assert found
+        code, report = audit(server.dsn, journal, tmp_path)
+    assert (code, [each for each in report["verdicts"] if each["violations"]]) == (0, [])
+    judged = {each["audit"] for each in report["verdicts"] if each["result"] == "valid"}
+    assert {"answered_pushes_are_in_the_log", "first_deliveries_in_offset_order", "the_log_has_no_gap"} <= judged
+
+
+@pytest.mark.timeout(2400)
+def test_the_same_on_a_server_with_a_fault_is_audited_red(tmp_path: Path, postgres: str) -> None:
+    """It leaves out an offset between two flushes, and the audits of that guarantee say so; others do not."""
+    [mutant] = [each for each in MUTANTS if each.guarantee == "G-ORD-2"]
+    url = asyncio.run(create_database(postgres))
+    try:
+        with (
+            mutated(mutant) as tree,
+            serving_database(url, tmp_path, "--workers", "1", root=tree, PYTHONPATH=str(tree)) as server,
+        ):
+            journal = load(server, url, tmp_path, "RATE=60", "VUS=3", "TOLERATE=1", "DURATION=5s")
+            asked = ("G-ORD-2", "G-ORD-3", "G-DUR-1", "G-IDEM-1")
+            code, report = audit(url, journal, tmp_path, *(word for id_ in asked for word in ("--guarantee", id_)))
+    finally:
+        asyncio.run(drop_database(postgres, url))
+    assert code == 1
+    assert {id_ for each in report["verdicts"] if each["violations"] for id_ in each["ids"]} == {"G-ORD-2"}
+    assert "the_log_has_no_gap" in {each["audit"] for each in report["verdicts"] if each["violations"]}

@@ -12,7 +12,7 @@ from queen_audit.inputs import Inputs
 from queen_audit.journal.schema import Call
 from queen_audit.log.snapshot import Snapshot
 from queen_audit.run import Result, run
-from tests.support.generated import load
+from queen_bench.audit.log import load
 from tests.support.servers import create_database, drop_database
 
 MESSAGES, PARTITIONS, A_SEGMENT = 6_000, 7, 40

@@ -23,7 +23,19 @@ from tests.support.processes import ROOT, open_folder
 from tests.support.servers import create_database, drop_database, serving_database
 
 #: What a mutant may change or needs in order to run.
-_PARTS = ("queen", "queen_bench", "queen_spec", "bench", "spec", "sql", "tests", "queen_command.py", "pyproject.toml")
+_PARTS = (
+    "queen",
+    "queen_audit",
+    "queen_bench",
+    "queen_spec",
+    "bench",
+    "spark_validation",
+    "spec",
+    "sql",
+    "tests",
+    "queen_command.py",
+    "pyproject.toml",
+)
 _AT_ONCE = 2
 #: A fault may make a check wait for what does not come any more.
 _TEST_LIMIT_S, _TESTS_LIMIT_S = 120, 300
@@ -49,7 +61,7 @@ def run(mutants: Sequence[Mutant], told: Callable[[Verdict], None]) -> list[Verd
     """A verdict for each, in their order; each is told as soon as it is there."""
 
     def judge(mutant: Mutant) -> Verdict:
-        with _mutated(mutant) as tree:
+        with mutated(mutant) as tree:
             verdict = _tested(mutant, tree) if mutant.tests else _verified(mutant, tree, dsn)
         told(verdict)
         return verdict
@@ -61,7 +73,7 @@ def run(mutants: Sequence[Mutant], told: Callable[[Verdict], None]) -> list[Verd
 
 
 @contextmanager
-def _mutated(mutant: Mutant) -> Iterator[Path]:
+def mutated(mutant: Mutant) -> Iterator[Path]:
     """A copy of the tree with the fault in it."""
     with open_folder() as folder:
         for name in _PARTS:

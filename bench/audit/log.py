@@ -27,7 +27,8 @@ async def load(dsn: str, messages: int, partitions: int, a_segment: int, hot: fl
         now = await connection.fetchval("SELECT clock_timestamp()")
         left = messages
         while left:
-            rows, hashes = [], []
+            rows: list[tuple[object, ...]] = []
+            hashes: list[tuple[int, object, int]] = []
             while left and len(rows) < _SEGMENTS_A_COPY:
                 n = min(left, a_segment)
                 left -= n

@@ -1,0 +1,186 @@
+"""Writes a run, audits it, and says what each audit cost; and reads a log while producers write."""
+
+import asyncio
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+import psutil
+from msgspec import Struct
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from queen_audit import command, session
+from queen_audit.log.snapshot import Snapshot
+from queen_audit.run import Result, Verdict
+from queen_bench import database
+from queen_bench.audit import log
+from queen_bench.audit import run as generated
+from queen_bench.audit.results import Cost, Reading, Report, Size
+from queen_bench.machine import describe
+
+Advance = Callable[[str, float], None]
+_PARTITIONS = 1_000
+_SAMPLE_S = 0.2
+
+
+class Profile(Struct, frozen=True):
+    """What is measured: audits of runs of these sizes, even and with a hot partition; ``read``: messages of the log."""
+
+    messages: tuple[int, ...] = (1_000_000,)
+    hot: tuple[float, ...] = (0.0, 0.3)
+    read: int = 0
+    driver_memory: str = "4g"
+    master: str = "local[*]"
+
+
+class Mismatch(Exception):  # noqa: N818 - a word for people
+    """An audit found something in a valid run, or the log was not read exactly."""
+
+
+def run(profile: Profile, advance: Advance) -> Report:
+    """Measures all sizes.
+
+    Raises:
+        Mismatch: as above.
+        AuditError: an audit cannot be made.
+    """
+    machine = describe()
+    reading = _read(profile, advance) if profile.read else None
+    sizes = [_size(profile, messages, hot, advance) for messages in profile.messages for hot in profile.hot]
+    return Report(machine, profile.driver_memory, sizes, reading)
+
+
+def _size(profile: Profile, messages: int, hot: float, advance: Advance) -> Size:
+    with tempfile.TemporaryDirectory(prefix="queen-bench-") as name:
+        began = time.process_time()
+        archive, journal = generated.write(Path(name), messages, _PARTITIONS, hot, 0, advance)
+        wrote = time.process_time() - began
+        meter = Meter()
+        marks: list[float] = []
+
+        def progress(done: int, total: int, what: str) -> None:
+            marks.append(meter.cpu_s())
+            advance(f"{messages:,} messages, {hot:.0%} hot: {what.replace('_', ' ')}", done / total)
+
+        where = command.Where(profile.master, profile.driver_memory)
+        with meter:
+            report = command.make(command.Request(None, journal, archive, where, (), 20, 0.0), progress)
+            total = meter.cpu_s()
+    wrong = [verdict.audit for verdict in report.verdicts if verdict.result is Result.INVALID]
+    if wrong:
+        raise Mismatch(f"the run is valid, and {', '.join(wrong)} say that it is not")
+    costs = _costs(report.verdicts, [*marks, total])
+    return Size(messages, hot, costs, report.seconds, total, wrote, meter.peak_bytes)
+
+
+def _costs(verdicts: tuple[Verdict, ...], marks: list[float]) -> list[Cost]:
+    """An audit pays for the tables that it is the first to ask for; what is left is the plots and the counting."""
+    costs = [Cost("start of Spark, conversion", "", 0.0, marks[0])]
+    for verdict, before, after in zip(verdicts, marks, marks[1:], strict=False):
+        costs.append(Cost(verdict.audit, verdict.result, verdict.seconds, after - before))
+    return [*costs, Cost("figures of the run", "", 0.0, marks[-1] - marks[-2])]
+
+
+class Meter:
+    """CPU and memory of this process and all below it; those that have ended count with what was last seen."""
+
+    def __init__(self) -> None:
+        self._self = psutil.Process()
+        self._seen: dict[int, float] = {}
+        self._begin = 0.0
+        self.peak_bytes = 0
+        self._done = threading.Event()
+
+    def __enter__(self) -> Self:
+        self._look()
+        self._begin = sum(self._seen.values())
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def cpu_s(self) -> float:
+        """Since the beginning."""
+        self._look()
+        return sum(self._seen.values()) - self._begin
+
+    def _watch(self) -> None:
+        while not self._done.wait(_SAMPLE_S):
+            self._look()
+
+    def _look(self) -> None:
+        held = 0
+        for process in [self._self, *self._self.children(recursive=True)]:
+            try:
+                times, memory = process.cpu_times(), process.memory_info().rss
+            except psutil.NoSuchProcess:
+                continue
+            self._seen[process.pid] = times.user + times.system
+            held += memory
+        self.peak_bytes = max(self.peak_bytes, held)
+
+
+def _read(profile: Profile, advance: Advance) -> Reading:
+    """A log of so many messages, read once to warm up and once to measure, while a producer writes."""
+    advance(f"writing {profile.read:,} messages to PostgreSQL", 0.0)
+    with database.server(None) as server, tempfile.TemporaryDirectory(prefix="queen-bench-") as work:
+        spark = session.start(profile.master, Path(work), driver_memory=profile.driver_memory)
+        try:
+            return asyncio.run(_with_database(server, profile, lambda dsn: _measure(spark, dsn, profile, advance)))
+        finally:
+            spark.stop()
+
+
+async def _with_database(server: str, profile: Profile, measure: Callable[[str], Reading]) -> Reading:
+    async with database.scratch_database(server) as dsn:
+        await log.load(dsn, profile.read, _PARTITIONS, generated.A_CALL, hot=0.2)
+        return await asyncio.to_thread(measure, dsn)
+
+
+def _measure(spark: SparkSession, dsn: str, profile: Profile, advance: Advance) -> Reading:
+    figures = (F.count("*").alias("n"), F.sum("offset").alias("offsets"), F.bit_xor("hash").alias("hashes"))
+    producer = _Producer(dsn)
+    with Snapshot(dsn) as snapshot:
+        rows = snapshot.database(spark).log.agg(*figures)
+        producer.start()
+        rows.collect()
+        advance("reading the log", 0.5)
+        with Meter() as meter:
+            began = time.perf_counter()
+            [found] = rows.collect()
+            took, cpu = time.perf_counter() - began, meter.cpu_s()
+        wrote = producer.stop()
+        told = snapshot.fetch("SELECT sum(n), sum(n * (2 * last_off - n + 1) / 2) FROM queen.segments")[0]
+    exact = (found.n, found.offsets) == tuple(map(int, told)) and found.n == profile.read
+    if not exact:
+        raise Mismatch(f"{found.n} messages were read, and the snapshot has {told[0]}")
+    return Reading(profile.read, wrote, took, cpu, exact)
+
+
+class _Producer(threading.Thread):
+    """Adds messages until it is stopped."""
+
+    _AT_ONCE = 1_000
+
+    def __init__(self, dsn: str) -> None:
+        super().__init__(daemon=True)
+        self._dsn, self._ended, self._wrote = dsn, threading.Event(), 0
+
+    def run(self) -> None:
+        """Writes, and waits a little."""
+        while not self._ended.wait(_SAMPLE_S):
+            asyncio.run(log.load(self._dsn, self._AT_ONCE, _PARTITIONS, generated.A_CALL, seed=self._wrote))
+            self._wrote += self._AT_ONCE
+
+    def stop(self) -> int:
+        """How many it has written."""
+        self._ended.set()
+        self.join()
+        return self._wrote

@@ -1,0 +1,42 @@
+"""Archive and log as one database."""
+
+from msgspec.structs import replace
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from ..columns import spark_schema
+from ..inputs import Database, Head, LogRow, Offsets, as_database
+from ..log.snapshot import MESSAGES_A_TASK, Snapshot
+from .folder import Archive
+
+
+def read(spark: SparkSession, archive: Archive, snapshot: Snapshot | None) -> Database:
+    """What the log holds is read from it, what retention has removed from the archive.
+
+    Without a snapshot it is the database as it was at the last run of the archive job. A partition begins behind the
+    last hole of the archive, which has one where messages were removed before they could be archived. What was
+    deleted with its queue is left out.
+    """
+    state = snapshot.state() if snapshot else archive.state()
+    till = {head.part_id: head.oldest_offset if snapshot else head.next_offset for head in state.heads}
+    heads = [_reaching_back(head, archive.unbroken.get(head.part_id), till[head.part_id]) for head in state.heads]
+    log = _archived(spark, archive, [(head.part_id, head.oldest_offset, till[head.part_id]) for head in heads])
+    if snapshot:
+        tasks = [[span] for span in snapshot.spans(MESSAGES_A_TASK)]
+        log = snapshot.log(spark, tasks).unionByName(log)
+    return as_database(spark, log, replace(state, heads=heads))
+
+
+def _reaching_back(head: Head, archived: Offsets | None, till: int) -> Head:
+    if archived is None or archived.last + 1 < till:
+        return replace(head, live_oldest=head.oldest_offset)
+    return replace(head, oldest_offset=min(archived.first, head.oldest_offset), live_oldest=head.oldest_offset)
+
+
+def _archived(spark: SparkSession, archive: Archive, wanted: list[tuple[int, int, int]]) -> DataFrame:
+    """The messages from an offset on, and before another, of each partition."""
+    if not archive.files:
+        return spark.createDataFrame([], spark_schema(LogRow))
+    bounds = F.broadcast(spark.createDataFrame(wanted, "part_id bigint, since bigint, till bigint"))
+    rows = spark.read.schema(spark_schema(LogRow)).parquet(*map(str, archive.files)).join(bounds, "part_id")
+    return rows.where((F.col("offset") >= F.col("since")) & (F.col("offset") < F.col("till"))).drop("since", "till")

@@ -1,0 +1,222 @@
+"""What lies in the folder of an archive.
+
+::
+
+    log/queue=orders/day=2026-11-21/000001-00000.parquet    rows of ``inputs.WholeRow``
+    runs/000001.json                                        what the first run added (``Run``)
+    runs/000002.json
+    runs/000002.state.json                                  the rest of the database at the last run (``inputs.State``)
+
+Files belong to the archive when a run lists them, and a run is there from one moment to the next: whatever a killed
+job leaves behind is not read, and removed by the next one.
+"""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from ..errors import ArchiveError
+from ..inputs import Offsets, State
+
+VERSION = 1
+Kind = TypeVar("Kind", bound=Struct)
+_LOG, _RUNS, _STAGING = "log", "runs", "staging"
+
+
+class Part(Struct, frozen=True):
+    """What a run added of a partition; ``checksum`` is over its messages (``job.checksum``)."""
+
+    part_id: int
+    queue: str
+    partition: str
+    first: int
+    last: int
+    rows: int
+    checksum: int
+
+
+class File(Struct, frozen=True):
+    """A file, by its path within the archive, and its bytes."""
+
+    path: str
+    size: int
+
+
+class Run(Struct, frozen=True):
+    """What one run added; ``taken_at`` is the time of its snapshot in microseconds since 1970."""
+
+    number: int
+    taken_at: int
+    parts: list[Part]
+    files: list[File]
+    version: int = VERSION
+
+
+@dataclass(frozen=True)
+class Archive:
+    """The runs of a folder, in their order."""
+
+    folder: Path
+    runs: tuple[Run, ...]
+
+    @property
+    def upto(self) -> dict[int, int]:
+        """By partition: the last offset that is archived."""
+        return {part.part_id: part.last for run in self.runs for part in run.parts}
+
+    @property
+    def unbroken(self) -> dict[int, Offsets]:
+        """By partition: the offsets that are archived without a hole, up to the last one."""
+        found: dict[int, Offsets] = {}
+        for run in self.runs:
+            for part in run.parts:
+                before = found.get(part.part_id)
+                first = before.first if before and before.last + 1 == part.first else part.first
+                found[part.part_id] = Offsets(first, part.last)
+        return found
+
+    @property
+    def files(self) -> list[Path]:
+        """All files with messages."""
+        return [self.folder / file.path for run in self.runs for file in run.files]
+
+    @property
+    def next_number(self) -> int:
+        """Of the next run."""
+        return self.runs[-1].number + 1 if self.runs else 1
+
+    @property
+    def staging(self) -> Path:
+        """Where a job writes."""
+        return self.folder / _STAGING
+
+    def state(self) -> State:
+        """The database at the last run, but for its log."""
+        return _read(_state_path(self.folder, self.runs[-1].number), State)
+
+    def place(self, staged: Path, number: int) -> Path:
+        """Moves a written file to where it belongs, under a name of this archive's own."""
+        parent = self.folder / _LOG / staged.parent.relative_to(self.staging)
+        parent.mkdir(parents=True, exist_ok=True)
+        target = parent / f"{self.next_number:06}-{number:05}.parquet"
+        _sync(staged)
+        staged.rename(target)
+        _sync(parent)
+        return target
+
+    def add(self, run: Run, state: State) -> None:
+        """From now on the run is part of the archive."""
+        (self.folder / _RUNS).mkdir(exist_ok=True)
+        _write(_state_path(self.folder, run.number), state)
+        _write(_run_path(self.folder, run.number), run)
+        for before in self.runs:
+            _state_path(self.folder, before.number).unlink(missing_ok=True)
+        shutil.rmtree(self.staging, ignore_errors=True)
+
+    def clean(self) -> None:
+        """Removes what a killed job has left."""
+        shutil.rmtree(self.staging, ignore_errors=True)
+        known = set(self.files)
+        for path in (self.folder / _LOG).rglob("*.parquet"):
+            if path not in known:
+                path.unlink()
+
+
+def open_archive(folder: Path) -> Archive:
+    """The archive of a folder; without runs, if there is none yet.
+
+    Raises:
+        ArchiveError: something of it is missing or cannot be read.
+    """
+    folder = folder.resolve()
+    paths = sorted(path for path in (folder / _RUNS).glob("*.json") if path.suffixes == [".json"])
+    archive = Archive(folder, tuple(_read(path, Run) for path in paths))
+    for run in archive.runs:
+        if run.version != VERSION:
+            raise ArchiveError(
+                f"{folder}: run {run.number} has format {run.version}, and this program reads {VERSION}. "
+                "Read it with the release that wrote it"
+            )
+        for file in run.files:
+            _look_at(folder / file.path, file.size)
+    return archive
+
+
+def open_filled(folder: Path) -> Archive:
+    """The archive of a folder that must hold one.
+
+    Raises:
+        ArchiveError: there is none, or something of it is missing or cannot be read.
+    """
+    archive = open_archive(folder)
+    if not archive.runs:
+        raise ArchiveError(f"{folder}: no archive here. `queen audit archive` writes one")
+    return archive
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """One job at a time.
+
+    Raises:
+        ArchiveError: another one is at work, or the folder cannot be written to.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / "lock").open("w")
+    except OSError as problem:
+        raise ArchiveError(f"{folder} cannot be written to: {problem}. Name a folder of yours") from problem
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as problem:
+            raise ArchiveError(f"{folder}: another archive job is at work there. Wait for its end") from problem
+        yield
+
+
+def _look_at(path: Path, size: int) -> None:
+    found = path.stat().st_size if path.is_file() else None
+    if found != size:
+        raise ArchiveError(
+            f"{path} {'is missing' if found is None else f'has {found} bytes'}, and {size} were written. "
+            "Put it back from a copy; what the log still holds can be archived again into a new folder"
+        )
+
+
+def _run_path(folder: Path, number: int) -> Path:
+    return folder / _RUNS / f"{number:06}.json"
+
+
+def _state_path(folder: Path, number: int) -> Path:
+    return folder / _RUNS / f"{number:06}.state.json"
+
+
+def _read(path: Path, kind: type[Kind]) -> Kind:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, msgspec.DecodeError) as problem:
+        raise ArchiveError(f"{path} cannot be read: {problem}. Put it back from a copy") from problem
+
+
+def _write(path: Path, value: Struct) -> None:
+    half = path.with_suffix(".half")
+    half.write_bytes(msgspec.json.encode(value))
+    _sync(half)
+    half.rename(path)
+    _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

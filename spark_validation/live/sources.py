@@ -1,0 +1,175 @@
+"""Streams of what is new: segments of the log, and the lines that agents add to their journals.
+
+Rows are (queue, partition, group, segment, said): a segment of the log, or what a call says of a partition and group,
+as MessagePack of ``windows.Segment`` and ``windows.Said``. The log is read from the start of the stream on, journals
+from their beginning.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import msgspec
+import numpy as np
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+
+from ..errors import JournalError
+from ..journal.files import decode_line
+from .calls import said
+from .windows import Segment
+
+SCHEMA = "queue string, partition string, `group` string, segment binary, said binary"
+Row = tuple[str, str, str, bytes | None, bytes | None]
+
+_PARTS_A_TASK = 500
+_TAIL = 1 << 20
+_HEADS = "SELECT part_id, next_off FROM queen.partition_lookup"
+_SEGMENTS = """
+SELECT
+    q.name AS queue, p.name AS partition, s.last_off - s.n + 1 AS first, s.last_off AS last,
+    (extract(epoch FROM s.created_at) * 1000000)::bigint AS created_at, s.ids, w.since, o.oldest
+FROM unnest($1::bigint [], $2::bigint [], $3::bigint []) AS w (part_id, since, till)
+JOIN queen.partitions AS p ON p.id = w.part_id
+JOIN queen.queues AS q ON q.id = p.queue_id
+CROSS JOIN LATERAL (
+    SELECT f.last_off - f.n + 1 AS oldest FROM queen.segments AS f
+    WHERE f.part_id = w.part_id ORDER BY f.last_off LIMIT 1
+) AS o
+JOIN queen.segments AS s ON s.part_id = w.part_id AND s.last_off >= w.since AND s.last_off < w.till
+ORDER BY s.part_id, s.last_off
+"""
+
+
+def _ask(dsn: str, query: str, *arguments: object) -> list[Any]:
+    async def ask() -> list[Any]:
+        connection = await asyncpg.connect(dsn, server_settings={"application_name": "queen audit watch"})
+        try:
+            rows: list[Any] = await connection.fetch(query, *arguments)
+        finally:
+            await connection.close()
+        return rows
+
+    return asyncio.run(ask())
+
+
+def heads(dsn: str) -> dict[str, int]:
+    """By partition: its next offset."""
+    return {str(row["part_id"]): row["next_off"] for row in _ask(dsn, _HEADS)}
+
+
+class Parts(InputPartition):
+    """Partitions, and from which offset to before which other one."""
+
+    def __init__(self, parts: list[tuple[int, int, int]]) -> None:
+        self.parts = parts
+
+
+class SegmentReader(DataSourceStreamReader):
+    """An offset of the stream is the head of each partition: what lies below a head is committed, and stays."""
+
+    def __init__(self, dsn: str, since: dict[str, int]) -> None:
+        self._dsn, self._since = dsn, since
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        """The heads when the stream was asked for."""
+        return self._since
+
+    def latestOffset(self) -> dict[str, int]:  # type: ignore[override]  # noqa: N802 - Spark 4.1 gives no arguments
+        """The heads now."""
+        return heads(self._dsn)
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[Parts]:
+        """The partitions whose head has moved."""
+        moved = [(int(part), start.get(part, 0), head) for part, head in end.items() if head > start.get(part, 0)]
+        return [Parts(moved[n : n + _PARTS_A_TASK]) for n in range(0, len(moved), _PARTS_A_TASK)]
+
+    def read(self, partition: InputPartition) -> Iterator[Row]:
+        """The segments between the heads."""
+        assert isinstance(partition, Parts)
+        for row in _ask(self._dsn, _SEGMENTS, *map(list, zip(*partition.parts, strict=True))):
+            hashes = (np.frombuffer(row["ids"] or b"", ">u8")[::2] >> np.uint64(4)).tolist()
+            segment = Segment(row["first"], row["last"], row["created_at"], row["since"], row["oldest"], hashes)
+            yield row["queue"], row["partition"], "", msgspec.msgpack.encode(segment), None
+
+
+class SegmentSource(DataSource):
+    """Options: ``dsn``, and ``since``: the heads to begin with, as JSON."""
+
+    @classmethod
+    def name(cls) -> str:
+        """How queries call it."""
+        return "queen_segments"
+
+    def schema(self) -> str:
+        """One row a segment."""
+        return SCHEMA
+
+    def streamReader(self, schema: object) -> SegmentReader:  # noqa: ARG002, N802 - Spark's signature
+        """What the stream runs."""
+        return SegmentReader(self.options["dsn"], msgspec.json.decode(self.options["since"]))
+
+
+class Lines(InputPartition):
+    """Whole lines of a file between two places, in bytes."""
+
+    def __init__(self, path: str, start: int, end: int) -> None:
+        self.path, self.start, self.end = path, start, end
+
+
+class LineReader(DataSourceStreamReader):
+    """An offset of the stream is, by file, the place behind its last whole line."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = Path(folder)
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        """The beginning of all files."""
+        return {}
+
+    def latestOffset(self) -> dict[str, int]:  # type: ignore[override]  # noqa: N802 - Spark 4.1 gives no arguments
+        """How far the files are written."""
+        return {str(path): _whole_lines(path) for path in sorted(self._folder.rglob("*.jsonl"))}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[Lines]:
+        """The files that have grown."""
+        return [Lines(path, start.get(path, 0), size) for path, size in end.items() if size > start.get(path, 0)]
+
+    def read(self, partition: InputPartition) -> Iterator[Row]:
+        """What the new lines say."""
+        assert isinstance(partition, Lines)
+        with Path(partition.path).open("rb") as file:
+            file.seek(partition.start)
+            lines = file.read(partition.end - partition.start).splitlines()
+        for line in lines:
+            try:
+                call = decode_line(line)
+            except msgspec.DecodeError as problem:
+                raise JournalError(f"{partition.path}: {problem}, in the line {line[:80]!r}") from problem
+            for place, what in said(call):
+                yield place.queue, place.partition, place.group, None, msgspec.msgpack.encode(what)
+
+
+class LineSource(DataSource):
+    """Option: ``folder``."""
+
+    @classmethod
+    def name(cls) -> str:
+        """How queries call it."""
+        return "queen_journal_lines"
+
+    def schema(self) -> str:
+        """One row for each partition and group that a call names."""
+        return SCHEMA
+
+    def streamReader(self, schema: object) -> LineReader:  # noqa: ARG002, N802 - Spark's signature
+        """What the stream runs."""
+        return LineReader(self.options["folder"])
+
+
+def _whole_lines(path: Path) -> int:
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - _TAIL))
+        return file.tell() + file.read().rfind(b"\n") + 1 if size else 0

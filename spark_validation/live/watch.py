@@ -1,0 +1,114 @@
+"""One streaming query: both streams, the windows of each partition and group as its state, and findings at once."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pandas as pd
+from msgspec import Struct
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.state import GroupStateTimeout
+
+from ..errors import AuditError
+from ..session import first_line
+from .sources import LineSource, SegmentSource, heads
+from .windows import CallWindow, Finding, LogWindow, Place, Said, Segment
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.state import GroupState
+
+_FINDING = "guarantee string, queue string, partition string, `group` string, offset bigint, text string"
+_PLACE = ["queue", "partition", "group"]
+_LOOK_S = 1
+_STARTS = 5
+_TOO_SLOW = "Python worker failed to connect back"
+"""Spark gives a Python process ten seconds to start. Under load that may be too little once, and the query goes on."""
+
+
+class Window(Struct):
+    """The state of one key."""
+
+    log: LogWindow = msgspec.field(default_factory=LogWindow)
+    calls: CallWindow = msgspec.field(default_factory=CallWindow)
+
+
+def findings(stream: DataFrame, clock_bound: int) -> DataFrame:
+    """What is wrong with the rows of the sources, as they come."""
+
+    def judge(key: tuple[str, ...], batches: Iterator[pd.DataFrame], state: "GroupState") -> Iterator[pd.DataFrame]:
+        window = msgspec.msgpack.decode(state.get[0], type=Window) if state.exists else Window()
+        rows = list(chain.from_iterable(zip(batch["segment"], batch["said"], strict=True) for batch in batches))
+        segments = [msgspec.msgpack.decode(segment, type=Segment) for segment, _ in rows if segment is not None]
+        calls = [msgspec.msgpack.decode(call, type=Said) for _, call in rows if call is not None]
+        place = Place(*key)
+        found = [*window.log.add(place, segments), *window.calls.add(place, calls, clock_bound)]
+        state.update((msgspec.msgpack.encode(window),))
+        yield pd.DataFrame([msgspec.structs.astuple(each) for each in found], columns=list(Finding.__struct_fields__))
+
+    return stream.groupBy(*_PLACE).applyInPandasWithState(
+        judge, _FINDING, "window binary", "append", GroupStateTimeout.NoTimeout
+    )
+
+
+def streams(spark: SparkSession, dsn: str | None, journal: Path | None) -> DataFrame:
+    """The rows of what was given, at least one of both; of the log what comes from now on."""
+    given = []
+    if dsn:
+        spark.dataSource.register(SegmentSource)
+        since = msgspec.json.encode(heads(dsn)).decode()
+        given.append(spark.readStream.format(SegmentSource.name()).options(dsn=dsn, since=since).load())
+    if journal:
+        spark.dataSource.register(LineSource)
+        given.append(spark.readStream.format(LineSource.name()).option("folder", str(journal.resolve())).load())
+    return given[0].unionByName(given[1]) if len(given) > 1 else given[0]
+
+
+def watch(
+    found: DataFrame, work: Path, interval_s: float, report: Callable[[Finding], Any], go_on: Callable[[], bool]
+) -> None:
+    """Reports findings until told to end; then what came until then is judged, too.
+
+    Raises:
+        AuditError: a source cannot be read any more.
+    """
+    told = -1
+
+    def tell(batch: DataFrame, number: int) -> None:
+        nonlocal told
+        # A query that was started again repeats its last batch.
+        if number > told:
+            for row in batch.collect():
+                report(Finding(**row.asDict()))
+            told = number
+
+    # A trigger that finds nothing new says so, too.
+    found.sparkSession.conf.set("spark.sql.streaming.noDataProgressEventInterval", "1s")
+    writer = found.writeStream.outputMode("append").foreachBatch(tell).trigger(processingTime=f"{interval_s} seconds")
+    for _ in range(_STARTS):
+        query = writer.option("checkpointLocation", str(work / "watch")).start()
+        try:
+            while go_on():
+                query.awaitTermination(_LOOK_S)
+            _finish(query)
+        except StreamingQueryException as problem:
+            ended = problem
+        else:
+            return
+        finally:
+            query.stop()
+        if _TOO_SLOW not in str(ended):
+            break
+    raise AuditError(f"the stream ended: {first_line(ended)}") from ended
+
+
+def _finish(query: "StreamingQuery") -> None:
+    """Waits for the end of a trigger that begins from now on: it has looked at everything until now."""
+    now = datetime.now(UTC)
+    while not query.awaitTermination(_LOOK_S):
+        if query.lastProgress and datetime.fromisoformat(query.lastProgress["timestamp"]) >= now:
+            return

@@ -1,0 +1,193 @@
+"""What is remembered of a partition, and what is wrong with what comes: pure, and of bounded size.
+
+``LogWindow`` is of one partition of the log, ``CallWindow`` of one partition and group as the journals tell it. What
+has left a window is no longer compared: the audit of the whole log, afterwards, compares everything.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+MESSAGES = 1_000
+"""Remembered of each partition (and group)."""
+
+CALLS = 200
+"""Remembered of each partition and group."""
+
+
+class Finding(Struct, frozen=True):
+    """A violation: of which guarantee, where, and in words."""
+
+    guarantee: str
+    queue: str
+    partition: str
+    group: str
+    offset: int | None
+    text: str
+
+
+class Segment(Struct, frozen=True):
+    """Messages ``first`` to ``last`` of a partition; ``ids`` are their hashes, 0 for one that the server made.
+
+    ``since`` is where the reader went on, and ``oldest`` the oldest offset of the partition at the time: what is
+    missing below that was removed.
+    """
+
+    first: int
+    last: int
+    created_at: int
+    since: int
+    oldest: int
+    ids: list[int]
+
+
+class Said(Struct, frozen=True):
+    """What one call says of one partition and group: what it delivered, finished, or pushed, by transaction id.
+
+    ``first`` are the offsets of deliveries that the server called the first, in the order of the answer.
+    """
+
+    agent: str
+    number: int
+    sent: int
+    answered: int | None
+    first: list[int]
+    given: list[str]
+    finished: list[str]
+    queued: list[str]
+
+
+class Place(Struct, frozen=True):
+    """Where a window is."""
+
+    queue: str
+    partition: str
+    group: str = ""
+
+
+class LogWindow(Struct):
+    """Offsets are dense, times never fall, and a transaction id comes once."""
+
+    next: int | None = None
+    created_at: int = 0
+    seen: dict[int, int] = msgspec.field(default_factory=dict)
+
+    def add(self, place: Place, segments: Iterable[Segment]) -> Iterator[Finding]:
+        """Takes in new segments in any order."""
+        for segment in sorted(segments, key=lambda each: each.first):
+            yield from self._look(place, segment)
+            self.next, self.created_at = segment.last + 1, max(self.created_at, segment.created_at)
+            for place_, id_ in enumerate(segment.ids):
+                if id_:
+                    self.seen.setdefault(id_, segment.first + place_)
+        _forget(self.seen, MESSAGES)
+
+    def _look(self, place: Place, new: Segment) -> Iterator[Finding]:
+        def finding(guarantee: str, offset: int, text: str) -> Finding:
+            return Finding(guarantee, place.queue, place.partition, "", offset, text)
+
+        expected = new.since if self.next is None else self.next
+        if new.first != expected and new.first > new.oldest:
+            yield finding("G-ORD-2", new.first, f"the log has offset {new.first} behind offset {expected - 1}")
+        if new.created_at < self.created_at:
+            yield finding("G-ORD-5", new.first, f"createdAt {new.created_at} stands above {self.created_at}")
+        within: dict[int, int] = {}
+        for offset, id_ in enumerate(new.ids, new.first):
+            earlier = self.seen.get(id_, within.setdefault(id_, offset)) if id_ else offset
+            if earlier != offset:
+                yield finding("G-IDEM-1", offset, f"has the transaction id of offset {earlier}")
+
+
+class Bounds(Struct, frozen=True):
+    """A call, and between which offsets its first deliveries lie; ``told``: it was late, and that was reported."""
+
+    agent: str
+    number: int
+    sent: int
+    answered: int
+    lowest: int
+    highest: int
+    told: bool = False
+
+
+class CallWindow(Struct):
+    """First deliveries come in the order of offsets, what is done does not come again, and is queued once.
+
+    Journals arrive in any order, so each pair of calls is compared when the later of both arrives.
+    """
+
+    calls: list[Bounds] = msgspec.field(default_factory=list)
+    given: dict[str, int] = msgspec.field(default_factory=dict)
+    done: dict[str, int] = msgspec.field(default_factory=dict)
+    queued: dict[str, int] = msgspec.field(default_factory=dict)
+
+    def add(self, place: Place, calls: Iterable[Said], clock_bound: int) -> Iterator[Finding]:
+        """Takes in what calls say; the clocks of two agents differ by no more than ``clock_bound`` microseconds."""
+        for call in sorted(calls, key=lambda each: (each.sent, each.agent, each.number)):
+            for guarantee, offset, text in self._look(call, clock_bound):
+                where = f"{text} ({call.agent} {call.number})"
+                yield Finding(guarantee, place.queue, place.partition, place.group, offset, where)
+            self._remember(call)
+        del self.calls[:-CALLS]
+        for remembered in (self.given, self.done, self.queued):
+            _forget(remembered, MESSAGES)
+
+    def _look(self, call: Said, clock_bound: int) -> Iterator[tuple[str, int | None, str]]:
+        for above, offset in zip(call.first, call.first[1:], strict=False):
+            if offset <= above:
+                yield "G-ORD-1", offset, f"offset {offset} stands behind offset {above} in the answer to a pop"
+        if call.first and call.answered is not None:
+            yield from self._order(_bounds(call, call.answered), clock_bound)
+        for name in call.given:
+            if call.sent - clock_bound > self.done.get(name, call.sent):
+                yield "G-ACK-2", None, f"{name} was delivered after its completion had been answered"
+        if call.answered is not None:
+            for name in call.finished:
+                if self.given.get(name, 0) - clock_bound > call.answered:
+                    yield "G-ACK-2", None, f"{name} was delivered after its completion had been answered"
+        for name in call.queued:
+            if name in self.queued:
+                yield "G-IDEM-1", None, f"{name} was answered as queued more than once"
+
+    def _order(self, call: Bounds, clock_bound: int) -> Iterator[tuple[str, int | None, str]]:
+        """Each call that is late is told of once, whatever it is late behind."""
+        for place, other in enumerate(self.calls):
+            if _late(other, call, clock_bound) and not other.told:
+                self.calls[place] = replace(other, told=True)
+                yield _out_of_order(other.lowest, call.highest)
+        highest = max((each.highest for each in self.calls if _late(call, each, clock_bound)), default=None)
+        if highest is not None:
+            yield _out_of_order(call.lowest, highest)
+        self.calls.append(replace(call, told=highest is not None))
+
+    def _remember(self, call: Said) -> None:
+        for name in call.given:
+            self.given[name] = max(call.sent, self.given.get(name, 0))
+        if call.answered is not None:
+            for name in call.finished:
+                self.done[name] = min(call.answered, self.done.get(name, call.answered))
+        for name in call.queued:
+            self.queued[name] = call.sent
+
+
+def _bounds(call: Said, answered: int) -> Bounds:
+    return Bounds(call.agent, call.number, call.sent, answered, min(call.first), max(call.first))
+
+
+def _late(call: Bounds, behind: Bounds, clock_bound: int) -> bool:
+    """Whether a call was certainly sent after the answer to the other, and brought what should have come before."""
+    apart = 0 if call.agent == behind.agent else clock_bound
+    return behind.answered + apart < call.sent and behind.highest > call.lowest
+
+
+def _out_of_order(offset: int, behind: int) -> tuple[str, int | None, str]:
+    return "G-ORD-1", offset, f"offset {offset} was delivered first after offset {behind}"
+
+
+def _forget(remembered: dict[str, int] | dict[int, int], most: int) -> None:
+    """The oldest entries, until there are no more than so many."""
+    for key in list(islice(remembered, max(0, len(remembered) - most))):
+        del remembered[key]  # type: ignore[arg-type]

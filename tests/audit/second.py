@@ -1,0 +1,340 @@
+"""A second implementation of the audits, in DuckDB: what each reports, written down once more as plain SQL.
+
+Nothing is shared with the Spark audits but the rows that both are given. Here everything is compared with everything
+by EXISTS, message by message, which is slow and short; there it is windows and aggregations that grow with the rows.
+"""
+
+from collections import Counter
+
+import duckdb
+import pyarrow as pa
+
+from queen_audit.columns import arrow_table
+from queen_audit.inputs import Cursor, DeadLetter, Group, Head, LogRow, Queue
+from queen_audit.journal.schema import Call
+from tests.support.runs import Tables
+
+NEVER = 1 << 60
+
+VIEWS = f"""
+CREATE MACRO offset_in(id) AS CASE WHEN length(id) = 36 AND substr(id, 14, 11) = '-8001-8000-'
+    THEN ('0x' || substr(id, 25))::BIGINT END;
+CREATE MACRO key_of(id, off) AS CASE WHEN id IS NULL OR offset_in(id) IS NOT NULL THEN 'offset ' || off
+    ELSE ('0x' || left(sha256(id), 15))::BIGINT::VARCHAR END;
+
+CREATE TABLE bounds AS SELECT agent, coalesce(least(low, high), 0) AS low, coalesce(greatest(low, high), 0) AS high
+FROM (SELECT agent, max(sent - server_time - server_precision) FILTER (WHERE kind = 'clock') AS low,
+    min(answered - server_time) FILTER (WHERE kind = 'clock') AS high FROM calls GROUP BY agent);
+CREATE TABLE c AS SELECT calls.*, coalesce("group", '__QUEUE_MODE__') AS grp, sent - high AS began,
+    coalesce(answered - low, {NEVER}) AS ended
+FROM calls JOIN bounds USING (agent);
+
+CREATE TABLE p AS
+SELECT agent, number, pos, kind, outcome AS call, began, ended, i.queue, i.partition AS part, i.outcome AS said,
+    i.duplicate AS dup, i.spooled, i.payload_hash AS ph,
+    coalesce(i."offset", offset_in(i.message_id), offset_in(i.transaction_id)) AS off,
+    key_of(i.transaction_id, off) AS key
+FROM (
+    SELECT *, unnest(pushes) AS i, generate_subscripts(pushes, 1) AS pos FROM c WHERE kind IN ('push', 'transaction')
+);
+CREATE TABLE d AS
+SELECT agent, number, pos, began, ended, grp, auto_ack, coalesce(lease, '') AS lease, lease_seconds AS seconds, i.queue,
+    i.partition AS part, i.attempt, i.created_at, i.payload_hash AS ph,
+    coalesce(i."offset", offset_in(i.message_id), offset_in(i.transaction_id)) AS off,
+    key_of(i.transaction_id, off) AS key
+FROM (SELECT *, unnest(deliveries) AS i, generate_subscripts(deliveries, 1) AS pos FROM c WHERE kind = 'pop');
+CREATE TABLE a AS
+SELECT *, said <> 'fail' AND status <> 'retry' AND (status <> 'failed' OR dead OR said = 'unknown') AS may_finish,
+    may_finish AND said = 'ok' AS finishes
+FROM (
+    SELECT agent, number, pos, kind, outcome AS call, began, ended, i.queue, i.partition AS part, i."group" AS grp,
+        i.status, i.lease, i.outcome AS said, i.dead, i.noop,
+        coalesce(i."offset", offset_in(i.message_id), offset_in(i.transaction_id)) AS off,
+        key_of(i.transaction_id, off) AS key
+    FROM (SELECT *, unnest(acks) AS i, generate_subscripts(acks, 1) AS pos FROM c WHERE kind IN ('ack', 'transaction'))
+);
+CREATE TABLE h AS SELECT part_id, queue, partition AS part, next_offset AS next, oldest_offset AS oldest FROM heads;
+CREATE TABLE l AS SELECT h.queue, h.part, log."offset" AS off, created_at,
+    coalesce(log.hash::VARCHAR, 'offset ' || log."offset") AS key
+FROM log JOIN h USING (part_id);
+
+CREATE TABLE m AS
+SELECT queue, part, key, count(began) AS pushed, sum(queued) AS queued, sum(refused) AS refused, min(began) AS began,
+    min(answered) AS answered, bool_or(spooled) AS spooled, min(off) AS off, max(off) AS off_high,
+    count(logged) AS logged, max(logged) AS log_off, count(seen) AS given, min(seen) AS seen,
+    count(seen) + count(logged) > 0 AS there
+FROM (
+    SELECT queue, part, key, began, CASE WHEN said = 'ok' THEN ended END AS answered,
+        (said = 'ok' AND NOT dup)::INT AS queued, (said = 'fail')::INT AS refused, said = 'ok' AND spooled AS spooled,
+        CASE WHEN said = 'ok' AND NOT dup THEN off END AS off, NULL AS logged, NULL AS seen
+    FROM p
+    UNION ALL SELECT queue, part, key, NULL, NULL, 0, 0, false, off, NULL, ended FROM d
+    UNION ALL SELECT queue, part, key, NULL, NULL, 0, 0, false, off, off, NULL FROM l
+)
+WHERE key IS NOT NULL GROUP BY queue, part, key;
+CREATE TABLE done AS SELECT queue, part, grp, key, min(ended) AS moment FROM (
+    SELECT queue, part, grp, key, ended FROM d WHERE auto_ack
+    UNION ALL SELECT queue, part, grp, key, ended FROM a WHERE finishes
+) GROUP BY ALL;
+CREATE TABLE finished AS SELECT DISTINCT queue, part, grp, key FROM (
+    SELECT queue, part, grp, key FROM d WHERE auto_ack UNION ALL SELECT queue, part, grp, key FROM a WHERE may_finish
+);
+CREATE TABLE empty AS SELECT queue, grp, max(began) AS moment FROM c WHERE kind = 'drained' GROUP BY ALL;
+CREATE TABLE cut AS SELECT agent, CASE WHEN complete THEN last ELSE first END AS since FROM (
+    SELECT agent, bool_or(kind = 'end') AS over, count(DISTINCT number) = max(number) + 1 AS complete,
+        min(began) AS first, max(CASE WHEN ended < {NEVER} THEN greatest(began, ended) ELSE began END) AS last
+    FROM c GROUP BY agent
+) WHERE NOT (over AND complete);
+CREATE TABLE hidden AS
+SELECT queue, grp, min(since) AS since, bool_or(auto_ack) AS swallowed, bool_or(tail) AS tail FROM (
+    SELECT queue, grp, auto_ack, false AS tail, began AS since FROM c
+    WHERE kind = 'pop' AND outcome = 'unknown' AND queue IS NOT NULL
+    UNION ALL SELECT queue, grp, auto_ack, true, since FROM c JOIN cut USING (agent)
+    WHERE kind = 'pop' AND queue IS NOT NULL
+) GROUP BY ALL;
+CREATE TABLE placed AS SELECT p.* REPLACE (coalesce(p.off, m.off, m.log_off) AS off)
+FROM p JOIN m USING (queue, part, key) WHERE coalesce(p.off, m.off, m.log_off) IS NOT NULL AND said <> 'fail';
+CREATE TABLE held AS SELECT queue, part, grp, agent, number, min(lease) AS lease, min(began) AS began,
+    min(ended) AS ended, min(seconds) * 1e6 AS length, bool_or(auto_ack) AS auto_ack, count(*) AS n
+FROM d GROUP BY ALL;
+CREATE TABLE own AS SELECT p.*, m.there, m.seen FROM p JOIN m USING (queue, part, key) WHERE m.pushed = 1;
+"""
+
+AUDITS = {
+    "first_deliveries_in_offset_order": """
+WITH f AS (
+    SELECT *, min(began) OVER (PARTITION BY queue, part, grp, off) AS known FROM d
+    WHERE off IS NOT NULL AND (attempt = 1 OR attempt IS NULL AND NOT EXISTS (
+        FROM hidden AS o WHERE o.queue = d.queue AND o.grp = d.grp))
+)
+SELECT queue, off FROM f AS x WHERE began <= known AND EXISTS (FROM f AS y
+    WHERE (y.queue, y.part, y.grp) = (x.queue, x.part, x.grp) AND y.off > x.off AND y.ended < x.began)
+UNION ALL SELECT queue, off FROM (
+    SELECT *, lag(off) OVER (PARTITION BY agent, number, queue, part ORDER BY pos) AS above FROM d WHERE off IS NOT NULL
+) WHERE above >= off""",
+    "deliveries_leave_no_gap": """
+WITH o AS (SELECT DISTINCT queue, part, grp, off FROM d WHERE off IS NOT NULL)
+SELECT queue, off FROM (SELECT *, lag(off) OVER (PARTITION BY queue, part, grp ORDER BY off) AS below FROM o) AS x
+LEFT JOIN h USING (queue, part)
+WHERE x.off > below + 1 AND coalesce(h.oldest, 0) < x.off AND NOT EXISTS (
+    FROM hidden AS o WHERE o.queue = x.queue AND o.grp = x.grp AND (o.swallowed OR o.tail))""",
+    "the_log_has_no_gap": """
+WITH wanted AS (SELECT queue, part, unnest(range(oldest, next)) AS off FROM h),
+missing AS (FROM wanted ANTI JOIN l USING (queue, part, off))
+SELECT queue, coalesce(
+    (SELECT min(off) FROM l WHERE l.queue = x.queue AND l.part = x.part AND l.off > x.off),
+    (SELECT next FROM h WHERE h.queue = x.queue AND h.part = x.part)) AS off
+FROM missing AS x WHERE NOT EXISTS (FROM missing AS y WHERE (y.queue, y.part, y.off + 1) = (x.queue, x.part, x.off))
+UNION ALL SELECT queue, off FROM l GROUP BY queue, part, off HAVING count(*) > 1
+UNION ALL SELECT l.queue, h.next FROM l JOIN h USING (queue, part) WHERE l.off >= h.next""",
+    "pushes_keep_their_order": """
+WITH direct AS (SELECT * FROM placed WHERE said = 'ok' AND NOT dup AND NOT spooled),
+others AS (FROM placed ANTI JOIN direct USING (queue, part, key)),
+spans AS (
+    SELECT queue, part, off, began, ended FROM direct
+    UNION ALL SELECT queue, part, min(off), min(began),
+        coalesce(min(CASE WHEN said = 'ok' THEN ended END), 1152921504606846976)
+    FROM others AS o
+    WHERE NOT EXISTS (FROM p JOIN cut USING (agent) WHERE p.queue = o.queue AND p.part = o.part)
+    GROUP BY queue, part, key
+)
+SELECT queue, off FROM spans AS x
+WHERE EXISTS (FROM spans AS y WHERE (y.queue, y.part) = (x.queue, x.part) AND y.off > x.off AND y.ended < x.began)""",
+    "a_request_keeps_its_order": """
+SELECT queue, off FROM (
+    SELECT queue, off, lag(off) OVER (PARTITION BY agent, number, queue, part ORDER BY pos) AS above
+    FROM placed SEMI JOIN own USING (queue, part, key) WHERE NOT dup
+) WHERE above >= off""",
+    "delivered_times_never_fall": """
+SELECT queue, off FROM (
+    SELECT *, lag(told) OVER (PARTITION BY queue, part ORDER BY off, told) AS before FROM (
+        SELECT DISTINCT queue, part, off, created_at AS told FROM d
+    ) WHERE off IS NOT NULL AND told IS NOT NULL
+) WHERE before > told""",
+    "logged_times_never_fall": """
+SELECT queue, off FROM (
+    SELECT *, lag(created_at) OVER (PARTITION BY queue, part ORDER BY off, created_at) AS before FROM l
+) WHERE before > created_at""",
+    "answered_pushes_are_in_the_log": """
+SELECT queue, m.off FROM m LEFT JOIN h USING (queue, part)
+WHERE answered IS NOT NULL AND queue IN (SELECT queue FROM queues)
+AND (logged = 0 OR logged = 1 AND log_off <> m.off)
+AND coalesce(m.off, CASE WHEN coalesce(oldest, 0) = 0 THEN 0 END) >= coalesce(oldest, 0)""",
+    "deliveries_are_what_was_pushed": """
+SELECT queue, off FROM m
+WHERE given > 0 AND pushed = 0 AND NOT EXISTS (FROM cut WHERE since <= m.seen)
+UNION ALL SELECT queue, off FROM m WHERE given > 0 AND seen < began
+UNION ALL SELECT queue, off FROM d WHERE ph IS NOT NULL AND ph NOT IN (
+    SELECT ph FROM p WHERE (p.queue, p.part, p.key) = (d.queue, d.part, d.key) AND ph IS NOT NULL
+) AND EXISTS (FROM p WHERE (p.queue, p.part, p.key) = (d.queue, d.part, d.key) AND ph IS NOT NULL)""",
+    "the_log_holds_what_was_pushed": """
+SELECT queue, off FROM m WHERE logged > 0 AND pushed = 0 AND (queue, part) IN (SELECT (queue, part) FROM p)
+AND NOT EXISTS (FROM cut)""",
+    "a_request_is_stored_whole_or_not_at_all": """
+SELECT min(queue), NULL FROM own LEFT JOIN h USING (queue, part) WHERE kind = 'push' AND call <> 'ok'
+GROUP BY agent, number
+HAVING bool_or(there) AND (min(call) = 'fail' OR bool_or(NOT there AND coalesce(oldest, 0) = 0))""",
+    "what_was_delivered_is_done_in_the_end": """
+SELECT queue, min(d.off) FROM d JOIN empty USING (queue, grp) ANTI JOIN finished USING (queue, part, grp, key)
+WHERE NOT EXISTS (FROM hidden AS o WHERE o.queue = d.queue AND o.grp = d.grp AND o.tail)
+GROUP BY queue, part, grp, key, empty.moment HAVING min(d.ended) < empty.moment""",
+    "cursors_pass_only_what_is_done": """
+SELECT l.queue, l.off FROM l JOIN cursors AS k ON k.queue = l.queue AND k.partition = l.part AND l.off <= k.acked
+JOIN groups AS g ON g.queue = k.queue AND g."group" = k."group" AND g.whole
+WHERE (k.queue, k."group") IN (SELECT (queue, grp) FROM d UNION SELECT (queue, grp) FROM a)
+AND NOT EXISTS (FROM hidden AS o WHERE o.queue = k.queue AND o.grp = k."group" AND (o.tail OR o.swallowed))
+AND NOT EXISTS (FROM finished AS f WHERE (f.queue, f.part, f.grp, f.key) = (l.queue, l.part, k."group", l.key))""",
+    "a_transaction_id_is_stored_once": """
+SELECT queue, off FROM m WHERE off <> off_high OR logged > 1 OR queued > 1""",
+    "a_duplicate_has_an_original_in_its_partition": """
+SELECT queue, m.off FROM p JOIN m USING (queue, part, key)
+WHERE p.dup AND p.said = 'ok' AND m.pushed - m.refused = 1 AND m.queued = 0 AND NOT m.there
+AND NOT EXISTS (FROM cut)""",
+    "a_lease_excludes_all_others": """
+WITH said AS (
+    SELECT queue, part, grp, lease, agent, number, key, began,
+        status = 'retry' OR status = 'failed' AND NOT dead AS nack
+    FROM a WHERE said <> 'fail' AND lease IS NOT NULL
+    UNION ALL SELECT queue, part, grp, d.lease, a.agent, a.number, key, a.began,
+        status = 'retry' OR status = 'failed' AND NOT dead
+    FROM a JOIN d USING (queue, part, grp, key) WHERE said <> 'fail' AND a.lease IS NULL
+),
+until AS (
+    SELECT x.*, CASE WHEN NOT auto_ack AND length IS NOT NULL THEN least(
+        greatest(began + length, (SELECT max(r.began + r.lease_seconds * 1e6) FROM c AS r
+            WHERE r.kind = 'renew' AND r.outcome = 'ok' AND r.lease = x.lease)),
+        (SELECT min(s.began) FROM said AS s WHERE (s.queue, s.part, s.grp, s.lease) = (x.queue, x.part, x.grp, x.lease)
+            AND (s.nack OR x.n <= (SELECT count(*) FROM said AS t
+                WHERE (t.queue, t.part, t.grp, t.lease) = (x.queue, x.part, x.grp, x.lease) AND t.began <= s.began))),
+        (SELECT CASE WHEN since >= x.ended THEN since ELSE 0 END FROM cut WHERE cut.agent = x.agent)
+    ) ELSE 0 END AS until
+    FROM held AS x
+)
+SELECT queue, NULL FROM until AS x WHERE EXISTS (
+    FROM until AS y WHERE (y.queue, y.part, y.grp) = (x.queue, x.part, x.grp) AND y.until > x.ended
+    AND CASE WHEN x.until > x.ended THEN (y.ended, y.agent, y.number) < (x.ended, x.agent, x.number)
+        ELSE y.ended < x.began END)""",
+    "an_ended_lease_acks_nothing": """
+WITH over AS (
+    SELECT x.*, least(
+        CASE WHEN auto_ack THEN ended WHEN length IS NULL THEN 1152921504606846976
+        ELSE greatest(ended + length, (SELECT max(r.ended + r.lease_seconds * 1e6) FROM c AS r
+            WHERE r.kind = 'renew' AND r.outcome <> 'fail' AND r.lease = x.lease)) END,
+        (SELECT min(y.ended) FROM held AS y
+            WHERE (y.queue, y.part, y.grp) = (x.queue, x.part, x.grp) AND y.began >= x.ended)) AS until
+    FROM held AS x WHERE lease <> '' AND agent NOT IN (SELECT agent FROM cut)
+)
+SELECT a.queue, a.off FROM a JOIN over AS x USING (queue, part, grp, lease)
+WHERE a.said = 'ok' AND a.call = 'ok' AND NOT a.noop AND a.began > x.until
+AND NOT EXISTS (FROM a AS b WHERE (b.queue, b.part, b.grp, b.key) = (a.queue, a.part, a.grp, a.key) AND b.may_finish
+    AND (b.agent, b.number, b.pos) <> (a.agent, a.number, a.pos) AND b.began <= a.ended)
+AND NOT EXISTS (FROM done WHERE (done.queue, done.part, done.grp, done.key) = (a.queue, a.part, a.grp, a.key)
+    AND done.moment < a.began)""",
+    "attempts_rise": """
+WITH t AS (
+    SELECT *, row_number() OVER w AS place, lead(began) OVER w AS next FROM d WHERE attempt IS NOT NULL
+    WINDOW w AS (PARTITION BY queue, part, grp, key ORDER BY began, ended, agent, number)
+)
+SELECT queue, off FROM t WHERE place = 1 AND attempt <> 1 AND coalesce(next > ended, true)
+AND NOT EXISTS (FROM hidden AS o WHERE o.queue = t.queue AND o.grp = t.grp AND o.since <= t.ended)
+UNION ALL SELECT queue, off FROM t AS x WHERE EXISTS (FROM t AS y
+    WHERE (y.queue, y.part, y.grp, y.key) = (x.queue, x.part, x.grp, x.key) AND y.ended < x.began
+    AND y.attempt >= x.attempt)""",
+    "what_is_done_does_not_come_again": """
+SELECT queue, off FROM d JOIN done USING (queue, part, grp, key) WHERE d.began > done.moment""",
+    "answered_acks_are_below_the_cursor": """
+SELECT queue, o.off FROM done JOIN (
+    SELECT queue, part, key, coalesce(min(d.off), min(m.off), min(m.log_off)) AS off
+    FROM m LEFT JOIN d USING (queue, part, key) GROUP BY queue, part, key
+) AS o USING (queue, part, key)
+JOIN cursors AS k ON (k.queue, k.partition, k."group") = (done.queue, done.part, done.grp)
+WHERE o.off > k.acked AND NOT list_bool_or(list_concat([false], list_transform(k.ahead,
+    lambda r: r.first <= o.off AND o.off <= r.last)))""",
+    "dead_letters_come_in_time": """
+WITH limits AS (
+    SELECT queue, coalesce(max(t.retry_limit), max(q.retry_limit)) AS most
+    FROM queues AS q FULL JOIN (SELECT queue, retry_limit FROM c WHERE kind = 'configured') AS t USING (queue)
+    GROUP BY queue
+),
+tried AS (SELECT *, (agent, number) AS id FROM a WHERE status = 'failed' AND said <> 'fail'),
+counted AS (
+    SELECT x.*, most,
+        (SELECT count(DISTINCT y.id) FROM tried AS y
+            WHERE (y.queue, y.part, y.grp, y.key) = (x.queue, x.part, x.grp, x.key) AND y.id <> x.id
+            AND y.said = 'ok' AND y.ended < x.began) AS surely,
+        (SELECT count(DISTINCT y.id) FROM tried AS y
+            WHERE (y.queue, y.part, y.grp, y.key) = (x.queue, x.part, x.grp, x.key) AND y.id <> x.id
+            AND y.began < x.ended) AS perhaps
+    FROM tried AS x JOIN limits USING (queue) WHERE x.said = 'ok' AND x.kind = 'ack' AND most IS NOT NULL
+)
+SELECT queue, off FROM counted AS x WHERE NOT dead AND surely >= most OR dead AND perhaps < most
+    AND NOT EXISTS (FROM hidden AS o WHERE o.queue = x.queue AND o.grp = x.grp AND o.tail)
+UNION ALL
+SELECT queue, min(off) FROM a WHERE dead AND said = 'ok' GROUP BY queue, part, grp, key HAVING count(*) > 1""",
+    "answered_dead_letters_are_kept": """
+SELECT queue, m.off FROM (SELECT DISTINCT queue, part, grp, key FROM a WHERE dead AND said = 'ok') AS x
+JOIN m USING (queue, part, key) JOIN queues AS q USING (queue)
+WHERE q.keeps_dead_letters AND m.off IS NOT NULL AND 1 <> (SELECT count(*) FROM dead_letters AS t
+    WHERE (t.queue, t.partition, t."group", t."offset") = (x.queue, x.part, x.grp, m.off))""",
+    "a_transaction_happens_whole_or_not_at_all": """
+WITH t AS (
+    SELECT agent, number, min(queue) AS queue, min(call) AS call, bool_or(there) AS there,
+        least(min(ended), min(CASE WHEN there THEN seen END)) AS moment
+    FROM own WHERE kind = 'transaction' GROUP BY agent, number
+),
+happened AS (FROM t WHERE call = 'ok' OR call = 'unknown' AND there)
+SELECT queue, NULL FROM t WHERE call = 'fail' AND there
+UNION ALL SELECT min(x.queue), NULL FROM happened AS x JOIN own USING (agent, number)
+LEFT JOIN h ON h.queue = own.queue AND h.part = own.part
+WHERE NOT own.there AND coalesce(h.oldest, 0) = 0 GROUP BY agent, number
+UNION ALL SELECT min(x.queue), NULL FROM happened AS x JOIN a USING (agent, number)
+JOIN d ON (d.queue, d.part, d.grp, d.key) = (a.queue, a.part, a.grp, a.key)
+WHERE d.began > x.moment GROUP BY agent, number""",
+    "each_input_makes_its_output_once": """
+WITH done AS (SELECT DISTINCT agent, number, queue, part, grp, key FROM a WHERE kind = 'transaction' AND (call = 'ok'
+    OR EXISTS (FROM own WHERE (own.agent, own.number) = (a.agent, a.number) AND own.there)))
+SELECT queue, NULL FROM done GROUP BY queue, part, grp, key HAVING count(*) > 1""",
+    "every_group_gets_every_message": """
+SELECT queue, m.off FROM m JOIN empty USING (queue) WHERE answered < empty.moment
+AND NOT EXISTS (FROM hidden AS o WHERE o.queue = m.queue AND o.grp = empty.grp AND (o.swallowed OR o.tail))
+AND NOT EXISTS (FROM d WHERE (d.queue, d.part, d.grp, d.key) = (m.queue, m.part, empty.grp, m.key))""",
+    "groups_begin_at_the_beginning": """
+SELECT d.queue, min(d.off) AS off FROM d JOIN groups AS g ON g.queue = d.queue AND g."group" = d.grp AND g.whole
+JOIN h ON h.queue = d.queue AND h.part = d.part
+WHERE NOT EXISTS (FROM hidden AS o WHERE o.queue = d.queue AND o.grp = d.grp)
+GROUP BY d.queue, d.part, d.grp, h.oldest HAVING min(d.off) > greatest(0, h.oldest)""",
+    "only_what_may_go_is_gone": """
+WITH r AS (
+    SELECT h.*, least(nullif(retention_seconds, 0), nullif(completed_retention_seconds, 0),
+        nullif(max_wait_seconds, 0)) * 1000000 AS keeps
+    FROM h JOIN queues USING (queue) WHERE oldest > 0
+)
+SELECT queue, oldest FROM r WHERE keeps IS NULL
+UNION ALL SELECT queue, m.off FROM m JOIN r USING (queue, part)
+WHERE answered IS NOT NULL AND m.off < oldest AND $taken_at - began < keeps""",
+    "spooled_messages_are_stored_once": """
+SELECT queue, m.off FROM m LEFT JOIN h USING (queue, part)
+WHERE spooled AND logged <> 1 AND coalesce(oldest, 0) = 0""",
+}
+
+
+def as_tables(rows: Tables) -> dict[str, pa.Table]:
+    """The rows as what ``judge`` reads."""
+    kinds = {"calls": Call, "log": LogRow, "heads": Head, "cursors": Cursor, "dead_letters": DeadLetter}
+    kinds |= {"queues": Queue, "groups": Group}
+    return {name: arrow_table(kind, getattr(rows, name)) for name, kind in kinds.items()}
+
+
+def judge(tables: dict[str, pa.Table], taken_at: int) -> dict[str, Counter[tuple[str, int | None]]]:
+    """By audit: what it reports, as (run, offset) with how often; the offset where it has one."""
+    found = {}
+    with duckdb.connect() as connection:
+        for name, table in tables.items():
+            connection.register(f"{name}_given", table)
+            connection.execute(f"CREATE TABLE {name} AS FROM {name}_given")
+        connection.execute(VIEWS)
+        for audit, query in AUDITS.items():
+            given = {"taken_at": taken_at} if "$taken_at" in query else {}
+            reported = connection.execute(query, given).fetchall()
+            found[audit] = Counter((queue.rpartition(".")[0], offset) for queue, offset in reported)
+    return found

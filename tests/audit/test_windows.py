@@ -1,0 +1,115 @@
+"""The windows of the live audit: what they find in what comes, in any order, and how much they remember."""
+
+import random
+
+import msgspec
+import pytest
+
+from queen_audit.live import windows
+from queen_audit.live.calls import said
+from queen_audit.live.windows import CallWindow, LogWindow, Place, Said, Segment
+from tests.audit.faults import ordinary
+
+PLACE = Place("q", "p", "g")
+MS = 1_000
+
+
+def segments(count: int, size: int = 3) -> list[Segment]:
+    return [
+        Segment(size * n, size * n + size - 1, 1000 + n, 0, 0, [0, *range(size * n + 1, size * n + size)])
+        for n in range(count)
+    ]
+
+
+def in_batches(rows, rng):
+    """The rows cut into micro-batches at random places."""
+    rows = list(rows)
+    while rows:
+        size = rng.randint(1, len(rows))
+        yield rows[:size]
+        del rows[:size]
+
+
+def of_log(rows, seed=0):
+    window, rng = LogWindow(), random.Random(seed)
+    return [finding for batch in in_batches(rows, rng) for finding in window.add(PLACE, batch)]
+
+
+def of_calls(rows, clock_bound=0, seed=0):
+    window, rng = CallWindow(), random.Random(seed)
+    return [finding for batch in in_batches(rows, rng) for finding in window.add(PLACE, batch, clock_bound)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("place", [1, 20, 39])
+def test_each_fault_of_a_log_is_found_once(place, seed):
+    rows = segments(40)
+    assert of_log(rows, seed) == []
+    [gap] = of_log(rows[:place] + rows[place + 1 :] + [segments(41)[40]], seed)
+    assert (gap.guarantee, gap.offset) == ("G-ORD-2", 3 * place + 3)
+    back = msgspec.structs.replace(rows[place], created_at=1)
+    assert [(each.guarantee, each.offset) for each in of_log([*rows[:place], back, *rows[place + 1 :]], seed)] == [
+        ("G-ORD-5", 3 * place)
+    ]
+    again = msgspec.structs.replace(rows[place], ids=[0, 1, 77_777])
+    assert [(each.guarantee, each.offset) for each in of_log([*rows[:place], again, *rows[place + 1 :]], seed)] == [
+        ("G-IDEM-1", 3 * place + 1)
+    ]
+
+
+def test_what_retention_removed_is_no_gap():
+    rows = segments(10)
+    late = msgspec.structs.replace(rows[7], oldest=rows[7].first)
+    assert of_log([*rows[:3], late, *rows[8:]]) == []
+
+
+def calls(count: int) -> list[Said]:
+    """One after the other: a pop of one message, then its ack."""
+    rows = []
+    for n in range(count):
+        at = 10 * n * MS
+        rows.append(Said("a", 2 * n, at, at + MS, [n], [f"t{n}"], [], []))
+        rows.append(Said("a", 2 * n + 1, at + 2 * MS, at + 3 * MS, [], [], [f"t{n}"], []))
+    return rows
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_each_fault_of_calls_is_found_once_in_whatever_order_they_arrive(seed):
+    rows, rng = calls(20), random.Random(seed)
+    late = Said("b", 0, 500 * MS, 501 * MS, [7], ["other"], [], [])
+    again = Said("b", 1, 600 * MS, 601 * MS, [], ["t5"], [], [])
+    queued = [Said("b", 2 + n, 700 * MS + n, 701 * MS + n, [], [], [], ["u"]) for n in range(2)]
+    for faults, guarantee in (([late], "G-ORD-1"), ([again], "G-ACK-2"), (queued, "G-IDEM-1")):
+        shuffled = [*rows, *faults]
+        rng.shuffle(shuffled)
+        assert [each.guarantee for each in of_calls(shuffled, seed=seed)] == [guarantee]
+    assert of_calls(rng.sample(rows, len(rows)), seed=seed) == []
+
+
+def test_disorder_within_an_answer_is_found():
+    [found] = of_calls([Said("a", 0, 0, MS, [2, 1], ["x", "y"], [], [])])
+    assert (found.guarantee, found.offset) == ("G-ORD-1", 1)
+
+
+def test_clocks_that_may_differ_excuse_what_is_close():
+    rows = [Said("a", 0, 0, MS, [5], ["x"], [], []), Said("b", 0, 2 * MS, 3 * MS, [4], ["y"], [], [])]
+    assert [each.guarantee for each in of_calls(rows)] == ["G-ORD-1"]
+    assert of_calls(rows, clock_bound=2 * MS) == []
+
+
+def test_an_ordinary_run_gives_nothing():
+    by_place = {}
+    for call in ordinary("q", 1)[1].calls:
+        for place, what in said(call):
+            by_place.setdefault(place, []).append(what)
+    assert any(what.first for rows in by_place.values() for what in rows)
+    assert [finding for place, rows in by_place.items() for finding in CallWindow().add(place, rows, 0)] == []
+
+
+def test_windows_stay_small():
+    log, given = LogWindow(), CallWindow()
+    assert list(log.add(PLACE, segments(2_000))) == []
+    assert list(given.add(PLACE, calls(5_000), 0)) == []
+    assert len(log.seen) == windows.MESSAGES
+    assert len(given.calls) == windows.CALLS
+    assert len(given.done) == len(given.given) == windows.MESSAGES
