@@ -98,6 +98,22 @@ def setting(variables: str, default: T, parse: Callable[[str], T], meaning: str,
     """
     metadata = {"variables": tuple(variables.split()), "parse": parse, "meaning": meaning, "secret": secret}
     return dataclasses.field(default=default, metadata=metadata, repr=not secret)
+def origins(text: str) -> str | tuple[str, ...]:
+    """Parses ``*``, or ``scheme://host:port,…``, as browsers send them."""
+    found = tuple(_split(text))
+    if found == ("*",):
+        return "*"
+    for each in found:
+        parts = urlsplit(each)
+        if not parts.scheme or not parts.netloc or each != f"{parts.scheme}://{parts.netloc}".lower():
+            raise ValueError("* alone, or a list of origins such as https://ops.example.org, separated by commas")
+    return found
+
+
+def setting(variables: str, default: T, parse: Callable[[str], T], meaning: str) -> T:
+    """Declares a setting: its environment variables (the first that is set wins), default, parser and meaning."""
+    metadata = {"variables": tuple(variables.split()), "parse": parse, "meaning": meaning}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +140,12 @@ class Settings:
     )
     max_body_bytes: int = setting(
         "MAX_BODY_SIZE QUEEN_MAX_BODY_BYTES", 64 << 20, integer(1024, 1 << 30), "largest request body, in bytes"
+    )
+    cors_origins: str | tuple[str, ...] = setting(
+        "QUEEN_CORS_ORIGINS",
+        "*",
+        origins,
+        "pages of a browser that may read answers: *, or origins such as https://ops.example.org with commas; empty: none",
     )
     default_batch: int = setting(
         "DEFAULT_BATCH_SIZE", 1, integer(1, 10_000), "messages of a pop that names no batch and no autopilot"

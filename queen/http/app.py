@@ -50,6 +50,8 @@ class QueenApp:
 def create_app(settings: Settings, engine: EngineThread) -> QueenApp:
     """The application over an engine that is not started yet; ASGI's lifespan starts and stops it."""
     middleware: list[Any] = [_Lifespan(engine), MeasureRequests()]
+    if settings.cors_origins:
+        middleware.append(falcon.CORSMiddleware(settings.cors_origins, expose_headers=["Retry-After"]))
     app = falcon.asgi.App(middleware=middleware, request_type=QueenRequest)
     app.req_options.auto_parse_qs_csv = False
     app.add_error_handler(Exception, problems.on_unexpected)

@@ -16,6 +16,7 @@ from queen.engine.context import Context
 from queen.engine.ports import Notice, configuration_changed
 from queen.http import answers, queries
 from queen.http.answers import Administrative, age_s, answer, stamp, text
+from queen.http.fields import Time
 from queen.http.parsing import check_name, decode, parse_integer, parse_time
 from queen.http.paths import cut
 from queen.http.request import QueenRequest, read_body
@@ -101,9 +102,13 @@ class GroupDeletedAnswer(Struct, rename="camel", omit_defaults=True):
 
 
 class SubscriptionBody(Struct, rename="camel"):
-    """The new start of a group."""
+    """The new start of a group.
 
-    subscription_timestamp: str
+    Attributes:
+        subscription_timestamp: partitions without a cursor begin after it.
+    """
+
+    subscription_timestamp: Time
 
 
 class SubscriptionAnswer(Struct, rename="camel"):
@@ -116,7 +121,13 @@ class SubscriptionAnswer(Struct, rename="camel"):
 
 
 class SeekBody(Struct, rename="camel"):
-    """Where a group goes: one of the three."""
+    """Where a group goes: one of the three.
+
+    Attributes:
+        to_end: past everything that is there.
+        to_beginning: to the oldest message.
+        timestamp: to the first message pushed after it; `now` is this moment.
+    """
 
     to_end: bool = False
     to_beginning: bool = False

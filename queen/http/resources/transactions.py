@@ -1,17 +1,19 @@
 """``POST /api/v1/transaction``."""
 
 from collections.abc import Sequence
+from typing import Annotated
 from uuid import uuid4
 
 import falcon
 import falcon.asgi
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct
 
 from queen.core import ids
 from queen.core.errors import BadRequestError
 from queen.core.operations import QUEUE_MODE, AckItem, Executed, JobType, Lot, Transaction
 from queen.engine.thread import EngineThread
+from queen.http.fields import GroupName, Name
 from queen.http.parsing import PushItem, check_group, decode, to_push
 from queen.http.rendering import AckDone, PushDone, TransactionAnswer
 from queen.http.request import QueenRequest, read_body
@@ -22,18 +24,42 @@ _EMPTY = Raw(b"{}")
 
 
 class TransactionItem(PushItem):
-    """One item of a nested push; unlike in a plain push, no payload means an empty object."""
+    """One item of a nested push.
+
+    Attributes:
+        queue: comes into being with its first message.
+        partition: messages of one partition stay in order.
+        payload: any JSON; unlike in a plain push, none means an empty object.
+        transactionId: one that is stored in the partition already makes the transaction fail.
+        traceId: a UUID that goes along with the message.
+    """
 
     payload: Raw = _EMPTY
 
 
 class OperationBody(Struct):
-    """One operation: an ack, a push of ``items``, or a push of one item that stands here itself."""
+    """One operation: an ack, a push of `items`, or a push of one item that stands here itself.
+
+    Attributes:
+        type: `push` or `ack`.
+        items: what to push.
+        queue: of a push without `items`.
+        partition: of a push without `items`.
+        payload: of a push without `items`; none means an empty object.
+        data: the same under its other name.
+        transactionId: of the message that is pushed or acked.
+        traceId: of a push without `items`.
+        partitionId: of the message that is acked.
+        leaseId: of the pop; without one, and without `requiredLeases`, nothing is fenced.
+        status: `completed` (default) or `success`, `failed`, `dlq`.
+        consumerGroup: whose message it was; empty is queue mode.
+        error: why it failed.
+    """
 
     type: str
     items: list[TransactionItem] | None = None
-    queue: str | None = None
-    partition: str = "Default"
+    queue: Name | None = None
+    partition: Name = "Default"
     payload: Raw = _MISSING
     data: Raw = _MISSING
     transactionId: str | None = None  # noqa: N815 - the interface's names
@@ -41,14 +67,19 @@ class OperationBody(Struct):
     partitionId: str | None = None  # noqa: N815
     leaseId: str | None = None  # noqa: N815
     status: str | None = None
-    consumerGroup: str | None = None  # noqa: N815
+    consumerGroup: GroupName | None = None  # noqa: N815
     error: str | None = None
 
 
 class TransactionBody(Struct):
-    """Operations to carry out all or none."""
+    """Operations to carry out all or none.
 
-    operations: list[OperationBody]
+    Attributes:
+        operations: in the order of the results.
+        requiredLeases: leases that must be live, or nothing happens.
+    """
+
+    operations: Annotated[list[OperationBody], Meta(extra_json_schema={"minItems": 1})]
     requiredLeases: list[str] | None = None  # noqa: N815
 
 
