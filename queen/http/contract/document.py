@@ -10,7 +10,7 @@ import msgspec
 from queen.http import problems
 from queen.http.access import Access
 from queen.http.contract import consumer_groups, delivery, messages, queues, simple_mq, status, streams, system
-from queen.http.contract.operation import ERRORS, Answer, Operation, Parameter, Topic
+from queen.http.contract.operation import ERRORS, Operation, Parameter, Topic
 from queen.http.contract.schemas import COMPONENTS, Schemas
 
 Json = dict[str, Any]
@@ -121,7 +121,10 @@ def _example(examples: Json, name: str) -> Json:
 def _responses(operation: Operation, schemas: Schemas, examples: Json) -> Json:
     responses: Json = {}
     for answer in operation.answers:
-        responses[str(answer.status)] = _response(answer, schemas, examples)
+        response = responses.setdefault(str(answer.status), {"description": answer.description})
+        if answer.body:
+            content = {"schema": schemas.of_answer(answer.body)} | _example(examples, str(answer.status))
+            response.setdefault("content", {})[answer.media_type] = content
     for status in operation.errors:
         error = {"$ref": f"#/components/responses/Error{status}"}
         if str(status) in responses:
@@ -129,14 +132,6 @@ def _responses(operation: Operation, schemas: Schemas, examples: Json) -> Json:
         else:
             responses[str(status)] = error
     return dict(sorted(responses.items()))
-
-
-def _response(answer: Answer, schemas: Schemas, examples: Json) -> Json:
-    response: Json = {"description": answer.description}
-    if answer.body:
-        content = {"schema": schemas.of_answer(answer.body)} | _example(examples, str(answer.status))
-        response["content"] = {answer.media_type: content}
-    return response
 
 
 def _error(status: int, description: str) -> Json:

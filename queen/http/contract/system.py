@@ -4,6 +4,7 @@ import falcon
 
 from queen.http.contract.operation import Answer, Operation, Parameter, Topic
 from queen.http.contract.shapes import StatusOnly
+from queen.http.resources.contract import MEDIA_CSS
 from queen.http.resources.health import Health, Readiness
 from queen.http.resources.maintenance import Maintenance, PopMaintenance, SwitchBody
 from queen.http.resources.notify import NotifyBody
@@ -120,7 +121,7 @@ TOPIC = Topic(
             "/docs/{asset}",
             "getDocumentationAsset",
             "A file of the page",
-            [Answer("Script or style", str, media_type="text/*")],
+            [Answer("A script", str, media_type=falcon.MEDIA_JS), Answer("A style", str, media_type=MEDIA_CSS)],
             (404,),
             parameters=(Parameter("asset", "Name of the file", {"type": "string"}, "path", required=True),),
         ),

@@ -13,7 +13,8 @@ import msgspec
 from queen.core.errors import NotFoundError
 
 _ASSETS = files("queen.http") / "assets"
-_TYPES = {".js": falcon.MEDIA_JS, ".css": "text/css; charset=utf-8"}
+MEDIA_CSS = "text/css"
+_TYPES = {".js": falcon.MEDIA_JS, ".css": MEDIA_CSS}
 #: Files of the page, and where they lie; those of Swagger UI are compressed (ADR 24).
 _FILES: Mapping[str, str] = {
     "docs.js": "docs.js",

@@ -144,7 +144,7 @@ class QueueResource:
             raise unknown_queue(queue)
         if outcome != "deleted":
             raise ConflictError(f"The queue holds the dead letters of queue {outcome}: delete that one first")
-        resp.content_type = falcon.MEDIA_JSON
+        resp.content_type = falcon.MEDIA_TEXT  # the answer is empty, which is no JSON
 
     async def on_post_requeue(self, _req: falcon.asgi.Request, resp: falcon.asgi.Response, queue_id: str) -> None:
         """Requeues all messages of a dead-letter queue for which the parent has room."""
