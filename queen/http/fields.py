@@ -44,6 +44,8 @@ GroupName = Annotated[str, _shown(text_of(0, limits.GROUP_CHARS_MAX))]
 TransactionId = Annotated[str, _shown(text_of(0, limits.TRANSACTION_ID_CHARS_MAX))]
 #: A text that must be there, of any length.
 Required = Annotated[str, Meta(extra_json_schema={"minLength": 1})]
+#: A text of any length.
+WithoutNul = Annotated[str, Meta(extra_json_schema={"pattern": NO_NUL})]
 #: A key of a stream's state.
 StateKey = Annotated[str, _shown(text_of(1, limits.STATE_KEY_BYTES_MAX))]
 Uuid = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]

@@ -5,13 +5,14 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from tests.support.api import Api, open_client
-from tests.support.processes import Server, open_folder, serving
+from tests.support.processes import Server, clean_environment, open_folder, serving
 
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    """`queen serve` with two workers on an embedded PostgreSQL."""
-    with open_folder() as folder, serving(folder / "data", "--workers", "2") as running:
+    """`queen serve` with two workers, whose long polls end at once if they do not say when."""
+    impatient = clean_environment(DEFAULT_TIMEOUT="20")
+    with open_folder() as folder, serving(folder / "data", "--workers", "2", env=impatient) as running:
         yield running
 
 

@@ -1,10 +1,10 @@
 """Consumer groups, and the statistics about them."""
 
-from queen.core import limits
 from queen.http.contract.operation import Answer, Operation, Parameter, Topic
-from queen.http.contract.parameters import GROUP_PATH, PARTITION_PATH, QUEUE_PATH, SWITCH, limit, page
+from queen.http.contract.parameters import GROUP_PATH, PARTITION_PATH, QUEUE_PATH, limit, page
 from queen.http.fields import number_of
 from queen.http.resources.consumer_groups import (
+    LAG_SECONDS_MAX,
     GroupDeletedAnswer,
     GroupElement,
     GroupOfQueue,
@@ -19,7 +19,9 @@ from queen.http.resources.consumer_groups import (
 
 _ROUTE = "/api/v1/consumer-groups/{place:path}"
 _DELETE_METADATA = Parameter(
-    "deleteMetadata", "Whether the group is forgotten (default), or begins anew where it began", SWITCH
+    "deleteMetadata",
+    "Whether the group is forgotten (default), or begins anew where it began",
+    {"type": "string", "enum": ["true", "false", "1", "0"]},
 )
 
 TOPIC = Topic(
@@ -45,7 +47,7 @@ TOPIC = Topic(
                 Parameter(
                     "minLagSeconds",
                     "Only where the oldest undone message is at least so old; 3600 by default",
-                    number_of(0, 100 * 366 * 24 * 3600),
+                    number_of(0, LAG_SECONDS_MAX),
                 ),
                 limit(1000, 1000),
             ),
@@ -127,4 +129,3 @@ TOPIC = Topic(
         ),
     ],
 )
-assert limits.GROUP_CHARS_MAX == limits.NAME_CHARS_MAX, "GROUP_PATH has the limits of a name"

@@ -28,13 +28,13 @@ _POP_PARAMETERS = (
         f"1, with `autopilot` {limits.AUTOPILOT_PARTITIONS}",
         number_of(-(10**9), 10**9),
     ),
-    Parameter("wait", "Whether to wait for a message if there is none", SWITCH),
+    Parameter("wait", "`true` or `1`: wait for a message if there is none", SWITCH),
     Parameter(
         "timeout",
         "How long to wait, in milliseconds; by default `DEFAULT_TIMEOUT` (30000)",
         number_of(0, limits.TIMEOUT_MS_MAX),
     ),
-    Parameter("autoAck", "Whether the messages are done with their delivery, without a lease", SWITCH),
+    Parameter("autoAck", "`true` or `1`: the messages are done with their delivery, without a lease", SWITCH),
     Parameter(
         "subscriptionMode",
         "Where a group starts that comes for the first time: at the oldest message (`all`) or after the newest (`new`)",
@@ -50,7 +50,7 @@ _POP_PARAMETERS = (
         "Duration of the lease; by default the queue's `leaseTime`",
         number_of(1, limits.LEASE_SECONDS_MAX),
     ),
-    Parameter("autopilot", "Whether the server chooses batch and partitions where they are not sent", SWITCH),
+    Parameter("autopilot", "`true` or `1`: the server chooses batch and partitions where they are not sent", SWITCH),
 )
 _POP_ANSWERS = (
     Answer("Messages, under a lease until they are acked or it ends", PopAnswer),

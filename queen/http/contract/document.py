@@ -105,13 +105,16 @@ def _operation(topic: Topic, operation: Operation, schemas: Schemas, level: Acce
 
 
 def _parameter(parameter: Parameter, sent: Json) -> Json:
-    return {
+    rendered: Json = {
         "name": parameter.name,
         "in": parameter.place,
         "required": parameter.required,
         "description": parameter.description,
         "schema": dict(parameter.schema),
-    } | _example(sent, parameter.name)
+    }
+    if parameter.place == "query" and parameter.may_be_empty and not parameter.required:
+        rendered["allowEmptyValue"] = True
+    return rendered | _example(sent, parameter.name)
 
 
 def _example(examples: Json, name: str) -> Json:

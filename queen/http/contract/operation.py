@@ -30,6 +30,8 @@ class Parameter(Struct, frozen=True):
         description: its meaning, unit and default.
         schema: JSON Schema.
         place: ``query``, ``path`` or ``header``.
+        required: whether it must be sent.
+        may_be_empty: whether an empty one counts as not sent.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Parameter(Struct, frozen=True):
     schema: Mapping[str, Any]
     place: str = "query"
     required: bool = False
+    may_be_empty: bool = True
 
 
 class Answer(Struct, frozen=True):

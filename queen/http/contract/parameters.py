@@ -12,8 +12,8 @@ from queen.http.fields import number_of, text_of
 
 NAME = text_of(1, limits.NAME_CHARS_MAX)
 TIME: Mapping[str, Any] = {"type": "string", "format": "date-time"}
-SWITCH: Mapping[str, Any] = {"type": "string", "enum": ["true", "false", "1", "0"]}
-TEXT: Mapping[str, Any] = {"type": "string", "minLength": 1}
+#: Off, unless it is `true` or `1`.
+SWITCH: Mapping[str, Any] = {"type": "string"}
 
 LIMIT = Parameter("limit", "Most elements of the answer", number_of(1, queries.LIMIT_MAX))
 OFFSET = Parameter("offset", "Elements to pass over; 0 by default", number_of(0, queries.OFFSET_MAX))
@@ -52,7 +52,7 @@ def page(default: int) -> tuple[Parameter, Parameter]:
 QUEUE_PATH = path("queue", "Name of the queue; slashes may be encoded or not")
 PARTITION_PATH = path("partition", "Name of the partition")
 GROUP_PATH = path("consumerGroup", "Name of the consumer group; `__QUEUE_MODE__` is that of consumers without one")
-PARTITION_ID = path("partitionId", "Id of the partition, as a pop names it", {"type": "string", "format": "uuid"})
+PARTITION_ID = path("partitionId", "Id of the partition, as a pop names it", {"type": "string", "minLength": 1})
 TRANSACTION_ID = path(
     "transactionId", "Transaction id of the message", text_of(1, limits.TRANSACTION_ID_CHARS_MAX)
 )

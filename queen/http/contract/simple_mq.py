@@ -1,5 +1,8 @@
 """The interface of simple-mq."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from queen.core import simple_mq as limits
 from queen.http.contract import shapes
 from queen.http.contract.operation import Answer, Operation, Parameter, Topic
@@ -17,6 +20,12 @@ _MESSAGE_ID = path("message_id", "Id of the message", _UUID)
 _ONE = "/api/queues/{queue_id}"
 _MESSAGES = f"{_ONE}/messages"
 _MESSAGE = f"{_MESSAGES}/{{message_id}}"
+
+
+def _query(name: str, description: str, schema: Mapping[str, Any]) -> Parameter:
+    """A parameter that this interface, unlike the other, does not want to be empty."""
+    return Parameter(name, description, schema, may_be_empty=False)
+
 
 TOPIC = Topic(
     "simple-mq",
@@ -81,8 +90,8 @@ TOPIC = Topic(
             "They are hidden for the visibility timeout of the queue, and come again unless they are acknowledged.",
             (
                 _QUEUE_ID,
-                Parameter("limit", "Most messages; without it one", number_of(1, limits.BATCH_MESSAGES_MAX)),
-                Parameter(
+                _query("limit", "Most messages; without it one", number_of(1, limits.BATCH_MESSAGES_MAX)),
+                _query(
                     "wait",
                     "Seconds to wait for a message; 0 by default",
                     {"type": "number", "minimum": 0, "maximum": limits.WAIT_SECONDS_MAX},
@@ -99,8 +108,8 @@ TOPIC = Topic(
             parameters=(
                 _QUEUE_ID,
                 Parameter("limit", "Most messages", number_of(1, limits.PEEK_MESSAGES_MAX), required=True),
-                Parameter("cursorCreatedAt", "Where the page begins, as the page before it said", TIME),
-                Parameter("cursorMessageId", "The same for messages of one moment", _UUID),
+                _query("cursorCreatedAt", "Where the page begins, as the page before it said", TIME),
+                _query("cursorMessageId", "The same for messages of one moment", _UUID),
             ),
         ),
         Operation(

@@ -32,7 +32,7 @@ class AckBody(Struct):
     leaseId: str | None = None  # noqa: N815
     status: str | None = None
     error: str | None = None
-    consumerGroup: GroupName | None = None  # noqa: N815
+    consumerGroup: str | None = None  # noqa: N815
 
 
 class AckBatchBody(Struct):

@@ -24,7 +24,7 @@ from queen.http.request import QueenRequest, read_body
 PARTITION_NOT_FOUND = "Partition not found"
 _ROOT = "/api/v1/consumer-groups"
 _LAGGING_AFTER_S = 300
-_LAG_LIMIT_S = 100 * 366 * 24 * 3600
+LAG_SECONDS_MAX = 2**31 - 1
 _CURSORS_LIMIT = 1000
 _BODY_BYTES_MAX = 64 * 1024
 
@@ -230,7 +230,7 @@ class LaggingResource(Administrative):
 
     async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
         """An array, worst first."""
-        seconds = parse_integer(req.get_param("minLagSeconds"), "minLagSeconds", 3600, 0, _LAG_LIMIT_S)
+        seconds = parse_integer(req.get_param("minLagSeconds"), "minLagSeconds", 3600, 0, LAG_SECONDS_MAX)
         limit = parse_integer(req.get_param("limit"), "limit", _CURSORS_LIMIT, 1, _CURSORS_LIMIT)
 
         async def look(context: Context) -> list[LaggingRow]:

@@ -22,7 +22,7 @@ from queen.core.operations import (
 )
 from queen.engine.context import Context
 from queen.engine.thread import EngineThread
-from queen.http.fields import GroupName, Name, Label, Required, StateKey
+from queen.http.fields import GroupName, Label, Name, Required, StateKey, WithoutNul
 from queen.http.parsing import PushItem, check_group, check_name, decode, to_push
 from queen.http.rendering import render_push, timestamp
 from queen.http.request import QueenRequest, read_body
@@ -127,7 +127,7 @@ class StateBody(Struct):
     query_id: Required
     partition_id: Required
     keys: list[str] | None = None
-    key_prefix: Label | None = None
+    key_prefix: WithoutNul | None = None
     ripe_at_or_before: float | None = None
 
 

@@ -13,7 +13,7 @@ from queen.core import ids
 from queen.core.errors import BadRequestError
 from queen.core.operations import QUEUE_MODE, AckItem, Executed, JobType, Lot, Transaction
 from queen.engine.thread import EngineThread
-from queen.http.fields import GroupName, Name
+from queen.http.fields import Name
 from queen.http.parsing import PushItem, check_group, decode, to_push
 from queen.http.rendering import AckDone, PushDone, TransactionAnswer
 from queen.http.request import QueenRequest, read_body
@@ -67,7 +67,7 @@ class OperationBody(Struct):
     partitionId: str | None = None  # noqa: N815
     leaseId: str | None = None  # noqa: N815
     status: str | None = None
-    consumerGroup: GroupName | None = None  # noqa: N815
+    consumerGroup: str | None = None  # noqa: N815
     error: str | None = None
 
 
