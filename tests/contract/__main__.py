@@ -1,4 +1,7 @@
-"""`python -m tests.contract`: new examples from a live server, and `spec/openapi.yaml` out of everything."""
+"""`python -m tests.contract`: new examples from a live server, and what is written from the sources of the contract.
+
+That is `spec/openapi.yaml`, and the table of intended differences in `docs/compatibility.md`.
+"""
 
 import asyncio
 import json
@@ -6,6 +9,7 @@ import json
 import yaml
 
 from tests.contract.contract import make_document
+from tests.contract.intended import PAGE, with_table
 from tests.contract.tour import visit
 from tests.support.api import open_client
 from tests.support.processes import ROOT, open_folder, serving
@@ -37,3 +41,4 @@ if __name__ == "__main__":
     with open_folder() as folder, serving(folder / "data", "--workers", "1") as server:
         asyncio.run(_record(server.port))
     CONTRACT.write_text(rendered(), encoding="utf-8")
+    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

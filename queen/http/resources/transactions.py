@@ -13,7 +13,6 @@ from queen.core import ids
 from queen.core.errors import BadRequestError
 from queen.core.operations import QUEUE_MODE, AckItem, Executed, JobType, Lot, Transaction
 from queen.engine.thread import EngineThread
-from queen.http.fields import Name
 from queen.http.parsing import PushItem, check_group, decode, to_push
 from queen.http.rendering import AckDone, PushDone, TransactionAnswer
 from queen.http.request import QueenRequest, read_body
@@ -58,8 +57,8 @@ class OperationBody(Struct):
 
     type: str
     items: list[TransactionItem] | None = None
-    queue: Name | None = None
-    partition: Name = "Default"
+    queue: str | None = None
+    partition: str = "Default"
     payload: Raw = _MISSING
     data: Raw = _MISSING
     transactionId: str | None = None  # noqa: N815 - the interface's names
