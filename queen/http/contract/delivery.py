@@ -50,6 +50,7 @@ _POP_PARAMETERS = (
         "Duration of the lease; by default the queue's `leaseTime`",
         number_of(1, limits.LEASE_SECONDS_MAX),
     ),
+    Parameter("conflation", "`true` or `1` is refused: this server delivers every message", SWITCH),
     Parameter("autopilot", "`true` or `1`: the server chooses batch and partitions where they are not sent", SWITCH),
 )
 _POP_ANSWERS = (

@@ -76,10 +76,14 @@ class TransactionBody(Struct):
     Attributes:
         operations: in the order of the results.
         requiredLeases: leases that must be live, or nothing happens.
+        kv: riders on the key-value store of newer brokers, which this server has not: refused unless empty.
+        timers: the same for timers.
     """
 
     operations: Annotated[list[OperationBody], Meta(extra_json_schema={"minItems": 1})]
     requiredLeases: list[str] | None = None  # noqa: N815
+    kv: list[Raw] | None = None
+    timers: list[Raw] | None = None
 
 
 _object = msgspec.json.Decoder(TransactionBody)
@@ -147,6 +151,13 @@ def parse_transaction(body: bytes) -> TransactionBody:
     return decode(_object, body, _TEXTS)
 
 
+def _refuse_riders(body: TransactionBody) -> None:
+    """A guard that nobody looks at would be worse than none."""
+    for field in ("kv", "timers"):
+        if getattr(body, field):
+            raise BadRequestError(f"{field}: this server has none; nothing of the transaction was carried out", field)
+
+
 class TransactionResource:
     """Pushes and acks, all or none."""
 
@@ -156,6 +167,7 @@ class TransactionResource:
     async def on_post(self, req: QueenRequest, resp: falcon.asgi.Response) -> None:
         """A transaction that fails is an answer, with status 200: clients read ``success``."""
         body = parse_transaction(await read_body(req, self._body_bytes_max))
+        _refuse_riders(body)
         if not body.operations:
             raise BadRequestError("operations array cannot be empty", "operations")
         plan = Plan(body)
