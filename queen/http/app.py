@@ -38,7 +38,7 @@ class QueenApp:
         """Handles one ASGI scope; a version of HTTP that falcon does not know is the client's error."""
         try:
             await self._app(scope, receive, send)
-        except falcon.errors.UnsupportedScopeError:
+        except falcon.errors.UnsupportedError:
             if scope["type"] != "http":
                 raise
             body = problems.problem(400, "The request must be HTTP/1.0 or newer", "http_error")
@@ -59,7 +59,8 @@ def create_app(settings: Settings, engine: EngineThread) -> QueenApp:
     """The application over an engine that is not started yet; ASGI's lifespan starts and stops it."""
     middleware: list[Any] = [_Lifespan(engine), MeasureRequests()]
     if settings.cors_origins:
-        middleware.append(falcon.CORSMiddleware(settings.cors_origins, expose_headers=["Retry-After"]))
+        origins = "*" if settings.cors_origins == ("*",) else settings.cors_origins
+        middleware.append(falcon.CORSMiddleware(origins, expose_headers=["Retry-After"]))
     app = falcon.asgi.App(middleware=middleware, request_type=QueenRequest)
     app.req_options.auto_parse_qs_csv = False
     app.add_error_handler(Exception, problems.on_unexpected)

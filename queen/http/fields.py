@@ -1,4 +1,4 @@
-"""Types of request fields whose limits are checked while parsing: the contract shows what ``queen.http.parsing`` demands.
+"""Types of request fields whose limits are checked while parsing: the contract shows what the parser demands.
 
 ``extra_json_schema`` only describes; refusing is the parser's part, whose texts name the field.
 """

@@ -1,7 +1,8 @@
 """Malformed requests from a seed, sent as bytes: `python -m tests.contract.fuzz --requests 20000 --seed 1`.
 
-Each request is a good one of the contract's examples with one thing broken, or none of HTTP at all. The command starts a
-server, and says how often each status came, whether the workers are the same, and what memory they have before and after.
+Each request is a good one of the contract's examples with one thing broken, or none of HTTP at all. The command starts
+a server, and says how often each status came, whether the workers are the same, and what memory they have before and
+after.
 """
 
 import argparse
@@ -31,27 +32,51 @@ _LEFT_OUT = {"setMaintenance", "setPopMaintenance", "subscribe"}
 
 #: Values that have broken parsers.
 _VALUES: Sequence[Any] = (
-    None, True, False, 0, -1, 1.5, 1e308, 10**30, -(2**63), 2**31, "", " ", "\0", "a\0b", "x" * 256, "x" * 70_000, "\u202e", "😀" * 100,
-    "../../etc/passwd", "'; DROP TABLE queen.queues; --", "%00", "%zz", "NaN", "null", "true", [], [[]], [None], {}, {"": None},
+    None, True, False, 0, -1, 1.5, 1e308, 10**30, -(2**63), 2**31, "", " ", "\0", "a\0b", "x" * 256, "x" * 70_000,
+    "\u202e", "😀" * 100,
+    "../../etc/passwd", "'; DROP TABLE queen.queues; --", "%00", "%zz", "NaN", "null", "true", [], [[]], [None], {},
+    {"": None},
     {"__proto__": 1}, [0] * 1000,
 )  # fmt: skip
 #: JSON that is none, or that no decoder is glad of; VALUE stands where a value would.
 _TEXTS: Sequence[bytes] = (
-    b"", b"{", b"}", b"[", b"\xff\xfe", b"\x00", b"nul", b"NaN", b"Infinity", b"-", b"01", b"1e400", b'"', b'"\\u', b'"\\ud800"',
-    b'"\xed\xa0\x80"', b'{"a":1,}', b"{'a':1}", b'{"a" 1}', b"\xef\xbb\xbf{}", b"[" * 5000, b'{"a":' * 3000, b"1" * 10_000,
+    b"", b"{", b"}", b"[", b"\xff\xfe", b"\x00", b"nul", b"NaN", b"Infinity", b"-", b"01", b"1e400", b'"', b'"\\u',
+    b'"\\ud800"',
+    b'"\xed\xa0\x80"', b'{"a":1,}', b"{'a':1}", b'{"a" 1}', b"\xef\xbb\xbf{}", b"[" * 5000, b'{"a":' * 3000,
+    b"1" * 10_000,
     b"[" * 600 + b"]" * 600, b'"\\x41"', b'"\n"', b"// a comment", b"{}{}", b"QPB1\x00\x01\x00\x00\x00",
 )  # fmt: skip
 _HEADERS: Sequence[bytes] = (
-    b"Content-Type: text/plain", b"Content-Type: application/json; charset=utf-16", b"Content-Type: \xff", b"Content-Encoding: gzip",
-    b"Accept: image/png", b"Expect: 100-continue", b"Connection: close", b"Transfer-Encoding: gzip", b"X-Long: " + b"a" * 20_000,
-    b"Origin: null", b"Host: " + b"b" * 300, b"Cookie: " + b"c=1; " * 500, b"Range: bytes=0-1", b"If-Match: *", b"no colon here",
-    b": empty name", b"Queen-Signature: 1 00", b"Authorization: Bearer x", b"Upgrade: websocket", b"Content-Length: -1",
+    b"Content-Type: text/plain", b"Content-Type: application/json; charset=utf-16", b"Content-Type: \xff",
+    b"Content-Encoding: gzip",
+    b"Accept: image/png", b"Expect: 100-continue", b"Connection: close", b"Transfer-Encoding: gzip",
+    b"X-Long: " + b"a" * 20_000,
+    b"Origin: null", b"Host: " + b"b" * 300, b"Cookie: " + b"c=1; " * 500, b"Range: bytes=0-1", b"If-Match: *",
+    b"no colon here",
+    b": empty name", b"Queen-Signature: 1 00", b"Authorization: Bearer x", b"Upgrade: websocket",
+    b"Content-Length: -1",
     b"Content-Length: 99999999999999999999", b"Transfer-Encoding: chunked",
 )  # fmt: skip
-_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "get", "G\0T", "")
+_METHODS = (
+    "GET",
+    "POST",
+    "PUT",
+    "PATCH",
+    "DELETE",
+    "HEAD",
+    "OPTIONS",
+    "TRACE",
+    "CONNECT",
+    "PROPFIND",
+    "get",
+    "G\0T",
+    "",
+)
 _LINES: Sequence[bytes] = (
-    b"GARBAGE\r\n\r\n", b"\r\n\r\n", b"GET /health\r\n\r\n", b"GET /health HTTP/9.9\r\n\r\n", b"GET http://x/health HTTP/1.1\r\nHost: x\r\n\r\n",
-    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"GET * HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"GARBAGE\r\n\r\n", b"\r\n\r\n", b"GET /health\r\n\r\n", b"GET /health HTTP/9.9\r\n\r\n",
+    b"GET http://x/health HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    b"GET * HTTP/1.1\r\nHost: x\r\n\r\n",
     b"POST /api/v1/push HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",
     b"POST /api/v1/push HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -90,7 +115,9 @@ class Request(Struct):
 
 
 def _query(pairs: Sequence[tuple[str, Any]]) -> bytes:
-    return urlencode([(name, value if isinstance(value, bytes | str) else json.dumps(value)) for name, value in pairs]).encode()
+    return urlencode(
+        [(name, value if isinstance(value, bytes | str) else json.dumps(value)) for name, value in pairs]
+    ).encode()
 
 
 def generate(seed: int) -> Iterator[Wire]:
@@ -99,7 +126,8 @@ def generate(seed: int) -> Iterator[Wire]:
     examples = json.loads((files("queen.http.contract") / "examples.json").read_text(encoding="utf-8"))
     chosen = [operation for operation in operations() if operation.name not in _LEFT_OUT]
     breaks: Sequence[Callable[[random.Random, Request], None]] = (
-        _break_field, _break_field, _break_field, _break_text, _break_query, _break_query, _break_path, _break_path, _break_method,
+        _break_field, _break_field, _break_field, _break_text, _break_query, _break_query, _break_path, _break_path,
+        _break_method,
         _break_header,
     )  # fmt: skip
     while True:
@@ -165,9 +193,21 @@ def _break_text(rng: random.Random, request: Request) -> None:
 
 def _break_query(rng: random.Random, request: Request) -> None:
     """A parameter with a value of another kind, twice, or one that nobody knows."""
-    names = [name for name, _ in request.query] + ["limit", "offset", "from", "to", "batch", "timeout", "queue", "consumerGroup", "\0"]
+    names = [name for name, _ in request.query] + [
+        "limit",
+        "offset",
+        "from",
+        "to",
+        "batch",
+        "timeout",
+        "queue",
+        "consumerGroup",
+        "\0",
+    ]
     value = rng.choice(_VALUES)
-    request.query.append((rng.choice(names), rng.choice([value, b"\xff\xfe", "9" * 40, "-1", "2026-13-01", "0001-01-01T00:00:00+14:00"])))
+    request.query.append(
+        (rng.choice(names), rng.choice([value, b"\xff\xfe", "9" * 40, "-1", "2026-13-01", "0001-01-01T00:00:00+14:00"]))
+    )
     if len(request.query) > 1 and rng.random() < 0.5:
         request.query.pop(0)
 
@@ -177,7 +217,8 @@ def _break_path(rng: random.Random, request: Request) -> None:
     parts = request.path.split(b"/")
     place = rng.randrange(1, len(parts))
     odd = rng.choice([
-        b"%00", b"%ff", b"%", b"%zz", b"..", b"%2e%2e", b"%2f%2f", b"", b"x" * 300, b"x" * 3000, "größe".encode(), b"\xff", b"a;b", b"*",
+        b"%00", b"%ff", b"%", b"%zz", b"..", b"%2e%2e", b"%2f%2f", b"", b"x" * 300, b"x" * 3000, "größe".encode(),
+        b"\xff", b"a;b", b"*",
         quote_from_bytes(rng.randbytes(12)).encode(), b"null", b"-1", b"00000000-0000-8002-8000-000000000000",
         b"ffffffff-ffff-8001-8000-ffffffffffff", b"queues", b"partitions", b"seek",
     ])  # fmt: skip
@@ -232,6 +273,10 @@ def fuzz(port: int, requests: int, seed: int, connections: int = 4) -> Findings:
     return Findings(Counter(statuses), errors)
 
 
+#: After each of so many parts the memory is looked at.
+PARTS = 5
+
+
 def memory(server: Server) -> int:
     """Bytes that the workers hold in memory."""
     return sum(psutil.Process(pid).memory_info().rss for pid in server.workers())
@@ -247,14 +292,19 @@ def main() -> None:
         workers = server.workers()
         # What is imported, cached and allocated once is there before the memory is looked at.
         fuzz(server.port, options.requests // 10, options.seed + 1)
-        before, begin = memory(server), time.monotonic()
-        findings = fuzz(server.port, options.requests, options.seed)
+        begin, sizes = time.monotonic(), [memory(server)]
+        findings = Findings(Counter(), [])
+        for part in range(PARTS):
+            found = fuzz(server.port, options.requests // PARTS, options.seed * PARTS + part)
+            findings.statuses.update(found.statuses)
+            findings.errors.extend(found.errors)
+            sizes.append(memory(server))
         seconds = time.monotonic() - begin
         print(f"seed {options.seed}, {options.requests} requests in {seconds:.0f} s")
         print(f"statuses: {dict(sorted(findings.statuses.items()))}; 0: closed without an answer")
         print(f"errors of the server: {len(findings.errors)}", *findings.errors[:20], sep="\n")
         print(f"workers: {'the same' if server.workers() == workers else 'others'}")
-        print(f"memory of the workers: {before / 2**20:.1f} MiB before, {memory(server) / 2**20:.1f} MiB after")
+        print(f"memory of the workers, MiB: {', '.join(f'{size / 2**20:.1f}' for size in sizes)}")
 
 
 if __name__ == "__main__":

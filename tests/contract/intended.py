@@ -53,9 +53,7 @@ def load() -> list[Intended]:
 
 def _numbers(text: str | int) -> frozenset[int]:
     return frozenset(
-        number
-        for first, last in _SPAN.findall(str(text))
-        for number in range(int(first), int(last or first) + 1)
+        number for first, last in _SPAN.findall(str(text)) for number in range(int(first), int(last or first) + 1)
     )
 
 

@@ -110,7 +110,9 @@ def test_fields_of_bodies_and_answers_are_those_of_their_structs(document: dict[
     seen = set()
     for operation in OPERATIONS.values():
         bodies = [operation.body, *[answer.body for answer in operation.answers]]
-        prefix = "SimpleMq" if "simple-mq" in document["paths"][operation.path][operation.method.lower()]["tags"] else ""
+        prefix = (
+            "SimpleMq" if "simple-mq" in document["paths"][operation.path][operation.method.lower()]["tags"] else ""
+        )
         for struct in [each for body in bodies if body for each in structs(body)]:
             schema = components[prefix + struct.__name__]
             fields = {*struct.__struct_encode_fields__}
@@ -177,7 +179,9 @@ def read_by(module: Any) -> set[str]:
         if called in _SHORTHANDS and ast.unparse(node.func).startswith("queries."):
             found |= _SHORTHANDS[called]
         elif called in _READERS:
-            found |= {part.value for part in node.args if isinstance(part, ast.Constant) and isinstance(part.value, str)}
+            found |= {
+                part.value for part in node.args if isinstance(part, ast.Constant) and isinstance(part.value, str)
+            }
     return found
 
 
@@ -202,7 +206,14 @@ def test_every_operation_has_examples_that_are_what_the_schemas_say(document: di
                 assert not found, f"{operation.name} {parameter['name']}: {found}"
         if not examples:
             without.append(operation.name)
-    no_json = {"subscribe", "notify", "getContract", "getDocumentation", "getPrometheusMetrics", "getActuatorPrometheus"}
+    no_json = {
+        "subscribe",
+        "notify",
+        "getContract",
+        "getDocumentation",
+        "getPrometheusMetrics",
+        "getActuatorPrometheus",
+    }
     assert set(without) == no_json
 
 

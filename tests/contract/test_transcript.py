@@ -65,7 +65,9 @@ async def test_every_difference_is_intended_and_every_intended_difference_is_the
 
 def test_a_difference_that_is_not_listed_and_one_that_does_not_occur_are_complaints() -> None:
     entry = Intended("empty", "204", ["status 200 → 204", "type $: *"], frozenset({1, 2}))
-    assert list(judge({1: ["status 200 → 204", "type $: object → nothing"], 2: ["type $: text → nothing"]}, [entry])) == []
+    assert (
+        list(judge({1: ["status 200 → 204", "type $: object → nothing"], 2: ["type $: text → nothing"]}, [entry])) == []
+    )
     assert list(judge({1: ["status 200 → 204"], 3: ["value $.x"]}, [entry])) == [
         "record 3: nobody intends `value $.x`",
         "empty: `type $: *` does not occur",

@@ -65,7 +65,8 @@ async def test_options_say_what_a_path_answers(api: Api) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/health", "/health/live", "/api/v1/resources/overview", "/metrics", "/openapi.json", "/docs", "/docs/docs.js"]
+    "path",
+    ["/health", "/health/live", "/api/v1/resources/overview", "/metrics", "/openapi.json", "/docs", "/docs/docs.js"],
 )
 async def test_head_is_get_without_the_body(api: Api, path: str) -> None:
     head, get = await api.http.head(path), await api.http.get(path)

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import httpx
+
 import queen
 from queen import Queen
 from queen.builders.consume_builder import ConsumeBuilder
@@ -57,7 +58,10 @@ async def families(url: str, queue: str) -> object:
                 await told(client.ephemeral.queues()),
                 await told(client.ephemeral.depth(queue)),
             ],
-            "reads": [await told(client.queue(queue).fetch("Default")), await told(client.queue(queue).changed_since())],
+            "reads": [
+                await told(client.queue(queue).fetch("Default")),
+                await told(client.queue(queue).changed_since()),
+            ],
             "raised by the client": [
                 await told(client.admin.clear_queue(queue)),
                 await told(client.admin.move_message_to_dlq("p", "t")),
@@ -71,7 +75,17 @@ async def riders(url: str, queue: str) -> object:
         out = [{"data": 1}]
         refused = [
             await told(client.transaction().queue(queue).push(out).once("n", "k", forever=True).commit()),
-            await told(client.transaction().queue(queue).push(out).timer(queue).key("t").payload(1).after_ms(1).schedule().commit()),
+            await told(
+                client.transaction()
+                .queue(queue)
+                .push(out)
+                .timer(queue)
+                .key("t")
+                .payload(1)
+                .after_ms(1)
+                .schedule()
+                .commit()
+            ),
         ]
         return {"refused": refused, "left": await client.queue(queue).wait(False).pop()}
 
@@ -115,7 +129,14 @@ async def supervision(url: str, queue: str) -> object:
         async def handle(message: Any) -> None:
             seen.append(message["data"])
 
-        consumer = client.queue(queue).group("g").subscription_mode("all").supervision({"group": "tests"}).limit(3).timeout_millis(300)
+        consumer = (
+            client.queue(queue)
+            .group("g")
+            .subscription_mode("all")
+            .supervision({"group": "tests"})
+            .limit(3)
+            .timeout_millis(300)
+        )
         await consumer.each().consume(handle)
         return {"seen": seen}
 
@@ -123,7 +144,8 @@ async def supervision(url: str, queue: str) -> object:
 async def surface(_url: str, _queue: str) -> object:
     """The public methods of the client, by class."""
     classes = (
-        queen.Queen, queen.Admin, QueueBuilder, PushBuilder, ConsumeBuilder, DLQBuilder, TransactionBuilder, TransactionQueueBuilder,
+        queen.Queen, queen.Admin, QueueBuilder, PushBuilder, ConsumeBuilder, DLQBuilder, TransactionBuilder,
+        TransactionQueueBuilder,
         queen.Stream, queen.KV, queen.Locks, queen.Timers, queen.Ephemeral,
     )  # fmt: skip
     return {

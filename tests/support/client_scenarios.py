@@ -299,7 +299,15 @@ async def options_of_pops(client: Client, queue: str) -> object:
     await client.queue(queue).namespace(f"ns/{queue}").task("t").create()
     for partition in ("a", "b", "c"):
         await client.queue(queue).partition(partition).push([{"data": f"{partition}{n}"} for n in range(2)])
-    by_label = await client.queue().namespace(f"ns/{queue}").task("t").group("label").subscription_mode("all").wait(False).pop()
+    by_label = (
+        await client.queue()
+        .namespace(f"ns/{queue}")
+        .task("t")
+        .group("label")
+        .subscription_mode("all")
+        .wait(False)
+        .pop()
+    )
     plain = client.queue(queue).group("plain").autopilot(False).subscription_from("2020-01-01T00:00:00Z").wait(False)
     one, two = await plain.pop(), await plain.partitions(2).batch(10).pop()
     result = await client.queue(queue).group("sized").subscription_mode("all").wait(False).pop_result()

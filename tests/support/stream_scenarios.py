@@ -204,7 +204,8 @@ async def operators(program: Program) -> object:
 
 
 SCENARIOS: dict[str, Callable[[Program], Awaitable[object]]] = {
-    scenario.__name__: scenario for scenario in (windows, competing_windows, stateless, sessions, gate, another_chain, operators)
+    scenario.__name__: scenario
+    for scenario in (windows, competing_windows, stateless, sessions, gate, another_chain, operators)
 }
 
 

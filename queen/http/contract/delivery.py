@@ -24,8 +24,8 @@ _POP_PARAMETERS = (
     ),
     Parameter(
         "partitions",
-        f"Most partitions that are claimed, where none is named; 0 and less mean {limits.POP_PARTITIONS_MAX}. By default "
-        f"1, with `autopilot` {limits.AUTOPILOT_PARTITIONS}",
+        f"Most partitions that are claimed, where none is named; 0 and less mean {limits.POP_PARTITIONS_MAX}. By "
+        f"default 1, with `autopilot` {limits.AUTOPILOT_PARTITIONS}",
         number_of(-(10**9), 10**9),
     ),
     Parameter("wait", "`true` or `1`: wait for a message if there is none", SWITCH),
@@ -62,8 +62,8 @@ _WILDCARD = "/api/v1/pop/queue/{place:path}"
 
 TOPIC = Topic(
     "Messages on their way",
-    "Producers push, consumers pop, and say with an ack what became of it. What each operation means in all cases is in "
-    "`docs/semantics.md`.",
+    "Producers push, consumers pop, and say with an ack what became of it. What each operation means in all cases is "
+    "in `docs/semantics.md`.",
     [
         Operation(
             "POST",
@@ -72,8 +72,8 @@ TOPIC = Topic(
             "Append messages",
             [Answer("One element an item, in their order; an empty list for no items", list[PushedItem], 201)],
             (400, 413, 422, 429, 503),
-            "All items are stored, or none. Queues and partitions come into being with their first message. An item whose "
-            "`transactionId` is stored in its partition already is a duplicate and is not stored again.",
+            "All items are stored, or none. Queues and partitions come into being with their first message. An item "
+            "whose `transactionId` is stored in its partition already is a duplicate and is not stored again.",
             body=PushBody,
         ),
         Operation(
@@ -119,9 +119,9 @@ TOPIC = Topic(
             "Say what became of one message",
             [Answer("A list of one result", list[AckAnswer])],
             (400, 413, 503),
-            "`completed` (`success`): done. `failed`: deliver it again, and after the queue's `retryLimit` put it among "
-            "the dead letters. `retry`: deliver it again and count nothing. `dlq`: among the dead letters at once. An "
-            "ack that is refused is an answer with `success` false.",
+            "`completed` (`success`): done. `failed`: deliver it again, after the queue's `retryLimit` put it among "
+            "the dead letters. `retry`: deliver it again and count nothing. `dlq`: among the dead letters at once. "
+            "An ack that is refused is an answer with `success` false.",
             body=AckBody,
         ),
         Operation(
@@ -165,7 +165,7 @@ TOPIC = Topic(
             "Consume over a WebSocket",
             [Answer("The protocol is `queen.v1` from here on", status=101)],
             (426, 503),
-            "Messages come by themselves, never more than the consumer wants to hold, and are acked on the same socket; "
+            "Messages come by themselves, never more than the consumer wants, and are acked on the same socket; "
             "also in windows by number or time. The frames are described in `docs/websocket.md`.",
             websocket=True,
         ),

@@ -75,7 +75,7 @@ def document(levels: Levels) -> Json:
         "paths": paths,
         "components": {
             "schemas": dict(sorted(components.items())),
-            "responses": {f"Error{status}": _error(status, text) for status, text in ERRORS.items()},
+            "responses": {f"Error{number}": _error(number, text) for number, text in ERRORS.items()},
         },
     }
 
@@ -128,17 +128,16 @@ def _responses(operation: Operation, schemas: Schemas, examples: Json) -> Json:
         if answer.body:
             content = {"schema": schemas.of_answer(answer.body)} | _example(examples, str(answer.status))
             response.setdefault("content", {})[answer.media_type] = content
-    for status in operation.errors:
-        error = {"$ref": f"#/components/responses/Error{status}"}
-        if str(status) in responses:
-            responses[str(status)]["content"] |= _PROBLEM
+    for number in map(str, operation.errors):
+        if number in responses:
+            responses[number]["content"] |= _PROBLEM
         else:
-            responses[str(status)] = error
+            responses[number] = {"$ref": f"#/components/responses/Error{number}"}
     return dict(sorted(responses.items()))
 
 
-def _error(status: int, description: str) -> Json:
+def _error(number: int, description: str) -> Json:
     error: Json = {"description": description, "content": _PROBLEM}
-    if status in {429, 503}:
+    if number in {429, 503}:
         error["headers"] = {"Retry-After": {"description": "Seconds to wait", "schema": {"type": "integer"}}}
     return error

@@ -5,7 +5,6 @@ from queen.http.contract.parameters import (
     FROM,
     GROUP,
     NAME,
-    NAMESPACE,
     PARTITION,
     PARTITION_ID,
     QUEUE,
@@ -19,7 +18,7 @@ from queen.http.contract.parameters import (
     path,
 )
 from queen.http.resources.dead_letters import DeadLetterList, DeletedDeadLetter, PurgedAnswer, ReplayAnswer, ReplayBody
-from queen.http.resources.messages import STATUSES, DeletedAnswer, GiveUpBody, GivenUpAnswer, MessageAnswer, MessageList
+from queen.http.resources.messages import STATUSES, DeletedAnswer, GivenUpAnswer, GiveUpBody, MessageAnswer, MessageList
 from queen.http.resources.traces import MessageTraces, NamedTraces, RecordedAnswer, TraceBody, TraceNames
 
 _MESSAGE = "/api/v1/messages/{place:path}"

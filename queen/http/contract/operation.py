@@ -91,7 +91,7 @@ class Operation(Struct, frozen=True):
 
     @property
     def served_by(self) -> str:
-        """falcon's template of the route."""
+        """Falcon's template of the route."""
         return self.route or self.path
 
 

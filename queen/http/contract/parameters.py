@@ -53,6 +53,4 @@ QUEUE_PATH = path("queue", "Name of the queue; slashes may be encoded or not")
 PARTITION_PATH = path("partition", "Name of the partition")
 GROUP_PATH = path("consumerGroup", "Name of the consumer group; `__QUEUE_MODE__` is that of consumers without one")
 PARTITION_ID = path("partitionId", "Id of the partition, as a pop names it", {"type": "string", "minLength": 1})
-TRANSACTION_ID = path(
-    "transactionId", "Transaction id of the message", text_of(1, limits.TRANSACTION_ID_CHARS_MAX)
-)
+TRANSACTION_ID = path("transactionId", "Transaction id of the message", text_of(1, limits.TRANSACTION_ID_CHARS_MAX))

@@ -3,6 +3,7 @@
 from queen.http.contract.operation import Answer, Operation, Parameter, Topic
 from queen.http.contract.parameters import NAME, NAMESPACE, PARTITION, QUEUE, QUEUE_PATH, TASK, page
 from queen.http.contract.shapes import ConfiguredAnswer, QueueDeletedAnswer
+from queen.http.queries import LIMIT_MAX
 from queen.http.resources.catalogue import (
     PARTITIONS_LIMIT,
     DepthAnswer,
@@ -13,15 +14,14 @@ from queen.http.resources.catalogue import (
     QueueList,
     TaskList,
 )
-from queen.http.queries import LIMIT_MAX
 from queen.http.resources.queues import ConfigureBody
 
 _QUEUE = "/api/v1/resources/queues/{queue:path}"
 
 TOPIC = Topic(
     "Queues",
-    "Queues and what is in them. Figures are as old as `statsAge` says: seconds, -1 for never; those of small queues are "
-    "always new.",
+    "Queues and what is in them. Figures are as old as `statsAge` says: seconds, -1 for never; those of small queues "
+    "are always new.",
     [
         Operation(
             "POST",
@@ -30,7 +30,7 @@ TOPIC = Topic(
             "Make a queue, or replace its options",
             [Answer("What holds now", ConfiguredAnswer)],
             (400, 413, 503),
-            "An option that is not sent goes back to its default. `namespace` and `task` may also stand among the options.",
+            "An option that is not sent goes back to its default. `namespace` and `task` may stand among the options.",
             body=ConfigureBody,
         ),
         Operation(

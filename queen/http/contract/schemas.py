@@ -6,7 +6,7 @@ difference between a request, where a default may be left out, and an answer, wh
 
 import inspect
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import UnionType
 from typing import Any, get_args
 

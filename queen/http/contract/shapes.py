@@ -22,11 +22,11 @@ class PushedItem(Struct):
     transaction_id: str | None
     status: Annotated[str, Meta(extra_json_schema={"enum": ["queued", "duplicate", "buffered", "failed"]})]
     queueName: str  # noqa: N815 - the interface's names
-    message_id: str | None | UnsetType = UNSET
+    message_id: str | UnsetType | None = UNSET
     partition_id: str | UnsetType = UNSET
-    trace_id: str | None | UnsetType = UNSET
+    trace_id: str | UnsetType | None = UNSET
     error: str | UnsetType = UNSET
-    transactionId: str | None | UnsetType = UNSET  # noqa: N815
+    transactionId: str | UnsetType | None = UNSET  # noqa: N815
     queue: str | UnsetType = UNSET
     partition: str | UnsetType = UNSET
 

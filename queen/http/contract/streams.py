@@ -22,7 +22,9 @@ TOPIC = Topic(
             "Register a stream query",
             [
                 Answer("It is there, new (`fresh`) or as before", QueryAnswer),
-                Answer("It is there with another chain of operators, and `reset` was not asked for", QueryConflict, 409),
+                Answer(
+                    "It is there with another chain of operators, and `reset` was not asked for", QueryConflict, 409
+                ),
             ],
             (400, 413, 503),
             body=QueryBody,
@@ -43,7 +45,7 @@ TOPIC = Topic(
             "Read the state of a stream in one partition",
             [Answer("Rows in the order of their keys; `success` false for an unknown query", StateAnswer)],
             (400, 413, 503),
-            "Without `keys` and `key_prefix` all rows; `ripe_at_or_before` leaves windows only that have ended by then.",
+            "Without `keys` and `key_prefix` all rows; `ripe_at_or_before` leaves windows that have ended by then.",
             body=StateBody,
         ),
     ],

@@ -89,7 +89,7 @@ TOPIC = Topic(
             "What other instances say happened in a queue",
             [Answer("It is on its way to those who wait", StatusOnly)],
             (400, 403, 413),
-            "Signed with the secret of the instances (`QUEEN_SYNC_SECRET`). A list holds sheets of notices, sealed each.",
+            "Signed with the secret of the instances (`QUEEN_SYNC_SECRET`). A list holds sealed sheets of notices.",
             (
                 Parameter(
                     "Queen-Signature",

@@ -42,7 +42,14 @@ from queen.http.resources.simple_mq.parsing import (
     to_enqueue,
 )
 from queen.http.resources.simple_mq.queues import unknown_queue
-from queen.http.resources.simple_mq.rendering import MessagesAnswer, PageAnswer, PolledAnswer, encode, local_time, message_answer
+from queen.http.resources.simple_mq.rendering import (
+    MessagesAnswer,
+    PageAnswer,
+    PolledAnswer,
+    encode,
+    local_time,
+    message_answer,
+)
 from queen.metrics.simple_mq import OPERATION_SECONDS
 
 _MISSING = "Message not found"

@@ -95,9 +95,7 @@ class EnqueueBody(MessageBody):
     """
 
     messages: (
-        Annotated[
-            list[MessageBody], Meta(extra_json_schema={"minItems": 1, "maxItems": limits.BATCH_MESSAGES_MAX})
-        ]
+        Annotated[list[MessageBody], Meta(extra_json_schema={"minItems": 1, "maxItems": limits.BATCH_MESSAGES_MAX})]
         | None
     ) = None
 

@@ -23,7 +23,6 @@ from queen.http.request import QueenRequest
 from queen.http.resources.simple_mq.parsing import Visibility, check_number, either, parse_id, read_json
 from queen.http.resources.simple_mq.rendering import encode, queue_answer
 
-
 _Name = Annotated[str, Meta(extra_json_schema=text_of(1, limits.NAME_CHARS_MAX))]
 _Size = Annotated[int, between(1, limits.QUEUE_SIZE_MAX)]
 _Deliveries = Annotated[int, between(1, limits.DELIVERIES_MAX)]
