@@ -91,14 +91,6 @@ def hex_keys(count_max: int) -> Callable[[str], str]:
     return parse
 
 
-def setting(variables: str, default: T, parse: Callable[[str], T], meaning: str, *, secret: bool = False) -> T:
-    """Declares a setting: its environment variables (the first that is set wins), default, parser and meaning.
-
-    The value of a secret one is never shown.
-    """
-    metadata = {"variables": tuple(variables.split()), "parse": parse, "meaning": meaning, "secret": secret}
-    return dataclasses.field(default=default, metadata=metadata, repr=not secret)
-def origins(text: str) -> str | tuple[str, ...]:
 def origins(text: str) -> tuple[str, ...]:
     """Parses ``*``, or ``scheme://host:port,…``, as browsers send them."""
     found = tuple(_split(text))
@@ -111,10 +103,13 @@ def origins(text: str) -> tuple[str, ...]:
     return found
 
 
-def setting(variables: str, default: T, parse: Callable[[str], T], meaning: str) -> T:
-    """Declares a setting: its environment variables (the first that is set wins), default, parser and meaning."""
-    metadata = {"variables": tuple(variables.split()), "parse": parse, "meaning": meaning}
-    return dataclasses.field(default=default, metadata=metadata)
+def setting(variables: str, default: T, parse: Callable[[str], T], meaning: str, *, secret: bool = False) -> T:
+    """Declares a setting: its environment variables (the first that is set wins), default, parser and meaning.
+
+    The value of a secret one is never shown.
+    """
+    metadata = {"variables": tuple(variables.split()), "parse": parse, "meaning": meaning, "secret": secret}
+    return dataclasses.field(default=default, metadata=metadata, repr=not secret)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
