@@ -72,8 +72,8 @@ class Options(Struct):
     priority: Annotated[int, between(*_BOUNDS["priority"])] | None = None
     deadLetterQueue: bool | None = None  # noqa: N815
     dlqAfterMaxRetries: bool | None = None  # noqa: N815
-    namespace: Label | None = None
-    task: Label | None = None
+    namespace: str | None = None
+    task: str | None = None
     retentionSeconds: Annotated[int, between(*_BOUNDS["retentionSeconds"])] | None = None  # noqa: N815
     completedRetentionSeconds: Annotated[int, between(*_BOUNDS["completedRetentionSeconds"])] | None = None  # noqa: N815
     retentionEnabled: bool | None = None  # noqa: N815
