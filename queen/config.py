@@ -91,6 +91,18 @@ def hex_keys(count_max: int) -> Callable[[str], str]:
     return parse
 
 
+def origins(text: str) -> tuple[str, ...]:
+    """Parses ``*``, or ``scheme://host:port,…``, as browsers send them."""
+    found = tuple(_split(text))
+    if found == ("*",):
+        return found
+    for each in found:
+        parts = urlsplit(each)
+        if not parts.scheme or not parts.netloc or each != f"{parts.scheme}://{parts.netloc}".lower():
+            raise ValueError("* alone, or a list of origins such as https://ops.example.org, separated by commas")
+    return found
+
+
 def setting(variables: str, default: T, parse: Callable[[str], T], meaning: str, *, secret: bool = False) -> T:
     """Declares a setting: its environment variables (the first that is set wins), default, parser and meaning.
 
@@ -124,6 +136,12 @@ class Settings:
     )
     max_body_bytes: int = setting(
         "MAX_BODY_SIZE QUEEN_MAX_BODY_BYTES", 64 << 20, integer(1024, 1 << 30), "largest request body, in bytes"
+    )
+    cors_origins: tuple[str, ...] = setting(
+        "QUEEN_CORS_ORIGINS",
+        ("*",),
+        origins,
+        "pages of a browser that may read answers: *, or origins as https://ops.example.org, with commas; empty: none",
     )
     default_batch: int = setting(
         "DEFAULT_BATCH_SIZE", 1, integer(1, 10_000), "messages of a pop that names no batch and no autopilot"

@@ -35,8 +35,16 @@ class QueenApp:
         self._app, self._engine, self._sockets = app, engine, sockets
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI
-        """Handles one ASGI scope."""
-        await self._app(scope, receive, send)
+        """Handles one ASGI scope; a version of HTTP that falcon does not know is the client's error."""
+        try:
+            await self._app(scope, receive, send)
+        except falcon.errors.UnsupportedError:
+            if scope["type"] != "http":
+                raise
+            body = problems.problem(400, "The request must be HTTP/1.0 or newer", "http_error")
+            headers = [(b"content-type", problems.PROBLEM_JSON.encode()), (b"content-length", b"%d" % len(body))]
+            await send({"type": "http.response.start", "status": 400, "headers": headers})
+            await send({"type": "http.response.body", "body": body})
 
     def begin_stop(self) -> None:
         """Answers all long polls empty, from now on. May be called from a signal handler."""
@@ -50,6 +58,9 @@ class QueenApp:
 def create_app(settings: Settings, engine: EngineThread) -> QueenApp:
     """The application over an engine that is not started yet; ASGI's lifespan starts and stops it."""
     middleware: list[Any] = [_Lifespan(engine), MeasureRequests()]
+    if settings.cors_origins:
+        origins = "*" if settings.cors_origins == ("*",) else settings.cors_origins
+        middleware.append(falcon.CORSMiddleware(origins, expose_headers=["Retry-After"]))
     app = falcon.asgi.App(middleware=middleware, request_type=QueenRequest)
     app.req_options.auto_parse_qs_csv = False
     app.add_error_handler(Exception, problems.on_unexpected)

@@ -14,6 +14,7 @@ from queen.core.errors import BadRequestError
 from queen.core.limits import GROUP_CHARS_MAX, NAME_CHARS_MAX, TRANSACTION_ID_CHARS_MAX
 from queen.core.operations import Lot, Push
 from queen.core.segment import encode_entry, encode_plain, plain_length
+from queen.http.fields import Name, TransactionId
 
 T = TypeVar("T")
 
@@ -106,17 +107,29 @@ def parse_boolean(text: str | None) -> bool:
 
 
 class PushItem(Struct, gc=False):
-    """One item of a push, as it comes."""
+    """One item of a push, as it comes.
 
-    queue: str
-    partition: str = "Default"
+    Attributes:
+        queue: comes into being with its first message.
+        partition: messages of one partition stay in order.
+        payload: any JSON, kept as it is.
+        transactionId: stored once a partition, however often it is pushed; by default the id of the message.
+        traceId: a UUID that goes along with the message.
+    """
+
+    queue: Name
+    partition: Name = "Default"
     payload: Raw = _NULL
-    transactionId: str | None = None  # noqa: N815 - the interface's name
+    transactionId: TransactionId | None = None  # noqa: N815 - the interface's name
     traceId: str | None = None  # noqa: N815
 
 
 class PushBody(Struct):
-    """The body of a push."""
+    """The body of a push.
+
+    Attributes:
+        items: stored all or none, in this order.
+    """
 
     items: list[PushItem]
 

@@ -233,18 +233,17 @@ class TransactionAnswer(Struct, omit_defaults=True):
     reason: str | None = None
 
 
-class AckDone(Struct):
+class AckDone(Struct, tag="ack"):
     """An ack in the results of a transaction."""
 
     index: int
     transactionId: str  # noqa: N815
     dlq: bool
-    type: str = "ack"
     success: bool = True
     error: str | None = None
 
 
-class PushDone(Struct):
+class PushDone(Struct, tag="push"):
     """A pushed item in the results of a transaction."""
 
     index: int
@@ -252,5 +251,4 @@ class PushDone(Struct):
     messageId: str  # noqa: N815
     partitionId: str  # noqa: N815
     queueName: str  # noqa: N815
-    type: str = "push"
     success: bool = True

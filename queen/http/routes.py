@@ -9,8 +9,10 @@ from msgspec import Struct
 from queen.config import Settings
 from queen.engine.thread import EngineThread
 from queen.http.access import Access
+from queen.http.contract.document import document
 from queen.http.resources import analytics, catalogue, consumer_groups, dead_letters, messages, status, traces
 from queen.http.resources.ack import AckResource
+from queen.http.resources.contract import ContractResource, DocumentationResource
 from queen.http.resources.health import HealthResource
 from queen.http.resources.leases import LeaseResource
 from queen.http.resources.maintenance import BuffersResource, MaintenanceResource
@@ -39,6 +41,8 @@ from queen.security.keyring import Keyring
 PUBLIC, READ_ONLY, READ_WRITE, ADMIN = Access
 
 
+#: Levels whose GET changes nothing: a pop's does.
+_READING = (PUBLIC, READ_ONLY)
 #: Stands among the methods of a route for its WebSocket.
 WEBSOCKET = "WEBSOCKET"
 
@@ -73,7 +77,8 @@ def routes(settings: Settings, engine: EngineThread, sockets: Sockets) -> Sequen
     )
     health, maintenance = HealthResource(engine), MaintenanceResource(engine)
     prometheus = PrometheusResource(engine, settings.smq_metrics_queues)
-    return [
+    documentation = DocumentationResource()
+    table = [
         Route("/health", health, {"GET": PUBLIC}),
         Route("/health/live", health, {"GET": PUBLIC}, suffix="live"),
         Route("/health/ready", health, {"GET": PUBLIC}, suffix="ready"),
@@ -153,7 +158,17 @@ def routes(settings: Settings, engine: EngineThread, sockets: Sockets) -> Sequen
         # Public as far as tokens go: the request is signed with the secret of the instances.
         Route("/internal/api/notify", NotifyResource(engine, settings.sync_secret, body_bytes_max), {"POST": PUBLIC}),
         *_simple_mq_routes(settings, engine),
+        # ------------------------------------------------------------ the contract
+        Route("/openapi.json", ContractResource(lambda: document(levels(table))), {"GET": PUBLIC}),
+        Route("/docs", documentation, {"GET": PUBLIC}),
+        Route("/docs/{asset}", documentation, {"GET": PUBLIC}, suffix="asset"),
     ]
+    return table
+
+
+def levels(table: Sequence[Route]) -> Mapping[str, Mapping[str, Access]]:
+    """The access level of each method, by path."""
+    return {route.path: route.access for route in table}
 
 
 def _simple_mq_routes(settings: Settings, engine: EngineThread) -> Sequence[Route]:
@@ -189,15 +204,17 @@ def _session_settings(settings: Settings) -> SessionSettings:
 
 
 def add_routes(app: "falcon.asgi.App[Any, Any]", table: Sequence[Route]) -> None:
-    """Adds all routes to an application.
+    """Adds all routes to an application; where GET only reads, HEAD is answered like it, without the body.
 
     Raises:
         ValueError: a route says nothing of a method that its resource answers, or names one that it does not answer.
     """
     for route in table:
         ending = f"_{route.suffix}" if route.suffix else ""
-        methods = (*falcon.HTTP_METHODS, WEBSOCKET)
+        methods = (*(method for method in falcon.HTTP_METHODS if method != "HEAD"), WEBSOCKET)
         answered = {method for method in methods if hasattr(route.resource, f"on_{method.lower()}{ending}")}
         if answered != set(route.access):
             raise ValueError(f"{route.path} answers {sorted(answered)}, but has levels for {sorted(route.access)}")
+        if route.access.get("GET") in _READING:
+            setattr(route.resource, f"on_head{ending}", getattr(route.resource, f"on_get{ending}"))
         app.add_route(route.path, route.resource, suffix=route.suffix)

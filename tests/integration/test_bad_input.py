@@ -414,8 +414,9 @@ async def test_body_that_never_ends_is_cut_off(small_server: Server) -> None:
         b"\x16\x03\x01\x02\x00\x01\x00",
         b"GET /api/v1/pop/queue/\xff\xfe HTTP/1.1\r\nHost: x\r\n\r\n",
         b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /health\r\n\r\n",
     ],
-    ids=["length abc", "length -1", "bad chunk", "TLS", "raw bytes in path", "long path"],
+    ids=["length abc", "length -1", "bad chunk", "TLS", "raw bytes in path", "long path", "HTTP/0.9"],
 )
 async def test_broken_http_is_refused_and_costs_no_worker(server: Server, api: Api, request_head: bytes) -> None:
     def send() -> bytes:

@@ -174,3 +174,9 @@ async def test_lease_that_an_ack_has_ended_is_not_revived(workers: list[Api], qu
     assert second.data == [1, 2]
     await other.ack(second.messages)
     assert (await api.extend(second.lease))["success"] is False
+
+
+@checks("G-ISO-3", level=Level.LIVE)
+async def test_a_path_without_a_lease_is_a_lease_that_does_not_exist(api: Api) -> None:
+    response = await api.http.post("/api/v1/lease//extend", json={"seconds": 5})
+    assert (response.status_code, response.json()["success"]) == (200, False)

@@ -139,3 +139,25 @@ async def test_client_looks_at_dead_letters_and_retries_one(play: Any) -> None:
         "rest": ["good", "poison"],
         "left": 0,
     }
+
+
+async def test_client_pops_with_every_option_of_its_builder(play: Any) -> None:
+    assert await play("options_of_pops") == {"label": 2, "one": 1, "two": [3, 2], "sized": [6, True], "late": []}
+
+
+@checks("G-DLQ-1", level=Level.LIVE)
+async def test_client_acks_by_itself_and_pages_through_dead_letters(play: Any) -> None:
+    assert await play("callbacks") == {
+        "calls": [["done", 0], ["done", 1], ["failed", 2, "not two"], ["done", 3]],
+        "letters": [2],
+        "beyond": [],
+    }
+
+
+async def test_client_flushes_one_buffer(play: Any) -> None:
+    assert await play("buffers") == {"before": 1, "after": 0, "data": [1]}
+
+
+@checks("G-TXN-1", level=Level.LIVE)
+async def test_client_transaction_over_partitions(play: Any) -> None:
+    assert await play("transact_partitions") == {"out": [["x", "x"], ["y", "y"]], "dead": [1]}

@@ -60,3 +60,7 @@ async def test_a_gate_lets_everything_through_in_order_and_later(play: Any) -> N
 
 async def test_another_chain_of_operators_is_refused_until_a_reset(play: Any) -> None:
     assert await play("another_chain") == {"refused": "StreamsConfigHashMismatch"}
+
+
+async def test_other_windows_keys_and_effects(play: Any) -> None:
+    assert await play("operators") == {"sliding": True, "cron": True, "each": True}

@@ -26,11 +26,16 @@ def test_a_variable_sets_its_field(variable: str, field: "dataclasses.Field[obje
         "log_level": "warning", "concurrency_mode": "vegas", "worker_class": "gthread", "udp_peers": "a:7,[::1]:8",
         "http_peers": "http://a:1,https://b/", "encryption_key": "ab" * 32, "encryption_old_keys": "ab" * 32,
         "engine_home": "thread", "pooler": "yes",
+        "cors_origins": "https://a,http://b:1",
         "vegas_alpha": "7", "vegas_floor": "9", "threads": "64", "max_body_bytes": "2048", "vegas_beta": "50",
     }  # fmt: skip
     values = {int: "1024", str: "new"}
     text = words.get(field.name) or values[type(field.default)]
-    lists = {"udp_peers": (("a", 7), ("::1", 8)), "http_peers": ("http://a:1", "https://b")}
+    lists = {
+        "udp_peers": (("a", 7), ("::1", 8)),
+        "http_peers": ("http://a:1", "https://b"),
+        "cors_origins": ("https://a", "http://b:1"),
+    }
     found = getattr(from_environment({"QUEEN_SYNC_SECRET": "s", variable: text}), field.name)
     assert found == lists[field.name] if field.name in lists else str(found) == text
 
@@ -48,6 +53,9 @@ def test_a_variable_sets_its_field(variable: str, field: "dataclasses.Field[obje
         ("QUEEN_PEERS", "host:6632"),
         ("QUEEN_PEERS", "http://:6632"),
         ("QUEEN_CONCURRENCY_MODE", "reno"),
+        ("QUEEN_CORS_ORIGINS", "https://a.example/path"),
+        ("QUEEN_CORS_ORIGINS", "ops.example.org"),
+        ("QUEEN_CORS_ORIGINS", "https://A.example"),
         ("QUEEN_WORKER_CLASS", "sync"),
         ("DB_POOLER", "maybe"),
     ],

@@ -294,12 +294,95 @@ async def dead_letters(client: Client, queue: str) -> object:
     }
 
 
+async def options_of_pops(client: Client, queue: str) -> object:
+    """Everything that a pop can be asked with the builder."""
+    await client.queue(queue).namespace(f"ns/{queue}").task("t").create()
+    for partition in ("a", "b", "c"):
+        await client.queue(queue).partition(partition).push([{"data": f"{partition}{n}"} for n in range(2)])
+    by_label = (
+        await client.queue()
+        .namespace(f"ns/{queue}")
+        .task("t")
+        .group("label")
+        .subscription_mode("all")
+        .wait(False)
+        .pop()
+    )
+    plain = client.queue(queue).group("plain").autopilot(False).subscription_from("2020-01-01T00:00:00Z").wait(False)
+    one, two = await plain.pop(), await plain.partitions(2).batch(10).pop()
+    result = await client.queue(queue).group("sized").subscription_mode("all").wait(False).pop_result()
+    late = await client.queue(queue).group("late").subscription_from("now").wait(False).pop()
+    return {
+        "label": len(by_label),
+        "one": len(one),
+        "two": [len(two), len({message["partition"] for message in two})],
+        "sized": [len(result.messages), result.autopilot is not None],
+        "late": late,
+    }
+
+
+async def callbacks(client: Client, queue: str) -> object:
+    """A consumer that acks by itself, by what becomes of its handler."""
+    await client.queue(queue).config({"retry_limit": 0}).create()
+    await client.queue(queue).push([{"data": n} for n in range(4)])
+    calls: list[Any] = []
+
+    async def handle(message: Any) -> None:
+        if message["data"] == 2:
+            raise ValueError("not two")
+
+    async def done(message: Any, _result: Any) -> None:
+        calls.append(["done", message["data"]])
+        await client.ack(message, True)
+
+    async def failed(message: Any, error: Exception) -> None:
+        calls.append(["failed", message["data"], str(error)])
+        await client.ack(message, False, {"error": str(error)})
+
+    consumer = client.queue(queue).auto_ack(False).batch(1).limit(4).timeout_millis(300).each().consume(handle)
+    await consumer.on_success(done).on_error(failed)
+    letters = client.queue(queue).dlq()
+    first = await letters.limit(10).offset(0).from_("2020-01-01T00:00:00Z").to("2999-01-01T00:00:00Z").get()
+    second = await client.queue(queue).dlq("__QUEUE_MODE__").offset(1).get()
+    return {"calls": calls, "letters": [m["data"] for m in first["messages"]], "beyond": second["messages"]}
+
+
+async def buffers(client: Client, queue: str) -> object:
+    """What waits in the client, and goes when it is told to."""
+    place = client.queue(queue).buffer({"message_count": 100, "time_millis": 60_000})
+    await place.push({"data": 1})
+    before = client.get_buffer_stats()
+    await place.flush_buffer()
+    after = client.get_buffer_stats()
+    got = await client.queue(queue).wait(False).pop()
+    return {
+        "before": before["totalBufferedMessages"],
+        "after": after["totalBufferedMessages"],
+        "data": [message["data"] for message in got],
+    }
+
+
+async def transact_partitions(client: Client, queue: str) -> object:
+    """A transaction with several outputs, and one that dead-letters its input."""
+    await client.queue(queue).push([{"data": n} for n in range(2)])
+    first, second = await client.queue(queue).batch(2).wait(False).pop()
+    transaction = client.transaction().ack(first).ack(second, "dlq")
+    out = transaction.queue(f"{queue}-out").partition("x").push([{"data": "x"}])
+    await out.queue(f"{queue}-out").partition("y").push({"data": "y"}).commit()
+    got = await client.queue(f"{queue}-out").batch(9).partitions(9).wait(False).pop()
+    letters = await client.queue(queue).dlq().get()
+    return {
+        "out": sorted([message["partition"], message["data"]] for message in got),
+        "dead": [message["data"] for message in letters["messages"]],
+    }
+
+
 SCENARIOS: dict[str, Callable[[Client, str], Awaitable[object]]] = {
     scenario.__name__: scenario
     for scenario in (
         push_and_pop, pop_of_a_partition_and_commit_on_delivery, pop_that_waits, consume_batches, consume_each,
         consume_until_dead, nack_until_dead, renew, transact, push_buffered, push_duplicates, delete, names,
-        consume_through_an_outage, administer, dead_letters,
+        consume_through_an_outage, administer, dead_letters, options_of_pops, callbacks, buffers, transact_partitions,
     )
 }  # fmt: skip
 

@@ -166,8 +166,46 @@ async def another_chain(program: Program) -> object:
     return {"refused": refused}
 
 
+def event_time(message: Any) -> int:
+    return int(message["data"]["t"])
+
+
+async def sums(program: Program, source: Any, name: str, expected: int) -> object:
+    """Sums over the windows of a stream."""
+    stream = source.reduce(lambda total, value: {"sum": total["sum"] + value["n"]}, {"sum": 0})
+    runner = await program.run(stream.to(program.client.queue(f"{program.queue}-out")), name=f"{program.queue}-{name}")
+    seen = await program.output(lambda seen: sum(data["sum"] for _, data in seen) >= expected)
+    await runner.stop()
+    return sum(data["sum"] for _, data in seen)
+
+
+async def operators(program: Program) -> object:
+    """Windows that overlap, windows of the clock, keys, several values of one, and effects without a sink."""
+    # Two minutes of one partition; the last event closes the windows of the others and belongs to none that ends.
+    await program.push([{"n": n * PARTITIONS, "t": 1_700_000_000_000 + n * 5_000} for n in range(24)])
+    await program.push([{"n": 0, "t": 1_700_000_000_000 + 10**7}])
+    total = sum(n * PARTITIONS for n in range(24))
+    source = Stream.from_(program.client.queue(program.queue))
+    sliding = source.key_by(lambda _: "all").window_sliding(size=20, slide=10, event_time=event_time, idle_flush_ms=200)
+    cron = source.window_cron(every="minute", event_time=event_time, idle_flush_ms=200)
+    seen: list[Any] = []
+    runner = await program.run(
+        source.flat_map(lambda message: [message["data"]["n"]] * 2).foreach(seen.append), name=f"{program.queue}-each"
+    )
+    async with asyncio.timeout(200):
+        while len(seen) < 50:
+            await asyncio.sleep(0.05)
+    await runner.stop()
+    return {
+        "sliding": await sums(program, sliding, "sliding", 2 * total) == 2 * total,
+        "cron": await sums(program, cron, "cron", total) == total,
+        "each": sum(seen) == 2 * total,
+    }
+
+
 SCENARIOS: dict[str, Callable[[Program], Awaitable[object]]] = {
-    scenario.__name__: scenario for scenario in (windows, competing_windows, stateless, sessions, gate, another_chain)
+    scenario.__name__: scenario
+    for scenario in (windows, competing_windows, stateless, sessions, gate, another_chain, operators)
 }
 
 

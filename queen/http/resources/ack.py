@@ -9,15 +9,25 @@ from queen.core import limits
 from queen.core.errors import BadRequestError
 from queen.core.operations import QUEUE_MODE, Ack, AckItem, JobType
 from queen.engine.thread import EngineThread
+from queen.http.fields import GroupName, Required
 from queen.http.parsing import check_group, decode
 from queen.http.rendering import render_ack
 from queen.http.request import QueenRequest, read_body
 
 
 class AckBody(Struct):
-    """One acknowledgment."""
+    """One acknowledgment.
 
-    transactionId: str  # noqa: N815 - the interface's names
+    Attributes:
+        transactionId: that of the message, as it was delivered.
+        partitionId: that of the message, as it was delivered.
+        leaseId: the lease of the pop; an ack under another one is refused. Without one nothing is fenced.
+        status: `completed` (default) or `success`, `failed`, `retry`, `dlq`.
+        error: why it failed; kept with the dead letter, up to 10,000 characters.
+        consumerGroup: whose message it was; empty is queue mode. In a batch, that of the batch counts.
+    """
+
+    transactionId: Required  # noqa: N815 - the interface's names
     partitionId: str  # noqa: N815
     leaseId: str | None = None  # noqa: N815
     status: str | None = None
@@ -26,10 +36,14 @@ class AckBody(Struct):
 
 
 class AckBatchBody(Struct):
-    """Acknowledgments of one group."""
+    """Acknowledgments of one group.
+
+    Attributes:
+        consumerGroup: whose messages they were; empty is queue mode.
+    """
 
     acknowledgments: list[AckBody]
-    consumerGroup: str | None = None  # noqa: N815
+    consumerGroup: GroupName | None = None  # noqa: N815
 
 
 _NO_PARTITION = "partitionId is required to ensure message uniqueness"

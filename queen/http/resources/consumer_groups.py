@@ -16,6 +16,7 @@ from queen.engine.context import Context
 from queen.engine.ports import Notice, configuration_changed
 from queen.http import answers, queries
 from queen.http.answers import Administrative, age_s, answer, stamp, text
+from queen.http.fields import Time
 from queen.http.parsing import check_name, decode, parse_integer, parse_time
 from queen.http.paths import cut
 from queen.http.request import QueenRequest, read_body
@@ -23,7 +24,7 @@ from queen.http.request import QueenRequest, read_body
 PARTITION_NOT_FOUND = "Partition not found"
 _ROOT = "/api/v1/consumer-groups"
 _LAGGING_AFTER_S = 300
-_LAG_LIMIT_S = 100 * 366 * 24 * 3600
+LAG_SECONDS_MAX = 2**31 - 1
 _CURSORS_LIMIT = 1000
 _BODY_BYTES_MAX = 64 * 1024
 
@@ -101,9 +102,13 @@ class GroupDeletedAnswer(Struct, rename="camel", omit_defaults=True):
 
 
 class SubscriptionBody(Struct, rename="camel"):
-    """The new start of a group."""
+    """The new start of a group.
 
-    subscription_timestamp: str
+    Attributes:
+        subscription_timestamp: partitions without a cursor begin after it.
+    """
+
+    subscription_timestamp: Time
 
 
 class SubscriptionAnswer(Struct, rename="camel"):
@@ -116,7 +121,13 @@ class SubscriptionAnswer(Struct, rename="camel"):
 
 
 class SeekBody(Struct, rename="camel"):
-    """Where a group goes: one of the three."""
+    """Where a group goes: one of the three.
+
+    Attributes:
+        to_end: past everything that is there.
+        to_beginning: to the oldest message.
+        timestamp: to the first message pushed after it; `now` is this moment.
+    """
 
     to_end: bool = False
     to_beginning: bool = False
@@ -219,7 +230,7 @@ class LaggingResource(Administrative):
 
     async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
         """An array, worst first."""
-        seconds = parse_integer(req.get_param("minLagSeconds"), "minLagSeconds", 3600, 0, _LAG_LIMIT_S)
+        seconds = parse_integer(req.get_param("minLagSeconds"), "minLagSeconds", 3600, 0, LAG_SECONDS_MAX)
         limit = parse_integer(req.get_param("limit"), "limit", _CURSORS_LIMIT, 1, _CURSORS_LIMIT)
 
         async def look(context: Context) -> list[LaggingRow]:

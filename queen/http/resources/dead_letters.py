@@ -17,6 +17,7 @@ from queen.engine.ports import Notice
 from queen.engine.thread import EngineThread
 from queen.http import queries
 from queen.http.answers import Administrative, answer, shown, text
+from queen.http.fields import Name
 from queen.http.parsing import PushItem, check_name, decode, to_push
 from queen.security.keyring import Keyring
 from queen.security.messages import open_payload
@@ -96,10 +97,15 @@ class ReplayAnswer(Struct, rename="camel"):
 
 
 class ReplayBody(Struct):
-    """Where a dead letter goes; by default where it came from."""
+    """Where a dead letter goes.
 
-    queue: str | None = None
-    partition: str | None = None
+    Attributes:
+        queue: by default the one it came from.
+        partition: by default the one it came from.
+    """
+
+    queue: Name | None = None
+    partition: Name | None = None
 
 
 _replay_decoder = msgspec.json.Decoder(ReplayBody)

@@ -1,9 +1,11 @@
 """``POST /api/v1/lease/:leaseId/extend``."""
 
+from typing import Annotated
+
 import falcon
 import falcon.asgi
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from queen.core.errors import BadRequestError
 from queen.core.limits import LEASE_SECONDS_MAX
@@ -16,9 +18,13 @@ _DEFAULT_SECONDS = 60
 
 
 class ExtendBody(Struct):
-    """How long the lease shall last from now."""
+    """How long the lease shall last.
 
-    seconds: int = _DEFAULT_SECONDS
+    Attributes:
+        seconds: from now; less than 0 counts as 0.
+    """
+
+    seconds: Annotated[int, Meta(extra_json_schema={"maximum": LEASE_SECONDS_MAX})] = _DEFAULT_SECONDS
 
 
 _decoder = msgspec.json.Decoder(ExtendBody)

@@ -21,7 +21,11 @@ _BODY_BYTES_MAX = 4096
 
 
 class SwitchBody(Struct):
-    """What a mode is to be."""
+    """What a mode is to be.
+
+    Attributes:
+        enabled: whether it is to be on.
+    """
 
     enabled: bool
 

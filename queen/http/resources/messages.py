@@ -15,6 +15,7 @@ from queen.engine.context import Context
 from queen.engine.thread import EngineThread
 from queen.http import queries
 from queen.http.answers import Administrative, answer, shown, stamp, text
+from queen.http.fields import GroupName
 from queen.http.parsing import check_group, decode
 from queen.http.paths import cut
 from queen.http.resources.dead_letters import Replayer
@@ -153,9 +154,14 @@ class GivenUpAnswer(Struct, rename="camel"):
 
 
 class GiveUpBody(Struct, rename="camel"):
-    """For whom a message is given up, and why; without a group for all that have not completed it."""
+    """For whom a message is given up, and why.
 
-    consumer_group: str | None = None
+    Attributes:
+        consumer_group: by default all that have not completed it.
+        error: kept with the dead letter, up to 10,000 characters.
+    """
+
+    consumer_group: GroupName | None = None
     error: str | None = None
 
 

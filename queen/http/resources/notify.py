@@ -13,14 +13,20 @@ from queen.engine.notices import sheet_of
 from queen.engine.ports import Notice
 from queen.engine.thread import EngineThread
 from queen.http import problems
+from queen.http.fields import Label
 from queen.http.parsing import check_name
 from queen.http.request import QueenRequest, read_body
 
 
 class NotifyBody(Struct):
-    """One notice, as the original's interface has it; ``partition`` says nothing more to waiters."""
+    """One notice, as the original's interface has it.
 
-    queue: str = ""
+    Attributes:
+        queue: in which something happened; required.
+        partition: says nothing more to those who wait.
+    """
+
+    queue: Label = ""
     partition: str | None = None
 
 

@@ -57,6 +57,8 @@ class PopResource:
 
     def _pop(self, req: QueenRequest, **place: Any) -> Pop:  # noqa: ANN401 - fields of Pop
         get = req.get_param
+        if parse_boolean(get("conflation")):
+            raise BadRequestError("conflation: this server has none, it delivers every message", "conflation")
         autopilot = parse_boolean(get("autopilot"))
         batch = limits.AUTOPILOT_BATCH_MESSAGES if autopilot else self._defaults.batch
         partitions = limits.AUTOPILOT_PARTITIONS if autopilot else 1

@@ -1,6 +1,6 @@
 """``POST /api/v1/configure`` and ``DELETE /api/v1/resources/queues/:queue``."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import falcon
 import falcon.asgi
@@ -15,6 +15,7 @@ from queen.engine.ports import configuration_changed
 from queen.engine.push_options import keep_for_spool
 from queen.engine.thread import EngineThread
 from queen.http.answers import answer
+from queen.http.fields import Label, Name, between
 from queen.http.parsing import check_name, decode
 from queen.http.paths import cut
 from queen.http.request import QueenRequest, read_body
@@ -22,37 +23,6 @@ from queen.http.resources.catalogue import QueueInspector
 
 _YEAR_SECONDS = 366 * 24 * 3600
 _INT_MAX = 2**31 - 1
-
-
-class Options(Struct):
-    """Options of a queue as they come; ``None`` is one that was not sent."""
-
-    leaseTime: int | None = None  # noqa: N815 - the interface's names
-    retryLimit: int | None = None  # noqa: N815
-    retryDelay: int | None = None  # noqa: N815
-    delayedProcessing: int | None = None  # noqa: N815
-    windowBuffer: int | None = None  # noqa: N815
-    priority: int | None = None
-    deadLetterQueue: bool | None = None  # noqa: N815
-    dlqAfterMaxRetries: bool | None = None  # noqa: N815
-    namespace: str | None = None
-    task: str | None = None
-    retentionSeconds: int | None = None  # noqa: N815
-    completedRetentionSeconds: int | None = None  # noqa: N815
-    retentionEnabled: bool | None = None  # noqa: N815
-    maxWaitTimeSeconds: int | None = None  # noqa: N815
-    maxSize: int | None = None  # noqa: N815
-    ttl: int | None = None
-    encryptionEnabled: bool | None = None  # noqa: N815
-
-
-class ConfigureBody(Struct):
-    """A queue with its labels and options."""
-
-    queue: str
-    namespace: str | None = None
-    task: str | None = None
-    options: Options | None = None
 
 
 #: Lowest and highest value of each number.
@@ -69,6 +39,64 @@ _BOUNDS = {
     "maxSize": (0, _INT_MAX),
     "ttl": (0, _INT_MAX),
 }
+
+
+class Options(Struct):
+    """Options of a queue as they come; one that is not sent, or `null`, has its default.
+
+    Attributes:
+        leaseTime: seconds that a lease lasts; 0 and by default 60.
+        retryLimit: failures of a message before it goes to the dead letters; 3 by default.
+        retryDelay: milliseconds before a failed message is delivered again.
+        delayedProcessing: seconds before a message may be delivered.
+        windowBuffer: seconds without a push before messages of a partition may be delivered.
+        priority: among queues of a namespace or task; higher ones first.
+        deadLetterQueue: whether messages are kept that were given up.
+        dlqAfterMaxRetries: the same under its other name.
+        namespace: counts if the body names none.
+        task: counts if the body names none.
+        retentionSeconds: age at which messages are removed, if `retentionEnabled`; 0 is never.
+        completedRetentionSeconds: the same for messages that every group has done.
+        retentionEnabled: whether the two above count.
+        maxWaitTimeSeconds: age at which messages that nobody has done are given up; 0 is never.
+        maxSize: most messages that are not done; beyond it a push is answered 429. 0 is any number.
+        ttl: age in seconds at which messages are removed, whoever still needs them; 0 is never.
+        encryptionEnabled: whether payloads are stored encrypted; needs `QUEEN_ENCRYPTION_KEY`.
+    """
+
+    leaseTime: Annotated[int, between(*_BOUNDS["leaseTime"])] | None = None  # noqa: N815 - the interface's names
+    retryLimit: Annotated[int, between(*_BOUNDS["retryLimit"])] | None = None  # noqa: N815
+    retryDelay: Annotated[int, between(*_BOUNDS["retryDelay"])] | None = None  # noqa: N815
+    delayedProcessing: Annotated[int, between(*_BOUNDS["delayedProcessing"])] | None = None  # noqa: N815
+    windowBuffer: Annotated[int, between(*_BOUNDS["windowBuffer"])] | None = None  # noqa: N815
+    priority: Annotated[int, between(*_BOUNDS["priority"])] | None = None
+    deadLetterQueue: bool | None = None  # noqa: N815
+    dlqAfterMaxRetries: bool | None = None  # noqa: N815
+    namespace: str | None = None
+    task: str | None = None
+    retentionSeconds: Annotated[int, between(*_BOUNDS["retentionSeconds"])] | None = None  # noqa: N815
+    completedRetentionSeconds: Annotated[int, between(*_BOUNDS["completedRetentionSeconds"])] | None = None  # noqa: N815
+    retentionEnabled: bool | None = None  # noqa: N815
+    maxWaitTimeSeconds: Annotated[int, between(*_BOUNDS["maxWaitTimeSeconds"])] | None = None  # noqa: N815
+    maxSize: Annotated[int, between(*_BOUNDS["maxSize"])] | None = None  # noqa: N815
+    ttl: Annotated[int, between(*_BOUNDS["ttl"])] | None = None
+    encryptionEnabled: bool | None = None  # noqa: N815
+
+
+class ConfigureBody(Struct):
+    """A queue with its labels and options.
+
+    Attributes:
+        namespace: label by which queues are listed and popped.
+        task: the same.
+    """
+
+    queue: Name
+    namespace: Label | None = None
+    task: Label | None = None
+    options: Options | None = None
+
+
 _decoder = msgspec.json.Decoder(ConfigureBody)
 
 

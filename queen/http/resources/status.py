@@ -31,7 +31,7 @@ from queen.http.resources.catalogue import MessageCounts, QueueElement, QueueIns
 _ALL_TIME = Period(datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC))
 _RECENT = timedelta(minutes=2)
 _DEFAULT_PERIOD = timedelta(hours=1)
-_INTERVALS = {"minute": 1, "hour": 60, "day": 24 * 60}
+INTERVALS = {"minute": 1, "hour": 60, "day": 24 * 60}
 _POINTS_MAX = 10_000
 
 
@@ -522,9 +522,9 @@ class StatusAnalyticsResource(Administrative):
     async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
         """By default by hour over the last day; intervals without messages are there with 0."""
         interval = req.get_param("interval") or "hour"
-        if interval not in _INTERVALS:
+        if interval not in INTERVALS:
             raise BadRequestError(f"interval must be minute, hour or day, not {interval[:40]!r}", "interval")
-        minutes = _INTERVALS[interval]
+        minutes = INTERVALS[interval]
         wanted = MessageFilter(
             queries.name(req, "queue"), None, queries.name(req, "namespace"), queries.name(req, "task")
         )

@@ -1,9 +1,11 @@
 """``POST /streams/v1/queries``, ``…/cycle`` and ``…/state/get``: what the client's ``Stream`` commits and reads."""
 
+from typing import Annotated
+
 import falcon
 import falcon.asgi
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from queen.core import ids, limits
 from queen.core.errors import BadRequestError
@@ -20,6 +22,7 @@ from queen.core.operations import (
 )
 from queen.engine.context import Context
 from queen.engine.thread import EngineThread
+from queen.http.fields import GroupName, Label, Name, Required, StateKey, WithoutNul
 from queen.http.parsing import PushItem, check_group, check_name, decode, to_push
 from queen.http.rendering import render_push, timestamp
 from queen.http.request import QueenRequest, read_body
@@ -39,39 +42,71 @@ _NOBODY = 0
 
 
 class QueryBody(Struct):
-    """A stream query by its name."""
+    """A stream query by its name.
 
-    name: str
-    source_queue: str
-    config_hash: str
-    sink_queue: str | None = None
+    Attributes:
+        name: what the client calls its query id.
+        source_queue: what it reads.
+        config_hash: of the chain of operators; another one is refused.
+        sink_queue: what it writes.
+        reset: whether the state is to be thrown away.
+    """
+
+    name: Name
+    source_queue: Name
+    config_hash: Name
+    sink_queue: Label | None = None
     reset: bool = False
 
 
 class StateOp(Struct):
-    """One change of the state."""
+    """One change of the state.
+
+    Attributes:
+        type: `upsert` or `delete`.
+        key: of the row; up to 2048 bytes.
+        value: any JSON; one with a number `windowEnd` is the row of a window.
+    """
 
     type: str
-    key: str
+    key: StateKey
     value: Raw = _NULL
 
 
 class CycleAck(Struct):
-    """The last message of the input that a cycle has dealt with; ``count`` is what the client believes it completes."""
+    """The last message of the input that a cycle has dealt with.
 
-    transactionId: str  # noqa: N815 - the interface's names
-    leaseId: str  # noqa: N815
+    Attributes:
+        transactionId: of the message.
+        leaseId: of the pop; it fences a cycle that is sent late.
+        status: `completed` (default) or `success`, `failed`, `dlq`.
+        count: how many messages the client believes that completes.
+        error: why it failed.
+    """
+
+    transactionId: Required  # noqa: N815 - the interface's names
+    leaseId: Required  # noqa: N815
     status: str | None = None
     count: int | None = None
     error: str | None = None
 
 
 class CycleBody(Struct):
-    """What a worker made of its input."""
+    """What a worker made of its input.
 
-    query_id: str
-    partition_id: str
-    consumer_group: str | None = None
+    Attributes:
+        query_id: as the registration answered it.
+        partition_id: of the input.
+        consumer_group: of the pop; empty is queue mode.
+        state_ops: of several of one key, the last one counts.
+        push_items: outputs.
+        ack: of the input.
+        release_lease: whether others may have the partition.
+    """
+
+    query_id: Required
+    partition_id: Required
+    consumer_group: GroupName | None = None
     state_ops: list[StateOp] = []
     push_items: list[PushItem] = []
     ack: CycleAck | None = None
@@ -79,12 +114,20 @@ class CycleBody(Struct):
 
 
 class StateBody(Struct):
-    """Which rows of the state."""
+    """Which rows of the state.
 
-    query_id: str
-    partition_id: str
+    Attributes:
+        query_id: as the registration answered it.
+        partition_id: of the input.
+        keys: only these.
+        key_prefix: only rows whose key begins so.
+        ripe_at_or_before: only windows that have ended by then, in the unit of their `windowEnd`.
+    """
+
+    query_id: Required
+    partition_id: Required
     keys: list[str] | None = None
-    key_prefix: str | None = None
+    key_prefix: WithoutNul | None = None
     ripe_at_or_before: float | None = None
 
 
@@ -130,7 +173,9 @@ class CycleAnswer(Struct):
     partition_id: str
     queueName: str | None  # noqa: N815
     state_ops_applied: int = 0
-    push_results: Raw = Raw(b"[]")
+    push_results: Annotated[
+        Raw, Meta(extra_json_schema={"type": "array", "items": {"$ref": "#/components/schemas/PushedItem"}})
+    ] = Raw(b"[]")
     ack_result: CycleAckAnswer | None = None
     error: str | UnsetType = UNSET
 

@@ -1,20 +1,23 @@
 """``/api/v1/traces…``: what consumers record about messages on their way."""
 
 import os
+from typing import Annotated
 
 import falcon
 import falcon.asgi
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from queen.core import ids
 from queen.core.administration import Trace, TraceRow
 from queen.core.errors import BadRequestError, NotFoundError
+from queen.core.limits import TRANSACTION_ID_CHARS_MAX
 from queen.core.operations import QUEUE_MODE
 from queen.engine.context import Context
 from queen.engine.thread import EngineThread
 from queen.http import queries
 from queen.http.answers import Administrative, answer, shown, text
+from queen.http.fields import GroupName, Label, Name, Required, text_of
 from queen.http.parsing import check_group, check_name, decode
 from queen.http.paths import cut
 from queen.http.request import QueenRequest, read_body
@@ -26,14 +29,23 @@ _MESSAGE_TRACES_MAX = 10_000
 
 
 class TraceBody(Struct, rename="camel"):
-    """A trace as it comes."""
+    """A trace as it comes.
 
-    transaction_id: str
-    partition_id: str
+    Attributes:
+        transaction_id: of the message.
+        partition_id: of the message.
+        data: any JSON.
+        trace_names: names under which it is found, over many messages.
+        event_type: `info` by default.
+        consumer_group: who recorded it.
+    """
+
+    transaction_id: Annotated[str, Meta(extra_json_schema=text_of(1, TRANSACTION_ID_CHARS_MAX))]
+    partition_id: Required
     data: Raw
-    trace_names: list[str] | str | None = None
-    event_type: str | None = None
-    consumer_group: str | None = None
+    trace_names: Annotated[list[Name], Meta(extra_json_schema={"maxItems": _NAMES_MAX})] | Name | None = None
+    event_type: Label | None = None
+    consumer_group: GroupName | None = None
 
 
 class RecordedAnswer(Struct, rename="camel"):

@@ -1,12 +1,13 @@
 """``POST /api/v1/transaction``."""
 
 from collections.abc import Sequence
+from typing import Annotated
 from uuid import uuid4
 
 import falcon
 import falcon.asgi
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct
 
 from queen.core import ids
 from queen.core.errors import BadRequestError
@@ -22,13 +23,37 @@ _EMPTY = Raw(b"{}")
 
 
 class TransactionItem(PushItem):
-    """One item of a nested push; unlike in a plain push, no payload means an empty object."""
+    """One item of a nested push.
+
+    Attributes:
+        queue: comes into being with its first message.
+        partition: messages of one partition stay in order.
+        payload: any JSON; unlike in a plain push, none means an empty object.
+        transactionId: one that is stored in the partition already makes the transaction fail.
+        traceId: a UUID that goes along with the message.
+    """
 
     payload: Raw = _EMPTY
 
 
 class OperationBody(Struct):
-    """One operation: an ack, a push of ``items``, or a push of one item that stands here itself."""
+    """One operation: an ack, a push of `items`, or a push of one item that stands here itself.
+
+    Attributes:
+        type: `push` or `ack`.
+        items: what to push.
+        queue: of a push without `items`.
+        partition: of a push without `items`.
+        payload: of a push without `items`; none means an empty object.
+        data: the same under its other name.
+        transactionId: of the message that is pushed or acked.
+        traceId: of a push without `items`.
+        partitionId: of the message that is acked.
+        leaseId: of the pop; without one, and without `requiredLeases`, nothing is fenced.
+        status: `completed` (default) or `success`, `failed`, `dlq`.
+        consumerGroup: whose message it was; empty is queue mode.
+        error: why it failed.
+    """
 
     type: str
     items: list[TransactionItem] | None = None
@@ -46,10 +71,19 @@ class OperationBody(Struct):
 
 
 class TransactionBody(Struct):
-    """Operations to carry out all or none."""
+    """Operations to carry out all or none.
 
-    operations: list[OperationBody]
+    Attributes:
+        operations: in the order of the results.
+        requiredLeases: leases that must be live, or nothing happens.
+        kv: riders on the key-value store of newer brokers, which this server has not: refused unless empty.
+        timers: the same for timers.
+    """
+
+    operations: Annotated[list[OperationBody], Meta(extra_json_schema={"minItems": 1})]
     requiredLeases: list[str] | None = None  # noqa: N815
+    kv: list[Raw] | None = None
+    timers: list[Raw] | None = None
 
 
 _object = msgspec.json.Decoder(TransactionBody)
@@ -117,6 +151,13 @@ def parse_transaction(body: bytes) -> TransactionBody:
     return decode(_object, body, _TEXTS)
 
 
+def _refuse_riders(body: TransactionBody) -> None:
+    """A guard that nobody looks at would be worse than none."""
+    for field in ("kv", "timers"):
+        if getattr(body, field):
+            raise BadRequestError(f"{field}: this server has none; nothing of the transaction was carried out", field)
+
+
 class TransactionResource:
     """Pushes and acks, all or none."""
 
@@ -126,6 +167,7 @@ class TransactionResource:
     async def on_post(self, req: QueenRequest, resp: falcon.asgi.Response) -> None:
         """A transaction that fails is an answer, with status 200: clients read ``success``."""
         body = parse_transaction(await read_body(req, self._body_bytes_max))
+        _refuse_riders(body)
         if not body.operations:
             raise BadRequestError("operations array cannot be empty", "operations")
         plan = Plan(body)

@@ -1,11 +1,12 @@
 """``/api/queues/:id/messages…``: enqueue, poll, peek, ack, requeue, visibility."""
 
+from typing import Annotated
 from uuid import UUID
 
 import falcon
 import falcon.asgi
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from queen.core import simple_mq as limits
 from queen.core.errors import BadRequestError, BodyTooLargeError, ConflictError, NotFoundError, QueueFullError
@@ -26,9 +27,11 @@ from queen.engine.handlers.simple_mq import announce
 from queen.engine.tally import NO_QUEUE
 from queen.engine.thread import EngineThread
 from queen.http.disconnect import serve_or_abandon
+from queen.http.fields import Uuid
 from queen.http.request import QueenRequest
 from queen.http.resources.simple_mq.parsing import (
     EnqueueBody,
+    Visibility,
     check_number,
     either,
     parse_cursor,
@@ -39,24 +42,44 @@ from queen.http.resources.simple_mq.parsing import (
     to_enqueue,
 )
 from queen.http.resources.simple_mq.queues import unknown_queue
-from queen.http.resources.simple_mq.rendering import PageAnswer, encode, local_time, message_answer
+from queen.http.resources.simple_mq.rendering import (
+    MessagesAnswer,
+    PageAnswer,
+    PolledAnswer,
+    encode,
+    local_time,
+    message_answer,
+)
 from queen.metrics.simple_mq import OPERATION_SECONDS
 
 _MISSING = "Message not found"
 
 
-class AckBody(Struct):
-    """Messages that are done."""
+_MessageIds = Annotated[list[Uuid], Meta(extra_json_schema={"minItems": 1, "maxItems": limits.BATCH_MESSAGES_MAX})]
 
-    messageIds: list[str] | None = None  # noqa: N815 - the interface's name
-    message_ids: list[str] | None = None
+
+class AckBody(Struct):
+    """Messages that are done.
+
+    Attributes:
+        messageIds: up to 100; required, in one of its spellings.
+        message_ids: the same.
+    """
+
+    messageIds: _MessageIds | None = None  # noqa: N815 - the interface's name
+    message_ids: _MessageIds | None = None
 
 
 class VisibilityBody(Struct):
-    """How long a message shall stay hidden, in seconds from now."""
+    """How long a message shall stay hidden; the field is required, in one of its spellings.
 
-    visibilityTimeout: int | None = None  # noqa: N815 - the interface's name
-    visibility_timeout: int | None = None
+    Attributes:
+        visibilityTimeout: seconds from now.
+        visibility_timeout: the same.
+    """
+
+    visibilityTimeout: Visibility | None = None  # noqa: N815 - the interface's name
+    visibility_timeout: Visibility | None = None
 
 
 _enqueue = msgspec.json.Decoder(EnqueueBody)
@@ -107,9 +130,9 @@ class MessagesResource:
         messages = [message_answer(message) for message in dequeued.messages]
         resp.content_type = falcon.MEDIA_JSON
         if limit is None:
-            resp.data = encode({"message": messages[0] if messages else None})
+            resp.data = encode(PolledAnswer(messages[0] if messages else None))
         else:
-            resp.data = encode({"messages": messages})
+            resp.data = encode(MessagesAnswer(messages))
 
     async def on_get_peek(self, req: falcon.asgi.Request, resp: falcon.asgi.Response, queue_id: str) -> None:
         """Shows messages, oldest first, and takes none."""

@@ -2,17 +2,18 @@
 
 import re
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 from uuid import UUID
 
 import falcon
 import falcon.asgi
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from queen.core import simple_mq as limits
 from queen.core.errors import BadRequestError, BodyTooLargeError
 from queen.core.simple_mq import Enqueue, NewMessage
+from queen.http.fields import NO_NUL, between, text_of
 from queen.http.parsing import decode, parse_time
 from queen.http.request import QueenRequest, read_body
 
@@ -64,18 +65,39 @@ def check_number(value: object, field: str, low: tuple[int, str], high: tuple[in
 # ---------------------------------------------------------------- messages
 
 
-class MessageBody(Struct):
-    """A message to store, as it comes."""
+#: Seconds that a message stays hidden.
+Visibility = Annotated[int, between(0, limits.VISIBILITY_SECONDS_MAX)]
+_Group = Annotated[str, Meta(extra_json_schema=text_of(1, limits.GROUP_CHARS_MAX))]
 
-    data: str | None = None
-    messageGroup: str | None = None  # noqa: N815 - the interface's name
-    message_group: str | None = None
+
+class MessageBody(Struct):
+    """A message to store, as it comes.
+
+    Attributes:
+        data: a text that is not blank.
+        messageGroup: messages of one group are delivered in order, one at a time.
+        message_group: the same.
+    """
+
+    data: Annotated[str, Meta(extra_json_schema={"minLength": 1, "pattern": NO_NUL})] | None = None
+    messageGroup: _Group | None = None  # noqa: N815 - the interface's name
+    message_group: _Group | None = None
 
 
 class EnqueueBody(MessageBody):
-    """One message, or several under ``messages``."""
+    """One message, or several under `messages`.
 
-    messages: list[MessageBody] | None = None
+    Attributes:
+        data: a text that is not blank.
+        messageGroup: messages of one group are delivered in order, one at a time.
+        message_group: the same.
+        messages: up to 100, instead of `data`.
+    """
+
+    messages: (
+        Annotated[list[MessageBody], Meta(extra_json_schema={"minItems": 1, "maxItems": limits.BATCH_MESSAGES_MAX})]
+        | None
+    ) = None
 
 
 def to_enqueue(queue: UUID, body: EnqueueBody, bytes_max: int) -> Enqueue:

@@ -2,12 +2,13 @@
 
 import secrets
 import time
+from typing import Annotated
 from uuid import UUID
 
 import falcon
 import falcon.asgi
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from queen.core import simple_mq as limits
 from queen.core.errors import BadRequestError, CapacityError, ConflictError, NotFoundError
@@ -17,24 +18,38 @@ from queen.engine.context import Context
 from queen.engine.handlers.simple_mq import announce
 from queen.engine.tally import NO_QUEUE
 from queen.engine.thread import EngineThread
+from queen.http.fields import between, text_of
 from queen.http.request import QueenRequest
-from queen.http.resources.simple_mq.parsing import check_number, either, parse_id, read_json
+from queen.http.resources.simple_mq.parsing import Visibility, check_number, either, parse_id, read_json
 from queen.http.resources.simple_mq.rendering import encode, queue_answer
+
+_Name = Annotated[str, Meta(extra_json_schema=text_of(1, limits.NAME_CHARS_MAX))]
+_Size = Annotated[int, between(1, limits.QUEUE_SIZE_MAX)]
+_Deliveries = Annotated[int, between(1, limits.DELIVERIES_MAX)]
+_Bytes = Annotated[int, Meta(extra_json_schema={"minimum": 1})]
 
 
 class CreateBody(Struct):
-    """A queue to make; each field in both spellings."""
+    """A queue to make; each field in both spellings. All but `maxMessageBytes` are required, in one of them.
 
-    queueName: str | None = None  # noqa: N815 - the interface's names
-    queueSize: int | None = None  # noqa: N815
-    visibilityTimeout: int | None = None  # noqa: N815
-    maxDeliveries: int | None = None  # noqa: N815
-    maxMessageBytes: int | None = None  # noqa: N815
-    queue_name: str | None = None
-    queue_size: int | None = None
-    visibility_timeout: int | None = None
-    max_deliveries: int | None = None
-    max_message_bytes: int | None = None
+    Attributes:
+        queueName: need not be unique.
+        queueSize: most messages in it.
+        visibilityTimeout: seconds that a polled message stays hidden.
+        maxDeliveries: deliveries after which a message goes to the dead-letter queue.
+        maxMessageBytes: most bytes of one message; at most and by default `QUEEN_SMQ_MAX_MESSAGE_BYTES`.
+    """
+
+    queueName: _Name | None = None  # noqa: N815 - the interface's names
+    queueSize: _Size | None = None  # noqa: N815
+    visibilityTimeout: Visibility | None = None  # noqa: N815
+    maxDeliveries: _Deliveries | None = None  # noqa: N815
+    maxMessageBytes: _Bytes | None = None  # noqa: N815
+    queue_name: _Name | None = None
+    queue_size: _Size | None = None
+    visibility_timeout: Visibility | None = None
+    max_deliveries: _Deliveries | None = None
+    max_message_bytes: _Bytes | None = None
 
 
 _decoder = msgspec.json.Decoder(CreateBody)
@@ -128,7 +143,7 @@ class QueueResource:
             raise unknown_queue(queue)
         if outcome != "deleted":
             raise ConflictError(f"The queue holds the dead letters of queue {outcome}: delete that one first")
-        resp.content_type = falcon.MEDIA_JSON
+        resp.content_type = falcon.MEDIA_TEXT  # the answer is empty, which is no JSON
 
     async def on_post_requeue(self, _req: falcon.asgi.Request, resp: falcon.asgi.Response, queue_id: str) -> None:
         """Requeues all messages of a dead-letter queue for which the parent has room."""

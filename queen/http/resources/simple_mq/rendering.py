@@ -41,6 +41,18 @@ class QueueAnswer(Struct):
     max_message_bytes: int | UnsetType = UNSET
 
 
+class PolledAnswer(Struct):
+    """The message of a poll that named no limit, if there was one."""
+
+    message: MessageAnswer | None
+
+
+class MessagesAnswer(Struct):
+    """The messages of a poll that named a limit."""
+
+    messages: list[MessageAnswer]
+
+
 class PageAnswer(Struct):
     """A page of messages, and where the next one begins."""
 

@@ -1,0 +1,114 @@
+"""Configuring, listing and deleting queues."""
+
+from queen.http.contract.operation import Answer, Operation, Parameter, Topic
+from queen.http.contract.parameters import NAME, NAMESPACE, PARTITION, QUEUE, QUEUE_PATH, TASK, page
+from queen.http.contract.shapes import ConfiguredAnswer, QueueDeletedAnswer
+from queen.http.queries import LIMIT_MAX
+from queen.http.resources.catalogue import (
+    PARTITIONS_LIMIT,
+    DepthAnswer,
+    NamespaceList,
+    OverviewAnswer,
+    PartitionList,
+    QueueAnswer,
+    QueueList,
+    TaskList,
+)
+from queen.http.resources.queues import ConfigureBody
+
+_QUEUE = "/api/v1/resources/queues/{queue:path}"
+
+TOPIC = Topic(
+    "Queues",
+    "Queues and what is in them. Figures are as old as `statsAge` says: seconds, -1 for never; those of small queues "
+    "are always new.",
+    [
+        Operation(
+            "POST",
+            "/api/v1/configure",
+            "configureQueue",
+            "Make a queue, or replace its options",
+            [Answer("What holds now", ConfiguredAnswer)],
+            (400, 413, 503),
+            "An option that is not sent goes back to its default. `namespace` and `task` may stand among the options.",
+            body=ConfigureBody,
+        ),
+        Operation(
+            "GET",
+            "/api/v1/resources/queues",
+            "listQueues",
+            "List queues",
+            [Answer("Newest first", QueueList)],
+            (400, 503),
+            parameters=(NAMESPACE, TASK, *page(LIMIT_MAX)),
+        ),
+        Operation(
+            "GET",
+            "/api/v1/resources/queues/{queue}",
+            "getQueue",
+            "Show a queue with its partitions",
+            [Answer("Totals are those of the whole queue, whatever the page", QueueAnswer)],
+            (400, 404, 503),
+            parameters=(QUEUE_PATH, PARTITION, *page(PARTITIONS_LIMIT)),
+            route=_QUEUE,
+        ),
+        Operation(
+            "DELETE",
+            "/api/v1/resources/queues/{queue}",
+            "deleteQueue",
+            "Delete a queue with all it holds",
+            [Answer("An unknown queue is an answer too", QueueDeletedAnswer)],
+            (400, 503),
+            parameters=(QUEUE_PATH,),
+            route=_QUEUE,
+        ),
+        Operation(
+            "GET",
+            "/api/v1/resources/queues/{queue}/depth",
+            "getQueueDepth",
+            "What a group has still to do in a queue",
+            [Answer("For the named group, or for the slowest", DepthAnswer)],
+            (400, 404, 503),
+            parameters=(
+                QUEUE_PATH,
+                Parameter("group", "Consumer group", NAME),
+                Parameter("consumerGroup", "The same under its other name", NAME),
+                *page(PARTITIONS_LIMIT),
+            ),
+            route=_QUEUE,
+        ),
+        Operation(
+            "GET",
+            "/api/v1/resources/partitions",
+            "listPartitions",
+            "List partitions",
+            [Answer("A page, by queue and name", PartitionList)],
+            (400, 503),
+            parameters=(QUEUE, PARTITION, *page(100)),
+        ),
+        Operation(
+            "GET",
+            "/api/v1/resources/namespaces",
+            "listNamespaces",
+            "List namespaces",
+            [Answer("In the order of the alphabet", NamespaceList)],
+            (503,),
+        ),
+        Operation(
+            "GET",
+            "/api/v1/resources/tasks",
+            "listTasks",
+            "List tasks",
+            [Answer("In the order of the alphabet", TaskList)],
+            (503,),
+        ),
+        Operation(
+            "GET",
+            "/api/v1/resources/overview",
+            "getOverview",
+            "The whole installation at a glance",
+            [Answer("Counts, lag and throughput", OverviewAnswer)],
+            (503,),
+        ),
+    ],
+)

@@ -1,0 +1,246 @@
+"""The contract against the code: the route table, the structs, the parameters that resources read; and in itself."""
+
+import ast
+import gzip
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from types import UnionType
+from typing import Any, get_args
+
+import falcon.asgi
+import msgspec
+import pytest
+from openapi_spec_validator import validate
+
+from queen.http import resources
+from queen.http.access import Access
+from queen.http.contract import schemas
+from queen.http.routes import WEBSOCKET, Route, add_routes, levels
+from tests.contract.__main__ import rendered
+from tests.contract.contract import OPERATIONS, make_document, pointer_of, problems_of, route_table
+from tests.contract.tour import unvisited
+
+
+@pytest.fixture(scope="module")
+def table() -> Iterator[list[Route]]:
+    with route_table() as routes:
+        yield routes
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    return make_document()
+
+
+def test_the_document_is_openapi(document: dict[str, Any]) -> None:
+    validate(document)
+    assert document["openapi"].startswith("3.1.")
+
+
+def test_the_file_is_up_to_date_and_part_of_the_specification() -> None:
+    page = (files("queen_spec") / "openapi.yaml").read_text(encoding="utf-8")
+    assert page == rendered(), "run `python -m tests.contract`"
+
+
+def test_every_method_of_every_route_is_an_operation_and_every_operation_has_a_route(table: list[Route]) -> None:
+    served = {(route.path, method) for route in table for method in route.access}
+    described = {(operation.served_by, operation.method) for operation in OPERATIONS.values()}
+    described |= {(operation.served_by, WEBSOCKET) for operation in OPERATIONS.values() if operation.websocket}
+    assert described == served
+
+
+def test_a_request_to_the_path_of_an_operation_is_routed_as_it_says(table: list[Route]) -> None:
+    app = falcon.asgi.App()
+    add_routes(app, table)
+    for operation in OPERATIONS.values():
+        _resource, _methods, _parameters, template = app._router.find(re.sub(r"\{\w+\}", "x", operation.path))
+        assert template == operation.served_by, operation.name
+
+
+def test_levels_are_those_of_the_route_table(document: dict[str, Any], table: list[Route]) -> None:
+    for operation in OPERATIONS.values():
+        shown = document["paths"][operation.path][operation.method.lower()]["x-access-level"]
+        method = WEBSOCKET if operation.websocket else operation.method
+        assert Access(shown) is levels(table)[operation.served_by][method]
+
+
+def test_parameters_of_paths_are_those_between_braces() -> None:
+    for operation in OPERATIONS.values():
+        described = [parameter.name for parameter in operation.parameters if parameter.place == "path"]
+        assert described == re.findall(r"\{(\w+)\}", operation.path), operation.name
+
+
+# ---------------------------------------------------------------- the structs
+
+
+def resource_modules() -> Iterator[Any]:
+    for found in pkgutil.walk_packages(resources.__path__, f"{resources.__name__}."):
+        yield importlib.import_module(found.name)
+
+
+def test_every_body_that_a_resource_decodes_is_described_and_none_else() -> None:
+    internal = {"_Windowed", "PostgresAnswer"}
+    modules = [*resource_modules(), importlib.import_module("queen.http.parsing")]
+    decoded = {
+        part.__name__
+        for module in modules
+        for decoder in vars(module).values()
+        if isinstance(decoder, msgspec.json.Decoder)
+        for part in structs(decoder.type)
+    }
+    described = {
+        part.__name__ for operation in OPERATIONS.values() if operation.body for part in structs(operation.body)
+    }
+    assert decoded - internal == described
+
+
+def structs(body: Any) -> Iterator[type[msgspec.Struct]]:
+    for part in get_args(body) if isinstance(body, UnionType) else (body,):
+        if inspect.isclass(part) and issubclass(part, msgspec.Struct):
+            yield part
+
+
+def test_fields_of_bodies_and_answers_are_those_of_their_structs(document: dict[str, Any]) -> None:
+    components = document["components"]["schemas"]
+    seen = set()
+    for operation in OPERATIONS.values():
+        bodies = [operation.body, *[answer.body for answer in operation.answers]]
+        prefix = (
+            "SimpleMq" if "simple-mq" in document["paths"][operation.path][operation.method.lower()]["tags"] else ""
+        )
+        for struct in [each for body in bodies if body for each in structs(body)]:
+            schema = components[prefix + struct.__name__]
+            fields = {*struct.__struct_encode_fields__}
+            assert {*schema["properties"]} - {"type"} == fields - {"type"}, struct
+            needed = {field.encode_name for field in msgspec.structs.fields(struct) if field.required}
+            assert needed <= {*schema["required"]}, struct
+            seen.add(struct)
+    assert len(seen) > 60
+
+
+def test_docstrings_describe_fields_that_exist() -> None:
+    class Described(msgspec.Struct, rename="camel"):
+        """A thing, with ``code``.
+
+        Attributes:
+            one_field: goes over
+                two lines: here.
+            other: no more.
+        """
+
+        one_field: int
+        other: str = "x"
+
+    component = schemas.Schemas()
+    component.of_request(Described)
+    assert component.components["Described"] == {
+        "type": "object",
+        "description": "A thing, with `code`.",
+        "properties": {
+            "oneField": {"type": "integer", "description": "goes over two lines: here."},
+            "other": {"type": "string", "description": "no more.", "default": "x"},
+        },
+        "required": ["oneField"],
+    }
+
+
+# ---------------------------------------------------------------- parameters of the query
+
+_READERS = {"get_param", "get", "name", "moment", "_flag"}
+_SHORTHANDS = {"page": {"limit", "offset"}, "period": {"from", "to"}}
+
+
+def test_parameters_are_those_that_the_resources_read(table: list[Route]) -> None:
+    module_of = {route.path: type(route.resource).__module__ for route in table}
+    described: dict[str, set[str]] = {}
+    for operation in OPERATIONS.values():
+        names = {parameter.name for parameter in operation.parameters if parameter.place == "query"}
+        described.setdefault(module_of[operation.served_by], set()).update(names)
+    # What a queue is asked is read beside the lists of queues.
+    described["queen.http.resources.catalogue"] |= described.pop("queen.http.resources.queues")
+    read = {name: found for module in resource_modules() if (found := read_by(module)) for name in [module.__name__]}
+    assert {name: found for name, found in described.items() if found} == read
+
+
+def read_by(module: Any) -> set[str]:
+    """The names of parameters that stand in the source of a module, where parameters are read."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(Path(module.__file__).read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.Call):
+            continue
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if isinstance(node.func, ast.Attribute) and called == "get":
+            continue
+        if called in _SHORTHANDS and ast.unparse(node.func).startswith("queries."):
+            found |= _SHORTHANDS[called]
+        elif called in _READERS:
+            found |= {
+                part.value for part in node.args if isinstance(part, ast.Constant) and isinstance(part.value, str)
+            }
+    return found
+
+
+# ---------------------------------------------------------------- examples
+
+
+def test_every_operation_has_examples_that_are_what_the_schemas_say(document: dict[str, Any]) -> None:
+    without = []
+    for operation in OPERATIONS.values():
+        pointer = pointer_of(operation)
+        described = document["paths"][operation.path][operation.method.lower()]
+        examples = 0
+        for place, media in contents(described):
+            if "example" in media:
+                examples += 1
+                assert not problems_of(media["example"], f"{pointer}{place}/schema"), f"{operation.name} {place}"
+        for number, parameter in enumerate(described.get("parameters", ())):
+            if "example" in parameter:
+                examples += 1
+                found = problems_of(parameter["example"], f"{pointer}/parameters/{number}/schema")
+                # What is sent is text: a switch stands there as one.
+                assert not found, f"{operation.name} {parameter['name']}: {found}"
+        if not examples:
+            without.append(operation.name)
+    no_json = {
+        "subscribe",
+        "notify",
+        "getContract",
+        "getDocumentation",
+        "getPrometheusMetrics",
+        "getActuatorPrometheus",
+    }
+    assert set(without) == no_json
+
+
+def contents(described: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for kind, media in described.get("requestBody", {}).get("content", {}).items():
+        yield f"/requestBody/content/{kind.replace('/', '~1')}", media
+    for status, answer in described["responses"].items():
+        for kind, media in answer.get("content", {}).items():
+            yield f"/responses/{status}/content/{kind.replace('/', '~1')}", media
+
+
+def test_examples_are_of_operations_that_exist() -> None:
+    examples = msgspec.json.decode((files("queen.http.contract") / "examples.json").read_bytes())
+    assert examples.keys() <= OPERATIONS.keys()
+    assert unvisited(examples) == []
+
+
+# ---------------------------------------------------------------- the page
+
+
+def test_the_page_takes_everything_from_this_server() -> None:
+    assets = files("queen.http") / "assets"
+    page = assets.joinpath("docs.html").read_text(encoding="utf-8")
+    linked = re.findall(r'(?:href|src)="([^"]+)"', page)
+    assert sorted(linked) == [
+        "data:,", "docs/docs.js", "docs/swagger-ui-bundle.js", "docs/swagger-ui.css", "openapi.json",
+    ]  # fmt: skip
+    style = gzip.decompress(assets.joinpath("swagger-ui", "swagger-ui.css.gz").read_bytes()).decode()
+    assert not [url for url in re.findall(r"url\(([^)]*)\)", style) if not url.strip("\"'").startswith("data:")]
+    assert "validatorUrl: null" in assets.joinpath("docs.js").read_text(encoding="utf-8")
