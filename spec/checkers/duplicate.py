@@ -24,7 +24,10 @@ def a_transaction_id_is_stored_once(history: History) -> Iterator[Violation | No
 
 
 def _names(message: Message) -> tuple[set[str], int]:
-    """The message ids under which it was stored and delivered, and how often it was; duplicates say nothing here."""
+    """The message ids under which it was stored and delivered, and how often it was queued.
+
+    Duplicates say nothing here, nor does what was buffered.
+    """
     names: set[str] = set()
     queued = 0
     for _, item in message.pushes:

@@ -259,10 +259,10 @@ def _pushed(item: PushItem, told: dict[str, Any] | None, outcome: Outcome) -> Pu
     status = told.get("status")
     stored: Outcome = "ok" if status in {"queued", "duplicate", "buffered"} else "fail"
     id_ = item.transaction_id or str(told.get("transaction_id") or "")
-    message_id = told.get("message_id")
+    message_id, spooled = told.get("message_id"), status == "buffered"
     return replace(
-        item, transaction_id=id_, outcome=stored, duplicate=status == "duplicate",
-        message_id=message_id if isinstance(message_id, str) else None, spooled=status == "buffered",
+        item, transaction_id=id_, outcome=stored, duplicate=status == "duplicate", spooled=spooled,
+        message_id=message_id if isinstance(message_id, str) and not spooled else None,
     )  # fmt: skip
 
 

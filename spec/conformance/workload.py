@@ -9,16 +9,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
 from math import inf
 from random import Random
 
-from ..history import Ack, AckItem, Configured, Delivery, Drained, Pop, Push, PushItem, Record
+from ..history import Ack, AckItem, Call, Configured, Delivery, Drained, Pop, Push, PushItem, Record
 from .broker import Broker
 from .http import Server
 
 SECOND_NS = 1_000_000_000
 _GROUPS = (None, "group")
+_AUTO_GROUP = "auto"
 _IMPATIENCE_S = (0.002, 0.005, 0.02)
 _DRAINED_MARGIN_S = 1.5
 _DRAINING_POPS_MAX = 200
@@ -29,7 +31,15 @@ _SPOOL_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much of everything."""
+    """How much of everything.
+
+    Attributes:
+        consumers: those that hold leases, in two groups.
+        pushes: requests of each producer, at least.
+        server_made: share of the requests whose transaction ids the server makes.
+        auto_consumers: consumers of a third group, which take by autoAck only; then the others do not.
+        pause_s: how long a client waits after a call without an answer.
+    """
 
     producers: int
     consumers: int
@@ -37,6 +47,13 @@ class Size:
     partitions: int = 6
     lease_s: int = 1
     retry_limit: int = 1
+    server_made: float = 0.0
+    auto_consumers: int = 0
+    pause_s: float = 0.0
+
+
+async def _at_once() -> None:
+    """Nothing to wait for."""
 
 
 #: What a consumer does with a pop: a deck that is shuffled, dealt, and shuffled again, so that nothing is left out.
@@ -68,6 +85,8 @@ class Workload:
         target: where consumers forward to.
         statuses: counts what was answered.
         producing_until: when producers end, whatever they have left; of the monotonic clock.
+        lasts: producers do not stop before it returns.
+        settles: consumers do not stop, and nobody looks whether the queues are empty, before it returns.
     """
 
     server: Server
@@ -80,6 +99,9 @@ class Workload:
     records: list[Record] = field(default_factory=list)
     places: dict[tuple[str, str], str] = field(default_factory=dict)
     stopped: asyncio.Event = field(default_factory=asyncio.Event)
+    lasts: Callable[[], Awaitable[None]] = _at_once
+    settles: Callable[[], Awaitable[None]] = _at_once
+    over: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
         """Fill the records with everything that the clients saw."""
@@ -91,11 +113,25 @@ class Workload:
             producers = [clients.create_task(_Producer(self, number).run()) for number in range(self.size.producers)]
             for number in range(self.size.consumers):
                 clients.create_task(_Consumer(self, number, _GROUPS[number % len(_GROUPS)]).run())
+            for number in range(self.size.auto_consumers):
+                clients.create_task(_Consumer(self, self.size.consumers + number, _AUTO_GROUP).run())
+            await self.lasts()
+            self.over.set()
             await asyncio.gather(*producers)
+            await self.settles()
             await asyncio.sleep(2 * self.size.lease_s)
             self.stopped.set()
-        await asyncio.gather(*(self._drain(self.queue, group) for group in _GROUPS))
+        await asyncio.gather(*(self._drain(self.queue, group) for group in self._groups))
         await self._drain(self.target, None)
+
+    @property
+    def _groups(self) -> list[str | None]:
+        return [*_GROUPS, _AUTO_GROUP] if self.size.auto_consumers else [*_GROUPS]
+
+    async def pause_after(self, call: Call) -> None:
+        """Wait a little before trying again."""
+        if call.outcome == "unknown" and self.size.pause_s:
+            await asyncio.sleep(self.size.pause_s)
 
     def broker(self, client: str) -> Broker:
         """A client of the broker that records whatever happens to it."""
@@ -154,17 +190,25 @@ class _Producer:
         self._earlier: list[list[PushItem]] = []
 
     async def run(self) -> None:
-        for _ in range(self._workload.size.pushes):
+        size, count = self._workload.size, 0
+        while count < size.pushes or not self._workload.over.is_set():
             if time.monotonic() > self._workload.producing_until:
                 return
+            count += 1
+            if self._random.random() < size.server_made:
+                await self._push([replace(item, transaction_id="") for item in self._items(new=True)])
+                continue
             items = self._items()
             self._earlier.append(items)
             if self._random.random() < 0.15:
                 await self._push_impatiently(items)
             else:
-                await self._broker.push(items)
+                await self._push(items)
             if self._random.random() < 0.15:
-                await self._broker.push(self._random.choice(self._earlier))
+                await self._push(self._random.choice(self._earlier))
+
+    async def _push(self, items: list[PushItem]) -> None:
+        await self._workload.pause_after(await self._broker.push(items))
 
     async def _push_impatiently(self, items: list[PushItem]) -> None:
         """Give up before the answer, most of the time; and then try again, most of the time."""
@@ -174,15 +218,15 @@ class _Producer:
         finally:
             self._broker.timeout_s = patience_s
         if self._random.random() < 0.7:
-            await self._broker.push(items)
+            await self._push(items)
 
-    def _items(self) -> list[PushItem]:
-        return [self._item() for _ in range(self._random.randint(1, 6))]
+    def _items(self, *, new: bool = False) -> list[PushItem]:
+        return [self._item(new) for _ in range(self._random.randint(1, 6))]
 
-    def _item(self) -> PushItem:
-        """A message, now and then under an id that stands in another partition already."""
+    def _item(self, new: bool) -> PushItem:
+        """A message, now and then, unless it shall be new, under an id that stands in another partition already."""
         number = self._random.randrange(self._workload.size.partitions)
-        if self._random.random() < 0.05 and self._earlier:
+        if self._random.random() < 0.05 and self._earlier and not new:
             id_ = self._random.choice(self._random.choice(self._earlier)).transaction_id
         else:
             self._count += 1
@@ -204,6 +248,7 @@ class _Consumer:
     async def run(self) -> None:
         while not self._workload.stopped.is_set():
             pop = await self._pop()
+            await self._workload.pause_after(pop)
             await self._be_late()
             if pop.deliveries and not pop.auto_ack:
                 await self._handle(pop)
@@ -211,12 +256,13 @@ class _Consumer:
     async def _pop(self) -> Pop:
         """A pop, now and then with autoAck, or one whose answer nobody waits for."""
         chance, patience_s = self._random.random(), self._broker.timeout_s
+        auto_ack = self._group == _AUTO_GROUP if self._workload.size.auto_consumers else 0.05 < chance < 0.08
         if chance < 0.05:
             self._broker.timeout_s = self._random.choice(_IMPATIENCE_S)
         try:
             return await self._broker.pop(
                 self._workload.queue, group=self._group, batch=self._random.randint(1, 8),
-                partitions=self._random.randint(1, 3), auto_ack=0.05 < chance < 0.08,
+                partitions=self._random.randint(1, 3), auto_ack=auto_ack,
                 wait_s=0.2 if chance > 0.05 else 0, lease_seconds=self._workload.size.lease_s,
             )  # fmt: skip
         finally:

@@ -37,13 +37,17 @@ async def drop_database(dsn: str, url: str) -> None:
         await connection.close()
 
 
-@contextmanager
-def serving_database(dsn: str, folder: Path, *options: str, root: Path = ROOT, **environment: str) -> Iterator[Server]:
-    """A healthy server on the database; ``folder`` takes its output, and ``root`` is the tree that it runs from."""
-    port = free_port()
+def start_on_database(
+    dsn: str, folder: Path, *options: str, root: Path = ROOT, port: int = 0, **environment: str
+) -> Server:
+    """Starts a server on the database without waiting for it; on a port that nobody listens on if none is given.
+
+    ``folder`` takes its output, behind that of an earlier one, and ``root`` is the tree that it runs from.
+    """
+    port = port or free_port()
     output = folder / f"{port}.out"
     environment = {"QUEEN_DATA_DIR": str(folder / f"{port}-data"), **environment}
-    with output.open("wb") as file:
+    with output.open("ab") as file:
         process = subprocess.Popen(
             [*PYTHON, "serve", "--port", str(port), *options],
             cwd=root,
@@ -51,7 +55,13 @@ def serving_database(dsn: str, folder: Path, *options: str, root: Path = ROOT, *
             stdout=file,
             stderr=subprocess.STDOUT,
         )
-    server = Server(process, port, folder, output)
+    return Server(process, port, folder, output)
+
+
+@contextmanager
+def serving_database(dsn: str, folder: Path, *options: str, root: Path = ROOT, **environment: str) -> Iterator[Server]:
+    """A healthy server on the database; ``folder`` takes its output, and ``root`` is the tree that it runs from."""
+    server = start_on_database(dsn, folder, *options, root=root, **environment)
     try:
         server.wait_until_healthy()
         yield server

@@ -1,4 +1,4 @@
-"""A primary and a standby that takes nothing to be stored before it has it too, from the programs of the wheel."""
+"""Clusters of PostgreSQL from the programs of the wheel: one, or a primary and its synchronous standby."""
 
 import shutil
 import signal
@@ -8,13 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
+
 from queen.server import programs, system_user
 from queen.server.cluster import own_folder
+from queen.server.leftover import stop_leftover
 from tests.support.processes import wait_until
 
 
 class Pair:
-    """Two clusters in one folder, reachable by Unix sockets."""
+    """Up to two clusters in one folder, reachable by Unix sockets; the second is the standby of the first."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -22,6 +25,7 @@ class Pair:
         if self._account:
             system_user.let_use(self._account, programs.folder())
             own_folder(folder, self._account)
+        self._with_standby = False
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     @property
@@ -33,12 +37,18 @@ class Pair:
         """One of them."""
         return f"postgresql://postgres@/postgres?host={self._sockets(name)}"
 
-    def start(self) -> None:
-        """Makes the primary, and the standby from it; from then on a commit waits for both."""
+    def start(self, *, with_standby: bool = True) -> None:
+        """Makes the primary, and the standby from it if there shall be one: then every commit waits for both."""
+        self._with_standby = with_standby
+        self._make_primary()
+        if with_standby:
+            self._make_standby()
+
+    def _make_primary(self) -> None:
         self._run("initdb", "-D", str(self._data("one")), "-U", "postgres", "--auth-local=trust", "--no-sync")
-        # From its first moment: the checkpointer passes a change on when it has time for it, and until then a commit
-        # waits for nobody.
-        self._launch("one", synchronous_standby_names="*")
+        self._launch("one")
+
+    def _make_standby(self) -> None:
         self._run(
             "pg_basebackup", "-D", str(self._data("two")), "-R", "-U", "postgres", "-h", str(self._sockets("one")),
             "--checkpoint=fast", "--no-sync",
@@ -49,9 +59,31 @@ class Pair:
 
     def fail_over(self) -> None:
         """Kills the primary and makes the standby one."""
-        self._running["one"].send_signal(signal.SIGKILL)
-        self._running["one"].wait()
+        self.end(signal.SIGKILL, "one")
         self._sql("two", "SELECT pg_promote()")
+
+    def end(self, number: signal.Signals, name: str) -> None:
+        """Sends a signal that ends a cluster, and returns when its first process has ended."""
+        self._running[name].send_signal(number)
+        self._running[name].wait()
+
+    def is_alive(self, name: str) -> bool:
+        """Whether the first process of a cluster runs."""
+        return self._running[name].poll() is None
+
+    def launch(self, name: str) -> None:
+        """Starts a cluster again without waiting for it; what a postmaster left behind that was killed is cleaned up."""
+        stop_leftover(self._data(name))
+        self._spawn(name)
+
+    def processes(self, name: str) -> list[psutil.Process]:
+        """The first process of a cluster, then the others."""
+        postmaster = psutil.Process(self._running[name].pid)
+        return [postmaster, *postmaster.children(recursive=True)]
+
+    def socket_of(self, name: str) -> Path:
+        """Where a cluster listens."""
+        return self._sockets(name) / ".s.PGSQL.5432"
 
     def stop(self) -> None:
         """Ends both."""
@@ -67,9 +99,23 @@ class Pair:
     def _sockets(self, name: str) -> Path:
         return self._folder / f"{name}.run"
 
-    def _launch(self, name: str, **settings: str) -> None:
+    def _launch(self, name: str) -> None:
         own_folder(self._sockets(name), self._account)
-        settings |= {"listen_addresses": "", "unix_socket_directories": str(self._sockets(name)), "port": "5432"}
+        self._spawn(name)
+        wait_until(lambda: self.answers(name), f"PostgreSQL {name}")
+
+    def _spawn(self, name: str) -> None:
+        settings = {
+            "listen_addresses": "",
+            "unix_socket_directories": str(self._sockets(name)),
+            "port": "5432",
+            "max_wal_size": "128MB",
+            # A standby looks for its primary so often, and every commit waits for that.
+            "wal_retrieve_retry_interval": "200ms",
+            # From its first moment: the checkpointer passes a change on when it has time for it, and until then a commit
+            # waits for nobody.
+            "synchronous_standby_names": "*" if self._with_standby and name == "one" else "",
+        }
         options = [part for setting, value in settings.items() for part in ("-c", f"{setting}={value}")]
         self._running[name] = subprocess.Popen(
             [programs.folder() / "postgres", "-D", str(self._data(name)), *options],
@@ -77,9 +123,9 @@ class Pair:
             stderr=subprocess.DEVNULL,
             **programs.child_arguments(self._account, signal.SIGINT),
         )
-        wait_until(lambda: self._answers(name), f"PostgreSQL {name}")
 
-    def _answers(self, name: str) -> bool:
+    def answers(self, name: str) -> bool:
+        """Whether a cluster can be asked something; takes a while when it cannot."""
         try:
             self._sql(name, "SELECT 1")
         except subprocess.CalledProcessError:

@@ -1,0 +1,82 @@
+"""Random schedules of faults: producers, consumers and pipelines at work throughout, every checker over what they saw.
+
+``--schedules 100`` runs so many, ``--seed 17`` the one of that seed, and ``--faults 0,3`` only these of its faults.
+"""
+
+import asyncio
+import random
+import time
+from collections import Counter
+
+import pytest
+
+from queen_spec.conformance.http import Server as Address
+from queen_spec.conformance.workload import Size, Workload
+from queen_spec.guarantees import Level, checks
+from tests.support.chaos.faults import Injector
+from tests.support.chaos.schedule import Schedule, schedule_of
+from tests.support.chaos.verdict import Verdict, judge_all, read_log, whole_history
+from tests.support.chaos.world import world_of
+from tests.support.processes import open_folder
+
+SIZE = Size(producers=4, consumers=6, pushes=0, server_made=0.3, auto_consumers=1, pause_s=0.05)
+#: In tox's default run, always the same ones: what they meet differs enough from run to run.
+SCHEDULES = 10
+#: A quiet time before the first fault and after the last.
+QUIET_S = 0.5
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One test a seed."""
+    given, number = metafunc.config.getoption("--seed"), metafunc.config.getoption("--schedules")
+    first = random.SystemRandom().randrange(10**6) if given == "random" else int(given or 1)
+    metafunc.parametrize("seed", range(first, first + (number or (1 if given else SCHEDULES))))
+
+
+@checks(
+    "G-DUR-1", "G-DUR-2", "G-DUR-3", "G-DUR-4", "G-ORD-1", "G-ORD-2", "G-ORD-3", "G-ORD-4", "G-IDEM-1", "G-LEASE-1",
+    "G-LEASE-2", "G-LEASE-3", "G-ACK-1", "G-ACK-2", "G-ACK-3", "G-DLQ-1", "G-TXN-1", "G-TXN-2", "G-TXN-3", "G-GRP-1",
+    "G-SPOOL-1", "G-SPOOL-2", "G-SPOOL-3", "G-SPOOL-4", "G-SPOOL-6", "G-SPOOL-7", level=Level.FAULTS,
+)  # fmt: skip
+def test_schedule_loses_doubles_and_reorders_nothing(
+    seed: int, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    schedule = schedule_of(seed)
+    if chosen := request.config.getoption("--faults"):
+        schedule = schedule.only(frozenset(map(int, chosen.split(","))))
+    print(schedule.text)
+    print(f"again: pytest tests/chaos/test_schedules.py --seed {seed}")
+    verdict, done = asyncio.run(run(schedule))
+    with capsys.disabled():
+        print(
+            f"\nseed {seed}: {verdict.messages} messages, {verdict.spooled} through the spool, {verdict.outcomes}, faults "
+            f"{dict(done)}, longest stall {verdict.stall_s:.1f} s, {len(verdict.faults)} guarantees broken"
+        )
+    assert verdict.faults == {}
+
+
+async def run(schedule: Schedule) -> tuple[Verdict, Counter[str]]:
+    """The verdict, and how often each kind of fault was injected."""
+    with open_folder() as folder:
+        async with world_of(folder, schedule) as world:
+            injector = Injector(world)
+
+            async def lasts() -> None:
+                await asyncio.sleep(QUIET_S)
+                await injector.run()
+                await asyncio.sleep(QUIET_S)
+
+            queue, target = f"chaos-{schedule.seed}", f"chaos-{schedule.seed}-target"
+            workload = Workload(
+                Address.at(world.url), SIZE, schedule.seed, queue, target, Counter(), lasts=lasts, settles=world.heal
+            )
+            try:
+                await workload.run()
+            finally:
+                print("\n".join([*injector.log, *world.notes, f"{world.starts} starts of the server"]))
+            world.check_server()
+            log = await read_log(world.dsn, [queue, target])
+            assert list(world.spool.glob("*.failed")) == []
+    history = whole_history(workload.records, log, time.monotonic_ns())
+    assert len(history.drained) == 6, "a queue could not be emptied"
+    return judge_all(history, log), injector.done

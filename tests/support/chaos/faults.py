@@ -1,0 +1,258 @@
+"""How each fault is done to a world."""
+
+import asyncio
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import asyncpg
+import psutil
+
+from tests.support.chaos import schedule as s
+from tests.support.chaos.world import World, until
+from tests.support.processes import is_gone
+
+_SIGNALS = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}
+
+
+@dataclass
+class Injector:
+    """Carries out a schedule.
+
+    Attributes:
+        done: how often each kind was injected.
+        log: what happened when, for people.
+    """
+
+    world: World
+    done: Counter[str] = field(default_factory=Counter)
+    log: list[str] = field(default_factory=list)
+
+    async def run(self) -> None:
+        """Does every fault at its time, several at once where they overlap, and undoes it; returns when all are over."""
+        began = time.monotonic()
+        async with asyncio.TaskGroup() as group:
+            for event in self.world.schedule.events:
+                group.create_task(self._at(event, began))
+
+    async def _at(self, event: s.Event, began: float) -> None:
+        await asyncio.sleep(max(0.0, began + event.at - time.monotonic()))
+        note = await _HOW[type(event.fault)](self.world, event.fault)
+        self.done[s.kind_of(event.fault)] += not note
+        self.log.append(f"{time.monotonic() - began:5.1f} s  over: {s.kind_of(event.fault)} {note}".rstrip())
+
+
+#: An empty text, or why nothing was done.
+How = Callable[[World, Any], Awaitable[str]]
+_HOW: dict[type, How] = {}
+
+
+def _does(kind: type) -> Callable[[How], How]:
+    def register(how: How) -> How:
+        _HOW[kind] = how
+        return how
+
+    return register
+
+
+# ---------------------------------------------------------------- PostgreSQL
+
+
+async def _away(world: World, number: signal.Signals, seconds: float) -> str:
+    async with world.postgres_lock:
+        await asyncio.to_thread(world.postgres.end, number, world.primary)
+        await asyncio.sleep(seconds)
+        await world.bring_postgres_back()
+    return ""
+
+
+@_does(s.KillPostmaster)
+async def _kill_postmaster(world: World, fault: s.KillPostmaster) -> str:
+    return await _away(world, signal.SIGKILL, fault.away_s)
+
+
+@_does(s.StopPostgres)
+async def _stop_postgres(world: World, fault: s.StopPostgres) -> str:
+    return await _away(world, _SIGNALS[fault.mode], fault.away_s)
+
+
+@_does(s.KillBackEnd)
+async def _kill_back_end(world: World, fault: s.KillBackEnd) -> str:
+    async with world.postgres_lock:
+        if fault.how == "kill":
+            _, *others = world.postgres.processes(world.primary)
+            with suppress(psutil.NoSuchProcess):
+                others[fault.pick % len(others)].kill()
+            await asyncio.sleep(0.1)
+            await world.bring_postgres_back()
+            return ""
+        connection = await asyncpg.connect(world.dsn)
+        await connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'queen' OFFSET $1",
+            fault.pick % 3,
+        )
+        await connection.close()
+    return ""
+
+
+@_does(s.FreezePostgres)
+async def _freeze_postgres(world: World, fault: s.FreezePostgres) -> str:
+    async with world.postgres_lock:
+        processes = world.postgres.processes(world.primary)
+        try:
+            for process in processes:
+                with suppress(psutil.NoSuchProcess):
+                    process.suspend()
+            await asyncio.sleep(fault.seconds)
+        finally:
+            for process in processes:
+                with suppress(psutil.NoSuchProcess):
+                    process.resume()
+    return ""
+
+
+@_does(s.FailOver)
+async def _fail_over(world: World, _fault: s.FailOver) -> str:
+    async with world.postgres_lock:
+        await asyncio.to_thread(world.postgres.fail_over)
+        world.primary = "two"
+        await world.bring_postgres_back()
+    return ""
+
+
+@_does(s.FillPostgresDisk)
+async def _fill_postgres_disk(world: World, fault: s.FillPostgresDisk) -> str:
+    ballast = await asyncio.to_thread(world.fill_postgres_disk)
+    if ballast is None:
+        return "left out"
+    try:
+        await asyncio.sleep(fault.seconds)
+    finally:
+        ballast.unlink()
+    async with world.postgres_lock:
+        await world.bring_postgres_back()
+    return ""
+
+
+# ---------------------------------------------------------------- the network
+
+
+@_does(s.Reset)
+async def _reset(world: World, fault: s.Reset) -> str:
+    for proxy in world.links[fault.link]:
+        proxy.reset()
+    return ""
+
+
+@_does(s.BlackHole)
+async def _black_hole(world: World, fault: s.BlackHole) -> str:
+    for proxy in world.links[fault.link]:
+        proxy.swallow(fault.direction)
+    await asyncio.sleep(fault.seconds)
+    for proxy in world.links[fault.link]:
+        if fault.then == "reset":
+            proxy.reset()
+        proxy.deliver(fault.direction)
+    return ""
+
+
+@_does(s.Delay)
+async def _delay(world: World, fault: s.Delay) -> str:
+    for proxy in world.links[fault.link]:
+        proxy.delay(fault.most_ms / 1000)
+    await asyncio.sleep(fault.seconds)
+    for proxy in world.links[fault.link]:
+        proxy.delay(0)
+    return ""
+
+
+# ---------------------------------------------------------------- the server
+
+
+@_does(s.KillWorker)
+async def _kill_worker(world: World, fault: s.KillWorker) -> str:
+    async with world.server_lock:
+        with suppress(psutil.NoSuchProcess, IndexError):
+            workers = sorted(world.server.workers())
+            if workers:
+                os.kill(workers[fault.pick % len(workers)], signal.SIGKILL)
+                return ""
+    return "there was none"
+
+
+@_does(s.KillMaster)
+async def _kill_master(world: World, _fault: s.KillMaster) -> str:
+    async with world.server_lock:
+        with suppress(psutil.NoSuchProcess, IndexError):
+            world.excuse().gunicorn().kill()
+            return ""
+    return "there was none"
+
+
+@_does(s.KillEverything)
+async def _kill_everything(world: World, fault: s.KillEverything) -> str:
+    async with world.server_lock, world.postgres_lock:
+        with suppress(psutil.NoSuchProcess):
+            family = world.excuse().family()
+            for process in family:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+            await until(lambda: all(is_gone(process) for process in family), "the end of the server")
+        await asyncio.to_thread(world.postgres.end, signal.SIGKILL, world.primary)
+        await asyncio.sleep(fault.away_s)
+        await world.bring_postgres_back()
+    return ""
+
+
+@_does(s.StopServer)
+async def _stop_server(world: World, _fault: s.StopServer) -> str:
+    async with world.server_lock:
+        server = world.excuse()
+        if server.process.poll() is not None:
+            return "there was none"
+        server.process.send_signal(signal.SIGTERM)
+        await until(lambda: server.process.poll() is not None, "the end of the server")
+    return ""
+
+
+@_does(s.Reload)
+async def _reload(world: World, _fault: s.Reload) -> str:
+    async with world.server_lock:
+        if world.server.process.poll() is not None:
+            return "there was none"
+        world.server.process.send_signal(signal.SIGHUP)
+    return ""
+
+
+# ---------------------------------------------------------------- below the server
+
+
+async def _switched_on(world: World, switch: str, seconds: float) -> str:
+    path = world.injected / switch
+    path.touch()
+    await asyncio.sleep(seconds)
+    path.unlink(missing_ok=True)
+    return ""
+
+
+@_does(s.FillSpoolDisk)
+async def _fill_spool_disk(world: World, fault: s.FillSpoolDisk) -> str:
+    return await _switched_on(world, "disk-full", fault.seconds)
+
+
+@_does(s.BreakSync)
+async def _break_sync(world: World, fault: s.BreakSync) -> str:
+    return await _switched_on(world, "sync-fails", fault.seconds)
+
+
+@_does(s.JumpClock)
+async def _jump_clock(world: World, fault: s.JumpClock) -> str:
+    new = world.injected / "clock.new"
+    new.write_text(str(fault.offset_s))
+    new.rename(world.injected / "clock")
+    return ""
