@@ -121,7 +121,13 @@ async def prepare_spool(settings: Settings) -> Path:
         installation = await administration.installation()
         path = place.claim(settings.spool_dir, settings.data_dir, installation)
         spool = open_spool(settings, path, installation)
-        spool.recover()
+        try:
+            spool.recover()
+        except OSError as problem:
+            raise SettingError(
+                f"The spool in {path} cannot be made whole ({problem}): repair the disk or make room on it, then start "
+                "again"
+            ) from problem
         failover = Failover(spool)
         directory = Directory(store, settings.cached_partitions)
         context = Context(

@@ -173,23 +173,27 @@ class Spool:
             SpoolFullError: no room; nothing was written.
             SpoolError: the disk failed; nothing was written.
         """
-        with self.held():
-            if not insist and not self.spooling:
-                return False
-            data = b"".join([entry.frame for entry in entries])
-            ledger = self._ledger()
-            if ledger.size + len(data) > self._limits.bytes_max:
-                raise SpoolFullError(
-                    f"The spool is full: {ledger.size} bytes wait, FILE_BUFFER_MAX_BYTES is {self._limits.bytes_max}"
-                )
-            try:
-                self.set_flag(SPOOLING, True)
-                if not ledger.current:
-                    ledger = self._begin_file(ledger)
-                self._write(_writing(ledger.current), data, ledger.end)
-            except OSError as problem:
-                self._abandon_file(self._ledger())
-                raise _spool_error(problem) from problem
+        try:
+            with self.held():
+                return self._append(entries, insist=insist)
+        except OSError as problem:
+            raise _spool_error(problem) from problem
+
+    def _append(self, entries: Sequence[Entry], *, insist: bool) -> bool:
+        if not insist and not self.spooling:
+            return False
+        data = b"".join([entry.frame for entry in entries])
+        ledger = self._ledger()
+        if ledger.size + len(data) > self._limits.bytes_max:
+            raise SpoolFullError(
+                f"The spool is full: {ledger.size} bytes wait, FILE_BUFFER_MAX_BYTES is {self._limits.bytes_max}"
+            )
+        try:
+            self.set_flag(SPOOLING, True)
+            # A disk that failed while a file was completed may have given it its new name, and nobody knows.
+            if not ledger.current or not self._folder.exists(_writing(ledger.current)):
+                ledger = self._begin_file(ledger)
+            self._write(_writing(ledger.current), data, ledger.end)
             requests = sum([entry.requests for entry in entries])
             ledger = ledger.changed(
                 end=ledger.end + len(data),
@@ -200,8 +204,11 @@ class Spool:
                 oldest_at=ledger.oldest_at or self._clock(),
             )
             self._note(ledger)
-            self._complete_large_file(ledger)
-            return True
+        except OSError:
+            self._abandon_file(self._ledger())
+            raise
+        self._complete_large_file(ledger)
+        return True
 
     def _complete_large_file(self, ledger: Ledger) -> None:
         limits = self._limits
@@ -220,7 +227,9 @@ class Spool:
         self._folder.append(name, header)
         self._folder.sync(name)
         self._folder.sync_names()
-        ledger = ledger.changed(current=number, end=len(header), size=ledger.size + len(header))
+        ledger = ledger.changed(
+            current=number, end=len(header), current_requests=0, size=ledger.size + len(header)
+        )
         self._note(ledger)
         return ledger
 

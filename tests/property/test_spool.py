@@ -165,6 +165,30 @@ def test_append_that_the_disk_refuses_is_an_error_and_leaves_nothing(
     assert stored(world) == {"p": [*range(before), 9]}
 
 
+@checks("G-SPOOL-1", "G-SPOOL-2", "G-SPOOL-4", level=Level.MODEL)
+@pytest.mark.parametrize("length", [1, 2, 4, 9])
+@pytest.mark.parametrize("file_requests", [2, 100])
+def test_disk_that_fails_at_any_step_for_a_while_is_an_error_only_for_that_while(length: int, file_requests: int) -> None:
+    for start in range(1, 60):
+        world = World(1)
+        world.postgres.rng = random.Random(12)
+        world.boot()
+        folder = world.folder
+        spool = Spool(folder, INSTALLATION, Limits(file_requests_max=file_requests), lambda: 5.0)
+        folder.broken = range(folder.ticks + start, folder.ticks + start + length)
+        answered = []
+        for number in range(20):
+            works = folder.ticks >= folder.broken.stop
+            try:
+                put(spool, number)
+            except SpoolError:
+                assert not works, f"broken at {start}: the disk works again, and {number} is refused"
+            else:
+                answered.append(number)
+        folder.broken = range(0)
+        assert stored(world) == {"p": answered}, f"broken at {start}"
+
+
 def test_append_finds_what_a_dead_writer_left_behind(folder: SimulatedFolder, world: World) -> None:
     spool = spool_on(folder)
     put(spool, 1)

@@ -7,6 +7,7 @@ change of a name may have happened or not.
 
 from __future__ import annotations
 
+import errno
 import random
 from dataclasses import dataclass, field
 
@@ -36,7 +37,8 @@ class _Held:
 class SimulatedFolder:
     """Implements `queen.spool.folder.Folder`.
 
-    `crash_at` counts the changes and synchronisations, and what else calls `tick`; 0 never crashes.
+    `crash_at` counts the changes and synchronisations, and what else calls `tick`; 0 never crashes. Those in `broken`
+    fail, with nothing done or a part of it.
     """
 
     rng: random.Random
@@ -48,6 +50,7 @@ class SimulatedFolder:
     ticks: int = 0
     dead: bool = False
     failing: int = 0  # errno of the next append or sync
+    broken: range = range(0)
     path: str = "simulated"
 
     def tick(self) -> None:
@@ -58,6 +61,8 @@ class SimulatedFolder:
         if self.ticks == self.crash_at:
             self.dead = True
             raise Crash
+        if self.ticks in self.broken:
+            raise OSError(errno.EIO, "simulated")
 
     def _fail(self) -> None:
         if self.failing:
