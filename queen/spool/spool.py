@@ -227,9 +227,7 @@ class Spool:
         self._folder.append(name, header)
         self._folder.sync(name)
         self._folder.sync_names()
-        ledger = ledger.changed(
-            current=number, end=len(header), current_requests=0, size=ledger.size + len(header)
-        )
+        ledger = ledger.changed(current=number, end=len(header), current_requests=0, size=ledger.size + len(header))
         self._note(ledger)
         return ledger
 

@@ -143,7 +143,8 @@ class Workload:
         That nothing comes is said by a long poll, and then by a pop that waits for nothing but the server.
         """
         broker, wait_s = self.broker(f"drain {group}"), self.size.lease_s + _DRAINED_MARGIN_S
-        spooled_until = time.monotonic() + _SPOOL_S
+        # Whoever knows when all has settled has waited for it.
+        spooled_until = time.monotonic() + (_SPOOL_S if self.settles is _at_once else 0)
         is_quiet = False
         for _ in range(_DRAINING_POPS_MAX):
             pop = await broker.pop(

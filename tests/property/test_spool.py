@@ -168,7 +168,9 @@ def test_append_that_the_disk_refuses_is_an_error_and_leaves_nothing(
 @checks("G-SPOOL-1", "G-SPOOL-2", "G-SPOOL-4", level=Level.MODEL)
 @pytest.mark.parametrize("length", [1, 2, 4, 9])
 @pytest.mark.parametrize("file_requests", [2, 100])
-def test_disk_that_fails_at_any_step_for_a_while_is_an_error_only_for_that_while(length: int, file_requests: int) -> None:
+def test_disk_that_fails_at_any_step_for_a_while_is_an_error_only_for_that_while(
+    length: int, file_requests: int
+) -> None:
     for start in range(1, 60):
         world = World(1)
         world.postgres.rng = random.Random(12)

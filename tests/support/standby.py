@@ -72,7 +72,7 @@ class Pair:
         return self._running[name].poll() is None
 
     def launch(self, name: str) -> None:
-        """Starts a cluster again without waiting for it; what a postmaster left behind that was killed is cleaned up."""
+        """Starts a cluster again without waiting for it; cleans up what a killed one left."""
         stop_leftover(self._data(name))
         self._spawn(name)
 

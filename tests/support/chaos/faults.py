@@ -34,7 +34,7 @@ class Injector:
     log: list[str] = field(default_factory=list)
 
     async def run(self) -> None:
-        """Does every fault at its time, several at once where they overlap, and undoes it; returns when all are over."""
+        """Does every fault at its time, several at once where they overlap, and undoes it; then all is over."""
         began = time.monotonic()
         async with asyncio.TaskGroup() as group:
             for event in self.world.schedule.events:
@@ -42,19 +42,19 @@ class Injector:
 
     async def _at(self, event: s.Event, began: float) -> None:
         await asyncio.sleep(max(0.0, began + event.at - time.monotonic()))
-        note = await _HOW[type(event.fault)](self.world, event.fault)
+        note = await HOW[type(event.fault)](self.world, event.fault)
         self.done[s.kind_of(event.fault)] += not note
         self.log.append(f"{time.monotonic() - began:5.1f} s  over: {s.kind_of(event.fault)} {note}".rstrip())
 
 
 #: An empty text, or why nothing was done.
 How = Callable[[World, Any], Awaitable[str]]
-_HOW: dict[type, How] = {}
+HOW: dict[type, How] = {}
 
 
 def _does(kind: type) -> Callable[[How], How]:
     def register(how: How) -> How:
-        _HOW[kind] = how
+        HOW[kind] = how
         return how
 
     return register

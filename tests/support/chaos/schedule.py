@@ -199,9 +199,10 @@ _SEEN_IN_OUTAGES = {FillSpoolDisk, BreakSync, JumpClock}
 
 #: Each kind as often as it shall be drawn.
 _DECK: list[type[Struct]] = [
-    KillPostmaster, KillPostmaster, StopPostgres, StopPostgres, KillBackEnd, KillBackEnd, FreezePostgres, FreezePostgres,
-    FailOver, FillPostgresDisk, Reset, Reset, BlackHole, BlackHole, BlackHole, Delay, Delay, KillWorker, KillWorker,
-    KillMaster, KillEverything, KillEverything, StopServer, Reload, Reload, FillSpoolDisk, BreakSync, JumpClock,
+    KillPostmaster, KillPostmaster, StopPostgres, StopPostgres, KillBackEnd, KillBackEnd, FreezePostgres,
+    FreezePostgres, FailOver, FillPostgresDisk, Reset, Reset, BlackHole, BlackHole, BlackHole, Delay, Delay,
+    KillWorker, KillWorker, KillMaster, KillEverything, KillEverything, StopServer, Reload, Reload, FillSpoolDisk,
+    BreakSync, JumpClock,
 ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The world of a schedule: PostgreSQL behind a proxy, a server that is started again when it was killed, its clients' proxy."""
+"""The world of a schedule: PostgreSQL and clients behind proxies, and a server that is started again when killed."""
 
 import asyncio
 import os
@@ -108,10 +108,15 @@ class World:
         path.mkdir()
         if self.schedule.needs(FillPostgresDisk):
             mounted = subprocess.run(
-                ["mount", "-t", "tmpfs", "-o", _POSTGRES_DISK, "tmpfs", path], check=False, capture_output=True, text=True
+                ["mount", "-t", "tmpfs", "-o", _POSTGRES_DISK, "tmpfs", path],
+                check=False,
+                capture_output=True,
+                text=True,
             )
             if mounted.returncode:
-                self.notes.append(f"FillPostgresDisk is left out, for no tmpfs can be mounted: {mounted.stderr.strip()}")
+                self.notes.append(
+                    f"FillPostgresDisk is left out, for no tmpfs can be mounted: {mounted.stderr.strip()}"
+                )
             else:
                 self._stack.callback(lambda: subprocess.run(["umount", "-l", path], check=False))
                 path.chmod(0o755)

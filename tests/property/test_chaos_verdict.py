@@ -1,0 +1,55 @@
+"""The judgement of a schedule notices what it is there for."""
+
+from dataclasses import replace
+
+from queen_spec.history import Delivery, Push, PushItem
+from tests.support.chaos.verdict import Verdict, judge_all, whole_history
+
+
+def delivery(offset: int, key: str, transaction_id: str | None = None) -> Delivery:
+    return Delivery(
+        "q", "p", "1", f"id {offset}", transaction_id or f"id {offset}", {"id": key}, offset=offset, attempt=1
+    )
+
+
+def push(number: int, key: str, chosen: str = "", outcome: str = "ok") -> Push:
+    item = PushItem("q", "p", chosen, {"id": key}, outcome, buffered=True)  # type: ignore[arg-type]
+    end = None if outcome == "unknown" else number * 10 + 5
+    return Push(invoked=number * 10, completed=end, outcome=outcome, items=(item,))  # type: ignore[arg-type]
+
+
+def verdict(pushes: list[Push], log: list[Delivery]) -> Verdict:
+    return judge_all(whole_history(pushes, tuple(log), 1000), log)
+
+
+PUSHES = [push(1, "a"), push(2, "b", "chosen"), push(3, "c", outcome="unknown")]
+LOG = [delivery(0, "a"), delivery(1, "b", "chosen")]
+
+
+def test_log_with_what_was_answered_is_accepted() -> None:
+    assert verdict(PUSHES, LOG).faults == {}
+    assert verdict(PUSHES, [*LOG, delivery(2, "c")]).faults == {}
+
+
+def test_lost_message_is_found_whoever_made_its_id() -> None:
+    for missing in (0, 1):
+        log = [replace(each, offset=place) for place, each in enumerate(LOG[:missing] + LOG[missing + 1 :])]
+        assert "every_group_gets_every_message" in verdict(PUSHES, log).faults
+
+
+def test_message_that_is_there_twice_is_found() -> None:
+    assert "doubled" in verdict(PUSHES, [*LOG, delivery(2, "a")]).faults
+
+
+def test_gap_is_found() -> None:
+    assert "gaps" in verdict(PUSHES, [LOG[0], replace(LOG[1], offset=2)]).faults
+    assert "gaps" in verdict(PUSHES, [replace(LOG[0], offset=1), replace(LOG[1], offset=2)]).faults
+
+
+def test_messages_in_the_wrong_order_are_found() -> None:
+    log = [replace(LOG[1], offset=0), replace(LOG[0], offset=1)]
+    assert "pushes_one_after_the_other_keep_their_order" in verdict(PUSHES, log).faults
+
+
+def test_message_that_nobody_pushed_is_found() -> None:
+    assert "deliveries_are_what_was_pushed" in verdict(PUSHES, [*LOG, delivery(2, "z")]).faults
