@@ -53,10 +53,7 @@ def test_schedule_loses_doubles_and_reorders_nothing(
     print(f"what clients saw and the server said: {tmp_path}")
     verdict, done = asyncio.run(run(schedule, evidence))
     with capsys.disabled():
-        print(
-            f"\nseed {seed}: {verdict.messages} messages, {verdict.spooled} through the spool, calls {verdict.outcomes}, "
-            f"faults {dict(done)}, longest stall {verdict.stall_s:.1f} s, {len(verdict.faults)} guarantees broken"
-        )
+        print(f"\nseed {seed}: {verdict.figures}, faults {dict(done)}")
     assert verdict.faults == {}
 
 

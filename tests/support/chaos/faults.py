@@ -17,6 +17,8 @@ from tests.support.chaos import schedule as s
 from tests.support.chaos.world import World, until
 from tests.support.processes import is_gone
 
+_ENDS_THE_SERVER = (s.KillMaster, s.KillEverything, s.StopServer)
+_SERVER_S = 30.0
 _SIGNALS = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 
 
@@ -42,6 +44,9 @@ class Injector:
 
     async def _at(self, event: s.Event, began: float) -> None:
         await asyncio.sleep(max(0.0, began + event.at - time.monotonic()))
+        if isinstance(event.fault, _ENDS_THE_SERVER):
+            # On a slow machine there would be no server most of the time.
+            await self.world.wait_for_server(_SERVER_S)
         note = await HOW[type(event.fault)](self.world, event.fault)
         self.done[s.kind_of(event.fault)] += not note
         self.log.append(f"{time.monotonic() - began:5.1f} s  over: {s.kind_of(event.fault)} {note}".rstrip())

@@ -10,7 +10,7 @@ import asyncpg
 import msgspec
 
 from queen_spec.checkers import all_checkers, judge
-from queen_spec.history import Delivery, Drained, History, Pop, Push, PushItem, Record
+from queen_spec.history import Call, Delivery, Drained, History, Pop, Push, PushItem, Record
 
 #: The consumer group that sees the whole log, each message once.
 LOG = "the log"
@@ -64,6 +64,9 @@ def _key(queue: str, partition: str, payload: Any) -> Key:
 
 
 def _named(record: Record, names: dict[Key, str]) -> Record:
+    if isinstance(record, Pop) and record.outcome == "ok" and not record.deliveries and not record.auto_ack:
+        # A poll that ends empty gives back what a late look finds; when PostgreSQL is away it cannot.
+        return replace(record, outcome="unknown", completed=None)
     if not isinstance(record, Push) or all(item.transaction_id for item in record.items):
         return record
     return replace(record, items=tuple(_named_item(item, names) for item in record.items))
@@ -94,6 +97,14 @@ class Verdict:
     outcomes: dict[str, int]
     faults: dict[str, list[str]]
 
+    @property
+    def figures(self) -> str:
+        """In a line, for people."""
+        return (
+            f"{self.messages} messages, {self.spooled} through the spool, calls {self.outcomes}, "
+            f"longest stall {self.stall_s:.1f} s, {len(self.faults)} guarantees broken"
+        )
+
 
 def judge_all(history: History, log: Sequence[Delivery]) -> Verdict:
     """Every checker over everything, and what only the log can show."""
@@ -104,7 +115,7 @@ def judge_all(history: History, log: Sequence[Delivery]) -> Verdict:
     }
     faults |= {name: found for name, found in (("doubled", _doubled(log)), ("gaps", _gaps(log))) if found}
     spooled = sum(item.spooled for push in history.pushes for item in push.items)
-    outcomes = Counter(getattr(record, "outcome", "") for record in history.records)
+    outcomes = Counter(record.outcome for record in history.records if isinstance(record, Call))
     return Verdict(len(log), spooled, _longest_stall(history), dict(outcomes), faults)
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import AsyncIterator, Callable
@@ -14,7 +13,7 @@ from typing import Any
 from tests.support.chaos.proxy import Proxy, Streams
 from tests.support.chaos.schedule import FailOver, FillPostgresDisk, Link, Schedule
 from tests.support.outage import is_drained
-from tests.support.processes import PATIENCE_S, Server, free_port, is_gone
+from tests.support.processes import PATIENCE_S, Server, free_port
 from tests.support.servers import start_on_database
 from tests.support.standby import Pair
 
@@ -189,17 +188,16 @@ class World:
                 self.server, was_healthy = self._start_server(), False
             await asyncio.sleep(_RETRY_S)
 
+    async def wait_for_server(self, seconds: float) -> None:
+        """Returns when the server answers, or after so long."""
+        deadline = time.monotonic() + seconds
+        while not await asyncio.to_thread(self.server.is_healthy) and time.monotonic() < deadline:
+            await asyncio.sleep(_LOOK_S)
+
     def check_server(self) -> None:
         """Raises what has become of the server, if something has."""
         if self._keeping.done():
             self._keeping.result()
-
-    async def kill_everything(self) -> None:
-        """Nobody of the server is left."""
-        family = self.excuse().family()
-        for process in family:
-            process.kill()
-        await until(lambda: all(is_gone(process) for process in family), "the end of the server")
 
     def _end_server(self) -> None:
         if self.server.process.poll() is None:
@@ -229,10 +227,6 @@ class World:
             return self.server.process.poll() is None and self.server.is_healthy() and is_drained(self.server)
 
         await until(is_well, "a healthy server with an empty spool", 2 * PATIENCE_S)
-
-    def send(self, number: signal.Signals) -> None:
-        """A signal to the server."""
-        self.server.process.send_signal(number)
 
 
 @asynccontextmanager
