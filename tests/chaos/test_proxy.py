@@ -13,12 +13,16 @@ from tests.support.chaos.schedule import Direction
 @pytest.fixture
 async def proxy() -> AsyncIterator[Proxy]:
     """One before a server that sends everything back."""
+    echoes: list[asyncio.Task[None] | None] = []
 
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        echoes.append(asyncio.current_task())
         with suppress(OSError):
             while piece := await reader.read(1000):
                 writer.write(piece)
-        writer.close()
+        with suppress(OSError):
+            writer.close()
+            await writer.wait_closed()
 
     server = await asyncio.start_server(echo, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
@@ -31,6 +35,7 @@ async def proxy() -> AsyncIterator[Proxy]:
     yield proxy
     await proxy.stop()
     server.close()
+    await asyncio.gather(*filter(None, echoes))
 
 
 async def connect(proxy: Proxy) -> Streams:
@@ -68,8 +73,9 @@ async def test_what_was_swallowed_is_delivered_afterwards(proxy: Proxy, directio
 async def test_what_was_sent_arrives_although_the_sender_has_gone() -> None:
     arrived = asyncio.get_running_loop().create_future()
 
-    async def hear(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+    async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         arrived.set_result(await reader.read())
+        writer.transport.abort()
 
     server = await asyncio.start_server(hear, "127.0.0.1", 0)
 

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -127,8 +127,9 @@ class World:
         if not folder.is_mount():
             return None
         ballast = folder / "ballast"
-        with ballast.open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(folder).free)
+        with ballast.open("wb") as file, suppress(OSError):  # PostgreSQL may take some of it meanwhile
+            while free := shutil.disk_usage(folder).free:
+                os.posix_fallocate(file.fileno(), file.seek(0, os.SEEK_END), free)
         return ballast
 
     def _to_postgres(self, name: str) -> Callable[[], Any]:
