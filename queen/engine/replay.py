@@ -24,7 +24,7 @@ from queen.engine.context import Context
 from queen.engine.failover import Failover, uninterrupted
 from queen.engine.flush import Flush
 from queen.engine.handlers.push import CHANGES_TOO_OFTEN, LAYOUTS_MAX, announce, lay_out, seal
-from queen.engine.ports import PushColumns, SpoolDatabase
+from queen.engine.ports import PushColumns, Replayed, SpoolDatabase
 from queen.engine.push_options import keep_for_spool
 from queen.engine.switches import copy_switches, maintenance_is_on
 from queen.spool.format import Damage, Record, SpooledLot, SpoolFile, packed, request_of
@@ -62,6 +62,14 @@ class Unit(Struct, frozen=True):
     def bytes(self) -> int:
         """About how large it is."""
         return sum(len(lot.body) for lot in self.lots)
+
+
+class Source(Struct, frozen=True):
+    """A file that is being replayed, under its name in the folder."""
+
+    name: str
+    file: SpoolFile
+    units: Sequence[Unit]
 
 
 class Batch(Struct, frozen=True):
@@ -219,11 +227,11 @@ class Replay:
     async def _replay_file(self, name: str) -> None:
         file = await uninterrupted(self._spool.read, name)
         self._spool.check_installation(file)
-        units = units_of(file)
+        source = Source(name, file, units_of(file))
         position = 0
-        while position < len(units):
-            for batch in batches_of(units[position:], self._requests_max):
-                upto = await self._replay_batch(file, name, position, batch)
+        while position < len(source.units):
+            for batch in batches_of(source.units[position:], self._requests_max):
+                upto = await self._replay_batch(source, position, batch)
                 if upto <= position:
                     raise QueenError(f"{name} is stored up to request {upto} only, and was up to {position} before")
                 skipped, position = upto != batch.upto, upto
@@ -233,38 +241,36 @@ class Replay:
         if file.header is not None:
             await self._database.forget(file.header.file)
 
-    async def _replay_batch(self, file: SpoolFile, name: str, position: int, batch: Batch) -> int:
+    async def _replay_batch(self, source: Source, position: int, batch: Batch) -> int:
         """Stores a batch, or what of it can be stored; returns how many units of the file are done."""
         try:
-            upto = await self._store(file, name, position, batch)
+            upto = await self._store(source, position, batch)
         except (DataRejectedError, ValueError) as problem:
             if isinstance(problem, DataRejectedError) and not problem.sqlstate.startswith(_DATA_CLASSES):
                 raise
-            upto = await self._split(file, name, position, batch, problem)
+            upto = await self._split(source, position, batch, problem)
         else:
             if upto == batch.upto:
                 await self._count(batch)
         return upto
 
-    async def _split(self, file: SpoolFile, name: str, position: int, batch: Batch, problem: Exception) -> int:
+    async def _split(self, source: Source, position: int, batch: Batch, problem: Exception) -> int:
         """Finds out which unit is at fault, stores the others, and sets that one aside."""
         units = batch.units
         if len(units) == 1:
-            await self._set_aside(file, name, units[0], units[0].lots, str(problem))
-            await self._store_nothing(file, position, batch.upto)
+            await self._set_aside(source, units[0], units[0].lots, str(problem))
+            await self._store_nothing(source, position, batch.upto)
             await self._count(batch)
             return batch.upto
         middle = len(units) // 2
-        upto = await self._replay_batch(file, name, position, Batch(units[:middle]))
+        upto = await self._replay_batch(source, position, Batch(units[:middle]))
         if upto != units[middle].place:
             return upto
-        return await self._replay_batch(file, name, upto, Batch(units[middle:]))
+        return await self._replay_batch(source, upto, Batch(units[middle:]))
 
-    async def _store(self, file: SpoolFile, name: str, position: int, batch: Batch) -> int:
+    async def _store(self, source: Source, position: int, batch: Batch) -> int:
         if isinstance(damage := batch.units[0].record, Damage):
-            return await self._set_damage_aside(file, name, position, batch.units[0], damage)
-        if file.header is None:
-            raise ValueError(f"{name} has records, but no header")
+            return await self._set_damage_aside(source, position, batch.units[0], damage)
         doubtful = batch.doubtful
         flush_id = doubtful.flush if doubtful else uuid4()
         sent_at = datetime.fromtimestamp(doubtful.sent_at, UTC) if doubtful and doubtful.sent_at else None
@@ -272,8 +278,8 @@ class Replay:
             options = await self._context.directory.push_options()
             requests = [seal(self._context, unit.request, options) for unit in batch.units]
             flush = await lay_out(self._context, requests, options, flush_id)
-            await self._set_refused_aside(file, name, batch, flush)
-            replayed = await self._database.replay(file.header.file, position, batch.upto, sent_at, flush.columns)
+            await self._set_refused_aside(source, batch, flush)
+            replayed = await self._replay(source, position, batch.upto, flush.columns, sent_at)
             if not replayed.stale and not replayed.unknown:
                 announce(self._context, requests)
                 return replayed.upto
@@ -282,20 +288,29 @@ class Replay:
             self._context.directory.forget_partitions(replayed.unknown)
         raise DatabaseUnavailableError(CHANGES_TOO_OFTEN)
 
-    async def _store_nothing(self, file: SpoolFile, position: int, upto: int) -> None:
-        if file.header is not None:
-            await self._database.replay(file.header.file, position, upto, None, PushColumns(uuid4()))
+    async def _store_nothing(self, source: Source, position: int, upto: int) -> None:
+        if source.file.header is not None:
+            await self._replay(source, position, upto, PushColumns(uuid4()))
+
+    async def _replay(
+        self, source: Source, position: int, upto: int, columns: PushColumns, sent_at: datetime | None = None
+    ) -> Replayed:
+        header = source.file.header
+        if header is None:
+            raise ValueError(f"{source.name} has records, but no header")
+        last = upto == len(source.units)
+        return await self._database.replay(header.file, position, upto, sent_at, columns, last=last)
 
     # ------------------------------------------------------------ what cannot be stored
 
-    async def _set_damage_aside(self, file: SpoolFile, name: str, position: int, unit: Unit, damage: Damage) -> int:
-        content = await uninterrupted(self._spool.cut_out, name, damage)
-        failed = await uninterrupted(self._spool.set_aside, file, name, unit.place, content)
-        log.error("Spool file %s is damaged: %d bytes set aside as %s", name, damage.end - damage.start, failed)
-        await self._store_nothing(file, position, unit.place + 1)
+    async def _set_damage_aside(self, source: Source, position: int, unit: Unit, damage: Damage) -> int:
+        content = await uninterrupted(self._spool.cut_out, source.name, damage)
+        failed = await uninterrupted(self._spool.set_aside, source.file, source.name, unit.place, content)
+        log.error("Spool file %s is damaged: %d bytes set aside as %s", source.name, damage.end - damage.start, failed)
+        await self._store_nothing(source, position, unit.place + 1)
         return unit.place + 1
 
-    async def _set_refused_aside(self, file: SpoolFile, name: str, batch: Batch, flush: Flush) -> None:
+    async def _set_refused_aside(self, source: Source, batch: Batch, flush: Flush) -> None:
         """Items whose transaction id only the server gives out: nobody could know that while PostgreSQL was away."""
         for unit, pushed in zip(batch.units, flush.answers(()), strict=True):
             lots = [
@@ -304,13 +319,13 @@ class Replay:
                 if stored.refused
             ]
             if lots:
-                await self._set_aside(file, name, unit, lots, "transactionId has the form of a message id")
+                await self._set_aside(source, unit, lots, "transactionId has the form of a message id")
 
-    async def _set_aside(self, file: SpoolFile, name: str, unit: Unit, lots: list[SpooledLot], reason: str) -> None:
+    async def _set_aside(self, source: Source, unit: Unit, lots: list[SpooledLot], reason: str) -> None:
         now = datetime.now(UTC).timestamp()
         written_at = unit.record.written_at if isinstance(unit.record, Record) else now
         record = Record(uuid4(), None, written_at, [lots], reason)
-        failed = await uninterrupted(self._spool.set_aside, file, name, unit.place, record)
+        failed = await uninterrupted(self._spool.set_aside, source.file, source.name, unit.place, record)
         log.error("A spooled push was refused and set aside as %s: %s", failed, reason)
 
     # ------------------------------------------------------------ figures

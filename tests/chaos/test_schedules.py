@@ -15,17 +15,17 @@ import pytest
 from queen_spec.conformance.http import Server as Address
 from queen_spec.conformance.workload import Size, Workload
 from queen_spec.guarantees import Level, checks
-from queen_spec.history import Drained, to_line
+from queen_spec.history import Drained, Push, Record, to_line
 from tests.support.chaos.faults import Injector
 from tests.support.chaos.schedule import Schedule, schedule_of
 from tests.support.chaos.verdict import Verdict, judge_all, read_log, whole_history
 from tests.support.chaos.world import world_of
-from tests.support.processes import open_folder
+from tests.support.processes import PATIENCE_S, open_folder
 
 SIZE = Size(producers=4, consumers=6, pushes=0, server_made=0.3, auto_consumers=1, pause_s=0.05)
 #: In tox's default run, always the same ones: what they meet differs enough from run to run.
 SCHEDULES = 10
-#: A quiet time before the first fault and after the last.
+#: A quiet time before the first fault, and between two looks whether pushes succeed again.
 QUIET_S = 0.5
 
 
@@ -57,6 +57,11 @@ def test_schedule_loses_doubles_and_reorders_nothing(
     assert verdict.faults == {}
 
 
+def is_stored(record: Record) -> bool:
+    """Whether a push went to PostgreSQL."""
+    return isinstance(record, Push) and any(item.outcome == "ok" and not item.buffered for item in record.items)
+
+
 async def run(schedule: Schedule, evidence: Path) -> tuple[Verdict, Counter[str]]:
     """The verdict, and how often each kind of fault was injected; ``evidence`` takes the history."""
     with open_folder() as folder:
@@ -66,7 +71,11 @@ async def run(schedule: Schedule, evidence: Path) -> tuple[Verdict, Counter[str]
             async def lasts() -> None:
                 await asyncio.sleep(QUIET_S)
                 await injector.run()
-                await asyncio.sleep(QUIET_S)
+                await world.heal()
+                healed = len(workload.records)
+                async with asyncio.timeout(PATIENCE_S):
+                    while not any(is_stored(record) for record in workload.records[healed:]):
+                        await asyncio.sleep(QUIET_S)
 
             queue, target = f"chaos-{schedule.seed}", f"chaos-{schedule.seed}-target"
             workload = Workload(

@@ -171,7 +171,7 @@ def test_append_that_the_disk_refuses_is_an_error_and_leaves_nothing(
 def test_disk_that_fails_at_any_step_for_a_while_is_an_error_only_for_that_while(
     length: int, file_requests: int
 ) -> None:
-    for start in range(1, 60):
+    for start in range(1, 40):
         world = World(1)
         world.postgres.rng = random.Random(12)
         world.boot()
@@ -179,7 +179,7 @@ def test_disk_that_fails_at_any_step_for_a_while_is_an_error_only_for_that_while
         spool = Spool(folder, INSTALLATION, Limits(file_requests_max=file_requests), lambda: 5.0)
         folder.broken = range(folder.ticks + start, folder.ticks + start + length)
         answered = []
-        for number in range(20):
+        for number in range(12):
             works = folder.ticks >= folder.broken.stop
             try:
                 put(spool, number)
