@@ -44,7 +44,7 @@ def ls(folder: Folder = None) -> None:
     for path, each in _spools(folder):
         state = each.state()
         out.print(f"{path}: {'spooling' if state.spooling else 'idle'}, {state.failed} failed", markup=False)
-        rows = [_row(name, each.read(name), each.size(name)) for name in (*each.files(), *each.failed_files())]
+        rows = [row for name in (*each.files(), *each.failed_files()) if (row := _row(each, name))]
         if rows:
             out.print(_LINE.format(*_TITLES), markup=False)
         for row in rows:
@@ -59,7 +59,7 @@ def show(
 ) -> None:
     """Print the messages in files."""
     for name in names:
-        file = _holding(name, folder).read(name)
+        file = _read(_holding(name, folder), name)
         lines = _messages(file)
         for text in lines[:limit]:
             out.print(text, markup=False)
@@ -72,8 +72,11 @@ def replay(names: Names, folder: Folder = None, yes: Yes = False) -> None:
     """Line failed files up to be stored again; a server that runs does it at once, else the next one that starts."""
     for name in _failed(names):
         each = _holding(name, folder)
+        file = _read(each, name)
+        if file.header is None:
+            fail(f"{name} cannot be read, so it cannot be replayed: look at it, then discard it")
         if not yes:
-            out.print(f"would replay {name}: {each.read(name).messages} messages (--yes does it)", markup=False)
+            out.print(f"would replay {name}: {file.messages} messages (--yes does it)", markup=False)
             continue
         try:
             out.print(f"{name} waits as {each.replay_failed(name)}", markup=False)
@@ -86,7 +89,7 @@ def discard(names: Names, folder: Folder = None, yes: Yes = False) -> None:
     """Remove failed files for good, with the messages in them."""
     for name in _failed(names):
         each = _holding(name, folder)
-        messages = each.read(name).messages
+        messages = _read(each, name).messages
         if not yes:
             out.print(f"would discard {name} with {messages} messages (--yes does it)", markup=False)
             continue
@@ -98,9 +101,10 @@ def _spools(folder: Path | None) -> list[tuple[Path, Spool]]:
     """The spools to look at."""
     try:
         settings = from_environment()
-    except QueenError as problem:
+        paths = _paths(settings, folder)
+        found = [(path, installation) for path in paths if (installation := place.installation_of(path))]
+    except (QueenError, OSError) as problem:
         fail(problem)
-    found = [(path, installation) for path in _paths(settings, folder) if (installation := place.installation_of(path))]
     if not found:
         fail(f"There is no spool in {_where(settings, folder)}: name its folder with --folder or FILE_BUFFER_DIR")
     return [(path, open_spool(settings, path, installation)) for path, installation in found]
@@ -125,6 +129,13 @@ def _holding(name: str, folder: Path | None) -> Spool:
     return fail(f"There is no file {name} in the spool: `queen spool ls` shows which there are")
 
 
+def _read(each: Spool, name: str) -> SpoolFile:
+    try:
+        return each.read(name)
+    except OSError as problem:
+        return fail(f"{name} cannot be read: {problem.strerror}")
+
+
 def _failed(names: Sequence[str]) -> Sequence[str]:
     for name in names:
         if not is_failed(name):
@@ -134,7 +145,12 @@ def _failed(names: Sequence[str]) -> Sequence[str]:
     return names
 
 
-def _row(name: str, file: SpoolFile, size: int) -> list[str]:
+def _row(each: Spool, name: str) -> list[str] | None:
+    """What is told of a file; nothing if a server has stored and removed it meanwhile."""
+    try:
+        file, size = each.read(name), each.size(name)
+    except FileNotFoundError:
+        return None
     state = "failed" if is_failed(name) else "being written" if name.endswith(".tmp") else "waiting"
     reasons = [each.reason if isinstance(each, Record) else "cannot be read" for each in file.records]
     time = datetime.fromtimestamp(file.header.created_at, UTC).isoformat(timespec="seconds") if file.header else ""

@@ -81,6 +81,12 @@ class Failover:
         record = Record(flush, sent_at, self._clock(), [spool_request(push) for push in pushes])
         return await self._writer.append(record, insist=insist)
 
+    async def has_room(self) -> bool:
+        """Whether a push could be spooled; the disk is asked when it has refused the last one."""
+        if self.spool.state().full:
+            return False
+        return not self._writer.refused or await uninterrupted(self.spool.try_disk)
+
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
         """The lock of all appends, of all workers, for the length of a block."""

@@ -1,9 +1,13 @@
 """The few things that the spool asks of a file system, so that a simulated one can crash between any two of them."""
 
+import errno
 import fcntl
 import os
 from pathlib import Path
 from typing import Protocol
+
+#: The errors of a disk that has no more room.
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class Lock(Protocol):

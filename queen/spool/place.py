@@ -1,11 +1,15 @@
 """The folder of the spool: where it is, that it can be used, and which database its messages are for."""
 
+import logging
 import os
 import tempfile
 from pathlib import Path
 from uuid import UUID
 
 from queen.core.errors import SettingError
+from queen.spool.folder import NO_ROOM
+
+log = logging.getLogger("queen.spool")
 
 _INSTALLATION = "installation"
 _DEFAULT = "buffers"
@@ -18,6 +22,8 @@ def default_parent(data_dir: str) -> Path:
 
 def check(path: Path) -> None:
     """Makes sure that a folder exists and can be written.
+
+    A full disk is no reason not to start: what waits in the spool is stored at the start, and makes room.
 
     Raises:
         SettingError: it does not, or cannot.
@@ -32,6 +38,9 @@ def check(path: Path) -> None:
             file.flush()
             os.fsync(file.fileno())
     except OSError as problem:
+        if problem.errno in NO_ROOM:
+            log.warning("The disk of the spool folder %s is full: pushes cannot be spooled before there is room", path)
+            return
         raise SettingError(
             f"The spool folder {path} cannot be written ({problem.strerror}): let this user write there, or set "
             "FILE_BUFFER_DIR to another"
@@ -42,7 +51,7 @@ def installation_of(path: Path) -> UUID | None:
     """The database that a spool is for; ``None`` for one that was never used."""
     try:
         return UUID((path / _INSTALLATION).read_text().strip())
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
 
 

@@ -19,7 +19,6 @@ and is removed when PostgreSQL has committed all of it. How far a file has been 
 which notes it in the transaction that stores the messages: so it does not matter when a crash comes.
 """
 
-import errno
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +28,7 @@ from uuid import UUID, uuid4, uuid5
 from msgspec import Struct
 
 from queen.core.errors import SettingError, SpoolError, SpoolFullError
-from queen.spool.folder import Folder, Lock
+from queen.spool.folder import NO_ROOM, Folder, Lock
 from queen.spool.format import Damage, Header, Record, SpoolFile, encode_header, encode_record, read_file
 from queen.spool.ledger import Ledger, decode, encode
 from queen.spool.state import SpoolState
@@ -39,8 +38,8 @@ log = logging.getLogger("queen.spool")
 SPOOLING, MAINTENANCE, POP_MAINTENANCE = "spooling", "maintenance", "pop-maintenance"
 _ENCRYPTED, _NEW = "encrypted-queues", ".new"
 _LEDGER, _APPEND_LOCK, _REPLAY_LOCK = "ledger", "append.lock", "replay.lock"
+_TRIAL, _TRIAL_BYTES = "trial", 64 << 10
 _WRITING, _COMPLETE, _FAILED, _MAKING = ".buf.tmp", ".buf", ".failed", ".failed.tmp"
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class Limits(Struct, frozen=True):
@@ -208,6 +207,19 @@ class Spool:
             self._abandon_file(self._ledger())
             raise
         self._complete_large_file(ledger)
+        return True
+
+    def try_disk(self) -> bool:
+        """Whether the disk takes something, which is removed again."""
+        try:
+            with self.held():
+                try:
+                    self._folder.append(_TRIAL, bytes(_TRIAL_BYTES))
+                    self._folder.sync(_TRIAL)
+                finally:
+                    self._folder.remove(_TRIAL)
+        except OSError:
+            return False
         return True
 
     def _complete_large_file(self, ledger: Ledger) -> None:
@@ -466,6 +478,6 @@ def _complete(number: int) -> str:
 
 
 def _spool_error(problem: OSError) -> SpoolError:
-    if problem.errno in _NO_ROOM:
+    if problem.errno in NO_ROOM:
         return SpoolFullError(f"The disk of the spool is full: {problem}")
     return SpoolError(f"The spool cannot be written: {problem}")

@@ -22,10 +22,15 @@ class Order(Struct, frozen=True):
 
 
 class SpoolWriter:
-    """Appends for one event loop. The thread starts with the first record."""
+    """Appends for one event loop. The thread starts with the first record.
+
+    Attributes:
+        refused: whether the last append failed.
+    """
 
     def __init__(self, spool: Spool) -> None:
         self._spool = spool
+        self.refused = False
         self._orders: SimpleQueue[Order | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -54,6 +59,7 @@ class SpoolWriter:
                 outcome = self._spool.append(entries, insist=any(order.insist for order in orders))
             except Exception as problem:
                 outcome = problem
+            self.refused = isinstance(outcome, Exception)
             orders[0].future.get_loop().call_soon_threadsafe(_deliver, orders, outcome)
             if over:
                 return

@@ -85,7 +85,8 @@ async def run(schedule: Schedule, evidence: Path) -> tuple[Verdict, Counter[str]
                 await workload.run()
             finally:
                 print("\n".join([*injector.log, *world.notes, f"{world.starts} starts of the server"]))
-                shutil.copy(world.server.output, evidence.with_name("server.out"))
+                for file in (world.server.output, world.postgres.log_of("one")):
+                    shutil.copy(file, evidence.parent)
                 evidence.write_text("".join(f"{to_line(record)}\n" for record in workload.records))  # noqa: ASYNC240
             world.check_server()
             log = await read_log(world.dsn, [queue, target])

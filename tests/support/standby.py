@@ -81,6 +81,10 @@ class Pair:
         postmaster = psutil.Process(self._running[name].pid)
         return [postmaster, *postmaster.children(recursive=True)]
 
+    def log_of(self, name: str) -> Path:
+        """What a cluster says."""
+        return self._folder / f"{name}.log"
+
     def socket_of(self, name: str) -> Path:
         """Where a cluster listens."""
         return self._sockets(name) / ".s.PGSQL.5432"
@@ -117,12 +121,13 @@ class Pair:
             "synchronous_standby_names": "*" if self._with_standby and name == "one" else "",
         }
         options = [part for setting, value in settings.items() for part in ("-c", f"{setting}={value}")]
-        self._running[name] = subprocess.Popen(
-            [programs.folder() / "postgres", "-D", str(self._data(name)), *options],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            **programs.child_arguments(self._account, signal.SIGINT),
-        )
+        with self.log_of(name).open("ab") as log:
+            self._running[name] = subprocess.Popen(
+                [programs.folder() / "postgres", "-D", str(self._data(name)), *options],
+                stdout=log,
+                stderr=log,
+                **programs.child_arguments(self._account, signal.SIGINT),
+            )
 
     def answers(self, name: str) -> bool:
         """Whether a cluster can be asked something; takes a while when it cannot."""

@@ -63,6 +63,15 @@ async def _look(context: Context) -> Health:
     )
 
 
+async def _look_whether_ready(context: Context) -> Readiness:
+    health, failover = await _look(context), context.failover
+    spooling = health.spool is not None and health.spool.spooling
+    connected = health.status == "healthy"
+    room = connected or (failover is not None and await failover.has_room())
+    status = "unavailable" if not room else "spooling" if spooling or not connected else "ready"
+    return Readiness(status, health.database, health.spool)
+
+
 def _answer(resp: falcon.asgi.Response, well: bool, body: Struct) -> None:
     resp.status = 200 if well else 503
     resp.content_type = falcon.MEDIA_JSON
@@ -84,12 +93,8 @@ class HealthResource:
 
     async def on_get_ready(self, _req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
         """200 when pushes are taken, be it by the spool; 503 when nothing can be done for a client."""
-        health: Health = await self._engine.submit(JobType.CUSTOM, _look).future
-        spooling = health.spool is not None and health.spool.spooling
-        room = health.spool is not None and not health.spool.full
-        connected = health.status == "healthy"
-        status = "unavailable" if not connected and not room else "spooling" if spooling or not connected else "ready"
-        _answer(resp, status != "unavailable", Readiness(status, health.database, health.spool))
+        readiness: Readiness = await self._engine.submit(JobType.CUSTOM, _look_whether_ready).future
+        _answer(resp, readiness.status != "unavailable", readiness)
 
     async def on_get_live(self, _req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
         """200 when this worker does its work, whatever PostgreSQL does: else it should be started anew."""
