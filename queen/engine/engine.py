@@ -258,6 +258,8 @@ class Engine:
             for job, result in zip(batch, results, strict=True):
                 if isinstance(result, Look):
                     self._finish_look(job, result)
+                elif type(result) is DatabaseUnavailableError and self._is_long_poll(job):
+                    self._outwait(job)
                 else:
                     self._finish(job, result)
             # After the answers: what is counted must not change what was done.

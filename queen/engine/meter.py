@@ -55,7 +55,9 @@ class Meter:
                 self._ack(minute, result)
         elif kind is JobType.TRANSACTION:
             for request, result in zip(requests, results, strict=True):
-                self._transaction(minute, request, result)
+                # One that would have overtaken the spool was refused.
+                if isinstance(result, Executed):
+                    self._transaction(minute, request, result)
 
     def pop(self, request: Pop, popped: Popped) -> None:
         """Counts a pop that is answered, with messages or without."""

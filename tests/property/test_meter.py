@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
+from queen.core.errors import SpoolDrainingError
 from queen.core.metrics import QueueCounts
 from queen.core.operations import (
     Acked,
@@ -83,6 +84,14 @@ def test_an_undone_transaction_counts_as_such_only() -> None:
     assert taken(own) == {"a": QueueCounts(transactions=1)}
     own.batch(JobType.TRANSACTION, [request], [Executed(False, Pushed([Stored(1, 0)]), [])])
     assert taken(own) == {"a": QueueCounts(transactions=1, push_requests=1, push_messages=1)}
+
+
+def test_a_transaction_that_was_refused_beside_others_counts_for_nothing() -> None:
+    own = meter()
+    request = Transaction(Push([lot("a", 1)], 1), [], None)
+    results = [SpoolDrainingError("simulated"), Executed(False, Pushed([Stored(1, 0)]), [])]
+    own.batch(JobType.TRANSACTION, [request, request], results)
+    assert taken(own)["a"].transactions == 1
 
 
 def test_counts_that_could_not_be_stored_are_counted_still() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from math import inf
 from uuid import UUID, uuid4
 
+from queen.core.errors import DatabaseUnavailableError, OutcomeUnknownError
 from queen.core.operations import Claim, Pop, Popped, Slice
 from queen.engine.context import Context
 from queen.engine.look import Look
@@ -37,20 +38,43 @@ class Outcome(Look):
         return bool(self.popped.claims)
 
 
-async def pop(context: Context, pops: Sequence[Pop]) -> list[Outcome]:
-    """Serves all pops; one outcome each."""
-    given: list[UUID] = []
+async def pop(
+    context: Context, pops: Sequence[Pop]
+) -> list[Outcome | OutcomeUnknownError] | list[DatabaseUnavailableError]:
+    """Serves all pops; one outcome each.
 
-    async def attempt(again: bool) -> list[Outcome]:
+    An autoAck pop of which a call broke off is not repeated: what that took is done for its group, and an answer with
+    what comes behind it, or with nothing, would hide that.
+    """
+    given: list[UUID] = []
+    broken = False
+
+    async def attempt(again: bool) -> list[Outcome | OutcomeUnknownError]:
+        nonlocal broken
         # What a call whose answer was lost may have leased would be withheld until its lease ends.
         if again and given:
             await context.database.release_leases(given)
-        leases = [None if pop.auto_ack else uuid4() for pop in pops]
+        served = [pop for pop in pops if not (again and pop.auto_ack)]
+        leases = [None if pop.auto_ack else uuid4() for pop in served]
         given[:] = [lease for lease in leases if lease is not None]
-        return await _pop(context, pops, leases)
+        try:
+            outcomes = iter(await _pop(context, served, leases))
+        except OutcomeUnknownError:
+            broken = True
+            raise
+        return [_lost() if again and pop.auto_ack else next(outcomes) for pop in pops]
 
-    # The engine parks long polls, which would miss their timeout here.
-    return await context.patiently(attempt, outwaits=not any(pop.wait_ms for pop in pops))
+    try:
+        # The engine parks long polls, which would miss their timeout here.
+        return await context.patiently(attempt, outwaits=not any(pop.wait_ms for pop in pops))
+    except DatabaseUnavailableError as problem:
+        if not broken or not any(pop.auto_ack for pop in pops):
+            raise
+        return [_lost() if pop.auto_ack else DatabaseUnavailableError(str(problem)) for pop in pops]
+
+
+def _lost() -> OutcomeUnknownError:
+    return OutcomeUnknownError("PostgreSQL went away during a pop with autoAck: what it took, if anything, is done")
 
 
 async def _pop(context: Context, pops: Sequence[Pop], leases: Sequence[UUID | None]) -> list[Outcome]:
