@@ -1,8 +1,14 @@
 """When PostgreSQL counts as away: soon, but not because this process itself was not running for a while."""
 
+import asyncio
+
+import asyncpg
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from queen.db import pulse
+from queen.db.dsn import Target
 from queen.db.pulse import ANSWER_S, INTERVAL_S, Silence
 from queen_spec.guarantees import Level, checks
 
@@ -56,3 +62,46 @@ def test_a_database_that_answers_others_is_not_away() -> None:
     assert not silence.after(False, 1.0, heard_at=0.9)
     assert not silence.after(False, 1.9, heard_at=0.9)
     assert silence.after(False, 2.1, heard_at=0.9)
+
+
+class Broken:
+    """A connection over which nothing can be asked, in a way that no list of exceptions would have."""
+
+    def __init__(self, problem: Exception) -> None:
+        self._problem = problem
+
+    def is_closed(self) -> bool:
+        return False
+
+    async def fetchval(self, _sql: str) -> int:
+        raise self._problem
+
+    def terminate(self) -> None:
+        """Nothing to end."""
+
+
+class Whole(Broken):
+    """One that answers."""
+
+    async def fetchval(self, _sql: str) -> int:
+        return 1
+
+
+@checks("G-SPOOL-6", level=Level.MODEL)
+@pytest.mark.parametrize("problem", [asyncpg.InternalClientError("simulated"), RuntimeError("the handler is closed")])
+async def test_pulse_goes_on_whatever_the_driver_raises(monkeypatch: pytest.MonkeyPatch, problem: Exception) -> None:
+    connections = [Broken(problem), Whole(problem)]
+
+    async def connect(_target: Target) -> Broken:
+        return connections.pop(0)
+
+    monkeypatch.setattr(pulse, "connect", connect)
+    monkeypatch.setattr(pulse, "_SILENCES", 1)
+    monkeypatch.setattr(pulse, "_SILENCE_S", 0.0)
+    lost, found = asyncio.Event(), asyncio.Event()
+    own = pulse.Pulse(Target("", "simulated", "", 1), lambda _reason: lost.set(), found.set, lambda: 0.0)
+    own.start()
+    async with asyncio.timeout(30):
+        await lost.wait()
+        await found.wait()
+    await own.stop()
