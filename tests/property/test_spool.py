@@ -193,6 +193,14 @@ def test_disk_that_fails_at_any_step_for_a_while_is_an_error_only_for_that_while
         assert len(log) == len(set(log)), f"broken at {start}"
 
 
+def test_trial_of_the_disk_says_whether_it_works_and_leaves_nothing(folder: SimulatedFolder) -> None:
+    spool = spool_on(folder)
+    folder.failing = errno.ENOSPC
+    assert not spool.try_disk()
+    assert spool.try_disk()
+    assert folder.names() == []
+
+
 def test_append_finds_what_a_dead_writer_left_behind(folder: SimulatedFolder, world: World) -> None:
     spool = spool_on(folder)
     put(spool, 1)
