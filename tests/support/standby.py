@@ -113,7 +113,8 @@ class Pair:
             "listen_addresses": "",
             "unix_socket_directories": str(self._sockets(name)),
             "port": "5432",
-            "max_wal_size": "128MB",
+            "max_wal_size": "64MB",
+            "min_wal_size": "32MB",
             # A standby looks for its primary so often, and every commit waits for that.
             "wal_retrieve_retry_interval": "200ms",
             # From its first moment: the checkpointer passes a change on when it has time for it, and until then a commit

@@ -180,7 +180,7 @@ def kind_of(fault: Fault) -> str:
     return type(fault).__name__
 
 
-def schedule_of(seed: int, length_s: float = 8.0) -> Schedule:
+def schedule_of(seed: int, length_s: float = 6.0) -> Schedule:
     """Three to six faults within so many seconds; one that only an outage shows gets its outage."""
     choice = Random(seed)
     kinds = choice.sample(_DECK, choice.randint(3, 6))

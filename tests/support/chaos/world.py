@@ -19,7 +19,8 @@ from tests.support.standby import Pair
 
 _INJECTED = Path(__file__).with_name("injected")
 _LOOK_S, _RETRY_S = 0.05, 0.5
-_POSTGRES_DISK = "size=224m"
+#: For each cluster: its files, its log, and a little to be filled.
+_POSTGRES_DISK_MB = 256
 
 
 async def until(condition: Callable[[], Any], what: str, seconds: float = PATIENCE_S) -> None:
@@ -106,20 +107,22 @@ class World:
         path = self.folder / "postgres"
         path.mkdir()
         if self.schedule.needs(FillPostgresDisk):
-            mounted = subprocess.run(
-                ["mount", "-t", "tmpfs", "-o", _POSTGRES_DISK, "tmpfs", path],
-                check=False,
-                capture_output=True,
-                text=True,
-            )
-            if mounted.returncode:
-                self.notes.append(
-                    f"FillPostgresDisk is left out, for no tmpfs can be mounted: {mounted.stderr.strip()}"
-                )
+            if problem := self._mount(path):
+                self.notes.append(f"FillPostgresDisk is left out, for no tmpfs can be mounted: {problem}")
             else:
                 self._stack.callback(lambda: subprocess.run(["umount", "-l", path], check=False))
                 path.chmod(0o755)
         return path
+
+    def _mount(self, path: Path) -> str:
+        """Why it could not be mounted, if so."""
+        size = _POSTGRES_DISK_MB * (1 + self.schedule.needs(FailOver))
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size}m", "tmpfs", path]
+        try:
+            mounted = subprocess.run(command, check=False, capture_output=True, text=True)
+        except FileNotFoundError as problem:
+            return str(problem)
+        return mounted.stderr.strip() if mounted.returncode else ""
 
     def fill_postgres_disk(self) -> Path | None:
         """Takes all the room; what to remove to give it back."""
