@@ -64,11 +64,10 @@ class World:
         """Starts everything."""
         self.postgres = Pair(self._postgres_folder())
         self._stack.callback(self.postgres.stop)
-        await asyncio.to_thread(self.postgres.start_primary)
-        databases = [Proxy(self._to_postgres("one"), self.schedule.seed)]
-        if self.schedule.needs(FailOver):
-            await asyncio.to_thread(self.postgres.start_standby)
-            databases.append(Proxy(self._to_postgres("two"), self.schedule.seed + 1))
+        with_standby = self.schedule.needs(FailOver)
+        await asyncio.to_thread(self.postgres.start, with_standby=with_standby)
+        names = ("one", "two") if with_standby else ("one",)
+        databases = [Proxy(self._to_postgres(name), self.schedule.seed) for name in names]
         clients = Proxy(self._to_server, self.schedule.seed + 2)
         self.links: dict[Link, list[Proxy]] = {"database": databases, "clients": [clients]}
         for proxy in (*databases, clients):
