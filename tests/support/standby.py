@@ -117,8 +117,8 @@ class Pair:
             "min_wal_size": "32MB",
             # A standby looks for its primary so often, and every commit waits for that.
             "wal_retrieve_retry_interval": "200ms",
-            # From its first moment: the checkpointer passes a change on when it has time for it, and until then a commit
-            # waits for nobody.
+            # From its first moment: the checkpointer passes a change on when it has time for it, and until then a
+            # commit waits for nobody.
             "synchronous_standby_names": "*" if self._with_standby and name == "one" else "",
         }
         options = [part for setting, value in settings.items() for part in ("-c", f"{setting}={value}")]

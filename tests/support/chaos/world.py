@@ -12,7 +12,6 @@ from typing import Any
 
 from tests.support.chaos.proxy import Proxy, Streams
 from tests.support.chaos.schedule import FailOver, FillPostgresDisk, Link, Schedule
-from tests.support.outage import is_drained
 from tests.support.processes import PATIENCE_S, Server, lasting_port
 from tests.support.servers import start_on_database
 from tests.support.standby import Pair
@@ -228,7 +227,9 @@ class World:
         def is_well() -> bool:
             self.check_server()
             assert self.postgres.is_alive(self.primary), "PostgreSQL ended by itself"
-            return self.server.process.poll() is None and self.server.is_healthy() and is_drained(self.server)
+            if self.server.process.poll() is not None or not self.server.is_healthy():
+                return False
+            return not self.server.request("GET", "/health")[1]["spool"]["spooling"]
 
         await until(is_well, "a healthy server with an empty spool", 2 * PATIENCE_S)
 
