@@ -1,6 +1,7 @@
 """The world of a schedule: PostgreSQL and clients behind proxies, and a server that is started again when killed."""
 
 import asyncio
+import http.client
 import os
 import shutil
 import subprocess
@@ -227,9 +228,13 @@ class World:
         def is_well() -> bool:
             self.check_server()
             assert self.postgres.is_alive(self.primary), "PostgreSQL ended by itself"
-            if self.server.process.poll() is not None or not self.server.is_healthy():
+            if self.server.process.poll() is not None:
                 return False
-            return not self.server.request("GET", "/health")[1]["spool"]["spooling"]
+            try:
+                status, body = self.server.request("GET", "/health")
+            except (OSError, http.client.HTTPException):
+                return False
+            return status == 200 and not body["spool"]["spooling"]
 
         await until(is_well, "a healthy server with an empty spool", 2 * PATIENCE_S)
 
