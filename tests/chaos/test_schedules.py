@@ -59,7 +59,7 @@ def test_schedule_loses_doubles_and_reorders_nothing(
 
 def is_stored(record: Record) -> bool:
     """Whether a push went to PostgreSQL."""
-    return isinstance(record, Push) and any(item.outcome == "ok" and not item.buffered for item in record.items)
+    return isinstance(record, Push) and any(item.outcome == "ok" and not item.spooled for item in record.items)
 
 
 async def run(schedule: Schedule, evidence: Path) -> tuple[Verdict, Counter[str]]:

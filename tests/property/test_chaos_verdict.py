@@ -13,7 +13,7 @@ def delivery(offset: int, key: str, transaction_id: str | None = None) -> Delive
 
 
 def push(number: int, key: str, chosen: str = "", outcome: str = "ok") -> Push:
-    item = PushItem("q", "p", chosen, {"id": key}, outcome, buffered=True)  # type: ignore[arg-type]
+    item = PushItem("q", "p", chosen, {"id": key}, outcome, spooled=True)  # type: ignore[arg-type]
     end = None if outcome == "unknown" else number * 10 + 5
     return Push(invoked=number * 10, completed=end, outcome=outcome, items=(item,))  # type: ignore[arg-type]
 
