@@ -6,6 +6,7 @@ from typing import Any
 import falcon.asgi
 
 from queen.core.errors import BadRequestError, BodyTooLargeError
+from queen.security.tokens import Identity
 
 Event = dict[str, Any]
 
@@ -16,9 +17,10 @@ class QueenRequest(falcon.asgi.Request):
     Attributes:
         opening: the first event, with the whole body if that was short.
         next_event: the way to all others.
+        identity: who sends it; ``None`` where nobody has to say.
     """
 
-    __slots__ = ("next_event", "opening")
+    __slots__ = ("identity", "next_event", "opening")
 
     def __init__(
         self,
@@ -30,6 +32,12 @@ class QueenRequest(falcon.asgi.Request):
         super().__init__(scope, receive, first_event=first_event, options=options)
         self.opening = first_event or {}
         self.next_event = receive
+        self.identity: Identity | None = None
+
+    @property
+    def subject(self) -> str | None:
+        """Who sends it, as the token says: what messages have as ``producerSub``."""
+        return self.identity.subject if self.identity is not None else None
 
     async def gone(self) -> None:
         """Returns when the client has closed the connection. Read the body first."""

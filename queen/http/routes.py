@@ -8,10 +8,11 @@ from msgspec import Struct
 
 from queen.config import Settings
 from queen.engine.thread import EngineThread
-from queen.http.access import Access
+from queen.http.access import Access, Levels
 from queen.http.resources import analytics, catalogue, consumer_groups, dead_letters, messages, status, traces
 from queen.http.resources.ack import AckResource
 from queen.http.resources.health import HealthResource
+from queen.http.resources.identity import IdentityResource
 from queen.http.resources.leases import LeaseResource
 from queen.http.resources.maintenance import BuffersResource, MaintenanceResource
 from queen.http.resources.metrics import MetricsResource
@@ -35,6 +36,7 @@ from queen.http.socket.frames import SocketLimits
 from queen.http.socket.session import SessionSettings
 from queen.http.socket.sockets import Sockets
 from queen.security.keyring import Keyring
+from queen.security.authentication import role_names
 
 PUBLIC, READ_ONLY, READ_WRITE, ADMIN = Access
 
@@ -79,6 +81,7 @@ def routes(settings: Settings, engine: EngineThread, sockets: Sockets) -> Sequen
         Route("/health/ready", health, {"GET": PUBLIC}, suffix="ready"),
         Route("/metrics/prometheus", prometheus, {"GET": PUBLIC}),
         Route("/actuator/prometheus", prometheus, {"GET": PUBLIC}),
+        Route("/auth/me", IdentityResource(Levels(role_names(settings))), {"GET": READ_ONLY}),
         # ------------------------------------------------------------ messages
         Route("/api/v1/push", PushResource(engine, body_bytes_max), {"POST": READ_WRITE}),
         Route("/api/v1/pop", pop, {"GET": READ_WRITE}),
