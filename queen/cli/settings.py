@@ -19,7 +19,8 @@ def render_reference() -> str:
     ]
     for field in dataclasses.fields(Settings):
         if names := field.metadata.get("variables"):
-            shown = f"`{field.default}`" if field.default not in ("", ()) else ""
+            default = ",".join(field.default) if isinstance(field.default, tuple) else field.default
+            shown = f"`{default}`" if default != "" else ""
             lines.append(f"| {', '.join(f'`{name}`' for name in names)} | {shown} | {field.metadata['meaning']} |")
     lines += [
         "",

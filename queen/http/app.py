@@ -8,8 +8,8 @@ import falcon.asgi
 
 from queen.config import Settings
 from queen.core.errors import QueenError
-from queen.engine.thread import EngineThread
 from queen.core.rate_limit import RateLimit
+from queen.engine.thread import EngineThread
 from queen.http import problems
 from queen.http.access import Levels
 from queen.http.gate import Gate, SkippedPaths

@@ -87,7 +87,9 @@ class Verifier:
         self._rules, self._keys, self._clock, self._remembered_max = rules, keys, clock, remembered_max
         self._remembered: OrderedDict[bytes, Identity] = OrderedDict()
 
-    def __len__(self) -> int:
+    @property
+    def remembered(self) -> int:
+        """Tokens that are remembered as good."""
         return len(self._remembered)
 
     async def start(self) -> None:
