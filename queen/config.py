@@ -324,6 +324,11 @@ class Settings:
         hex_keys(100),
         "earlier keys, with commas, to read what was stored under them",
         secret=True,
+    metrics_queues: int = setting(
+        "QUEEN_METRICS_MAX_QUEUES", 1000, integer(0, 100_000), "queues with metrics of their own, those made first"
+    )
+    metrics_groups: int = setting(
+        "QUEEN_METRICS_MAX_GROUPS", 1000, integer(0, 100_000), "consumer groups with metrics of their own, likewise"
     )
     smq_message_bytes: int = setting(
         "QUEEN_SMQ_MAX_MESSAGE_BYTES", 262_144, integer(1, 1 << 28), "simple-mq: largest message, in bytes of UTF-8"

@@ -14,9 +14,11 @@ from queen.http import problems
 from queen.http.access import Levels
 from queen.http.gate import Gate, SkippedPaths
 from queen.http.measuring import MeasureRequests
+from queen.http.publishing import Publisher
 from queen.http.request import QueenRequest
 from queen.http.routes import Route, add_routes, routes
 from queen.http.socket.sockets import Sockets
+from queen.metrics.http import RequestTally
 from queen.security.authentication import role_names, verifier_of
 
 
@@ -55,8 +57,10 @@ class QueenApp:
 def create_app(settings: Settings, engine: EngineThread) -> QueenApp:
     """The application over an engine that is not started yet; ASGI's lifespan starts and stops it."""
     sockets = Sockets(settings.sockets_max)
-    table = routes(settings, engine, sockets)
-    middleware: list[Any] = [_Lifespan(engine), MeasureRequests(), *_gate(settings, table)]
+    tally = RequestTally()
+    publisher = Publisher(engine, sockets, tally)
+    table = routes(settings, engine, sockets, publisher)
+    middleware: list[Any] = [_Lifespan(engine), publisher, MeasureRequests(tally), *_gate(settings, table)]
     app = falcon.asgi.App(middleware=middleware, request_type=QueenRequest)
     app.req_options.auto_parse_qs_csv = False
     app.add_error_handler(Exception, problems.on_unexpected)

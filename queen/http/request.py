@@ -1,6 +1,7 @@
 """A request that keeps how it began, so that bodies are read without a stream between, and a client's end is heard."""
 
 from collections.abc import Awaitable, Callable
+from time import perf_counter
 from typing import Any
 
 import falcon.asgi
@@ -17,10 +18,11 @@ class QueenRequest(falcon.asgi.Request):
     Attributes:
         opening: the first event, with the whole body if that was short.
         next_event: the way to all others.
+        began: when it came, by ``time.perf_counter``.
         identity: who sends it; ``None`` where nobody has to say.
     """
 
-    __slots__ = ("identity", "next_event", "opening")
+    __slots__ = ("began", "identity", "next_event", "opening")
 
     def __init__(
         self,
@@ -32,6 +34,7 @@ class QueenRequest(falcon.asgi.Request):
         super().__init__(scope, receive, first_event=first_event, options=options)
         self.opening = first_event or {}
         self.next_event = receive
+        self.began = perf_counter()
         self.identity: Identity | None = None
 
     @property

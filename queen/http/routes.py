@@ -9,6 +9,7 @@ from msgspec import Struct
 from queen.config import Settings
 from queen.engine.thread import EngineThread
 from queen.http.access import Access, Levels
+from queen.http.publishing import Publisher
 from queen.http.resources import analytics, catalogue, consumer_groups, dead_letters, messages, status, traces
 from queen.http.resources.ack import AckResource
 from queen.http.resources.health import HealthResource
@@ -18,7 +19,7 @@ from queen.http.resources.maintenance import BuffersResource, MaintenanceResourc
 from queen.http.resources.metrics import MetricsResource
 from queen.http.resources.notify import NotifyResource
 from queen.http.resources.pop import PopDefaults, PopResource
-from queen.http.resources.prometheus import PrometheusResource
+from queen.http.resources.prometheus import PrometheusResource, SeriesLimits
 from queen.http.resources.push import PushResource
 from queen.http.resources.queues import ConfigureResource, QueueResource
 from queen.http.resources.simple_mq.actuator import (
@@ -62,7 +63,7 @@ class Route(Struct, frozen=True):
     suffix: str | None = None
 
 
-def routes(settings: Settings, engine: EngineThread, sockets: Sockets) -> Sequence[Route]:
+def routes(settings: Settings, engine: EngineThread, sockets: Sockets, publisher: Publisher) -> Sequence[Route]:
     """All routes of the server."""
     body_bytes_max = settings.max_body_bytes
     keys = Keyring.from_settings(settings.encryption_key, settings.encryption_old_keys)
@@ -74,7 +75,9 @@ def routes(settings: Settings, engine: EngineThread, sockets: Sockets) -> Sequen
         keys,
     )
     health, maintenance = HealthResource(engine), MaintenanceResource(engine)
-    prometheus = PrometheusResource(engine, settings.smq_metrics_queues)
+    prometheus = PrometheusResource(
+        engine, publisher, SeriesLimits(settings.metrics_queues, settings.metrics_groups, settings.smq_metrics_queues)
+    )
     return [
         Route("/health", health, {"GET": PUBLIC}),
         Route("/health/live", health, {"GET": PUBLIC}, suffix="live"),

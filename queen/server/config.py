@@ -104,6 +104,11 @@ def worker_exit(_server: Any, worker: Any) -> None:  # noqa: ANN401
     _replacements.spare_the_others(worker)
 
 
+def child_exit(_server: Any, worker: Any) -> None:  # noqa: ANN401
+    """Forgets how a worker was that has ended."""
+    directory.forget(worker.pid)
+
+
 def on_exit(_server: Any) -> None:  # noqa: ANN401
     """Removes what the workers have shared."""
     directory.remove()

@@ -1,5 +1,6 @@
 """Tokens against a real server: every route, every level, every bad token; and what a good one is good for."""
 
+import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator, Iterator
@@ -264,22 +265,18 @@ def test_queen_verify_with_a_token(guarded: Server) -> None:
 # ---------------------------------------------------------------- limits, settings, start
 
 
-async def test_a_client_that_asks_too_often_is_told_to_wait() -> None:
-    with open_folder() as folder, _serving_with_tokens(folder, QUEEN_MAX_REQUESTS_PER_S="5") as server:
+async def test_a_client_that_asks_too_often_is_told_to_wait_and_some_paths_need_no_token() -> None:
+    changes = {"QUEEN_MAX_REQUESTS_PER_S": "5", "JWT_SKIP_PATHS": "/api/v1/status"}
+    with open_folder() as folder, _serving_with_tokens(folder, **changes) as server:
         async with open_client(server.port) as http:
             eager, patient = bearer(token("read-only", sub="eager")), bearer(token("read-only", sub="patient"))
-            answers = [await http.get("/auth/me", headers=eager) for _ in range(200)]
+            answers = await asyncio.gather(*(http.get("/auth/me", headers=eager) for _ in range(200)))
             refused = [each for each in answers if each.status_code == 429]
             assert refused
             assert refused[0].headers["Retry-After"] == "1"
             assert refused[0].json()["code"] == "too_many_requests"
             assert (await http.get("/auth/me", headers=patient)).status_code == 200
             assert {(await http.get("/health")).status_code for _ in range(20)} == {200}
-
-
-async def test_paths_of_a_setting_need_no_token() -> None:
-    with open_folder() as folder, _serving_with_tokens(folder, JWT_SKIP_PATHS="/api/v1/status,/auth/me") as server:
-        async with open_client(server.port) as http:
             assert (await http.get("/api/v1/status")).status_code == 200
             assert (await http.get("/api/v1/status/queues", headers=bearer("bad"))).status_code == 200
             assert (await http.get("/api/v1/resources/overview")).status_code == 401
@@ -336,12 +333,10 @@ def certificate(folder: Path) -> tuple[Path, Path]:
     return folder / "cert.pem", folder / "key.pem"
 
 
-@pytest.mark.parametrize("worker_class", ["uvicorn", "gthread"])
-async def test_https(worker_class: str) -> None:
+async def test_https() -> None:
     with open_folder() as folder:
         cert, key = certificate(folder)
-        files = ("--certfile", str(cert), "--keyfile", str(key))
-        server = start_https(folder, "--worker-class", worker_class, *files)
+        server = start_https(folder, "--certfile", str(cert), "--keyfile", str(key))
         try:
             context = ssl.create_default_context(cafile=str(cert))
             async with httpx.AsyncClient(base_url=f"https://localhost:{server.port}", verify=context) as http:
@@ -350,10 +345,9 @@ async def test_https(worker_class: str) -> None:
                 assert pushed.status_code == 201
                 popped = await http.get("/api/v1/pop/queue/q", headers=bearer(token()))
                 assert popped.json()["messages"][0]["data"] == 1
-            if worker_class == "uvicorn":
-                url = f"wss://localhost:{server.port}/api/v1/subscribe"
-                async with connect(url, ssl=context, proxy=None, additional_headers=bearer(token())) as socket:
-                    assert json.loads(await socket.recv())["type"] == "welcome"
+            url = f"wss://localhost:{server.port}/api/v1/subscribe"
+            async with connect(url, ssl=context, proxy=None, additional_headers=bearer(token())) as socket:
+                assert json.loads(await socket.recv())["type"] == "welcome"
         finally:
             server.stop()
 

@@ -6,8 +6,10 @@ from typing import Any
 from queen.config import Settings
 from queen.engine.thread import EngineThread
 from queen.http.access import Access
+from queen.http.publishing import Publisher
 from queen.http.routes import WEBSOCKET, Route, routes
 from queen.http.socket.sockets import Sockets
+from queen.metrics.http import RequestTally
 
 
 def route_table() -> list[Route]:
@@ -18,7 +20,8 @@ def route_table() -> list[Route]:
 
     loop = asyncio.new_event_loop()
     try:
-        return list(routes(Settings(), EngineThread(assemble, lambda: loop), Sockets(1)))
+        engine, sockets = EngineThread(assemble, lambda: loop), Sockets(1)
+        return list(routes(Settings(), engine, sockets, Publisher(engine, sockets, RequestTally())))
     finally:
         loop.close()
 
