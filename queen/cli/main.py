@@ -8,6 +8,7 @@ import typer
 from queen import __distribution__
 from queen.cli.audit import audit
 from queen.cli.encryption import encryption
+from queen.cli.doctor import doctor
 from queen.cli.init import init
 from queen.cli.output import out
 from queen.cli.serve import serve
@@ -16,7 +17,7 @@ from queen.cli.spool import spool
 from queen.cli.verify import verify
 from queen_bench.command import bench
 
-_COMMANDS = (serve, init, settings, verify, audit)
+_COMMANDS = (serve, init, doctor, settings, verify, audit)
 
 app = typer.Typer(
     name="queen",

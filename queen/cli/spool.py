@@ -100,7 +100,7 @@ def _spools(folder: Path | None) -> list[tuple[Path, Spool]]:
         settings = from_environment()
     except QueenError as problem:
         fail(problem)
-    found = [(path, installation) for path in _paths(settings, folder) if (installation := place.installation_of(path))]
+    found = [(path, installation) for path in paths(settings, folder) if (installation := place.installation_of(path))]
     if not found:
         fail(f"There is no spool in {_where(settings, folder)}: name its folder with --folder or FILE_BUFFER_DIR")
     return [(path, open_spool(settings, path, installation)) for path, installation in found]
@@ -110,7 +110,8 @@ def _where(settings: Settings, folder: Path | None) -> Path:
     return folder or (Path(settings.spool_dir) if settings.spool_dir else place.default_parent(settings.data_dir))
 
 
-def _paths(settings: Settings, folder: Path | None) -> Sequence[Path]:
+def paths(settings: Settings, folder: Path | None) -> Sequence[Path]:
+    """The folders in which there may be a spool of this machine."""
     path = _where(settings, folder)
     if folder or settings.spool_dir:
         return [path]
