@@ -16,8 +16,10 @@ class Access(Enum):
 
     def includes(self, needed: "Access") -> bool:
         """Whether who has this level may use what needs the other."""
-        order = list(Access)
-        return order.index(self) >= order.index(needed)
+        return _RANKS[self] >= _RANKS[needed]
+
+
+_RANKS = {level: rank for rank, level in enumerate(Access)}
 
 
 class Levels:
@@ -37,5 +39,5 @@ class Levels:
 
     def _of(self, roles: tuple[str, ...]) -> Access:
         """The highest level of some roles; that of nobody if no role is known."""
-        rising = list(Access)
-        return max((self._levels.get(role, Access.PUBLIC) for role in roles), key=rising.index, default=Access.PUBLIC)
+        levels = [self._levels.get(role, Access.PUBLIC) for role in roles]
+        return max(levels, key=_RANKS.__getitem__, default=Access.PUBLIC)
