@@ -3,8 +3,11 @@
 import asyncio
 import json
 import ssl
+import threading
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +26,7 @@ from tests.support.processes import ROOT, Server, clean_environment, open_folder
 from tests.support.published_client import play
 from tests.support.route_table import requests_of_all_routes
 from tests.support.sockets import open_socket
-from tests.support.tokens import AUDIENCE, ISSUER, SECRET, bad_tokens, claims, pem, rsa_key, signed, token
+from tests.support.tokens import AUDIENCE, ISSUER, SECRET, bad_tokens, claims, jwk, pem, rsa_key, signed, token
 from tests.support.verifying import verify
 
 SYNC_SECRET = "the-secret-of-the-instances"
@@ -265,21 +268,59 @@ def test_queen_verify_with_a_token(guarded: Server) -> None:
 # ---------------------------------------------------------------- limits, settings, start
 
 
-async def test_a_client_that_asks_too_often_is_told_to_wait_and_some_paths_need_no_token() -> None:
-    changes = {"QUEEN_MAX_REQUESTS_PER_S": "5", "JWT_SKIP_PATHS": "/api/v1/status"}
-    with open_folder() as folder, _serving_with_tokens(folder, **changes) as server:
-        async with open_client(server.port) as http:
-            eager, patient = bearer(token("read-only", sub="eager")), bearer(token("read-only", sub="patient"))
-            answers = await asyncio.gather(*(http.get("/auth/me", headers=eager) for _ in range(200)))
-            refused = [each for each in answers if each.status_code == 429]
-            assert refused
-            assert refused[0].headers["Retry-After"] == "1"
-            assert refused[0].json()["code"] == "too_many_requests"
-            assert (await http.get("/auth/me", headers=patient)).status_code == 200
-            assert {(await http.get("/health")).status_code for _ in range(20)} == {200}
-            assert (await http.get("/api/v1/status")).status_code == 200
-            assert (await http.get("/api/v1/status/queues", headers=bearer("bad"))).status_code == 200
-            assert (await http.get("/api/v1/resources/overview")).status_code == 401
+@contextmanager
+def key_set(*members: dict[str, Any]) -> Iterator[str]:
+    """An issuer that tells its keys; its URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:  # noqa: N802 - http.server's name
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps({"keys": members}).encode())
+
+        def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002
+            """Says nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as issuer:
+        threading.Thread(target=issuer.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{issuer.server_port}/keys"
+        finally:
+            issuer.shutdown()
+
+
+async def test_keys_of_an_issuer_a_limit_of_requests_and_paths_that_need_no_token() -> None:
+    with key_set(jwk(rsa_key(), kid="one")) as url, open_folder() as folder:
+        changes = {"JWT_PUBLIC_KEY": "", "JWT_JWKS_URL": url, "QUEEN_MAX_REQUESTS_PER_S": "5"}
+        with _serving_with_tokens(folder, **changes, JWT_SKIP_PATHS="/api/v1/status") as server:
+            async with open_client(server.port) as http:
+                await _use_keys_of_an_issuer(http)
+                await _ask_too_often(http)
+                assert (await http.get("/api/v1/status")).status_code == 200
+                assert (await http.get("/api/v1/status/queues", headers=bearer("bad"))).status_code == 200
+                assert (await http.get("/api/v1/resources/overview")).status_code == 401
+
+
+async def _use_keys_of_an_issuer(http: httpx.AsyncClient) -> None:
+    def signed_by(name: str, kid: str) -> dict[str, str]:
+        return bearer(signed(claims("admin", sub=kid), rsa_key(name), "RS256", kid=kid))
+
+    mine = await http.get("/auth/me", headers=signed_by("", "one"))
+    assert (mine.status_code, mine.json()["sub"]) == (200, "one")
+    unknown = await http.get("/auth/me", headers=signed_by("two", "two"))
+    assert (unknown.status_code, unknown.json()["error"]) == (401, "Unknown key ID: two")
+    assert (await http.get("/auth/me", headers=signed_by("two", "one"))).status_code == 401
+
+
+async def _ask_too_often(http: httpx.AsyncClient) -> None:
+    eager, patient = bearer(token("read-only", sub="eager")), bearer(token("read-only", sub="patient"))
+    answers = await asyncio.gather(*(http.get("/auth/me", headers=eager) for _ in range(200)))
+    refused = [each for each in answers if each.status_code == 429]
+    assert refused
+    assert refused[0].headers["Retry-After"] == "1"
+    assert refused[0].json()["code"] == "too_many_requests"
+    assert (await http.get("/auth/me", headers=patient)).status_code == 200
+    assert {(await http.get("/health")).status_code for _ in range(20)} == {200}
 
 
 def test_keys_that_are_missing_or_wrong_are_said_before_anything_starts(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """deploy/postgresql/roles.sql: a server that may use the schema and not change it."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from urllib.parse import urlsplit, urlunsplit
 
@@ -11,6 +12,9 @@ from tests.support.api import Api, open_client
 from tests.support.processes import ROOT, Server, open_folder, run
 from tests.support.servers import create_database, drop_database, serving_database
 
+pytestmark = pytest.mark.skipif(
+    "QUEEN_TEST_DSN" in os.environ, reason="makes roles without a password, which the embedded PostgreSQL trusts"
+)
 SCRIPT = (ROOT / "deploy" / "postgresql" / "roles.sql").read_text()
 
 
@@ -104,11 +108,10 @@ async def test_a_schema_that_somebody_else_has_made_is_handed_over(database_of_r
     assert (await init(as_role(url, "queen_owner")))[0] == 0
     connection = await asyncpg.connect(url)
     try:
+        schemas = "IN ('queen'::regnamespace, 'simple_mq'::regnamespace)"
         foreign = await connection.fetch(
-            "SELECT c.relname FROM pg_class AS c WHERE c.relnamespace IN ('queen'::regnamespace, 'simple_mq'::regnamespace)"
-            " AND c.relowner <> 'queen_owner'::regrole UNION ALL"
-            " SELECT p.proname FROM pg_proc AS p WHERE p.pronamespace IN ('queen'::regnamespace, 'simple_mq'::regnamespace)"
-            " AND p.proowner <> 'queen_owner'::regrole"
+            f"SELECT relname FROM pg_class WHERE relnamespace {schemas} AND relowner <> 'queen_owner'::regrole"
+            f" UNION ALL SELECT proname FROM pg_proc WHERE pronamespace {schemas} AND proowner <> 'queen_owner'::regrole"
         )
     finally:
         await connection.close()

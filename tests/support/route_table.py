@@ -1,6 +1,5 @@
 """The routes of a server that does not run."""
 
-import asyncio
 from typing import Any
 
 from queen.config import Settings
@@ -18,12 +17,8 @@ def route_table() -> list[Route]:
     async def assemble(_answer: Any) -> Any:
         raise AssertionError("not started")
 
-    loop = asyncio.new_event_loop()
-    try:
-        engine, sockets = EngineThread(assemble, lambda: loop), Sockets(1)
-        return list(routes(Settings(), engine, sockets, Publisher(engine, sockets, RequestTally())))
-    finally:
-        loop.close()
+    engine, sockets = EngineThread(assemble, None), Sockets(1)
+    return list(routes(Settings(), engine, sockets, Publisher(engine, sockets, RequestTally())))
 
 
 def requests_of_all_routes() -> list[tuple[str, str, Access]]:
