@@ -273,7 +273,7 @@ def key_set(*members: dict[str, Any]) -> Iterator[str]:
     """An issuer that tells its keys; its URL."""
 
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # noqa: N802 - http.server's name
+        def do_GET(self) -> None:
             self.send_response(200)
             self.end_headers()
             self.wfile.write(json.dumps({"keys": members}).encode())
@@ -290,8 +290,8 @@ def key_set(*members: dict[str, Any]) -> Iterator[str]:
 
 
 async def test_keys_of_an_issuer_a_limit_of_requests_and_paths_that_need_no_token() -> None:
-    with key_set(jwk(rsa_key(), kid="one")) as url, open_folder() as folder:
-        changes = {"JWT_PUBLIC_KEY": "", "JWT_JWKS_URL": url, "QUEEN_MAX_REQUESTS_PER_S": "5"}
+    with key_set(jwk(rsa_key("one"), kid="one")) as url, open_folder() as folder:
+        changes = {"JWT_PUBLIC_KEY": "", "JWT_JWKS_URL": url, "QUEEN_MAX_REQUESTS_PER_S": "2"}
         with _serving_with_tokens(folder, **changes, JWT_SKIP_PATHS="/api/v1/status") as server:
             async with open_client(server.port) as http:
                 await _use_keys_of_an_issuer(http)
@@ -305,7 +305,7 @@ async def _use_keys_of_an_issuer(http: httpx.AsyncClient) -> None:
     def signed_by(name: str, kid: str) -> dict[str, str]:
         return bearer(signed(claims("admin", sub=kid), rsa_key(name), "RS256", kid=kid))
 
-    mine = await http.get("/auth/me", headers=signed_by("", "one"))
+    mine = await http.get("/auth/me", headers=signed_by("one", "one"))
     assert (mine.status_code, mine.json()["sub"]) == (200, "one")
     unknown = await http.get("/auth/me", headers=signed_by("two", "two"))
     assert (unknown.status_code, unknown.json()["error"]) == (401, "Unknown key ID: two")

@@ -111,7 +111,8 @@ async def test_a_schema_that_somebody_else_has_made_is_handed_over(database_of_r
         schemas = "IN ('queen'::regnamespace, 'simple_mq'::regnamespace)"
         foreign = await connection.fetch(
             f"SELECT relname FROM pg_class WHERE relnamespace {schemas} AND relowner <> 'queen_owner'::regrole"
-            f" UNION ALL SELECT proname FROM pg_proc WHERE pronamespace {schemas} AND proowner <> 'queen_owner'::regrole"
+            " UNION ALL "
+            f"SELECT proname FROM pg_proc WHERE pronamespace {schemas} AND proowner <> 'queen_owner'::regrole"
         )
     finally:
         await connection.close()
