@@ -58,9 +58,10 @@ def create_app(settings: Settings, engine: EngineThread) -> QueenApp:
     """The application over an engine that is not started yet; ASGI's lifespan starts and stops it."""
     sockets = Sockets(settings.sockets_max)
     tally = RequestTally()
-    publisher = Publisher(engine, sockets, tally)
-    table = routes(settings, engine, sockets, publisher)
-    middleware: list[Any] = [_Lifespan(engine), publisher, MeasureRequests(tally), *_gate(settings, table)]
+    table = routes(settings, engine, sockets)
+    middleware: list[Any] = [
+        _Lifespan(engine), Publisher(engine, sockets, tally), MeasureRequests(tally), *_gate(settings, table),
+    ]  # fmt: skip
     app = falcon.asgi.App(middleware=middleware, request_type=QueenRequest)
     app.req_options.auto_parse_qs_csv = False
     app.add_error_handler(Exception, problems.on_unexpected)

@@ -9,7 +9,6 @@ from msgspec import Struct
 from queen.config import Settings
 from queen.engine.thread import EngineThread
 from queen.http.access import Access, Levels
-from queen.http.publishing import Publisher
 from queen.http.resources import analytics, catalogue, consumer_groups, dead_letters, messages, status, traces
 from queen.http.resources.ack import AckResource
 from queen.http.resources.health import HealthResource
@@ -63,7 +62,7 @@ class Route(Struct, frozen=True):
     suffix: str | None = None
 
 
-def routes(settings: Settings, engine: EngineThread, sockets: Sockets, publisher: Publisher) -> Sequence[Route]:
+def routes(settings: Settings, engine: EngineThread, sockets: Sockets) -> Sequence[Route]:
     """All routes of the server."""
     body_bytes_max = settings.max_body_bytes
     keys = Keyring.from_settings(settings.encryption_key, settings.encryption_old_keys)
@@ -76,7 +75,7 @@ def routes(settings: Settings, engine: EngineThread, sockets: Sockets, publisher
     )
     health, maintenance = HealthResource(engine), MaintenanceResource(engine)
     prometheus = PrometheusResource(
-        engine, publisher, SeriesLimits(settings.metrics_queues, settings.metrics_groups, settings.smq_metrics_queues)
+        engine, SeriesLimits(settings.metrics_queues, settings.metrics_groups, settings.smq_metrics_queues)
     )
     return [
         Route("/health", health, {"GET": PUBLIC}),

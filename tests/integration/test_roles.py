@@ -56,6 +56,8 @@ async def test_a_server_does_its_work_with_the_rights_of_its_role(database_of_ro
         async with open_client(running.port) as http:
             await _use_everything(Api(http), queue)
         assert "permission denied" not in running.output.read_text()
+    examined = await asyncio.to_thread(run, "doctor", DATABASE_URL=server_role)
+    assert "All migrations are applied" in examined.stdout, examined.stderr
     for sql in (
         "CREATE TABLE queen.mine (id int)", "DROP TABLE queen.segments", "TRUNCATE queen.segments",
         "CREATE OR REPLACE FUNCTION queen.clock() RETURNS timestamptz LANGUAGE sql AS 'SELECT now()'",

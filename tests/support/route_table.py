@@ -5,10 +5,8 @@ from typing import Any
 from queen.config import Settings
 from queen.engine.thread import EngineThread
 from queen.http.access import Access
-from queen.http.publishing import Publisher
 from queen.http.routes import WEBSOCKET, Route, routes
 from queen.http.socket.sockets import Sockets
-from queen.metrics.http import RequestTally
 
 
 def route_table() -> list[Route]:
@@ -17,8 +15,7 @@ def route_table() -> list[Route]:
     async def assemble(_answer: Any) -> Any:
         raise AssertionError("not started")
 
-    engine, sockets = EngineThread(assemble, None), Sockets(1)
-    return list(routes(Settings(), engine, sockets, Publisher(engine, sockets, RequestTally())))
+    return list(routes(Settings(), EngineThread(assemble, None), Sockets(1)))
 
 
 def requests_of_all_routes() -> list[tuple[str, str, Access]]:

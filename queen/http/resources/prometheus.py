@@ -11,7 +11,6 @@ from queen.core.errors import QueenError
 from queen.core.operations import JobType
 from queen.engine.context import Context
 from queen.engine.thread import EngineThread
-from queen.http.publishing import Publisher
 from queen.metrics import instance, simple_mq
 from queen.metrics.registry import CONTENT_TYPE, render
 
@@ -27,12 +26,11 @@ class SeriesLimits(Struct, frozen=True):
 class PrometheusResource:
     """All metrics of the instance, and those of its queues, in Prometheus' text format."""
 
-    def __init__(self, engine: EngineThread, publisher: Publisher, limits: SeriesLimits) -> None:
-        self._engine, self._publisher, self._limits = engine, publisher, limits
+    def __init__(self, engine: EngineThread, limits: SeriesLimits) -> None:
+        self._engine, self._limits = engine, limits
 
     async def on_get(self, _req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
         """200, while the database is away too: then without what only it knows."""
-        self._publisher.publish()
         families: list[Metric] = await self._engine.submit(JobType.CUSTOM, _of_instance).future
         try:
             families += await self._engine.submit(JobType.CUSTOM, self._of_database).future
