@@ -336,8 +336,9 @@ def test_keys_that_are_missing_or_wrong_are_said_before_anything_starts(tmp_path
 
 
 def test_what_the_server_says_of_its_access(server: Server, guarded: Server) -> None:
-    assert "no authentication; only programs on this machine can connect" in server.output.read_text()
-    assert "authentication by tokens (JWT, auto); only programs on this machine" in guarded.output.read_text()
+    for running, access in ((server, "no authentication"), (guarded, "authentication by tokens (JWT, auto)")):
+        line = f"{access}; only programs on this machine can connect"
+        wait_until(lambda running=running, line=line: line in running.output.read_text(), line)  # type: ignore[misc]
 
 
 def test_secrets_and_tokens_are_never_logged(guarded: Server) -> None:
