@@ -83,6 +83,8 @@ def hex_keys(count_max: int) -> Callable[[str], str]:
         return ",".join(keys)
 
     return parse
+
+
 def _is_url(text: str) -> bool:
     try:
         parts = urlsplit(text)
@@ -109,7 +111,6 @@ def paths(text: str) -> tuple[str, ...]:
 def setting(variables: str, default: T, parse: Callable[[str], T], meaning: str, *, secret: bool = False) -> T:
     """Declares a setting: its environment variables (the first that is set wins), default, parser and meaning.
 
-    The value of a secret one is never shown.
     A secret one is shown nowhere, not in an error either.
     """
     metadata = {"variables": tuple(variables.split()), "parse": parse, "meaning": meaning, "secret": secret}
@@ -128,11 +129,6 @@ class Settings:
     data_dir: str = setting("QUEEN_DATA_DIR", "queen-data", str, "folder of the embedded PostgreSQL")
     dsn: str = setting(
         "DATABASE_URL", "", str, "PostgreSQL to use, as libpq takes it; empty: PG_*, else the embedded one", secret=True
-        "DATABASE_URL",
-        "",
-        str,
-        "PostgreSQL to use, as libpq takes it; empty: PG_*, else the embedded one",
-        secret=True,
     )
     pg_host: str = setting("PG_HOST", "", str, "host of the PostgreSQL to use; several with commas")
     pg_port: str = setting("PG_PORT", "5432", str, "port of PG_HOST; several with commas")
@@ -324,6 +320,7 @@ class Settings:
         hex_keys(100),
         "earlier keys, with commas, to read what was stored under them",
         secret=True,
+    )
     metrics_queues: int = setting(
         "QUEEN_METRICS_MAX_QUEUES", 1000, integer(0, 100_000), "queues with metrics of their own, those made first"
     )

@@ -7,8 +7,8 @@ import typer
 
 from queen import __distribution__
 from queen.cli.audit import audit
-from queen.cli.encryption import encryption
 from queen.cli.doctor import doctor
+from queen.cli.encryption import encryption
 from queen.cli.init import init
 from queen.cli.output import out
 from queen.cli.serve import serve

@@ -35,8 +35,8 @@ from queen.http.resources.transactions import TransactionResource
 from queen.http.socket.frames import SocketLimits
 from queen.http.socket.session import SessionSettings
 from queen.http.socket.sockets import Sockets
-from queen.security.keyring import Keyring
 from queen.security.authentication import role_names
+from queen.security.keyring import Keyring
 
 PUBLIC, READ_ONLY, READ_WRITE, ADMIN = Access
 
