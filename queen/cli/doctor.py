@@ -27,7 +27,7 @@ from queen.spool import place
 
 _EXIT = {Grade.OK: 0, Grade.WARNING: 1, Grade.PROBLEM: 2}
 _MARKS = {Grade.OK: ("ok", "green"), Grade.WARNING: ("look", "yellow"), Grade.PROBLEM: ("act", "bold red")}
-#: Beside its pools a worker has one connection for notices, one for the pulse, one for the replay; and a spare one.
+#: Beside its pools a worker has a connection each for notices, the pulse, the replay and the background services.
 _BESIDE_POOLS = 4
 
 
