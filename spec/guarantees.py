@@ -75,13 +75,13 @@ def checks(*ids: str, level: Level) -> Callable[[Subject], Subject]:
     """
 
     def record(subject: Subject) -> Subject:
-        REGISTRY.append(Check(ids, level, subject.__module__, _name(subject)))
+        REGISTRY.append(Check(ids, level, subject.__module__, name_of(subject)))
         return subject
 
     return record
 
 
-def _name(subject: Subject) -> str:
+def name_of(subject: Subject) -> str:
     """The qualified name; a test that Hypothesis has wrapped goes by its own."""
     inner = getattr(getattr(subject, "hypothesis", None), "inner_test", subject)
     return str(inner.__qualname__)

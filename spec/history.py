@@ -49,7 +49,11 @@ NEVER = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class PushItem:
-    """A message to store. `outcome` is `ok` when it is stored, also as a duplicate of an earlier one."""
+    """A message to store.
+
+    `outcome` is `ok` when it is stored, also as a duplicate of an earlier one. A `spooled` one was taken and is stored
+    later, so that nobody knows yet whether it is a duplicate.
+    """
 
     queue: str
     partition: str
@@ -58,6 +62,7 @@ class PushItem:
     outcome: Outcome = "unknown"
     duplicate: bool = False
     message_id: str | None = None
+    spooled: bool = False
 
     @property
     def lane(self) -> Lane:
@@ -278,11 +283,10 @@ class Reading:
     maybe_done_at: int = NEVER
     done_at: int = NEVER
 
-    def finish(self, call: Call, *, known: bool) -> None:
-        """Note a call that may have finished the message, or is known to have."""
-        self.maybe_done_at = min(self.maybe_done_at, call.invoked)
-        if known and call.end < self.done_at:
-            self.done_at = call.end
+    def finish(self, maybe_at: int, known_at: int) -> None:
+        """Note a call that may have finished the message, and when it is known to have."""
+        self.maybe_done_at = min(self.maybe_done_at, maybe_at)
+        self.done_at = min(self.done_at, known_at)
 
 
 @dataclass(slots=True, eq=False)
@@ -385,7 +389,14 @@ class History:
 
     def drained_after(self, queue: str, time: int) -> bool:
         """Whether some group has seen the queue empty after that time."""
-        return any(name == queue and at > time for (name, _), at in self.drained.items())
+        return self._last_drained.get(queue, -1) > time
+
+    @cached_property
+    def _last_drained(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for (queue, _), at in self.drained.items():
+            found[queue] = max(at, found.get(queue, -1))
+        return found
 
     @cached_property
     def retry_limits(self) -> dict[str, int]:
@@ -413,12 +424,13 @@ class _Index:
                     self._add_acks(record, record.acks)
 
     def _add_pushes(self, call: Push | Transaction, items: tuple[PushItem, ...]) -> None:
+        begin, end = call.invoked, call.end
         for item in items:
             message = self._message(item.queue, item.partition, item.transaction_id)
             message.pushes.append((call, item))
-            message.began = min(message.began, call.invoked)
-            if item.outcome == "ok" and call.end < message.stored:
-                message.stored = call.end
+            message.began = min(message.began, begin)
+            if end < message.stored and item.outcome == "ok":
+                message.stored = end
 
     def _add_deliveries(self, pop: Pop) -> None:
         claims: dict[Track, list[Reading]] = {}
@@ -428,17 +440,21 @@ class _Index:
             if delivery.offset is not None:
                 reading.message.offset = delivery.offset
             if pop.auto_ack:
-                reading.finish(pop, known=True)
-            claims.setdefault(reading.track, []).append(reading)
+                reading.finish(pop.invoked, pop.end)
+            if reading.track in claims:
+                claims[reading.track].append(reading)
+            else:
+                claims[reading.track] = [reading]
         for track, readings in claims.items():
             track.claims.append((pop, readings))
 
     def _add_acks(self, call: Ack | Transaction, items: tuple[AckItem, ...]) -> None:
+        begin, end = call.invoked, call.end
         for item in items:
             reading = self._reading(item.queue, item.partition, item.transaction_id, item.group)
             reading.acks.append((call, item))
             if item.may_finish:
-                reading.finish(call, known=item.outcome == "ok")
+                reading.finish(begin, end if item.outcome == "ok" else NEVER)
 
     def _message(self, queue: str, partition: str, id_: str) -> Message:
         place = (queue, partition, id_)

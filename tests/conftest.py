@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from queen.server.embedded import EmbeddedPostgres
-from queen_spec.guarantees import GUARANTEES, REGISTRY
+from queen_spec.guarantees import GUARANTEES, REGISTRY, name_of
 from tests.support.processes import RECENT, open_folder
 
 #: How many examples Hypothesis tries: `ci` takes minutes and `nightly` hours (--hypothesis-profile=nightly).
@@ -64,4 +64,4 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _check_of(item: pytest.Item) -> tuple[str, str]:
     function = getattr(item, "function", None)
-    return getattr(function, "__module__", ""), getattr(function, "__qualname__", "")
+    return (function.__module__, name_of(function)) if function else ("", "")

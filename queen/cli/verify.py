@@ -1,5 +1,6 @@
 """``queen verify``: checks the guarantees of any server, as a client sees them."""
 
+import signal
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -45,6 +46,9 @@ def verify(
     html: Annotated[Path | None, typer.Option(help="File for the report as HTML.", dir_okay=False)] = None,
 ) -> None:
     """Check the guarantees of a server over HTTP: 0 all hold, 1 not all were shown to hold, 2 it cannot be reached."""
+    # However it is ended, what it made is cleaned up.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         report = _run(url, interface, token, seed, profile, only or [])
     except UnreachableError as problem:

@@ -29,7 +29,7 @@ def _names(message: Message) -> tuple[set[str], int]:
     queued = 0
     for _, item in message.pushes:
         if item.outcome == "ok" and not item.duplicate:
-            queued += 1
+            queued += not item.spooled
             if item.message_id:
                 names.add(item.message_id)
     for reading in message.readings:

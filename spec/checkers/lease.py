@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from heapq import nsmallest
 from operator import attrgetter
 
 from ..guarantees import Level, checks
@@ -39,12 +40,11 @@ def a_lease_excludes_all_others(history: History) -> Iterator[Violation | None]:
     """No two leases live at once, and nothing is delivered beside a live one."""
     for track, holdings in history.view(_holdings).items():
         yield from _at_once(track, holdings)
-        spans = (Span(each.invoked, each.begun, each.surely_until, each.lease) for each in holdings)
-        for span, before in greatest_before(spans):
+        spans = ((each.invoked, each.begun, each.surely_until, each.lease) for each in holdings)
+        for (_, begun, until, lease), before in greatest_before(spans):
             # Two leases that live at once have been reported.
-            if before is not None and span.completed < before.value and span.value <= span.completed:
-                text = f"delivered to group {track.group} while the lease {before.subject} was alive"
-                yield Violation(span.subject, text)
+            if before is not None and until <= begun < before[2]:
+                yield Violation(lease, f"delivered to group {track.group} while the lease {before[3]} was alive")
             else:
                 yield None
 
@@ -72,14 +72,17 @@ def _holdings(history: History) -> dict[Track, list[Holding]]:
             granted[lease] = max(granted.get(lease, 0), renewal.invoked + length)
         if renewal.outcome != "fail":
             possible[lease] = max(possible.get(lease, 0), renewal.end + length)
+    acked = _FirstAcks(history)
     found = {}
     for track in history.tracks:
-        found[track] = [_holding(pop, readings, granted, possible) for pop, readings in track.claims]
+        found[track] = [_holding(pop, readings, granted, possible, acked) for pop, readings in track.claims]
         _supersede(found[track])
     return found
 
 
-def _holding(pop: Pop, readings: list[Reading], granted: dict[str, int], possible: dict[str, int]) -> Holding:
+def _holding(
+    pop: Pop, readings: list[Reading], granted: dict[str, int], possible: dict[str, int], acked: _FirstAcks
+) -> Holding:
     """An autoAck pop holds what it takes for no time at all."""
     lease, end = pop.lease, pop.end
     if pop.auto_ack:
@@ -87,22 +90,35 @@ def _holding(pop: Pop, readings: list[Reading], granted: dict[str, int], possibl
     if pop.lease_seconds is None:
         return Holding(lease, pop.invoked, end, 0, NEVER, NEVER)
     length = int(pop.lease_seconds * SECOND_NS)
-    surely = min(max(pop.invoked + length, granted.get(lease, 0)), _ended_by_acks(lease, readings))
+    surely = min(max(pop.invoked + length, granted.get(lease, 0)), acked.end_of(lease, readings))
     return Holding(lease, pop.invoked, end, surely, max(end + length, possible.get(lease, 0)), end + length)
 
 
-def _ended_by_acks(lease: str, readings: list[Reading]) -> int:
-    """The earliest time at which acks may have ended a lease: a nack, or the ack of the last message."""
-    last, nack = 0, NEVER
-    for reading in readings:
-        first = NEVER
-        for call, item in reading.acks:
-            if item.outcome != "fail" and (item.lease == lease or not item.lease):
-                first = min(first, call.invoked)
-                if item.status == "retry" or (item.status == "failed" and not item.dead):
-                    nack = min(nack, call.invoked)
-        last = max(last, first)
-    return min(last, nack)
+class _FirstAcks:
+    """When a message was first acked under a lease, or under none, and when it was first sent back."""
+
+    def __init__(self, history: History) -> None:
+        self._any: dict[tuple[str | None, Reading], int] = {}
+        self._nack: dict[tuple[str | None, Reading], int] = {}
+        for reading in history.readings:
+            for call, item in reading.acks:
+                if item.outcome != "fail":
+                    place, time = (item.lease or None, reading), call.invoked
+                    if time < self._any.get(place, NEVER):
+                        self._any[place] = time
+                    again = item.status == "retry" or (item.status == "failed" and not item.dead)
+                    if again and time < self._nack.get(place, NEVER):
+                        self._nack[place] = time
+
+    def end_of(self, lease: str, readings: list[Reading]) -> int:
+        """The earliest time at which acks may have ended a lease: a nack, or the ack of the last message."""
+        last, nack = 0, NEVER
+        for reading in readings:
+            named, bare = (lease, reading), (None, reading)
+            last = max(last, min(self._any.get(named, NEVER), self._any.get(bare, NEVER)))
+            if self._nack:
+                nack = min(nack, self._nack.get(named, NEVER), self._nack.get(bare, NEVER))
+        return min(last, nack)
 
 
 def _supersede(holdings: list[Holding]) -> None:
@@ -127,19 +143,30 @@ def an_ended_lease_acks_nothing(history: History) -> Iterator[Violation | None]:
         for each in holdings
     }
     for reading in history.readings:
-        for call, item in reading.acks:
-            if item.lease and call.outcome == "ok" and call.invoked > over.get((reading.track, item.lease), NEVER):
-                if item.outcome != "ok" or item.noop or _may_be_done(reading, call):
-                    yield None
-                else:
-                    yield Violation(item.transaction_id, f"was acked under the lease {item.lease}, which was over")
+        late = [
+            (call, item)
+            for call, item in reading.acks
+            if item.lease and call.outcome == "ok" and call.invoked > over.get((reading.track, item.lease), NEVER)
+        ]
+        finishing = _first_two_that_finish(reading) if late else []
+        for call, item in late:
+            if item.outcome != "ok" or item.noop or _may_be_done(reading, call, finishing):
+                yield None
+            else:
+                yield Violation(item.transaction_id, f"was acked under the lease {item.lease}, which was over")
 
 
-def _may_be_done(reading: Reading, call: Call) -> bool:
+def _first_two_that_finish(reading: Reading) -> list[Call]:
+    """The first calls that may have finished the message; whatever a call is compared with, one of two is another."""
+    calls = {id(call): call for call, item in reading.acks if item.may_finish}
+    return nsmallest(2, calls.values(), key=attrgetter("invoked"))
+
+
+def _may_be_done(reading: Reading, call: Call, finishing: list[Call]) -> bool:
     """Whether something else than this call may have finished the message before its end."""
     if reading.done_at < call.invoked or reading.maybe_done_at < call.invoked:
         return True
-    return any(item.may_finish and each is not call and each.invoked <= call.end for each, item in reading.acks)
+    return any(each is not call and each.invoked <= call.end for each in finishing)
 
 
 @checks("G-LEASE-4", level=Level.LIVE)
@@ -166,7 +193,7 @@ def attempts_rise(history: History) -> Iterator[Violation | None]:
     told = False
     for reading in history.readings:
         spans = [
-            Span(pop.invoked, pop.end, delivery.attempt, delivery.transaction_id)
+            (pop.invoked, pop.end, delivery.attempt, delivery.transaction_id)
             for pop, delivery in reading.deliveries
             if delivery.attempt is not None
         ]
@@ -174,18 +201,21 @@ def attempts_rise(history: History) -> Iterator[Violation | None]:
             told = True
             yield _first_attempt(history, reading, spans)
         if len(spans) > 1:
-            for span, before in greatest_before(spans):
-                text = f"has attempt {span.value} after attempt {before.value if before else 0}"
-                yield Violation(span.subject, text) if before and before.value >= span.value else None
+            for (_, _, attempt, id_), before in greatest_before(spans):
+                late = before is not None and before[2] >= attempt
+                text = f"has attempt {attempt} after attempt {before[2] if before else 0}"
+                yield Violation(id_, text) if late else None
     if not told and any(pop.deliveries for pop in history.pops):
         raise NotObservableError("deliveries carry no deliveryAttempt")
 
 
 def _first_attempt(history: History, reading: Reading, spans: list[Span]) -> Violation | None:
     """The first delivery has attempt 1, if it is known which one was the first."""
-    first = min(spans)
-    alone = sum(pop.invoked <= first.completed for pop, _ in reading.deliveries) == 1
-    place = (reading.track.lane.queue, reading.track.group)
-    if first.value == 1 or not alone or history.unanswered_pops.get(place, NEVER) <= first.completed:
+    _, completed, attempt, id_ = min(spans)
+    if attempt == 1:
         return None
-    return Violation(first.subject, f"has attempt {first.value} at its first delivery to group {place[1]}")
+    alone = sum(pop.invoked <= completed for pop, _ in reading.deliveries) == 1
+    place = (reading.track.lane.queue, reading.track.group)
+    if not alone or history.unanswered_pops.get(place, NEVER) <= completed:
+        return None
+    return Violation(id_, f"has attempt {attempt} at its first delivery to group {place[1]}")

@@ -19,7 +19,7 @@ def every_group_gets_every_message(history: History) -> Iterator[Violation | Non
             by_queue.setdefault(queue, []).append((group, at))
     for message in history.messages:
         # One that was acked without a lease need not have been delivered.
-        groups = [each.track.group for each in message.readings if each.deliveries or each.maybe_done_at < NEVER]
+        groups = {each.track.group for each in message.readings if each.deliveries or each.maybe_done_at < NEVER}
         for group, empty in by_queue.get(message.lane.queue, ()):
             if message.stored < empty:
                 yield None if group in groups else Violation(message.id, _lost(message, group))

@@ -68,16 +68,17 @@ def _first_deliveries(track: Track, hidden: bool) -> Iterator[Span]:
         first: Span | None = None
         for pop, delivery in reading.deliveries:
             known_first = delivery.attempt == 1 or (delivery.attempt is None and not hidden)
-            if delivery.offset is not None and known_first and (first is None or pop.invoked < first.invoked):
-                first = Span(pop.invoked, pop.end, delivery.offset, delivery.transaction_id)
+            if delivery.offset is not None and known_first and (first is None or pop.invoked < first[0]):
+                first = (pop.invoked, pop.end, delivery.offset, delivery.transaction_id)
         if first:
             yield first
 
 
 def _later(span: Span, before: Span | None, how: str) -> Violation | None:
-    if before is None or before.value <= span.value:
+    if before is None or before[2] <= span[2]:
         return None
-    return Violation(span.subject, f"offset {span.value} {how} offset {before.value} ({before.subject})")
+    (_, _, offset, id_), (_, _, highest, other) = span, before
+    return Violation(id_, f"offset {offset} {how} offset {highest} ({other})")
 
 
 @checks("G-ORD-2", level=Level.LIVE)
@@ -102,7 +103,7 @@ def pushes_one_after_the_other_keep_their_order(history: History) -> Iterator[Vi
     """Of two messages, the one whose push was answered before the other's was sent has the smaller offset."""
     for messages in history.view(_lanes).values():
         # Each was stored by one of its attempts: after the first was sent, before the first was answered.
-        spans = (Span(each.began, each.stored, each.offset or 0, each.id) for each in messages if each.pushes)
+        spans = ((each.began, each.stored, each.offset or 0, each.id) for each in messages if each.pushes)
         for span, before in greatest_before(spans):
             yield _later(span, before, "was pushed after the answer to the push of")
 
@@ -169,7 +170,7 @@ def answers_keep_to_what_was_asked(history: History) -> Iterator[Violation | Non
 
 def _excess(pop: Pop) -> str:
     lanes = {(delivery.queue, delivery.partition) for delivery in pop.deliveries}
-    leases = {delivery.lease for delivery in pop.deliveries} - {""}
+    leases = {delivery.lease for delivery in pop.deliveries if delivery.lease}
     if len(pop.deliveries) > pop.batch:
         return f"{len(pop.deliveries)} messages for a batch of {pop.batch}"
     if len(lanes) > pop.partitions:

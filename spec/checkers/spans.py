@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from operator import itemgetter
-from typing import NamedTuple
+from typing import TypeAlias
 
-
-class Span(NamedTuple):
-    """A call, the value that it saw or made, and whom it is about."""
-
-    invoked: int
-    completed: int
-    value: int
-    subject: str
+Span: TypeAlias = tuple[int, int, int, str]
+"""A call: when it was invoked and answered, the value that it saw or made, and whom it is about."""
 
 
 def greatest_before(spans: Iterable[Span]) -> Iterator[tuple[Span, Span | None]]:
@@ -23,8 +17,8 @@ def greatest_before(spans: Iterable[Span]) -> Iterator[tuple[Span, Span | None]]
     ended = next(by_end, None)
     greatest: Span | None = None
     for span in by_begin:
-        while ended is not None and ended.completed < span.invoked:
-            if greatest is None or ended.value > greatest.value:
+        while ended is not None and ended[1] < span[0]:
+            if greatest is None or ended[2] > greatest[2]:
                 greatest = ended
             ended = next(by_end, None)
         yield span, greatest

@@ -39,23 +39,28 @@ def _half(history: History, transaction: Transaction, own: list[Message]) -> str
 
 def _input_again(history: History, transaction: Transaction, happened: int) -> str:
     """An input that was delivered by a pop which was invoked after the transaction had happened."""
-    for item in transaction.acks:
-        if any(pop.invoked > happened for pop, _ in history.reading(item).deliveries):
-            return item.transaction_id
-    return ""
+    last_pops = history.view(_last_pops)
+    again = (item.transaction_id for item in transaction.acks if last_pops[history.reading(item)] > happened)
+    return next(again, "")
+
+
+def _last_pops(history: History) -> dict[Reading, int]:
+    """When the last pop was invoked that delivered an input of a transaction; before all time if there is none."""
+    inputs = {history.reading(item) for transaction in history.transactions for item in transaction.acks}
+    return {each: max((pop.invoked for pop, _ in each.deliveries), default=-1) for each in inputs}
 
 
 @checks("G-TXN-2", level=Level.LIVE)
 def each_input_makes_its_output_once(history: History) -> Iterator[Violation | None]:
     """Of all transactions that complete a message for a group, at most one has happened."""
-    by_input: dict[Reading, list[Transaction]] = defaultdict(list)
+    by_input: dict[Reading, list[bool]] = defaultdict(list)
     for transaction in history.transactions:
+        happened = _has_happened(history, transaction)
         for item in transaction.acks:
-            by_input[history.reading(item)].append(transaction)
-    for reading, transactions in by_input.items():
-        happened = sum(_has_happened(history, transaction) for transaction in transactions)
-        text = f"is the input of {happened} transactions that happened"
-        yield Violation(reading.message.id, text) if happened > 1 else None
+            by_input[history.reading(item)].append(happened)
+    for reading, outcomes in by_input.items():
+        text = f"is the input of {sum(outcomes)} transactions that happened"
+        yield Violation(reading.message.id, text) if sum(outcomes) > 1 else None
 
 
 def _has_happened(history: History, transaction: Transaction) -> bool:

@@ -24,14 +24,20 @@ from ..history import (
     Transaction,
 )
 from .http import Answer, BadAnswerError, NoAnswerError, Server
+from .pace import Pace
 
 REQUEST_TIMEOUT_S = 10.0
+_UNAVAILABLE = 503
 
 Recorded = TypeVar("Recorded", bound=Record)
 
 
 class NotCarriedOutError(Exception):
     """A call that should have succeeded was answered with an error."""
+
+
+class UnavailableError(NotCarriedOutError):
+    """The server says that it cannot do it at the moment."""
 
 
 @dataclass
@@ -45,6 +51,7 @@ class Broker:
         client: the name under which calls are recorded.
         timeout_s: how long it waits for an answer, beside the time that a long poll may take.
         records: all calls so far.
+        pace: is told how long answers took.
     """
 
     server: Server
@@ -53,15 +60,24 @@ class Broker:
     client: str = ""
     timeout_s: float = REQUEST_TIMEOUT_S
     records: list[Record] = field(default_factory=list)
+    pace: Pace = field(default_factory=Pace)
 
     async def send(self, method: str, path: str, body: object = None, *, wait_s: float = 0.0) -> Answer:
         """A request as it is, and the answer as it is; `body` is JSON, or bytes to be sent as they are.
 
         Raises:
             NoAnswerError: there was none.
+            UnavailableError: it says "not at the moment", to a strict client.
         """
         encoded = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        return await self.server.request(method, path, encoded, timeout_s=wait_s + self.timeout_s)
+        began = time.monotonic()
+        try:
+            answer = await self.server.request(method, path, encoded, timeout_s=wait_s + self.timeout_s)
+        finally:
+            self.pace.note(began, wait_s)
+        if answer.status == _UNAVAILABLE and self.strict:
+            raise UnavailableError(_refusal(method, path, answer))
+        return answer
 
     async def push(self, items: Sequence[PushItem]) -> Push:
         """Store messages; an item without transaction id gets that of the answer."""
@@ -69,6 +85,8 @@ class Broker:
         answer, outcome, problem = await self._call("push", "POST", "/api/v1/push", body)
         told = _objects(answer, len(items)) if answer and outcome == "ok" else [None] * len(items)
         stored = tuple(_pushed(item, each, outcome) for item, each in zip(items, told, strict=True))
+        if self.strict and any(item.spooled for item in stored):
+            raise UnavailableError("a push was answered as buffered: the server cannot store it at the moment")
         return self._record(Push(**self._times(began, outcome), items=stored), problem)
 
     async def pop(
@@ -192,7 +210,7 @@ class Broker:
         if 200 <= answer.status < 300:
             return answer, "ok", ""
         outcome: Outcome = "fail" if 400 <= answer.status < 500 else "unknown"
-        return answer, outcome, f"{method} {path} was answered {answer.status}: {answer.body[:200]!r}"
+        return answer, outcome, _refusal(method, path, answer)
 
     def _times(self, began: int, outcome: Outcome) -> dict[str, Any]:
         now = time.monotonic_ns()
@@ -204,6 +222,10 @@ class Broker:
         if problem and self.strict:
             raise NotCarriedOutError(problem)
         return record
+
+
+def _refusal(method: str, path: str, answer: Answer) -> str:
+    return f"{method} {path} was answered {answer.status}: {answer.body[:200]!r}"
 
 
 def _push_body(item: PushItem) -> dict[str, Any]:
@@ -240,7 +262,7 @@ def _pushed(item: PushItem, told: dict[str, Any] | None, outcome: Outcome) -> Pu
     message_id = told.get("message_id")
     return replace(
         item, transaction_id=id_, outcome=stored, duplicate=status == "duplicate",
-        message_id=message_id if isinstance(message_id, str) else None,
+        message_id=message_id if isinstance(message_id, str) else None, spooled=status == "buffered",
     )  # fmt: skip
 
 

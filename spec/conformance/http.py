@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 _HEAD_BYTES_MAX = 65_536
@@ -41,13 +41,14 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where the server is, and the token that it wants."""
+    """Where the server is, and the token that it wants; and the requests that have no answer yet."""
 
     host: str
     port: int
     path: str = ""
     tls: bool = False
     token: str | None = None
+    _unanswered: set[asyncio.Task[Answer]] = field(default_factory=set, init=False, repr=False, compare=False)
 
     @classmethod
     def at(cls, url: str, token: str | None = None) -> Server:
@@ -63,18 +64,27 @@ class Server:
         return cls(parts.hostname, parts.port or (443 if tls else 80), parts.path.rstrip("/"), tls, token)
 
     async def request(self, method: str, path: str, body: bytes | None = None, *, timeout_s: float) -> Answer:
-        """The answer to one request.
+        """The answer to one request; one that may make something goes on when its sender is cancelled.
 
         Raises:
             NoAnswerError: there was none within the time, or none in HTTP.
         """
+        exchange = asyncio.create_task(self._exchange(method, path, body))
+        self._unanswered.add(exchange)
+        exchange.add_done_callback(self._unanswered.discard)
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._exchange(method, path, body)
+                return await (exchange if method == "GET" else asyncio.shield(exchange))
         except TimeoutError:
+            exchange.cancel()
             raise NoAnswerError(f"{method} {path}: no answer within {timeout_s:g} s") from None
         except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as problem:
             raise NoAnswerError(f"{method} {path}: {str(problem) or type(problem).__name__}") from problem
+
+    async def settle(self, *, timeout_s: float) -> None:
+        """Returns when every request is answered, or after that time: what they make can be deleted then."""
+        if self._unanswered:
+            await asyncio.wait(self._unanswered, timeout=timeout_s)
 
     async def connect(self, *, timeout_s: float) -> None:
         """Open a connection and close it.

@@ -11,6 +11,9 @@ from ..history import QUEUE_MODE, Ack, AckItem, Delivery, Pop, Push, PushItem, T
 from .broker import Broker, NotCarriedOutError
 
 DEFAULT = "Default"
+_NOT_OFFERED = {404, 405, 501}
+#: What is over within the time of a few slow answers.
+_SHORT = {"leaseTime": 10, "delayedProcessing": 10, "windowBuffer": 10, "retryDelay": 10_000}
 
 
 class RefutedError(Exception):
@@ -50,14 +53,18 @@ class Lab:
     Attributes:
         broker: a strict one: a call that is not carried out ends the scenario without a result.
         name: begins the names of its queues.
+        short_s: a time that is short for people, and long enough for a few answers: longer in each further attempt.
         made: gets the names of all queues that it may have made.
         notes: what the report is to say beside the result.
+        is_timed: whether something has been done whose result depends on how fast answers come.
     """
 
     broker: Broker
     name: str
     made: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    is_timed: bool = False
+    short_s: int = 1
     _count: int = 0
     _places: dict[tuple[str, str], str] = field(default_factory=dict)
 
@@ -70,6 +77,7 @@ class Lab:
     async def queue(self, **options: object) -> str:
         """A new queue with options."""
         name = self.queue_name()
+        self.is_timed |= any(0 < float(str(options.get(name, 0))) < limit for name, limit in _SHORT.items())
         await self.broker.configure(name, **options)
         return name
 
@@ -83,6 +91,7 @@ class Lab:
 
     async def pop(self, queue: str, partition: str | None = None, **how: Any) -> Pop:  # noqa: ANN401 - of Broker.pop
         """Take up to 100 messages of one partition, unless told otherwise."""
+        self.is_timed |= bool(how.get("wait_s"))
         pop = await self.broker.pop(queue, partition, **{"batch": 100, **how})
         self._places |= {delivery.lane: delivery.partition_id for delivery in pop.deliveries}
         return pop
@@ -125,6 +134,18 @@ class Lab:
         """Ack the deliveries of a pop, and push."""
         acks = [self.item(pop, each, lease=lease) for each in pop.deliveries]
         return await self.broker.transact(acks, pushes, self._places, required)
+
+    async def administer(self, method: str, path: str, body: object = None) -> None:
+        """Ask for something that not every server offers.
+
+        Raises:
+            SkippedError: this one does not.
+        """
+        answer = await self.broker.send(method, path, body)
+        if answer.status in _NOT_OFFERED:
+            raise SkippedError(f"the server does not offer {method} {path}")
+        if answer.status >= 300:
+            raise NotCarriedOutError(f"{method} {path} was answered {answer.status}: {answer.body[:200]!r}")
 
     async def expect_nothing(self, queue: str, text: str, **how: Any) -> None:  # noqa: ANN401 - of Broker.pop
         """Refute the guarantee if a pop delivers something."""

@@ -73,7 +73,7 @@ def as_html(report: Report) -> str:
 <style>{_STYLE}</style></head><body>
 <h1>queen verify {escape(report.url)}</h1>
 <p>{escape(report.summary)}, profile {escape(report.profile)}</p>
-<table><tr><th>guarantee</th><th>check</th><th>result</th><th></th></tr>
+<table><tr><th>guarantee</th><th>level</th><th>result</th><th>check</th><th></th></tr>
 {rows}
 </table>
 <h2>Statuses</h2><p>No guarantee depends on them.</p>
@@ -84,10 +84,10 @@ def as_html(report: Report) -> str:
 
 
 def _html_row(row: Row) -> str:
-    title = escape(GUARANTEES[row.id].statement, quote=True)
+    title, colour = escape(GUARANTEES[row.id].statement, quote=True), _COLOURS[row.result]
     return (
-        f'<tr><td title="{title}">{row.id}</td><td>{escape(row.check)}</td>'
-        f'<td style="color:{_COLOURS[row.result]}">{row.result}</td><td>{escape(row.text)}</td></tr>'
+        f'<tr><td title="{title}">{row.id}</td><td>{row.level}</td><td style="color:{colour}">{row.result}</td>'
+        f"<td>{escape(row.check)}</td><td>{escape(row.text)}</td></tr>"
     )
 
 

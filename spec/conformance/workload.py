@@ -10,9 +10,10 @@ import asyncio
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from math import inf
 from random import Random
 
-from ..history import Ack, AckItem, Configured, Delivery, Drained, Pop, PushItem, Record
+from ..history import Ack, AckItem, Configured, Delivery, Drained, Pop, Push, PushItem, Record
 from .broker import Broker
 from .http import Server
 
@@ -21,6 +22,9 @@ _GROUPS = (None, "group")
 _IMPATIENCE_S = (0.002, 0.005, 0.02)
 _DRAINED_MARGIN_S = 1.5
 _DRAINING_POPS_MAX = 200
+_REFUSED_PAUSE_S = 0.5
+#: How long what was spooled is waited for.
+_SPOOL_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,7 @@ class Workload:
         queue: where producers push.
         target: where consumers forward to.
         statuses: counts what was answered.
+        producing_until: when producers end, whatever they have left; of the monotonic clock.
     """
 
     server: Server
@@ -71,6 +76,7 @@ class Workload:
     queue: str
     target: str
     statuses: Counter[tuple[str, int]]
+    producing_until: float = inf
     records: list[Record] = field(default_factory=list)
     places: dict[tuple[str, str], str] = field(default_factory=dict)
     stopped: asyncio.Event = field(default_factory=asyncio.Event)
@@ -96,17 +102,36 @@ class Workload:
         return Broker(self.server, self.statuses, strict=False, client=client, records=self.records)
 
     async def _drain(self, queue: str, group: str | None) -> None:
-        """Take and ack until nothing comes for longer than any lease can last, or until that is hopeless."""
+        """Take and ack until nothing comes for longer than any lease can last, or until that is hopeless.
+
+        That nothing comes is said by a long poll, and then by a pop that waits for nothing but the server.
+        """
         broker, wait_s = self.broker(f"drain {group}"), self.size.lease_s + _DRAINED_MARGIN_S
+        spooled_until = time.monotonic() + _SPOOL_S
+        is_quiet = False
         for _ in range(_DRAINING_POPS_MAX):
             pop = await broker.pop(
-                queue, group=group, batch=500, partitions=100, wait_s=wait_s, lease_seconds=self.size.lease_s
-            )
-            if pop.deliveries:
+                queue, group=group, batch=500, partitions=100, wait_s=0 if is_quiet else wait_s,
+                lease_seconds=self.size.lease_s,
+            )  # fmt: skip
+            if pop.outcome != "ok":
+                await asyncio.sleep(_REFUSED_PAUSE_S)
+            elif pop.deliveries:
                 await broker.ack(_items(self, pop, pop.deliveries), self.places)
-            elif pop.outcome == "ok":
+            elif is_quiet:
                 self.records.append(Drained(at=pop.invoked, queue=queue, group=pop.group))
                 return
+            is_quiet = pop.outcome == "ok" and not pop.deliveries and not (
+                time.monotonic() < spooled_until and self._is_something_spooled(queue, pop.group)
+            )  # fmt: skip
+
+    def _is_something_spooled(self, queue: str, group: str) -> bool:
+        """Whether the server has taken a message that the group has not seen yet."""
+        items = (item for record in self.records if isinstance(record, Push) for item in record.items)
+        spooled = {(item.lane, item.transaction_id) for item in items if item.spooled and item.queue == queue}
+        pops = (record for record in self.records if isinstance(record, Pop) and record.group == group)
+        seen = {(each.lane, each.transaction_id) for pop in pops for each in pop.deliveries} if spooled else set()
+        return not spooled <= seen
 
 
 def _items(
@@ -130,6 +155,8 @@ class _Producer:
 
     async def run(self) -> None:
         for _ in range(self._workload.size.pushes):
+            if time.monotonic() > self._workload.producing_until:
+                return
             items = self._items()
             self._earlier.append(items)
             if self._random.random() < 0.15:

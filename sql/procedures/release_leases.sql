@@ -1,4 +1,5 @@
--- Purpose:   takes back leases whose messages never reached a consumer, because it had gone: as if they had not been given.
+-- Purpose:   takes back leases whose messages never reached a consumer, because it had gone: as if they had not been given,
+--            also when their time is over and nobody else has the messages yet.
 -- Locks:     cursors in (part_id, grp_id) order.  Writes: partition_consumers.
 CREATE OR REPLACE FUNCTION queen.release_leases_v1(p_lease uuid[]) RETURNS void
 LANGUAGE plpgsql
@@ -10,7 +11,7 @@ DECLARE
 BEGIN
     PERFORM 1 FROM queen.partition_consumers AS c WHERE c.lease = ANY(p_lease) ORDER BY c.part_id, c.grp_id FOR UPDATE;
     UPDATE queen.partition_consumers AS c
-    SET lease = NULL, ready_at = v_now, attempts = greatest(c.attempts - 1, 0), seen = c.seen_before
-    WHERE c.lease = ANY(p_lease) AND c.ready_at > v_now;
+    SET lease = NULL, ready_at = least(c.ready_at, v_now), attempts = greatest(c.attempts - 1, 0), seen = c.seen_before
+    WHERE c.lease = ANY(p_lease);
 END $$;
 COMMENT ON FUNCTION queen.release_leases_v1 IS 'Takes back leases whose messages never reached a consumer.';

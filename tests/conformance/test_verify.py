@@ -1,7 +1,11 @@
 """``queen verify``: all is valid on the real server, and broken ones get a report that says so."""
 
 import asyncio
+import http.client
 import json
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,18 +18,21 @@ from xml.etree import ElementTree as ET
 import asyncpg
 import pytest
 
-from queen_spec.guarantees import GUARANTEES, Level
-from tests.support.processes import Server, free_port, open_folder, serving
-from tests.support.verifying import LIMIT_S, verify
+from queen_spec.conformance import run
+from queen_spec.conformance.broker import UnavailableError
+from queen_spec.conformance.lab import Lab, expect
+from queen_spec.conformance.report import Row
+from queen_spec.guarantees import GUARANTEES, Check, Level
+from tests.support.processes import ROOT, Server, clean_environment, free_port, open_folder, serving, wait_until
+from tests.support.verifying import LIMIT_S, command, verify
 
+#: The module, whose name in its package is its function.
+RUNS = sys.modules[run.__module__]
 #: Promises that the suite cannot see yet, or only with more than a URL.
 ELSEWHERE = {"SEC", "SPOOL", "SMQ"}
 LATER = {"G-RET-1", "G-RET-2", "G-RET-4", "G-DLQ-5"}
 #: What the interface of Queen's clients alone cannot show, or what only this server has: its own tests check it.
-BESIDE = {
-    "G-DLQ-6", "G-GRP-5", "G-GRP-6", "G-GRP-7", "G-RET-5", "G-RET-6", "G-RET-7", "G-RET-8", "G-STR-1", "G-STR-2",
-    "G-STR-3", "G-STR-4", "G-STR-5",
-}  # fmt: skip
+BESIDE = {"G-RET-6", "G-RET-7", "G-RET-8", "G-STR-1", "G-STR-2", "G-STR-3", "G-STR-4", "G-STR-5"}
 MAY_BE_SKIPPED: set[str] = set()
 
 
@@ -89,6 +96,19 @@ def test_only_the_checks_of_some_guarantees_are_run(server: Server, tmp_path: Pa
     assert result.returncode == 2
     assert "no check here is about G-NO-1" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_ended_cleans_up(server: Server, number: signal.Signals) -> None:
+    line = command(f"http://127.0.0.1:{server.port}")
+    running = subprocess.Popen(
+        line, cwd=ROOT, env=clean_environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    wait_until(lambda: count_queues(server) > 5, "queues of the run")
+    running.send_signal(number)
+    output, _ = running.communicate(timeout=LIMIT_S)
+    assert (running.returncode, b"Traceback" in output) == (130, False), output
+    assert count_queues(server) == 0
 
 
 # No server
@@ -166,6 +186,21 @@ class Refuses(Stub):
         self.answer(b'{"error":"no"}', 500)
 
 
+class Unauthorized(Stub):
+    def do_GET(self) -> None:
+        self.answer(b'{"error":"Invalid token"}', 401)
+
+
+class Unavailable(Stub):
+    def do_GET(self) -> None:
+        self.answer(b'{"error":"Come again"}', 503)
+
+
+class Html(Stub):
+    def do_GET(self) -> None:
+        self.answer(b"<!doctype html><html><body><h1>It works!</h1></body></html>")
+
+
 class Closes(Stub):
     def do_GET(self) -> None:
         self.close_connection = True
@@ -226,10 +261,45 @@ class Forgetful(Stub):
         self.answer(b"{}")
 
 
+class Proxy(Stub):
+    """Stands before a real server, whose port is ``upstream``."""
+
+    def do_GET(self) -> None:
+        self.answer(*self.forward(self.rfile.read(int(self.headers.get("Content-Length", 0)))))
+
+    def forward(self, body: bytes) -> tuple[bytes, int]:
+        """Body and status of the real answer."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.seen["upstream"])
+        try:
+            connection.request(self.command, self.path, body)
+            response = connection.getresponse()
+            return response.read(), response.status
+        finally:
+            connection.close()
+
+
+class TwoHundred(Proxy):
+    """200 for all that is no error, and a body also where there is nothing."""
+
+    def forward(self, body: bytes) -> tuple[bytes, int]:
+        answer, status = super().forward(body)
+        return answer or b'{"messages":[]}', 200 if status < 300 else status
+
+
+class Loses(Proxy):
+    """Forgets the pushes that speak of one partition, though it says that it has them."""
+
+    def forward(self, body: bytes) -> tuple[bytes, int]:
+        if self.path != "/api/v1/push" or b'"partition": "p1"' not in body:
+            return super().forward(body)
+        told = [{"status": "queued", "transaction_id": item["transactionId"]} for item in json.loads(body)["items"]]
+        return json.dumps(told).encode(), 201
+
+
 @contextmanager
-def stub(kind: type[Stub]) -> Iterator[tuple[str, dict[str, Any]]]:
+def stub(kind: type[Stub], **shared: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """The URL of such a server, and what its requests share."""
-    seen: dict[str, Any] = {"end": threading.Event()}
+    seen: dict[str, Any] = {"end": threading.Event(), **shared}
     running = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (kind,), {"seen": seen}))
     running.handle_error = lambda *_arguments: None  # type: ignore[method-assign]
     running.daemon_threads = True
@@ -245,10 +315,10 @@ def stub(kind: type[Stub]) -> Iterator[tuple[str, dict[str, Any]]]:
         thread.join()
 
 
-def broken(kind: type[Stub], tmp_path: Path, *options: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def broken(kind: type[Stub], tmp_path: Path, *options: str, **shared: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """The report on a broken server, and what the server has seen."""
     files = {name: tmp_path / name for name in ("json", "junit", "html")}
-    with stub(kind) as (url, seen):
+    with stub(kind, **shared) as (url, seen):
         result = verify(url, "--profile=quick", *options, *(f"--{name}={path}" for name, path in files.items()))
     assert result.returncode == 1, result.stdout + result.stderr
     assert "Traceback" not in result.stdout + result.stderr
@@ -259,7 +329,9 @@ def broken(kind: type[Stub], tmp_path: Path, *options: str) -> tuple[dict[str, A
     return report, seen
 
 
-@pytest.mark.parametrize("kind", [Garbage, WrongShapes, Refuses, Closes, NoHttp, Hangs, HangsLater, Drips])
+@pytest.mark.parametrize(
+    "kind", [Garbage, Html, WrongShapes, Refuses, Unauthorized, Unavailable, Closes, NoHttp, Hangs, HangsLater, Drips]
+)
 def test_a_broken_server_gets_a_report(kind: type[Stub], tmp_path: Path) -> None:
     report, _ = broken(kind, tmp_path)
     assert sum(row["result"] in {"unknown", "invalid"} for row in report["rows"]) > 60
@@ -275,3 +347,67 @@ def test_a_broker_that_breaks_its_promises_is_refuted(tmp_path: Path) -> None:
     report, _ = broken(Forgetful, tmp_path)
     invalid = {row["id"] for row in report["rows"] if row["result"] == "invalid"}
     assert invalid >= {"G-ORD-1", "G-IDEM-1", "G-POP-3", "G-LEASE-1", "G-LEASE-3", "G-ACK-2", "G-DLQ-1", "G-TXN-3"}
+
+
+def test_a_server_that_loses_messages_is_refuted(server: Server, tmp_path: Path) -> None:
+    report, _ = broken(Loses, tmp_path, "--only=G-GRP-1", upstream=server.port)
+    [row] = [row for row in report["rows"] if row["check"] == "workload: every group gets every message"]
+    assert row["result"] == "invalid"
+    assert "never delivered" in row["text"]
+
+
+def test_a_server_that_answers_200_to_everything_keeps_its_promises_all_the_same(
+    server: Server, tmp_path: Path
+) -> None:
+    file = tmp_path / "report"
+    with stub(TwoHundred, upstream=server.port) as (url, _):
+        result = verify(url, "--profile=quick", f"--json={file}")
+    assert result.returncode == 0, result.stdout + result.stderr
+    report = json.loads(file.read_text())
+    differing = {row["situation"] for row in report["statuses"] if row["recommended"] in {"201", "204"}}
+    assert {"push", "pop, empty"} <= differing
+    assert all(
+        {status for status, _ in row["seen"]} == {200} for row in report["statuses"] if row["situation"] in differing
+    )
+
+
+# A slow machine
+
+
+@pytest.mark.parametrize(
+    ("slowest_s", "is_timed", "result"), [(9.0, True, "valid"), (0.0, True, "invalid"), (9.0, False, "invalid")]
+)
+def test_what_the_clock_refutes_while_answers_are_slow_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, slowest_s: float, is_timed: bool, result: str
+) -> None:
+    attempts: list[Lab] = []
+
+    async def refuted_at_first(lab: Lab) -> None:
+        attempts.append(lab)
+        lab.is_timed = is_timed
+        lab.broker.pace.note(time.monotonic() - slowest_s, 0)
+        expect(len(attempts) > 1, "it came late")
+
+    assert run_alone(monkeypatch, refuted_at_first).result == result
+
+
+@pytest.mark.parametrize(("attempts", "result"), [(2, "valid"), (99, "unknown")])
+def test_what_the_server_puts_off_is_tried_again(monkeypatch: pytest.MonkeyPatch, attempts: int, result: str) -> None:
+    monkeypatch.setattr(RUNS, "_PAUSE_S", 0)
+    left = iter(range(attempts - 1))
+
+    async def put_off(_lab: Lab) -> None:
+        if next(left, None) is not None:
+            raise UnavailableError("come again")
+
+    assert run_alone(monkeypatch, put_off).result == result
+
+
+def run_alone(monkeypatch: pytest.MonkeyPatch, scenario: Callable[[Lab], Any]) -> Row:
+    """The result of one scenario."""
+    check = Check(("G-LEASE-2",), Level.LIVE, __name__, "scenario")
+    monkeypatch.setattr(RUNS, "all_scenarios", lambda: [(check, scenario)])
+    monkeypatch.setattr(RUNS, "all_checkers", list)
+    with stub(Html) as (url, _):
+        [row] = run(url).rows
+    return row

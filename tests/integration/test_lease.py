@@ -57,6 +57,22 @@ async def test_lease_that_runs_out_gives_the_messages_to_the_next_and_binds_its_
     assert all(result["success"] for result in await second.ack(new))
 
 
+@checks("G-LEASE-5", level=Level.LIVE)
+@pytest.mark.parametrize("is_over", [False, True])
+async def test_a_lease_that_reached_nobody_counts_no_delivery(
+    api: Api, database: "asyncpg.Connection[Any]", queue: str, is_over: bool
+) -> None:
+    """Its long poll had ended when the database answered; on a busy machine the lease may be over by then, too."""
+    await api.push(queue, 1)
+    (unseen,) = await messages_of(api, queue)
+    if is_over:
+        sql = "UPDATE queen.partition_consumers SET ready_at = clock_timestamp() - interval '1 s' WHERE lease = $1"
+        await database.execute(sql, unseen["leaseId"])
+    await database.execute("SELECT queen.release_leases_v1(ARRAY[$1::uuid])", unseen["leaseId"])
+    (message,) = await messages_of(api, queue)
+    assert message["deliveryAttempt"] == 1
+
+
 @checks("G-DLQ-2", level=Level.LIVE)
 async def test_lease_that_runs_out_counts_no_failure(api: Api, database: "asyncpg.Connection[Any]", queue: str) -> None:
     await api.configure(queue, retryLimit=0, leaseTime=1)

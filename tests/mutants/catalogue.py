@@ -11,6 +11,14 @@ POP, CLAIM, CURSOR = "sql/procedures/pop_unified_batch.sql", "sql/internal/045_c
 ACK, ACK_CURSOR = "sql/procedures/ack_messages.sql", "sql/internal/050_ack.sql"
 TRANSACTION, SUBSCRIBE = "sql/procedures/execute_transaction.sql", "sql/procedures/subscribe.sql"
 RENEW, RESOLVE = "sql/procedures/renew_lease.sql", "sql/procedures/resolve_partitions.sql"
+CYCLE, DELETED = "sql/procedures/cycle_stream.sql", "sql/internal/047_deleted.sql"
+SEEK, DELETE_GROUP = "sql/procedures/consumer_group/seek_group.sql", "sql/procedures/consumer_group/delete_group.sql"
+SPOOL, REPLAY, REPLAY_SQL = "queen/spool/spool.py", "queen/engine/replay.py", "sql/procedures/replay_spool.sql"
+EXPIRED = "sql/procedures/remove_expired.sql"
+
+RETENTION = "tests/integration/test_retention.py::test_what_the_options_keep_stays"
+SPOOL_ON_A_DISK, SPOOL_CRASHES = "tests/property/test_spool.py", "tests/property/test_spool_crashes.py"
+SOCKETS, STREAMS = "tests/integration/test_socket.py", "tests/integration/test_streams.py"
 
 
 _sql = mutant
@@ -157,6 +165,10 @@ MUTANTS: tuple[Mutant, ...] = (
         (ACK_CURSOR, "coalesce(q.dead_letter_queue, true) OR coalesce(q.dlq_after_max_retries, true) AS buries", "true AS buries"),
     ),
     _sql(
+        "G-DLQ-6", "a dead letter that is put back stays",
+        ("sql/procedures/dead_letter/replay_dead_letter.sql", "    DELETE FROM queen.dead_letter_queue AS d WHERE d.id = p_id;", "    PERFORM 1 FROM queen.dead_letter_queue AS d WHERE d.id = p_id;"),
+    ),
+    _sql(
         "G-TXN-1", "what can happen of a transaction happens, as in two commits",
         (TRANSACTION, "            RETURN NEXT;\n        END LOOP;\n        IF v_failed THEN\n", "            RETURN NEXT;\n        END LOOP;\n        IF false THEN\n"),
     ),
@@ -167,6 +179,31 @@ MUTANTS: tuple[Mutant, ...] = (
     _sql(
         "G-TXN-3", "a transaction acks under a lease that is over",
         (ACK_CURSOR, "(NOT v_live OR v_item.lease <> v_cursor.lease)", "NOT p_final AND (NOT v_live OR v_item.lease <> v_cursor.lease)"),
+    ),
+    _sql(
+        "G-STR-1", "a cycle whose ack is refused writes its state and its outputs",
+        (CYCLE, "        IF v_problem IS NOT NULL THEN\n            RAISE EXCEPTION 'undo'", "        IF false THEN\n            RAISE EXCEPTION 'undo'"),
+        tests=STREAMS,
+    ),
+    _sql(
+        "G-STR-2", "a cycle that is sent again is carried out again",
+        (CYCLE, "WHEN v_off <= v_row.done_upto OR v_off = ANY(v_row.also_done) THEN 'Message already completed'", "WHEN false THEN 'Message already completed'"),
+        tests=STREAMS,
+    ),
+    _engine(
+        "G-STR-3", "the credit of a socket bounds each batch, and not what it holds",
+        ("queen/core/credit.py", "return max(0, self.limit - self._count)", "return self.limit"),
+        tests=SOCKETS,
+    ),
+    _engine(
+        "G-STR-4", "a window is delivered before its slot is over",
+        ("queen/core/window.py", "inside < len(times) or now >= over_at", "True"),
+        tests="tests/property/test_window.py",
+    ),
+    _engine(
+        "G-STR-5", "what a socket holds is not given back",
+        ("queen/http/socket/session.py", "        await self._release()\n", ""),
+        tests=SOCKETS,
     ),
     _engine(
         "G-GRP-1", "all groups are one",
@@ -181,6 +218,21 @@ MUTANTS: tuple[Mutant, ...] = (
         "G-GRP-4", "a pop makes the queue that it names",
         ("queen/engine/directory.py", "create_queue=pop.group != QUEUE_MODE, create_group=True", "create_queue=True, create_group=True"),
         tests="tests/integration/test_pop.py",
+    ),
+    _sql(
+        "G-GRP-5", "a rewind leaves the first message out",
+        (SEEK, "ELSE queen.last_before(h.part_id, coalesce(p_since, '-infinity')) END", "ELSE 1 + queen.last_before(h.part_id, coalesce(p_since, '-infinity')) END"),
+    ),
+    _sql(
+        "G-GRP-6", "a new start of a group moves its cursors there",
+        (
+            "sql/procedures/consumer_group/update_subscription.sql", "    RETURN true;\n",
+            "    PERFORM queen.put_cursors(v_group.id, ARRAY(SELECT p.id FROM queen.partitions AS p WHERE p.queue_id = v_queue ORDER BY p.id), false, p_since);\n    RETURN true;\n",
+        ),
+    ),
+    _sql(
+        "G-GRP-7", "a group that is put back begins at the oldest message",
+        (DELETE_GROUP, "queen.put_cursors(v_group.id, v_parts, false, v_group.since)", "queen.put_cursors(v_group.id, v_parts, false, NULL)"),
     ),
     _engine(
         "G-WAIT-1", "a waiter is not woken",
@@ -203,8 +255,22 @@ MUTANTS: tuple[Mutant, ...] = (
         ("queen/http/disconnect.py", "            engine.abandon(job)\n", ""),
     ),
     _sql(
+        "G-RET-1", "retention is too eager: it removes what is younger than its seconds",
+        (EXPIRED, "v_older := p_now - make_interval(secs => p_queue.retention_seconds);", "v_older := p_now;"),
+        tests=RETENTION,
+    ),
+    _sql(
+        "G-RET-2", "to completedRetentionSeconds everything is completed",
+        (EXPIRED, "SELECT min(c.acked) INTO v_done", "SELECT min(c.acked) - min(c.acked) + 9223372036854775807 INTO v_done"),
+        tests=RETENTION,
+    ),
+    _sql(
         "G-RET-3", "deleting a queue leaves its transaction ids and cursors to the next one of the name",
         ("sql/procedures/delete_queue.sql", "DELETE FROM queen.queues AS q WHERE q.name = p_queue;", "PERFORM 1 FROM queen.queues AS q WHERE q.name = p_queue;"),
+    ),
+    _sql(
+        "G-RET-5", "a rewind brings a deleted message back",
+        (DELETED, "    IF v_deleted <> '{}' THEN", "    IF false THEN"),
     ),
     _engine(
         "G-ISO-1", "a bad ack fails the acks that it was fused with",
@@ -228,8 +294,51 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-SPOOL-1", "success before fsync",
-        ("queen/spool/spool.py", "        self._folder.append(name, data)\n        self._folder.sync(name)\n", "        self._folder.append(name, data)\n"),
-        tests="tests/property/test_spool_crashes.py",
+        (SPOOL, "        self._folder.append(name, data)\n        self._folder.sync(name)\n", "        self._folder.append(name, data)\n"),
+        tests=SPOOL_CRASHES,
+    ),
+    _sql(
+        "G-SPOOL-2", "a replay does not look how far the file is stored",
+        (REPLAY_SQL, "IF replayed <> p_from THEN", "IF false THEN"),
+        tests="tests/integration/test_replay_spool.py",
+    ),
+    _sql(
+        "G-SPOOL-2", "a push of unknown outcome is replayed without asking whether it was stored",
+        (REPLAY_SQL, "p_flush, p_sent_at IS NOT NULL, p_part", "p_flush, false, p_part"),
+        tests="tests/integration/test_replay_spool.py",
+    ),
+    _engine(
+        "G-SPOOL-3", "the file that was being written at a crash is thrown away",
+        (SPOOL, "        self._folder.rename(name, _complete(_number(name)))\n", "        self._folder.remove(name)\n"),
+        tests=SPOOL_CRASHES,
+    ),
+    _engine(
+        "G-SPOOL-4", "a full spool drops the push, and says that it has it",
+        (
+            SPOOL, "            if ledger.size + len(data) > self._limits.bytes_max:\n                raise",
+            "            if ledger.size + len(data) > self._limits.bytes_max:\n                return True\n                raise",
+        ),
+        tests=SPOOL_ON_A_DISK,
+    ),
+    _engine(
+        "G-SPOOL-5", "a record that is refused vanishes",
+        (REPLAY, "            await self._set_aside(file, name, units[0], units[0].lots, str(problem))\n", ""),
+        tests=SPOOL_ON_A_DISK,
+    ),
+    _engine(
+        "G-SPOOL-6", "the spool never ends",
+        (SPOOL, "        self.set_flag(SPOOLING, False)\n", ""),
+        tests="tests/integration/test_spool.py::test_maintenance_spools_in_every_worker_and_instance_until_it_ends",
+    ),
+    _engine(
+        "G-SPOOL-7", "the youngest file of the spool is replayed first",
+        (SPOOL, "if name.endswith(_COMPLETE)], key=_number)", "if name.endswith(_COMPLETE)], key=_number, reverse=True)"),
+        tests=SPOOL_CRASHES,
+    ),
+    _engine(
+        "G-SPOOL-8", "PostgreSQL counts as away after three seconds of silence",
+        ("queen/db/pulse.py", "_SILENCE_S, _SILENCES = 1.1, 2", "_SILENCE_S, _SILENCES = 3.0, 2"),
+        tests="tests/property/test_pulse.py",
     ),
     _engine(
         "G-SEC-1", "a level includes the next one too",

@@ -25,7 +25,8 @@ from tests.support.servers import create_database, drop_database, serving_databa
 #: What a mutant may change or needs in order to run.
 _PARTS = ("queen", "queen_bench", "queen_spec", "bench", "spec", "sql", "tests", "queen_command.py", "pyproject.toml")
 _AT_ONCE = 2
-_TESTS_LIMIT_S = 300
+#: A fault may make a check wait for what does not come any more.
+_TEST_LIMIT_S, _TESTS_LIMIT_S = 120, 300
 #: How often the checks may look: a fault that depends on chance need not show at the first time.
 _LOOKS = 3
 
@@ -105,10 +106,13 @@ def _tested(mutant: Mutant, tree: Path) -> Verdict:
     environment = {
         name: value for name, value in os.environ.items() if name not in {"PYTHONSAFEPATH", "QUEEN_TEST_DSN"}
     }
-    done = subprocess.run(
-        [*command, "-p", "no:cacheprovider"], cwd=tree, env=environment, capture_output=True, text=True,
-        timeout=_TESTS_LIMIT_S, check=False,
-    )  # fmt: skip
+    try:
+        done = subprocess.run(
+            [*command, f"--timeout={_TEST_LIMIT_S}", "-p", "no:cacheprovider"], cwd=tree, env=environment,
+            capture_output=True, text=True, timeout=_TESTS_LIMIT_S, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as problem:
+        return Verdict(mutant, "", str(problem))
     failed = re.search(r"^FAILED [^:]+::(\w+)", done.stdout, re.MULTILINE)
     if done.returncode == 1 and failed:
         error = re.search(r"^(?:E  |.*: )\s*(\w*(?:Error|Exception)\b.*)$", done.stdout, re.MULTILINE)

@@ -24,7 +24,7 @@ from queen_spec.checkers import (
     order,
     transaction,
 )
-from queen_spec.checkers.spans import Span, greatest_before
+from queen_spec.checkers.spans import greatest_before
 from queen_spec.history import (
     NEVER,
     QUEUE_MODE,
@@ -68,7 +68,16 @@ class Story:
 
     def push(self, *ids, outcome="ok", partition="p", queue="q", duplicate=False, **item):
         items = tuple(
-            PushItem(queue, partition, id_, {"id": id_}, outcome, duplicate, item.get("message_id", f"m-{id_}"))
+            PushItem(
+                queue,
+                partition,
+                id_,
+                {"id": id_},
+                outcome,
+                duplicate,
+                item.get("message_id", f"m-{id_}"),
+                item.get("spooled", False),
+            )
             for id_ in ids
         )
         return self.add(Push(**self.times(outcome), items=items))
@@ -197,6 +206,14 @@ def test_an_unknown_failure_leaves_two_retry_counts_possible(story):
     assert subjects(dead_letter.dead_letters_come_in_time, late) == []
     story.records = [*early, pop, replace(story.records[-1], items=(story.item("a", pop, "failed"),))]
     assert subjects(dead_letter.dead_letters_come_in_time, story) == []
+
+
+def test_what_was_spooled_may_turn_out_to_be_a_duplicate(story):
+    story.push("a")
+    story.push("a", spooled=True, message_id=None)
+    assert subjects(duplicate.a_transaction_id_is_stored_once, story) == []
+    story.push("a")
+    assert subjects(duplicate.a_transaction_id_is_stored_once, story) == ["a"]
 
 
 def test_calls_at_the_same_time_may_have_happened_in_any_order(story):
@@ -605,9 +622,9 @@ def test_a_server_without_offsets_is_not_judged_by_them(story):
 
 
 def test_spans_compare_only_what_is_certainly_before():
-    one, two, three = Span(0, 10, 5, "one"), Span(5, 20, 9, "two"), Span(11, 30, 1, "three")
+    one, two, three = (0, 10, 5, "one"), (5, 20, 9, "two"), (11, 30, 1, "three")
     assert list(greatest_before([three, two, one])) == [(one, None), (two, None), (three, one)]
-    unanswered = two._replace(completed=NEVER)
+    unanswered = (5, NEVER, 9, "two")
     assert list(greatest_before([unanswered, three])) == [(unanswered, None), (three, None)]
 
 

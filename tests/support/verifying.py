@@ -8,10 +8,15 @@ from tests.support.processes import PYTHON, ROOT, clean_environment
 LIMIT_S = 240
 
 
+def command(url: str, *options: str) -> list[str]:
+    """Its command line."""
+    return [*PYTHON, "verify", url, *options]
+
+
 def verify(url: str, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """The command, when it has ended."""
     return subprocess.run(
-        [*PYTHON, "verify", url, *options],
+        command(url, *options),
         cwd=ROOT,
         env=clean_environment(**variables),
         capture_output=True,

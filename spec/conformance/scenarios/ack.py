@@ -12,7 +12,7 @@ SECOND_NS = 1_000_000_000
 @checks("G-ACK-1", "G-ACK-2", level=Level.LIVE)
 async def disordered_and_repeated_acks_bring_nothing_back(lab: Lab) -> None:
     """Four messages acked from the last to the first, and the first once more."""
-    queue = await lab.queue(leaseTime=1)
+    queue = await lab.queue(leaseTime=lab.short_s)
     await lab.push(queue, *range(4))
     pop = await lab.pop(queue)
     for number in (3, 1, 2, 0):
@@ -23,22 +23,22 @@ async def disordered_and_repeated_acks_bring_nothing_back(lab: Lab) -> None:
     expect_equal(payloads(last), [4], "the next pop")
     await lab.ack(pop, 0)
     await lab.ack(last)
-    await lab.expect_nothing(queue, "when all is done", wait_s=1.5)
+    await lab.expect_nothing(queue, "when all is done", wait_s=1.5 * lab.short_s)
 
 
 @checks("G-ACK-3", level=Level.LIVE)
 async def what_was_not_acked_comes_again(lab: Lab) -> None:
     """A prefix is acked and the lease runs out; then what stands behind a gap."""
-    queue = await lab.queue(leaseTime=1)
+    queue = await lab.queue(leaseTime=lab.short_s)
     await lab.push(queue, *range(5))
     await lab.ack(await lab.pop(queue), 0)
-    rest = await lab.pop(queue, wait_s=5)
+    rest = await lab.pop(queue, wait_s=5 * lab.short_s)
     expect_equal(payloads(rest), [1, 2, 3, 4], "what came after the ack of a prefix")
     await lab.ack(rest, 1, 3)
-    gaps = await lab.pop(queue, wait_s=5)
+    gaps = await lab.pop(queue, wait_s=5 * lab.short_s)
     expect_equal(payloads(gaps), [1, 3], "what came after acks with gaps")
     await lab.ack(gaps)
-    await lab.expect_nothing(queue, "when all is done", wait_s=1.5)
+    await lab.expect_nothing(queue, "when all is done", wait_s=1.5 * lab.short_s)
 
 
 @checks("G-ACK-4", level=Level.LIVE)
@@ -75,7 +75,7 @@ async def after_a_failure_the_partition_pauses(lab: Lab) -> None:
     queue = await lab.queue(leaseTime=30, retryDelay=1500)
     await lab.push(queue, 0, 1)
     nack = await lab.ack(await lab.pop(queue), 0, status="failed")
-    again = await lab.pop(queue, wait_s=5)
+    again = await lab.pop(queue, wait_s=5 * lab.short_s)
     took_s = (again.end - nack.invoked) / SECOND_NS
     expect(took_s >= 1.5, f"the partition was delivered {took_s:.3f} s after a failure, the delay is 1.5 s")
     expect_equal(payloads(again), [0, 1], "what came after the pause")

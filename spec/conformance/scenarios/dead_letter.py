@@ -37,14 +37,14 @@ async def _expect_letters(lab: Lab, queue: str, wanted: list[tuple[str, str]]) -
 @checks("G-DLQ-2", level=Level.LIVE)
 async def only_its_own_failures_count_against_a_message(lab: Lab) -> None:
     """Neighbours that fail, acks as `retry`, and leases that run out, with a retry limit of one."""
-    queue = await lab.queue(leaseTime=1, retryLimit=1, retryDelay=0)
+    queue = await lab.queue(leaseTime=lab.short_s, retryLimit=1, retryDelay=0)
     await lab.push(queue, "healthy", "poison")
     first = await lab.pop(queue)
     await lab.ack(first, 1, status="failed")
     second = await lab.pop(queue, wait_s=3)
     await lab.ack(second, 0, status="retry")
     await lab.pop(queue, wait_s=3)
-    third = await lab.pop(queue, wait_s=5)
+    third = await lab.pop(queue, wait_s=5 * lab.short_s)
     expect_equal(payloads(third), ["healthy", "poison"], "what came after a failure, a retry and an expiry")
     nack = await lab.ack(third, 0, 1, status="failed")
     expect_equal([item.dead for item in nack.items], [False, True], "dlq of the first and of the second failure")

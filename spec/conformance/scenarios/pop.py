@@ -74,10 +74,10 @@ async def the_queue_with_the_higher_priority_comes_first(lab: Lab) -> None:
 @checks("G-POP-5", level=Level.LIVE)
 async def auto_ack_leaves_neither_message_nor_lease(lab: Lab) -> None:
     """What an autoAck pop delivered does not come again, and what comes later comes at once."""
-    queue = await lab.queue(leaseTime=1)
+    queue = await lab.queue(leaseTime=lab.short_s)
     await lab.push(queue, 0, 1)
     pop = await lab.pop(queue, auto_ack=True)
     expect_equal((payloads(pop), pop.lease), ([0, 1], ""), "messages and lease")
     await lab.push(queue, 2)
     expect_equal(payloads(await lab.pop(queue, auto_ack=True)), [2], "the next pop")
-    await lab.expect_nothing(queue, "after the time of a lease", wait_s=1.5)
+    await lab.expect_nothing(queue, "after the time of a lease", wait_s=1.5 * lab.short_s)

@@ -17,12 +17,12 @@ def _output(queue: str, value: object, id_: str = "") -> PushItem:
 @checks("G-TXN-1", level=Level.LIVE)
 async def a_transaction_acks_and_pushes(lab: Lab) -> None:
     """Two acks, and pushes to two queues."""
-    source, one, two = await lab.queue(leaseTime=1), await lab.queue(), await lab.queue()
+    source, one, two = await lab.queue(leaseTime=lab.short_s), await lab.queue(), await lab.queue()
     await lab.push(source, 0, 1)
     done = await lab.transact(await lab.pop(source), _output(one, "one"), _output(two, "two"))
     expect(done.outcome == "ok", "the transaction failed")
     expect_equal([payloads(await lab.pop(each)) for each in (one, two)], [["one"], ["two"]], "what it pushed")
-    await lab.expect_nothing(source, "of what it acked", wait_s=1.5)
+    await lab.expect_nothing(source, "of what it acked", wait_s=1.5 * lab.short_s)
 
 
 @checks("G-TXN-1", level=Level.LIVE)
@@ -58,11 +58,11 @@ async def of_many_transactions_with_one_input_one_happens(lab: Lab) -> None:
 @checks("G-TXN-3", level=Level.LIVE)
 async def a_late_transaction_changes_nothing(lab: Lab) -> None:
     """One that is repeated, and one whose lease went to somebody else."""
-    source, target = await lab.queue(leaseTime=1), await lab.queue()
+    source, target = await lab.queue(leaseTime=lab.short_s), await lab.queue()
     await lab.push(source, 0)
     pop = await lab.pop(source)
-    await lab.pop(source, wait_s=5)
-    fresh = await lab.pop(source, wait_s=5)
+    await lab.pop(source, wait_s=5 * lab.short_s)
+    fresh = await lab.pop(source, wait_s=5 * lab.short_s)
     expect((await lab.transact(pop, _output(target, "stale"))).outcome == "fail", "a stale lease was good enough")
     expect((await lab.transact(fresh, _output(target, "first"))).outcome == "ok", "the live lease was not good enough")
     expect((await lab.transact(fresh, _output(target, "second"))).outcome == "fail", "a repeated transaction succeeded")
