@@ -68,14 +68,8 @@ def peers_by_address(text: str) -> tuple[tuple[str, int], ...]:
 def peers_by_url(text: str) -> tuple[str, ...]:
     """Parses ``http://host:port,…``; https too."""
     urls = [part.rstrip("/") for part in _split(text)]
-    for url in urls:
-        try:
-            parts = urlsplit(url)
-            usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        except ValueError:
-            usable = False
-        if not usable:
-            raise ValueError("a list of URLs such as http://host:6632, separated by commas")
+    if not all(_is_url(url) for url in urls):
+        raise ValueError("a list of URLs such as http://host:6632, separated by commas")
     return tuple(urls)
 
 
@@ -103,10 +97,33 @@ def origins(text: str) -> tuple[str, ...]:
     return found
 
 
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def url(text: str) -> str:
+    """Parses an http or https URL; empty for none."""
+    if text and not _is_url(text):
+        raise ValueError("a URL such as https://host/path")
+    return text
+
+
+def paths(text: str) -> tuple[str, ...]:
+    """Parses paths, separated by commas."""
+    found = tuple(path.rstrip("/") or "/" for path in _split(text))
+    if not all(path.startswith("/") for path in found):
+        raise ValueError("a list of paths such as /health, separated by commas")
+    return found
+
+
 def setting(variables: str, default: T, parse: Callable[[str], T], meaning: str, *, secret: bool = False) -> T:
     """Declares a setting: its environment variables (the first that is set wins), default, parser and meaning.
 
-    The value of a secret one is never shown.
+    A secret one is shown nowhere, not in an error either.
     """
     metadata = {"variables": tuple(variables.split()), "parse": parse, "meaning": meaning, "secret": secret}
     return dataclasses.field(default=default, metadata=metadata, repr=not secret)
@@ -117,7 +134,7 @@ class Settings:
     """Everything that can be set, with its default."""
 
     host: str = setting(
-        "HOST", "127.0.0.1", str, "address to listen on; without authentication loopback is the default"
+        "HOST", "127.0.0.1", str, "address to listen on; by default only programs on this machine can connect"
     )
     port: int = setting("PORT", 6632, integer(0, 65535), "HTTP port; 0 takes a free one")
     workers: int = setting("NUM_WORKERS", 2, integer(1, 1024), "gunicorn worker processes")
@@ -322,6 +339,12 @@ class Settings:
         "earlier keys, with commas, to read what was stored under them",
         secret=True,
     )
+    metrics_queues: int = setting(
+        "QUEEN_METRICS_MAX_QUEUES", 1000, integer(0, 100_000), "queues with metrics of their own, those made first"
+    )
+    metrics_groups: int = setting(
+        "QUEEN_METRICS_MAX_GROUPS", 1000, integer(0, 100_000), "consumer groups with metrics of their own, likewise"
+    )
     smq_message_bytes: int = setting(
         "QUEEN_SMQ_MAX_MESSAGE_BYTES", 262_144, integer(1, 1 << 28), "simple-mq: largest message, in bytes of UTF-8"
     )
@@ -344,6 +367,55 @@ class Settings:
         "simple-mq: how often exhausted messages go to dead-letter queues without a poll, in ms; 0: at polls only. The "
         "server that leads the background services does it",
     )
+    jwt_enabled: bool = setting("JWT_ENABLED", False, boolean, "whether requests need a token (docs/security.md)")
+    jwt_algorithm: str = setting(
+        "JWT_ALGORITHM",
+        "HS256",
+        one_of("HS256", "RS256", "EdDSA", "auto"),
+        "how tokens are signed; auto: by whichever of HS256, RS256, RS384, RS512 and EdDSA there are keys for",
+    )
+    jwt_secret: str = setting(
+        "JWT_SECRET", "", str, "secret of HS256, 32 bytes or more, as `openssl rand -hex 32` prints them", secret=True
+    )
+    jwt_public_key: str = setting(
+        "JWT_PUBLIC_KEY", "", str, "public key or certificate of RS256 or EdDSA: PEM, or the path of a file with it"
+    )
+    jwt_jwks_url: str = setting("JWT_JWKS_URL", "", url, "where the issuer tells its public keys (a JSON Web Key Set)")
+    jwt_jwks_refresh_s: int = setting(
+        "JWT_JWKS_REFRESH_INTERVAL", 3600, integer(10, 604_800), "how often they are fetched again, in s"
+    )
+    jwt_jwks_timeout_ms: int = setting(
+        "JWT_JWKS_TIMEOUT_MS", 5000, integer(100, 60_000), "limit of one such fetch, in ms"
+    )
+    jwt_issuer: str = setting("JWT_ISSUER", "", str, "what the claim iss must say; empty: anything")
+    jwt_audience: str = setting("JWT_AUDIENCE", "", str, "what the claim aud must say or hold; empty: anything")
+    jwt_clock_skew_s: int = setting(
+        "JWT_CLOCK_SKEW", 30, integer(0, 3600), "how far the clocks of issuer and server may be apart, in s"
+    )
+    jwt_require_expiry: bool = setting(
+        "QUEEN_JWT_REQUIRE_EXP", False, boolean, "whether a token without the claim exp is refused"
+    )
+    jwt_role_claim: str = setting("JWT_ROLES_CLAIM", "role", str, "claim that holds a role")
+    jwt_roles_claim: str = setting("JWT_ROLES_ARRAY_CLAIM", "roles", str, "claim that holds a list of roles")
+    jwt_role_admin: str = setting("JWT_ROLE_ADMIN", "admin", str, "role that may do everything")
+    jwt_role_read_write: str = setting("JWT_ROLE_READ_WRITE", "read-write", str, "role that may push, pop and ack")
+    jwt_role_read_only: str = setting("JWT_ROLE_READ_ONLY", "read-only", str, "role that may look")
+    jwt_skip_paths: tuple[str, ...] = setting(
+        "JWT_SKIP_PATHS",
+        ("/health", "/metrics/prometheus", "/metrics", "/"),
+        paths,
+        "paths that need no token, with what lies below them; `/` is the path `/` alone",
+    )
+    requests_per_s: int = setting(
+        "QUEEN_MAX_REQUESTS_PER_S",
+        0,
+        integer(0, 1_000_000),
+        "requests that one client (subject of its token, or else address) may make at one worker in a second; 0: any",
+    )
+    tls_certificate: str = setting(
+        "QUEEN_TLS_CERTFILE", "", str, "file with the certificate (PEM, with its chain) to serve https with"
+    )
+    tls_key: str = setting("QUEEN_TLS_KEYFILE", "", str, "file with the private key of that certificate")
     policies: Mapping[JobType, BatchPolicy] = dataclasses.field(default_factory=dict)
 
     @property
@@ -450,6 +522,11 @@ def _checked(settings: Settings) -> Settings:
             "QUEEN_UDP_PEERS and QUEEN_PEERS need QUEEN_SYNC_SECRET, the same on all instances: without it anybody "
             "could send notices"
         )
+    if bool(settings.tls_certificate) != bool(settings.tls_key):
+        raise SettingError("QUEEN_TLS_CERTFILE and QUEEN_TLS_KEYFILE belong together: give both or neither")
+    roles = (settings.jwt_role_admin, settings.jwt_role_read_write, settings.jwt_role_read_only)
+    if not all(roles) or len(set(roles)) < len(roles):
+        raise SettingError("JWT_ROLE_ADMIN, JWT_ROLE_READ_WRITE and JWT_ROLE_READ_ONLY must be three different roles")
     if settings.vegas_alpha >= settings.vegas_beta:
         raise SettingError(
             f"QUEEN_VEGAS_ALPHA={settings.vegas_alpha} must be less than QUEEN_VEGAS_BETA={settings.vegas_beta}"

@@ -549,13 +549,13 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SEC-1",
-        "L",
+        "ML",
         "No route answers without the access level it needs; `producerSub` comes from the token alone.",
         "What a client says about itself proves nothing.",
     ),
     _safety(
         "G-SEC-2",
-        "L",
+        "ML",
         "A token that is expired, not yet valid, signed with another key or algorithm, or not signed, is refused.",
         "Each of these has been a hole in somebody's server.",
     ),

@@ -7,6 +7,7 @@ import typer
 
 from queen import __distribution__
 from queen.cli.audit import audit
+from queen.cli.doctor import doctor
 from queen.cli.encryption import encryption
 from queen.cli.init import init
 from queen.cli.output import out
@@ -16,7 +17,7 @@ from queen.cli.spool import spool
 from queen.cli.verify import verify
 from queen_bench.command import bench
 
-_COMMANDS = (serve, init, settings, verify)
+_COMMANDS = (serve, init, doctor, settings, verify)
 
 app = typer.Typer(
     name="queen",

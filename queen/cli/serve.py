@@ -9,6 +9,7 @@ from rich.text import Text
 from queen.cli.options import DataDir, Dsn, environment_with, settings_from
 from queen.cli.output import fail, out
 from queen.core.errors import QueenError
+from queen.security import authentication
 from queen.server import listening, logs, programs
 from queen.server.supervisor import Running, Supervisor
 
@@ -25,6 +26,10 @@ def serve(
     graceful_timeout: Annotated[
         int | None, typer.Option(help="Seconds that a stop waits for requests in flight.", show_default="30")
     ] = None,
+    certfile: Annotated[
+        str | None, typer.Option(help="Certificate (PEM, with its chain) to serve https with.", show_default="http")
+    ] = None,
+    keyfile: Annotated[str | None, typer.Option(help="Private key of the certificate.", show_default=False)] = None,
 ) -> None:
     """Start the server, and run until SIGTERM or Ctrl-C; SIGHUP replaces the workers."""
     environment = environment_with(
@@ -35,6 +40,8 @@ def serve(
         data_dir=data_dir,
         worker_class=worker_class,
         graceful_timeout_s=graceful_timeout,
+        tls_certificate=certfile,
+        tls_key=keyfile,
     )
     try:
         settings = settings_from(environment, data_dir)
@@ -46,7 +53,7 @@ def serve(
 
 
 def _announce(running: Running) -> None:
-    url = f"http://{listening.authority(running.host, running.port)}"
+    url = f"{running.scheme}://{listening.authority(running.host, running.port)}"
     out.print(Text.assemble(("Queen for Python", "bold"), " listens on ", (url, "bold cyan")))
     for label, text in _facts(running):
         out.print(Text.assemble((f"  {label:<12}", "dim"), text))
@@ -66,7 +73,7 @@ def _facts(running: Running) -> list[tuple[str, str]]:
         *database,
         ("Workers", f"{running.workers} of gunicorn's class {running.worker_class.name}"),
         *[("Note", line) for line in running.worker_class.notes],
-        ("Access", _access(running.host)),
+        ("Access", _access(running)),
         ("Stop", f"Ctrl-C, or kill {running.pid}; requests in flight are answered"),
     ]
 
@@ -76,7 +83,8 @@ def _psql() -> str:
     return "psql" if shutil.which("psql") else str(programs.folder() / "psql")
 
 
-def _access(host: str) -> str:
-    if listening.is_loopback(host):
-        return "no authentication; only programs on this machine can connect"
-    return f"WARNING: no authentication, and other machines may reach {host}"
+def _access(running: Running) -> str:
+    if listening.is_loopback(running.host):
+        return f"{running.access}; only programs on this machine can connect"
+    warned = "WARNING: " if running.access == authentication.OPEN else ""
+    return f"{warned}{running.access}, and other machines may reach {running.host}"

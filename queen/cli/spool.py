@@ -101,8 +101,8 @@ def _spools(folder: Path | None) -> list[tuple[Path, Spool]]:
     """The spools to look at."""
     try:
         settings = from_environment()
-        paths = _paths(settings, folder)
-        found = [(path, installation) for path in paths if (installation := place.installation_of(path))]
+        folders = paths(settings, folder)
+        found = [(path, installation) for path in folders if (installation := place.installation_of(path))]
     except (QueenError, OSError) as problem:
         fail(problem)
     if not found:
@@ -114,7 +114,8 @@ def _where(settings: Settings, folder: Path | None) -> Path:
     return folder or (Path(settings.spool_dir) if settings.spool_dir else place.default_parent(settings.data_dir))
 
 
-def _paths(settings: Settings, folder: Path | None) -> Sequence[Path]:
+def paths(settings: Settings, folder: Path | None) -> Sequence[Path]:
+    """The folders in which there may be a spool of this machine."""
     path = _where(settings, folder)
     if folder or settings.spool_dir:
         return [path]

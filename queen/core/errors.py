@@ -65,6 +65,30 @@ class NoEncryptionKeyError(QueenError):
     code = "no_encryption_key"
 
 
+class UnauthorizedError(QueenError):
+    """The request has no token, or one that proves nothing."""
+
+    code = "unauthorized"
+
+
+class ForbiddenError(QueenError):
+    """The token is good, and its roles do not allow the request."""
+
+    code = "forbidden"
+
+
+class KeysUnavailableError(QueenError):
+    """Nobody could say yet which keys sign tokens, so that none can be checked; try again later."""
+
+    code = "keys_unavailable"
+
+
+class RateLimitError(QueenError):
+    """A client makes more requests than it may; try again later."""
+
+    code = "too_many_requests"
+
+
 class OverloadedError(QueenError):
     """More requests wait than the server is willing to hold; try again later."""
 

@@ -66,3 +66,50 @@ class Sample(Struct, frozen=True):
     pool_idle: int
     queued: int
     waiting: int
+
+
+class QueueFigures(Struct, frozen=True):
+    """A queue as the statistics have it, in messages; ``pending``: neither leased nor done by its slowest group."""
+
+    queue: str
+    partitions: int
+    messages: int
+    pending: int
+    leased: int
+    dead_letters: int
+
+
+class GroupFigures(Struct, frozen=True):
+    """A consumer group as the statistics have it.
+
+    Attributes:
+        lag: messages that it has not done.
+        lag_s: age of the oldest of them; 0 when there is none.
+        leases: partitions that it has leased.
+        leased: messages under those leases.
+    """
+
+    queue: str
+    group: str
+    lag: int
+    lag_s: float
+    leases: int
+    leased: int
+
+
+class LogFigures(Struct, frozen=True):
+    """What the database knows of queues and groups.
+
+    Attributes:
+        queues, groups: how many there are.
+        oldest_s: age of the oldest message that some group has not done; 0 when there is none.
+        statistics_age_s: age of the oldest figures; ``None`` when there are none.
+        of_queues, of_groups: those that were made first, as many as were asked for.
+    """
+
+    queues: int
+    groups: int
+    oldest_s: float
+    statistics_age_s: float | None
+    of_queues: list[QueueFigures]
+    of_groups: list[GroupFigures]

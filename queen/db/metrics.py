@@ -14,7 +14,7 @@ from queen.core.administration import (
     RetentionRow,
     WorkerMetricsRow,
 )
-from queen.core.metrics import Counted, Sample, Worker
+from queen.core.metrics import Counted, GroupFigures, LogFigures, QueueFigures, Sample, Worker
 from queen.db.pool import Pool
 from queen.db.store import call
 
@@ -24,6 +24,9 @@ _RECORD_WORKER = call("record_worker_metrics_v1", 16)
 _QUEUES = call("list_queue_metrics_v1", 9)
 _WORKERS = call("list_worker_metrics_v1", 7)
 _RETENTION = call("list_retention_metrics_v1", 3)
+_SUMMARY = call("summarize_figures_v1", 0)
+_QUEUE_FIGURES = call("list_queue_figures_v1", 1)
+_GROUP_FIGURES = call("list_group_figures_v1", 1)
 _POSTGRES = "SELECT queen.postgres_statistics_v1()::text AS statistics"
 
 
@@ -82,3 +85,12 @@ class MetricsStore:
         """What PostgreSQL says of itself, as JSON: see ``queen.postgres_statistics_v1``."""
         [row] = await self._pool.fetch(_POSTGRES)
         return str(row["statistics"])
+
+    async def figures(self, queues_max: int, groups_max: int) -> LogFigures:
+        """How many queues and groups there are, and figures of those that were made first."""
+        [summary] = await self._pool.fetch(_SUMMARY)
+        queues = [QueueFigures(*row) for row in await self._pool.fetch(_QUEUE_FIGURES, queues_max)]
+        groups = [GroupFigures(*row) for row in await self._pool.fetch(_GROUP_FIGURES, groups_max)]
+        return LogFigures(
+            summary["queues"], summary["groups"], summary["oldest_s"], summary["statistics_age_s"], queues, groups
+        )

@@ -1,5 +1,6 @@
 """Making a database ready: version check, migrations once, procedures at every start; safe from several servers."""
 
+import hashlib
 from collections.abc import Iterator
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -15,6 +16,8 @@ from queen.db.sqlstate import reason_of
 #: Serialises set-up over all servers of a database; the number is arbitrary and must never change.
 _LOCK = 0x71756565_6E  # "queen"
 _OLDEST = 140000
+#: Key in ``queen.system_state`` of what stands for the procedures that were made last.
+_PROCEDURES = "procedures"
 _SQL = files("queen") / "sql"
 
 
@@ -81,13 +84,47 @@ async def _migrate(connection: "asyncpg.Connection[Any]") -> tuple[str, ...]:
     for name in missing:
         await connection.execute(known[name].read_text())
         await connection.execute("INSERT INTO queen.migrations (name) VALUES ($1)", name)
-    for folder in ("internal", "procedures"):
-        for script in scripts(folder):
-            await connection.execute(script.read_text())
+    for script in _replaced():
+        await connection.execute(script.read_text())
+    await connection.execute(
+        "INSERT INTO queen.system_state (key, value, updated_at) VALUES ($1, to_jsonb($2::text), clock_timestamp())"
+        " ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at"
+        " WHERE system_state.value <> excluded.value",
+        _PROCEDURES,
+        _fingerprint(),
+    )
     return missing
 
 
-async def _open(target: Target) -> "asyncpg.Connection[Any]":
+def _replaced() -> list[Traversable]:
+    """What is replaced at every start."""
+    return [script for folder in ("internal", "procedures") for script in scripts(folder)]
+
+
+def _fingerprint() -> str:
+    """Stands for the text of all procedures of this version."""
+    return hashlib.sha256(b"".join(script.read_bytes() for script in _replaced())).hexdigest()
+
+
+async def _is_made(connection: "asyncpg.Connection[Any]") -> bool:
+    """Whether somebody else has made exactly the schema that this version would make."""
+    if not await connection.fetchval("SELECT to_regclass('queen.system_state') IS NOT NULL"):
+        return False
+    try:
+        done = {row["name"] for row in await connection.fetch("SELECT name FROM queen.migrations")}
+        made = await connection.fetchval("SELECT value #>> '{}' FROM queen.system_state WHERE key = $1", _PROCEDURES)
+    except asyncpg.InsufficientPrivilegeError:
+        return False
+    return done == {script.name for script in scripts("migrations")} and made == _fingerprint()
+
+
+async def open_connection(target: Target) -> "asyncpg.Connection[Any]":
+    """A connection for one task.
+
+    Raises:
+        DatabaseSetupError: it refuses the log-in, or there is no such database.
+        DatabaseUnavailableError: nothing answers there.
+    """
     place = target.place
     try:
         return await connect(target)
@@ -115,18 +152,25 @@ async def prepare(url: str, connect_timeout_ms: int) -> DatabaseInfo:
     """
     target = parse(url, "queen setup", connect_timeout_ms)
     # A pooler may stand between: nothing is prepared, and all happens in one transaction.
-    connection = await _open(Target(target.url, target.place, target.application_name, target.connect_timeout_s, True))
+    connection = await open_connection(
+        Target(target.url, target.place, target.application_name, target.connect_timeout_s, True)
+    )
     try:
         version: str = await connection.fetchval("SHOW server_version")
         check_version(int(await connection.fetchval("SHOW server_version_num")), version)
         async with connection.transaction():
             pooled = await is_pooled(connection)
-            applied = await _migrate(connection)
-    except asyncpg.InsufficientPrivilegeError as problem:
-        raise DatabaseSetupError(
-            f"The user of --dsn may not set up the schema queen in {target.place}: {problem}. "
-            "Run `queen init` once as a user who may create it."
-        ) from problem
+        try:
+            async with connection.transaction():
+                applied = await _migrate(connection)
+        except asyncpg.InsufficientPrivilegeError as problem:
+            # A server that may only use what is there: its owner runs `queen init` (docs/security.md).
+            if not await _is_made(connection):
+                raise DatabaseSetupError(
+                    f"The user of --dsn may not set up the schema queen in {target.place}: {problem}. "
+                    "Run `queen init` of this version as the user who owns it, or who may create it."
+                ) from problem
+            applied = ()
     except asyncpg.ReadOnlySQLTransactionError as problem:
         raise DatabaseSetupError(
             f"PostgreSQL at {target.place} is read-only (a standby?). Name the primary, or all hosts with "

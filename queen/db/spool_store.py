@@ -7,7 +7,7 @@ from queen.db.pool import Pool
 from queen.db.store import call, push_arguments
 from queen.engine.ports import PushColumns, Replayed
 
-_REPLAY = call("replay_spool_v1", 15)
+_REPLAY = call("replay_spool_v1", 14)
 _FORGET = call("forget_spool_file_v1", 1)
 
 
@@ -18,14 +18,11 @@ class SpoolStore:
         self._pool = pool
 
     async def replay(
-        self, file: UUID, first: int, upto: int, sent_at: datetime | None, columns: PushColumns, *, last: bool
+        self, file: UUID, first: int, upto: int, sent_at: datetime | None, columns: PushColumns
     ) -> Replayed:
-        """Stores the requests of a file from ``first`` up to but without ``upto``, unless that was done before.
-
-        When the ``last`` ones of the file are stored, all of it is on the disk.
-        """
+        """Stores the requests of a file from ``first`` up to but without ``upto``, unless that was done before."""
         [row] = await self._pool.fetch(
-            _REPLAY, file, first, upto, last, sent_at, columns.flush, *push_arguments(columns), columns.version
+            _REPLAY, file, first, upto, sent_at, columns.flush, *push_arguments(columns), columns.version
         )
         return Replayed(row["replayed"], row["unknown"] or (), row["stale"])
 

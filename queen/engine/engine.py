@@ -23,6 +23,7 @@ from queen.engine.ports import Notice
 from queen.engine.slots import Slots
 from queen.engine.status import EngineStatus, SlotStatus
 from queen.engine.waiters import Waiters
+from queen.metrics.engine import observe_call
 
 log = logging.getLogger("queen.engine")
 
@@ -273,7 +274,7 @@ class Engine:
             self._finish(job, self._nothing(job))
 
     async def _call(self, kind: JobType, batch: Sequence[Job]) -> Sequence[Any]:
-        """One call of the handler; the limiter learns how long it took."""
+        """One call of the handler; the limiter and the metrics learn how long it took."""
         lane = self._lanes[kind]
         begin, in_flight = self._loop.time(), lane.in_flight
         results = await self._operations[kind].handler(self._context, [job.request for job in batch])
@@ -281,6 +282,7 @@ class Engine:
             raise RuntimeError(f"{len(results)} results for {len(batch)} {kind.value} jobs")
         end = self._loop.time()
         lane.limiter.sample((end - begin) * 1000, len(batch), in_flight, end)
+        observe_call(kind, end - begin, len(batch))
         return results
 
     async def _split(self, kind: JobType, batch: Sequence[Job], problem: DataRejectedError) -> None:

@@ -265,7 +265,7 @@ class SpoolDatabase(Protocol):
     """The procedures that the replay of the spool needs, on a connection of its own."""
 
     async def replay(
-        self, file: UUID, first: int, upto: int, sent_at: datetime | None, columns: PushColumns, *, last: bool
+        self, file: UUID, first: int, upto: int, sent_at: datetime | None, columns: PushColumns
     ) -> Replayed: ...
     async def forget(self, file: UUID) -> None: ...
 

@@ -298,8 +298,7 @@ class Replay:
         header = source.file.header
         if header is None:
             raise ValueError(f"{source.name} has records, but no header")
-        last = upto == len(source.units)
-        return await self._database.replay(header.file, position, upto, sent_at, columns, last=last)
+        return await self._database.replay(header.file, position, upto, sent_at, columns)
 
     # ------------------------------------------------------------ what cannot be stored
 

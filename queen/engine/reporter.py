@@ -13,6 +13,7 @@ from queen.core.errors import DatabaseUnavailableError
 from queen.core.metrics import Sample, Worker
 from queen.engine.administration import Metrics
 from queen.engine.meter import Gauges, Meter
+from queen.metrics import messages
 
 log = logging.getLogger("queen.engine")
 
@@ -37,6 +38,7 @@ async def write_down(meter: Meter, metrics: Metrics) -> None:
     except Exception:
         meter.give_back(counted)
         raise
+    messages.count(each.counts for each in counted)
 
 
 class Reporter:

@@ -1,5 +1,6 @@
 """The falcon application: its routes, its errors, and the life of the engine."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import falcon
@@ -7,12 +8,18 @@ import falcon.asgi
 
 from queen.config import Settings
 from queen.core.errors import QueenError
+from queen.core.rate_limit import RateLimit
 from queen.engine.thread import EngineThread
 from queen.http import problems
+from queen.http.access import Levels
+from queen.http.gate import Gate, SkippedPaths
 from queen.http.measuring import MeasureRequests
+from queen.http.publishing import Publisher
 from queen.http.request import QueenRequest
-from queen.http.routes import add_routes, routes
+from queen.http.routes import Route, add_routes, routes
 from queen.http.socket.sockets import Sockets
+from queen.metrics.http import RequestTally
+from queen.security.authentication import role_names, verifier_of
 
 
 class _Lifespan:
@@ -57,15 +64,27 @@ class QueenApp:
 
 def create_app(settings: Settings, engine: EngineThread) -> QueenApp:
     """The application over an engine that is not started yet; ASGI's lifespan starts and stops it."""
-    middleware: list[Any] = [_Lifespan(engine), MeasureRequests()]
+    sockets = Sockets(settings.sockets_max)
+    tally = RequestTally()
+    table = routes(settings, engine, sockets)
+    middleware: list[Any] = [_Lifespan(engine), Publisher(engine, sockets, tally), MeasureRequests(tally)]
     if settings.cors_origins:
         origins = "*" if settings.cors_origins == ("*",) else settings.cors_origins
         middleware.append(falcon.CORSMiddleware(origins, expose_headers=["Retry-After"]))
+    middleware += _gate(settings, table)
     app = falcon.asgi.App(middleware=middleware, request_type=QueenRequest)
     app.req_options.auto_parse_qs_csv = False
     app.add_error_handler(Exception, problems.on_unexpected)
     app.add_error_handler(falcon.HTTPError, problems.on_http_error)
     app.add_error_handler(QueenError, problems.on_queen_error)
-    sockets = Sockets(settings.sockets_max)
-    add_routes(app, routes(settings, engine, sockets))
+    add_routes(app, table)
     return QueenApp(app, engine, sockets)
+
+
+def _gate(settings: Settings, table: Sequence[Route]) -> Sequence[Gate]:
+    """The gate, if there is anything to refuse."""
+    verifier = verifier_of(settings)
+    rate_limit = RateLimit(settings.requests_per_s) if settings.requests_per_s else None
+    if verifier is None and rate_limit is None:
+        return []
+    return [Gate(table, verifier, Levels(role_names(settings)), SkippedPaths(settings.jwt_skip_paths), rate_limit)]

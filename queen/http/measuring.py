@@ -1,28 +1,34 @@
-"""Measures requests of simple-mq: a falcon middleware."""
+"""Measures requests: a falcon middleware."""
 
 import time
 
 import falcon.asgi
 
+from queen.http.request import QueenRequest
 from queen.metrics import http
+from queen.metrics.http import RequestTally
 
-#: Requests of the other interface are not measured here: they cost less than their histogram would.
-_PREFIX = "/api/queues"
+#: Requests of simple-mq are few enough for a histogram of each route; those of the other interface are tallied.
+_SIMPLE_MQ = "/api/queues"
 
 
 class MeasureRequests:
-    """Observes how long each request took, by method, route and status; long polls are left out."""
+    """Counts each request by method, route and status, with the time that it took; long polls take none.
 
-    async def process_request(self, req: falcon.asgi.Request, _resp: falcon.asgi.Response) -> None:
-        """Notes the beginning."""
-        if req.path.startswith(_PREFIX):
-            req.context.began = time.perf_counter()
+    Args:
+        tally: where requests of Queen's interface are counted.
+    """
+
+    def __init__(self, tally: RequestTally) -> None:
+        self._tally = tally
 
     async def process_response(
-        self, req: falcon.asgi.Request, resp: falcon.asgi.Response, _resource: object, _succeeded: bool
+        self, req: QueenRequest, resp: falcon.asgi.Response, _resource: object, _succeeded: bool
     ) -> None:
-        """Observes the end."""
-        began = getattr(req.context, "began", None)
-        if began is not None and not req.has_param("wait"):
-            uri = req.uri_template or "unknown"
-            http.observe(req.method, uri, resp.status_code, time.perf_counter() - began)
+        """Counts what is answered."""
+        seconds = time.perf_counter() - req.began
+        route, waits = req.uri_template or "unknown", b"wait" in req.scope["query_string"]
+        if not route.startswith(_SIMPLE_MQ):
+            self._tally.add(req.method, route, resp.status_code, 0.0 if waits else seconds)
+        elif not waits:
+            http.observe(req.method, route, resp.status_code, seconds)

@@ -17,13 +17,17 @@ from queen.core.errors import (
     DatabaseUnavailableError,
     DataRejectedError,
     DecryptionError,
+    ForbiddenError,
+    KeysUnavailableError,
     NoEncryptionKeyError,
     NotFoundError,
     OverloadedError,
     QueenError,
+    RateLimitError,
     ShuttingDownError,
     SpoolDrainingError,
     SpoolError,
+    UnauthorizedError,
 )
 
 log = logging.getLogger("queen.http")
@@ -36,12 +40,16 @@ _SIMPLE_MQ = "/api/queues"
 
 _STATUS: Mapping[type[QueenError], int] = {
     BadRequestError: 400,
+    UnauthorizedError: 401,
+    ForbiddenError: 403,
     NotFoundError: 404,
     ConflictError: 409,
     DecryptionError: 409,
     BodyTooLargeError: 413,
     DataRejectedError: 422,
     CapacityError: 429,
+    RateLimitError: 429,
+    KeysUnavailableError: 503,
     NoEncryptionKeyError: 503,
     OverloadedError: 503,
     DatabaseUnavailableError: 503,
@@ -51,6 +59,8 @@ _STATUS: Mapping[type[QueenError], int] = {
 }
 _TITLES = {
     400: "Bad request",
+    401: "Authentication required",
+    403: "Not allowed",
     404: "Not found",
     405: "Method not allowed",
     409: "Not possible now",
@@ -100,6 +110,8 @@ def answer(
     resp.data = problem(status, detail, code, field, simple_mq_path=req.path if req.path.startswith(_SIMPLE_MQ) else "")
     if status in _LATER:
         resp.set_header("Retry-After", RETRY_AFTER_S)
+    if status == 401:
+        resp.set_header("WWW-Authenticate", 'Bearer realm="queen"')
 
 
 def describe(error: QueenError) -> Problem:
@@ -119,18 +131,38 @@ def describe(error: QueenError) -> Problem:
     return Problem(status, title, detail, detail, error.code, field=getattr(error, "field", ""))
 
 
+async def _refuse(ws: falcon.asgi.WebSocket | None) -> None:
+    """What closes before it was accepted is answered 403; there is no body to say why."""
+    if ws is not None:
+        await ws.close()
+
+
 async def on_queen_error(
-    req: falcon.asgi.Request, resp: falcon.asgi.Response, error: QueenError, _params: Mapping[str, object]
+    req: falcon.asgi.Request,
+    resp: falcon.asgi.Response | None,
+    error: QueenError,
+    _params: Mapping[str, object],
+    ws: falcon.asgi.WebSocket | None = None,
 ) -> None:
-    """Answers an error of the server."""
+    """Answers an error of the server; a handshake of a WebSocket is refused, which is a 403."""
+    if resp is None:
+        await _refuse(ws)
+        return
     found = describe(error)
     answer(req, resp, found.status, found.detail, found.code, found.field)
 
 
 async def on_http_error(
-    req: falcon.asgi.Request, resp: falcon.asgi.Response, error: falcon.HTTPError, _params: Mapping[str, object]
+    req: falcon.asgi.Request,
+    resp: falcon.asgi.Response | None,
+    error: falcon.HTTPError,
+    _params: Mapping[str, object],
+    ws: falcon.asgi.WebSocket | None = None,
 ) -> None:
-    """Answers an error of falcon, such as an unknown route."""
+    """Answers an error of falcon, such as an unknown route; refuses the handshake of a WebSocket there."""
+    if resp is None:
+        await _refuse(ws)
+        return
     status = error.status_code
     detail = error.description or f"{_TITLES.get(status, error.title)}: {req.method} {req.path}"
     resp.set_headers(error.headers or {})

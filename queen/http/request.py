@@ -1,11 +1,13 @@
 """A request that keeps how it began, so that bodies are read without a stream between, and a client's end is heard."""
 
 from collections.abc import Awaitable, Callable
+from time import perf_counter
 from typing import Any
 
 import falcon.asgi
 
 from queen.core.errors import BadRequestError, BodyTooLargeError
+from queen.security.tokens import Identity
 
 Event = dict[str, Any]
 
@@ -16,9 +18,11 @@ class QueenRequest(falcon.asgi.Request):
     Attributes:
         opening: the first event, with the whole body if that was short.
         next_event: the way to all others.
+        began: when it came, by ``time.perf_counter``.
+        identity: who sends it; ``None`` where nobody has to say.
     """
 
-    __slots__ = ("next_event", "opening")
+    __slots__ = ("began", "identity", "next_event", "opening")
 
     def __init__(
         self,
@@ -30,6 +34,13 @@ class QueenRequest(falcon.asgi.Request):
         super().__init__(scope, receive, first_event=first_event, options=options)
         self.opening = first_event or {}
         self.next_event = receive
+        self.began = perf_counter()
+        self.identity: Identity | None = None
+
+    @property
+    def subject(self) -> str | None:
+        """Who sends it, as the token says: what messages have as ``producerSub``."""
+        return self.identity.subject if self.identity is not None else None
 
     async def gone(self) -> None:
         """Returns when the client has closed the connection. Read the body first."""

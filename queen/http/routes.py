@@ -8,18 +8,19 @@ from msgspec import Struct
 
 from queen.config import Settings
 from queen.engine.thread import EngineThread
-from queen.http.access import Access
+from queen.http.access import Access, Levels
 from queen.http.contract.document import document
 from queen.http.resources import analytics, catalogue, consumer_groups, dead_letters, messages, status, traces
 from queen.http.resources.ack import AckResource
 from queen.http.resources.contract import ContractResource, DocumentationResource
 from queen.http.resources.health import HealthResource
+from queen.http.resources.identity import IdentityResource
 from queen.http.resources.leases import LeaseResource
 from queen.http.resources.maintenance import BuffersResource, MaintenanceResource
 from queen.http.resources.metrics import MetricsResource
 from queen.http.resources.notify import NotifyResource
 from queen.http.resources.pop import PopDefaults, PopResource
-from queen.http.resources.prometheus import PrometheusResource
+from queen.http.resources.prometheus import PrometheusResource, SeriesLimits
 from queen.http.resources.push import PushResource
 from queen.http.resources.queues import ConfigureResource, QueueResource
 from queen.http.resources.simple_mq.actuator import (
@@ -36,6 +37,7 @@ from queen.http.resources.transactions import TransactionResource
 from queen.http.socket.frames import SocketLimits
 from queen.http.socket.session import SessionSettings
 from queen.http.socket.sockets import Sockets
+from queen.security.authentication import role_names
 from queen.security.keyring import Keyring
 
 PUBLIC, READ_ONLY, READ_WRITE, ADMIN = Access
@@ -76,7 +78,9 @@ def routes(settings: Settings, engine: EngineThread, sockets: Sockets) -> Sequen
         keys,
     )
     health, maintenance = HealthResource(engine), MaintenanceResource(engine)
-    prometheus = PrometheusResource(engine, settings.smq_metrics_queues)
+    prometheus = PrometheusResource(
+        engine, SeriesLimits(settings.metrics_queues, settings.metrics_groups, settings.smq_metrics_queues)
+    )
     documentation = DocumentationResource()
     table = [
         Route("/health", health, {"GET": PUBLIC}),
@@ -84,6 +88,7 @@ def routes(settings: Settings, engine: EngineThread, sockets: Sockets) -> Sequen
         Route("/health/ready", health, {"GET": PUBLIC}, suffix="ready"),
         Route("/metrics/prometheus", prometheus, {"GET": PUBLIC}),
         Route("/actuator/prometheus", prometheus, {"GET": PUBLIC}),
+        Route("/auth/me", IdentityResource(Levels(role_names(settings))), {"GET": READ_ONLY}),
         # ------------------------------------------------------------ messages
         Route("/api/v1/push", PushResource(engine, body_bytes_max), {"POST": READ_WRITE}),
         Route("/api/v1/pop", pop, {"GET": READ_WRITE}),

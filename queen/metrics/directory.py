@@ -31,6 +31,13 @@ def clear() -> None:
         file.unlink(missing_ok=True)
 
 
+def forget(pid: int) -> None:
+    """Takes the gauges of a worker that has ended out of the sums; what it has counted stays."""
+    from prometheus_client.multiprocess import mark_process_dead  # noqa: PLC0415 - see above
+
+    mark_process_dead(pid)  # type: ignore[no-untyped-call]
+
+
 def remove() -> None:
     """Removes the folder, if it was made here: the instance has stopped."""
     folder = Path(os.environ[_VARIABLE])

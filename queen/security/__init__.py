@@ -1,1 +1,1 @@
-"""Encryption of payloads."""
+"""Encryption of payloads, and who may do what."""

@@ -11,6 +11,7 @@ from queen.config import from_environment
 from queen.core.errors import QueenError
 from queen.db.setup import prepare
 from queen.metrics import directory
+from queen.security import authentication
 from queen.server import listening, logs, open_files, worker_classes
 from queen.server.errors import StartError
 from queen.server.replacements import Replacements
@@ -38,6 +39,10 @@ timeout = 30
 
 #: Seconds that an idle connection is kept: longer than the 60 of common proxies, so that it is they who close it.
 keepalive = 75
+
+# uvicorn's worker takes these over. Empty: plain http.
+certfile = _settings.tls_certificate or None
+keyfile = _settings.tls_key or None
 
 # The engine starts a thread, which a fork would not carry over: each worker imports the application itself.
 preload_app = False
@@ -67,6 +72,16 @@ def on_starting(server: Any) -> None:  # noqa: ANN401 - gunicorn's arbiter
     directory.clear()
     try:
         open_files.ensure(_settings)
+        listening.tls(_settings)
+        authentication.verifier_of(_settings)
+        server.log.info("access", extra={"needs": authentication.describe(_settings)})
+        authentication.warn(_settings)
+        if not _settings.jwt_enabled and not listening.is_loopback(_settings.host):
+            server.log.warning(
+                "No authentication, and other machines may reach %s: set JWT_ENABLED, or have a firewall or proxy say "
+                "who may come (docs/security.md)",
+                _settings.host,
+            )
         database = asyncio.run(prepare(_database_url(), _settings.connect_timeout_ms))
         # The workers are told: they may have to start while PostgreSQL is away, and could not find out.
         if _settings.pooler == "auto":
@@ -87,6 +102,11 @@ def on_reload(server: Any) -> None:  # noqa: ANN401
 def worker_exit(_server: Any, worker: Any) -> None:  # noqa: ANN401
     """A worker ends; in its process."""
     _replacements.spare_the_others(worker)
+
+
+def child_exit(_server: Any, worker: Any) -> None:  # noqa: ANN401
+    """Forgets how a worker was that has ended."""
+    directory.forget(worker.pid)
 
 
 def on_exit(_server: Any) -> None:  # noqa: ANN401

@@ -30,6 +30,19 @@ _STOP_STEPS = ((signal.SIGINT, 60.0), (signal.SIGQUIT, 10.0))
 _LOOK_S = 0.02
 
 
+def dsn_of_running(data_dir: Path) -> str:
+    """The connection string of the embedded PostgreSQL that runs in a data folder; empty if none does."""
+    try:
+        lines = (DataFolder(data_dir.resolve()).cluster / "postmaster.pid").read_text().splitlines()
+    except OSError:
+        return ""
+    return _dsn(Path(lines[4])) if len(lines) == 8 else ""
+
+
+def _dsn(socket_dir: Path) -> str:
+    return f"postgresql://postgres@/postgres?host={quote(str(socket_dir))}"
+
+
 class EmbeddedPostgres:
     """A PostgreSQL of our own, in a data folder that outlives it.
 
@@ -58,7 +71,7 @@ class EmbeddedPostgres:
     @property
     def dsn(self) -> str:
         """The connection string, for asyncpg, psycopg and psql alike; known when it has started."""
-        return f"postgresql://postgres@/postgres?host={quote(str(self._socket_dir))}"
+        return _dsn(self._socket_dir)
 
     @property
     def pid(self) -> int | None:

@@ -3,7 +3,10 @@
 import errno
 import ipaddress
 import socket
+import ssl
 
+from queen.config import Settings
+from queen.core.errors import SettingError
 from queen.server.errors import StartError
 
 #: Connections that may wait for a worker to accept them, as many as gunicorn allows by default.
@@ -67,3 +70,23 @@ def is_loopback(host: str) -> bool:
 def reachable(host: str) -> str:
     """The address by which this machine reaches itself: a wildcard cannot be connected to."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
+
+
+def tls(settings: Settings) -> bool:
+    """Whether to serve https.
+
+    Raises:
+        SettingError: certificate and key cannot be read, or do not belong together.
+    """
+    if not settings.tls_certificate:
+        return False
+    if settings.worker_class == "meinheld":
+        raise SettingError("QUEEN_TLS_CERTFILE: meinheld serves no https; use the worker class uvicorn")
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(settings.tls_certificate, settings.tls_key)
+    except OSError as problem:  # SSLError is one
+        raise SettingError(
+            f"QUEEN_TLS_CERTFILE={settings.tls_certificate} and QUEEN_TLS_KEYFILE={settings.tls_key} cannot be used: "
+            f"{problem.strerror or problem}"
+        ) from None
+    return True

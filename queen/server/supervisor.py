@@ -5,6 +5,7 @@ import http.client
 import logging
 import os
 import signal
+import ssl
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from queen.config import Settings
 from queen.db.setup import DatabaseInfo, prepare
+from queen.security import authentication
 from queen.server import listening, open_files, worker_classes
 from queen.server.embedded import EmbeddedPostgres
 from queen.server.gunicorn_child import Gunicorn
@@ -36,6 +38,8 @@ class Running:
     pid: int
     host: str
     port: int
+    scheme: str
+    access: str
     workers: int
     worker_class: WorkerClass
     database: DatabaseInfo
@@ -87,6 +91,8 @@ class Supervisor:
         if self._settings.spool_dir:
             place.check(Path(self._settings.spool_dir))
         worker_class = worker_classes.usable(self._settings)
+        tls = listening.tls(self._settings)
+        authentication.verifier_of(self._settings)
         open_files.ensure(self._settings)
         listener = stack.enter_context(listening.listen(self._settings.host, self._settings.port))
         port: int = listener.getsockname()[1]
@@ -97,7 +103,15 @@ class Supervisor:
         stack.callback(gunicorn.stop, self._wait_in_hurry)
         listener.close()
         running = Running(
-            os.getpid(), self._settings.host, port, self._settings.workers, worker_class, database, postgres
+            os.getpid(),
+            self._settings.host,
+            port,
+            "https" if tls else "http",
+            authentication.describe(self._settings),
+            self._settings.workers,
+            worker_class,
+            database,
+            postgres,
         )
         return self._watch(gunicorn, running)
 
@@ -122,7 +136,7 @@ class Supervisor:
                 gunicorn.reload()
             if keeper:
                 keeper.tend()
-            if not announced and _answers(running.host, running.port):
+            if not announced and _answers(running):
                 self._announce(running)
                 announced = True
         log.error("gunicorn ended by itself; the reason stands above", extra={"exit_code": gunicorn.exit_code})
@@ -139,9 +153,15 @@ class Supervisor:
         return self._signals.wait(seconds) is signal.SIGINT
 
 
-def _answers(host: str, port: int) -> bool:
+def _answers(running: Running) -> bool:
     """Whether a worker serves requests."""
-    connection = http.client.HTTPConnection(listening.reachable(host), port, timeout=1)
+    host = listening.reachable(running.host)
+    connection = (
+        # Whether it is our own server needs no proof: we have started it.
+        http.client.HTTPSConnection(host, running.port, timeout=1, context=ssl._create_unverified_context())  # noqa: S323, SLF001
+        if running.scheme == "https"
+        else http.client.HTTPConnection(host, running.port, timeout=1)
+    )
     try:
         connection.request("GET", "/health")
         connection.getresponse()

@@ -81,6 +81,7 @@ def scope_of(environ: Environ) -> dict[str, Any]:
         "query_string": environ.get("QUERY_STRING", "").encode("latin-1"),
         "root_path": "",
         "headers": headers,
+        "client": (environ.get("REMOTE_ADDR", ""), int(environ.get("REMOTE_PORT") or 0)),
         "server": (environ.get("SERVER_NAME", ""), int(environ.get("SERVER_PORT") or 0)),
     }
 

@@ -1,8 +1,6 @@
 -- Purpose:   stores the next push requests of a spool file and notes in the same transaction how far the file is stored.
 -- Arguments: p_file      the file
 --            p_from, p_upto   the requests of the file that this call stores: from p_from, up to but without p_upto
---            p_last      whether these are the last of the file: only then its commit waits for the disk. What PostgreSQL forgets
---                        in a crash it forgets together with the position, and the file is still there
 --            p_sent_at   when their flush was sent to push_messages_v1 before, if it was and its outcome is unknown
 --            the others  those of push_messages_v1, but for the limits: what waits in the spool was accepted already
 -- Returns:   one row: how many requests of the file are stored now, the partitions that are unknown (null: none), and
@@ -12,7 +10,7 @@
 --            those of push_messages_v1.
 -- Writes:    spool_files, and what push_messages_v1 writes.
 CREATE OR REPLACE FUNCTION queen.replay_spool_v1(
-    p_file uuid, p_from bigint, p_upto bigint, p_last bool, p_sent_at timestamptz, p_flush uuid,
+    p_file uuid, p_from bigint, p_upto bigint, p_sent_at timestamptz, p_flush uuid,
     p_part bigint[], p_n int[], p_data bytea[], p_ends bytea[], p_ids bytea[],
     p_hash_part bigint[], p_hash_pos int[], p_hash uuid[], p_version bigint,
     OUT replayed bigint, OUT unknown bigint[], OUT stale bool
@@ -21,9 +19,6 @@ LANGUAGE plpgsql
 AS $$
 BEGIN
     stale := false;
-    IF NOT p_last THEN
-        PERFORM set_config('synchronous_commit', 'off', true);
-    END IF;
     INSERT INTO queen.spool_files VALUES (p_file, 0, queen.clock()) ON CONFLICT DO NOTHING;
     SELECT f.replayed INTO replayed FROM queen.spool_files AS f WHERE f.file = p_file FOR UPDATE;
     IF replayed <> p_from THEN

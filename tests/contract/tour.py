@@ -244,8 +244,9 @@ async def _administer_groups(tour: Tour) -> None:
 
 async def _system(tour: Tour) -> None:
     call = tour.call
-    for name in ("getHealth", "getLiveness", "getReadiness", "getContract", "getDocumentation", "getPopMaintenance"):
+    for name in ("getHealth", "getLiveness", "getReadiness", "getIdentity", "getContract", "getDocumentation"):
         await call(name)
+    await call("getPopMaintenance")
     await call("getDocumentationAsset", asset="docs.js")
     await call("getDocumentationAsset", 404, asset="unknown")
     await call("getMaintenance")

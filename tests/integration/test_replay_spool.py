@@ -39,9 +39,9 @@ async def stored(pool: Pool, columns: PushColumns) -> list[str]:
 @checks("G-SPOOL-2", level=Level.LIVE)
 async def test_a_call_that_is_repeated_stores_once_and_says_how_far_it_is(pool: Pool) -> None:
     store, file, columns = SpoolStore(pool), uuid4(), await flush(pool, b"1", b"2")
-    assert await store.replay(file, 0, 2, None, columns, last=True) == Replayed(2)
-    assert await store.replay(file, 0, 2, None, columns, last=True) == Replayed(2)
-    assert await store.replay(file, 0, 5, None, columns, last=True) == Replayed(2)
+    assert await store.replay(file, 0, 2, None, columns) == Replayed(2)
+    assert await store.replay(file, 0, 2, None, columns) == Replayed(2)
+    assert await store.replay(file, 0, 5, None, columns) == Replayed(2)
     assert await stored(pool, columns) == ["1", "2"]
     await store.forget(file)
     assert await pool.fetch("SELECT 1 FROM queen.spool_files WHERE file = $1", file) == []
@@ -50,7 +50,7 @@ async def test_a_call_that_is_repeated_stores_once_and_says_how_far_it_is(pool: 
 @checks("G-SPOOL-2", level=Level.LIVE)
 async def test_calls_at_the_same_time_store_once(pool: Pool) -> None:
     store, file, columns = SpoolStore(pool), uuid4(), await flush(pool, b"1")
-    told = await asyncio.gather(*(store.replay(file, 0, 1, None, columns, last=True) for _ in range(4)))
+    told = await asyncio.gather(*(store.replay(file, 0, 1, None, columns) for _ in range(4)))
     assert told == [Replayed(1)] * 4
     assert await stored(pool, columns) == ["1"]
 
@@ -62,7 +62,7 @@ async def test_a_flush_of_unknown_outcome_is_stored_once_also_after_hours(pool: 
     if committed:
         await Store(pool).push(columns, again=False)
         await pool.fetch("UPDATE queen.segments SET created_at = $2 WHERE part_id = $1", columns.part[0], LONG_AGO)
-    assert await store.replay(file, 0, 1, LONG_AGO, columns, last=True) == Replayed(1)
+    assert await store.replay(file, 0, 1, LONG_AGO, columns) == Replayed(1)
     assert await stored(pool, columns) == ["1", "2"]
 
 
@@ -71,26 +71,14 @@ async def test_a_flush_is_found_although_the_clock_of_the_server_was_ahead(pool:
     store, file, columns = SpoolStore(pool), uuid4(), await flush(pool, b"1", b"2")
     await Store(pool).push(columns, again=False)
     ahead = datetime.now(UTC) + timedelta(days=1)
-    assert await store.replay(file, 0, 1, ahead, columns, last=True) == Replayed(1)
+    assert await store.replay(file, 0, 1, ahead, columns) == Replayed(1)
     assert await stored(pool, columns) == ["1", "2"]
-
-
-@checks("G-SPOOL-2", level=Level.LIVE)
-async def test_after_the_last_call_of_a_file_all_of_it_is_on_the_disk(pool: Pool) -> None:
-    store, file, columns = SpoolStore(pool), uuid4(), await flush(pool, b"1")
-    assert await store.replay(file, 0, 1, None, columns, last=False) == Replayed(1)
-    [written] = await pool.fetch("SELECT pg_current_wal_insert_lsn()::text AS upto")
-    columns.flush = uuid4()
-    assert await store.replay(file, 1, 2, None, columns, last=True) == Replayed(2)
-    [on_disk] = await pool.fetch("SELECT pg_current_wal_flush_lsn() >= $1::text::pg_lsn AS yes", written["upto"])
-    assert on_disk["yes"]
-    assert await stored(pool, columns) == ["1", "1"]
 
 
 @checks("G-SPOOL-2", level=Level.LIVE)
 async def test_the_first_sending_that_arrives_after_the_replay_stores_nothing(pool: Pool) -> None:
     store, file, columns = SpoolStore(pool), uuid4(), await flush(pool, b"1")
-    await store.replay(file, 0, 1, LONG_AGO, columns, last=True)
+    await store.replay(file, 0, 1, LONG_AGO, columns)
     with pytest.raises(Exception, match="sent again"):
         await Store(pool).push(columns, again=False)
     assert await stored(pool, columns) == ["1"]
@@ -99,9 +87,9 @@ async def test_the_first_sending_that_arrives_after_the_replay_stores_nothing(po
 async def test_unknown_partitions_are_named_and_nothing_is_stored(pool: Pool) -> None:
     store, file, columns = SpoolStore(pool), uuid4(), await flush(pool, b"1")
     known, columns.part = columns.part, [2**40]
-    assert await store.replay(file, 0, 1, None, columns, last=True) == Replayed(0, [2**40])
+    assert await store.replay(file, 0, 1, None, columns) == Replayed(0, [2**40])
     columns.part = known
-    assert await store.replay(file, 0, 1, None, columns, last=True) == Replayed(1)
+    assert await store.replay(file, 0, 1, None, columns) == Replayed(1)
     assert await stored(pool, columns) == ["1"]
 
 
@@ -112,8 +100,8 @@ async def test_a_layout_under_options_that_have_changed_stores_nothing_and_the_n
 ) -> None:
     store, file, columns = SpoolStore(pool), uuid4(), await flush(pool, b"1")
     columns.version = (await Store(pool).read_push_options()).version - 1
-    assert await store.replay(file, 0, 1, sent_at, columns, last=True) == Replayed(0, stale=True)
+    assert await store.replay(file, 0, 1, sent_at, columns) == Replayed(0, stale=True)
     assert await stored(pool, columns) == []
     columns.version += 1
-    assert await store.replay(file, 0, 1, sent_at, columns, last=True) == Replayed(1)
+    assert await store.replay(file, 0, 1, sent_at, columns) == Replayed(1)
     assert await stored(pool, columns) == ["1"]

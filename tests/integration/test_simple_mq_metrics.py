@@ -12,37 +12,20 @@ from typing import Any
 import httpx
 import pytest
 import yaml
-from prometheus_client.parser import text_string_to_metric_families
 
 from queen.metrics.simple_mq import METER_NAMES
 from tests.support.api import open_client
 from tests.support.clock import eventually
 from tests.support.processes import ROOT, Server
+from tests.support.scraping import Samples, scrape, value
 
 DEPLOY = ROOT / "deploy"
-Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 @pytest.fixture
 async def http(server: Server) -> AsyncIterator[httpx.AsyncClient]:
     async with open_client(server.port) as client:
         yield client
-
-
-async def scrape(http: httpx.AsyncClient) -> Samples:
-    response = await http.get("/metrics/prometheus")
-    assert response.status_code == 200
-    assert response.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
-    assert response.headers["cache-control"] == "no-cache"
-    return {
-        (sample.name, frozenset(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(response.text)
-        for sample in family.samples
-    }
-
-
-def value(samples: Samples, name: str, **labels: str) -> float | None:
-    return samples.get((name, frozenset(labels.items())))
 
 
 async def create(http: httpx.AsyncClient, **change: int) -> str:

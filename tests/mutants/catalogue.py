@@ -341,6 +341,16 @@ MUTANTS: tuple[Mutant, ...] = (
         tests="tests/property/test_pulse.py",
     ),
     _engine(
+        "G-SEC-1", "a level includes the next one too",
+        ("queen/http/access.py", "        return _RANKS[self] >= _RANKS[needed]\n", "        return _RANKS[self] >= _RANKS[needed] - 1\n"),
+        tests="tests/property/test_gate.py",
+    ),
+    _engine(
+        "G-SEC-2", "tokens never expire",
+        ("queen/security/tokens.py", "                leeway=rules.leeway_s,\n", "                leeway=1e9,\n"),
+        tests="tests/property/test_tokens.py",
+    ),
+    _engine(
         "G-SEC-4", "encryption without a key is silently left out",
         ("queen/http/resources/queues.py", "    if options.encryptionEnabled and not encrypts:", "    if options.encryptionEnabled and encrypts is None:"),
         tests="tests/integration/test_bad_input.py",

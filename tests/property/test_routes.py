@@ -1,18 +1,14 @@
 """The route table: every method of every route has a level."""
 
-import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import falcon
 import falcon.asgi
 import pytest
 
-from queen.config import Settings
-from queen.engine.thread import EngineThread
 from queen.http.access import Access
-from queen.http.routes import Route, add_routes, routes
-from queen.http.socket.sockets import Sockets
+from queen.http.routes import Route, add_routes
+from tests.support.route_table import route_table
 
 
 class Resource:
@@ -21,17 +17,8 @@ class Resource:
     async def on_post_batch(self, _req: Any, _resp: Any) -> None: ...
 
 
-@pytest.fixture
-def table() -> Iterator[list[Route]]:
-    async def assemble(_answer: Any) -> Any:
-        raise AssertionError("not started")
-
-    loop = asyncio.new_event_loop()
-    yield list(routes(Settings(), EngineThread(assemble, lambda: loop), Sockets(1)))
-    loop.close()
-
-
-def test_every_method_of_every_route_has_a_level(table: list[Route]) -> None:
+def test_every_method_of_every_route_has_a_level() -> None:
+    table = route_table()
     add_routes(falcon.asgi.App(), table)
     paths = [route.path for route in table]
     assert len(paths) == len(set(paths))

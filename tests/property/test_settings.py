@@ -28,15 +28,19 @@ def test_a_variable_sets_its_field(variable: str, field: "dataclasses.Field[obje
         "engine_home": "thread", "pooler": "yes",
         "cors_origins": "https://a,http://b:1",
         "vegas_alpha": "7", "vegas_floor": "9", "threads": "64", "max_body_bytes": "2048", "vegas_beta": "50",
+        "jwt_algorithm": "EdDSA", "jwt_jwks_url": "https://a/keys", "jwt_skip_paths": "/a/,/",
     }  # fmt: skip
-    values = {int: "1024", str: "new"}
+    values = {int: "1024", str: "new", bool: str(not field.default)}
     text = words.get(field.name) or values[type(field.default)]
     lists = {
         "udp_peers": (("a", 7), ("::1", 8)),
         "http_peers": ("http://a:1", "https://b"),
         "cors_origins": ("https://a", "http://b:1"),
+        "jwt_skip_paths": ("/a", "/"),
     }
-    found = getattr(from_environment({"QUEEN_SYNC_SECRET": "s", variable: text}), field.name)
+    # What only makes sense together.
+    beside = {"QUEEN_SYNC_SECRET": "s", "QUEEN_TLS_CERTFILE": "c", "QUEEN_TLS_KEYFILE": "k"}
+    found = getattr(from_environment({**beside, variable: text}), field.name)
     assert found == lists[field.name] if field.name in lists else str(found) == text
 
 
@@ -58,6 +62,10 @@ def test_a_variable_sets_its_field(variable: str, field: "dataclasses.Field[obje
         ("QUEEN_CORS_ORIGINS", "https://A.example"),
         ("QUEEN_WORKER_CLASS", "sync"),
         ("DB_POOLER", "maybe"),
+        ("JWT_ENABLED", "maybe"),
+        ("JWT_ALGORITHM", "none"),
+        ("JWT_JWKS_URL", "file:///etc/passwd"),
+        ("JWT_SKIP_PATHS", "health"),
     ],
 )
 def test_a_bad_value_is_refused_with_variable_and_value(variable: str, text: str) -> None:
@@ -117,3 +125,22 @@ def test_micro_batching_of_the_older_designs_is_a_preset() -> None:
 def test_alpha_is_less_than_beta() -> None:
     with pytest.raises(SettingError, match="QUEEN_VEGAS_ALPHA=12"):
         from_environment({"QUEEN_VEGAS_ALPHA": "12"})
+
+
+def test_certificate_and_key_belong_together() -> None:
+    for variable in ("QUEEN_TLS_CERTFILE", "QUEEN_TLS_KEYFILE"):
+        with pytest.raises(SettingError, match="belong together"):
+            from_environment({variable: "file"})
+
+
+def test_two_levels_cannot_have_one_role() -> None:
+    with pytest.raises(SettingError, match="three different roles"):
+        from_environment({"JWT_ROLE_READ_ONLY": "admin"})
+
+
+def test_secrets_are_not_shown() -> None:
+    secrets = {
+        "DATABASE_URL": "postgresql://u:hush@h/d", "PG_PASSWORD": "hush", "QUEEN_SYNC_SECRET": "hush",
+        "JWT_SECRET": "hush",
+    }  # fmt: skip
+    assert "hush" not in repr(from_environment(secrets))

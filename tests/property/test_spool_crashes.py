@@ -48,9 +48,9 @@ def _without_position(monkeypatch: pytest.MonkeyPatch) -> None:
     """The replay repeats what a call stored whose answer was lost."""
     replay = Postgres.replay
 
-    async def forgetful(self: Postgres, file: Any, first: int, *rest: Any, **named: Any) -> Any:
+    async def forgetful(self: Postgres, file: Any, first: int, *rest: Any) -> Any:
         self.positions[file] = first
-        return await replay(self, file, first, *rest, **named)
+        return await replay(self, file, first, *rest)
 
     monkeypatch.setattr(Postgres, "replay", forgetful)
 
@@ -72,23 +72,8 @@ def _removed_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Spool, "read", read_and_remove)
 
 
-def _never_durable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last call of a file does not wait for PostgreSQL's disk either."""
-    replay = Postgres.replay
-
-    async def hasty(self: Postgres, *rest: Any, last: bool) -> Any:
-        return await replay(self, *rest, last=False)
-
-    monkeypatch.setattr(Postgres, "replay", hasty)
-    monkeypatch.setattr(Postgres, "forget", _forget_nothing)
-
-
-async def _forget_nothing(_self: Postgres, _file: Any) -> None:
-    """Would be durable, and all before it."""
-
-
 @pytest.mark.parametrize(
-    "fault", [_without_sync, _without_flag, _without_position, _without_flush_id, _removed_too_early, _never_durable]
+    "fault", [_without_sync, _without_flag, _without_position, _without_flush_id, _removed_too_early]
 )
 def test_broken_spool_is_caught(monkeypatch: pytest.MonkeyPatch, fault: Any) -> None:
     fault(monkeypatch)

@@ -387,8 +387,8 @@ SCENARIOS: dict[str, Callable[[Client, str], Awaitable[object]]] = {
 }  # fmt: skip
 
 
-async def main(scenario: str, url: str, queue: str) -> None:
-    async with Queen(url) as client:
+async def main(scenario: str, url: str, queue: str, token: str | None = None) -> None:
+    async with Queen(url, bearer_token=token) as client:
         outcome = await SCENARIOS[scenario](client, queue)
     print(json.dumps(outcome))
 

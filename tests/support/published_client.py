@@ -46,10 +46,10 @@ def find_python() -> Path:
     return python
 
 
-async def play(python: Path, script: Path, scenario: str, port: int, queue: str) -> Any:
-    """Runs a scenario of a script against the server on a port; its outcome."""
+async def play(python: Path, script: Path, scenario: str, port: int, queue: str, *token: str) -> Any:
+    """Runs a scenario of a script against the server on a port, with a token if there is one; its outcome."""
     process = await asyncio.create_subprocess_exec(
-        python, "-I", script, scenario, f"http://127.0.0.1:{port}", queue,
+        python, "-I", script, scenario, f"http://127.0.0.1:{port}", queue, *token,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), cwd="/",
     )  # fmt: skip
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import errno
 import json
 import random
@@ -43,7 +42,7 @@ def push_of(partition: str, payloads: list[Any], ids: list[str] | None = None) -
 class Postgres:
     """The procedures that the replay needs, over a log in memory.
 
-    It survives the crashes of others. When it crashes itself, what came after the last durable commit may be gone.
+    It survives the crashes of others.
     """
 
     rng: random.Random
@@ -57,16 +56,6 @@ class Postgres:
     refuses: bool = True
     version: int = 1
     encrypted: frozenset[str] = frozenset()
-    durable: tuple[Any, Any, Any] = ({}, set(), {})
-
-    def crash(self) -> None:
-        """It dies and comes back."""
-        if self.rng.random() < 0.5:
-            self.log, self.flushes, self.positions = copy.deepcopy(self.durable)
-
-    def _commit(self) -> None:
-        """All that was done so far is on the disk."""
-        self.durable = copy.deepcopy((self.log, self.flushes, self.positions))
 
     async def resolve_partitions(self, names: Any, *, create: bool) -> list[tuple[int, int]]:
         return [(1, self.parts.setdefault(name, len(self.parts) + 1)) for name in names]
@@ -92,14 +81,11 @@ class Postgres:
             for lot in push.lots:
                 self._append(lot.partition, b"[" + lot.body + b"]")
         self.flushes.add(flush)
-        self._commit()
 
     def _append(self, partition: str, data: bytes) -> None:
         self.log.setdefault(partition, []).extend(entry["payload"] for entry in json.loads(data))
 
-    async def replay(
-        self, file: UUID, first: int, upto: int, sent_at: Any, columns: PushColumns, *, last: bool
-    ) -> Replayed:
+    async def replay(self, file: UUID, first: int, upto: int, sent_at: Any, columns: PushColumns) -> Replayed:
         self._answer()
         self.meanwhile()
         self.tick()
@@ -116,17 +102,13 @@ class Postgres:
                 self._append(names[part], data)
             self.flushes.add(columns.flush)
         self.positions[file] = upto
-        if last:
-            self._commit()
         self.tick()
         if self.rng.random() < 0.1:
-            self.crash()
             raise OutcomeUnknownError("simulated")
         return Replayed(upto)
 
     async def forget(self, file: UUID) -> None:
         self.positions.pop(file, None)
-        self._commit()
 
 
 class World:
@@ -205,8 +187,6 @@ class World:
         """Outages, pushes, failures of the disk, and replays."""
         for _ in range(steps):
             self.postgres.away = self.rng.random() < 0.7
-            if self.postgres.away:
-                self.postgres.crash()
             for _ in range(self.rng.randint(1, 6)):
                 if self.rng.random() < 0.1:
                     self.folder.failing = self.rng.choice([errno.ENOSPC, errno.EIO])

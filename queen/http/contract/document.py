@@ -32,11 +32,14 @@ _DESCRIPTION = """A message queue on PostgreSQL.
 Errors are problem documents (RFC 9457) that also carry `error`, which older clients read; `field` names the part of the
 request at fault. Unknown fields of a body and unknown parameters are ignored. A parameter that is empty counts as not
 sent. `HEAD` is answered wherever `GET` only reads, `OPTIONS` everywhere. `x-access-level` is the role that an operation
-will need once there are roles: `public`, `read-only`, `read-write`, `admin`.
+will needs where the server asks for tokens (`JWT_ENABLED`): `public`, `read-only`, `read-write`, `admin`.
 
 Where the default of a parameter is a setting of the server, its name stands in capitals."""
 
 _PROBLEM: Json = {problems.PROBLEM_JSON: {"schema": {"$ref": f"{COMPONENTS}{problems.Problem.__name__}"}}}
+
+#: What a gate may say to any operation that is not public: no good token, too low a role, too many requests.
+_REFUSALS = (401, 403, 429)
 
 #: Levels of the methods of routes, by path.
 Levels = Mapping[str, Mapping[str, Access]]
@@ -75,6 +78,7 @@ def document(levels: Levels) -> Json:
         "paths": paths,
         "components": {
             "schemas": dict(sorted(components.items())),
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}},
             "responses": {f"Error{number}": _error(number, text) for number, text in ERRORS.items()},
         },
     }
@@ -91,6 +95,7 @@ def _operation(topic: Topic, operation: Operation, schemas: Schemas, level: Acce
         "tags": [topic.name],
         "summary": operation.summary,
         "x-access-level": level.value,
+        "security": [{}] if level is Access.PUBLIC else [{}, {"token": []}],
     }
     if operation.description:
         rendered["description"] = operation.description
@@ -100,7 +105,8 @@ def _operation(topic: Topic, operation: Operation, schemas: Schemas, level: Acce
     if operation.body:
         content = {"schema": schemas.of_request(operation.body)} | _example(examples, "body")
         rendered["requestBody"] = {"required": operation.needs_body, "content": {"application/json": content}}
-    rendered["responses"] = _responses(operation, schemas, examples.get("answers", {}))
+    refusals = () if level is Access.PUBLIC else _REFUSALS
+    rendered["responses"] = _responses(operation, refusals, schemas, examples.get("answers", {}))
     return rendered
 
 
@@ -121,14 +127,14 @@ def _example(examples: Json, name: str) -> Json:
     return {"example": examples[name]} if name in examples else {}
 
 
-def _responses(operation: Operation, schemas: Schemas, examples: Json) -> Json:
+def _responses(operation: Operation, refusals: Sequence[int], schemas: Schemas, examples: Json) -> Json:
     responses: Json = {}
     for answer in operation.answers:
         response = responses.setdefault(str(answer.status), {"description": answer.description})
         if answer.body:
             content = {"schema": schemas.of_answer(answer.body)} | _example(examples, str(answer.status))
             response.setdefault("content", {})[answer.media_type] = content
-    for number in map(str, operation.errors):
+    for number in map(str, sorted({*operation.errors, *refusals})):
         if number in responses:
             responses[number]["content"] |= _PROBLEM
         else:

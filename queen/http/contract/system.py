@@ -6,6 +6,7 @@ from queen.http.contract.operation import Answer, Operation, Parameter, Topic
 from queen.http.contract.shapes import StatusOnly
 from queen.http.resources.contract import MEDIA_CSS
 from queen.http.resources.health import Health, Readiness
+from queen.http.resources.identity import IdentityAnswer
 from queen.http.resources.maintenance import Maintenance, PopMaintenance, SwitchBody
 from queen.http.resources.notify import NotifyBody
 
@@ -46,6 +47,14 @@ TOPIC = Topic(
                 Answer("`ready`, or `spooling`: pushes only", Readiness),
                 Answer("Nothing can be done for a client", Readiness, 503),
             ],
+            (),
+        ),
+        Operation(
+            "GET",
+            "/auth/me",
+            "getIdentity",
+            "Who the server takes the sender for, and what that may do",
+            [Answer("Subject and role of the token; `admin` where no tokens are asked for", IdentityAnswer)],
             (),
         ),
         Operation(

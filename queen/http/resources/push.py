@@ -24,6 +24,6 @@ class PushResource:
         if not items:
             resp.data = b"[]"
             return
-        push = to_push(items)
+        push = to_push(items, req.subject)
         pushed = await self._engine.submit(JobType.PUSH, push).future
         resp.data = render_buffered(items) if isinstance(pushed, Buffered) else render_push(items, push.lots, pushed)

@@ -261,7 +261,7 @@ class StreamCycleResource:
     async def on_post(self, req: QueenRequest, resp: falcon.asgi.Response) -> None:
         """A cycle that fails is an answer, with status 200: clients read ``success``."""
         body = decode(_cycle, await read_body(req, self._body_bytes_max), _CYCLE_TEXTS)
-        cycle = to_cycle(body)
+        cycle = to_cycle(body, req.subject)
         problem = _refusal(body)
         cycled = Cycled(problem) if problem else await self._engine.submit(JobType.CYCLE, cycle).future
         resp.content_type = falcon.MEDIA_JSON
@@ -278,7 +278,7 @@ def _refusal(body: CycleBody) -> str | None:
     return None
 
 
-def to_cycle(body: CycleBody) -> Cycle:
+def to_cycle(body: CycleBody, producer_sub: str | None) -> Cycle:
     """A cycle as the engine takes it; of several changes of a key the last one counts.
 
     Raises:
@@ -294,7 +294,7 @@ def to_cycle(body: CycleBody) -> Cycle:
         ids.parse_partition_id(body.partition_id) or _NOBODY,
         group,
         list({op.key: _change(op) for op in body.state_ops}.values()),
-        to_push(body.push_items, fields=places),
+        to_push(body.push_items, producer_sub, places),
         _ack_item(body, group),
         body.release_lease,
     )

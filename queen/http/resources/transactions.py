@@ -95,7 +95,7 @@ _STATUSES = ("completed", "success", "failed", "dlq")
 class Plan:
     """A transaction as it came: what each result belongs to, in the order of the request."""
 
-    def __init__(self, body: TransactionBody) -> None:
+    def __init__(self, body: TransactionBody, producer_sub: str | None) -> None:
         self.items: list[PushItem] = []
         self._fields: list[str] = []
         self.acks: list[AckItem] = []
@@ -104,7 +104,7 @@ class Plan:
         for number, operation in enumerate(body.operations):
             self._add(operation, f"operations[{number}]")
         leases = body.requiredLeases or None
-        self.request = Transaction(to_push(self.items, fields=self._fields), self.acks, leases)
+        self.request = Transaction(to_push(self.items, producer_sub, self._fields), self.acks, leases)
 
     def _add(self, operation: OperationBody, field: str) -> None:
         if operation.type == "push":
@@ -170,7 +170,7 @@ class TransactionResource:
         _refuse_riders(body)
         if not body.operations:
             raise BadRequestError("operations array cannot be empty", "operations")
-        plan = Plan(body)
+        plan = Plan(body, req.subject)
         resp.content_type = falcon.MEDIA_JSON
         if plan.refusal is not None:
             resp.data = _failure(plan.refusal, "bad_request")

@@ -1,0 +1,109 @@
+"""``queen doctor``: looks at PostgreSQL, the schema and the spool, and says what to do."""
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from msgspec import Struct
+from rich.text import Text
+
+from queen import __distribution__
+from queen.cli.options import DataDir, Dsn, environment_with, settings_from
+from queen.cli.output import fail, out
+from queen.cli.spool import paths
+from queen.config import Settings
+from queen.core.diagnosis import Finding, Grade, SpoolFacts, judge, judge_spool, worst
+from queen.core.errors import DatabaseSetupError, DatabaseUnavailableError, QueenError, SettingError
+from queen.db.diagnosis import examine
+from queen.db.dsn import parse
+from queen.http.resources.health import VERSION
+from queen.main import open_spool
+from queen.server.embedded import dsn_of_running
+from queen.spool import place
+
+_EXIT = {Grade.OK: 0, Grade.WARNING: 1, Grade.PROBLEM: 2}
+_MARKS = {Grade.OK: ("ok", "green"), Grade.WARNING: ("look", "yellow"), Grade.PROBLEM: ("act", "bold red")}
+#: Beside its pools a worker has a connection each for notices, the pulse, the replay and the background services.
+_BESIDE_POOLS = 4
+
+
+class Report(Struct, frozen=True):
+    """The answer as JSON."""
+
+    version: str
+    grade: Grade
+    findings: list[Finding]
+
+
+def doctor(
+    dsn: Dsn = None,
+    data_dir: DataDir = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Examine PostgreSQL, schema and spool: exit code 0 all is well, 1 look at something, 2 act now."""
+    try:
+        settings = settings_from(environment_with(dsn=dsn, data_dir=data_dir), data_dir)
+        findings = list(_examine(settings))
+    except QueenError as problem:
+        fail(problem, _EXIT[Grade.PROBLEM])
+    grade = worst(findings)
+    if json:
+        out.print(msgspec.json.encode(Report(VERSION, grade, findings)).decode(), markup=False)
+    else:
+        _print(findings)
+    raise typer.Exit(_EXIT[grade])
+
+
+def _examine(settings: Settings) -> Iterator[Finding]:
+    yield Finding("queen", Grade.OK, f"{__distribution__} {VERSION}")
+    up = True
+    try:
+        target = parse(_database_url(settings), "queen doctor", settings.connect_timeout_ms)
+        yield from judge(asyncio.run(examine(target)), _connections(settings))
+    except (DatabaseUnavailableError, DatabaseSetupError) as problem:
+        up = False
+        text, _, advice = str(problem).partition(". ")
+        yield Finding("database", Grade.PROBLEM, text, advice or "Is it running, and are host, port and user right?")
+    for facts in _spools(settings):
+        yield from judge_spool(facts, database_up=up)
+
+
+def _database_url(settings: Settings) -> str:
+    if url := settings.database_url or dsn_of_running(Path(settings.data_dir)):
+        return url
+    raise SettingError(
+        f"No PostgreSQL: the embedded one of {settings.data_dir} does not run. Start `queen serve`, or name another "
+        "with --dsn, DATABASE_URL or PG_HOST"
+    )
+
+
+def _connections(settings: Settings) -> int:
+    return settings.hot_connections + settings.cold_connections + _BESIDE_POOLS * settings.workers
+
+
+def _spools(settings: Settings) -> Iterator[SpoolFacts]:
+    for path in paths(settings, None):
+        if (installation := place.installation_of(path)) is not None:
+            state = open_spool(settings, path, installation).state()
+            yield SpoolFacts(
+                str(path),
+                state.spooling,
+                state.messages,
+                state.bytes,
+                state.bytes_max,
+                state.oldest_age_s,
+                state.failed,
+                shutil.disk_usage(path).free,
+            )
+
+
+def _print(findings: list[Finding]) -> None:
+    for finding in findings:
+        mark, style = _MARKS[finding.grade]
+        out.print(Text.assemble((f"{mark:<5}", style), (f"{finding.topic:<13}", "dim"), finding.text))
+        if finding.advice:
+            out.print(Text(f"{'':<18}{finding.advice}", style))

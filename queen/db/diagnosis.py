@@ -1,0 +1,115 @@
+"""Gathers what ``queen doctor`` judges, on one connection and without writing anything.
+
+The queries stand here and not in ``sql/``: they must work where Queen's procedures are missing or of another version.
+"""
+
+import time
+from typing import Any
+
+import asyncpg
+
+from queen.core.diagnosis import DatabaseFacts, Lag, SchemaFacts, Session, Table
+from queen.db.dsn import Target
+from queen.db.setup import open_connection, scripts
+
+_SETTINGS = ("fsync", "full_page_writes", "synchronous_commit", "autovacuum")
+_GENERAL = """
+SELECT current_setting('server_version') AS version, current_setting('server_version_num')::int AS number,
+    pg_is_in_recovery() AS standby, current_setting('max_connections')::int AS connections_max,
+    (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS connections,
+    (SELECT max(age(datfrozenxid)) FROM pg_database) AS transaction_age,
+    (SELECT setting::bigint * 8 FROM pg_settings WHERE name = 'shared_buffers') AS shared_buffers_kb,
+    to_regclass('queen.migrations') IS NOT NULL AS installed
+"""
+_SESSIONS = """
+SELECT pid, coalesce(application_name, '') AS application, coalesce(state, '') AS state,
+    greatest(0, date_part('epoch', clock_timestamp() - xact_start)) AS transaction_s,
+    CASE WHEN wait_event_type = 'Lock' THEN greatest(0, date_part('epoch', clock_timestamp() - query_start)) ELSE 0 END
+        AS waiting_s,
+    CASE WHEN wait_event_type = 'Lock' THEN pg_blocking_pids(pid) ELSE '{}' END AS blocked_by
+FROM pg_stat_activity
+WHERE datname = current_database() AND xact_start IS NOT NULL AND pid <> pg_backend_pid()
+ORDER BY xact_start
+"""
+_TABLES = """
+SELECT format('%I.%I', schemaname, relname) AS name, n_live_tup, n_dead_tup, pg_total_relation_size(relid) AS bytes
+FROM pg_stat_user_tables WHERE schemaname IN ('queen', 'simple_mq') ORDER BY schemaname, relname
+"""
+_PREPARED = "SELECT date_part('epoch', clock_timestamp() - prepared) FROM pg_prepared_xacts"
+_RETAINED = """
+SELECT coalesce(max(pg_wal_lsn_diff(
+    CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, restart_lsn)), 0)::bigint
+FROM pg_replication_slots WHERE NOT active AND restart_lsn IS NOT NULL
+"""
+_LAGS = """
+SELECT q.name AS queue, g.name AS consumer_group, t.total_lag,
+    greatest(0, date_part('epoch', clock_timestamp() - t.oldest_at)) AS seconds
+FROM queen.group_stats AS t
+JOIN queen.consumer_groups_metadata AS g ON g.id = t.grp_id
+JOIN queen.queues AS q ON q.id = g.queue_id
+WHERE t.total_lag > 0 AND t.oldest_at IS NOT NULL
+ORDER BY t.oldest_at LIMIT 5
+"""
+_AGE = "SELECT date_part('epoch', clock_timestamp() - min(computed_at)) FROM queen.queue_stats"
+
+
+async def examine(target: Target) -> DatabaseFacts:
+    """What a database says of itself.
+
+    Raises:
+        DatabaseSetupError: it refuses the log-in.
+        DatabaseUnavailableError: nothing answers there.
+    """
+    connection = await open_connection(target)
+    try:
+        async with connection.transaction(readonly=True):
+            return await _facts(connection)
+    finally:
+        await connection.close()
+
+
+async def _facts(connection: "asyncpg.Connection[Any]") -> DatabaseFacts:
+    general = await connection.fetchrow(_GENERAL)
+    assert general is not None  # noqa: S101 - it has no FROM
+    settings = {name: str(await connection.fetchval("SELECT current_setting($1)", name)) for name in _SETTINGS}
+    return DatabaseFacts(
+        version=general["version"].split(maxsplit=1)[0],
+        version_number=general["number"],
+        settings={**settings, "shared_buffers_kb": str(general["shared_buffers_kb"])},
+        connections=general["connections"],
+        connections_max=general["connections_max"],
+        standby=general["standby"],
+        clock_ahead_s=await _clock_ahead_s(connection),
+        transaction_age=general["transaction_age"],
+        tables=[Table(*row) for row in await connection.fetch(_TABLES)],
+        sessions=[Session(*row) for row in await connection.fetch(_SESSIONS)],
+        prepared=[row[0] for row in await connection.fetch(_PREPARED)],
+        retained_bytes=await connection.fetchval(_RETAINED),
+        schema=await _schema(connection) if general["installed"] else None,
+    )
+
+
+async def _clock_ahead_s(connection: "asyncpg.Connection[Any]") -> float:
+    """By how much PostgreSQL's clock is ahead, give or take half of the quickest of some round trips."""
+    looks = []
+    for _ in range(3):
+        began = time.time()
+        theirs: float = await connection.fetchval("SELECT date_part('epoch', clock_timestamp())")
+        ended = time.time()
+        looks.append((ended - began, theirs - (began + ended) / 2))
+    return min(looks)[1]
+
+
+async def _schema(connection: "asyncpg.Connection[Any]") -> SchemaFacts:
+    applied = {row[0] for row in await connection.fetch("SELECT name FROM queen.migrations")}
+    known = {script.name for script in scripts("migrations")}
+    missing, unknown = sorted(known - applied), sorted(applied - known)
+    if missing:
+        return SchemaFacts(missing, unknown)
+    return SchemaFacts(
+        missing,
+        unknown,
+        [Lag(*row) for row in await connection.fetch(_LAGS)],
+        await connection.fetchval(_AGE),
+        await connection.fetchval("SELECT count(*) FROM queen.dead_letter_queue"),
+    )

@@ -1,0 +1,112 @@
+"""The one place where it is decided whether a request may use its route: a falcon middleware behind the router.
+
+It runs before any resource, and so before a body is read. Without authentication and rate limit it is not there.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import falcon.asgi
+from falcon.asgi import WebSocket
+
+from queen.core.errors import ForbiddenError, RateLimitError, UnauthorizedError
+from queen.core.rate_limit import RateLimit
+from queen.http.access import Access, Levels
+from queen.http.request import QueenRequest
+from queen.http.routes import WEBSOCKET, Route
+from queen.security.tokens import Identity, Verifier
+
+#: A browser cannot send headers with a WebSocket; it can name protocols, of which one may carry the token.
+BEARER_PROTOCOL = "bearer."
+
+
+class SkippedPaths:
+    """Paths that need no token because a setting says so: themselves, and what lies below them."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._exact = frozenset(paths)
+        self._below = tuple(f"{path}/" for path in paths if path != "/")
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._exact or path.startswith(self._below)
+
+
+class Gate:
+    """Lets a request pass to its resource, or refuses it.
+
+    Args:
+        table: all routes.
+        verifier: knows good tokens; ``None`` lets everybody do everything.
+        levels: what roles may do.
+        skipped: paths that need no token.
+        rate_limit: requests of a client; ``None`` for any number.
+    """
+
+    def __init__(
+        self,
+        table: Sequence[Route],
+        verifier: Verifier | None,
+        levels: Levels,
+        skipped: SkippedPaths,
+        rate_limit: RateLimit | None,
+    ) -> None:
+        self._needed: Mapping[tuple[str, str], Access] = {
+            (route.path, method): access for route in table for method, access in route.access.items()
+        }
+        self._verifier, self._levels, self._skipped, self._rate_limit = verifier, levels, skipped, rate_limit
+
+    async def process_startup(self, _scope: Any, _event: Any) -> None:  # noqa: ANN401 - ASGI's dictionaries
+        """Begins to keep the keys up to date."""
+        if self._verifier is not None:
+            await self._verifier.start()
+
+    async def process_shutdown(self, _scope: Any, _event: Any) -> None:  # noqa: ANN401
+        """Ends that."""
+        if self._verifier is not None:
+            await self._verifier.stop()
+
+    async def process_resource(
+        self, req: QueenRequest, _resp: falcon.asgi.Response, _resource: object, _params: Mapping[str, object]
+    ) -> None:
+        """Judges a request."""
+        if req.method != "OPTIONS":  # what a browser asks before it sends a token
+            await self._judge(req, "GET" if req.method == "HEAD" else req.method, ())
+
+    async def process_resource_ws(
+        self, req: QueenRequest, ws: WebSocket, _resource: object, _params: Mapping[str, object]
+    ) -> None:
+        """Judges the handshake of a WebSocket."""
+        await self._judge(req, WEBSOCKET, ws.subprotocols)
+
+    async def _judge(self, req: QueenRequest, method: str, protocols: Sequence[str]) -> None:
+        # What no level was given for, nobody but an administrator may try.
+        needed = self._needed.get((req.uri_template or "", method), Access.ADMIN)
+        if needed is Access.PUBLIC:
+            return
+        client: object = req.remote_addr
+        if self._verifier is not None and req.path not in self._skipped:
+            req.identity = identity = await self._verifier.verify(_token(req, protocols))
+            if not self._levels.of(identity.roles).includes(needed):
+                raise ForbiddenError("Insufficient permissions")
+            client = _client(identity)
+        if self._rate_limit is not None and not self._rate_limit.admits(client, time.monotonic()):
+            raise RateLimitError("More requests than QUEEN_MAX_REQUESTS_PER_S allows; try again in a second")
+
+
+def _client(identity: Identity) -> object:
+    """Whose requests are counted together: all with the same subject, or else with the same token."""
+    return (identity.subject,) if identity.subject is not None else identity
+
+
+def _token(req: QueenRequest, protocols: Sequence[str]) -> str:
+    header = req.get_header("Authorization")
+    if header is None:
+        for protocol in protocols:
+            if protocol.startswith(BEARER_PROTOCOL):
+                return protocol.removeprefix(BEARER_PROTOCOL)
+        raise UnauthorizedError("Authentication required")
+    scheme, _, token = header.partition(" ")
+    if scheme.lower() != "bearer" or not token.strip():
+        raise UnauthorizedError("Authentication required: send Authorization: Bearer <token>")
+    return token.strip()

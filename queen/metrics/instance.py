@@ -1,0 +1,79 @@
+"""What is asked for when metrics are scraped: the spool of the instance, and what the database knows of queues."""
+
+from collections.abc import Iterable, Iterator
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+
+from queen.core.metrics import GroupFigures, LogFigures, QueueFigures
+from queen.spool.state import SpoolState
+
+
+def database(up: bool) -> Iterator[Metric]:
+    """Whether PostgreSQL answers."""
+    yield GaugeMetricFamily("queen_database_up", "1 while PostgreSQL answers, else 0.", value=up)
+
+
+def spool(state: SpoolState) -> Iterator[Metric]:
+    """The spool of the instance, which its workers share."""
+    for name, meaning, value in (
+        ("queen_spool_active", "1 while pushes go to the spool, else 0.", state.spooling),
+        ("queen_spool_messages", "Messages that wait to be stored.", state.messages),
+        ("queen_spool_bytes", "Bytes of the files that wait.", state.bytes),
+        ("queen_spool_bytes_max", "Bytes that may wait (FILE_BUFFER_MAX_BYTES).", state.bytes_max),
+        ("queen_spool_oldest_age_seconds", "How long the oldest of it has waited.", state.oldest_age_s),
+        ("queen_spool_failed_files", "Files that were set aside: `queen spool ls`.", state.failed),
+    ):
+        yield GaugeMetricFamily(name, meaning, value=value)
+
+
+def log(figures: LogFigures) -> Iterator[Metric]:
+    """Queues and consumer groups, as of the last refresh of the statistics."""
+    for name, meaning, value in (
+        ("queen_queues", "Queues.", figures.queues),
+        ("queen_queues_without_series", "Queues beyond QUEEN_METRICS_MAX_QUEUES, which have no series of their own.",
+         figures.queues - len(figures.of_queues)),
+        ("queen_groups", "Consumer groups, counted on each of their queues.", figures.groups),
+        ("queen_groups_without_series", "Groups beyond QUEEN_METRICS_MAX_GROUPS, which have no series of their own.",
+         figures.groups - len(figures.of_groups)),
+        ("queen_oldest_undone_age_seconds", "Age of the oldest message that some group has not done, of all queues.",
+         figures.oldest_s),
+        ("queen_statistics_age_seconds", "Age of these figures, and of those of queues and groups.",
+         figures.statistics_age_s or 0),
+    ):  # fmt: skip
+        yield GaugeMetricFamily(name, meaning, value=value)
+    yield from _queues(figures.of_queues)
+    yield from _groups(figures.of_groups)
+
+
+def _queues(figures: Iterable[QueueFigures]) -> Iterator[Metric]:
+    labels = ("queue",)
+    families = {
+        "partitions": GaugeMetricFamily("queen_queue_partitions", "Partitions of the queue.", labels=labels),
+        "messages": GaugeMetricFamily("queen_queue_messages", "Messages that are kept, done or not.", labels=labels),
+        "pending": GaugeMetricFamily(
+            "queen_queue_pending_messages", "Messages that some group has neither leased nor done.", labels=labels
+        ),
+        "leased": GaugeMetricFamily("queen_queue_leased_messages", "Messages under a lease.", labels=labels),
+        "dead_letters": GaugeMetricFamily("queen_queue_dead_letters", "Dead letters of the queue.", labels=labels),
+    }
+    for each in figures:
+        for field, family in families.items():
+            family.add_metric((each.queue,), getattr(each, field))
+    yield from families.values()
+
+
+def _groups(figures: Iterable[GroupFigures]) -> Iterator[Metric]:
+    labels = ("queue", "group")
+    families = {
+        "lag": GaugeMetricFamily("queen_group_lag_messages", "Messages that the group has not done.", labels=labels),
+        "lag_s": GaugeMetricFamily(
+            "queen_group_lag_seconds", "Age of the oldest of them, 0 if there is none.", labels=labels
+        ),
+        "leases": GaugeMetricFamily("queen_group_leases", "Partitions that the group has leased.", labels=labels),
+        "leased": GaugeMetricFamily("queen_group_leased_messages", "Messages under those leases.", labels=labels),
+    }
+    for each in figures:
+        for field, family in families.items():
+            family.add_metric((each.queue, each.group), getattr(each, field))
+    yield from families.values()

@@ -1,0 +1,193 @@
+"""Queen's metrics: all workers as one, right, bounded, described, and used by dashboards and alerts."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from queen.core.metrics import GroupFigures, LogFigures, QueueFigures
+from queen.metrics import instance
+from queen.metrics.http import ANSWER_SECONDS, ANSWERED, RequestTally
+from tests.support.api import Api, open_client
+from tests.support.clock import eventually
+from tests.support.processes import ROOT, Server
+from tests.support.scraping import Samples, families, scrape, total, value
+
+DEPLOY = ROOT / "deploy"
+
+
+@pytest.fixture
+async def http(server: Server) -> AsyncIterator[httpx.AsyncClient]:
+    async with open_client(server.port) as client:
+        yield client
+
+
+async def test_requests_of_all_workers_are_counted_by_route_and_status(
+    server: Server, workers: list[Api], queue: str
+) -> None:
+    async with open_client(server.port) as http:
+        before = await scrape(http)
+        labels = {"method": "POST", "route": "/api/v1/push"}
+        for api in workers:
+            await api.push(queue, 1)
+            await api.http.post("/api/v1/push", content=b"{")
+            await api.http.get(f"/api/v1/no/{queue}")
+
+        async def counted() -> Samples | None:
+            samples = await scrape(http)
+            rise = {
+                status: total(samples, "queen_http_requests_total", status=status, **labels)
+                - total(before, "queen_http_requests_total", status=status, **labels)
+                for status in ("201", "400")
+            }
+            # More, if an earlier test's requests were published only now.
+            return samples if min(rise.values()) >= 2 else None
+
+        samples = await eventually(counted, "both workers' requests")
+        assert total(samples, "queen_http_request_seconds_total", status="201", **labels) > 0
+        assert total(samples, "queen_http_requests_total", route="unknown", status="404") >= 1
+        assert not [labels for _, labels in samples if queue in dict(labels).get("route", "")]
+
+
+async def test_the_engines_of_all_workers_are_one(server: Server, http: httpx.AsyncClient, queue: str) -> None:
+    api = Api(http)
+    await api.push(queue, 1)
+    waiting = asyncio.create_task(api.pop(f"{queue}-empty", wait=True, timeout=60_000))
+
+    async def published() -> Samples | None:
+        """Workers publish each second, and each by itself."""
+        samples = await scrape(http)
+        jobs = total(samples, "queen_engine_jobs_total", kind="push")
+        agrees = jobs >= 1 and total(samples, "queen_engine_batch_jobs_sum", kind="push") == jobs
+        return samples if agrees and value(samples, "queen_waiters") else None
+
+    samples = await eventually(published, "a parked long poll and all pushes")
+    assert value(samples, "queen_workers") == len(server.workers())
+    assert total(samples, "queen_engine_call_seconds_count", kind="push") >= 1
+    assert value(samples, "queen_engine_calls_limit", kind="push") == 4 * len(server.workers())
+    assert value(samples, "queen_connections", pool="hot") == 16
+    assert value(samples, "queen_database_up") == 1
+    assert value(samples, "queen_spool_active") == 0
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+
+
+async def test_lag_leases_and_messages_by_queue_and_group(http: httpx.AsyncClient, queue: str) -> None:
+    api = Api(http)
+    for partition in ("a", "b"):
+        await api.push(queue, 1, 2, 3, partition=partition)
+    popped = await api.pop(queue, "a", consumerGroup="billing", subscriptionMode="all", batch=2)
+    await api.ack(popped.messages[:1])
+    await http.post("/api/v1/stats/refresh")
+    samples = await scrape(http)
+    labels = {"queue": queue, "group": "billing"}
+    assert value(samples, "queen_group_lag_messages", **labels) == 5
+    assert value(samples, "queen_group_leases", **labels) == 1
+    assert (value(samples, "queen_group_lag_seconds", **labels) or 0) > 0
+    assert value(samples, "queen_queue_messages", queue=queue) == 6
+    assert value(samples, "queen_queue_partitions", queue=queue) == 2
+    assert (value(samples, "queen_oldest_undone_age_seconds") or 0) > 0
+    await api.delete(queue)
+    samples = await scrape(http)
+    assert not [labels for _, labels in samples if dict(labels).get("queue") == queue], "its series are gone with it"
+
+
+async def test_messages_are_counted_when_they_are_stored(http: httpx.AsyncClient, queue: str) -> None:
+    api = Api(http)
+    before = await scrape(http)
+    await api.push(queue, *range(7))
+    popped = await api.pop(queue, batch=5)
+    await api.ack(popped.messages)
+
+    async def counted() -> bool:
+        samples = await scrape(http)
+        return all(
+            total(samples, "queen_messages_total", operation=operation)
+            - total(before, "queen_messages_total", operation=operation)
+            >= number
+            for operation, number in (("push", 7), ("pop", 5), ("ack", 5))
+        )
+
+    await eventually(counted, "the next report")
+
+
+def test_series_are_bounded_and_what_has_none_is_counted() -> None:
+    figures = LogFigures(
+        5, 7, 1.0, None, [QueueFigures("q", 1, 2, 3, 4, 5)], [GroupFigures("q", "g", 1, 2.0, 3, 4)] * 2
+    )
+    samples = {sample.name: sample.value for family in instance.log(figures) for sample in family.samples}
+    assert samples["queen_queues_without_series"] == 4
+    assert samples["queen_groups_without_series"] == 5
+    assert samples["queen_statistics_age_seconds"] == 0
+
+
+def test_a_tally_hands_over_each_request_once() -> None:
+    tally = RequestTally()
+    tally.add("GET", "/tally", 200, 0.5)
+    tally.add("GET", "/tally", 200, 0.25)
+    tally.publish()
+    tally.publish()
+    labels = ("GET", "/tally", "200")
+    assert [metric.labels(*labels)._value.get() for metric in (ANSWERED, ANSWER_SECONDS)] == [2, 0.75]
+
+
+# What describes and uses them
+
+
+def _described() -> set[str]:
+    """The metrics in the tables of the documentation."""
+    page = (ROOT / "docs" / "metrics.md").read_text()
+    return {name for row in re.findall(r"^\|(.+?)\|", page, re.MULTILINE) for name in re.findall(r"`(queen_\w+)`", row)}
+
+
+async def test_every_metric_is_described_and_every_description_has_its_metric(http: httpx.AsyncClient) -> None:
+    found = {name for name in await families(http) if name.startswith("queen_")}
+    assert found == _described()
+
+
+def _expressions() -> dict[str, list[str]]:
+    """Everything in PromQL that is in deploy/, by where it stands."""
+    found = {}
+    for path in (DEPLOY / "grafana").glob("queen*.json"):
+        dashboard = json.loads(path.read_text())
+        found |= {
+            f"{path.name}, panel {panel['title']}": [target["expr"] for target in panel["targets"]]
+            for panel in dashboard["panels"]
+            if panel["type"] != "row"
+        }
+        found |= {
+            f"{path.name}, variable {each['name']}": [each["query"]]
+            for each in dashboard["templating"]["list"]
+            if each["type"] == "query"
+        }
+    for path in (DEPLOY / "prometheus").glob("queen*.rules.yaml"):
+        rules: dict[str, Any] = yaml.safe_load(path.read_text())
+        found |= {
+            f"{path.name}, alert {rule['alert']}": [rule["expr"]]
+            for group in rules["groups"]
+            for rule in group["rules"]
+        }
+    return found
+
+
+def _named(expression: str) -> set[str]:
+    """The metrics in an expression, without what it groups and filters by."""
+    plain = re.sub(r"\{[^}]*\}|\b(?:by|without|on|ignoring)\s*\([^)]*\)", "", expression)
+    return set(re.findall(r"\b(?:queen|up)(?:_\w+)?\b", plain))
+
+
+async def test_every_expression_names_metrics_that_exist(http: httpx.AsyncClient) -> None:
+    exposed = await families(http)
+    exposed |= {name + suffix for name in exposed for suffix in ("_bucket", "_count", "_sum")}
+    exposed.add("up")  # Prometheus makes that one.
+    expressions = _expressions()
+    assert len(expressions) > 30
+    for place, texts in expressions.items():
+        for text in texts:
+            assert _named(text), f"{place} names no metric: {text}"
+            assert _named(text) <= exposed, f"{place}: {_named(text) - exposed}"

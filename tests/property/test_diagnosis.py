@@ -1,0 +1,103 @@
+"""What the doctor says of facts."""
+
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from queen.core.diagnosis import (
+    DatabaseFacts,
+    Grade,
+    Lag,
+    SchemaFacts,
+    Session,
+    SpoolFacts,
+    Table,
+    judge,
+    judge_spool,
+    worst,
+)
+
+SOUND = DatabaseFacts(
+    "18.1", 180001,
+    {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "autovacuum": "on",
+     "shared_buffers_kb": "262144"},
+    20, 100, False, 0.001, 1_000_000,
+    [Table("queen.segments", 5_000, 400, 1 << 30), Table("queen.partition_consumers", 10, 9_000, 1 << 20)],
+    [Session(7, "psql", "idle in transaction", 3.0, 0.0)], [10.0], 1 << 20,
+    SchemaFacts([], [], [Lag("q", "g", 5, 30.0)], 8.0, 0),
+)  # fmt: skip
+SPOOL = SpoolFacts("/spool", False, 0, 0, 1 << 30, 0.0, 0, 50 << 30)
+
+
+def found(facts: DatabaseFacts, wanted: int = 40) -> list[tuple[str, Grade, str]]:
+    """What is not well."""
+    return [
+        (each.topic, each.grade, f"{each.text} {each.advice}")
+        for each in judge(facts, wanted)
+        if each.grade is not Grade.OK
+    ]
+
+
+def test_a_sound_database_gives_nothing_to_do() -> None:
+    findings = list(judge(SOUND, 40))
+    assert worst(findings) is Grade.OK
+    assert {each.topic for each in findings} >= {
+        "version", "role", "schema", "durability", "connections", "clock", "transactions", "locks", "bloat", "lag",
+    }  # fmt: skip
+    assert not [each for each in findings if each.advice]
+
+
+@pytest.mark.parametrize(
+    ("change", "topic", "grade", "word"),
+    [
+        ({"version": "13.9", "version_number": 130009}, "version", Grade.PROBLEM, "too old"),
+        ({"version": "14.2", "version_number": 140002}, "version", Grade.WARNING, "upgrade"),
+        ({"standby": True}, "role", Grade.PROBLEM, "target_session_attrs"),
+        ({"schema": None}, "schema", Grade.PROBLEM, "queen init"),
+        ({"schema": SchemaFacts(["0009_x.sql"], [])}, "schema", Grade.PROBLEM, "0009_x.sql"),
+        ({"schema": SchemaFacts([], ["0099_y.sql"])}, "schema", Grade.PROBLEM, "newer than this version"),
+        ({"settings": {"fsync": "off"}}, "settings", Grade.PROBLEM, "ALTER SYSTEM SET fsync = on"),
+        ({"settings": {"synchronous_commit": "off"}}, "settings", Grade.PROBLEM, "can be lost"),
+        ({"settings": {"autovacuum": "off"}}, "settings", Grade.PROBLEM, "autovacuum = on"),
+        ({"settings": {"shared_buffers_kb": "16384"}}, "settings", Grade.WARNING, "16 MB"),
+        ({"connections_max": 40}, "connections", Grade.PROBLEM, "SIDECAR_POOL_SIZE"),
+        ({"connections": 95}, "connections", Grade.WARNING, "pg_stat_activity"),
+        ({"clock_ahead_s": -3.0}, "clock", Grade.WARNING, "-3.000 s"),
+        ({"sessions": [Session(9, "etl", "active", 901.0, 0.0)]}, "transactions", Grade.WARNING, "backend(9)"),
+        ({"sessions": [Session(9, "", "active", 9.0, 8.0, [4, 5])]}, "locks", Grade.WARNING, "backend(4)"),
+        ({"prepared": [5.0, 4000.0]}, "transactions", Grade.WARNING, "1 prepared"),
+        ({"retained_bytes": 20 << 30}, "replication", Grade.WARNING, "20 GiB"),
+        ({"transaction_age": 1_500_000_000}, "vacuum", Grade.PROBLEM, "1,500,000,000"),
+        ({"tables": [Table("queen.x", 10, 20_000, 1 << 30)]}, "bloat", Grade.WARNING, "VACUUM (ANALYZE) queen.x"),
+        ({"schema": SchemaFacts([], [], [Lag("q", "g", 5, 700.0)], 1.0)}, "lag", Grade.WARNING, "Group g is 5"),
+        ({"schema": SchemaFacts([], [], [], 900.0)}, "statistics", Grade.WARNING, "900 s old"),
+        ({"schema": SchemaFacts([], [], [], 1.0, 1234)}, "dead letters", Grade.WARNING, "1,234"),
+    ],
+)  # fmt: skip
+def test_what_is_not_well_is_said_with_what_to_do(change: dict[str, Any], topic: str, grade: Grade, word: str) -> None:
+    [(its_topic, its_grade, text)] = found(structs.replace(SOUND, **change))
+    assert (its_topic, its_grade) == (topic, grade)
+    assert word in text
+
+
+@pytest.mark.parametrize(
+    ("change", "up", "grade", "word"),
+    [
+        ({}, True, Grade.OK, "Nothing waits"),
+        ({"messages": 5, "oldest_age_s": 30.0}, True, Grade.OK, "5 messages wait"),
+        ({"messages": 5, "oldest_age_s": 3000.0}, False, Grade.OK, "5 messages wait"),
+        ({"messages": 5, "oldest_age_s": 3000.0}, True, Grade.WARNING, "Start a server"),
+        ({"failed": 2}, True, Grade.WARNING, "queen spool ls"),
+        ({"bytes": 900 << 20}, False, Grade.PROBLEM, "87 % full"),
+        ({"disk_free_bytes": 1 << 20}, True, Grade.PROBLEM, "1 MiB left"),
+    ],
+)
+def test_a_spool_is_judged(change: dict[str, Any], up: bool, grade: Grade, word: str) -> None:
+    findings = list(judge_spool(structs.replace(SPOOL, **change), database_up=up))
+    assert worst(findings) is grade
+    assert word in " ".join(f"{each.text} {each.advice}" for each in findings)
+
+
+def test_nothing_found_is_fine() -> None:
+    assert worst([]) is Grade.OK

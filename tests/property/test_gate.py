@@ -1,0 +1,116 @@
+"""The gate before all resources: every route, level and token, in one process and without a database."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import falcon.asgi
+import httpx
+import pytest
+
+from queen.config import from_environment
+from queen.core.errors import QueenError
+from queen.http import problems
+from queen.http.access import Access, Levels
+from queen.http.gate import Gate, SkippedPaths
+from queen.http.request import QueenRequest
+from queen.http.routes import WEBSOCKET, add_routes
+from queen.security.authentication import role_names, verifier_of
+from queen_spec.guarantees import Level, checks
+from tests.support.route_table import requests_of_all_routes, route_table
+from tests.support.tokens import AUDIENCE, ISSUER, SECRET, bad_tokens, pem, rsa_key, token
+
+#: What each role may do, said here once more: not asked of the server's code.
+ROLES = {
+    None: {Access.PUBLIC},
+    "read-only": {Access.PUBLIC, Access.READ_ONLY},
+    "read-write": {Access.PUBLIC, Access.READ_ONLY, Access.READ_WRITE},
+    "admin": set(Access),
+}
+PASSED = 299
+
+
+class Passed:
+    """Stands behind the gate for the real resources: whoever gets through is told so, and nothing happens."""
+
+    async def process_resource(
+        self, _req: falcon.asgi.Request, resp: falcon.asgi.Response, _resource: Any, _params: Any
+    ) -> None:
+        resp.status = PASSED
+        resp.complete = True
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[httpx.AsyncClient]:
+    environment = {
+        "JWT_ENABLED": "1", "JWT_ALGORITHM": "auto", "JWT_SECRET": SECRET, "JWT_PUBLIC_KEY": pem(rsa_key()),
+        "JWT_ISSUER": ISSUER, "JWT_AUDIENCE": AUDIENCE,
+    }  # fmt: skip
+    settings, table = from_environment(environment), route_table()
+    gate = Gate(table, verifier_of(settings), Levels(role_names(settings)), SkippedPaths(settings.jwt_skip_paths), None)
+    app = falcon.asgi.App(middleware=[gate, Passed()], request_type=QueenRequest)
+    app.add_error_handler(QueenError, problems.on_queen_error)
+    add_routes(app, table)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://queen") as client:
+        yield client
+
+
+async def _statuses(http: httpx.AsyncClient, text: str | None) -> dict[tuple[str, str], tuple[int, Access]]:
+    headers = {"Authorization": f"Bearer {text}"} if text else {}
+    return {
+        (method, path): ((await http.request(method, path, headers=headers)).status_code, needed)
+        for method, path, needed in requests_of_all_routes()
+    }
+
+
+def test_all_interfaces_and_levels_are_in_the_table() -> None:
+    found = requests_of_all_routes()
+    paths = {path for _, path, _ in found}
+    assert len(found) > 60
+    assert {"/api/v1/push", "/api/queues", "/internal/api/notify", "/actuator/health", "/auth/me"} <= paths
+    assert {level for _, _, level in found} == set(Access)
+
+
+def test_what_needs_no_token_is_named_here() -> None:
+    """A new route that everybody may use is a decision."""
+    assert {path for _, path, level in requests_of_all_routes() if level is Access.PUBLIC} == {
+        "/health", "/health/live", "/health/ready", "/metrics", "/metrics/prometheus", "/actuator/prometheus",
+        "/actuator/health", "/actuator/info", "/actuator/metrics", "/internal/api/notify", "/api/v1/subscribe",
+    }  # fmt: skip
+    sockets = {route.path: route.access[WEBSOCKET] for route in route_table() if WEBSOCKET in route.access}
+    assert sockets == {"/api/v1/subscribe": Access.READ_WRITE}
+
+
+@checks("G-SEC-1", level=Level.MODEL)
+@pytest.mark.parametrize("role", ROLES)
+async def test_every_route_answers_the_levels_that_it_is_for(http: httpx.AsyncClient, role: str | None) -> None:
+    for place, (status, needed) in (await _statuses(http, token(role))).items():
+        assert status == (PASSED if needed in ROLES[role] else 403), place
+
+
+@checks("G-SEC-1", level=Level.MODEL)
+async def test_every_route_that_needs_a_token_says_so(http: httpx.AsyncClient) -> None:
+    for place, (status, needed) in (await _statuses(http, None)).items():
+        assert status == (PASSED if needed is Access.PUBLIC else 401), place
+
+
+@checks("G-SEC-2", level=Level.MODEL)
+@pytest.mark.parametrize(("what", "text"), bad_tokens().items(), ids=bad_tokens())
+async def test_every_route_refuses_a_bad_token(http: httpx.AsyncClient, what: str, text: str) -> None:
+    for place, (status, needed) in (await _statuses(http, text)).items():
+        assert status == (PASSED if needed is Access.PUBLIC else 401), f"{place} with {what}"
+
+
+async def test_what_the_table_does_not_name_is_for_administrators(http: httpx.AsyncClient) -> None:
+    async def put(role: str) -> int:
+        return (await http.put("/api/v1/push", headers={"Authorization": f"Bearer {token(role)}"})).status_code
+
+    assert (await put("read-write"), await put("admin")) == (403, PASSED)
+    assert (await http.put("/api/v1/push")).status_code == 401
+    assert (await http.options("/api/v1/push")).status_code == PASSED
+
+
+def test_skipped_paths_are_those_and_what_lies_below() -> None:
+    skipped = SkippedPaths(["/health", "/"])
+    assert [path in skipped for path in ("/health", "/health/live", "/", "/healthy", "/api", "//", "")] == [
+        True, True, True, False, False, False, False,
+    ]  # fmt: skip
