@@ -6,12 +6,13 @@ from typing import Any
 from uuid import uuid4
 
 import asyncpg
+import msgspec
 import pytest
 
 from queen.db.dsn import parse
 from queen.db.maintenance import MaintenanceStore
 from queen.db.pool import Pool
-from queen.db.setup import prepare, probe_pooler
+from queen.db.setup import prepare
 from queen.services.leadership import Leadership
 from queen_spec.guarantees import Level, checks
 from tests.integration.test_pgbouncer import pgbouncer  # noqa: F401 - a fixture
@@ -75,9 +76,9 @@ async def test_the_row_gives_the_lead_to_one_at_a_time(
     print("seed", seed)
     rng = random.Random(seed)
     url = pgbouncer[0 if pooled else 1]
-    await prepare(url, 5000)
-    target = await probe_pooler(parse(url, "queen test", 5000))
-    assert target.pooled is pooled
+    database = await prepare(url, 5000)
+    assert database.pooled is pooled
+    target = msgspec.structs.replace(parse(url, "queen test", 5000), pooled=pooled)
     pools = [Pool(target, 1, 30) for _ in range(4)]
     loop = asyncio.get_running_loop()
     workers = [Leadership(MaintenanceStore(pool), loop.time) for pool in pools]

@@ -315,14 +315,14 @@ MUTANTS: tuple[Mutant, ...] = (
     _engine(
         "G-SPOOL-4", "a full spool drops the push, and says that it has it",
         (
-            SPOOL, "            if ledger.size + len(data) > self._limits.bytes_max:\n                raise",
-            "            if ledger.size + len(data) > self._limits.bytes_max:\n                return True\n                raise",
+            SPOOL, "        if ledger.size + len(data) > self._limits.bytes_max:\n            raise",
+            "        if ledger.size + len(data) > self._limits.bytes_max:\n            return True\n            raise",
         ),
         tests=SPOOL_ON_A_DISK,
     ),
     _engine(
         "G-SPOOL-5", "a record that is refused vanishes",
-        (REPLAY, "            await self._set_aside(file, name, units[0], units[0].lots, str(problem))\n", ""),
+        (REPLAY, "            await self._set_aside(source, units[0], units[0].lots, str(problem))\n", ""),
         tests=SPOOL_ON_A_DISK,
     ),
     _engine(
