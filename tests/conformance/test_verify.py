@@ -3,6 +3,7 @@
 import asyncio
 import http.client
 import json
+import select
 import signal
 import subprocess
 import sys
@@ -268,10 +269,13 @@ class Proxy(Stub):
         self.answer(*self.forward(self.rfile.read(int(self.headers.get("Content-Length", 0)))))
 
     def forward(self, body: bytes) -> tuple[bytes, int]:
-        """Body and status of the real answer."""
+        """Body and status of the real answer; it leaves the server as soon as its client leaves."""
         connection = http.client.HTTPConnection("127.0.0.1", self.seen["upstream"])
         try:
             connection.request(self.command, self.path, body)
+            heard, _, _ = select.select([connection.sock, self.connection], [], [])
+            if connection.sock not in heard:  # a client that waits for its answer says nothing but its end
+                raise ConnectionAbortedError("The client has gone")
             response = connection.getresponse()
             return response.read(), response.status
         finally:

@@ -71,6 +71,7 @@ async def a_deleted_message_comes_to_no_group(lab: Lab) -> None:
     queue = await lab.queue(leaseTime=30)
     await lab.push(queue, *range(3))
     pop = await lab.pop(queue, group="early")
+    expect_equal(payloads(pop), [0, 1, 2], "what was pushed")
     await lab.administer("DELETE", _of_message(pop.deliveries[1]))
     await lab.ack(pop, 0, status="retry")
     for group in ("early", "late"):
@@ -83,7 +84,9 @@ async def a_message_is_moved_to_the_dead_letters_and_put_back(lab: Lab) -> None:
     queue = await lab.queue(leaseTime=30)
     await lab.push(queue, "moved", "next")
     await lab.ack(await lab.pop(queue, group="done", batch=1))
-    [message] = (await lab.pop(queue, group="busy", batch=1)).deliveries
+    busy = await lab.pop(queue, group="busy", batch=1)
+    expect_equal(payloads(busy), ["moved"], "what another group gets")
+    [message] = busy.deliveries
     await lab.administer("POST", _of_message(message, "/dlq"), {"error": "by hand"})
     expect_equal(payloads(await lab.pop(queue, group="busy", auto_ack=True)), ["next"], "what is left")
     await lab.administer("POST", _of_message(message, "/retry"))
