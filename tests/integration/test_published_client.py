@@ -142,7 +142,7 @@ async def test_client_looks_at_dead_letters_and_retries_one(play: Any) -> None:
 
 
 async def test_client_pops_with_every_option_of_its_builder(play: Any) -> None:
-    assert await play("options_of_pops") == {"label": 2, "one": 1, "two": [3, 2], "sized": [6, True], "late": []}
+    assert await play("options_of_pops") == {"label": 6, "one": 1, "two": [4, 2], "sized": [6, True], "late": []}
 
 
 @checks("G-DLQ-1", level=Level.LIVE)
