@@ -74,7 +74,7 @@ def pop(server: Server) -> list[Any]:
 
 
 def pop_spooled(server: Server, number: int) -> list[Any]:
-    """So many payloads, of which some may have waited in the spool: a worker finds out by itself that PostgreSQL is back."""
+    """So many payloads; some may have waited in the spool, for a worker that found out late that PostgreSQL is back."""
     got: list[Any] = []
 
     def all_are_here() -> bool:
