@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,18 @@ from queen.core.errors import QueenError
 
 bench = typer.Typer(name="bench", help="Measure the server and what it is made of.", no_args_is_help=True)
 
+_Dsn = Annotated[
+    str | None,
+    typer.Option(
+        help="PostgreSQL to measure; databases are made in it and dropped afterwards.",
+        show_default="an embedded one in a temporary folder",
+    ),
+]
+_Json = Annotated[
+    Path | None, typer.Option(help="File to write the whole report to.", dir_okay=False, show_default=False)
+]
+_Smoke = Annotated[bool, typer.Option("--smoke", help="Take seconds: shows that it works, not how fast.")]
+
 
 @bench.callback()
 def _bench() -> None:
@@ -22,36 +35,14 @@ def _bench() -> None:
 
 @bench.command("procedures")
 def procedures(
-    dsn: Annotated[
-        str | None,
-        typer.Option(
-            help="PostgreSQL to measure; a database is made in it and dropped afterwards.",
-            show_default="an embedded one in a temporary folder",
-        ),
-    ] = None,
+    dsn: _Dsn = None,
     seconds: Annotated[float | None, typer.Option(help="Of each rate in each run.", min=0.01, show_default="1")] = None,
     runs: Annotated[int | None, typer.Option(help="How often all is measured.", min=1, show_default="5")] = None,
-    json: Annotated[
-        Path | None, typer.Option(help="File to write the whole report to.", dir_okay=False, show_default=False)
-    ] = None,
-    smoke: Annotated[bool, typer.Option("--smoke", help="Take seconds: shows that it works, not how fast.")] = False,
+    json: _Json = None,
+    smoke: _Smoke = False,
 ) -> None:
     """Push, pop and ack through the stored procedures, beside a table with one row a message."""
-    import msgspec  # noqa: PLC0415 - `queen --help` does not wait for the benchmark
-
-    from queen_bench import database  # noqa: PLC0415
-    from queen_bench.procedures import report, results, runner  # noqa: PLC0415
-
-    given = {name: value for name, value in (("seconds", seconds), ("runs", runs)) if value is not None}
-    profile = msgspec.structs.replace(results.SMOKE if smoke else results.Profile(), **given)
-    try:
-        with _progress() as advance, database.server(dsn) as url:
-            found = asyncio.run(runner.run(url, profile, advance, embedded=dsn is None))
-    except (QueenError, runner.Mismatch) as problem:
-        fail(problem)
-    if json is not None:
-        json.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2))
-    report.show(found, out)
+    _measure("procedures", dsn, json, smoke=smoke, seconds=seconds, runs=runs)
 
 
 @bench.command("load")
@@ -80,7 +71,7 @@ def load(
         Path, typer.Option(help="Where results.jsonl and the files of each run go.", file_okay=False)
     ] = Path("bench-results"),
     journal: Annotated[bool, typer.Option("--journal", help="Write down every call, for an audit.")] = False,
-    smoke: Annotated[bool, typer.Option("--smoke", help="Take seconds: shows that it works, not how fast.")] = False,
+    smoke: _Smoke = False,
 ) -> None:
     """Load over HTTP by k6: rates, times, CPU, memory and bytes a message."""
     from queen_bench.load import report, scenarios, session  # noqa: PLC0415 - `queen --help` does not wait for it
@@ -106,57 +97,30 @@ def load(
 
 @bench.command("spool")
 def spool(
-    dsn: Annotated[
-        str | None,
-        typer.Option(
-            help="PostgreSQL to measure; a database is made in it and dropped afterwards.",
-            show_default="an embedded one in a temporary folder",
-        ),
-    ] = None,
+    dsn: _Dsn = None,
     seconds: Annotated[float | None, typer.Option(help="Of each rate in each run.", min=0.01, show_default="2")] = None,
     runs: Annotated[int | None, typer.Option(help="How often all is measured.", min=1, show_default="5")] = None,
-    json: Annotated[
-        Path | None, typer.Option(help="File to write the whole report to.", dir_okay=False, show_default=False)
-    ] = None,
-    smoke: Annotated[bool, typer.Option("--smoke", help="Take seconds: shows that it works, not how fast.")] = False,
+    json: _Json = None,
+    smoke: _Smoke = False,
 ) -> None:
     """Pushes through the engine to PostgreSQL and to the spool, and the replay."""
-    import msgspec  # noqa: PLC0415 - `queen --help` does not wait for the benchmark
-
-    from queen_bench import database  # noqa: PLC0415
-    from queen_bench.spool import report, results, runner  # noqa: PLC0415
-
-    given = {name: value for name, value in (("seconds", seconds), ("runs", runs)) if value is not None}
-    profile = msgspec.structs.replace(results.SMOKE if smoke else results.Profile(), **given)
-    try:
-        with _progress() as advance, database.server(dsn) as url:
-            found = asyncio.run(runner.run(url, profile, advance, embedded=dsn is None))
-    except (QueenError, runner.Lost) as problem:
-        fail(problem)
-    if json is not None:
-        json.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2))
-    report.show(found, out)
+    _measure("spool", dsn, json, smoke=smoke, seconds=seconds, runs=runs)
 
 
 @bench.command("checkers")
 def checkers(
     calls: Annotated[int, typer.Option(help="Length of the history.", min=1000)] = 1_000_000,
-    json: Annotated[
-        Path | None, typer.Option(help="File to write the whole report to.", dir_okay=False, show_default=False)
-    ] = None,
+    json: _Json = None,
 ) -> None:
     """All checkers of the specification on one long, valid history."""
-    import msgspec  # noqa: PLC0415 - as above
-
-    from queen_bench.checkers import report, runner  # noqa: PLC0415
+    from queen_bench.checkers import report, runner  # noqa: PLC0415 - `queen --help` does not wait for the benchmark
 
     try:
         with _progress() as advance:
             found = runner.run(calls, advance)
-    except runner.Mismatch as problem:
+    except QueenError as problem:
         fail(problem)
-    if json is not None:
-        json.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2))
+    _write(found, json)
     report.show(found, out)
 
 
@@ -172,10 +136,8 @@ def audit(
     read: Annotated[int, typer.Option(help="Messages of a log in PostgreSQL that is read; 0: none.", min=0)] = 0,
     driver_memory: Annotated[str, typer.Option(help="Heap of Spark's driver.")] = "4g",
     master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
-    json: Annotated[
-        Path | None, typer.Option(help="File to write the whole report to.", dir_okay=False, show_default=False)
-    ] = None,
-    smoke: Annotated[bool, typer.Option("--smoke", help="Takes a minute: shows that it works, not how fast.")] = False,
+    json: _Json = None,
+    smoke: _Smoke = False,
 ) -> None:
     """All audits of generated runs, valid ones, and the reading of a log."""
     import msgspec  # noqa: PLC0415 - `queen --help` does not wait for the benchmark
@@ -190,154 +152,90 @@ def audit(
     try:
         with _progress() as advance:
             found = runner.run(profile, advance)
-    except (QueenError, AuditError, runner.Mismatch) as problem:
+    except (QueenError, AuditError) as problem:
         fail(problem)
-    if json is not None:
-        json.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2))
+    _write(found, json)
     report.show(found, out)
 
 
 @bench.command("waiters")
 def waiters(
-    dsn: Annotated[
-        str | None,
-        typer.Option(
-            help="PostgreSQL to use; databases are made in it and dropped afterwards.",
-            show_default="an embedded one in a temporary folder",
-        ),
-    ] = None,
+    dsn: _Dsn = None,
     waiters: Annotated[int | None, typer.Option(help="Long polls.", min=1, show_default="30000")] = None,
     queues: Annotated[int | None, typer.Option(help="Queues that they wait at.", min=1, show_default="as many")] = None,
-    json: Annotated[
-        Path | None, typer.Option(help="File to write the whole report to.", dir_okay=False, show_default=False)
-    ] = None,
-    smoke: Annotated[bool, typer.Option("--smoke", help="Take seconds: shows that it works, not how fast.")] = False,
+    json: _Json = None,
+    smoke: _Smoke = False,
 ) -> None:
     """Idle long polls by the ten thousand, and how soon they hear of a message; then two instances side by side."""
-    import msgspec  # noqa: PLC0415 - `queen --help` does not wait for the benchmark
-
-    from queen_bench import database  # noqa: PLC0415
-    from queen_bench.waiters import report, results, runner  # noqa: PLC0415
-
-    profile = results.SMOKE if smoke else results.Profile()
-    count = waiters or profile.waiters
-    profile = msgspec.structs.replace(profile, waiters=count, queues=min(count, queues or count))
-    try:
-        with _progress() as advance, database.server(dsn) as url:
-            found = asyncio.run(runner.run(url, profile, advance, embedded=dsn is None))
-    except QueenError as problem:
-        fail(problem)
-    if json is not None:
-        json.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2))
-    report.show(found, out)
+    _measure("waiters", dsn, json, smoke=smoke, waiters=waiters, queues=queues or waiters)
 
 
 @bench.command("listing")
 def listing(
-    dsn: Annotated[
-        str | None,
-        typer.Option(
-            help="PostgreSQL to measure; a database is made in it and dropped afterwards.",
-            show_default="an embedded one in a temporary folder",
-        ),
-    ] = None,
+    dsn: _Dsn = None,
     partitions: Annotated[int | None, typer.Option(help="Of the queue.", min=100, show_default="100000")] = None,
     messages: Annotated[int | None, typer.Option(help="In the queue.", min=100, show_default="1000000")] = None,
     runs: Annotated[int | None, typer.Option(help="How often each is asked for.", min=1, show_default="9")] = None,
-    json: Annotated[
-        Path | None, typer.Option(help="File to write the whole report to.", dir_okay=False, show_default=False)
-    ] = None,
-    smoke: Annotated[bool, typer.Option("--smoke", help="Take seconds: shows that it works, not how fast.")] = False,
+    json: _Json = None,
+    smoke: _Smoke = False,
 ) -> None:
     """Every listing and status operation of a large queue, over HTTP."""
-    import msgspec  # noqa: PLC0415 - `queen --help` does not wait for the benchmark
-
-    from queen_bench import database  # noqa: PLC0415
-    from queen_bench.listing import report, results, runner  # noqa: PLC0415
-
-    options = (("partitions", partitions), ("messages", messages), ("runs", runs))
-    given = {name: value for name, value in options if value is not None}
-    profile = msgspec.structs.replace(results.SMOKE if smoke else results.Profile(), **given)
-    try:
-        with _progress() as advance, database.server(dsn) as url:
-            found = asyncio.run(runner.run(url, profile, advance, embedded=dsn is None))
-    except QueenError as problem:
-        fail(problem)
-    if json is not None:
-        json.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2))
-    report.show(found, out)
+    _measure("listing", dsn, json, smoke=smoke, partitions=partitions, messages=messages, runs=runs)
 
 
 @bench.command("retention")
 def retention(
-    dsn: Annotated[
-        str | None,
-        typer.Option(
-            help="PostgreSQL to measure; a database is made in it and dropped afterwards.",
-            show_default="an embedded one in a temporary folder",
-        ),
-    ] = None,
+    dsn: _Dsn = None,
     messages: Annotated[
         int | None, typer.Option(help="To remove in each run.", min=1000, show_default="1000000")
     ] = None,
     runs: Annotated[int | None, typer.Option(help="How often all is measured.", min=1, show_default="3")] = None,
-    json: Annotated[
-        Path | None, typer.Option(help="File to write the whole report to.", dir_okay=False, show_default=False)
-    ] = None,
-    smoke: Annotated[bool, typer.Option("--smoke", help="Take seconds: shows that it works, not how fast.")] = False,
+    json: _Json = None,
+    smoke: _Smoke = False,
 ) -> None:
     """What retention removes a second, and what pushes and pops feel of it beside their quiet selves."""
-    import msgspec  # noqa: PLC0415
-
-    from queen_bench import database  # noqa: PLC0415
-    from queen_bench.retention import report, results, runner  # noqa: PLC0415
-
-    given = {name: value for name, value in (("messages", messages), ("runs", runs)) if value is not None}
-    profile = msgspec.structs.replace(results.SMOKE if smoke else results.Profile(), **given)
-    try:
-        with _progress() as advance, database.server(dsn) as url:
-            found = asyncio.run(runner.run(url, profile, advance, embedded=dsn is None))
-    except (QueenError, runner.Mismatch) as problem:
-        fail(problem)
-    if json is not None:
-        json.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2))
-    report.show(found, out)
+    _measure("retention", dsn, json, smoke=smoke, messages=messages, runs=runs)
 
 
 @bench.command("depth")
 def depth(
-    dsn: Annotated[
-        str | None,
-        typer.Option(
-            help="PostgreSQL to measure; a database is made in it and dropped afterwards.",
-            show_default="an embedded one in a temporary folder",
-        ),
-    ] = None,
+    dsn: _Dsn = None,
     messages: Annotated[int | None, typer.Option(help="In the deep queue.", min=1, show_default="5000000")] = None,
     polls: Annotated[int | None, typer.Option(help="Of each queue in a run.", min=10, show_default="1000")] = None,
     runs: Annotated[int | None, typer.Option(help="How often all is measured.", min=1, show_default="5")] = None,
-    json: Annotated[
-        Path | None, typer.Option(help="File to write the whole report to.", dir_okay=False, show_default=False)
-    ] = None,
-    smoke: Annotated[bool, typer.Option("--smoke", help="Take seconds: shows that it works, not how fast.")] = False,
+    json: _Json = None,
+    smoke: _Smoke = False,
 ) -> None:
     """Polls of a simple-mq queue with one message and of one with millions, in turns, over HTTP."""
+    _measure("depth", dsn, json, smoke=smoke, messages=messages, polls=polls, runs=runs)
+
+
+def _measure(name: str, dsn: str | None, json: Path | None, *, smoke: bool, **given: float | None) -> None:
+    """Carries out the benchmark of a package on a PostgreSQL. What is not given is as in its profile.
+
+    Each of these packages has ``results.Profile`` and ``results.SMOKE``, ``runner.run`` and ``report.show``.
+    """
     import msgspec  # noqa: PLC0415 - `queen --help` does not wait for the benchmark
 
     from queen_bench import database  # noqa: PLC0415
-    from queen_bench.depth import report, results, runner  # noqa: PLC0415
 
-    options = (("messages", messages), ("polls", polls), ("runs", runs))
-    given = {name: value for name, value in options if value is not None}
-    profile = msgspec.structs.replace(results.SMOKE if smoke else results.Profile(), **given)
+    results, runner, report = (import_module(f"queen_bench.{name}.{part}") for part in ("results", "runner", "report"))
+    profile = results.SMOKE if smoke else results.Profile()
+    profile = msgspec.structs.replace(profile, **{key: value for key, value in given.items() if value is not None})
     try:
         with _progress() as advance, database.server(dsn) as url:
             found = asyncio.run(runner.run(url, profile, advance, embedded=dsn is None))
     except QueenError as problem:
         fail(problem)
-    if json is not None:
-        json.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2))
+    _write(found, json)
     report.show(found, out)
+
+
+def _write(found: object, json: Path | None) -> None:
+    if json is not None:
+        import msgspec  # noqa: PLC0415 - as above
+
+        json.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2))
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from queen_bench import database
 from queen_bench.audit import log
 from queen_bench.audit import run as generated
 from queen_bench.audit.results import Cost, Reading, Report, Size
+from queen_bench.errors import MismatchError
 from queen_bench.machine import describe
 
 Advance = Callable[[str, float], None]
@@ -37,15 +38,11 @@ class Profile(Struct, frozen=True):
     master: str = "local[*]"
 
 
-class Mismatch(Exception):  # noqa: N818 - a word for people
-    """An audit found something in a valid run, or the log was not read exactly."""
-
-
 def run(profile: Profile, advance: Advance) -> Report:
     """Measures all sizes.
 
     Raises:
-        Mismatch: as above.
+        MismatchError: as above.
         AuditError: an audit cannot be made.
     """
     machine = describe()
@@ -72,7 +69,7 @@ def _size(profile: Profile, messages: int, hot: float, advance: Advance) -> Size
             total = meter.cpu_s()
     wrong = [verdict.audit for verdict in report.verdicts if verdict.result is Result.INVALID]
     if wrong:
-        raise Mismatch(f"the run is valid, and {', '.join(wrong)} say that it is not")
+        raise MismatchError(f"the run is valid, and {', '.join(wrong)} say that it is not")
     costs = _costs(report.verdicts, [*marks, total])
     return Size(messages, hot, costs, report.seconds, total, wrote, meter.peak_bytes)
 
@@ -160,7 +157,7 @@ def _measure(spark: SparkSession, dsn: str, profile: Profile, advance: Advance) 
         told = snapshot.fetch("SELECT sum(n), sum(n * (2 * last_off - n + 1) / 2) FROM queen.segments")[0]
     exact = (found.n, found.offsets) == tuple(map(int, told)) and found.n == profile.read
     if not exact:
-        raise Mismatch(f"{found.n} messages were read, and the snapshot has {told[0]}")
+        raise MismatchError(f"{found.n} messages were read, and the snapshot has {told[0]}")
     return Reading(profile.read, wrote, took, cpu, exact)
 
 

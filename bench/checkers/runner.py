@@ -7,16 +7,13 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from queen_bench.checkers.histories import history
+from queen_bench.errors import MismatchError
 from queen_bench.machine import Machine, describe
 from queen_spec.checkers import all_checkers, judge
 from queen_spec.history import History
 
 #: Of the shorter history: a tenth of the longer one.
 _SHARE = 10
-
-
-class Mismatch(Exception):  # noqa: N818 - a word for people
-    """A checker found something in a valid history, or nothing to judge."""
 
 
 class Timing(Struct, frozen=True):
@@ -55,7 +52,7 @@ def run(calls: int, advance: Callable[[str, float], None]) -> Report:
     """All checkers on so many calls and on a tenth of them.
 
     Raises:
-        Mismatch: a verdict is not what it must be.
+        MismatchError: a verdict is not what it must be.
     """
     advance(f"a history of {calls // _SHARE:,} calls", 0.0)
     shorter = _time(history(calls // _SHARE), lambda _name, _done: None)
@@ -80,5 +77,5 @@ def _time(of: History, advance: Callable[[str, float], None]) -> list[Timing]:
         verdict = judge(checker, of)
         timings.append(Timing(check.name.replace("_", " "), verdict.judged, time.process_time() - began))
         if verdict.result.name != "VALID":
-            raise Mismatch(f"{check.name}: {verdict.result.name} {verdict.text} {verdict.violations[:3]}")
+            raise MismatchError(f"{check.name}: {verdict.result.name} {verdict.text} {verdict.violations[:3]}")
     return timings

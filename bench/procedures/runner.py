@@ -15,6 +15,7 @@ import asyncpg
 from queen.db.dsn import connect, parse
 from queen.db.pool import Pool
 from queen_bench import database, machine
+from queen_bench.errors import MismatchError
 from queen_bench.procedures.results import (
     POP_ACK_CHOSEN_IDS,
     POP_ACK_SERVER_IDS,
@@ -46,16 +47,12 @@ _WARM_UP_POPS = 3
 _POP_BATCH = 100
 
 
-class Mismatch(Exception):  # noqa: N818 - says what, not that
-    """A side holds another number of messages than were pushed to it."""
-
-
 async def run(dsn: str, profile: Profile, progress: Progress, *, embedded: bool) -> Report:
     """Measures everything in a database of its own.
 
     Raises:
         QueenError: the server cannot be used.
-        Mismatch: a side lost or doubled messages, so its figures say nothing.
+        MismatchError: a side lost or doubled messages, so its figures say nothing.
     """
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
     facts = machine.describe()
@@ -139,7 +136,7 @@ class _Bench:
             await self._look(number)
         for side in self._sides:
             if (stored := await side.stored()) != self._pushed[side.name]:
-                raise Mismatch(f"{side.name}: {self._pushed[side.name]} messages were pushed, {stored} are stored")
+                raise MismatchError(f"{side.name}: {self._pushed[side.name]} messages were pushed, {stored} are stored")
         self._progress("done", 1.0)
 
     def _in_turn(self, number: int) -> tuple[Side, ...]:
@@ -275,7 +272,7 @@ class _Bench:
             await transaction.rollback()
         [plan] = json.loads(text)
         if plan["Plan"]["Actual Rows"] != 1:
-            raise Mismatch(f"{side.name}: a pop found {plan['Plan']['Actual Rows']} messages where one is ready")
+            raise MismatchError(f"{side.name}: a pop found {plan['Plan']['Actual Rows']} messages where one is ready")
         return float(plan["Execution Time"])
 
 

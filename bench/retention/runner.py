@@ -16,6 +16,7 @@ from queen.db.pool import Pool
 from queen.services.ports import Place, Step
 from queen.services.sweep import Pacer, Service, sweep
 from queen_bench import database, machine
+from queen_bench.errors import MismatchError
 from queen_bench.procedures.segments import Segments
 from queen_bench.procedures.side import MessageSource
 from queen_bench.retention.results import Latencies, Profile, Report, Run
@@ -34,16 +35,12 @@ _OLD = (
 _KEEP = "UPDATE queen.queues SET retention_enabled = true, retention_seconds = 3600 WHERE name = $1 RETURNING id"
 
 
-class Mismatch(Exception):  # noqa: N818 - says what, not that
-    """Retention removed another number of messages than it should have."""
-
-
 async def run(dsn: str, profile: Profile, progress: Progress, *, embedded: bool) -> Report:
     """Measures everything in a database of its own.
 
     Raises:
         QueenError: the server cannot be used.
-        Mismatch: retention removed too much or too little, so its figures say nothing.
+        MismatchError: retention removed too much or too little, so its figures say nothing.
     """
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
     facts = machine.describe()
@@ -94,7 +91,7 @@ class _Bench:
         removed = removal.result()[0]
         kept = await self._side.stored()
         if removed != self._profile.messages or kept != pushed_before - removed + len(beside.push_ms):
-            raise Mismatch(f"{removed} of {self._profile.messages} messages removed; {kept} are left")
+            raise MismatchError(f"{removed} of {self._profile.messages} messages removed; {kept} are left")
         return Run(quiet, beside, removed, seconds, self._busy_s)
 
     async def _fill(self, queue: str) -> int:

@@ -31,6 +31,7 @@ from queen.spool.folder import DiskFolder
 from queen.spool.spool import Limits, Spool
 from queen_bench import machine
 from queen_bench.database import CONNECT_TIMEOUT_MS, describe, scratch_database
+from queen_bench.errors import MismatchError
 from queen_bench.procedures.results import Sample
 from queen_bench.procedures.side import MessageSource
 from queen_bench.spool.results import BATCH, Profile, Rates, Report
@@ -39,16 +40,12 @@ Advance = Callable[[str, float], None]
 _SETTINGS = Settings()
 
 
-class Lost(Exception):  # noqa: N818 - what it says is enough
-    """The log does not hold what was pushed: the figures would be worth nothing."""
-
-
 async def run(dsn: str, profile: Profile, advance: Advance, *, embedded: bool) -> Report:
     """Measures in a database of its own.
 
     Raises:
         QueenError: there is no database.
-        Lost: what is stored is not what was pushed.
+        MismatchError: what is stored is not what was pushed.
     """
     with tempfile.TemporaryDirectory(prefix="queen-bench-spool-") as folder:
         async with scratch_database(dsn) as url:
@@ -126,7 +123,7 @@ class _Bench:
         """Everything is there, and nothing twice."""
         [row] = await self._pool.fetch("SELECT coalesce(sum(next_off), 0)::int8 AS stored FROM queen.partition_lookup")
         if row["stored"] != self._pushed:
-            raise Lost(f"{self._pushed} messages were pushed, and {row['stored']} are stored")
+            raise MismatchError(f"{self._pushed} messages were pushed, and {row['stored']} are stored")
 
     async def _spooled(self, batch: int) -> Sample:
         self._failover.away = True

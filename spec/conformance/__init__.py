@@ -5,7 +5,8 @@ It needs a URL, and a token where the server wants one. It works in queues of it
 
 from .render import as_html, as_json, as_junit, as_table
 from .report import Outcome, Report, Row, StatusRow
-from .run import PROFILES, Profile, Progress, UnreachableError, run
+from .run import PROFILES, Profile, run
+from .session import Progress, UnreachableError
 
 __all__ = [
     "PROFILES",

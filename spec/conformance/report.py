@@ -68,7 +68,7 @@ class Report:
         return f"{ids} guarantees, {len(self.rows)} results: {numbers}; seed {self.seed}, {self.seconds:.1f} s"
 
 
-_RECOMMENDED = {
+RECOMMENDED = {
     "push": "201",
     "pop, with messages": "200",
     "pop, empty": "204",
@@ -77,9 +77,7 @@ _RECOMMENDED = {
 }
 
 
-def status_rows(
-    statuses: Counter[tuple[str, int]], recommended: Mapping[str, str] = _RECOMMENDED
-) -> tuple[StatusRow, ...]:
+def status_rows(statuses: Counter[tuple[str, int]], recommended: Mapping[str, str]) -> tuple[StatusRow, ...]:
     """The counts of a run by situation, each with what is recommended: 200 where nothing is said."""
     situations = sorted({situation for situation, _ in statuses})
     return tuple(

@@ -5,26 +5,22 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TypeAlias
 
 from ..checkers import Checker, all_checkers
 from ..guarantees import Check
 from ..history import History
 from .broker import Broker, UnavailableError
-from .http import NoAnswerError, Server
+from .http import NoAnswerError
 from .lab import Lab
 from .pace import Pace
-from .report import Report, Row, status_rows
-from .results import Result, failed, judged, place, rows_of, words
+from .report import RECOMMENDED, Report, Row
+from .results import Result, failed, judged, rows_of
 from .scenarios import Scenario, all_scenarios
+from .session import Progress, Session, seed_or_new, server_at
 from .workload import Size, Workload
-
-Progress: TypeAlias = Callable[[int, int, str], None]
-"""Called with the number of steps done, that of all steps, and what was done last."""
 
 _PROBE_S = 10.0
 _CLEAN_UP_S = 20.0
@@ -33,10 +29,6 @@ _PRODUCING_SHARE = 0.4
 _SILENT_SCENARIOS_MAX = 6
 #: A scenario that the clock refutes while some answer takes longer, or that the server puts off, is tried again.
 _SLOW_S, _ATTEMPTS, _PAUSE_S = 0.1, 4, 1.0
-
-
-class UnreachableError(Exception):
-    """Nobody listens at the URL, or it is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,28 +49,22 @@ PROFILES: Mapping[str, Profile] = MappingProxyType(
 )
 
 
-@dataclass
-class _Run:
-    server: Server
-    seed: int
+@dataclass(kw_only=True)
+class _Run(Session[Scenario, Checker]):
     profile: Profile
-    progress: Progress
-    only: frozenset[str] = frozenset()
     fail_fast: bool = False
-    statuses: Counter[tuple[str, int]] = field(default_factory=Counter)
     queues: list[str] = field(default_factory=list)
     pace: Pace = field(default_factory=Pace)
     name: str = field(default_factory=lambda: f"verify-{secrets.token_hex(5)}")
-    done: int = 0
     deadline: float = 0.0
     silent: int = 0
+    recommended = RECOMMENDED
 
-    async def rows(self) -> list[Row]:
-        """All results, in the order of the catalogue."""
+    async def judge(self) -> list[Row]:
         asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
         self.deadline = time.monotonic() + self.profile.run_s
         if problem := await self._probe():
-            return sorted(self._without_result(problem), key=place)
+            return list(self._without_result(problem))
         try:
             limit = asyncio.Semaphore(self.profile.at_once)
             labs = [self._run_scenario(number, *each, limit) for number, each in enumerate(self.scenarios)]
@@ -87,27 +73,10 @@ class _Run:
             workload = await self._run_workload() if self.checkers and not (refuted and self.fail_fast) else []
         finally:
             await self._clean_up()
-        return sorted([row for rows in (*found, workload) for row in rows], key=place)
-
-    @property
-    def scenarios(self) -> list[tuple[Check, Scenario]]:
-        """Those that are wanted."""
-        return [each for each in all_scenarios() if self._wants(each[0])]
-
-    @property
-    def checkers(self) -> list[tuple[Check, Checker]]:
-        """Those that are wanted."""
-        return [each for each in all_checkers() if self._wants(each[0])]
-
-    def _wants(self, check: Check) -> bool:
-        return not self.only or not self.only.isdisjoint(check.ids)
+        return [row for rows in (*found, workload) for row in rows]
 
     async def _probe(self) -> str:
         """Why there is nothing to be judged, if so."""
-        try:
-            await self.server.connect(timeout_s=_PROBE_S)
-        except (OSError, TimeoutError) as problem:
-            raise UnreachableError(str(problem) or f"no connection within {_PROBE_S:g} s") from problem
         try:
             await self.server.request("GET", "/health", timeout_s=_PROBE_S)
         except NoAnswerError as problem:
@@ -121,7 +90,7 @@ class _Run:
     async def _run_scenario(self, number: int, check: Check, scenario: Scenario, limit: asyncio.Semaphore) -> list[Row]:
         async with limit:
             result = await self._carry_out(scenario, f"{self.name}-{number}")
-        self._step(check)
+        self.step(check)
         return rows_of(check, result)
 
     async def _carry_out(self, scenario: Scenario, name: str) -> Result:
@@ -179,7 +148,7 @@ class _Run:
             result = judged(checker, history)
             # What an unfinished workload has seen can refute, and no more than that.
             rows += rows_of(check, ("unknown", problem) if problem and result[0] != "invalid" else result)
-            self._step(check)
+            self.step(check)
         return rows
 
     async def _work(self, workload: Workload) -> str:
@@ -192,10 +161,6 @@ class _Run:
         except Exception as problem:  # as above
             return failed(problem)[1]
         return ""
-
-    def _step(self, check: Check) -> None:
-        self.done += 1
-        self.progress(self.done, len(self.scenarios) + len(self.checkers), words(check))
 
     async def _clean_up(self) -> None:
         """Delete all that was made; what cannot be deleted stays."""
@@ -239,14 +204,8 @@ def run(
         UnreachableError: nobody listens there.
         ValueError: no check is about any of the guarantees.
     """
-    seed = secrets.randbelow(1_000_000_000) if seed is None else seed
-    try:
-        server = Server.at(url, token)
-    except ValueError as problem:
-        raise UnreachableError(str(problem)) from problem
-    began = time.monotonic()
-    run_ = _Run(server, seed, PROFILES[profile], progress, frozenset(only), fail_fast)
-    if not run_.scenarios and not run_.checkers:
-        raise ValueError(f"no check here is about {', '.join(sorted(only))}")
-    rows = asyncio.run(run_.rows())
-    return Report(url, seed, profile, time.monotonic() - began, tuple(rows), status_rows(run_.statuses))
+    session = _Run(
+        server=server_at(url, token), seed=seed_or_new(seed), scenarios=all_scenarios(), checkers=all_checkers(),
+        only=frozenset(only), progress=progress, profile=PROFILES[profile], fail_fast=fail_fast,
+    )  # fmt: skip
+    return session.report(url, profile)

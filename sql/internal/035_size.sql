@@ -10,7 +10,8 @@ END $$;
 COMMENT ON FUNCTION queen.lock_queues IS 'Internal: locks the rows of queues that have a maximum size.';
 
 -- Messages that some group has still to complete, counted from the lowest cursor of each partition; where there is no
--- group, all that are kept.
+-- group, all that are kept. The cursors of a group whose start is to come move when it has come (queen.skip_to): until
+-- then what was pushed before it is no part of the group's backlog either.
 CREATE OR REPLACE FUNCTION queen.backlog(p_queue_id bigint) RETURNS bigint
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -18,7 +19,13 @@ AS $$
 BEGIN
     RETURN (
         SELECT coalesce(sum(h.next_off - 1 - coalesce(
-            (SELECT min(c.acked) FROM queen.partition_consumers AS c WHERE c.part_id = p.id),
+            (
+                SELECT min(greatest(
+                    c.acked, CASE WHEN g.starts_at IS NOT NULL THEN queen.last_before(p.id, g.starts_at) END
+                ))
+                FROM queen.partition_consumers AS c JOIN queen.consumer_groups_metadata AS g ON g.id = c.grp_id
+                WHERE c.part_id = p.id
+            ),
             queen.last_before(p.id, '-infinity')
         )), 0)
         FROM queen.partitions AS p JOIN queen.partition_lookup AS h ON h.part_id = p.id

@@ -289,6 +289,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     with open_folder() as folder, serving(folder / "data", "--workers", "2") as server:
+        server.wait_until_all_are_healthy(2)
         workers = server.workers()
         # What is imported, cached and allocated once is there before the memory is looked at.
         fuzz(server.port, options.requests // 10, options.seed + 1)
@@ -303,7 +304,7 @@ def main() -> None:
         print(f"seed {options.seed}, {options.requests} requests in {seconds:.0f} s")
         print(f"statuses: {dict(sorted(findings.statuses.items()))}; 0: closed without an answer")
         print(f"errors of the server: {len(findings.errors)}", *findings.errors[:20], sep="\n")
-        print(f"workers: {'the same' if server.workers() == workers else 'others'}")
+        print(f"workers: {'the same' if server.workers() == workers else f'{workers}, and now {server.workers()}'}")
         print(f"memory of the workers, MiB: {', '.join(f'{size / 2**20:.1f}' for size in sizes)}")
 
 

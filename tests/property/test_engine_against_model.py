@@ -387,3 +387,23 @@ def test_neighbours_in_one_request_are_acked_each_by_itself(broker: Broker) -> N
     assert observed == model.Acked(
         (model.AckResult(noop=True), model.AckResult(noop=True), model.AckResult("Invalid or expired lease"))
     )
+
+
+@checks("G-RET-8", level=Level.MODEL)
+def test_what_a_group_to_come_will_not_get_is_no_backlog(broker: Broker) -> None:
+    """Found by Hypothesis: its cursors move when its start has come, and until then they made its queue too large."""
+    broker.reset()
+    broker.set_clock(0)
+    state = model.State()
+    one = model.Push((model.PushItem("q", 0),))
+    for operation in (
+        model.Configure("q", model.Options(max_size=2)),
+        model.Pop("q", group="later", subscription_from=40),
+        *(one,) * 3,
+        model.Pop("q", group="now", subscription_mode="all"),
+        one,
+        model.Pop("q", group="now", batch=3, auto_ack=True),
+        one,
+    ):
+        performed, observed = broker.perform(operation)
+        state = model.admit(state, performed, observed, 0)

@@ -1,6 +1,5 @@
 """simple-mq: the same commands against the model and the real procedures, on a PostgreSQL whose clock the test sets."""
 
-import os
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -20,9 +19,6 @@ from hypothesis.stateful import (
 from queen_spec.guarantees import Level, checks
 from queen_spec.model import simple_mq as model
 from tests.support.simple_mq import SimpleMqBroker
-
-#: How many programs: a minute's worth in CI, QUEEN_EXAMPLES=20000 for a night.
-EXAMPLES = int(os.environ.get("QUEEN_EXAMPLES", "100"))
 
 NAMES = tuple(str(UUID(int=0x01000000_0000_7000_8000_000000000000 + number)) for number in range(3))
 PLACES = (*NAMES, *(model.dlq_id(name) for name in NAMES))
@@ -161,11 +157,5 @@ def test_simple_mq_answers_what_the_model_answers(broker: SimpleMqBroker) -> Non
     SimpleMqAgainstModel.broker = broker
     run_state_machine_as_test(
         SimpleMqAgainstModel,
-        settings=settings(
-            max_examples=EXAMPLES,
-            stateful_step_count=40,
-            deadline=None,
-            print_blob=True,
-            suppress_health_check=list(HealthCheck),
-        ),
+        settings=settings(stateful_step_count=40, suppress_health_check=list(HealthCheck)),
     )

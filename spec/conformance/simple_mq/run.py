@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
-import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TypeAlias
 
 from ...checkers import simple_mq as checkers
 from ...guarantees import REGISTRY, Check
 from ...simple_mq_history import SimpleMqHistory
-from ..http import Server
-from ..report import Report, Row, status_rows
-from ..results import Result, failed, judged, place, rows_of, words
-from ..run import UnreachableError
+from ..report import Report, Row
+from ..results import Result, failed, judged, rows_of
+from ..session import Progress, Session, seed_or_new, server_at
 from .client import Client
 from .scenarios import Scenario, all_scenarios
 from .workload import Size, Workload
-
-Progress: TypeAlias = Callable[[int, int, str], None]
 
 _SCENARIO_S = 45.0
 _WORKLOAD_S = 120.0
@@ -52,49 +46,26 @@ _RECOMMENDED = {
 }
 
 
-@dataclass
-class _Run:
-    server: Server
-    seed: int
+@dataclass(kw_only=True)
+class _Run(Session[Scenario, checkers.SimpleMqChecker]):
     size: Size
-    progress: Progress
-    only: frozenset[str] = frozenset()
-    statuses: Counter[tuple[str, int]] = field(default_factory=Counter)
     made: list[str] = field(default_factory=list)
-    done: int = 0
+    recommended = _RECOMMENDED
 
-    async def rows(self) -> list[Row]:
-        """All results, in the order of the catalogue."""
-        try:
-            await self.server.connect(timeout_s=10)
-        except (OSError, TimeoutError) as problem:
-            raise UnreachableError(str(problem) or "no connection within 10 s") from problem
+    async def judge(self) -> list[Row]:
         limit = asyncio.Semaphore(_AT_ONCE)
         try:
             found = await asyncio.gather(*(self._scenario(*each, limit) for each in self.scenarios))
             workload = await self._workload() if self.checkers else []
         finally:
             await self._clean_up()
-        return sorted([row for rows in (*found, workload) for row in rows], key=place)
-
-    @property
-    def scenarios(self) -> list[tuple[Check, Scenario]]:
-        """Those that are wanted."""
-        return [each for each in all_scenarios() if self._wants(each[0])]
-
-    @property
-    def checkers(self) -> list[tuple[Check, checkers.SimpleMqChecker]]:
-        """Those that are wanted."""
-        return [each for each in _checkers() if self._wants(each[0])]
-
-    def _wants(self, check: Check) -> bool:
-        return not self.only or not self.only.isdisjoint(check.ids)
+        return [row for rows in (*found, workload) for row in rows]
 
     async def _scenario(self, check: Check, scenario: Scenario, limit: asyncio.Semaphore) -> list[Row]:
         async with limit:
             client = Client(self.server, self.statuses, made=self.made)
             result = await _result(scenario(client), _SCENARIO_S)
-        self._step(check)
+        self.step(check)
         return rows_of(check, (result[0], result[1] or "; ".join(client.notes)))
 
     async def _workload(self) -> list[Row]:
@@ -110,12 +81,8 @@ class _Run:
             if history:
                 result = judged(checker, history[0])
             rows += rows_of(check, result)
-            self._step(check)
+            self.step(check)
         return rows
-
-    def _step(self, check: Check) -> None:
-        self.done += 1
-        self.progress(self.done, len(self.scenarios) + len(self.checkers), words(check))
 
     async def _clean_up(self) -> None:
         """Deletes all queues; dead-letter queues can only go after their parents, so everything is tried twice."""
@@ -159,15 +126,8 @@ def run(
         UnreachableError: nobody listens there.
         ValueError: no check is about any of the guarantees.
     """
-    seed = secrets.randbelow(1_000_000_000) if seed is None else seed
-    try:
-        server = Server.at(url, token)
-    except ValueError as problem:
-        raise UnreachableError(str(problem)) from problem
-    began = time.monotonic()
-    run_ = _Run(server, seed, PROFILES[profile], progress, frozenset(only))
-    if not run_.scenarios and not run_.checkers:
-        raise ValueError(f"no check here is about {', '.join(sorted(only))}")
-    rows = asyncio.run(run_.rows())
-    statuses = status_rows(run_.statuses, _RECOMMENDED)
-    return Report(url, seed, profile, time.monotonic() - began, tuple(rows), statuses)
+    session = _Run(
+        server=server_at(url, token), seed=seed_or_new(seed), scenarios=all_scenarios(), checkers=_checkers(),
+        only=frozenset(only), progress=progress, size=PROFILES[profile],
+    )  # fmt: skip
+    return session.report(url, profile)
