@@ -9,25 +9,31 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.lock_queues IS 'Internal: locks the rows of queues that have a maximum size.';
 
+-- The offset up to which every group is done with a partition; null: there is no group. The cursors of a group whose start
+-- is to come move when it has come (queen.skip_to): until then they are as good as there.
+CREATE OR REPLACE FUNCTION queen.lowest_cursor(p_part bigint) RETURNS bigint
+LANGUAGE plpgsql STABLE
+SET enable_seqscan = off
+AS $$
+BEGIN
+    RETURN (
+        SELECT min(greatest(c.acked, CASE WHEN g.starts_at IS NOT NULL THEN queen.last_before(p_part, g.starts_at) END))
+        FROM queen.partition_consumers AS c JOIN queen.consumer_groups_metadata AS g ON g.id = c.grp_id
+        WHERE c.part_id = p_part
+    );
+END $$;
+COMMENT ON FUNCTION queen.lowest_cursor IS 'Internal: the offset up to which every group is done with a partition.';
+
 -- Messages that some group has still to complete, counted from the lowest cursor of each partition; where there is no
--- group, all that are kept. The cursors of a group whose start is to come move when it has come (queen.skip_to): until
--- then what was pushed before it is no part of the group's backlog either.
+-- group, all that are kept.
 CREATE OR REPLACE FUNCTION queen.backlog(p_queue_id bigint) RETURNS bigint
 LANGUAGE plpgsql
 SET enable_seqscan = off
 AS $$
 BEGIN
     RETURN (
-        SELECT coalesce(sum(h.next_off - 1 - coalesce(
-            (
-                SELECT min(greatest(
-                    c.acked, CASE WHEN g.starts_at IS NOT NULL THEN queen.last_before(p.id, g.starts_at) END
-                ))
-                FROM queen.partition_consumers AS c JOIN queen.consumer_groups_metadata AS g ON g.id = c.grp_id
-                WHERE c.part_id = p.id
-            ),
-            queen.last_before(p.id, '-infinity')
-        )), 0)
+        SELECT coalesce(sum(
+            h.next_off - 1 - coalesce(queen.lowest_cursor(p.id), queen.last_before(p.id, '-infinity'))), 0)
         FROM queen.partitions AS p JOIN queen.partition_lookup AS h ON h.part_id = p.id
         WHERE p.queue_id = p_queue_id AND h.next_off > 0
     );

@@ -19,8 +19,7 @@ BEGIN
         SELECT coalesce((
             SELECT s.created_at FROM queen.segments AS s
             WHERE s.part_id = u.id
-                AND s.last_off > coalesce(
-                    (SELECT min(c.acked) FROM queen.partition_consumers AS c WHERE c.part_id = u.id), -1)
+                AND s.last_off > coalesce(queen.lowest_cursor(u.id), -1)
             ORDER BY s.last_off LIMIT 1
         ) < queen.clock() - make_interval(secs => q.max_wait_time_seconds), false) AS overdue
     ) AS o;
@@ -34,8 +33,8 @@ COMMENT ON FUNCTION queen.find_overdue_v1 IS 'The next partitions of a queue in 
 --            not passed before; p_wait whether to wait for cursors that
 --            consumers hold, or to pass them over
 -- Returns:   one row a partition: the messages given up, and state: done, more, or busy.
--- Locks:     as subscribe_v1, if the queue has no group; then the queue row FOR SHARE; cursors in (part_id, grp_id) order.
---            The commit does not wait for the disk: what a crash undoes is done again.
+-- Locks:     as subscribe_v1, if the queue has no group or one that should have begun by now; then the queue row FOR SHARE;
+--            cursors in (part_id, grp_id) order.
 -- Writes:    partition_consumers, dead_letter_queue, retention_metrics.
 CREATE OR REPLACE FUNCTION queen.evict_overdue_v1(p_queue_id bigint, p_part bigint[], p_messages int, p_wait bool)
 RETURNS TABLE (part_id bigint, messages bigint, state text)
@@ -48,6 +47,7 @@ DECLARE
     v_queue queen.queues;
     v_older timestamptz;
     v_complete bool;
+    v_waiting bigint[];            -- groups that begin later: what is overdue now is not for them
     v_cursor record;
     v_page refcursor;
     v_counts jsonb := '{}';
@@ -57,7 +57,6 @@ DECLARE
     v_end timestamptz := clock_timestamp() + interval '20 ms';
     v_stopped bigint;
 BEGIN
-    PERFORM set_config('synchronous_commit', 'off', true);
     IF NOT EXISTS (
         SELECT 1 FROM queen.consumer_groups_metadata AS g
         WHERE g.queue_id = p_queue_id AND (g.name <> '__QUEUE_MODE__' OR g.subscribed_upto = 9223372036854775807)
@@ -70,17 +69,23 @@ BEGIN
             RETURN;
         END IF;
     END IF;
+    PERFORM queen.skip_to(g.id, g.starts_at) FROM queen.consumer_groups_metadata AS g
+    WHERE g.queue_id = p_queue_id AND g.starts_at < v_now;
     SELECT * INTO v_queue FROM queen.queues AS q WHERE q.id = p_queue_id AND q.max_wait_time_seconds > 0 FOR SHARE;
     v_older := v_now - make_interval(secs => v_queue.max_wait_time_seconds);
+    v_waiting := ARRAY(
+        SELECT g.id FROM queen.consumer_groups_metadata AS g WHERE g.queue_id = p_queue_id AND g.starts_at IS NOT NULL);
     -- Not the parked ones: they have nothing to give up, and a push may want to wake them.
     IF p_wait THEN
         OPEN v_page FOR
             SELECT c.* FROM queen.partition_consumers AS c
-            WHERE c.part_id = ANY(p_part) AND c.ready_at < 'infinity' ORDER BY c.part_id, c.grp_id FOR UPDATE;
+            WHERE c.part_id = ANY(p_part) AND c.ready_at < 'infinity' AND c.grp_id <> ALL(v_waiting)
+            ORDER BY c.part_id, c.grp_id FOR UPDATE;
     ELSE
         OPEN v_page FOR
             SELECT c.* FROM queen.partition_consumers AS c
-            WHERE c.part_id = ANY(p_part) AND c.ready_at < 'infinity' ORDER BY c.part_id, c.grp_id FOR UPDATE SKIP LOCKED;
+            WHERE c.part_id = ANY(p_part) AND c.ready_at < 'infinity' AND c.grp_id <> ALL(v_waiting)
+            ORDER BY c.part_id, c.grp_id FOR UPDATE SKIP LOCKED;
     END IF;
     LOOP
         FETCH v_page INTO v_cursor;
@@ -110,7 +115,7 @@ BEGIN
     -- What was passed over because somebody held it is overdue still.
     CROSS JOIN LATERAL (
         SELECT array_agg(c.grp_id) AS part_ids FROM queen.partition_consumers AS c
-        WHERE c.part_id = u.part_id AND (c.lease IS NULL OR c.ready_at <= v_now) AND EXISTS (
+        WHERE c.part_id = u.part_id AND c.grp_id <> ALL(v_waiting) AND (c.lease IS NULL OR c.ready_at <= v_now) AND EXISTS (
             SELECT 1 FROM queen.segments AS s
             WHERE s.part_id = c.part_id AND s.last_off = (
                 SELECT m.last_off FROM queen.segments AS m

@@ -6,7 +6,6 @@ CREATE OR REPLACE FUNCTION queen.lead_services_v1(p_holder uuid, p_seconds float
 LANGUAGE plpgsql
 AS $$
 BEGIN
-    PERFORM set_config('synchronous_commit', 'off', true);
     INSERT INTO queen.service_leader AS l (holder, expires_at)
     VALUES (p_holder, clock_timestamp() + make_interval(secs => p_seconds))
     ON CONFLICT (id) DO UPDATE SET holder = excluded.holder, expires_at = excluded.expires_at

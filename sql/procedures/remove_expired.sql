@@ -46,7 +46,7 @@ BEGIN
     END IF;
     IF p_queue.retention_enabled AND p_queue.completed_retention_seconds > 0 THEN
         -- A group that is still subscribing has no cursor yet in some partitions: nothing is completed there.
-        SELECT min(c.acked) INTO v_done FROM queen.partition_consumers AS c WHERE c.part_id = p_part
+        SELECT queen.lowest_cursor(p_part) INTO v_done FROM queen.partition_consumers AS c WHERE c.part_id = p_part
         HAVING count(*) = (SELECT count(*) FROM queen.consumer_groups_metadata AS g WHERE g.queue_id = p_queue.id);
         v_older_done := p_now - make_interval(secs => p_queue.completed_retention_seconds);
     END IF;
@@ -79,7 +79,6 @@ COMMENT ON FUNCTION queen.expired IS 'Internal: the oldest segments of a partiti
 --            (the call was at its limit), or busy (passed over).
 -- Locks:     the queue row FOR SHARE; then, partition by partition, the head and the cursors that have to move. Where it
 --            waits, the call is for one partition, so that the order of all others is kept.
---            The commit does not wait for the disk: what a crash undoes is simply removed again.
 -- Writes:    segments, transaction_ids, deleted_messages, partition_consumers, retention_metrics.
 CREATE OR REPLACE FUNCTION queen.remove_expired_v1(
     p_queue_id bigint, p_part bigint[], p_from bigint[], p_messages int, p_wait bool
@@ -97,7 +96,6 @@ DECLARE
     v_left bigint := p_messages;
     v_completed bigint := 0;
 BEGIN
-    PERFORM set_config('synchronous_commit', 'off', true);
     -- Against a configure that keeps more: what it has said when it answers, holds.
     SELECT * INTO v_queue FROM queen.queues AS q WHERE q.id = p_queue_id FOR SHARE;
     FOR v_place IN SELECT u.part_id, u.empty_upto FROM unnest(p_part, p_from) AS u (part_id, empty_upto) ORDER BY u.part_id LOOP

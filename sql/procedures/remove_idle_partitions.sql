@@ -48,7 +48,6 @@ DECLARE
     v_heads bigint[];
     v_idle bigint[];
 BEGIN
-    PERFORM set_config('synchronous_commit', 'off', true);
     PERFORM queen.lock_queues(ARRAY[p_queue_id]);
     v_heads := queen.lock_heads(p_part, false);
     v_idle := ARRAY(SELECT u.part_id FROM unnest(v_heads) AS u (part_id) WHERE queen.is_idle(u.part_id, p_idle));

@@ -407,3 +407,26 @@ def test_what_a_group_to_come_will_not_get_is_no_backlog(broker: Broker) -> None
     ):
         performed, observed = broker.perform(operation)
         state = model.admit(state, performed, observed, 0)
+
+
+@checks("G-RET-6", level=Level.MODEL)
+@pytest.mark.parametrize("start", [0, 10, 40])
+def test_what_a_group_to_come_will_not_get_does_not_become_overdue(broker: Broker, start: float) -> None:
+    """Found by Hypothesis: it was dead-lettered for a group that had never asked for it."""
+    broker.reset()
+    state, now = model.State(), 0.0
+    for seconds, operation in (
+        (0, model.Configure("q", model.Options(max_wait_time_seconds=5))),
+        (0, model.Pop("q", group="later", subscription_from=start)),
+        (0, model.Push((model.PushItem("q", 0), model.PushItem("q", 1, "p")))),
+        (0, model.Pop("q", group="now", subscription_mode="all")),
+        (20, model.EvictOverdue("q")),
+        (0, model.Push((model.PushItem("q", 2),))),
+        (20, model.EvictOverdue("q")),
+        (20, model.Pop("q", group="later", batch=9)),
+    ):
+        now += seconds
+        broker.set_clock(now)
+        performed, observed = broker.perform(operation)
+        state = model.admit(state, performed, observed, now)
+    assert {letter.group for letter in state.queues["q"].dead_letters} == {"now"} | ({"later"} if start < 20 else set())
