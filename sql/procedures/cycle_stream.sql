@@ -94,9 +94,10 @@ BEGIN
                     ARRAY[p_ack_hash], ARRAY[p_ack_error], p_ack_kind <> 'c')
             LOOP
                 v_problem := CASE
+                    -- It ends a run of which others may not be done: first what became of itself.
+                    WHEN v_off <= v_row.done_upto OR v_off = ANY(v_row.also_done) THEN 'Message already completed'
                     WHEN v_row.problem IS NOT NULL THEN v_row.problem
                     WHEN v_off > v_row.within THEN 'Message not delivered under this lease'
-                    WHEN v_off <= v_row.done_upto OR v_off = ANY(v_row.also_done) THEN 'Message already completed'
                 END;
                 completed := CASE WHEN p_ack_kind = 'c'
                     THEN v_off - v_acked - coalesce(cardinality(v_row.also_done), 0) ELSE 0 END;

@@ -261,7 +261,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-RET-2", "to completedRetentionSeconds everything is completed",
-        (EXPIRED, "SELECT min(c.acked) INTO v_done", "SELECT min(c.acked) - min(c.acked) + 9223372036854775807 INTO v_done"),
+        (EXPIRED, "SELECT queen.lowest_cursor(p_part) INTO v_done", "SELECT 9223372036854775807 INTO v_done"),
         tests=RETENTION,
     ),
     _sql(

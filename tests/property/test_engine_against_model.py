@@ -30,6 +30,8 @@ items = st.builds(
 #: A group, and how much later than now it wants to start; only group i ever starts in the future.
 starts = st.sampled_from([("g", -60), ("g", -5), ("h", -1), ("i", 0), ("i", 5), ("i", 40)])
 STREAMS = ("s", "t")
+#: A lease that nobody has.
+OVER = "00000000-0000-4000-8000-000000000000"
 #: How much later than now the window of a row is over.
 WINDOW_ENDS = st.sampled_from((None, -1.0, 0.25, 40.0))
 group_names = st.sampled_from((model.QUEUE_MODE, "g", "h", "i"))
@@ -369,21 +371,28 @@ def test_the_engine_answers_what_the_model_allows(broker: Broker) -> None:
     )
 
 
+def play(broker: Broker, *program: tuple[float, model.Operation]) -> tuple[model.State, Any]:
+    """Operations, each so many seconds after the one before; what the model knows in the end, and the last answer."""
+    broker.reset()
+    state, now, observed = model.State(), 0.0, None
+    for seconds, operation in program:
+        now += seconds
+        broker.set_clock(now)
+        performed, observed = broker.perform(operation)
+        state = model.admit(state, performed, observed, now)
+    return state, observed
+
+
 @checks("G-ACK-4", "G-ISO-2", level=Level.MODEL)
 def test_neighbours_in_one_request_are_acked_each_by_itself(broker: Broker) -> None:
     """Found by Hypothesis: one of them is done, and the lease that names both is over."""
-    broker.reset()
-    broker.set_clock(0)
-    state = model.State()
     names = [model.MessageId("q", "p", offset) for offset in range(3)]
-    over = "00000000-0000-4000-8000-000000000000"
-    for operation in (
-        model.Push((model.PushItem("q", 0, "p"),) * 3),
-        model.Pop("q", batch=2, auto_ack=True),
-        model.Ack(tuple(model.AckItem("q", "p", name, lease=over) for name in names)),
-    ):
-        performed, observed = broker.perform(operation)
-        state = model.admit(state, performed, observed, 0)
+    _, observed = play(
+        broker,
+        (0, model.Push((model.PushItem("q", 0, "p"),) * 3)),
+        (0, model.Pop("q", batch=2, auto_ack=True)),
+        (0, model.Ack(tuple(model.AckItem("q", "p", name, lease=OVER) for name in names))),
+    )
     assert observed == model.Acked(
         (model.AckResult(noop=True), model.AckResult(noop=True), model.AckResult("Invalid or expired lease"))
     )
@@ -392,30 +401,28 @@ def test_neighbours_in_one_request_are_acked_each_by_itself(broker: Broker) -> N
 @checks("G-RET-8", level=Level.MODEL)
 def test_what_a_group_to_come_will_not_get_is_no_backlog(broker: Broker) -> None:
     """Found by Hypothesis: its cursors move when its start has come, and until then they made its queue too large."""
-    broker.reset()
-    broker.set_clock(0)
-    state = model.State()
     one = model.Push((model.PushItem("q", 0),))
-    for operation in (
-        model.Configure("q", model.Options(max_size=2)),
-        model.Pop("q", group="later", subscription_from=40),
-        *(one,) * 3,
-        model.Pop("q", group="now", subscription_mode="all"),
-        one,
-        model.Pop("q", group="now", batch=3, auto_ack=True),
-        one,
-    ):
-        performed, observed = broker.perform(operation)
-        state = model.admit(state, performed, observed, 0)
+    _, observed = play(
+        broker,
+        (0, model.Configure("q", model.Options(max_size=2))),
+        (0, model.Pop("q", group="later", subscription_from=40)),
+        (0, one),
+        (0, one),
+        (0, one),
+        (0, model.Pop("q", group="now", subscription_mode="all")),
+        (0, one),
+        (0, model.Pop("q", group="now", batch=3, auto_ack=True)),
+        (0, one),
+    )
+    assert isinstance(observed, model.Pushed)
 
 
 @checks("G-RET-6", level=Level.MODEL)
 @pytest.mark.parametrize("start", [0, 10, 40])
 def test_what_a_group_to_come_will_not_get_does_not_become_overdue(broker: Broker, start: float) -> None:
     """Found by Hypothesis: it was dead-lettered for a group that had never asked for it."""
-    broker.reset()
-    state, now = model.State(), 0.0
-    for seconds, operation in (
+    state, _ = play(
+        broker,
         (0, model.Configure("q", model.Options(max_wait_time_seconds=5))),
         (0, model.Pop("q", group="later", subscription_from=start)),
         (0, model.Push((model.PushItem("q", 0), model.PushItem("q", 1, "p")))),
@@ -424,9 +431,21 @@ def test_what_a_group_to_come_will_not_get_does_not_become_overdue(broker: Broke
         (0, model.Push((model.PushItem("q", 2),))),
         (20, model.EvictOverdue("q")),
         (20, model.Pop("q", group="later", batch=9)),
-    ):
-        now += seconds
-        broker.set_clock(now)
-        performed, observed = broker.perform(operation)
-        state = model.admit(state, performed, observed, now)
+    )
     assert {letter.group for letter in state.queues["q"].dead_letters} == {"now"} | ({"later"} if start < 20 else set())
+
+
+@checks("G-STR-2", level=Level.MODEL)
+def test_a_cycle_that_ends_at_a_deleted_message_is_told_that_it_is_done(broker: Broker) -> None:
+    """Found by Hypothesis: of a lease that is over, and with a message before it that is not done."""
+    last = model.MessageId("q", "Default", 1)
+    _, observed = play(
+        broker,
+        (0, model.Push((model.PushItem("q", 0), model.PushItem("q", 1)))),
+        (0, model.Pop("q", batch=2)),
+        (0, model.Register("s", "a")),
+        (0, model.DeleteMessage("q", "Default", last)),
+        (0, model.DeleteGroup("q", model.QUEUE_MODE, subscription=False)),
+        (0, model.Cycle("s", "q", "Default", ack=model.AckItem("q", "Default", last, lease=OVER))),
+    )
+    assert observed.error == "Message already completed"
