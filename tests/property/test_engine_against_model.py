@@ -409,7 +409,7 @@ def test_what_a_group_to_come_will_not_get_is_no_backlog(broker: Broker) -> None
         (0, one),
         (0, one),
         (0, one),
-        (0, model.Pop("q", group="now", subscription_mode="all")),
+        (0, model.Pop("q", group="now", subscription_mode="all", auto_ack=True)),
         (0, one),
         (0, model.Pop("q", group="now", batch=3, auto_ack=True)),
         (0, one),
