@@ -158,7 +158,8 @@ class Settings:
         "QUEEN_CORS_ORIGINS",
         ("*",),
         origins,
-        "pages of a browser that may read answers: *, or origins as https://ops.example.org, with commas; empty: none",
+        "pages of a browser that may read answers and open WebSockets, besides the server's own: *, or origins as "
+        "https://ops.example.org, with commas; empty: none",
     )
     default_batch: int = setting(
         "DEFAULT_BATCH_SIZE", 1, integer(1, 10_000), "messages of a pop that names no batch and no autopilot"

@@ -14,6 +14,7 @@ from queen.http import problems
 from queen.http.access import Levels
 from queen.http.gate import Gate, SkippedPaths
 from queen.http.measuring import MeasureRequests
+from queen.http.origins import WebSocketOrigins
 from queen.http.publishing import Publisher
 from queen.http.request import QueenRequest
 from queen.http.routes import Route, add_routes, routes
@@ -71,6 +72,8 @@ def create_app(settings: Settings, engine: EngineThread) -> QueenApp:
     if settings.cors_origins:
         origins = "*" if settings.cors_origins == ("*",) else settings.cors_origins
         middleware.append(falcon.CORSMiddleware(origins, expose_headers=["Retry-After"]))
+    if "*" not in settings.cors_origins:
+        middleware.append(WebSocketOrigins(settings.cors_origins))
     middleware += _gate(settings, table)
     app = falcon.asgi.App(middleware=middleware, request_type=QueenRequest)
     app.req_options.auto_parse_qs_csv = False

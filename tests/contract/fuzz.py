@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from queen.http.contract.document import operations
 from queen.http.contract.operation import Operation
-from tests.support.processes import Server, open_folder, serving
+from tests.support.processes import Server, clean_environment, open_folder, serving
 
 #: Nothing answers later than this.
 _TIMEOUT_S = 60
@@ -288,7 +288,9 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    with open_folder() as folder, serving(folder / "data", "--workers", "2") as server:
+    # What grows with the names that were ever used, up to its bound, is at its bound soon.
+    environment = clean_environment(QUEEN_CACHE_PARTITION_MAX="100")
+    with open_folder() as folder, serving(folder / "data", "--workers", "2", env=environment) as server:
         server.wait_until_all_are_healthy(2)
         workers = server.workers()
         # What is imported, cached and allocated once is there before the memory is looked at.

@@ -8,6 +8,7 @@ import pytest
 from tests.support.api import Api, pop_path
 from tests.support.processes import Server, open_folder
 from tests.support.servers import serving_database
+from tests.support.sockets import PATH
 
 PAGE = {"Origin": "https://dashboard.example.org"}
 
@@ -108,3 +109,30 @@ def test_pages_of_other_origins_may_be_shut_out(choosy_server: Server) -> None:
     assert own.headers["access-control-allow-origin"] == "https://ops.example.org"
     assert "access-control-allow-origin" not in other.headers
     assert other.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [("https://ops.example.org", 101), ("https://evil.example", 403), ("null", 403), (None, 101), ("", 101)],
+)
+def test_sockets_of_pages_of_other_origins_are_shut_out_too(
+    choosy_server: Server, origin: str | None, status: int
+) -> None:
+    """Of the origin "", which stands for the server's own."""
+    own = f"http://127.0.0.1:{choosy_server.port}"
+    headers = {} if origin is None else {"Origin": origin or own}
+    assert handshake(own, headers) == status
+
+
+def test_sockets_of_pages_of_every_origin_are_let_in_where_no_origin_is_named(server: Server) -> None:
+    assert handshake(f"http://127.0.0.1:{server.port}", PAGE) == 101
+
+
+def handshake(url: str, headers: dict[str, str]) -> int:
+    """The status of the answer to the handshake of a WebSocket."""
+    wants = {
+        "Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    }  # fmt: skip
+    with httpx.stream("GET", url + PATH, headers=wants | headers) as answer:
+        return answer.status_code
