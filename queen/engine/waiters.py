@@ -6,9 +6,9 @@ longest: when a push to the queue is heard of, when the database said that somet
 ends, a delay is over), and, in case a notice got lost, after a back-off that doubles. What a check finds belongs to the
 pop that made it, and a check that finds something brings on the next.
 
-With thousands of places even one check a second of each would keep the database busy for nothing. So there is a budget:
-the slowest re-check is put off as far as it takes to make no more than so many a second, and re-checks at that pace
-fall due together, so that they share a call.
+With thousands of places even one check a second of each would keep the database busy for nothing. So there is a budget
+of so many a second, which is given out in slots: at the slowest pace a place takes the next one that is free, so that
+all have their turn; and re-checks at that pace fall due together, so that they share a call.
 
 Pure: time is an argument, in seconds; what to check and what has timed out is returned, not done.
 """
@@ -98,7 +98,9 @@ class Waiters:
     """
 
     def __init__(self, initial_ms: float, limit_ms: float, checks_per_s: float = 0) -> None:
-        self._initial_ms, self._limit_ms, self._checks_per_s = initial_ms, limit_ms, checks_per_s
+        self._initial_ms, self._limit_ms = initial_ms, limit_ms
+        self._slot_s = 1 / checks_per_s if checks_per_s else 0.0
+        self._slot = 0.0
         self._places: dict[Hashable, Place] = {}
         self._by_queue: dict[str, dict[Hashable, Place]] = {}
         self._deadlines: list[tuple[float, int, Job]] = []
@@ -144,9 +146,10 @@ class Waiters:
         self._count += 1
         if place.news:
             place.news = False
-            self._check_at(place, now)
-        else:
-            self._check_at(place, min(self._recheck_at(place, now), ready_at))
+            ready_at = now
+        elif not place.check_at or place.backoff_ms < self._limit_ms:
+            ready_at = min(self._recheck_at(place, now), ready_at)
+        self._check_at(place, ready_at)
 
     def leave(self, job: Job) -> None:
         """A pop that was out for a check does not come back."""
@@ -207,7 +210,7 @@ class Waiters:
             if place.check_at == at:
                 checks += self._hand_out(place, 1)
                 place.check_at = 0.0
-                place.backoff_ms = doubled(place.backoff_ms, self._initial_ms, self._slowest_ms())
+                place.backoff_ms = doubled(place.backoff_ms, self._initial_ms, self._limit_ms)
                 self._check_at(place, self._recheck_at(place, now))
         return checks, expired
 
@@ -261,18 +264,16 @@ class Waiters:
         place.checking += len(jobs)
         return jobs
 
-    def _slowest_ms(self) -> float:
-        """The pace that keeps the budget."""
-        needed = 1000 * len(self._places) / self._checks_per_s if self._checks_per_s else 0.0
-        return max(self._limit_ms, needed)
-
     def _recheck_at(self, place: Place, now: float) -> float:
-        at = now + place.backoff_ms / 1000
         if place.backoff_ms < self._limit_ms:
-            return at
-        stretched = place.backoff_ms >= _SHARED * self._limit_ms
-        grid = self._limit_ms / 1000 / (1 if stretched else _SHARED)
-        return floor(at / grid) * grid
+            return now + place.backoff_ms / 1000
+        limit_s = self._limit_ms / 1000
+        # How long it takes until all places have had their turn.
+        period_s = max(limit_s, len(self._places) * self._slot_s)
+        # A slot that lies farther ahead than that was given out when there were more places.
+        self._slot = min(max(self._slot + self._slot_s, now + limit_s), now + 2 * period_s - limit_s)
+        grid_s = limit_s if period_s >= _SHARED * limit_s else limit_s / _SHARED
+        return floor(self._slot / grid_s) * grid_s
 
     def _check_at(self, place: Place, at: float) -> None:
         if not place.check_at or at < place.check_at:

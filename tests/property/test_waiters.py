@@ -1,6 +1,7 @@
 """Long polls in simulated time: nobody is forgotten, the first to wait is the first to be checked."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
 from math import inf
 from uuid import UUID
@@ -155,22 +156,51 @@ def test_a_time_that_the_database_named_comes_before_the_back_off(loop: asyncio.
 
 
 def test_re_checks_of_many_places_keep_the_budget(loop: asyncio.AbstractEventLoop) -> None:
+    """From the moment on in which the quick first re-checks are over, which a place makes in its first two seconds."""
     places, budget = 3000, 100
-    waiters, now, checks, calls = Waiters(100, 1000, budget), 0.0, 0, 0
+    waiters, now = Waiters(100, 1000, budget), 0.0
+    by_second, by_place, calls = Counter[int](), Counter[str](), set()
     for number in range(places):
         job = Job(JobType.POP, Pop(f"q{number}"), loop.create_future())
         job.deadline = 1000.0
         waiters.begin(job)
         waiters.park(job, number / 1000, inf)
-    while (now := waiters.next_event() or inf) < 240:
+    quick_s, period_s = 5, places // budget
+    while (now := waiters.next_event() or inf) < quick_s + 4 * period_s:
         jobs = waiters.due(now)[0]
-        if now >= 120:  # the quick first re-checks are over
-            checks += len(jobs)
-            calls += bool(jobs)
+        if now >= quick_s:
+            by_second[int(now)] += len(jobs)
+            by_place.update(job.request.queue for job in jobs)
+            calls.add(now)
         for job in jobs:
             waiters.park(job, now, inf)
-    assert 0.5 * 120 * budget <= checks <= 1.1 * 120 * budget
-    assert calls <= 4 * 120 + 1, "re-checks share calls"
+    assert max(by_second.values()) <= 1.1 * budget
+    assert len(by_place) == places
+    assert set(by_place.values()) <= {3, 4, 5}, "each at its turn"
+    assert len(calls) <= 4 * period_s + 1, "re-checks share calls"
+
+
+def test_the_budget_puts_nobody_off_when_most_have_left(loop: asyncio.AbstractEventLoop) -> None:
+    waiters = Waiters(100, 1000, 10)
+    jobs = [Job(JobType.POP, Pop(f"q{number}"), loop.create_future()) for number in range(1000)]
+    for job in jobs:
+        job.deadline = 1e6
+        waiters.begin(job)
+        waiters.park(job, 0.0, inf)
+    for second in range(20):
+        for job in waiters.due(second)[0]:
+            waiters.park(job, second, inf)
+    for job in jobs[1:]:
+        waiters.cancel(job)
+    last = jobs[0] if jobs[0].turn else jobs[1]
+    waiters.wake("q0", 1)
+    looks = []
+    waiters.park(last, 20.0, inf)
+    while len(looks) < 8:
+        looks.append(now := waiters.next_event() or inf)
+        for job in waiters.due(now)[0]:
+            waiters.park(job, now, inf)
+    assert looks[-1] <= 20 + 8
 
 
 def test_what_has_left_is_not_kept(loop: asyncio.AbstractEventLoop) -> None:
