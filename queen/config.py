@@ -1,6 +1,7 @@
 """Settings: the environment as one frozen value. No other module asks for a variable."""
 
 import dataclasses
+import difflib
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -514,6 +515,16 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
                 )
                 break
     return _checked(Settings(**values))
+
+
+def misspelt(environment: Mapping[str, str]) -> dict[str, str]:
+    """Variables that are no setting and look like one, each with the setting that was probably meant."""
+    known = [name for field in dataclasses.fields(Settings) for name in field.metadata.get("variables", ())]
+    known += [f"QUEEN_{kind.name}_{suffix}" for kind in JobType for suffix, _ in _POLICY_VARIABLES.values()]
+    known += _POLICY_VARIABLES_OF_ALL.values()
+    unknown = [name for name in environment if name.startswith(("QUEEN_", "JWT_")) and name not in known]
+    meant = {name: difflib.get_close_matches(name, known, n=1, cutoff=0.9) for name in unknown}
+    return {name: close[0] for name, close in meant.items() if close}
 
 
 def _checked(settings: Settings) -> Settings:

@@ -7,7 +7,7 @@ import asyncio
 import os
 from typing import Any
 
-from queen.config import from_environment
+from queen.config import from_environment, misspelt
 from queen.core.errors import QueenError
 from queen.db.setup import prepare
 from queen.metrics import directory
@@ -70,6 +70,8 @@ def on_starting(server: Any) -> None:  # noqa: ANN401 - gunicorn's arbiter
     from queen.main import prepare_spool  # noqa: PLC0415
 
     directory.clear()
+    for name, meant in misspelt(os.environ).items():
+        server.log.warning("%s is no setting and has no effect: is %s meant?", name, meant)
     try:
         open_files.ensure(_settings)
         listening.tls(_settings)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from queen.cli.settings import render_reference
-from queen.config import DEFAULT_POLICIES, Settings, from_environment
+from queen.config import DEFAULT_POLICIES, Settings, from_environment, misspelt
 from queen.core.errors import SettingError
 from queen.core.operations import JobType
 
@@ -144,3 +144,14 @@ def test_secrets_are_not_shown() -> None:
         "JWT_SECRET": "hush",
     }  # fmt: skip
     assert "hush" not in repr(from_environment(secrets))
+
+
+def test_a_misspelt_setting_is_found() -> None:
+    environment = {
+        "QUEEN_PUSH_PREFERED_BATCH_SIZE": "5", "JWT_ISUER": "x", "QUEEN_UDP_PEERS": "", "QUEEN_URL": "http://a",
+        "QUEEN_TOKEN": "t", "QUEEN_TEST_DSN": "d", "QUEEN_EXAMPLES": "1", "QUEEN_PUSH_MAX_HOLD_MS": "1", "PATH": "/bin",
+    }  # fmt: skip
+    assert misspelt(environment) == {
+        "QUEEN_PUSH_PREFERED_BATCH_SIZE": "QUEEN_PUSH_PREFERRED_BATCH_SIZE",
+        "JWT_ISUER": "JWT_ISSUER",
+    }
