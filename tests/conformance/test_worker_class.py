@@ -28,7 +28,7 @@ def test_every_guarantee_is_valid_on_a_worker_class(worker_class: str, tmp_path:
     assert not [row for row in report["rows"] if row["result"] == "invalid"]
     unknown = [row for row in report["rows"] if row["result"] == "unknown" and not NOTHING_HAPPENED.search(row["text"])]
     if worker_class == "meinheld":
-        assert all(NO_WAITING.search(row["text"]) for row in unknown)
+        assert not [row for row in unknown if not NO_WAITING.search(row["text"])]
         assert sum(row["result"] == "valid" for row in report["rows"]) > 40
     else:
         assert not unknown, result.stdout
