@@ -10,8 +10,9 @@ from queen.config import Settings
 from queen.engine.thread import EngineThread
 from queen.http.access import Access, Levels
 from queen.http.contract.document import document
-from queen.http.resources import analytics, catalogue, consumer_groups, dead_letters, messages, status, traces
+from queen.http.resources import catalogue, consumer_groups, dead_letters, messages, status, traces
 from queen.http.resources.ack import AckResource
+from queen.http.resources.analytics import postgres, queues, workers
 from queen.http.resources.contract import ContractResource, DocumentationResource
 from queen.http.resources.health import HealthResource
 from queen.http.resources.identity import IdentityResource
@@ -147,13 +148,13 @@ def routes(settings: Settings, engine: EngineThread, sockets: Sockets) -> Sequen
         Route("/api/v1/status/queues", status.StatusQueuesResource(engine), {"GET": READ_ONLY}),
         Route("/api/v1/status/queues/{place:path}", status.StatusQueueResource(engine), {"GET": READ_ONLY}),
         Route("/api/v1/status/analytics", status.StatusAnalyticsResource(engine), {"GET": READ_ONLY}),
-        Route("/api/v1/analytics/system-metrics", analytics.SystemMetricsResource(engine), {"GET": READ_ONLY}),
-        Route("/api/v1/analytics/worker-metrics", analytics.WorkerMetricsResource(engine), {"GET": READ_ONLY}),
-        Route("/api/v1/analytics/queue-lag", analytics.QueueLagResource(engine), {"GET": READ_ONLY}),
-        Route("/api/v1/analytics/queue-ops", analytics.QueueOpsResource(engine), {"GET": READ_ONLY}),
-        Route("/api/v1/analytics/queue-parked-replicas", analytics.ParkedResource(engine), {"GET": READ_ONLY}),
-        Route("/api/v1/analytics/retention", analytics.RetentionResource(engine), {"GET": READ_ONLY}),
-        Route("/api/v1/analytics/postgres-stats", analytics.PostgresResource(engine), {"GET": READ_ONLY}),
+        Route("/api/v1/analytics/system-metrics", workers.SystemMetricsResource(engine), {"GET": READ_ONLY}),
+        Route("/api/v1/analytics/worker-metrics", workers.WorkerMetricsResource(engine), {"GET": READ_ONLY}),
+        Route("/api/v1/analytics/queue-lag", queues.QueueLagResource(engine), {"GET": READ_ONLY}),
+        Route("/api/v1/analytics/queue-ops", queues.QueueOpsResource(engine), {"GET": READ_ONLY}),
+        Route("/api/v1/analytics/queue-parked-replicas", queues.ParkedResource(engine), {"GET": READ_ONLY}),
+        Route("/api/v1/analytics/retention", queues.RetentionResource(engine), {"GET": READ_ONLY}),
+        Route("/api/v1/analytics/postgres-stats", postgres.PostgresResource(engine), {"GET": READ_ONLY}),
         Route("/metrics", MetricsResource(engine), {"GET": PUBLIC}),
         # ------------------------------------------------------------ spool
         Route("/api/v1/system/maintenance", maintenance, {"GET": ADMIN, "POST": ADMIN}),

@@ -16,15 +16,9 @@ from queen.http.contract.parameters import (
     offset,
     page,
 )
-from queen.http.resources.analytics import (
-    ParkedAnswer,
-    PostgresAnswer,
-    QueueLagPoint,
-    QueueOpsAnswer,
-    RetentionAnswer,
-    SystemMetricsAnswer,
-    WorkerMetricsAnswer,
-)
+from queen.http.resources.analytics.postgres import PostgresAnswer
+from queen.http.resources.analytics.queues import ParkedAnswer, QueueLagPoint, QueueOpsAnswer, RetentionAnswer
+from queen.http.resources.analytics.workers import SystemMetricsAnswer, WorkerMetricsAnswer
 from queen.http.resources.catalogue import PARTITIONS_LIMIT
 from queen.http.resources.maintenance import Buffers
 from queen.http.resources.metrics import MetricsAnswer

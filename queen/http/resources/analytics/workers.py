@@ -1,30 +1,20 @@
-"""``/api/v1/analytics/…``: series of what workers and queues did."""
+"""``/api/v1/analytics/system-metrics`` and ``worker-metrics``: how workers were, and what they did."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import falcon
 import falcon.asgi
-import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
-from queen.core.administration import (
-    Apart,
-    MessageFilter,
-    Period,
-    QueueMetricsRow,
-    QueueRow,
-    RetentionRow,
-    WorkerMetricsRow,
-)
+from queen.core.administration import Apart, MessageFilter, Period, QueueMetricsRow, WorkerMetricsRow
 from queen.engine.context import Context
 from queen.http import answers, queries
 from queen.http.answers import Administrative, answer, text
 from queen.http.parsing import parse_integer
-from queen.http.rendering import timestamp
+from queen.http.resources.analytics.buckets import DEFAULT_PERIOD, bucket_name
 from queen.http.resources.status import TimeRange, per_second, time_range
 
-_DEFAULT_PERIOD = timedelta(hours=1)
 _RECENT = timedelta(minutes=5)
 _PID_MAX = 2**31 - 1
 
@@ -200,130 +190,6 @@ class WorkerMetricsAnswer(Struct, rename="camel"):
     summary: WorkerSummary
 
 
-class QueueLagPoint(Struct, rename="camel"):
-    """The lag of a queue in a bucket."""
-
-    queue_name: str
-    pop_count: int
-    avg_lag_ms: float
-    max_lag_ms: float
-    bucket_time: str
-
-
-class QueueOpsPoint(Struct, rename="camel"):
-    """What was done for a queue in a bucket; partitions are those of now."""
-
-    bucket: str
-    queue_name: str
-    push_requests: int
-    push_messages: int
-    pop_messages: int
-    pop_empty: int
-    ack_requests: int
-    ack_success: int
-    ack_failed: int
-    transactions: int
-    partitions_created: int
-    partitions_deleted: int
-    partition_count: int
-    avg_lag_ms: float
-    max_lag_ms: float
-    push_per_second: float
-    pop_per_second: float
-    ack_per_second: float
-    empty_per_second: float
-    parked_count: int
-
-
-class QueueOpsAnswer(Struct, rename="camel"):
-    """What was done for queues over a time."""
-
-    time_range: TimeRange
-    bucket_minutes: int
-    series: list[QueueOpsPoint]
-    queues: list[str]
-
-
-class ParkedPoint(Struct, rename="camel"):
-    """Most long polls of a queue that waited at once in a worker."""
-
-    bucket: str
-    queue_name: str
-    hostname: str
-    worker_id: int
-    parked_count: int
-
-
-class WorkerName(Struct, rename="camel"):
-    """A worker."""
-
-    hostname: str
-    worker_id: int
-
-
-class ParkedAnswer(Struct, rename="camel"):
-    """Long polls over a time, by worker."""
-
-    time_range: TimeRange
-    bucket_minutes: int
-    series: list[ParkedPoint]
-    replicas: list[WorkerName]
-
-
-class RetentionTotals(Struct, rename="camel"):
-    """Messages that were removed, by rule."""
-
-    retention_msgs: int = 0
-    completed_retention_msgs: int = 0
-    eviction_msgs: int = 0
-    total_msgs: int = 0
-    event_count: int = 0
-
-
-class RetentionPoint(RetentionTotals, rename="camel", kw_only=True):
-    """Messages that were removed in a bucket."""
-
-    bucket: str
-
-
-class RetentionAnswer(Struct, rename="camel"):
-    """What retention and eviction removed over a time."""
-
-    time_range: TimeRange
-    bucket_minutes: int
-    series: list[RetentionPoint]
-    totals: RetentionTotals
-
-
-class PostgresAnswer(Struct, rename="camel"):
-    """What PostgreSQL says of itself: see ``queen.postgres_statistics_v1``."""
-
-    timestamp: str
-    database: str
-    database_cache: dict[str, str | int | float]
-    table_cache: list[dict[str, str | int | float]]
-    index_cache: list[dict[str, str | int | float]]
-    cache_summary: dict[str, dict[str, int | float]]
-    dead_tuples: list[dict[str, str | int | float | None]]
-    hot_updates: list[dict[str, str | int | float | None]]
-    active_queries: list[dict[str, str | int | float | None]]
-    autovacuum_status: list[dict[str, str | int | float | None]]
-    buffer_config: dict[str, str]
-    buffer_usage: list[Raw]
-    table_sizes: list[dict[str, str | int]]
-
-
-_postgres_decoder = msgspec.json.Decoder(PostgresAnswer)
-
-
-# ---------------------------------------------------------------- rows into answers
-
-
-def _bucket(at: datetime | None) -> str:
-    """The beginning of a bucket, without fractions of a second."""
-    return timestamp(at.astimezone(UTC), 0).replace(".Z", "Z") if at is not None else ""
-
-
 def _level(value: float, low: float | None = None, high: float | None = None) -> Leaf:
     return Leaf(value, value if low is None else low, value if high is None else high, value)
 
@@ -341,7 +207,7 @@ def _system_point(row: WorkerMetricsRow) -> SystemPoint:
         Registries(_level(row.waiting)),
         {},
     )
-    return SystemPoint(_bucket(row.bucket), row.samples, figures)
+    return SystemPoint(bucket_name(row.bucket), row.samples, figures)
 
 
 def _replicas(rows: Sequence[WorkerMetricsRow], port: int) -> list[Replica]:
@@ -358,7 +224,7 @@ def _worker_point(
     w, m = work, machine
     acked = w.ack_success + w.ack_failed if w else 0
     return WorkerPoint(
-        timestamp=_bucket(at),
+        timestamp=bucket_name(at),
         push_messages=w.push_messages if w else 0,
         pop_messages=w.pop_messages if w else 0,
         ack_messages=acked,
@@ -407,43 +273,6 @@ def _queue_lag(row: QueueMetricsRow) -> QueueLag:
     return QueueLag(row.queue or "", row.pop_messages, round(row.lag_ms, 1), round(row.lag_ms_max, 1))
 
 
-def _queue_ops_point(row: QueueMetricsRow, minutes: int, partitions: int) -> QueueOpsPoint:
-    return QueueOpsPoint(
-        bucket=_bucket(row.bucket),
-        queue_name=row.queue or "",
-        push_requests=row.push_requests,
-        push_messages=row.push_messages,
-        pop_messages=row.pop_messages,
-        pop_empty=row.pop_empty,
-        ack_requests=row.ack_requests,
-        ack_success=row.ack_success,
-        ack_failed=row.ack_failed,
-        transactions=row.transactions,
-        partitions_created=0,
-        partitions_deleted=0,
-        partition_count=partitions,
-        avg_lag_ms=round(row.lag_ms, 1),
-        max_lag_ms=round(row.lag_ms_max, 1),
-        push_per_second=per_second(row.push_messages, minutes),
-        pop_per_second=per_second(row.pop_messages, minutes),
-        ack_per_second=per_second(row.ack_success + row.ack_failed, minutes),
-        empty_per_second=per_second(row.pop_empty, minutes),
-        parked_count=row.parked,
-    )
-
-
-def _retention_point(row: RetentionRow) -> RetentionPoint:
-    r = row
-    total = r.retention_messages + r.completed_retention_messages + r.eviction_messages
-    return RetentionPoint(
-        r.retention_messages, r.completed_retention_messages, r.eviction_messages, total, r.events,
-        bucket=_bucket(r.bucket),
-    )  # fmt: skip
-
-
-# ---------------------------------------------------------------- resources
-
-
 def _worker(req: falcon.asgi.Request) -> tuple[str | None, int | None]:
     number = parse_integer(req.get_param("workerId"), "workerId", -1, 0, _PID_MAX)
     return queries.name(req, "hostname"), number if number >= 0 else None
@@ -454,7 +283,7 @@ class SystemMetricsResource(Administrative):
 
     async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
         """A series for each worker, newest bucket first."""
-        period = queries.period(req, _DEFAULT_PERIOD)
+        period = queries.period(req, DEFAULT_PERIOD)
         hostname, pid = _worker(req)
         rows = await self.ask(
             lambda context: context.administration.metrics.workers(
@@ -471,7 +300,7 @@ class WorkerMetricsResource(Administrative):
 
     async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
         """One series over all workers, newest bucket first, and the workers of the last five minutes."""
-        period = queries.period(req, _DEFAULT_PERIOD)
+        period = queries.period(req, DEFAULT_PERIOD)
         hostname, pid = _worker(req)
 
         async def look(context: Context) -> WorkerMetricsAnswer:
@@ -506,94 +335,3 @@ def _series(work: Sequence[QueueMetricsRow], machines: Sequence[WorkerMetricsRow
     others = {row.bucket: row for row in machines if row.bucket is not None}
     buckets = sorted(works.keys() | others.keys(), reverse=True)
     return [_worker_point(at, minutes, works.get(at), others.get(at)) for at in buckets]
-
-
-class _QueueSeries(Administrative):
-    """A series by queue."""
-
-    async def rows(self, period: Period, queue: str | None, *, worker: bool = False) -> list[QueueMetricsRow]:
-        """What was done for queues over a time."""
-        apart = Apart(queue=True, worker=worker)
-
-        async def look(context: Context) -> list[QueueMetricsRow]:
-            for name, waiting in context.gauges().waiting.items():
-                context.meter.parked(name, waiting)
-            await answers.record(context)
-            return await context.administration.metrics.queues(
-                period, period.bucket_minutes, MessageFilter(queue=queue), apart
-            )
-
-        return await self.ask(look)
-
-
-class QueueLagResource(_QueueSeries):
-    """How old messages were when they were popped."""
-
-    async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
-        """An array, newest bucket first."""
-        rows = await self.rows(queries.period(req, _DEFAULT_PERIOD), queries.name(req, "queue"))
-        points = [
-            QueueLagPoint(
-                row.queue or "", row.pop_messages, round(row.lag_ms, 1), round(row.lag_ms_max, 1), _bucket(row.bucket)
-            )
-            for row in rows
-        ]
-        answer(resp, points)
-
-
-class QueueOpsResource(_QueueSeries):
-    """What was done for queues."""
-
-    async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
-        """A series, newest bucket first."""
-        period, queue = queries.period(req, _DEFAULT_PERIOD), queries.name(req, "queue")
-        rows = await self.rows(period, queue)
-
-        async def look(context: Context) -> list[QueueRow]:
-            await answers.refresh(context)
-            return await context.administration.catalogue.queues(queue=queue)
-
-        partitions = {row.name: row.partitions or 0 for row in await self.ask(look)}
-        minutes = period.bucket_minutes
-        series = [_queue_ops_point(row, minutes, partitions.get(row.queue or "", 0)) for row in rows]
-        names = sorted({row.queue or "" for row in rows})
-        answer(resp, QueueOpsAnswer(time_range(period), minutes, series, names))
-
-
-class ParkedResource(_QueueSeries):
-    """Long polls that wait."""
-
-    async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
-        """A series by queue and worker, newest bucket first."""
-        period = queries.period(req, _DEFAULT_PERIOD)
-        rows = await self.rows(period, queries.name(req, "queue"), worker=True)
-        points = []
-        for row in rows:
-            hostname, _, pid = (row.worker or "").rpartition(":")
-            if row.parked:
-                points.append(ParkedPoint(_bucket(row.bucket), row.queue or "", hostname, int(pid), row.parked))
-        replicas = [WorkerName(*key) for key in sorted({(point.hostname, point.worker_id) for point in points})]
-        answer(resp, ParkedAnswer(time_range(period), period.bucket_minutes, points, replicas))
-
-
-class RetentionResource(Administrative):
-    """What retention and eviction removed."""
-
-    async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
-        """A series, newest bucket first."""
-        period = queries.period(req, _DEFAULT_PERIOD)
-        rows = await self.ask(lambda context: context.administration.metrics.retention(period, period.bucket_minutes))
-        series = [_retention_point(row) for row in rows]
-        totals = RetentionTotals(
-            *[sum(getattr(point, field) for point in series) for field in RetentionTotals.__struct_fields__]
-        )
-        answer(resp, RetentionAnswer(time_range(period), period.bucket_minutes, series, totals))
-
-
-class PostgresResource(Administrative):
-    """What PostgreSQL says of itself."""
-
-    async def on_get(self, _req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
-        """Caches, dead rows, sizes and what runs now."""
-        found = await self.ask(lambda context: context.administration.metrics.postgres())
-        answer(resp, _postgres_decoder.decode(found))

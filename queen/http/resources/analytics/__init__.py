@@ -1,0 +1,1 @@
+"""``/api/v1/analytics/…``: series of what workers and queues did."""
