@@ -17,10 +17,13 @@ from tests.support.processes import wait_until
 
 
 class Pair:
-    """Up to two clusters in one folder, reachable by Unix sockets; the second is the standby of the first."""
+    """Up to two clusters in one folder, reachable by Unix sockets; the second is the standby of the first.
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    ``configuration`` is what a guide tells both to use, which standby to wait for included.
+    """
+
+    def __init__(self, folder: Path, configuration: str = "") -> None:
+        self._folder, self._configuration = folder, configuration
         self._account = system_user.account_for(folder)
         if self._account:
             system_user.let_use(self._account, programs.folder())
@@ -46,21 +49,41 @@ class Pair:
 
     def _make_primary(self) -> None:
         self._run("initdb", "-D", str(self._data("one")), "-U", "postgres", "--auth-local=trust", "--no-sync")
+        with (self._data("one") / "postgresql.conf").open("a") as file:
+            file.write(self._configuration)
         self._launch("one")
 
     def _make_standby(self) -> None:
         self._run(
-            "pg_basebackup", "-D", str(self._data("two")), "-R", "-U", "postgres", "-h", str(self._sockets("one")),
+            "pg_basebackup", "-D", str(self._data("two")), "-R", "-d", self._standby_of("one", "two"),
             "--checkpoint=fast", "--no-sync",
         )  # fmt: skip
         self._launch("two")
-        state = "SELECT sync_state FROM pg_stat_replication"
-        wait_until(lambda: self._sql("one", state).strip() == "sync", "replication")
+        self.wait_for_standby_of("one")
 
-    def fail_over(self) -> None:
+    def _standby_of(self, primary: str, name: str) -> str:
+        return f"{self.dsn_of(primary)}&application_name={name}"
+
+    def wait_for_standby_of(self, primary: str) -> None:
+        """Returns when commits of the primary wait for the other one."""
+        state = "SELECT sync_state FROM pg_stat_replication"
+        wait_until(lambda: self.sql(primary, state).strip() in ("sync", "quorum"), "replication")
+
+    def fail_over(self, primary: str = "one", standby: str = "two") -> None:
         """Kills the primary and makes the standby one."""
-        self.end(signal.SIGKILL, "one")
-        self._sql("two", "SELECT pg_promote()")
+        self.end(signal.SIGKILL, primary)
+        self.sql(standby, "SELECT pg_promote()")
+
+    def rejoin(self, primary: str, name: str) -> None:
+        """Makes a primary that was killed the standby of the one that took its place."""
+        stop_leftover(self._data(name))
+        self._run(
+            "pg_rewind", "-D", str(self._data(name)), "-R", "--source-server", self._standby_of(primary, name),
+            "--no-sync",
+        )  # fmt: skip
+        self._launch(name)
+        state = "SELECT state FROM pg_stat_replication"
+        wait_until(lambda: self.sql(primary, state).strip() == "streaming", "the standby that has come back")
 
     def end(self, number: signal.Signals, name: str) -> None:
         """Sends a signal that ends a cluster, and returns when its first process has ended."""
@@ -117,10 +140,11 @@ class Pair:
             "min_wal_size": "32MB",
             # A standby looks for its primary so often, and every commit waits for that.
             "wal_retrieve_retry_interval": "200ms",
+        }
+        if not self._configuration:
             # From its first moment: the checkpointer passes a change on when it has time for it, and until then a
             # commit waits for nobody.
-            "synchronous_standby_names": "*" if self._with_standby and name == "one" else "",
-        }
+            settings["synchronous_standby_names"] = "*" if self._with_standby and name == "one" else ""
         options = [part for setting, value in settings.items() for part in ("-c", f"{setting}={value}")]
         with self.log_of(name).open("ab") as log:
             self._running[name] = subprocess.Popen(
@@ -133,13 +157,14 @@ class Pair:
     def answers(self, name: str) -> bool:
         """Whether a cluster can be asked something; takes a while when it cannot."""
         try:
-            self._sql(name, "SELECT 1")
+            self.sql(name, "SELECT 1")
         except subprocess.CalledProcessError:
             time.sleep(0.1)
             return False
         return True
 
-    def _sql(self, name: str, statement: str) -> str:
+    def sql(self, name: str, statement: str) -> str:
+        """What psql prints."""
         return self._run("psql", "-X", "-At", "-d", self.dsn_of(name), "-c", statement)
 
     def _run(self, program: str, *arguments: str) -> str:
@@ -154,9 +179,9 @@ class Pair:
 
 
 @contextmanager
-def pair(folder: Path) -> Iterator[Pair]:
+def pair(folder: Path, configuration: str = "") -> Iterator[Pair]:
     """Both running, for the length of the block."""
-    both = Pair(folder)
+    both = Pair(folder, configuration)
     try:
         both.start()
         yield both

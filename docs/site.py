@@ -1,0 +1,213 @@
+"""What makes a site of this folder, beside mkdocs (`mkdocs.yml`, `tox -e docs`, ADR 33).
+
+The pages are written to be read in the repository too, so they link to what lies beside this folder: sources, tests,
+other pages. Here each such file becomes a page below `repository/`, and links lead there. The references that nobody
+writes by hand are made from what the server's own tests hold true: routes from `spec/openapi.yaml`, audits from the
+sources of `queen audit`.
+"""
+
+import ast
+import logging
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from posixpath import normpath, relpath
+from typing import Any
+
+import yaml
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[1]
+DOCS = "docs"
+HOME = "README.md"
+#: Below it stand the pages of files that are not in this folder.
+REPOSITORY = "repository"
+_LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)\s#]+)(#[^)\s]*)?(?=\))")
+_FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_LANGUAGES = {".py": "python", ".sql": "sql", ".yaml": "yaml", ".yml": "yaml", ".json": "json", ".js": "javascript"}
+#: A line of a table or list in a paragraph.
+_UNRENDERED = re.compile(r"<p>(?:[^<]*\n)?(\|[^<\n]*\||- [^<\n]*)")
+LOG = logging.getLogger("mkdocs.hooks.site")
+_HIDDEN = "---\nsearch:\n  exclude: true\n---\n"
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Adds the home page, the generated references, and a page for each file that another page links to."""
+    add(files, config, "index.md", (ROOT / HOME).read_text(encoding="utf-8"))
+    add(files, config, "routes.md", routes())
+    add(files, config, "audits.md", audits())
+    for page in named_in(config.nav):
+        if page.startswith(f"{REPOSITORY}/"):
+            add(files, config, page, shown(origin_of(page)))
+    waiting = [file.src_uri for file in files.documentation_pages()]
+    while waiting:
+        source = waiting.pop()
+        file = files.get_file_from_path(source)
+        assert file is not None
+        for target in outside(origin_of(source), file.content_string):
+            if files.get_file_from_path(page_of(target)) is None:
+                add(files, config, page_of(target), shown(target))
+                waiting.append(page_of(target))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Links to files become links to their pages."""
+    origin = origin_of(page.file.src_uri)
+    here = page.file.src_uri.rpartition("/")[0]
+
+    def lead(match: re.Match[str]) -> str:
+        target = page_of(resolved(origin, match[1]))
+        if files.get_file_from_path(target) is None:
+            return match[0]  # mkdocs complains about it
+        return relpath(target, here or ".") + (match[2] or "")
+
+    return outside_of_fences(markdown, lambda text: _LINK.sub(lead, text))
+
+
+def on_page_content(html: str, page: Page, **_: Any) -> str:
+    """Complains about what this Markdown, stricter than others, has left as it stood: a blank line is missing."""
+    for problem in _UNRENDERED.findall(html):
+        LOG.warning("%s: a table or list without a blank line before it: %s", page.file.src_uri, problem)
+    return html
+
+
+def named_in(nav: Any) -> Iterator[str]:
+    """The pages of the navigation, however deep."""
+    match nav:
+        case str():
+            yield nav
+        case dict():
+            yield from named_in(list(nav.values()))
+        case list():
+            for each in nav:
+                yield from named_in(each)
+
+
+def add(files: Files, config: MkDocsConfig, path: str, text: str) -> None:
+    """One more page."""
+    files.append(File.generated(config, path, content=text))
+
+
+def outside_of_fences(markdown: str, change: Any) -> str:
+    """The text with everything changed that is not code."""
+    pieces, end = [], 0
+    for fence in _FENCE.finditer(markdown):
+        pieces += [change(markdown[end : fence.start()]), fence[0]]
+        end = fence.end()
+    return "".join([*pieces, change(markdown[end:])])
+
+
+# ---------------------------------------------------------------- files and their pages
+
+
+def origin_of(page: str) -> str:
+    """The file of the repository that a page shows; of a generated one, where it would be."""
+    if page == "index.md":
+        return HOME
+    if not page.startswith(f"{REPOSITORY}/"):
+        return f"{DOCS}/{page}"
+    path = page.removeprefix(f"{REPOSITORY}/")
+    source = path.removesuffix(".md")
+    return source if (ROOT / source).is_file() else path
+
+
+def page_of(path: str) -> str:
+    """The page that shows a file of the repository."""
+    if path == HOME:
+        return "index.md"
+    if path.startswith(f"{DOCS}/") and (path.endswith((".md", ".svg", ".png"))):
+        return path.removeprefix(f"{DOCS}/")
+    if (ROOT / path).is_dir():
+        return f"{REPOSITORY}/{path}/README.md"
+    return f"{REPOSITORY}/{path}" if path.endswith(".md") else f"{REPOSITORY}/{path}.md"
+
+
+def resolved(origin: str, link: str) -> str:
+    """The path in the repository that a link of a file means."""
+    return normpath(f"{origin.rpartition('/')[0] or '.'}/{link}")
+
+
+def outside(origin: str, markdown: str) -> Iterator[str]:
+    """The files that a page links to and that are no pages by themselves."""
+    for match in _LINK.finditer(_FENCE.sub("", markdown)):
+        target = resolved(origin, match[1])
+        if not page_of(target).startswith(f"{REPOSITORY}/") or not (ROOT / target).exists():
+            continue
+        yield target
+
+
+def shown(path: str) -> str:
+    """The text of a page for a file or folder of the repository."""
+    place = ROOT / path
+    if place.is_dir():
+        return shown(f"{path}/README.md")
+    if place.name == "README.md" and not place.exists():
+        return listing(path.removesuffix("/README.md"), place.parent)
+    text = place.read_text(encoding="utf-8")
+    if place.suffix == ".md":
+        return text
+    return f"{_HIDDEN}\n# {place.name}\n\n`{path}`\n\n```{_LANGUAGES.get(place.suffix, 'text')}\n{text.rstrip()}\n```\n"
+
+
+def listing(path: str, place: Path) -> str:
+    """A folder that says nothing of itself."""
+    names = sorted(each.name for each in place.iterdir() if each.suffix in (*_LANGUAGES, ".md", ".sh"))
+    rows = [f"- [{name}]({name})" for name in names]
+    return "\n".join([_HIDDEN, f"# {path}", "", *rows, ""])
+
+
+# ---------------------------------------------------------------- generated references
+
+
+def routes() -> str:
+    """Every operation with its level of access, from the contract."""
+    contract = yaml.safe_load((ROOT / "spec" / "openapi.yaml").read_text(encoding="utf-8"))
+    pieces = [
+        "# Routes",
+        "",
+        "Made from [the contract](../spec/openapi.yaml), which tests hold against the route table, the structs and real answers. "
+        "A server shows it with all parameters and answers at `/docs`.",
+    ]
+    for tag in contract["tags"]:
+        described = " ".join(tag["description"].split()).replace("`docs/semantics.md`", "[semantics](semantics.md)")
+        pieces += ["", f"## {tag['name']}", "", described, ""]
+        pieces += ["| method | path | level | |", "|---|---|---|---|"]
+        pieces += [
+            f"| `{method.upper()}` | `{path}` | {operation['x-access-level']} | {operation['summary']} |"
+            for path, methods in contract["paths"].items()
+            for method, operation in methods.items()
+            if isinstance(operation, dict) and tag["name"] in operation.get("tags", ())
+        ]
+    return "\n".join(pieces) + "\n"
+
+
+def audits() -> str:
+    """What each audit reports, from their sources."""
+    sys.path.insert(0, str(ROOT))
+    from spec.guarantees import GUARANTEES, Level  # noqa: PLC0415 - the folder is no package of this environment
+    from spec.page import scan  # noqa: PLC0415
+
+    pieces = [
+        "# Audits",
+        "",
+        "Made from the sources. How to run them: [audit](audit.md); what is promised: [guarantees](guarantees.md).",
+    ]
+    for check in scan(ROOT):
+        if check.level is Level.AUDIT:
+            path = f"{check.module.replace('.', '/')}.py"
+            pieces += ["", f"## {check.name}", "", f"[`{path}`](../{path})", ""]
+            pieces += [f"- {each}: {GUARANTEES[each].statement}" for each in check.ids]
+            pieces += ["", docstring(ROOT / path, check.name)]
+    return "\n".join(pieces) + "\n"
+
+
+def docstring(path: Path, name: str) -> str:
+    """What a function of a source file says of itself."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            return ast.get_docstring(node) or ""
+    raise LookupError(f"{path} has no function {name}")

@@ -1,0 +1,265 @@
+"""What is in deploy/ fits the server: settings, routes, folders and times that it names exist and agree.
+
+Its metrics: tests/integration/test_metrics.py and test_simple_mq_metrics.py. Schemas and style: `tox -e lint`.
+"""
+
+import dataclasses
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from queen.config import Settings, from_environment
+from queen.http.access import Access
+from tests.support.processes import ROOT
+from tests.support.route_table import route_table
+
+DEPLOY = ROOT / "deploy"
+SPOOL = "/var/lib/queen/spool"
+FIELDS = {
+    variable: field for field in dataclasses.fields(Settings) for variable in field.metadata.get("variables", ())
+}
+SECRET = {variable for variable, field in FIELDS.items() if field.metadata["secret"]}
+#: For what a person has to fill in.
+FILLED = {"JWT_SECRET": "s" * 32, "QUEEN_ENCRYPTION_KEY": "ab" * 32}
+
+
+def manifests() -> dict[str, dict[str, Any]]:
+    """What Kubernetes is given, by kind and name."""
+    paths = [path for path in (DEPLOY / "kubernetes").glob("*.yaml") if path.name != "kustomization.yaml"]
+    documents = [document for path in paths for document in yaml.safe_load_all(path.read_text())]
+    return {f"{document['kind']}/{document['metadata']['name']}": document for document in documents}
+
+
+def compose() -> dict[str, Any]:
+    """The services of the compose file."""
+    services: dict[str, Any] = yaml.safe_load((DEPLOY / "compose" / "compose.yaml").read_text())["services"]
+    return services
+
+
+def of_the_image() -> dict[str, str]:
+    """The environment that the Dockerfile sets."""
+    text = (DEPLOY / "compose" / "Dockerfile").read_text().replace("\\\n", " ")
+    pairs = [pair for line in re.findall(r"^ENV (.+)$", text, re.MULTILINE) for pair in line.split()]
+    return {name: value for name, _, value in (pair.partition("=") for pair in pairs) if name != "PATH"}
+
+
+def of_systemd() -> dict[str, str]:
+    """The environment file, with what is only proposed in it."""
+    text = (DEPLOY / "systemd" / "queen.env").read_text()
+    return dict(re.findall(r"^#?([A-Z_]+)=(.*)$", text, re.MULTILINE))
+
+
+def of_kubernetes(secret: str) -> dict[str, str]:
+    """The environment of a container that gets one of the secrets."""
+    found = manifests()
+    return found["ConfigMap/queen"]["data"] | found[f"Secret/{secret}"]["stringData"]
+
+
+ENVIRONMENTS: Mapping[str, Mapping[str, str]] = {
+    "Dockerfile": of_the_image(),
+    "systemd/queen.env": of_systemd(),
+    "compose, init": compose()["init"]["environment"],
+    "compose, queen": compose()["queen"]["environment"],
+    "Kubernetes, init": of_kubernetes("queen-owner"),
+    "Kubernetes, queen": of_kubernetes("queen-server"),
+}
+
+
+@pytest.mark.parametrize("place", ENVIRONMENTS)
+def test_every_variable_is_a_setting_that_takes_its_value(place: str) -> None:
+    environment = ENVIRONMENTS[place]
+    assert environment
+    assert set(environment) <= set(FIELDS)
+    # ${NAME:-default} is what compose puts in.
+    values = {name: re.sub(r"\$\{\w+:-(.*)\}", r"\1", value) for name, value in environment.items()}
+    from_environment({name: FILLED.get(name, value) for name, value in values.items()})
+
+
+def test_secrets_are_nowhere_but_where_secrets_are() -> None:
+    assert not SECRET & set(manifests()["ConfigMap/queen"]["data"])
+    assert not SECRET & set(of_the_image())
+    for name in ("init", "queen"):
+        for variable, value in compose()[name]["environment"].items():
+            assert variable not in SECRET or re.fullmatch(r"\$\{\w+:[-?].*\}", value), f"{name}: {variable}"
+    assert "secrets.example.yaml" not in kustomization()["resources"]
+
+
+def kustomization() -> dict[str, Any]:
+    text: dict[str, Any] = yaml.safe_load((DEPLOY / "kubernetes" / "kustomization.yaml").read_text())
+    return text
+
+
+def test_every_manifest_is_applied_and_checked() -> None:
+    there = {path.name for path in (DEPLOY / "kubernetes").glob("*.yaml")} - {"kustomization.yaml"}
+    assert there == {*kustomization()["resources"], "secrets.example.yaml"}
+    checked = (ROOT / "tox.ini").read_text()
+    assert not [name for name in there if f"deploy/kubernetes/{name}" not in checked]
+
+
+# ---------------------------------------------------------------- routes
+
+
+def container() -> dict[str, Any]:
+    found: dict[str, Any] = pod()["containers"][0]
+    return found
+
+
+def pod() -> dict[str, Any]:
+    found: dict[str, Any] = manifests()["StatefulSet/queen"]["spec"]["template"]["spec"]
+    return found
+
+
+def public() -> set[str]:
+    return {route.path for route in route_table() if route.access.get("GET") is Access.PUBLIC}
+
+
+def test_what_is_probed_and_scraped_is_public() -> None:
+    probes = {name: container()[f"{name}Probe"]["httpGet"]["path"] for name in ("startup", "liveness", "readiness")}
+    assert probes == {"startup": "/health/live", "liveness": "/health/live", "readiness": "/health/ready"}
+    (image,) = re.findall(r"PORT\\\"\]\}(/[a-z/]+)", (DEPLOY / "compose" / "Dockerfile").read_text())
+    annotations = manifests()["StatefulSet/queen"]["spec"]["template"]["metadata"]["annotations"]
+    (job,) = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
+    scraped = {annotations["prometheus.io/path"], job["metrics_path"]}
+    assert scraped == {"/metrics/prometheus"}
+    assert {*probes.values(), image, *scraped} <= public()
+
+
+def test_ports_are_the_one_that_the_server_listens_on() -> None:
+    port = of_the_image()["PORT"]
+    assert int(port) == Settings().port
+    assert f"EXPOSE {port}\n" in (DEPLOY / "compose" / "Dockerfile").read_text()
+    assert compose()["queen"]["ports"] == [f"127.0.0.1:{port}:{port}"]
+    assert container()["ports"] == [{"name": "http", "containerPort": int(port)}]
+    for name in ("Service/queen", "Service/queen-pods"):
+        assert manifests()[name]["spec"]["ports"] == [{"name": "http", "port": int(port), "targetPort": "http"}]
+    (job,) = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
+    assert job["static_configs"] == [{"targets": [f"queen:{port}"]}]
+
+
+def test_alerts_watch_the_job_that_is_scraped() -> None:
+    (job,) = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
+    rules = (DEPLOY / "prometheus" / "queen.rules.yaml").read_text()
+    assert set(re.findall(r'job="(\w+)"', rules)) == {job["job_name"]}
+
+
+# ---------------------------------------------------------------- folders and times
+
+
+def test_the_spool_is_on_a_disk_that_outlives_the_process() -> None:
+    assert of_the_image()["FILE_BUFFER_DIR"] == of_systemd()["FILE_BUFFER_DIR"] == SPOOL
+    assert {f"/var/lib/{name}" for name in unit("StateDirectory").split()} == {"/var/lib/queen", SPOOL}
+    assert f"spool:{SPOOL}" in compose()["queen"]["volumes"]
+    assert {"name": "spool", "mountPath": SPOOL} in container()["volumeMounts"]
+    stateful_set = manifests()["StatefulSet/queen"]["spec"]
+    (claim,) = stateful_set["volumeClaimTemplates"]
+    assert claim["metadata"]["name"] == "spool"
+    gibibytes = int(claim["spec"]["resources"]["requests"]["storage"].removesuffix("Gi"))
+    assert gibibytes << 30 > int(of_kubernetes("queen-server")["FILE_BUFFER_MAX_BYTES"])
+    assert set(stateful_set["persistentVolumeClaimRetentionPolicy"].values()) == {"Retain"}
+
+
+def unit(name: str) -> str:
+    """A setting of the systemd unit that stands there once."""
+    (value,) = re.findall(rf"^{name}=(.*)$", (DEPLOY / "systemd" / "queen.service").read_text(), re.MULTILINE)
+    return str(value)
+
+
+def test_a_stop_leaves_the_requests_their_time() -> None:
+    graceful = Settings().graceful_timeout_s
+    assert int(unit("TimeoutStopSec")) > graceful
+    assert int(compose()["queen"]["stop_grace_period"].removesuffix("s")) > graceful
+    environment = of_kubernetes("queen-server")
+    before_stop = int(container()["lifecycle"]["preStop"]["exec"]["command"][1])
+    assert pod()["terminationGracePeriodSeconds"] > before_stop + int(environment["GRACEFUL_TIMEOUT"])
+
+
+def test_selectors_meet_the_pods() -> None:
+    found = manifests()
+    stateful_set = found["StatefulSet/queen"]["spec"]
+    labels = stateful_set["template"]["metadata"]["labels"]
+    assert stateful_set["selector"]["matchLabels"] == labels
+    assert found["PodDisruptionBudget/queen"]["spec"]["selector"]["matchLabels"] == labels
+    assert found["NetworkPolicy/queen"]["spec"]["podSelector"]["matchLabels"] == labels
+    for name in ("queen", stateful_set["serviceName"]):
+        assert found[f"Service/{name}"]["spec"]["selector"] == labels
+
+
+def containers() -> Iterator[tuple[str, dict[str, Any]]]:
+    for each in (*pod()["initContainers"], *pod()["containers"]):
+        yield each["name"], each
+
+
+def test_pods_may_do_what_the_restricted_standard_allows() -> None:
+    assert pod()["securityContext"]["runAsNonRoot"] is True
+    assert pod()["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for name, each in containers():
+        context = each["securityContext"]
+        assert context["readOnlyRootFilesystem"] is True, name
+        assert context["allowPrivilegeEscalation"] is False, name
+        assert context["capabilities"] == {"drop": ["ALL"]}, name
+        assert each["resources"]["limits"]["memory"], name
+    user = str(pod()["securityContext"]["runAsUser"])
+    assert f"USER {user}:{user}\n" in (DEPLOY / "compose" / "Dockerfile").read_text()
+
+
+# ---------------------------------------------------------------- the image, compose, systemd
+
+
+def test_the_image_is_built_from_all_that_the_wheel_is_made_of() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    needed = {"pyproject.toml", project["project"]["readme"], *project["project"]["license-files"]}
+    for package in project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]:
+        # A link needs its target, and queen/sql is another link.
+        needed |= {package, str((ROOT / package).resolve().relative_to(ROOT))}
+    needed.add(str((ROOT / "queen" / "sql").resolve().relative_to(ROOT)))
+    ignored = (DEPLOY / "compose" / "Dockerfile.dockerignore").read_text().splitlines()
+    assert {line.removeprefix("!") for line in ignored if line.startswith("!")} == needed
+
+
+def test_compose_asks_for_every_password_that_it_needs() -> None:
+    text = (DEPLOY / "compose" / "compose.yaml").read_text()
+    asked = set(re.findall(r"\$\{(\w+):\?", text))
+    example = dict(re.findall(r"^(\w+)=(.*)$", (DEPLOY / "compose" / ".env.example").read_text(), re.MULTILINE))
+    assert asked == set(example)
+    script = (DEPLOY / "compose" / "passwords.sh").read_text()
+    roles = dict(re.findall(r"\\getenv (\w+) (\w+)", script))
+    assert set(roles.values()) <= set(compose()["db"]["environment"])
+    assert set(re.findall(r"ALTER ROLE queen_(\w+) PASSWORD", script)) == set(roles)
+
+
+def test_every_file_that_compose_mounts_is_there() -> None:
+    mounted = [volume.split(":")[0] for each in compose().values() for volume in each.get("volumes", ())]
+    files = [DEPLOY / "compose" / path for path in mounted if path.startswith(".")]
+    assert len(files) == 5
+    assert all(path.exists() for path in files)
+    assert os.access(DEPLOY / "compose" / "passwords.sh", os.X_OK)
+
+
+def analyze(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """systemd-analyze on the unit, with the gunicorn of these tests."""
+    installed = Path(sys.executable).with_name("gunicorn")
+    text = (DEPLOY / "systemd" / "queen.service").read_text().replace("/opt/queen/bin/gunicorn", str(installed))
+    path = folder / "queen.service"
+    path.write_text(text)
+    return subprocess.run(
+        ["systemd-analyze", *arguments, path], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze, which only checks the file")
+def test_systemd_takes_the_unit_and_finds_it_confined(tmp_path: Path) -> None:
+    verified = analyze(tmp_path, "verify", "--man=no")
+    assert verified.returncode == 0, verified.stderr
+    # Lines of other units of the machine may be there too.
+    assert "queen.service" not in verified.stderr
+    confined = analyze(tmp_path, "security", "--no-pager", "--offline=true", "--threshold=20")
+    assert confined.returncode == 0, confined.stdout + confined.stderr
