@@ -10,10 +10,9 @@ import ast
 import logging
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from posixpath import normpath, relpath
-from typing import Any
 
 import yaml
 from mkdocs.config.defaults import MkDocsConfig
@@ -45,16 +44,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     waiting = [file.src_uri for file in files.documentation_pages()]
     while waiting:
         source = waiting.pop()
-        file = files.get_file_from_path(source)
-        assert file is not None
-        for target in outside(origin_of(source), file.content_string):
+        for target in outside(origin_of(source), files.src_uris[source].content_string):
             if files.get_file_from_path(page_of(target)) is None:
                 add(files, config, page_of(target), shown(target))
                 waiting.append(page_of(target))
     return files
 
 
-def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+def on_page_markdown(markdown: str, page: Page, files: Files, **_: object) -> str:
     """Links to files become links to their pages."""
     origin = origin_of(page.file.src_uri)
     here = page.file.src_uri.rpartition("/")[0]
@@ -68,14 +65,14 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     return outside_of_fences(markdown, lambda text: _LINK.sub(lead, text))
 
 
-def on_page_content(html: str, page: Page, **_: Any) -> str:
+def on_page_content(html: str, page: Page, **_: object) -> str:
     """Complains about what this Markdown, stricter than others, has left as it stood: a blank line is missing."""
     for problem in _UNRENDERED.findall(html):
         LOG.warning("%s: a table or list without a blank line before it: %s", page.file.src_uri, problem)
     return html
 
 
-def named_in(nav: Any) -> Iterator[str]:
+def named_in(nav: object) -> Iterator[str]:
     """The pages of the navigation, however deep."""
     match nav:
         case str():
@@ -92,7 +89,7 @@ def add(files: Files, config: MkDocsConfig, path: str, text: str) -> None:
     files.append(File.generated(config, path, content=text))
 
 
-def outside_of_fences(markdown: str, change: Any) -> str:
+def outside_of_fences(markdown: str, change: Callable[[str], str]) -> str:
     """The text with everything changed that is not code."""
     pieces, end = [], 0
     for fence in _FENCE.finditer(markdown):
@@ -169,8 +166,8 @@ def routes() -> str:
     pieces = [
         "# Routes",
         "",
-        "Made from [the contract](../spec/openapi.yaml), which tests hold against the route table, the structs and real answers. "
-        "A server shows it with all parameters and answers at `/docs`.",
+        "Made from [the contract](../spec/openapi.yaml), which tests hold against the route table, structs and real",
+        "answers. A server shows it with all parameters and answers at `/docs`.",
     ]
     for tag in contract["tags"]:
         described = " ".join(tag["description"].split()).replace("`docs/semantics.md`", "[semantics](semantics.md)")

@@ -1,43 +1,22 @@
 """The examples of docs/simple-mq.md, as they stand there."""
 
 import re
-import shlex
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
 
 from tests.support.api import open_client
 from tests.support.clock import eventually
+from tests.support.guides import code, request_of
 from tests.support.processes import ROOT, Server
 
-_BLOCK = re.compile(r"```sh\n(.*?)```", re.DOTALL)
 _QUEUE = {"queueName": "orders", "queueSize": 10, "visibilityTimeout": 0, "maxDeliveries": 1}
 
 
 def blocks() -> list[list[str]]:
     """The lines of each example that asks a server."""
-    text = (ROOT / "docs" / "simple-mq.md").read_text(encoding="utf-8")
-    found = [block.splitlines() for block in _BLOCK.findall(text)]
+    found = [block.splitlines() for block in code(ROOT / "docs" / "simple-mq.md", "sh")]
     return [lines for lines in found if any(line.startswith("curl") for line in lines)]
-
-
-def request_of(line: str) -> tuple[str, str, str | None]:
-    """Method, path with its query, and body of a line with curl; it knows what the guide uses."""
-    method, url, body = "", "", None
-    words: Iterator[str] = iter(shlex.split(line, comments=True)[1:])
-    for word in words:
-        match word:
-            case "-s":
-                pass
-            case "-X":
-                method = next(words)
-            case "--json":
-                body = next(words)
-            case _:
-                url = word
-    assert url.startswith("localhost:6632/"), line
-    return method or ("POST" if body else "GET"), url.removeprefix("localhost:6632"), body
 
 
 class Reader:

@@ -24,9 +24,7 @@ from tests.support.route_table import route_table
 
 DEPLOY = ROOT / "deploy"
 SPOOL = "/var/lib/queen/spool"
-FIELDS = {
-    variable: field for field in dataclasses.fields(Settings) for variable in field.metadata.get("variables", ())
-}
+FIELDS = {variable: field for field in dataclasses.fields(Settings) for variable in field.metadata.get("variables", ())}
 SECRET = {variable for variable, field in FIELDS.items() if field.metadata["secret"]}
 #: For what a person has to fill in.
 FILLED = {"JWT_SECRET": "s" * 32, "QUEEN_ENCRYPTION_KEY": "ab" * 32}

@@ -69,10 +69,10 @@ class Pair:
         state = "SELECT sync_state FROM pg_stat_replication"
         wait_until(lambda: self.sql(primary, state).strip() in ("sync", "quorum"), "replication")
 
-    def fail_over(self, primary: str = "one", standby: str = "two") -> None:
+    def fail_over(self) -> None:
         """Kills the primary and makes the standby one."""
-        self.end(signal.SIGKILL, primary)
-        self.sql(standby, "SELECT pg_promote()")
+        self.end(signal.SIGKILL, "one")
+        self.sql("two", "SELECT pg_promote()")
 
     def rejoin(self, primary: str, name: str) -> None:
         """Makes a primary that was killed the standby of the one that took its place."""
