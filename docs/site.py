@@ -26,7 +26,10 @@ HOME = "README.md"
 REPOSITORY = "repository"
 _LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)\s#]+)(#[^)\s]*)?(?=\))")
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
-_LANGUAGES = {".py": "python", ".sql": "sql", ".yaml": "yaml", ".yml": "yaml", ".json": "json", ".js": "javascript"}
+_LANGUAGES = {
+    ".conf": "ini", ".env": "ini", ".js": "javascript", ".json": "json", ".py": "python", ".service": "ini", ".sh": "bash",
+    ".sql": "sql", ".yaml": "yaml", ".yml": "yaml",
+}  # fmt: skip
 #: A line of a table or list in a paragraph.
 _UNRENDERED = re.compile(r"<p>(?:[^<]*\n)?(\|[^<\n]*\||- [^<\n]*)")
 LOG = logging.getLogger("mkdocs.hooks.site")
@@ -152,7 +155,7 @@ def shown(path: str) -> str:
 
 def listing(path: str, place: Path) -> str:
     """A folder that says nothing of itself."""
-    names = sorted(each.name for each in place.iterdir() if each.suffix in (*_LANGUAGES, ".md", ".sh"))
+    names = sorted(str(each.relative_to(place)) for each in place.rglob("*") if each.suffix in (*_LANGUAGES, ".md"))
     rows = [f"- [{name}]({name})" for name in names]
     return "\n".join([_HIDDEN, f"# {path}", "", *rows, ""])
 
