@@ -27,8 +27,8 @@ REPOSITORY = "repository"
 _LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)\s#]+)(#[^)\s]*)?(?=\))")
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _LANGUAGES = {
-    ".conf": "ini", ".env": "ini", ".js": "javascript", ".json": "json", ".py": "python", ".service": "ini", ".sh": "bash",
-    ".sql": "sql", ".yaml": "yaml", ".yml": "yaml",
+    ".conf": "ini", ".env": "ini", ".js": "javascript", ".json": "json", ".py": "python", ".service": "ini",
+    ".sh": "bash", ".sql": "sql", ".yaml": "yaml", ".yml": "yaml",
 }  # fmt: skip
 #: A line of a table or list in a paragraph.
 _UNRENDERED = re.compile(r"<p>(?:[^<]*\n)?(\|[^<\n]*\||- [^<\n]*)")
