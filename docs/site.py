@@ -30,8 +30,9 @@ _LANGUAGES = {
     ".conf": "ini", ".env": "ini", ".js": "javascript", ".json": "json", ".py": "python", ".service": "ini",
     ".sh": "bash", ".sql": "sql", ".yaml": "yaml", ".yml": "yaml",
 }  # fmt: skip
-#: A line of a table or list in a paragraph.
-_UNRENDERED = re.compile(r"<p>(?:[^<]*\n)?(\|[^<\n]*\||- [^<\n]*)")
+#: A line of a table or list that is shown as it stands.
+_UNRENDERED = re.compile(r"^(?:<p>)?(\|.*\||- .*)", re.MULTILINE)
+_PREFORMATTED = re.compile(r"<pre.*?</pre>", re.DOTALL)
 LOG = logging.getLogger("mkdocs.hooks.site")
 _HIDDEN = "---\nsearch:\n  exclude: true\n---\n"
 
@@ -70,7 +71,7 @@ def on_page_markdown(markdown: str, page: Page, files: Files, **_: object) -> st
 
 def on_page_content(html: str, page: Page, **_: object) -> str:
     """Complains about what this Markdown, stricter than others, has left as it stood: a blank line is missing."""
-    for problem in _UNRENDERED.findall(html):
+    for problem in _UNRENDERED.findall(_PREFORMATTED.sub("", html)):
         LOG.warning("%s: a table or list without a blank line before it: %s", page.file.src_uri, problem)
     return html
 
