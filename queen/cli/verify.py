@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
 from queen.cli.interface import Interface
-from queen.cli.output import err, fail, out
+from queen.cli.output import fail, out
+from queen.cli.progress import bar as progress_bar
 from queen_spec.conformance import Report, UnreachableError, as_html, as_json, as_junit, as_table, run
 from queen_spec.conformance.simple_mq import run as run_simple_mq
 
@@ -72,8 +72,7 @@ def _write(path: Path, text: str) -> None:
 def _run(
     url: str, interface: Interface, token: str | None, seed: int | None, profile: ProfileName, only: list[str]
 ) -> Report:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=err, transient=True) as bar:
+    with progress_bar() as bar:
         task = bar.add_task(f"Checking {url}", total=None)
 
         def progress(done: int, total: int, _last: str) -> None:
