@@ -1,6 +1,5 @@
 """``queen verify``: checks the guarantees of any server, as a client sees them."""
 
-import signal
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +8,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from queen.cli.ending import interruptible
 from queen.cli.interface import Interface
 from queen.cli.output import fail, out
 from queen.cli.progress import bar as progress_bar
@@ -46,11 +46,10 @@ def verify(
     html: Annotated[Path | None, typer.Option(help="File for the report as HTML.", dir_okay=False)] = None,
 ) -> None:
     """Check the guarantees of a server over HTTP: 0 all hold, 1 not all were shown to hold, 2 it cannot be reached."""
-    # However it is ended, what it made is cleaned up.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
-        report = _run(url, interface, token, seed, profile, only or [])
+        # However it is ended, what it made is cleaned up.
+        with interruptible():
+            report = _run(url, interface, token, seed, profile, only or [])
     except UnreachableError as problem:
         fail(f"{url} cannot be reached: {problem}", _UNREACHABLE)
     except ValueError as problem:

@@ -166,7 +166,8 @@ def _push_file(server: Server, name: str, form: Form, batch: int, *, json: bool)
             problem.args = (f"{problem}. {_so_far(done)}",)
         raise
     except KeyboardInterrupt:
-        err.print(_so_far(done))
+        if done:
+            err.print(_so_far(done))
         raise
     if not json:
         showing.say(

@@ -5,6 +5,7 @@ It reads the log as the dashboard does, with the listing of messages, and is no 
 
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from rich.text import Text
 from queen.cli.client import showing
 from queen.cli.client.connection import DEFAULT_URL, RefusedError, Server, UnreachableError, at, connected
 from queen.cli.client.options import Json, OfPartition, Queue, Token, Url
+from queen.cli.ending import interruptible
 from queen.cli.output import err, out
 
 _ROUTE = "/api/v1/messages"
@@ -101,12 +103,9 @@ def tail(
 
     With --json a line for each message.
     """
-    with connected(url, token) as server:
+    with suppress(KeyboardInterrupt), interruptible(), connected(url, token) as server:
         _look_for(server, queue, follow=follow)
-        try:
-            _follow(server, queue, partition, lines, interval if follow else None, json=json)
-        except KeyboardInterrupt:
-            return
+        _follow(server, queue, partition, lines, interval if follow else None, json=json)
 
 
 def _look_for(server: Server, queue: str, *, follow: bool) -> None:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Annotated
 
@@ -19,6 +20,7 @@ from queen.cli.client.groups import GroupOfQueue, on_queue
 from queen.cli.client.options import Json, Token, Url
 from queen.cli.client.queues import Queue, every
 from queen.cli.client.showing import counted, duration
+from queen.cli.ending import interruptible
 from queen.cli.output import out
 
 _MINUTE_S = 60.0
@@ -99,11 +101,8 @@ def top(
     Rates are those of the last half minute; at first, and with --once, of the last one to two minutes.
     With --json a line for each look.
     """
-    with connected(url, token) as server:
-        try:
-            _watch(server, interval, limit, once=once, json=json)
-        except KeyboardInterrupt:
-            return
+    with suppress(KeyboardInterrupt), interruptible(), connected(url, token) as server:
+        _watch(server, interval, limit, once=once, json=json)
 
 
 def _watch(server: Server, interval: float, limit: int | None, *, once: bool, json: bool) -> None:
@@ -208,12 +207,13 @@ def _print(rows: Sequence[Row], *, json: bool) -> None:
 
 def _screen(rows: Sequence[Row], limit: int | None, problem: str = "") -> Lines:
     shown = rows[: limit or max(out.height - _AROUND, 1)]
-    rest = f", {len(rows) - len(shown)} more" if len(rows) > len(shown) else ""
+    of = "" if len(shown) == len(rows) else f" of {len(rows)}"
     sums = [
         sum(getattr(row, field) for row in rows) for field in ("push_per_second", "pop_per_second", "ack_per_second")
     ]
-    head = Text(f"{counted(len(rows), 'queue')}{rest}; push {sums[0]:.1f}/s, pop {sums[1]:.1f}/s, ack {sums[2]:.1f}/s")
-    return Lines(head, Text(showing.clean(problem), "red"), _table(shown), Text("Ctrl-C ends", "dim"))
+    rates = f"push {sums[0]:.1f}/s, pop {sums[1]:.1f}/s, ack {sums[2]:.1f}/s"
+    head = Text(f"{counted(len(shown), 'queue')}{of}; {rates}; Ctrl-C ends")
+    return Lines(head, Text(showing.clean(problem), "red"), _table(shown))
 
 
 def _table(rows: Sequence[Row]) -> Table:
