@@ -111,7 +111,7 @@ def test_names_may_hold_anything(queen: Client, queue: str) -> None:
 
 def test_queues_are_listed_and_shown(queen: Client, queue: str) -> None:
     queen.text("push", queue, "1", "-p", "alice")
-    assert re.search(rf"^{queue} .* 1 +1 +1 +0 ", queen.text("queues"), re.MULTILINE)
+    assert re.search(rf"^{queue} .* 1 +1 +1 +0 *$", queen.text("queues"), re.MULTILINE)
     assert queue in [each["name"] for each in queen.json("queues", "--namespace", queue)]
     assert re.search(r"^alice +1 +1 +0 ", queen.text("queues", queue), re.MULTILINE)
     assert "Queue not found (404)" in queen.refusal(1, "queues", f"{queue}-not")

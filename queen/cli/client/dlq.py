@@ -103,17 +103,22 @@ def list_(
     if json:
         showing.document(page.messages)
         return
-    made = showing.table(
-        "id", "failed", "group", "partition", "retries", "transaction id", "error", "payload", right=("retries",),
-        folded=("group", "partition", "transaction id", "error", "payload"),
-    )  # fmt: skip
+    made = showing.Listing(
+        "id", "failed", "group", "partition", "retries", "transaction id", "error", "payload", right=("retries",)
+    )
     for each in (msgspec.json.decode(raw, type=DeadLetter) for raw in page.messages):
-        showing.add(
-            made, each.id, showing.local(each.failed_at), each.consumer_group, each.partition, each.retry_count,
-            each.transaction_id, each.error_message, showing.payload(each.data),
-        )  # fmt: skip
+        made.add(
+            each.id,
+            showing.local(each.failed_at),
+            each.consumer_group,
+            each.partition,
+            each.retry_count,
+            each.transaction_id,
+            each.error_message,
+            showing.payload(each.data),
+        )
     if page.messages:
-        showing.show(made)
+        made.show()
     if page.total > len(page.messages):
         err.print(f"{len(page.messages)} of {page.total}", style="dim")
     elif not page.total:

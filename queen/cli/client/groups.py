@@ -89,17 +89,28 @@ def list_(
     if json:
         showing.document([raw for raw, _ in found])
         return
-    made = showing.table(
-        "queue", "group", "partitions", "behind in", "messages behind", "oldest", "state",
-        right=("partitions", "behind in", "messages behind", "oldest"), folded=("queue", "group"),
-    )  # fmt: skip
+    made = showing.Listing(
+        "queue",
+        "group",
+        "partitions",
+        "behind in",
+        "messages behind",
+        "oldest",
+        "state",
+        right=("partitions", "behind in", "messages behind", "oldest"),
+    )
     for _, each in found:
-        showing.add(
-            made, each.queue_name, each.name, each.members, each.partitions_with_lag, each.total_lag,
-            duration(each.max_time_lag), each.state,
-        )  # fmt: skip
+        made.add(
+            each.queue_name,
+            each.name,
+            each.members,
+            each.partitions_with_lag,
+            each.total_lag,
+            duration(each.max_time_lag),
+            each.state,
+        )
     if found:
-        showing.show(made)
+        made.show()
     else:
         err.print("no groups", style="dim")
 
@@ -118,18 +129,22 @@ def show(group: Group, queue: OnQueue = None, json: Json = False, url: Url = DEF
     if json:
         showing.document(found)
         return
-    made = showing.table(
-        "queue", "partition", "done", "behind", "oldest", "leased", "done up to",
-        right=("done", "behind", "oldest"), folded=("queue", "partition"),
-    )  # fmt: skip
+    made = showing.Listing(
+        "queue", "partition", "done", "behind", "oldest", "leased", "done up to", right=("done", "behind", "oldest")
+    )
     for name, raw in found.items():
         for each in msgspec.json.decode(raw, type=Cursors).partitions:
-            showing.add(
-                made, name, each.partition, each.total_consumed, each.offset_lag, duration(each.time_lag_seconds),
-                "yes" if each.lease_active else "", showing.local(each.last_consumed_at),
-            )  # fmt: skip
-    showing.show(made)
-    if made.row_count == _CURSORS:
+            made.add(
+                name,
+                each.partition,
+                each.total_consumed,
+                each.offset_lag,
+                duration(each.time_lag_seconds),
+                "yes" if each.lease_active else "",
+                showing.local(each.last_consumed_at),
+            )
+    made.show()
+    if len(made) == _CURSORS:
         err.print(f"the first {_CURSORS} partitions", style="dim")
 
 

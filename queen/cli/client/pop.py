@@ -104,17 +104,20 @@ def _start(start: str | None) -> Parameters:
 
 
 def _show(messages: Sequence[Message], *, leased: bool) -> None:
-    made = showing.table(
-        "partition", "offset", "pushed", "attempt", "transaction id", "payload", right=("offset", "attempt"),
-        folded=("partition", "transaction id", "payload"),
-    )  # fmt: skip
+    made = showing.Listing(
+        "partition", "offset", "pushed", "attempt", "transaction id", "payload", right=("offset", "attempt")
+    )
     for each in messages:
         text = each.error or showing.payload(each.data)
-        showing.add(
-            made, each.partition, each.offset, showing.local(each.created_at), each.delivery_attempt,
-            each.transaction_id, text,
-        )  # fmt: skip
-    showing.show(made)
+        made.add(
+            each.partition,
+            each.offset,
+            showing.local(each.created_at),
+            each.delivery_attempt,
+            each.transaction_id,
+            text,
+        )
+    made.show()
     if leased:
         for command in _acks(messages):
             err.print(command, style="dim", markup=False)

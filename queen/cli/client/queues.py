@@ -30,7 +30,6 @@ class Queue(Struct, rename="camel"):
     name: str
     namespace: str
     task: str
-    created_at: str
     partitions: int
     messages: Messages
 
@@ -77,7 +76,6 @@ class Options(Struct, rename="camel"):
 class Partition(Struct, rename="camel"):
     """A partition with its figures."""
 
-    id: str
     name: str
     messages: Counts
     newest_message: str | None
@@ -112,18 +110,21 @@ def queues(
     if json:
         showing.document(found)
         return
-    made = showing.table(
-        "queue", "namespace", "task", "partitions", "messages", "pending", "leased", "created",
-        right=("partitions", "messages", "pending", "leased"), folded=("queue", "namespace", "task"),
-    )  # fmt: skip
+    made = showing.Listing(
+        "queue",
+        "namespace",
+        "task",
+        "partitions",
+        "messages",
+        "pending",
+        "leased",
+        right=("partitions", "messages", "pending", "leased"),
+    )
     for each in (msgspec.json.decode(raw, type=Queue) for raw in found):
         counts = each.messages
-        showing.add(
-            made, each.name, each.namespace, each.task, each.partitions, counts.total, counts.pending,
-            counts.processing, showing.local(each.created_at),
-        )  # fmt: skip
+        made.add(each.name, each.namespace, each.task, each.partitions, counts.total, counts.pending, counts.processing)
     if found:
-        showing.show(made)
+        made.show()
     else:
         err.print("no queues", style="dim")
 
@@ -142,8 +143,7 @@ def every(server: Server, namespace: str | None = None, task: str | None = None)
 
 def _show_one(detail: Detail) -> None:
     queue, config, totals = detail.queue, detail.queue.config, detail.totals
-    facts = showing.table("", "", folded=("",))
-    for title, value in (
+    showing.record(
         ("queue", queue.name),
         ("namespace, task", f"{queue.namespace}, {queue.task}"),
         ("created", showing.local(queue.created_at)),
@@ -156,27 +156,15 @@ def _show_one(detail: Detail) -> None:
         ("messages", totals.total),
         ("pending, leased", f"{totals.pending}, {totals.processing}"),
         ("done, dead letters", f"{totals.completed}, {totals.dead_letter}"),
-    ):
-        showing.add(facts, title, value)
-    facts.show_header = False
-    showing.show(facts)
-    made = showing.table(
-        "partition", "messages", "pending", "leased", "newest", "id", right=("messages", "pending", "leased"),
-        folded=("partition",),
-    )  # fmt: skip
+    )
+    made = showing.Listing(
+        "partition", "messages", "pending", "leased", "newest", right=("messages", "pending", "leased")
+    )
     for each in detail.partitions:
         counts = each.messages
-        showing.add(
-            made,
-            each.name,
-            counts.total,
-            counts.pending,
-            counts.processing,
-            showing.local(each.newest_message),
-            each.id,
-        )
+        made.add(each.name, counts.total, counts.pending, counts.processing, showing.local(each.newest_message))
     if detail.partitions:
         showing.say("")
-        showing.show(made)
+        made.show()
     if len(detail.partitions) == _PARTITIONS:
         err.print(f"the first {_PARTITIONS} partitions", style="dim")

@@ -14,7 +14,7 @@ from queen.cli.output import out
 _PAYLOAD_CHARS = 2000
 #: A pipe has no width; nothing is cut there.
 _PIPE_CHARS = 1_000_000
-Cell = str | int | float | Text | None
+Cell = str | int | None
 
 
 def document(value: object) -> None:
@@ -27,33 +27,59 @@ def compact(json: bytes | Raw) -> str:
     return msgspec.json.format(bytes(json), indent=-1).decode()
 
 
-def table(*titles: str, right: Sequence[str] = (), folded: Sequence[str] = ()) -> Table:
-    """An empty table.
+class Listing:
+    """Rows under titles; text from messages and names is shown as it is, without power over the terminal.
 
     Args:
         titles: of its columns.
-        right: columns of numbers.
-        folded: columns that are broken into lines where there is no room; others are never cut.
+        right: those of numbers.
     """
-    made = Table(box=None, pad_edge=False, header_style="bold")
-    for title in titles:
-        fold = title in folded
-        made.add_column(title, justify="right" if title in right else "left", no_wrap=not fold, overflow="fold")
-    return made
+
+    def __init__(self, *titles: str, right: Sequence[str] = ()) -> None:
+        self._titles, self._right = titles, right
+        self._rows: list[list[str]] = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, *cells: Cell) -> None:
+        """Adds a row, with a cell for each title."""
+        self._rows.append([clean("" if cell is None else str(cell)) for cell in cells])
+
+    def table(self) -> Table:
+        """A line for each row. Where there is no room, text is cut and numbers are not."""
+        made = Table(box=None, pad_edge=False, header_style="bold")
+        for title in self._titles:
+            number = title in self._right
+            made.add_column(title, justify="right" if number else "left", no_wrap=number, overflow="ellipsis")
+        for row in self._rows:
+            made.add_row(*map(Text, row))
+        return made
+
+    def show(self) -> None:
+        """Prints it: as a table, and on a terminal that is too narrow for that row by row, like psql."""
+        made = self.table()
+        if not out.is_terminal:
+            out.width = _PIPE_CHARS
+            out.print(made)
+        elif out.measure(made, options=out.options.update(width=_PIPE_CHARS)).maximum <= out.width:
+            out.print(made, soft_wrap=False)
+        else:
+            for row in self._rows:
+                record(*zip(self._titles, row, strict=True))
+                out.print()
 
 
-def add(to: Table, *cells: Cell) -> None:
-    """Adds a row; text from messages and names is shown as it is, without power over the terminal."""
-    to.add_row(*[cell if isinstance(cell, Text) else Text(clean("" if cell is None else str(cell))) for cell in cells])
-
-
-def show(made: Table) -> None:
-    """Prints a table: fitted to a terminal, as wide as it is elsewhere."""
-    if out.is_terminal:
-        out.print(made, soft_wrap=False)
-    else:
+def record(*facts: tuple[str, Cell]) -> None:
+    """Prints one thing: a line, or as many as it takes, for each fact."""
+    made = Table(box=None, pad_edge=False, show_header=False)
+    made.add_column(style="dim", no_wrap=True)
+    made.add_column(overflow="fold")
+    for title, value in facts:
+        made.add_row(title, Text(clean("" if value is None else str(value))))
+    if not out.is_terminal:
         out.width = _PIPE_CHARS
-        out.print(made)
+    out.print(made, soft_wrap=False)
 
 
 def say(text: str) -> None:

@@ -11,7 +11,6 @@ import typer
 from msgspec import Struct
 from rich.console import Group as Lines
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from queen.cli.client import showing
@@ -202,7 +201,7 @@ def _print(rows: Sequence[Row], *, json: bool) -> None:
     if json:
         showing.document(rows)
     else:
-        showing.show(_table(rows))
+        _listing(rows).show()
 
 
 def _screen(rows: Sequence[Row], limit: int | None, problem: str = "") -> Lines:
@@ -213,16 +212,13 @@ def _screen(rows: Sequence[Row], limit: int | None, problem: str = "") -> Lines:
     ]
     rates = f"push {sums[0]:.1f}/s, pop {sums[1]:.1f}/s, ack {sums[2]:.1f}/s"
     head = Text(f"{counted(len(shown), 'queue')}{of}; {rates}; Ctrl-C ends")
-    return Lines(head, Text(showing.clean(problem), "red"), _table(shown))
+    return Lines(head, Text(showing.clean(problem), "red"), _listing(shown).table())
 
 
-def _table(rows: Sequence[Row]) -> Table:
-    titles = ("push/s", "pop/s", "ack/s", "messages", "pending", "leased", "groups", "lag", "oldest")
-    made = showing.table("queue", *titles, "slowest group", right=titles, folded=("queue", "slowest group"))
+def _listing(rows: Sequence[Row]) -> showing.Listing:
+    titles = ("push/s", "pop/s", "ack/s", "pending", "leased", "lag", "oldest")
+    made = showing.Listing("queue", *titles, "slowest group", right=titles)
     for row in rows:
         rates = [f"{rate:.1f}" for rate in (row.push_per_second, row.pop_per_second, row.ack_per_second)]
-        showing.add(
-            made, row.queue, *rates, row.messages, row.pending, row.leased, row.groups, row.lag,
-            duration(row.lag_seconds), row.slowest,
-        )  # fmt: skip
+        made.add(row.queue, *rates, row.pending, row.leased, row.lag, duration(row.lag_seconds), row.slowest)
     return made
