@@ -1,8 +1,6 @@
 """``queen push | pop | ack | tail | queues | dlq | groups | seek | top`` against a real server."""
 
 import json
-import os
-import pty
 import re
 import signal
 import subprocess
@@ -224,29 +222,29 @@ def test_top_once(queen: Client, queue: str) -> None:
     assert re.search(rf"^{queue} ", queen.text("top", "--once"), re.MULTILINE)
 
 
-def test_top_on_a_terminal_is_a_picture_until_ctrl_c(server: Server) -> None:
-    ours, theirs = pty.openpty()
-    environment = clean_environment(QUEEN_URL=f"http://127.0.0.1:{server.port}", TERM="xterm")
-    command = [*PYTHON, "top", "--interval", "0.2"]
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stdin=theirs, stdout=theirs, stderr=theirs) as top:
-        os.close(theirs)
-        seen = b""
+def test_top_on_a_terminal_is_a_picture_until_ctrl_c(queen: Client) -> None:
+    with queen.on_a_terminal("top", "--interval", "0.2") as (top, terminal):
         # The second picture shows that it goes on.
-        while seen.count(b"Ctrl-C ends") < 2:
-            seen += os.read(ours, 1 << 16)
+        terminal.read_until("Ctrl-C ends", times=2)
         top.send_signal(signal.SIGINT)
-        while _read(ours):
-            """What it still says must go somewhere."""
+        terminal.read_to_the_end()
         assert top.wait(PATIENCE_S) == 0
-    os.close(ours)
 
 
-def _read(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, 1 << 16)
-    except OSError:
-        # Nobody holds the other end any more.
-        return b""
+# ---------------------------------------------------------------- questions
+
+
+@pytest.mark.parametrize(("answer", "code", "groups"), [("n", 1, 1), ("", 1, 1), ("y", 0, 0)])
+def test_what_cannot_be_taken_back_asks_on_a_terminal(
+    queen: Client, queue: str, answer: str, code: int, groups: int
+) -> None:
+    queen.text("pop", queue, "-g", "g")
+    with queen.on_a_terminal("groups", "delete", "g", "--queue", queue) as (command, terminal):
+        terminal.read_until("[y/N]:")
+        terminal.write(f"{answer}\n")
+        terminal.read_to_the_end()
+        assert command.wait(PATIENCE_S) == code
+    assert len(queen.json("groups", "list", queue)) == groups
 
 
 # ---------------------------------------------------------------- what goes wrong

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,41 @@ from typer.testing import CliRunner
 
 from queen.cli.main import app
 from tests.support.processes import PATIENCE_S, PYTHON, ROOT, Server, clean_environment
+
+
+class Terminal:
+    """What somebody sees and types.
+
+    Args:
+        file: our end of it.
+    """
+
+    def __init__(self, file: int) -> None:
+        self._file = file
+
+    def read_until(self, text: str, times: int = 1) -> None:
+        """Returns when it has been shown so often."""
+        seen = b""
+        while seen.count(text.encode()) < times:
+            some = self._read()
+            assert some, f"{text!r} never came: {seen!r}"
+            seen += some
+
+    def read_to_the_end(self) -> None:
+        """What is still said must go somewhere."""
+        while self._read():
+            pass
+
+    def write(self, text: str) -> None:
+        """Types."""
+        os.write(self._file, text.encode())
+
+    def _read(self) -> bytes:
+        try:
+            return os.read(self._file, 1 << 16)
+        except OSError:
+            # Nobody holds the other end any more.
+            return b""
 
 
 @dataclass(frozen=True)
@@ -81,3 +117,19 @@ class Client:
             finally:
                 process.terminate()
                 process.wait(PATIENCE_S)
+
+    @contextmanager
+    def on_a_terminal(self, *arguments: str) -> Iterator[tuple["subprocess.Popen[bytes]", Terminal]]:
+        """A command in front of somebody."""
+        ours, theirs = pty.openpty()
+        environment = clean_environment(TERM="xterm", **self.environment)
+        command = [*PYTHON, *arguments]
+        try:
+            with subprocess.Popen(command, cwd=ROOT, env=environment, stdin=theirs, stdout=theirs, stderr=theirs) as it:
+                os.close(theirs)
+                try:
+                    yield it, Terminal(ours)
+                finally:
+                    it.terminate()
+        finally:
+            os.close(ours)
