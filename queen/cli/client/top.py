@@ -125,12 +125,12 @@ def _watch(server: Server, interval: float, limit: int | None, *, once: bool, js
 
 
 def _next(server: Server, looks: list[Look]) -> dict[str, Counts]:
-    """Messages a second since a look that lies back as far as it should; forgets older ones."""
+    """Messages a second since a look that lies back as far as it should, if there is one; forgets older ones."""
     looks.append(_look(server, looks[-1]))
     while (looks[-1].at - looks[1].at).total_seconds() >= _RATE_S:
         del looks[0]
-    old_enough = (looks[-1].at - looks[0].at).total_seconds() >= _RATE_S
-    return rates(looks[0] if old_enough else None, looks[-1])
+    apart = (looks[-1].at - looks[0].at).total_seconds()
+    return rates(looks[0] if _RATE_S <= apart < _MINUTE_S else None, looks[-1])
 
 
 def rates(then: Look | None, now: Look) -> dict[str, Counts]:
