@@ -262,6 +262,7 @@ def test_what_cannot_be_taken_back_asks_on_a_terminal(
         (("push", "q", "--file", "/"), "", "/ cannot be read: Is a directory"),
         (("push", "q", "--file", "-", "--items"), '{"payloat": 1}', "line 1 is not an item"),
         (("push", "q", b"a\xff".decode(errors="surrogateescape"), "--text"), "", "not UTF-8"),
+        (("push", "q", "-"), "[" * 100_000, "nested too deeply"),
         (("pop", ""), "", "at least one character"),
         (("pop", b"a\xff".decode(errors="surrogateescape")), "", "is not UTF-8"),
         (("pop", "q", "--timeout", "5"), "", "--wait"),

@@ -168,6 +168,8 @@ def connected(url: str, token: str | None) -> Iterator[Server]:
             server.close()
     except FailedError as problem:
         fail(problem, problem.exit_code)
+    except RecursionError:
+        fail("an answer is nested more deeply than can be read")
 
 
 def _checked(url: str) -> str:

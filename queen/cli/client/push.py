@@ -71,6 +71,8 @@ class Form(Struct, frozen=True):
             return Message(self.queue, Raw(line), self.partition)
         except UnicodeDecodeError:
             raise UsageError("not UTF-8") from None
+        except RecursionError:
+            raise UsageError("nested too deeply") from None
         except msgspec.ValidationError as problem:
             raise UsageError(f"not an item: {problem}") from None
         except msgspec.DecodeError as problem:

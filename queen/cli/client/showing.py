@@ -10,7 +10,7 @@ from rich.text import Text
 
 from queen.cli.output import out
 
-#: Of a payload; all of it is in the JSON.
+#: Of a payload on a terminal; all of it is in the JSON, and in pipes.
 _PAYLOAD_CHARS = 2000
 #: A pipe has no width; nothing is cut there.
 _PIPE_CHARS = 1_000_000
@@ -97,9 +97,9 @@ def clean(text: str) -> str:
 
 
 def payload(data: Raw) -> str:
-    """A payload in one line, cut if it is very long."""
+    """A payload in one line; on a terminal cut if it is very long."""
     text = compact(data)
-    return text if len(text) <= _PAYLOAD_CHARS else f"{text[:_PAYLOAD_CHARS]}…"
+    return text if len(text) <= _PAYLOAD_CHARS or not out.is_terminal else f"{text[:_PAYLOAD_CHARS]}…"
 
 
 def local(time: str | None) -> str:
