@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
 from queen.cli.interface import Interface
 from queen.cli.output import err, fail, out
+from queen.cli.progress import bar as progress_bar
 from queen_audit.errors import AuditError
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def judge(
         wanted = tuple(each.upper() for each in guarantee or ())
         where = command.Where(master, driver_memory)
         request = command.Request(dsn, journal, archive, where, wanted, max_evidence, clock_bound, interface.value)
-        with _bar() as bar:
+        with progress_bar() as bar:
             task = bar.add_task("starting Spark", total=None)
 
             def progress(done: int, total: int, name: str) -> None:
@@ -109,7 +109,7 @@ def archive(
     """
     if dsn is None:
         fail("nothing to archive: give --dsn, or set QUEEN_AUDIT_DSN", _CANNOT)
-    with _explained(), _bar() as bar:
+    with _explained(), progress_bar() as bar:
         bar.add_task("archiving", total=None)
         from queen_audit import command  # noqa: PLC0415 - as above
 
@@ -199,11 +199,6 @@ def _can_be_written(*paths: Path | None) -> None:
     for path in paths:
         if path and not (path.parent.is_dir() and os.access(path if path.exists() else path.parent, os.W_OK)):
             fail(f"{path} cannot be written. Name a file in a folder that is there, and is yours", _CANNOT)
-
-
-def _bar() -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=err, transient=True)
 
 
 def _print(made: "Report") -> None:

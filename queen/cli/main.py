@@ -1,37 +1,93 @@
-"""The command line: one module a command, each registered here."""
+"""The command line: a table of commands. The module of one is imported when it is called, not for ``--help``."""
 
+import sys
+from collections.abc import Sequence
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from typing import Annotated
+from io import TextIOWrapper
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from typer.core import TyperGroup
 
 from queen import __distribution__
-from queen.cli.audit import audit
-from queen.cli.doctor import doctor
-from queen.cli.encryption import encryption
-from queen.cli.init import init
 from queen.cli.output import out
-from queen.cli.serve import serve
-from queen.cli.settings import settings
-from queen.cli.spool import spool
-from queen.cli.verify import verify
-from queen_bench.command import bench
 
-_COMMANDS = (serve, init, doctor, settings, verify)
+
+class Command(NamedTuple):
+    """A command: what it is called, where its function or group of commands is, and what it does in one line."""
+
+    name: str
+    place: str
+    summary: str
+
+
+#: By panel, in the order of ``queen --help``.
+COMMANDS: dict[str, Sequence[Command]] = {
+    "Server": (
+        Command("serve", "queen.cli.serve:serve", "Start the server, with a PostgreSQL of its own unless it has one."),
+        Command("init", "queen.cli.init:init", "Make or upgrade the schema in the database."),
+        Command("settings", "queen.cli.settings:settings", "Print every setting with its default and meaning."),
+        Command("spool", "queen.cli.spool:spool", "Look at the spool, and decide what becomes of failed files."),
+        Command("encryption", "queen.cli.encryption:encryption", "Keys of encrypted queues."),
+    ),
+    "Client": (
+        Command("push", "queen.cli.client.push:push", "Push a message, or a file of them."),
+        Command("pop", "queen.cli.client.pop:pop", "Take messages of a queue."),
+        Command("ack", "queen.cli.client.ack:ack", "Say what became of messages."),
+        Command("tail", "queen.cli.client.tail:tail", "Show the newest messages of a queue, and those to come."),
+        Command("queues", "queen.cli.client.queues:queues", "List queues, or show one."),
+        Command("dlq", "queen.cli.client.dlq:dlq", "Dead letters: list, replay, purge."),
+        Command("groups", "queen.cli.client.groups:groups", "Consumer groups: list, show, delete."),
+        Command("seek", "queen.cli.client.seek:seek", "Put a consumer group somewhere else."),
+        Command("top", "queen.cli.client.top:top", "Watch throughput and lag by queue."),
+    ),
+    "Checks": (
+        Command("doctor", "queen.cli.doctor:doctor", "Examine PostgreSQL, schema and spool, and say what to do."),
+        Command("verify", "queen.cli.verify:verify", "Check the guarantees of a server, over HTTP."),
+        Command("audit", "queen.cli.audit:audit", "Judge a whole log, and journals of a load test."),
+        Command("bench", "queen_bench.command:bench", "Measure the server and what it is made of."),
+    ),
+}
+
+
+def load(command: Command) -> Any:  # noqa: ANN401 - a command of typer's own copy of click
+    """The command itself, with its options; imports its module."""
+    module, _, name = command.place.partition(":")
+    made = getattr(import_module(module), name)
+    parent = typer.Typer()
+    if isinstance(made, typer.Typer):
+        parent.add_typer(made, name=command.name)
+    else:
+        parent.command(command.name)(made)
+    return typer.main.get_group(parent).commands[command.name]
+
+
+class _Commands(TyperGroup):
+    """Loads the one command that is called, or whose options a shell completes."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - as above
+        name, found, rest = super().resolve_command(ctx, args)
+        by_name = {command.name: command for commands in COMMANDS.values() for command in commands}
+        return name, load(by_name[name]) if found and name else found, rest
+
 
 app = typer.Typer(
     name="queen",
+    cls=_Commands,
     help="A message queue on PostgreSQL.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in _COMMANDS:
-    app.command()(command)
-app.add_typer(encryption)
-app.add_typer(audit)
-app.add_typer(bench)
-app.add_typer(spool)
+
+
+def _in_its_place() -> None:
+    """Stands in ``--help`` for a command that is not loaded."""
+
+
+for _panel, _commands in COMMANDS.items():
+    for _command in _commands:
+        app.command(_command.name, help=_command.summary, rich_help_panel=_panel)(_in_its_place)
 
 
 def _print_version(wanted: bool) -> None:
@@ -54,3 +110,6 @@ def _options(
     ] = False,
 ) -> None:
     """A message queue on PostgreSQL."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        # What a terminal's encoding does not know is shown escaped.
+        sys.stdout.reconfigure(errors="backslashreplace")

@@ -1,17 +1,17 @@
 """``queen verify``: checks the guarantees of any server, as a client sees them."""
 
-import signal
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from queen.cli.ending import interruptible
 from queen.cli.interface import Interface
-from queen.cli.output import err, fail, out
+from queen.cli.output import fail, out
+from queen.cli.progress import bar as progress_bar
 from queen_spec.conformance import Report, UnreachableError, as_html, as_json, as_junit, as_table, run
 from queen_spec.conformance.simple_mq import run as run_simple_mq
 
@@ -46,11 +46,10 @@ def verify(
     html: Annotated[Path | None, typer.Option(help="File for the report as HTML.", dir_okay=False)] = None,
 ) -> None:
     """Check the guarantees of a server over HTTP: 0 all hold, 1 not all were shown to hold, 2 it cannot be reached."""
-    # However it is ended, what it made is cleaned up.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
-        report = _run(url, interface, token, seed, profile, only or [])
+        # However it is ended, what it made is cleaned up.
+        with interruptible():
+            report = _run(url, interface, token, seed, profile, only or [])
     except UnreachableError as problem:
         fail(f"{url} cannot be reached: {problem}", _UNREACHABLE)
     except ValueError as problem:
@@ -72,8 +71,7 @@ def _write(path: Path, text: str) -> None:
 def _run(
     url: str, interface: Interface, token: str | None, seed: int | None, profile: ProfileName, only: list[str]
 ) -> Report:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=err, transient=True) as bar:
+    with progress_bar() as bar:
         task = bar.add_task(f"Checking {url}", total=None)
 
         def progress(done: int, total: int, _last: str) -> None:

@@ -1,0 +1,183 @@
+"""``queen groups``: consumer groups."""
+
+from typing import Annotated
+
+import msgspec
+import typer
+from msgspec import Raw, Struct
+
+from queen.cli.client import showing
+from queen.cli.client.asking import confirm
+from queen.cli.client.connection import DEFAULT_URL, FailedError, Server, at, connected
+from queen.cli.client.options import Group, Json, Token, Url, Yes
+from queen.cli.client.showing import clean, counted, duration
+from queen.cli.output import err
+
+_ROUTE = "/api/v1/consumer-groups"
+_CURSORS = 1000
+
+groups = typer.Typer(name="groups", help="Consumer groups: list, show, delete.", no_args_is_help=True)
+
+OnQueue = Annotated[
+    str | None, typer.Option("--queue", "-q", help="Only on this queue.", show_default="all of its queues")
+]
+
+
+class GroupOfQueue(Struct, rename="camel"):
+    """A group on a queue."""
+
+    name: str
+    queue_name: str
+    members: int
+    partitions_with_lag: int
+    total_lag: int
+    max_time_lag: int
+    state: str
+
+
+class Cursor(Struct, rename="camel"):
+    """How far a group is in a partition."""
+
+    partition: str
+    total_consumed: int
+    offset_lag: int
+    time_lag_seconds: int
+    lease_active: bool
+    last_consumed_at: str | None
+
+
+class Cursors(Struct):
+    """Those of a group on a queue."""
+
+    partitions: list[Cursor]
+
+
+class Deleted(Struct, rename="camel"):
+    """What was deleted."""
+
+    existed: bool
+    deleted_partitions: int
+
+
+@groups.callback()
+def _groups() -> None:
+    """Consumer groups: list, show, delete."""
+
+
+def on_queue(server: Server, queue: str | None) -> list[tuple[Raw, GroupOfQueue]]:
+    """The groups of a queue, or of all, as they were answered and as they are shown."""
+    found = [(raw, msgspec.json.decode(raw, type=GroupOfQueue)) for raw in server.get(list[Raw], _ROUTE)]
+    return [pair for pair in found if queue is None or pair[1].queue_name == queue]
+
+
+@groups.command("list")
+def list_(
+    queue: Annotated[str | None, typer.Argument(help="A queue.", metavar="QUEUE", show_default="all")] = None,
+    json: Json = False,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+) -> None:
+    """List consumer groups and how far they are behind. __QUEUE_MODE__ are pops that name none.
+
+    With --json an array.
+    """
+    with connected(url, token) as server:
+        if queue is not None:
+            # A queue that is not there is another answer than one without groups.
+            server.get(Raw, at("/api/v1/resources/queues/{}", queue), {"limit": 1})
+        found = on_queue(server, queue)
+    if json:
+        showing.document([raw for raw, _ in found])
+        return
+    made = showing.Listing(
+        "queue",
+        "group",
+        "partitions",
+        "behind in",
+        "messages behind",
+        "oldest",
+        "state",
+        right=("partitions", "behind in", "messages behind", "oldest"),
+    )
+    for _, each in found:
+        made.add(
+            each.queue_name,
+            each.name,
+            each.members,
+            each.partitions_with_lag,
+            each.total_lag,
+            duration(each.max_time_lag),
+            each.state,
+        )
+    if found:
+        made.show()
+    else:
+        err.print("no groups", style="dim")
+
+
+@groups.command("show")
+def show(group: Group, queue: OnQueue = None, json: Json = False, url: Url = DEFAULT_URL, token: Token = None) -> None:
+    """Show how far a group is in each partition.
+
+    With --json an object by queue.
+    """
+    with connected(url, token) as server:
+        answer = server.get(dict[str, Raw], at(_ROUTE + "/{}", group), {"limit": _CURSORS})
+        found = {name: raw for name, raw in answer.items() if queue is None or name == queue}
+        if not found:
+            raise FailedError(_unknown(group, queue))
+    if json:
+        showing.document(found)
+        return
+    made = showing.Listing(
+        "queue", "partition", "done", "behind", "oldest", "leased", "done up to", right=("done", "behind", "oldest")
+    )
+    for name, raw in found.items():
+        for each in msgspec.json.decode(raw, type=Cursors).partitions:
+            made.add(
+                name,
+                each.partition,
+                each.total_consumed,
+                each.offset_lag,
+                duration(each.time_lag_seconds),
+                "yes" if each.lease_active else "",
+                showing.local(each.last_consumed_at),
+            )
+    made.show()
+    if len(made) == _CURSORS:
+        err.print(f"the first {_CURSORS} partitions", style="dim")
+
+
+@groups.command("delete")
+def delete(
+    group: Group,
+    queue: OnQueue = None,
+    keep_start: Annotated[
+        bool, typer.Option("--keep-start", help="Only what it has done: it begins again where it had started.")
+    ] = False,
+    yes: Yes = False,
+    json: Json = False,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+) -> None:
+    """Delete a group with its cursors and leases; dead letters stay. Its next pop makes it anew.
+
+    With --json the server's answer.
+    """
+    with connected(url, token) as server:
+        path = at(_ROUTE + "/{}", group) + (at("/queues/{}", queue) if queue is not None else "")
+        place = f"on {clean(queue)}" if queue is not None else "on all its queues"
+        confirm(f"Delete the consumer group {clean(group)} {place}? It forgets what it has done.", yes=yes)
+        answer = server.delete(Raw, path, {"deleteMetadata": not keep_start})
+        deleted = msgspec.json.decode(answer, type=Deleted)
+        if not deleted.existed:
+            raise FailedError(_unknown(group, queue))
+    if json:
+        showing.document(answer)
+    else:
+        showing.say(f"{group} is gone, with {counted(deleted.deleted_partitions, 'cursor')}")
+
+
+def _unknown(group: str, queue: str | None) -> str:
+    place = f" on {clean(queue)}" if queue is not None else ""
+    return f"there is no consumer group {clean(group)}{place}: `queen groups list` shows which there are"

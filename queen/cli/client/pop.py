@@ -1,0 +1,140 @@
+"""``queen pop``: takes messages of a queue."""
+
+import shlex
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Annotated
+
+import msgspec
+import typer
+from msgspec import Raw, Struct
+
+from queen.cli.client import showing
+from queen.cli.client.connection import ANSWER_S, DEFAULT_URL, Parameters, UsageError, at, connected
+from queen.cli.client.options import ForGroup, Json, OfPartition, Queue, Token, Url, moment
+from queen.cli.output import err
+
+_WAIT_S = 30.0
+
+
+class Message(Struct, rename="camel"):
+    """A delivered message, as far as it is shown."""
+
+    transaction_id: str
+    partition_id: str
+    partition: str
+    lease_id: str
+    consumer_group: str
+    data: Raw
+    created_at: str
+    offset: int
+    delivery_attempt: int
+    error: str = ""
+
+
+class Popped(Struct):
+    """The answer to a pop."""
+
+    messages: list[Raw]
+
+
+def pop(
+    queue: Queue,
+    partition: OfPartition = None,
+    group: ForGroup = None,
+    batch: Annotated[int, typer.Option("--batch", "-n", help="Messages at most.", min=1, max=10_000)] = 1,
+    partitions: Annotated[
+        int | None, typer.Option(help="Partitions that they may come from.", min=1, max=1000, show_default="1")
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait until there is something.")] = False,
+    timeout: Annotated[
+        float | None, typer.Option(help="Seconds to wait, with --wait.", min=0.001, max=3600, show_default="30")
+    ] = None,
+    auto_ack: Annotated[bool, typer.Option("--auto-ack", help="They are done at once, without an ack.")] = False,
+    lease: Annotated[
+        int | None, typer.Option(help="Seconds until they are given to others.", min=1, show_default="the queue's")
+    ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            help="Where a new group starts: beginning, now, a time, or 15m for that long ago.",
+            show_default="beginning",
+        ),
+    ] = None,
+    json: Json = False,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+) -> None:
+    """Take messages of a queue, and lease them until `queen ack`.
+
+    With --json an array of messages, as `queen ack` reads it; [] if there is nothing.
+    """  # fmt: skip
+    with connected(url, token) as server:
+        if timeout is not None and not wait:
+            raise UsageError("--timeout says how long to --wait")
+        waits = (_WAIT_S if timeout is None else timeout) if wait else 0.0
+        parameters: Parameters = {
+            "consumerGroup": group,
+            "batch": batch,
+            "partitions": partitions,
+            "wait": wait or None,
+            "timeout": round(waits * 1000) if wait else None,
+            "autoAck": auto_ack or None,
+            "leaseSeconds": lease,
+            **_start(start),
+        }
+        path = at("/api/v1/pop/queue/{}", queue) + (at("/partition/{}", partition) if partition is not None else "")
+        answer = server.send("GET", path, parameters, timeout_s=waits + ANSWER_S)
+        messages = server.decoded(Popped, answer).messages if answer.content else []
+    if json:
+        showing.document(messages)
+    elif messages:
+        _show([msgspec.json.decode(each, type=Message) for each in messages], leased=not auto_ack)
+    else:
+        err.print("nothing there", style="dim")
+
+
+def _start(start: str | None) -> Parameters:
+    if start is None:
+        return {}
+    if start == "beginning":
+        return {"subscriptionMode": "all"}
+    return {"subscriptionFrom": moment(start)}
+
+
+def _show(messages: Sequence[Message], *, leased: bool) -> None:
+    made = showing.Listing(
+        "partition", "offset", "pushed", "attempt", "transaction id", "payload", right=("offset", "attempt")
+    )
+    for each in messages:
+        text = each.error or showing.payload(each.data)
+        made.add(
+            each.partition,
+            each.offset,
+            showing.local(each.created_at),
+            each.delivery_attempt,
+            each.transaction_id,
+            text,
+        )
+    made.show()
+    if leased:
+        for command in _acks(messages):
+            err.print(command, style="dim", markup=False)
+
+
+def _acks(messages: Iterable[Message]) -> Iterable[str]:
+    """How to ack them: a command a partition."""
+    for partition_id, run in groupby(messages, lambda each: each.partition_id):
+        members = list(run)
+        words = [
+            "queen",
+            "ack",
+            partition_id,
+            *[each.transaction_id for each in members],
+            "--lease",
+            members[0].lease_id,
+        ]
+        group = members[0].consumer_group
+        words += ["--group", group] if group != "__QUEUE_MODE__" else []
+        yield shlex.join(showing.clean(word) for word in words)

@@ -1,0 +1,227 @@
+"""``queen push``: a message, or a file of them."""
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import msgspec
+import typer
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from queen.cli.client import showing
+from queen.cli.client.connection import DEFAULT_URL, FailedError, Server, UsageError, connected
+from queen.cli.client.options import Json, Queue, Token, Url
+from queen.cli.client.showing import clean, counted
+from queen.cli.output import err
+from queen.cli.progress import bar
+
+_BYTES_MAX = 4 << 20
+_PIPE = "-"
+_WORDS = {"queued": "queued", "duplicate": "already there", "buffered": "buffered", "failed": "refused"}
+
+
+class Message(Struct, omit_defaults=True):
+    """An item of a push."""
+
+    queue: str
+    payload: Raw
+    partition: str | UnsetType = UNSET
+    transactionId: str | UnsetType = UNSET  # noqa: N815 - the interface's names
+    traceId: str | UnsetType = UNSET  # noqa: N815
+
+
+class Line(Struct, forbid_unknown_fields=True):
+    """A line of a file with ``--items``."""
+
+    payload: Raw = Raw(b"null")
+    partition: str | UnsetType = UNSET
+    transactionId: str | UnsetType = UNSET  # noqa: N815 - the interface's names
+    traceId: str | UnsetType = UNSET  # noqa: N815
+
+
+class Result(Struct):
+    """What became of a message, as far as it is shown."""
+
+    status: str
+    message_id: str | None = None
+    error: str = ""
+
+
+class Form(Struct, frozen=True):
+    """What lines are, and where their messages go."""
+
+    queue: str
+    partition: str | UnsetType
+    text: bool
+    items: bool
+
+    def message(self, line: bytes) -> Message:
+        """The message of a line; raises UsageError."""
+        try:
+            if self.items:
+                item = msgspec.json.decode(line, type=Line)
+                partition = item.partition if item.partition is not UNSET else self.partition
+                return Message(self.queue, item.payload, partition, item.transactionId, item.traceId)
+            if self.text:
+                return Message(self.queue, Raw(msgspec.json.encode(line.decode())), self.partition)
+            msgspec.json.decode(line)
+            return Message(self.queue, Raw(line), self.partition)
+        except UnicodeDecodeError:
+            raise UsageError("not UTF-8") from None
+        except RecursionError:
+            raise UsageError("nested too deeply") from None
+        except msgspec.ValidationError as problem:
+            raise UsageError(f"not an item: {problem}") from None
+        except msgspec.DecodeError as problem:
+            advice = "" if self.items else "; --text pushes it as text"
+            raise UsageError(f"not JSON: {problem}{advice}") from None
+
+
+def push(
+    queue: Queue,
+    payload: Annotated[
+        str | None, typer.Argument(help="JSON, or - to read it from standard input.", show_default=False)
+    ] = None,
+    partition: Annotated[
+        str | None, typer.Option("--partition", "-p", help="Its messages stay in order.", show_default="Default")
+    ] = None,
+    transaction_id: Annotated[
+        str | None,
+        typer.Option("--transaction-id", help="Stored once in the partition, however often.", show_default=False),
+    ] = None,
+    file: Annotated[
+        str | None,
+        typer.Option("--file", "-f", help="Push each line of a file; - is standard input.", show_default=False),
+    ] = None,
+    text: Annotated[bool, typer.Option("--text", help="Payload or lines are text, not JSON.")] = False,
+    items: Annotated[
+        bool, typer.Option("--items", help="Lines hold payload, and may hold partition, transactionId and traceId.")
+    ] = False,
+    batch: Annotated[int, typer.Option(help="Lines of a request.", min=1, max=10_000)] = 1000,
+    json: Json = False,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+) -> None:
+    """Push a message, or a file with one a line.
+
+    With --json a line for each message: the server's answer.
+    """
+    form = Form(queue, UNSET if partition is None else partition, text, items)
+    with connected(url, token) as server:
+        if (payload is None) == (file is None):
+            raise UsageError("one of PAYLOAD (- reads it from standard input) and --file is needed")
+        if file is None:
+            if items:
+                raise UsageError("--items says what the lines of a --file are")
+            _push_one(server, _single(form, str(payload), transaction_id), json=json)
+        elif transaction_id is not None:
+            raise UsageError("--transaction-id is for one message: lines name theirs with --items")
+        else:
+            _push_file(server, file, form, batch, json=json)
+
+
+def _single(form: Form, payload: str, transaction_id: str | None) -> Message:
+    # What the command line cannot decode arrives as what it was.
+    given = sys.stdin.buffer.read() if payload == _PIPE else payload.encode(errors="surrogateescape")
+    try:
+        message = form.message(given)
+    except UsageError as problem:
+        raise UsageError(f"the payload is {problem}") from None
+    return message if transaction_id is None else msgspec.structs.replace(message, transactionId=transaction_id)
+
+
+def _push_one(server: Server, message: Message, *, json: bool) -> None:
+    [raw] = _send(server, [message])
+    result = msgspec.json.decode(raw, type=Result)
+    if json:
+        showing.lines([raw])
+    elif result.status == "buffered":
+        showing.say("buffered: PostgreSQL is away or push maintenance is on; the server stores it afterwards")
+    elif result.status != "failed":
+        showing.say(f"{_WORDS.get(result.status, result.status)} as {result.message_id}")
+    if result.status == "failed":
+        raise FailedError(f"the message was refused: {clean(result.error)}")
+
+
+def _push_file(server: Server, name: str, form: Form, batch: int, *, json: bool) -> None:
+    counts: Counter[str] = Counter()
+    done = 0
+    try:
+        with _opened(name) as (source, size), bar() as progress:
+            task = progress.add_task("pushing", total=size)
+            for numbered in _batches(_messages(source, form), batch):
+                raws = _send(server, [message for _, message, _ in numbered])
+                results = [msgspec.json.decode(raw, type=Result) for raw in raws]
+                done = numbered[-1][0]
+                if json:
+                    showing.lines(raws)
+                for (number, _, _), result in zip(numbered, results, strict=True):
+                    if result.status == "failed":
+                        err.print(f"line {number}: {clean(result.error)}", style="red", markup=False)
+                counts.update(result.status for result in results)
+                progress.update(task, advance=sum(length for _, _, length in numbered))
+    except FailedError as problem:
+        if done:
+            problem.args = (f"{problem}. {_so_far(done)}",)
+        raise
+    except KeyboardInterrupt:
+        if done:
+            err.print(_so_far(done))
+        raise
+    if not json:
+        showing.say(
+            ", ".join(f"{counts[status]} {word}" for status, word in _WORDS.items() if counts[status])
+            or "nothing to push"
+        )
+    if counts["failed"]:
+        raise FailedError(f"{counted(counts['failed'], 'message')} of {name} refused")
+
+
+def _so_far(line: int) -> str:
+    return f"Lines up to {line} are stored"
+
+
+def _send(server: Server, messages: Sequence[Message]) -> list[Raw]:
+    return server.post(list[Raw], "/api/v1/push", {"items": messages})
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[tuple[BinaryIO, int | None]]:
+    """A file and its size, if it has one."""
+    if name == _PIPE:
+        yield sys.stdin.buffer, None
+        return
+    path = Path(name)
+    try:
+        file = path.open("rb")
+    except OSError as problem:
+        raise UsageError(f"{name} cannot be read: {problem.strerror}") from None
+    with file:
+        yield file, path.stat().st_size if path.is_file() else None
+
+
+def _messages(source: Iterable[bytes], form: Form) -> Iterator[tuple[int, Message, int]]:
+    """Number, message and length of each line that is not empty."""
+    for number, line in enumerate(source, 1):
+        if stripped := line.strip(b"\r\n"):
+            try:
+                yield number, form.message(stripped), len(line)
+            except UsageError as problem:
+                raise UsageError(f"line {number} is {problem}") from None
+
+
+def _batches(messages: Iterator[tuple[int, Message, int]], most: int) -> Iterator[list[tuple[int, Message, int]]]:
+    """What goes into one request each: so many messages, and no more bytes than a server takes."""
+    gathered: list[tuple[int, Message, int]] = []
+    size = 0
+    for each in messages:
+        if gathered and (len(gathered) == most or size + each[2] > _BYTES_MAX):
+            yield gathered
+            gathered, size = [], 0
+        gathered.append(each)
+        size += each[2]
+    if gathered:
+        yield gathered

@@ -1,0 +1,170 @@
+"""``queen queues``: lists queues, or shows one."""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import msgspec
+import typer
+from msgspec import Raw, Struct
+
+from queen.cli.client import showing
+from queen.cli.client.connection import DEFAULT_URL, Server, at, connected
+from queen.cli.client.options import Json, Token, Url
+from queen.cli.output import err
+
+_PAGE = 1000
+_PARTITIONS = 50
+
+
+class Messages(Struct):
+    """Messages of a queue; ``pending`` leaves out what is under a lease."""
+
+    total: int
+    pending: int
+    processing: int
+
+
+class Queue(Struct, rename="camel"):
+    """A queue in a list."""
+
+    name: str
+    namespace: str
+    task: str
+    partitions: int
+    messages: Messages
+
+
+class Queues(Struct):
+    """A page of queues."""
+
+    queues: list[Raw]
+
+
+class Counts(Struct, rename="camel"):
+    """Messages by what became of them."""
+
+    total: int
+    pending: int
+    processing: int
+    completed: int
+    failed: int
+    dead_letter: int
+
+
+class Config(Struct, rename="camel"):
+    """Options of a queue."""
+
+    lease_time: int
+    retry_limit: int
+    retry_delay: int
+    ttl: int
+    max_queue_size: int
+    dead_letter_queue: bool
+
+
+class Options(Struct, rename="camel"):
+    """What a queue is."""
+
+    name: str
+    namespace: str
+    task: str
+    priority: int
+    created_at: str
+    config: Config
+
+
+class Partition(Struct, rename="camel"):
+    """A partition with its figures."""
+
+    name: str
+    messages: Counts
+    newest_message: str | None
+
+
+class Detail(Struct):
+    """A queue with a page of its partitions."""
+
+    queue: Options
+    partitions: list[Partition]
+    totals: Counts
+
+
+def queues(
+    name: Annotated[str | None, typer.Argument(help="A queue to show.", metavar="QUEUE", show_default="all")] = None,
+    namespace: Annotated[str | None, typer.Option(help="Only queues of this namespace.", show_default=False)] = None,
+    task: Annotated[str | None, typer.Option(help="Only queues of this task.", show_default=False)] = None,
+    json: Json = False,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+) -> None:
+    """List queues, newest first; or show one with its options and partitions.
+
+    With --json an array of queues, or the object of one.
+    """
+    with connected(url, token) as server:
+        if name is not None:
+            answer = server.get(Raw, at("/api/v1/status/queues/{}", name), {"limit": _PARTITIONS})
+            showing.document(answer) if json else _show_one(msgspec.json.decode(answer, type=Detail))
+            return
+        found = list(every(server, namespace, task))
+    if json:
+        showing.document(found)
+        return
+    made = showing.Listing(
+        "queue",
+        "namespace",
+        "task",
+        "partitions",
+        "messages",
+        "pending",
+        "leased",
+        right=("partitions", "messages", "pending", "leased"),
+    )
+    for each in (msgspec.json.decode(raw, type=Queue) for raw in found):
+        counts = each.messages
+        made.add(each.name, each.namespace, each.task, each.partitions, counts.total, counts.pending, counts.processing)
+    if found:
+        made.show()
+    else:
+        err.print("no queues", style="dim")
+
+
+def every(server: Server, namespace: str | None = None, task: str | None = None) -> Iterator[Raw]:
+    """All queues, a page at a time."""
+    offset = 0
+    while True:
+        parameters = {"limit": _PAGE, "offset": offset, "namespace": namespace, "task": task}
+        page = server.get(Queues, "/api/v1/resources/queues", parameters).queues
+        yield from page
+        if len(page) < _PAGE:
+            return
+        offset += _PAGE
+
+
+def _show_one(detail: Detail) -> None:
+    queue, config, totals = detail.queue, detail.queue.config, detail.totals
+    showing.record(
+        ("queue", queue.name),
+        ("namespace, task", f"{queue.namespace}, {queue.task}"),
+        ("created", showing.local(queue.created_at)),
+        ("priority", queue.priority),
+        ("lease", f"{config.lease_time} s"),
+        ("retries", f"{config.retry_limit}, after {config.retry_delay} ms"),
+        ("dead letters kept", "yes" if config.dead_letter_queue else "no"),
+        ("time to live", f"{config.ttl} s" if config.ttl else "no end"),
+        ("maximum size", config.max_queue_size or "none"),
+        ("messages", totals.total),
+        ("pending, leased", f"{totals.pending}, {totals.processing}"),
+        ("done, dead letters", f"{totals.completed}, {totals.dead_letter}"),
+    )
+    made = showing.Listing(
+        "partition", "messages", "pending", "leased", "newest", right=("messages", "pending", "leased")
+    )
+    for each in detail.partitions:
+        counts = each.messages
+        made.add(each.name, counts.total, counts.pending, counts.processing, showing.local(each.newest_message))
+    if detail.partitions:
+        showing.say("")
+        made.show()
+    if len(detail.partitions) == _PARTITIONS:
+        err.print(f"the first {_PARTITIONS} partitions", style="dim")

@@ -1,0 +1,78 @@
+"""``queen seek``: puts a consumer group somewhere else."""
+
+from typing import Annotated
+
+import msgspec
+import typer
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from queen.cli.client import showing
+from queen.cli.client.asking import confirm
+from queen.cli.client.connection import DEFAULT_URL, FailedError, UsageError, at, connected
+from queen.cli.client.groups import on_queue
+from queen.cli.client.options import Group, Json, OfPartition, Queue, Token, Url, Yes, moment
+from queen.cli.client.showing import clean, counted
+from queen.cli.progress import spinner
+
+#: A queue may have a million partitions.
+_PATIENCE_S = 3600.0
+
+
+class Target(Struct, rename="camel", omit_defaults=True):
+    """Where to: one of the three."""
+
+    to_beginning: bool = False
+    to_end: bool = False
+    timestamp: str | UnsetType = UNSET
+
+
+class Sought(Struct, rename="camel"):
+    """How many cursors were put, or whether the one was."""
+
+    partitions_updated: int | UnsetType = UNSET
+    updated: bool = False
+
+
+def seek(
+    queue: Queue,
+    group: Group,
+    to_beginning: Annotated[bool, typer.Option("--to-beginning", help="To the oldest message that is kept.")] = False,
+    to_end: Annotated[bool, typer.Option("--to-end", help="Past everything that is there.")] = False,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            help="To what was pushed after a time: 2026-11-21T22:00:00Z, or 15m for that long ago.",
+            metavar="TIME",
+            show_default=False,
+        ),
+    ] = None,
+    partition: OfPartition = None,
+    yes: Yes = False,
+    json: Json = False,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+) -> None:
+    """Put a consumer group somewhere else: what lies behind the place comes again, what lies before it is done.
+
+    With --json the server's answer.
+    """  # fmt: skip
+    with connected(url, token) as server:
+        if to_beginning + to_end + (to is not None) != 1:
+            raise UsageError("one of --to-beginning, --to-end and --to is needed")
+        target = Target(to_beginning, to_end, UNSET if to is None else moment(to))
+        if not any(each.name == group for _, each in on_queue(server, queue)):
+            raise FailedError(f"there is no consumer group {clean(group)} on {clean(queue)}: see `queen groups list`")
+        part = at("/partitions/{}", partition) if partition is not None else ""
+        path = at("/api/v1/consumer-groups/{}/queues/{}", group, queue) + part + "/seek"
+        place = f"{clean(queue)}, {clean(partition)}" if partition is not None else clean(queue)
+        where = "to the beginning" if to_beginning else "to the end" if to_end else f"to {to}"
+        confirm(f"Put the consumer group {clean(group)} on {place} {where}? Its leases there are over.", yes=yes)
+        with spinner() as progress:
+            progress.add_task("seeking")
+            answer = server.post(Raw, path, target, _PATIENCE_S)
+    sought = msgspec.json.decode(answer, type=Sought)
+    number = int(sought.updated) if sought.partitions_updated is UNSET else sought.partitions_updated
+    if json:
+        showing.document(answer)
+    else:
+        showing.say(f"{counted(number, 'cursor')} put {where}")

@@ -1,0 +1,180 @@
+"""``queen tail``: the newest messages of a queue, and those to come.
+
+It reads the log as the dashboard does, with the listing of messages, and is no consumer: ADR 30.
+"""
+
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Annotated
+
+import msgspec
+import typer
+from msgspec import Raw, Struct
+from rich.text import Text
+
+from queen.cli.client import showing
+from queen.cli.client.connection import DEFAULT_URL, RefusedError, Server, UnreachableError, at, connected
+from queen.cli.client.options import Json, OfPartition, Queue, Token, Url
+from queen.cli.ending import interruptible
+from queen.cli.output import err, out
+
+_ROUTE = "/api/v1/messages"
+_PAGE = 10_000
+#: The listing goes no deeper.
+_PAGES = 2
+_ALL_TIME = "1970-01-01T00:00:00Z"
+#: A push is stamped before it commits: what was stamped so long before the newest may still come.
+OVERLAP = timedelta(seconds=5)
+#: What passes: the server is away, has no database, or has too much to do.
+_PASSING = (429, 502, 503, 504)
+
+
+class Message(Struct, rename="camel", frozen=True):
+    """A message of a list, as far as it is shown."""
+
+    id: str
+    transaction_id: str
+    partition: str
+    created_at: str
+    data: Raw
+    error: str = ""
+
+
+class Page(Struct):
+    """A page of messages, newest first."""
+
+    messages: list[Raw]
+
+
+class Seen(Struct, frozen=True):
+    """A message as it came and as it is shown."""
+
+    raw: Raw
+    message: Message
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Where it stands among the others: by time, then as the log has them."""
+        return self.message.created_at, self.message.id
+
+
+class Follower:
+    """Tells what is new in listings that overlap."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+        self._newest = ""
+
+    @property
+    def since(self) -> str:
+        """From when on the next listing must be."""
+        if not self._newest:
+            return _ALL_TIME
+        return (datetime.fromisoformat(self._newest) - OVERLAP).isoformat()
+
+    def new(self, listed: Iterable[Seen]) -> list[Seen]:
+        """What no earlier listing had, in the order of the log."""
+        fresh = {each.message.id: each for each in listed if each.message.id not in self._known}
+        self._known |= {number: each.message.created_at for number, each in fresh.items()}
+        self._newest = max([self._newest, *[each.message.created_at for each in fresh.values()]])
+        if self._newest:
+            oldest = datetime.fromisoformat(self._newest) - 2 * OVERLAP
+            self._known = {
+                number: created for number, created in self._known.items() if datetime.fromisoformat(created) >= oldest
+            }
+        return sorted(fresh.values(), key=lambda each: each.place)
+
+
+def tail(
+    queue: Queue,
+    partition: OfPartition = None,
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", help="Messages that are there already.", min=0, max=_PAGE)
+    ] = 10,
+    follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Wait for those to come.")] = True,
+    interval: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.05, max=60)] = 1.0,
+    json: Json = False,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+) -> None:
+    """Show the newest messages of a queue, and those to come, until Ctrl-C. Consumers do not notice.
+
+    With --json a line for each message.
+    """
+    with suppress(KeyboardInterrupt), interruptible(), connected(url, token) as server:
+        _look_for(server, queue, follow=follow)
+        _follow(server, queue, partition, lines, interval if follow else None, json=json)
+
+
+def _look_for(server: Server, queue: str, *, follow: bool) -> None:
+    """A queue that is not there yet may be waited for."""
+    try:
+        server.get(Raw, at("/api/v1/resources/queues/{}", queue), {"limit": 1})
+    except RefusedError as problem:
+        if problem.status != 404 or not follow:
+            raise
+        err.print(f"waiting: there is no queue {showing.clean(queue)} yet", style="yellow", markup=False)
+
+
+def _follow(
+    server: Server, queue: str, partition: str | None, lines: int, interval: float | None, *, json: bool
+) -> None:
+    follower = Follower()
+    first = _page(server, queue, partition, _ALL_TIME, max(lines, 1))
+    follower.new(first)
+    # What was stamped before the newest and is listed later counts as seen from here on.
+    both = {each.message.id: each for each in (*first, *_listed(server, queue, partition, follower.since))}
+    follower.new(both.values())
+    _print(sorted(both.values(), key=lambda each: each.place)[-lines:] if lines else (), json=json)
+    while interval is not None:
+        time.sleep(interval)
+        _print(follower.new(_patiently(server, queue, partition, follower.since, interval)), json=json)
+
+
+def _patiently(server: Server, queue: str, partition: str | None, since: str, interval: float) -> list[Seen]:
+    """A listing; what passes is told once and waited for."""
+    told = False
+    while True:
+        try:
+            return _listed(server, queue, partition, since)
+        except (UnreachableError, RefusedError) as problem:
+            if isinstance(problem, RefusedError) and problem.status not in _PASSING:
+                raise
+            if not told:
+                err.print(f"waiting: {showing.clean(str(problem))}", style="yellow", markup=False)
+            told = True
+        time.sleep(max(interval, 1.0))
+
+
+def _listed(server: Server, queue: str, partition: str | None, since: str) -> list[Seen]:
+    """Everything since then, as far back as listings go."""
+    listed: list[Seen] = []
+    for number in range(_PAGES):
+        page = _page(server, queue, partition, since, _PAGE, number * _PAGE)
+        listed += page
+        if len(page) < _PAGE:
+            return listed
+    err.print("more messages come than can be shown: some are left out", style="yellow")
+    return listed
+
+
+def _page(server: Server, queue: str, partition: str | None, since: str, limit: int, offset: int = 0) -> list[Seen]:
+    parameters = {"queue": queue, "partition": partition, "from": since, "limit": limit, "offset": offset}
+    raws = server.get(Page, _ROUTE, parameters).messages
+    return [Seen(raw, msgspec.json.decode(raw, type=Message)) for raw in raws]
+
+
+def _print(messages: Sequence[Seen], *, json: bool) -> None:
+    if json:
+        showing.lines(each.raw for each in messages)
+        return
+    for each in messages:
+        message = each.message
+        out.print(
+            Text.assemble(
+                (showing.local(message.created_at), "dim"), " ", (showing.clean(message.partition), "cyan"), " ",
+                (showing.clean(message.transaction_id), "dim"), " ", message.error or showing.payload(message.data),
+            )
+        )  # fmt: skip

@@ -1,0 +1,354 @@
+"""``queen push | pop | ack | tail | queues | dlq | groups | seek | top`` against a real server."""
+
+import json
+import re
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from queen.cli.main import COMMANDS, app, load
+from tests.support.api import Api
+from tests.support.client_commands import Client
+from tests.support.processes import PATIENCE_S, PYTHON, ROOT, Server, clean_environment, free_port, run
+
+
+@pytest.fixture
+def queen(server: Server) -> Client:
+    return Client(server)
+
+
+# ---------------------------------------------------------------- push, pop, ack
+
+
+def test_a_message_goes_through_push_pop_and_ack(queen: Client, queue: str) -> None:
+    pushed = queen.json("push", queue, '{"item": "tea"}', "--partition", "alice", "--transaction-id", "order 1")
+    assert (pushed["status"], pushed["transaction_id"]) == ("queued", "order 1")
+    assert queen.text("push", queue, '"again"', "-p", "alice", "--transaction-id", "order 1").startswith(
+        "already there"
+    )
+    result = queen.call("pop", queue)
+    assert re.search(r"alice +0 .* 1 +order 1 +\{\"item\":\"tea\"\}", result.stdout)
+    # What it takes to ack is a command that can be copied.
+    (command,) = result.stderr.splitlines()
+    assert subprocess.run(
+        ["bash", "-c", command.replace("queen", '"$@"', 1), "bash", *PYTHON],
+        cwd=ROOT, env=clean_environment(**queen.environment), capture_output=True, text=True, check=True,
+    ).stdout == "1 message acked\n"  # fmt: skip
+    assert queen.json("pop", queue) == []
+    assert queen.call("pop", queue).stderr == "nothing there\n"
+
+
+def test_messages_of_pop_are_acked_from_standard_input(queen: Client, queue: str) -> None:
+    queen.text("push", queue, "--file", "-", given="1\n2\n3\n4\n")
+    first = queen.text("pop", queue, "-n", "2", "-g", "billing", "--json")
+    assert queen.text("ack", given=first) == "2 messages acked\n"
+    second = json.loads(queen.text("pop", queue, "-n", "2", "-g", "billing", "--json"))
+    assert [each["data"] for each in second] == [3, 4]
+    results = queen.json(
+        "ack", "--dlq", "--error", "no tea", given="\n".join(json.dumps(each, indent=1) for each in second)
+    )
+    assert [(each["success"], each["dlq"]) for each in results] == [(True, True)] * 2
+    refused = queen.call("ack", "--failed", given=first)
+    assert refused.code == 1
+    assert "Message already completed" in refused.stderr
+    assert refused.stdout == "0 messages acked\n"
+
+
+def test_options_of_pop(queen: Client, queue: str) -> None:
+    queen.text("push", queue, "1")
+    assert queen.json("pop", queue, "-g", "late", "--from", "now", "--wait", "--timeout", "0.2") == []
+    (message,) = queen.json("pop", queue, "-g", "early", "--from", "1h", "--auto-ack", "--partition", "Default")
+    assert (message["data"], message["leaseId"]) == (1, "")
+    assert queen.json("pop", queue, "-g", "early") == []
+
+
+def test_a_file_is_pushed_in_batches_and_in_order(queen: Client, queue: str, tmp_path: Path) -> None:
+    file = tmp_path / "lines.jsonl"
+    file.write_text("".join(f"{number}\n\n" for number in range(2500)))
+    assert queen.text("push", queue, "--file", str(file), "--batch", "700") == "2500 queued\n"
+    assert [each["data"] for each in queen.json("pop", queue, "-n", "3000")] == list(range(2500))
+
+
+def test_lines_may_be_items_with_ids_of_their_own(queen: Client, queue: str) -> None:
+    lines = '{"payload": {"a": 1}, "transactionId": "x", "partition": "p"}\n{"transactionId": "x"}\n'
+    results = queen.lines("push", queue, "--file", "-", "--items", "-p", "q", given=lines)
+    assert [each["status"] for each in results] == ["queued", "queued"]
+    assert queen.text("push", queue, "--file", "-", "--items", "-p", "q", given=lines) == "2 already there\n"
+    messages = queen.json("pop", queue, "-n", "9", "--partitions", "9")
+    assert {(each["partition"], str(each["data"])) for each in messages} == {("p", "{'a': 1}"), ("q", "None")}
+
+
+def test_text_and_payloads_that_look_like_markup(queen: Client, queue: str) -> None:
+    queen.text("push", queue, "--text", "[bold]:heart: \x1b[31m")
+    queen.text("push", queue, "-", given='{"a":\n "b"}')
+    text = queen.text("pop", queue, "-n", "2")
+    assert '"[bold]:heart: \\u001b[31m"' in text
+    assert '{"a":"b"}' in text
+
+
+def test_names_may_hold_anything(queen: Client, queue: str) -> None:
+    name, group = f"{queue}/partition/a?b#c %2F", "g/queues/x"
+    queen.text("push", name, "1", "-p", "..")
+    assert [each["data"] for each in queen.json("pop", name, "-p", "..", "-g", group)] == [1]
+    assert queen.json("queues", name)["queue"]["name"] == name
+    assert [each["queue"] for each in queen.lines("tail", name, "--no-follow")] == [name]
+    assert queen.json("seek", name, group, "--to-end", "--yes")["partitionsUpdated"] == 1
+    assert list(queen.json("groups", "show", group)) == [name]
+    assert queen.json("groups", "delete", group, "--queue", name, "--yes")["existed"] is True
+
+
+# ---------------------------------------------------------------- queues, groups, seek
+
+
+def test_queues_are_listed_and_shown(queen: Client, queue: str) -> None:
+    queen.text("push", queue, "1", "-p", "alice")
+    assert re.search(rf"^{queue} .* 1 +1 +1 +0 *$", queen.text("queues"), re.MULTILINE)
+    assert queue in [each["name"] for each in queen.json("queues", "--namespace", queue)]
+    assert re.search(r"^alice +1 +1 +0 ", queen.text("queues", queue), re.MULTILINE)
+    assert "Queue not found (404)" in queen.refusal(1, "queues", f"{queue}-not")
+
+
+def test_groups_are_listed_shown_and_deleted(queen: Client, queue: str) -> None:
+    queen.text("push", queue, "1")
+    queen.text("pop", queue, "-g", "billing", "--auto-ack")
+    (group,) = queen.json("groups", "list", queue)
+    assert (group["name"], group["totalLag"]) == ("billing", 0)
+    assert re.search(rf"^{queue} +billing +1 +0 +0 ", queen.text("groups", "list"), re.MULTILINE)
+    assert re.search(rf"^{queue} +Default +1 +0 ", queen.text("groups", "show", "billing", "-q", queue), re.MULTILINE)
+    assert "--yes" in queen.refusal(2, "groups", "delete", "billing", "-q", queue)
+    assert queen.text("groups", "delete", "billing", "-q", queue, "-y") == "billing is gone, with 1 cursor\n"
+    assert "there is no consumer group billing" in queen.refusal(1, "groups", "delete", "billing", "-q", queue, "-y")
+    assert "there is no consumer group" in queen.refusal(1, "groups", "show", f"{queue}-group")
+    assert "Queue not found" in queen.refusal(1, "groups", "list", f"{queue}-not")
+
+
+def test_a_group_is_put_somewhere_else(queen: Client, queue: str) -> None:
+    queen.text("push", queue, "--file", "-", given="1\n2\n")
+    queen.text("pop", queue, "-n", "2", "-g", "g", "--auto-ack")
+    assert "--yes" in queen.refusal(2, "seek", queue, "g", "--to-beginning")
+    assert queen.text("seek", queue, "g", "--to-beginning", "-y") == "1 cursor put to the beginning\n"
+    assert [each["data"] for each in queen.json("pop", queue, "-n", "9", "-g", "g")] == [1, 2]
+    assert queen.json("seek", queue, "g", "--to-end", "-y")["seekToEnd"] is True
+    assert queen.json("pop", queue, "-g", "g") == []
+    assert queen.json("seek", queue, "g", "--to", "1h", "-y", "--partition", "Default")["updated"] is True
+    assert len(queen.json("pop", queue, "-n", "9", "-g", "g")) == 2
+    assert "there is no consumer group other" in queen.refusal(1, "seek", queue, "other", "--to-end", "-y")
+    assert "Partition not found" in queen.refusal(1, "seek", queue, "g", "--to-end", "-y", "-p", "other")
+
+
+# ---------------------------------------------------------------- dead letters
+
+
+def bury(queen: Client, queue: str, *payloads: int) -> None:
+    queen.text("push", queue, "--file", "-", given="".join(f"{each}\n" for each in payloads))
+    for _ in payloads:
+        queen.text("ack", "--dlq", "--error", "no\x1b[31m tea", given=queen.text("pop", queue, "--json"))
+
+
+def test_dead_letters_are_listed_replayed_and_purged(queen: Client, queue: str) -> None:
+    bury(queen, queue, 1, 2, 3, 4)
+    letters = queen.json("dlq", "list", queue)
+    assert [each["data"] for each in letters] == [4, 3, 2, 1]
+    assert "no\\x1b[31m tea" in queen.text("dlq", "list", queue)
+    (replayed,) = queen.lines("dlq", "replay", queue, letters[0]["id"])
+    assert replayed["result"] == "moved"
+    gone = queen.call("dlq", "replay", queue, letters[0]["id"], "nonsense")
+    assert gone.code == 1
+    assert gone.stderr.count("Dead letter not found (404)") == 2
+    assert "--yes" in queen.refusal(2, "dlq", "replay", queue, "--all")
+    assert queen.text("dlq", "replay", queue, "--all", "-y", "--to-partition", "p") == "3 dead letters pushed again\n"
+    # Oldest first.
+    assert [each["data"] for each in queen.json("pop", queue, "-p", "p", "-n", "9")] == [1, 2, 3]
+    queen.text("ack", "--dlq", given=queen.text("pop", queue, "--json"))
+    assert "--yes" in queen.refusal(2, "dlq", "purge", queue)
+    assert queen.text("dlq", "purge", queue, "--group", "nobody") == "0 dead letters deleted\n"
+    assert queen.json("dlq", "purge", queue, "-y")["deleted"] == 1
+    assert queen.call("dlq", "list", queue).stderr == "no dead letters\n"
+
+
+# ---------------------------------------------------------------- tail, top
+
+
+async def test_tail_shows_what_is_there_and_what_comes_and_no_consumer_notices(
+    queen: Client, api: Api, queue: str
+) -> None:
+    await api.push(queue, 1, 2, 3)
+    with queen.lasting("tail", queue, "-n", "2", "--json", "--interval", "0.05") as tail:
+        assert tail.stdout is not None
+        assert [json.loads(tail.stdout.readline())["data"] for _ in range(2)] == [2, 3]
+        await api.push(queue, 4, partition="other")
+        assert json.loads(tail.stdout.readline())["data"] == 4
+        await api.push(queue, 5)
+        assert json.loads(tail.stdout.readline())["data"] == 5
+        assert queen.json("groups", "list", queue) == []
+        tail.send_signal(signal.SIGINT)
+        assert tail.wait(PATIENCE_S) == 0
+        assert tail.stderr is not None
+        assert tail.stderr.read() == ""
+
+
+async def test_tail_waits_for_a_queue_and_ends_when_nobody_reads(queen: Client, api: Api, queue: str) -> None:
+    with queen.lasting("tail", queue, "--interval", "0.05") as tail:
+        assert tail.stdout is not None
+        assert tail.stderr is not None
+        assert "there is no queue" in tail.stderr.readline()
+        await api.push(queue, "x" * 100_000)
+        assert '"xxx' in tail.stdout.readline()
+        tail.stdout.close()
+        await api.push(queue, 2)
+        assert tail.wait(PATIENCE_S) == 0
+        assert tail.stderr.read() == ""
+
+
+def test_tail_without_following(queen: Client, queue: str) -> None:
+    queen.text("push", queue, "--file", "-", given="1\n2\n3\n")
+    assert queen.text("tail", queue, "--no-follow", "-n", "1").endswith(" 3\n")
+    assert queen.text("tail", queue, "--no-follow", "-n", "0") == ""
+    assert "Queue not found" in queen.refusal(1, "tail", f"{queue}-not", "--no-follow")
+
+
+def test_top_once(queen: Client, queue: str) -> None:
+    queen.text("push", queue, "--file", "-", given="1\n2\n")
+    queen.text("pop", queue, "-g", "slow")
+    (row,) = [each for each in queen.json("top", "--once") if each["queue"] == queue]
+    assert (row["messages"], row["groups"], row["lag"], row["slowest"]) == (2, 1, 2, "slow")
+    assert re.search(rf"^{queue} ", queen.text("top", "--once"), re.MULTILINE)
+
+
+def test_top_on_a_terminal_is_a_picture_until_ctrl_c(queen: Client) -> None:
+    with queen.on_a_terminal("top", "--interval", "0.2") as (top, terminal):
+        # The second picture shows that it goes on.
+        terminal.read_until("Ctrl-C ends", times=2)
+        top.send_signal(signal.SIGINT)
+        terminal.read_to_the_end()
+        assert top.wait(PATIENCE_S) == 0
+
+
+# ---------------------------------------------------------------- questions
+
+
+@pytest.mark.parametrize(("answer", "code", "groups"), [("n", 1, 1), ("", 1, 1), ("y", 0, 0)])
+def test_what_cannot_be_taken_back_asks_on_a_terminal(
+    queen: Client, queue: str, answer: str, code: int, groups: int
+) -> None:
+    queen.text("pop", queue, "-g", "g")
+    with queen.on_a_terminal("groups", "delete", "g", "--queue", queue) as (command, terminal):
+        terminal.read_until("[y/N]:")
+        terminal.write(f"{answer}\n")
+        terminal.read_to_the_end()
+        assert command.wait(PATIENCE_S) == code
+    assert len(queen.json("groups", "list", queue)) == groups
+
+
+# ---------------------------------------------------------------- what goes wrong
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given", "words"),
+    [
+        (("push", "q", "tea"), "", "--text pushes it as text"),
+        (("push", "q"), "", "one of PAYLOAD"),
+        (("push", "q", "1", "--file", "-"), "", "one of PAYLOAD"),
+        (("push", "q", "1", "--items"), "", "--items says"),
+        (("push", "q", "--file", "-", "--transaction-id", "x"), "", "--transaction-id is for one message"),
+        (("push", "q", "--file", "/nowhere"), "", "/nowhere cannot be read: No such file"),
+        (("push", "q", "--file", "/"), "", "/ cannot be read: Is a directory"),
+        (("push", "q", "--file", "-", "--items"), '{"payloat": 1}', "line 1 is not an item"),
+        (("push", "q", b"a\xff".decode(errors="surrogateescape"), "--text"), "", "not UTF-8"),
+        (("push", "q", "-"), "[" * 100_000, "nested too deeply"),
+        (("pop", ""), "", "at least one character"),
+        (("pop", b"a\xff".decode(errors="surrogateescape")), "", "is not UTF-8"),
+        (("pop", "q", "--timeout", "5"), "", "--wait"),
+        (("pop", "q", "--from", "yesterday"), "", "is no time"),
+        (("ack",), '[{"a": 1}]', "standard input holds no messages"),
+        (("ack",), "[" * 100_000, "standard input holds no messages"),
+        (("ack", "partition"), "", "needs the transaction ids"),
+        (("ack", "--failed", "--retry"), "", "only one of"),
+        (("ack", "a", "b", "--error", "x"), "", "--error says why"),
+        (("dlq", "replay", "q"), "", "which ones?"),
+        (("dlq", "replay", "q", "a", "--group", "g"), "", "ids choose already"),
+        (("seek", "q", "g"), "", "one of --to-beginning"),
+        (("seek", "q", "g", "--to", "99999999999d"), "", "is no time"),
+        (("queues", "--url", "localhost:6632"), "", "is no URL of a server"),
+        (("queues", "--url", "http://[::"), "", "is no URL"),
+        (("queues", "--token", "a b"), "", "the token holds characters"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_said_in_a_line(arguments: tuple[str, ...], given: str, words: str) -> None:
+    # Nothing of it gets as far as a server.
+    assert words in Client(f"http://127.0.0.1:{free_port()}").refusal(2, *arguments, given=given)
+
+
+@pytest.mark.parametrize("arguments", [("push", "q", "1"), ("tail", "q"), ("top",), ("dlq", "purge", "q", "--yes")])
+def test_a_server_that_is_not_there(arguments: tuple[str, ...]) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    line = Client(url).refusal(2, *arguments)
+    assert f"{url} cannot be reached" in line
+    assert "Connection refused" in line
+
+
+class _Stranger(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(404 if self.path == "/api/v1/status/queues/none" else 200)
+        self.end_headers()
+        self.wfile.write(b"<html>\xff")
+
+    def log_message(self, *_arguments: object) -> None:
+        """Says nothing."""
+
+
+@contextmanager
+def stranger() -> Iterator[str]:
+    with HTTPServer(("127.0.0.1", 0), _Stranger) as other:
+        thread = threading.Thread(target=other.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{other.server_port}"
+        finally:
+            other.shutdown()
+            thread.join()
+
+
+def test_another_kind_of_server() -> None:
+    with stranger() as url:
+        assert "unlike a Queen server" in Client(url).refusal(2, "queues")
+        assert "unlike a Queen server" in Client(url).refusal(2, "queues", "none")
+        # A password in the URL is not shown.
+        assert "secret" not in Client(url.replace("//", "//user:secret@")).refusal(2, "queues")
+
+
+async def test_a_full_queue_ends_a_file_and_says_how_far_it_came(queen: Client, api: Api, queue: str) -> None:
+    await api.configure(queue, maxSize=25)
+    lines = "".join(f"{number}\n" for number in range(100))
+    line = queen.refusal(1, "push", queue, "--file", "-", "--batch", "10", given=lines)
+    assert "(429; try again in 1 s). Lines up to 20 are stored" in line
+
+
+def test_help_is_grouped_and_every_command_explains_itself() -> None:
+    text = run("--help").stdout
+    assert re.search(r"─ Server ─.*serve .*─ Client ─.*push .*top .*─ Checks ─.*doctor ", text, re.DOTALL)
+    assert "--install-completion" in text
+    for commands in COMMANDS.values():
+        for command in commands:
+            assert load(command).help, command
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("queen p", {"push", "pop"}),
+        ("queen dlq ", {"list", "replay", "purge"}),
+        ("queen pop --a", {"--auto-ack"}),
+        ("queen serve --wo", {"--workers", "--worker-class"}),
+    ],
+)
+def test_a_shell_completes_commands_and_their_options(words: str, offered: set[str]) -> None:
+    given = {"_QUEEN_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    assert set(CliRunner(env=given).invoke(app, prog_name="queen").stdout.split()) == offered
