@@ -49,7 +49,7 @@ export class Chart {
 
   // The legend has the latest figures while nobody points at others.
   #tellLatest() {
-    if (this.plot && this.plot.cursor.idx === null) this.plot.setLegend({ idx: this.data[0].length - 1 }, false);
+    if (this.plot && (this.plot.cursor.idx ?? null) === null) this.plot.setLegend({ idx: this.data[0].length - 1 }, false);
   }
 
   #summary() {
@@ -85,7 +85,7 @@ export class Chart {
       legend: { live: true },
       scales: { y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.1 : 1] } },
       axes: [
-        { ...axis, space: 70, values: (_, splits) => splits.map((value) => (this.#long() ? DATE : CLOCK).format(value * 1000)) },
+        { ...axis, size: 30, space: 70, values: (_, splits) => splits.map((value) => (this.#long() ? DATE : CLOCK).format(value * 1000)) },
         { ...axis, size: 76, values: (_, splits) => splits.map((value) => this.text(value)) },
       ],
       series: [

@@ -14,6 +14,7 @@ export const operations = {
   listQueues: operation("GET", "/api/v1/resources/queues", "read-only"),
   getQueueStatus: operation("GET", "/api/v1/status/queues/{queue}", "read-only"),
   getQueueOperations: operation("GET", "/api/v1/analytics/queue-ops", "read-only"),
+  getConfiguration: operation("GET", "/api/v1/configure", "read-only"),
   configureQueue: operation("POST", "/api/v1/configure", "read-write"),
   deleteQueue: operation("DELETE", "/api/v1/resources/queues/{queue}", "admin"),
   push: operation("POST", "/api/v1/push", "read-write"),

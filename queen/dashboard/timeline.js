@@ -4,6 +4,8 @@ import { button, h, link } from "./dom.js";
 import { duration, json, moment } from "./format.js";
 import { to } from "./router.js";
 
+const ONE_LINE = 120;
+
 // Traces come oldest first. Those of a single message name none.
 export function timeline(traces) {
   const times = traces.map((trace) => Date.parse(trace.created_at));
@@ -38,7 +40,13 @@ function entry(trace, seconds) {
     h("strong", {}, trace.event_type), ` +${duration(seconds)} `,
     h("small", {}, moment(trace.created_at), ` · ${trace.consumer_group === "__QUEUE_MODE__" ? "no group" : trace.consumer_group} · worker ${trace.worker_id}`),
     message ? h("div", {}, message, h("small", {}, ` ${trace.queue_name} / ${trace.partition_name}`)) : null,
-    h("pre", {}, json(trace.data)));
+    recorded(trace.data));
+}
+
+// On one line where it has room there.
+function recorded(data) {
+  const short = JSON.stringify(data);
+  return short.length <= ONE_LINE ? h("div", {}, h("code", {}, short)) : h("pre", { tabindex: "0", "aria-label": "What was recorded" }, json(data));
 }
 
 function reveal(element) {

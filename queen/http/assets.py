@@ -1,4 +1,4 @@
-"""Files of the pages that the server shows: in memory, compressed, and with a tag by which a browser knows them again."""
+"""Files of the pages that the server shows: in memory, compressed, with a tag that a browser knows them by."""
 
 import gzip
 from collections.abc import Iterator, Mapping

@@ -112,7 +112,7 @@ def routes(settings: Settings, engine: EngineThread, sockets: Sockets) -> Sequen
         Route(
             "/api/v1/configure",
             ConfigureResource(engine, body_bytes_max, encrypts=keys is not None),
-            {"POST": READ_WRITE},
+            {"GET": READ_ONLY, "POST": READ_WRITE},
         ),
         Route("/api/v1/resources/queues", catalogue.QueueListResource(engine), {"GET": READ_ONLY}),
         Route("/api/v1/resources/queues/{queue:path}", QueueResource(engine), {"GET": READ_ONLY, "DELETE": ADMIN}),

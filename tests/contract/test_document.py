@@ -211,6 +211,7 @@ def test_every_operation_has_examples_that_are_what_the_schemas_say(document: di
         "notify",
         "getContract",
         "getDocumentation",
+        "getDashboard",
         "getPrometheusMetrics",
         "getActuatorPrometheus",
     }

@@ -12,7 +12,7 @@ import { operations } from "../operations.js";
 import { session } from "../session.js";
 import { Pager, Table } from "../tables.js";
 
-const LIMIT = 50;
+const LIMIT = 25;
 
 export const title = () => "Dead letters";
 

@@ -33,7 +33,7 @@ export function open(view, _args, refreshNow) {
     { label: "Retention", colour: "--one" }, { label: "After completion", colour: "--two" }, { label: "Waited too long", colour: "--three" },
   ]);
   const rights = session.may(operations.setMaintenance) ? null : h("p", {}, h("small", {}, "Only an administrator may change these."));
-  view.append(card("Modes", rights, modes), card("Spool", spool), chart.element);
+  view.append(card("Modes", rights, modes), card("Spool of the instance that answers", spool), chart.element);
 
   async function refresh() {
     const [health, buffers, removed] = await Promise.all([healthOrProblem(), call(operations.getBuffers), call(operations.getRetention, { from: since(HOURS) })]);
@@ -61,7 +61,7 @@ function row({ name, about, on, operation }, enabled, then) {
     const sure = enabled || (await confirm({ title: `${name}?`, text: on, action: "Switch on" }));
     if (sure && (await perform(() => call(operation, {}, { enabled: !enabled }), `${name}: ${enabled ? "off" : "on"}`))) await then();
   };
-  return h("div", { class: "head mode" },
+  return h("div", { class: "head" },
     h("div", {}, h("strong", {}, name), " ", badge(enabled ? "on" : "off", enabled ? "warn" : "good"), h("p", {}, h("small", {}, about))),
     session.may(operation) ? button(enabled ? "Switch off" : "Switch on", turn, { class: enabled ? "primary" : "danger", "aria-label": `${enabled ? "Switch off" : "Switch on"}: ${name}`, "data-key": operation.path }) : null);
 }
@@ -75,6 +75,5 @@ function spooled(buffers) {
       tile("Being stored", rate(buffers.replayRate)),
       tile("Set aside", count(buffers.failed), "files that could not be stored", buffers.failed ? "bad" : ""),
       tile("PostgreSQL", buffers.dbHealthy ? "answers" : "away", "", buffers.dbHealthy ? "" : "bad")),
-    h("p", {}, h("small", {}, "Of the instance that answers.")),
   ];
 }

@@ -11,7 +11,7 @@ import { since } from "../series.js";
 import { session } from "../session.js";
 import { Pager, Table } from "../tables.js";
 
-const LIMIT = 50;
+const LIMIT = 25;
 const STATES = [["", "Any"], ["pending", "Pending"], ["processing", "In work"], ["completed", "Done"], ["dead_letter", "Dead letter"]];
 const TIMES = [["", "24 hours"], ["1", "1 hour"], ["168", "7 days"], ["720", "30 days"], ["all", "Any time"]];
 const TONES = { completed: "good", processing: "warn", dead_letter: "bad" };

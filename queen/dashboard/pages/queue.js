@@ -7,6 +7,7 @@ import { ask } from "../dialogs.js";
 import { ago, count, duration, moment, rate } from "../format.js";
 import { perform } from "../notices.js";
 import { operations } from "../operations.js";
+import { configure, described } from "../queue_options.js";
 import { remove } from "./queues.js";
 import { to } from "../router.js";
 import { lines, since } from "../series.js";
@@ -20,6 +21,7 @@ export const title = ({ names }) => names[0];
 
 export function open(view, { names: [queue] }, refreshNow) {
   let offset = 0;
+  let known = null;
   const figures = h("div");
   const options = h("div");
   const chart = new Chart("Messages a second", [
@@ -41,6 +43,7 @@ export function open(view, { names: [queue] }, refreshNow) {
     { name: "Oldest", number: true, value: (row) => duration(row.maxTimeLag) },
     { name: "State", value: (row) => badge(row.state, row.state === "Stable" ? "good" : "warn") },
   ], { empty: "Nobody has consumed this queue yet" });
+  const change = session.may(operations.configureQueue) ? button("Change", () => known && configure(known, refreshNow)) : null;
   view.append(
     h("div", { class: "actions" },
       link("Messages", to("messages", [], { queue })), link("Dead letters", to("dead-letters", [], { queue })),
@@ -48,7 +51,7 @@ export function open(view, { names: [queue] }, refreshNow) {
       session.may(operations.deleteQueue) ? button("Delete queue", () => remove(queue, leave), { class: "danger" }) : null),
     figures,
     h("div", { class: "columns" }, chart.element, card("Consumer groups", groups.element)),
-    card("Configuration", options),
+    card("", h("div", { class: "head" }, h("h2", {}, "Configuration"), change), options),
     card("", h("div", { class: "head" }, h("h2", {}, "Partitions"), field("Find", wanted)), partitions.element, pager.element));
 
   function leave() {
@@ -61,13 +64,15 @@ export function open(view, { names: [queue] }, refreshNow) {
   }
 
   async function refresh() {
-    const [status, work, everyGroup] = await Promise.all([
+    const [status, configuration, work, everyGroup] = await Promise.all([
       call(operations.getQueueStatus, { queue, limit: PARTITIONS, offset, partition: wanted.value }),
+      call(operations.getConfiguration, { queue }),
       call(operations.getQueueOperations, { queue, from: since(HOURS) }),
       call(operations.listConsumerGroups),
     ]);
     fill(figures, summary(status.totals));
-    fill(options, facts(configuration(status.queue)));
+    known = configuration;
+    fill(options, facts([...described(configuration), ["Made", moment(status.queue.createdAt)]]));
     const each = (name) => (point, seconds) => (point ? point[name] / seconds : 0);
     chart.show(...lines(work.series, work.bucketMinutes, HOURS, (point) => point.bucket, ["pushMessages", "popMessages", "ackSuccess"].map(each)));
     partitions.show(status.partitions);
@@ -82,15 +87,6 @@ function summary(totals) {
   return tiles(
     tile("Messages", count(totals.total), "kept"), tile("Pending", count(totals.pending)), tile("In work", count(totals.processing)),
     tile("Done", count(totals.completed), "by every group"), tile("Dead letters", count(totals.deadLetter), "", totals.deadLetter ? "bad" : ""));
-}
-
-function configuration({ config, namespace, task, priority, createdAt }) {
-  return [
-    ["Namespace", namespace || "–"], ["Task", task || "–"], ["Priority", count(priority)], ["Made", moment(createdAt)],
-    ["Lease", duration(config.leaseTime)], ["Failures allowed", count(config.retryLimit)], ["Pause before a retry", `${count(config.retryDelay)} ms`],
-    ["Time to live", config.ttl ? duration(config.ttl) : "no end"], ["Most that wait", config.maxQueueSize ? count(config.maxQueueSize) : "any number"],
-    ["Dead letters", config.deadLetterQueue ? "kept" : "thrown away"],
-  ];
 }
 
 async function push(queue, then) {

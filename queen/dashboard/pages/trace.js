@@ -6,7 +6,7 @@ import { operations } from "../operations.js";
 import { Pager } from "../tables.js";
 import { timeline } from "../timeline.js";
 
-const LIMIT = 100;
+const LIMIT = 50;
 
 export const title = ({ names }) => `Trace ${names[0]}`;
 

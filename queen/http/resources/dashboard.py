@@ -13,8 +13,9 @@ _POLICY = (
     "trusted-types 'none'"
 )
 
+
 class DashboardResource:
-    """The page and its files. They are the same for everybody: what the page shows, it asks for with its user's token."""
+    """The page and its files, the same for everybody: what the page shows, it asks for with its user's token."""
 
     def __init__(self) -> None:
         self._assets = Assets(dict(files_below(files("queen") / "dashboard")), _POLICY)
