@@ -49,7 +49,9 @@ export class Chart {
 
   // The legend has the latest figures while nobody points at others.
   #tellLatest() {
-    if (this.plot && (this.plot.cursor.idx ?? null) === null) this.plot.setLegend({ idx: this.data[0].length - 1 }, false);
+    requestAnimationFrame(() => {
+      if (this.plot && (this.plot.cursor.idx ?? null) === null) this.plot.setLegend({ idx: this.data[0].length - 1 }, false);
+    });
   }
 
   #summary() {
@@ -90,8 +92,8 @@ export class Chart {
       ],
       series: [
         { label: "Time", value: (_, value) => (value === null ? "–" : clock(value)) },
-        ...this.series.map((each) => ({
-          label: each.label, stroke: colour(each.colour), fill: faint(colour(each.colour)), width: 2, value: written,
+        ...this.series.map((each, n) => ({
+          label: each.label, stroke: colour(each.colour), fill: n ? undefined : faint(colour(each.colour)), width: 2, value: written,
           points: { size: 5, filter: (plot, line, dense) => (dense ? null : alone(plot.data[line])) },
         })),
       ],

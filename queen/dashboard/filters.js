@@ -3,7 +3,7 @@
 import { field, h } from "./dom.js";
 import { to } from "./router.js";
 
-// `fields`: name, label, and the input; each change leads to the page's address with the new values.
+// `fields`: name, label, and the input. What is chosen counts at once, what is typed when it is sent.
 export function filters(page, query, fields) {
   for (const { name, input } of fields) input.value = query.get(name) ?? "";
   const values = () => Object.fromEntries(fields.map(({ name, input }) => [name, input.value]));
@@ -11,7 +11,7 @@ export function filters(page, query, fields) {
     event.preventDefault();
     location.hash = to(page, [], values());
   };
-  return h("form", { class: "filters", onsubmit: go, onchange: go },
+  return h("form", { class: "filters", onsubmit: go, onchange: (event) => event.target instanceof HTMLSelectElement && go(event) },
     fields.map(({ label, input }) => field(label, input)), h("button", { type: "submit" }, "Search"));
 }
 
