@@ -18,7 +18,7 @@ const PAGES = [
 const root = h("div", { class: "app" });
 const health = h("span", { class: "badge", "aria-live": "polite" }, "…");
 const problem = h("div", { class: "problem", role: "alert", hidden: true });
-const view = h("main", { id: "main", tabindex: "-1" });
+const view = h("div", { class: "view", id: "view", tabindex: "-1" });
 const heading = h("h1", { tabindex: "-1" });
 const menu = h("nav", { class: "menu", id: "menu", "aria-label": "Pages" });
 const user = h("div", { class: "user" });
@@ -49,11 +49,11 @@ function frame() {
     pause.setAttribute("aria-pressed", String(live));
   }, { class: "live", "aria-pressed": "true", title: `Asks the server every ${REFRESH_MS / 1000} seconds` });
   return [
-    h("a", { class: "skip", href: "#main", onclick: (event) => { event.preventDefault(); view.focus(); } }, "To the content"),
+    h("a", { class: "skip", href: "#view", onclick: (event) => { event.preventDefault(); view.focus(); } }, "To the content"),
     h("header", { class: "side" },
       h("div", { class: "brand" }, h("img", { src: "dashboard/icon.svg", alt: "", width: "26", height: "26" }), h("strong", {}, "Queen"), toggle),
       menu, user),
-    h("div", { class: "content" },
+    h("main", { class: "content" },
       h("div", { class: "bar" }, heading, h("div", { class: "actions" }, health, pause, button("Refresh", refresh))),
       problem, view),
     noticeRegion(),
@@ -80,6 +80,7 @@ async function open() {
   heading.textContent = title;
   document.title = `${title} – Queen`;
   fill(view);
+  problem.hidden = true;
   current = module.open(view, args, refresh);
   await refresh();
 }

@@ -2,10 +2,12 @@
 
 import uPlot from "./uplot/uPlot.esm.js";
 import { fill, h } from "./dom.js";
-import { count } from "./format.js";
+import { bytes, count } from "./format.js";
 
 const HEIGHT = 200;
 const DAY_S = 86400;
+// Between the lines of a grid for sizes.
+const DOUBLES = Array.from({ length: 50 }, (_, power) => 2 ** power);
 const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 const DATE = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
 
@@ -88,7 +90,7 @@ export class Chart {
       scales: { y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.1 : 1] } },
       axes: [
         { ...axis, size: 30, space: 70, values: (_, splits) => splits.map((value) => (this.#long() ? DATE : CLOCK).format(value * 1000)) },
-        { ...axis, size: 76, values: (_, splits) => splits.map((value) => this.text(value)) },
+        { ...axis, size: 76, incrs: this.text === bytes ? DOUBLES : undefined, values: (_, splits) => splits.map((value) => this.text(value)) },
       ],
       series: [
         { label: "Time", value: (_, value) => (value === null ? "–" : clock(value)) },

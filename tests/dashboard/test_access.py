@@ -123,7 +123,7 @@ def test_the_keyboard_reaches_the_content_and_keeps_its_place(
     screen.page.keyboard.press("Tab")
     expect(screen.page.get_by_role("link", name="To the content")).to_be_focused()
     screen.page.keyboard.press("Enter")
-    expect(screen.page.get_by_role("main")).to_be_focused()
+    expect(screen.page.locator(".view")).to_be_focused()
     pending = screen.button("Pending")
     pending.focus()
     pending.press("Enter")

@@ -19,14 +19,12 @@ export function open(view, { names: [partitionId, transactionId] }, refreshNow) 
   const traces = h("div");
   view.append(what, card("", about), card("Payload", payload), card("Consumer groups", groups), card("Traces", traces));
 
-  async function then() {
-    await refreshNow();
-  }
+  const leave = (queue) => () => { location.hash = to("messages", [], { queue }); };
 
   async function refresh() {
     const key = { partitionId, transactionId };
     const [message, recorded] = await Promise.all([call(operations.getMessage, key), call(operations.listTracesOfMessage, key)]);
-    fill(what, state(message.status), session.may(operations.deleteMessage) ? actions(message, then) : null, link("Messages of the queue", to("messages", [], { queue: message.queue })));
+    fill(what, state(message.status), session.may(operations.deleteMessage) ? actions(message, refreshNow, leave(message.queue)) : null, link("Messages of the queue", to("messages", [], { queue: message.queue })));
     fill(about, facts(known(message)));
     if (payload.textContent !== json(message.payload)) payload.textContent = json(message.payload);
     fill(groups, message.consumerGroups.length ? h("ul", {}, message.consumerGroups.map(group)) : h("p", { class: "empty" }, "Nobody has consumed the queue yet"));

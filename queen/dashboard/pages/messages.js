@@ -65,8 +65,9 @@ export function open(view, { query }, refreshNow) {
   return { refresh };
 }
 
-export function actions(row, then) {
-  const named = (text, action, attributes = {}) => button(text, () => action(row, then), { "aria-label": `${text} ${row.transactionId}`, "data-key": `${text} ${row.partitionId} ${row.transactionId}`, ...attributes });
+// What the user may do with a message; `gone` follows when it is deleted, and `then` anything else.
+export function actions(row, then, gone = then) {
+  const named = (text, action, attributes = {}) => button(text, () => action(row, action === remove ? gone : then), { "aria-label": `${text} ${row.transactionId}`, "data-key": `${text} ${row.partitionId} ${row.transactionId}`, ...attributes });
   return [
     row.status === "dead_letter" ? named("Retry", retry) : null,
     row.status === "pending" || row.status === "processing" ? named("To dead letters", giveUp) : null,
