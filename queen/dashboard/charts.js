@@ -19,7 +19,7 @@ export class Chart {
     this.text = text;
     this.plot = null;
     this.data = null;
-    this.place = h("div", { class: "plot", role: "img" });
+    this.place = h("div", { class: "plot", role: "img", "aria-label": title });
     this.figures = h("div");
     this.details = h("details", { ontoggle: () => this.#list() }, h("summary", {}, "Figures"), this.figures);
     this.element = h("figure", { class: "card" }, h("figcaption", {}, title), this.place, this.details);

@@ -64,7 +64,7 @@ export class Pager {
   constructor(limit, moved) {
     this.limit = limit;
     this.moved = moved;
-    this.element = h("nav", { class: "pager", "aria-label": "Pages" });
+    this.element = h("nav", { class: "pager", "aria-label": "Earlier and later" });
   }
 
   show(offset, length, total = null) {
