@@ -76,7 +76,7 @@ def test_hostile_texts_are_only_read(open_screen: OpenScreen, server: Server, pr
     (message,) = producer.pop(HOSTILE, HOSTILE)
     producer.trace(message, HOSTILE, HOSTILE)
     producer.ack(message, HOSTILE, "dlq", HOSTILE)
-    screen = open_screen(server)
+    screen = open_screen(server, min(WIDTHS))
     places = [
         *((name,) for name in PAGES), ("queues", HOSTILE), ("groups", HOSTILE), ("traces", HOSTILE),
         ("messages", message["partitionId"], HOSTILE),
@@ -89,6 +89,7 @@ def test_hostile_texts_are_only_read(open_screen: OpenScreen, server: Server, pr
         assert screen.page.locator("main img, main script, [onerror]").count() == 0, place
         assert screen.page.evaluate("window.hacked") is None, place
         assert screen.page.locator("a[href^=javascript]").count() == 0, place
+        assert screen.fits(), place
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
