@@ -6,6 +6,8 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from queen.core.operations import QueueConfiguration
+
 
 class MessageKey(Struct, frozen=True):
     """How a client names a message: the number of its partition, and its transaction id or message id."""
@@ -70,6 +72,13 @@ class QueueOptions(Struct, frozen=True):
     created_at: datetime
     ttl: int
     max_size: int
+
+
+class Configured(Struct, frozen=True):
+    """A queue as it is configured."""
+
+    queue_id: int
+    configuration: QueueConfiguration
 
 
 class PartitionRow(Struct, frozen=True):

@@ -1,11 +1,13 @@
 """What there is: queues, partitions, namespaces and tasks, with figures."""
 
-from queen.core.administration import Depth, LabelRow, PartitionRow, QueueOptions, QueueRow
+from queen.core.administration import Configured, Depth, LabelRow, PartitionRow, QueueOptions, QueueRow
+from queen.core.operations import QueueConfiguration
 from queen.db.pool import Pool
 from queen.db.store import call
 
 _LIST_QUEUES = call("list_queues_v1", 5)
 _GET_QUEUE = call("get_queue_v1", 1)
+_GET_CONFIGURATION = call("get_configuration_v1", 1)
 _LIST_PARTITIONS = call("list_partitions_v1", 5)
 _COUNT_LABELS = call("count_labels_v1", 1)
 _GET_DEPTH = call("get_depth_v1", 2)
@@ -32,6 +34,11 @@ class CatalogueStore:
         """One queue, or ``None`` if there is none of that name."""
         rows = await self._pool.fetch(_GET_QUEUE, queue)
         return QueueOptions(*rows[0]) if rows else None
+
+    async def configuration(self, queue: str) -> Configured | None:
+        """How a queue is configured, or ``None`` if there is none of that name."""
+        rows = await self._pool.fetch(_GET_CONFIGURATION, queue)
+        return Configured(rows[0][0], QueueConfiguration(*rows[0][1:])) if rows else None
 
     async def partitions(
         self, queue: str | None, partition: str | None, group: str | None, limit: int, offset: int

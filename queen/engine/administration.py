@@ -9,6 +9,7 @@ from typing import Protocol
 
 from queen.core.administration import (
     Apart,
+    Configured,
     CursorRow,
     DeadLetter,
     DeadLetterFilter,
@@ -54,6 +55,7 @@ class Catalogue(Protocol):
         offset: int = 0,
     ) -> list[QueueRow]: ...
     async def queue(self, queue: str) -> QueueOptions | None: ...
+    async def configuration(self, queue: str) -> Configured | None: ...
     async def partitions(
         self, queue: str | None, partition: str | None, group: str | None, limit: int, offset: int
     ) -> list[PartitionRow]: ...

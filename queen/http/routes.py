@@ -14,6 +14,7 @@ from queen.http.resources import catalogue, consumer_groups, dead_letters, messa
 from queen.http.resources.ack import AckResource
 from queen.http.resources.analytics import postgres, queues, workers
 from queen.http.resources.contract import ContractResource, DocumentationResource
+from queen.http.resources.dashboard import DashboardResource
 from queen.http.resources.health import HealthResource
 from queen.http.resources.identity import IdentityResource
 from queen.http.resources.leases import LeaseResource
@@ -82,7 +83,7 @@ def routes(settings: Settings, engine: EngineThread, sockets: Sockets) -> Sequen
     prometheus = PrometheusResource(
         engine, SeriesLimits(settings.metrics_queues, settings.metrics_groups, settings.smq_metrics_queues)
     )
-    documentation = DocumentationResource()
+    documentation, dashboard = DocumentationResource(), DashboardResource()
     table = [
         Route("/health", health, {"GET": PUBLIC}),
         Route("/health/live", health, {"GET": PUBLIC}, suffix="live"),
@@ -111,7 +112,7 @@ def routes(settings: Settings, engine: EngineThread, sockets: Sockets) -> Sequen
         Route(
             "/api/v1/configure",
             ConfigureResource(engine, body_bytes_max, encrypts=keys is not None),
-            {"POST": READ_WRITE},
+            {"GET": READ_ONLY, "POST": READ_WRITE},
         ),
         Route("/api/v1/resources/queues", catalogue.QueueListResource(engine), {"GET": READ_ONLY}),
         Route("/api/v1/resources/queues/{queue:path}", QueueResource(engine), {"GET": READ_ONLY, "DELETE": ADMIN}),
@@ -168,6 +169,9 @@ def routes(settings: Settings, engine: EngineThread, sockets: Sockets) -> Sequen
         Route("/openapi.json", ContractResource(lambda: document(levels(table))), {"GET": PUBLIC}),
         Route("/docs", documentation, {"GET": PUBLIC}),
         Route("/docs/{asset}", documentation, {"GET": PUBLIC}, suffix="asset"),
+        # ------------------------------------------------------------ the dashboard
+        Route("/", dashboard, {"GET": PUBLIC}),
+        Route("/dashboard/{place:path}", dashboard, {"GET": PUBLIC}, suffix="file"),
     ]
     return table
 

@@ -161,9 +161,10 @@ def test_parameters_are_those_that_the_resources_read(table: list[Route]) -> Non
     for operation in OPERATIONS.values():
         names = {parameter.name for parameter in operation.parameters if parameter.place == "query"}
         described.setdefault(module_of[operation.served_by], set()).update(names)
-    # What a queue is asked is read beside the lists of queues.
-    described["queen.http.resources.catalogue"] |= described.pop("queen.http.resources.queues")
     read = {name: found for module in resource_modules() if (found := read_by(module)) for name in [module.__name__]}
+    # What a queue is asked is read beside the lists of queues.
+    for parameters in (described, read):
+        parameters["queen.http.resources.catalogue"] |= parameters.pop("queen.http.resources.queues")
     assert {name: found for name, found in described.items() if found} == read
 
 
@@ -211,6 +212,7 @@ def test_every_operation_has_examples_that_are_what_the_schemas_say(document: di
         "notify",
         "getContract",
         "getDocumentation",
+        "getDashboard",
         "getPrometheusMetrics",
         "getActuatorPrometheus",
     }

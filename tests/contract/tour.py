@@ -92,6 +92,8 @@ async def _deliver(tour: Tour) -> None:
         "configureQueue",
         body={"queue": "orders", "namespace": "shop", "task": "bill", "options": {"leaseTime": 60, "retryLimit": 3}},
     )
+    await call("getConfiguration", queue="orders")
+    await call("getConfiguration", 404, queue="unknown")
     order = {"queue": "orders", "partition": "alice"}
     items = [
         {**order, "payload": {"item": "tea"}, "transactionId": "order-1"},
@@ -244,11 +246,21 @@ async def _administer_groups(tour: Tour) -> None:
 
 async def _system(tour: Tour) -> None:
     call = tour.call
-    for name in ("getHealth", "getLiveness", "getReadiness", "getIdentity", "getContract", "getDocumentation"):
+    for name in (
+        "getHealth",
+        "getLiveness",
+        "getReadiness",
+        "getIdentity",
+        "getContract",
+        "getDocumentation",
+        "getDashboard",
+    ):
         await call(name)
     await call("getPopMaintenance")
     await call("getDocumentationAsset", asset="docs.js")
     await call("getDocumentationAsset", 404, asset="unknown")
+    await call("getDashboardFile", file="app.js")
+    await call("getDashboardFile", 404, file="unknown")
     await call("getMaintenance")
     await call("setMaintenance", body={"enabled": True})
     await call("push", 201, body={"items": [{"queue": "orders", "payload": "waits", "transactionId": "w"}]})

@@ -41,6 +41,20 @@ async def test_configure_answers_with_ids_labels_and_every_option(api: Api, queu
     assert body["queueId"]
 
 
+async def test_the_configuration_can_be_read_and_is_what_configure_has_answered(api: Api, queue: str) -> None:
+    said = await api.configure(queue, namespace="n", task="t", leaseTime=7, windowBuffer=3, retentionEnabled=True)
+    read = (await api.http.get("/api/v1/configure", params={"queue": queue})).json()
+    assert read == {name: said[name] for name in ("queueId", "queue", "namespace", "task", "options")}
+    again = (await api.http.post("/api/v1/configure", json=read)).json()
+    assert again["options"] == said["options"], "what is read may be sent"
+
+
+async def test_the_configuration_of_what_is_not_there_is_an_error(api: Api, queue: str) -> None:
+    unknown = await api.http.get("/api/v1/configure", params={"queue": queue})
+    unnamed = await api.http.get("/api/v1/configure")
+    assert (unknown.status_code, unnamed.status_code, unnamed.json()["field"]) == (404, 400, "queue")
+
+
 @pytest.mark.parametrize(
     "fields",
     [{}, {"options": None}, {"options": {}}, {"options": {"unknown": True}}, {"namespace": None, "task": None}],

@@ -75,7 +75,7 @@ def test_what_needs_no_token_is_named_here() -> None:
     assert {path for _, path, level in requests_of_all_routes() if level is Access.PUBLIC} == {
         "/health", "/health/live", "/health/ready", "/metrics", "/metrics/prometheus", "/actuator/prometheus",
         "/actuator/health", "/actuator/info", "/actuator/metrics", "/internal/api/notify", "/api/v1/subscribe",
-        "/docs", "/docs/asset", "/openapi.json",
+        "/docs", "/docs/asset", "/openapi.json", "/", "/dashboard/a/b",
     }  # fmt: skip
     sockets = {route.path: route.access[WEBSOCKET] for route in route_table() if WEBSOCKET in route.access}
     assert sockets == {"/api/v1/subscribe": Access.READ_WRITE}

@@ -2,7 +2,7 @@
 
 from queen.http.contract.operation import Answer, Operation, Parameter, Topic
 from queen.http.contract.parameters import NAME, NAMESPACE, PARTITION, QUEUE, QUEUE_PATH, TASK, page
-from queen.http.contract.shapes import ConfiguredAnswer, QueueDeletedAnswer
+from queen.http.contract.shapes import ConfigurationAnswer, ConfiguredAnswer, QueueDeletedAnswer
 from queen.http.queries import LIMIT_MAX
 from queen.http.resources.catalogue import (
     PARTITIONS_LIMIT,
@@ -32,6 +32,15 @@ TOPIC = Topic(
             (400, 413, 503),
             "An option that is not sent goes back to its default. `namespace` and `task` may stand among the options.",
             body=ConfigureBody,
+        ),
+        Operation(
+            "GET",
+            "/api/v1/configure",
+            "getConfiguration",
+            "Show the options of a queue",
+            [Answer("All options, defaults included, as `configure` takes them", ConfigurationAnswer)],
+            (400, 404, 503),
+            parameters=(Parameter("queue", "Name of the queue", NAME, required=True),),
         ),
         Operation(
             "GET",

@@ -116,6 +116,16 @@ class ConfiguredAnswer(Struct, rename="camel"):
     options: OptionsInForce
 
 
+class ConfigurationAnswer(Struct, rename="camel"):
+    """A queue as it is configured."""
+
+    queue_id: str
+    queue: str
+    namespace: str
+    task: str
+    options: OptionsInForce
+
+
 class QueueDeletedAnswer(Struct):
     """A queue that is gone; `existed` says whether it was there."""
 

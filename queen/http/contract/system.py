@@ -2,9 +2,9 @@
 
 import falcon
 
+from queen.http.assets import MEDIA_CSS
 from queen.http.contract.operation import Answer, Operation, Parameter, Topic
 from queen.http.contract.shapes import StatusOnly
-from queen.http.resources.contract import MEDIA_CSS
 from queen.http.resources.health import Health, Readiness
 from queen.http.resources.identity import IdentityAnswer
 from queen.http.resources.maintenance import Maintenance, PopMaintenance, SwitchBody
@@ -133,6 +133,24 @@ TOPIC = Topic(
             [Answer("A script", str, media_type=falcon.MEDIA_JS), Answer("A style", str, media_type=MEDIA_CSS)],
             (404,),
             parameters=(Parameter("asset", "Name of the file", {"type": "string"}, "path", required=True),),
+        ),
+        Operation(
+            "GET",
+            "/",
+            "getDashboard",
+            "The dashboard, for people",
+            [Answer("Everything that it needs comes from this server", str, media_type=falcon.MEDIA_HTML)],
+            (),
+        ),
+        Operation(
+            "GET",
+            "/dashboard/{file}",
+            "getDashboardFile",
+            "A file of the dashboard",
+            [Answer("A script", str, media_type=falcon.MEDIA_JS), Answer("A style", str, media_type=MEDIA_CSS)],
+            (404,),
+            parameters=(Parameter("file", "Its path, with slashes", {"type": "string"}, "path", required=True),),
+            route="/dashboard/{place:path}",
         ),
     ],
 )

@@ -8,18 +8,19 @@ import msgspec
 from msgspec import Struct
 
 from queen.core import ids, limits
-from queen.core.errors import BadRequestError
+from queen.core.errors import BadRequestError, NotFoundError
 from queen.core.operations import JobType, QueueConfiguration
 from queen.engine.context import Context
 from queen.engine.ports import configuration_changed
 from queen.engine.push_options import keep_for_spool
 from queen.engine.thread import EngineThread
-from queen.http.answers import answer
+from queen.http import queries
+from queen.http.answers import Administrative, answer
 from queen.http.fields import Label, Name, between
 from queen.http.parsing import check_name, decode
 from queen.http.paths import cut
 from queen.http.request import QueenRequest, read_body
-from queen.http.resources.catalogue import QueueInspector
+from queen.http.resources.catalogue import QUEUE_NOT_FOUND, QueueInspector
 
 _YEAR_SECONDS = 366 * 24 * 3600
 _INT_MAX = 2**31 - 1
@@ -165,11 +166,24 @@ def _shown(configuration: QueueConfiguration) -> dict[str, Any]:
     }
 
 
-class ConfigureResource:
+class ConfigureResource(Administrative):
     """Makes a queue, or replaces the options of one: what is not sent goes back to its default."""
 
     def __init__(self, engine: EngineThread, body_bytes_max: int, *, encrypts: bool) -> None:
-        self._engine, self._body_bytes_max, self._encrypts = engine, body_bytes_max, encrypts
+        super().__init__(engine)
+        self._body_bytes_max, self._encrypts = body_bytes_max, encrypts
+
+    async def on_get(self, req: QueenRequest, resp: falcon.asgi.Response) -> None:
+        """Answers what holds, defaults included."""
+        queue = queries.name(req, "queue")
+        if queue is None:
+            raise BadRequestError("queue is required", "queue")
+        found = await self.ask(lambda context: context.administration.catalogue.configuration(queue))
+        if found is None:
+            raise NotFoundError(QUEUE_NOT_FOUND)
+        labels = {"namespace": found.configuration.namespace, "task": found.configuration.task}
+        queue_id = ids.queue_id(found.queue_id)
+        answer(resp, {"queueId": queue_id, "queue": queue, **labels, "options": _shown(found.configuration)})
 
     async def on_post(self, req: QueenRequest, resp: falcon.asgi.Response) -> None:
         """Answers what holds now, defaults included."""

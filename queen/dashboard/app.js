@@ -1,0 +1,147 @@
+// The frame around all pages: who is signed in, which page is shown, and that it stays up to date.
+
+import { ApiError, call } from "./api.js";
+import { button, fill, h, select } from "./dom.js";
+import { noticeRegion } from "./notices.js";
+import { operations } from "./operations.js";
+import { page } from "./router.js";
+import { session } from "./session.js";
+import { signIn } from "./sign_in.js";
+import { theme } from "./theme.js";
+
+const REFRESH_MS = 5000;
+const PAGES = [
+  ["overview", "Overview"], ["queues", "Queues"], ["messages", "Messages"], ["dead-letters", "Dead letters"],
+  ["groups", "Consumer groups"], ["traces", "Traces"], ["system", "System"], ["maintenance", "Maintenance"],
+];
+
+const root = h("div", { class: "app" });
+const health = h("span", { class: "badge", "aria-live": "polite" }, "…");
+const problem = h("div", { class: "problem", role: "alert", hidden: true });
+const view = h("div", { class: "view", id: "view", tabindex: "-1" });
+const heading = h("h1", { tabindex: "-1" });
+const menu = h("nav", { class: "menu", id: "menu", "aria-label": "Pages" });
+const user = h("div", { class: "user" });
+
+let current = null;
+let busy = false;
+let live = true;
+
+async function start() {
+  try {
+    session.identity = await call(operations.getIdentity);
+  } catch (error) {
+    if (error.status !== 401) askForToken(error.status === 403 ? "This token has no role that this server knows" : error.message);
+    return;
+  }
+  fill(root, frame());
+  showUser();
+  await open();
+}
+
+function frame() {
+  const toggle = button("Menu", () => {
+    const shown = menu.classList.toggle("shown");
+    toggle.setAttribute("aria-expanded", String(shown));
+  }, { class: "menu-button", "aria-expanded": "false", "aria-controls": "menu" });
+  const pause = button("Live", () => {
+    live = !live;
+    pause.setAttribute("aria-pressed", String(live));
+  }, { class: "live", "aria-pressed": "true", title: `Asks the server every ${REFRESH_MS / 1000} seconds` });
+  return [
+    h("a", { class: "skip", href: "#view", onclick: (event) => { event.preventDefault(); view.focus(); } }, "To the content"),
+    h("header", { class: "side" },
+      h("div", { class: "brand" }, h("img", { src: "dashboard/icon.svg", alt: "", width: "26", height: "26" }), h("strong", {}, "Queen"), toggle),
+      menu, user),
+    h("main", { class: "content" },
+      h("div", { class: "bar" }, heading, h("div", { class: "actions" }, health, pause, button("Refresh", refresh))),
+      problem, view),
+    noticeRegion(),
+  ];
+}
+
+function showUser() {
+  const { authentication, sub, role } = session.identity;
+  const pick = select([["auto", "As the system"], ["light", "Light"], ["dark", "Dark"]], theme.chosen(), {
+    "aria-label": "Colours", onchange: () => theme.choose(pick.value),
+  });
+  fill(user,
+    authentication ? h("p", {}, sub || "Signed in", h("br"), h("small", {}, role)) : h("p", {}, h("small", {}, "This server asks nobody for a token")),
+    pick,
+    h("a", { href: "docs" }, "HTTP interface"),
+    authentication ? button("Sign out", () => session.end()) : null);
+}
+
+async function open() {
+  current?.close?.();
+  const { name, title, module, args } = page();
+  fill(menu, PAGES.map(([path, text]) => h("a", { href: `#/${path}`, "aria-current": path === name ? "page" : null }, text)));
+  menu.classList.remove("shown");
+  heading.textContent = title;
+  document.title = `${title} – Queen`;
+  fill(view);
+  problem.hidden = true;
+  current = module.open(view, args, refresh);
+  await refresh();
+}
+
+// Shows what the server knows now. One refresh at a time: a slow server is not asked twice.
+async function refresh() {
+  if (busy || !session.identity) return;
+  busy = true;
+  const shown = current;
+  try {
+    await Promise.all([shown.refresh(), showHealth()]);
+    problem.hidden = true;
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    if (shown === current) showProblem(error.message);
+  } finally {
+    busy = false;
+  }
+  if (shown !== current) await refresh();
+}
+
+function showProblem(text) {
+  if (problem.hidden || problem.textContent !== text) fill(problem, text);
+  problem.hidden = false;
+}
+
+async function showHealth() {
+  const [text, tone] = await judged();
+  health.textContent = text;
+  health.className = `badge ${tone}`;
+}
+
+async function judged() {
+  try {
+    const { shared_state: modes, spool } = await call(operations.getHealth);
+    if (modes.maintenance_mode || modes.pop_maintenance_mode) return ["Maintenance", "warn"];
+    return spool?.spooling ? ["Storing the spool", "warn"] : ["Healthy", "good"];
+  } catch (error) {
+    return error.problem?.database ? ["PostgreSQL is away", "bad"] : ["No answer", "bad"];
+  }
+}
+
+function askForToken(reason) {
+  current?.close?.();
+  current = null;
+  fill(root, signIn(reason, (token) => {
+    session.begin(token);
+    return start();
+  }), noticeRegion());
+}
+
+theme.apply();
+document.body.append(root);
+document.addEventListener("signed-out", (event) => askForToken(event.detail));
+addEventListener("hashchange", async () => {
+  if (!session.identity) return;
+  await open();
+  heading.focus({ preventScroll: true });
+  scrollTo(0, 0);
+});
+setInterval(() => {
+  if (live && !document.hidden && !document.querySelector("dialog[open]")) refresh();
+}, REFRESH_MS);
+await start();

@@ -1,0 +1,137 @@
+// Lines over time, drawn by uPlot, and the same figures as a table for those who do not see lines.
+
+import uPlot from "./uplot/uPlot.esm.js";
+import { fill, h } from "./dom.js";
+import { bytes, count } from "./format.js";
+
+const HEIGHT = 200;
+const DAY_S = 86400;
+// Between the lines of a grid for sizes.
+const DOUBLES = Array.from({ length: 50 }, (_, power) => 2 ** power);
+const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+const DATE = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
+
+export class Chart {
+  // `series`: label and colour (the name of a token of style.css) of each line; `text` writes a figure.
+  constructor(title, series, text = count) {
+    this.title = title;
+    this.series = series;
+    this.text = text;
+    this.plot = null;
+    this.data = null;
+    this.place = h("div", { class: "plot", role: "img", "aria-label": title });
+    this.figures = h("div");
+    this.details = h("details", { ontoggle: () => this.#list() }, h("summary", {}, "Figures"), this.figures);
+    this.element = h("figure", { class: "card" }, h("figcaption", {}, title), this.place, this.details);
+    this.observer = new ResizeObserver(() => this.#fit());
+    this.observer.observe(this.place);
+    this.dark = matchMedia("(prefers-color-scheme: dark)");
+    this.redraw = () => this.#draw();
+    this.dark.addEventListener("change", this.redraw);
+    document.addEventListener("theme", this.redraw);
+  }
+
+  close() {
+    this.observer.disconnect();
+    this.dark.removeEventListener("change", this.redraw);
+    document.removeEventListener("theme", this.redraw);
+    this.plot?.destroy();
+  }
+
+  // `times` in seconds since 1970, oldest first; one list of figures for each line, null where there is none.
+  show(times, ...lines) {
+    const before = this.data;
+    this.data = [times, ...lines];
+    this.place.setAttribute("aria-label", this.#summary());
+    if (this.plot && before[0].length) this.plot.setData(this.data);
+    else this.#draw();
+    this.#tellLatest();
+    this.#list();
+  }
+
+  // The legend has the latest figures while nobody points at others.
+  #tellLatest() {
+    requestAnimationFrame(() => {
+      if (this.plot && (this.plot.cursor.idx ?? null) === null) this.plot.setLegend({ idx: this.data[0].length - 1 }, false);
+    });
+  }
+
+  #summary() {
+    const latest = this.series.map((each, n) => {
+      const figures = this.data[n + 1].filter((figure) => figure !== null);
+      return figures.length ? `${each.label} ${this.text(figures.at(-1))}, at most ${this.text(Math.max(...figures))}` : `${each.label}: no figures`;
+    });
+    return `${this.title}. ${latest.join(". ")}.`;
+  }
+
+  #draw() {
+    this.plot?.destroy();
+    this.plot = null;
+    if (!this.data?.[0].length) return fill(this.place, h("p", { class: "empty" }, "No figures for this time yet"));
+    fill(this.place);
+    this.plot = new uPlot(this.#options(), this.data, this.place);
+    this.#tellLatest();
+  }
+
+  #fit() {
+    if (this.plot && this.place.clientWidth) this.plot.setSize({ width: this.place.clientWidth, height: HEIGHT });
+  }
+
+  #options() {
+    const ink = colour("--quiet");
+    const axis = { stroke: ink, grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
+    const clock = (value) => (this.#long() ? `${DATE.format(value * 1000)} ` : "") + CLOCK.format(value * 1000);
+    const written = (_, figure) => (figure === null || figure === undefined ? "–" : this.text(figure));
+    return {
+      width: this.place.clientWidth || 300,
+      height: HEIGHT,
+      cursor: { points: { size: 6 }, drag: { x: false, y: false } },
+      legend: { live: true },
+      scales: { y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.1 : 1] } },
+      axes: [
+        { ...axis, size: 30, space: 70, values: (_, splits) => splits.map((value) => (this.#long() ? DATE : CLOCK).format(value * 1000)) },
+        { ...axis, size: 76, incrs: this.text === bytes ? DOUBLES : undefined, values: (_, splits) => splits.map((value) => this.text(value)) },
+      ],
+      series: [
+        { label: "Time", value: (_, value) => (value === null ? "–" : clock(value)) },
+        ...this.series.map((each, n) => ({
+          label: each.label, stroke: colour(each.colour), fill: n ? undefined : faint(colour(each.colour)), width: 2, value: written,
+          points: { size: 5, filter: (plot, line, dense) => (dense ? null : alone(plot.data[line])) },
+        })),
+      ],
+    };
+  }
+
+  #long() {
+    const times = this.data[0];
+    return times.at(-1) - times[0] > 2 * DAY_S;
+  }
+
+  #list() {
+    if (!this.details.open || !this.data) return;
+    const [times, ...lines] = this.data;
+    const rows = times.map((time, n) => h("tr", {}, h("th", { scope: "row" }, CLOCK.format(time * 1000)), lines.map((line) => h("td", { class: "number" }, line[n] === null ? "–" : this.text(line[n])))));
+    const heads = ["Time", ...this.series.map((each) => each.label)].map((name) => h("th", { scope: "col" }, name));
+    fill(this.figures, h("div", { class: "scroll figures", tabindex: "0", role: "region", "aria-label": `Figures of ${this.title}` },
+      h("table", {}, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows.reverse()))));
+  }
+}
+
+// Where a figure stands between two gaps: no line leads to it.
+function alone(line) {
+  const missing = (n) => (line[n] ?? null) === null;
+  return line.flatMap((figure, n) => (figure !== null && missing(n - 1) && missing(n + 1) ? [n] : []));
+}
+
+// A token of style.css as it is now, light or dark.
+function colour(token) {
+  const probe = h("span", { style: { color: `var(${token})` } });
+  document.body.append(probe);
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return found;
+}
+
+function faint(rgb) {
+  return rgb.replace("rgb(", "rgba(").replace(")", ", 0.12)");
+}

@@ -1,0 +1,20 @@
+// Fields above a list. What they hold stands in the address, so that a list can be sent to somebody.
+
+import { field, h } from "./dom.js";
+import { to } from "./router.js";
+
+// `fields`: name, label, and the input. What is chosen counts at once, what is typed when it is sent.
+export function filters(page, query, fields) {
+  for (const { name, input } of fields) input.value = query.get(name) ?? "";
+  const values = () => Object.fromEntries(fields.map(({ name, input }) => [name, input.value]));
+  const go = (event) => {
+    event.preventDefault();
+    location.hash = to(page, [], values());
+  };
+  return h("form", { class: "filters", onsubmit: go, onchange: (event) => event.target instanceof HTMLSelectElement && go(event) },
+    fields.map(({ label, input }) => field(label, input)), h("button", { type: "submit" }, "Search"));
+}
+
+export function textInput(list = null) {
+  return h("input", { type: "search", autocomplete: "off", list });
+}

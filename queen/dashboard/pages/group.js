@@ -1,0 +1,46 @@
+// One consumer group: its cursors, queue by queue.
+
+import { call } from "../api.js";
+import { badge, button, card, fill, h, link } from "../dom.js";
+import { count, duration, moment } from "../format.js";
+import { removeGroup, seek } from "../group_actions.js";
+import { operations } from "../operations.js";
+import { to } from "../router.js";
+import { session } from "../session.js";
+import { Table } from "../tables.js";
+
+export const title = ({ names }) => `Group ${names[0]}`;
+
+export function open(view, { names: [consumerGroup] }, refreshNow) {
+  const tables = new Map();
+  const empty = h("p", { class: "empty" }, "Nobody knows this group");
+
+  function tableOf(queue) {
+    const moving = session.may(operations.seekPartition)
+      ? [{ name: "", value: (row) => button("Seek", () => seek(consumerGroup, queue, row.partition, refreshNow), { "aria-label": `Seek partition ${row.partition}`, "data-key": `seek ${row.partition}` }) }] : [];
+    const table = new Table(`Partitions of ${queue}`, [
+      { name: "Partition", by: (row) => row.partition, value: (row) => link(row.partition, to("messages", [], { queue, partition: row.partition })) },
+      { name: "Behind", number: true, by: (row) => row.offsetLag, value: (row) => count(row.offsetLag) },
+      { name: "Oldest", number: true, by: (row) => row.timeLagSeconds, value: (row) => duration(row.timeLagSeconds) },
+      { name: "Done", number: true, wide: true, by: (row) => row.totalConsumed, value: (row) => count(row.totalConsumed) },
+      { name: "Done up to", wide: true, by: (row) => Date.parse(row.lastConsumedAt) || 0, value: (row) => moment(row.lastConsumedAt) },
+      { name: "Lease", value: (row) => (row.leaseActive ? badge("leased", "warn") : badge("free")) },
+      ...moving,
+    ], { empty: "No partition", sort: "Behind", descending: true });
+    const whole = session.may(operations.seekConsumerGroup) ? button("Seek all partitions", () => seek(consumerGroup, queue, null, refreshNow), { "data-key": `seek all ${queue}` }) : null;
+    const away = session.may(operations.deleteConsumerGroupOfQueue) ? button("Delete group", () => removeGroup(consumerGroup, queue, refreshNow), { class: "danger", "data-key": `delete ${queue}` }) : null;
+    const element = card("", h("div", { class: "head" }, h("h2", {}, "Queue ", link(queue, to("queues", [queue]))), h("div", { class: "actions" }, whole, away)), table.element);
+    return { table, element };
+  }
+
+  async function refresh() {
+    const queues = Object.entries(await call(operations.getConsumerGroup, { consumerGroup }));
+    for (const [queue] of queues) if (!tables.has(queue)) tables.set(queue, tableOf(queue));
+    const shown = queues.map(([queue]) => tables.get(queue).element);
+    if (!shown.length) fill(view, empty);
+    else if (shown.length !== view.children.length || shown.some((element, n) => view.children[n] !== element)) fill(view, shown);
+    for (const [queue, { partitions }] of queues) tables.get(queue).table.show(partitions);
+  }
+
+  return { refresh };
+}

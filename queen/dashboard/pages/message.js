@@ -1,0 +1,50 @@
+// One message with all that is known of it.
+
+import { call } from "../api.js";
+import { badge, card, facts, fill, h, link } from "../dom.js";
+import { json, moment } from "../format.js";
+import { operations } from "../operations.js";
+import { actions, state } from "./messages.js";
+import { to } from "../router.js";
+import { session } from "../session.js";
+import { timeline } from "../timeline.js";
+
+export const title = ({ names }) => `Message ${names[1]}`;
+
+export function open(view, { names: [partitionId, transactionId] }, refreshNow) {
+  const what = h("div", { class: "actions" });
+  const about = h("div");
+  const payload = h("pre", { tabindex: "0", "aria-label": "Payload" });
+  const groups = h("div");
+  const traces = h("div");
+  view.append(what, card("", about), card("Payload", payload), card("Consumer groups", groups), card("Traces", traces));
+
+  const leave = (queue) => () => { location.hash = to("messages", [], { queue }); };
+
+  async function refresh() {
+    const key = { partitionId, transactionId };
+    const [message, recorded] = await Promise.all([call(operations.getMessage, key), call(operations.listTracesOfMessage, key)]);
+    fill(what, state(message.status), session.may(operations.deleteMessage) ? actions(message, refreshNow, leave(message.queue)) : null, link("Messages of the queue", to("messages", [], { queue: message.queue })));
+    fill(about, facts(known(message)));
+    if (payload.textContent !== json(message.payload)) payload.textContent = json(message.payload);
+    fill(groups, message.consumerGroups.length ? h("ul", {}, message.consumerGroups.map(group)) : h("p", { class: "empty" }, "Nobody has consumed the queue yet"));
+    fill(traces, recorded.traces.length ? timeline(recorded.traces) : h("p", { class: "empty" }, "No consumer has recorded anything"));
+  }
+
+  return { refresh };
+}
+
+function known(message) {
+  return [
+    ["Queue", link(message.queue, to("queues", [message.queue]))], ["Partition", message.partition], ["Message id", h("code", {}, message.id)],
+    ["Pushed", moment(message.createdAt)], ["Producer", message.producerSub || "–"], ["Trace id", message.traceId || "–"],
+    ["Encrypted", message.isEncrypted ? "yes" : "no"], ["Lease until", moment(message.leaseExpiresAt)],
+    ...(message.errorMessage ? [["Why it is dead", message.errorMessage], ["Failures", String(message.retryCount)]] : []),
+    ...(message.error ? [["Payload", badge(message.error, "bad")]] : []),
+  ];
+}
+
+function group({ name, consumed, leaseExpiresAt }) {
+  const tone = consumed ? ["done", "good"] : leaseExpiresAt ? ["in work", "warn"] : ["waits", ""];
+  return h("li", {}, name === "__QUEUE_MODE__" ? "consumers without a group" : name, " ", badge(...tone));
+}

@@ -1,0 +1,73 @@
+// All queues.
+
+import { call } from "../api.js";
+import { badge, button, card, field, h, link } from "../dom.js";
+import { confirm } from "../dialogs.js";
+import { count, rate } from "../format.js";
+import { perform } from "../notices.js";
+import { operations } from "../operations.js";
+import { configure } from "../queue_options.js";
+import { to } from "../router.js";
+import { since } from "../series.js";
+import { session } from "../session.js";
+import { Table } from "../tables.js";
+
+// Over which rates are measured.
+const RECENT_HOURS = 1 / 12;
+
+export const title = () => "Queues";
+
+export function open(view, _args, refreshNow) {
+  let known = [];
+  let rates = new Map();
+  const search = h("input", { type: "search", placeholder: "Name, namespace or task", oninput: () => show() });
+  const speed = (name, which) => rates.get(name)?.[which] ?? 0;
+  const table = new Table("Queues", [
+    { name: "Queue", by: (queue) => queue.name, value: (queue) => link(queue.name, to("queues", [queue.name])) },
+    { name: "Labels", wide: true, value: (queue) => [queue.namespace, queue.task].filter(Boolean).map((label) => [badge(label), " "]) },
+    { name: "Partitions", number: true, wide: true, by: (queue) => queue.partitions, value: (queue) => count(queue.partitions) },
+    { name: "Messages", number: true, wide: true, by: (queue) => queue.messages.total, value: (queue) => count(queue.messages.total) },
+    { name: "Pending", number: true, by: (queue) => queue.messages.pending, value: (queue) => count(queue.messages.pending) },
+    { name: "In work", number: true, by: (queue) => queue.messages.processing, value: (queue) => count(queue.messages.processing) },
+    { name: "Pushed", number: true, wide: true, by: (queue) => speed(queue.name, "push"), value: (queue) => rate(speed(queue.name, "push")) },
+    { name: "Done", number: true, wide: true, by: (queue) => speed(queue.name, "done"), value: (queue) => rate(speed(queue.name, "done")) },
+    ...(session.may(operations.deleteQueue) ? [{ name: "", value: (queue) => button("Delete", () => remove(queue.name, refreshNow), { class: "danger", "aria-label": `Delete ${queue.name}`, "data-key": `delete ${queue.name}` }) }] : []),
+  ], { empty: "No queues here", sort: "Queue" });
+  const create = session.may(operations.configureQueue)
+    ? button("New queue", () => configure(null, refreshNow), { class: "primary" }) : null;
+  view.append(card("", h("div", { class: "head" }, field("Search", search), create), table.element));
+
+  function show() {
+    const text = search.value.toLowerCase();
+    table.show(known.filter((queue) => [queue.name, queue.namespace, queue.task].some((each) => each.toLowerCase().includes(text))));
+  }
+
+  async function refresh() {
+    const [list, work] = await Promise.all([
+      call(operations.listQueues), call(operations.getQueueOperations, { from: since(RECENT_HOURS) }),
+    ]);
+    known = list.queues;
+    rates = perSecond(work.series);
+    show();
+  }
+
+  return { refresh };
+}
+
+function perSecond(series) {
+  const rates = new Map();
+  for (const point of series) {
+    const rate = rates.get(point.queueName) || { push: 0, done: 0 };
+    rate.push += point.pushMessages / (RECENT_HOURS * 3600);
+    rate.done += point.ackSuccess / (RECENT_HOURS * 3600);
+    rates.set(point.queueName, rate);
+  }
+  return rates;
+}
+
+export async function remove(queue, then) {
+  const sure = await confirm({
+    title: "Delete the queue?", text: `All messages of ${queue}, its groups and its dead letters are gone for ever.`, action: "Delete queue", type: queue,
+  });
+  if (sure && (await perform(() => call(operations.deleteQueue, { queue }), `Queue ${queue} is deleted`))) await then();
+}

@@ -1,0 +1,130 @@
+// Workers, the engine, and PostgreSQL.
+
+import { call } from "../api.js";
+import { Chart } from "../charts.js";
+import { card, facts, fill, h, select, tile, tiles } from "../dom.js";
+import { ago, bytes, count, milliseconds, percent } from "../format.js";
+import { operations } from "../operations.js";
+import { samples } from "../prometheus.js";
+import { lines, RANGES, since } from "../series.js";
+import { Table } from "../tables.js";
+
+export const title = () => "System";
+
+export function open(view, _args, refreshNow) {
+  const range = select(RANGES, "1", { "aria-label": "Time", onchange: refreshNow });
+  const figures = h("div");
+  const cpu = new Chart("CPU of all workers, in percent of one core", [{ label: "User", colour: "--one" }, { label: "System", colour: "--two" }], percent);
+  const memory = new Chart("Memory of all workers", [{ label: "Resident", colour: "--one" }], bytes);
+  const loop = new Chart("How late the event loop is", [{ label: "Mean", colour: "--one" }, { label: "Most", colour: "--three" }], milliseconds);
+  const polls = new Chart("Long polls that wait", [{ label: "Waiting", colour: "--one" }]);
+  const workers = new Table("Workers of the last five minutes", [
+    { name: "Worker", by: (row) => row.workerId, value: (row) => [String(row.workerId), h("br"), h("small", {}, row.hostname)] },
+    { name: "Messages", number: true, by: (row) => row.messagesProcessed, value: (row) => count(row.messagesProcessed) },
+    { name: "Loop late", number: true, by: (row) => row.maxEventLoopLagMs, value: (row) => milliseconds(row.maxEventLoopLagMs) },
+    { name: "Connections free", number: true, wide: true, by: (row) => row.freeSlots, value: (row) => `${count(row.freeSlots)} of ${count(row.dbConnections)}` },
+    { name: "Jobs waiting", number: true, wide: true, by: (row) => row.jobQueueSize, value: (row) => count(row.jobQueueSize) },
+    { name: "Seen", number: true, wide: true, by: (row) => Date.parse(row.lastSeen), value: (row) => ago(row.lastSeen) },
+  ], { empty: "No worker has reported yet: they do every ten seconds", sort: "Worker" });
+  const lanes = new Table("Lanes of the engine", [
+    { name: "Kind", by: (row) => row.kind, value: (row) => row.kind.replace("_", " ") },
+    { name: "Jobs done", number: true, by: (row) => row.jobs_total, value: (row) => count(row.jobs_total) },
+    { name: "Waiting", number: true, by: (row) => row.jobs_waiting, value: (row) => count(row.jobs_waiting) },
+    { name: "Calls in flight", number: true, wide: true, by: (row) => row.calls_in_flight, value: (row) => `${count(row.calls_in_flight)} of ${count(row.calls_limit)}` },
+    { name: "Jobs a call", number: true, wide: true, by: (row) => row.jobs_a_call, value: (row) => row.jobs_a_call.toFixed(1) },
+    { name: "Mean call", number: true, by: (row) => row.call_ms, value: (row) => milliseconds(row.call_ms) },
+    { name: "Failed", number: true, wide: true, by: (row) => row.jobs_failed_total, value: (row) => count(row.jobs_failed_total) },
+  ], { sort: "Jobs done", descending: true });
+  const postgres = h("div");
+  const tables = new Table("Tables", [
+    { name: "Table", by: (row) => row.table, value: (row) => row.table },
+    { name: "Size", number: true, by: (row) => row.totalSizeBytes, value: (row) => bytes(row.totalSizeBytes) },
+    { name: "Indexes", number: true, wide: true, by: (row) => row.indexSizeBytes, value: (row) => bytes(row.indexSizeBytes) },
+    { name: "Dead rows", number: true, by: (row) => row.deadPercentage ?? 0, value: (row) => (row.deadTuples === undefined ? "0" : `${count(row.deadTuples)} (${percent(row.deadPercentage)})`) },
+    { name: "Vacuumed", number: true, wide: true, by: (row) => Date.parse(row.lastAutovacuum) || 0, value: (row) => ago(row.lastAutovacuum) },
+  ], { sort: "Size", descending: true });
+  const active = new Table("Queries that run now", [
+    { name: "Process", number: true, value: (row) => String(row.pid) },
+    { name: "State", value: (row) => row.state ?? "" },
+    { name: "For", number: true, value: (row) => String(row.duration ?? "") },
+    { name: "Query", long: true, value: (row) => h("code", {}, String(row.query ?? "")) },
+  ], { empty: "None" });
+  view.append(
+    figures, h("div", { class: "filters" }, range),
+    h("div", { class: "columns" }, cpu.element, memory.element, loop.element, polls.element),
+    card("Workers", workers.element), card("Engine", h("p", {}, h("small", {}, "All workers of the instance that answers, since its start.")), lanes.element),
+    card("PostgreSQL", postgres, tables.element, h("h3", {}, "Queries that run now"), active.element));
+
+  async function refresh() {
+    const hours = Number(range.value);
+    const from = since(hours);
+    const [system, work, statistics, text] = await Promise.all([
+      call(operations.getSystemMetrics, { from }), call(operations.getWorkerMetrics, { from }),
+      call(operations.getPostgresStatistics), call(operations.getPrometheusMetrics),
+    ]);
+    const known = samples(text);
+    fill(figures, summary(known, statistics));
+    const points = summed(system.replicas);
+    const show = (chart, from, ...reads) => chart.show(...lines(from, system.bucketMinutes, hours, (point) => point.timestamp, reads.map((read) => (point) => (point ? read(point) : null))));
+    show(cpu, points, (point) => point.user / 100, (point) => point.system / 100);
+    show(memory, points, (point) => point.rss);
+    show(polls, points, (point) => point.waiting);
+    show(loop, work.timeSeries, (point) => point.avgEventLoopLagMs, (point) => point.maxEventLoopLagMs);
+    workers.show(work.workers);
+    lanes.show(lanesOf(known));
+    fill(postgres, facts(described(statistics)));
+    const dead = new Map(statistics.deadTuples.map((row) => [row.table, row]));
+    tables.show(statistics.tableSizes.map((row) => ({ ...row, ...dead.get(row.table) })));
+    active.show(statistics.activeQueries);
+  }
+
+  return { refresh, close: () => [cpu, memory, loop, polls].forEach((chart) => chart.close()) };
+}
+
+function summary(known, statistics) {
+  const value = (name, pool) => known.find((each) => each.name === name && (!pool || each.labels.pool === pool))?.value ?? 0;
+  return tiles(
+    tile("Workers", count(value("queen_workers")), "of this instance"),
+    tile("Connections", `${count(value("queen_connections", "hot") - value("queen_connections_free", "hot"))} of ${count(value("queen_connections", "hot"))}`, "in use by the engine"),
+    tile("Long polls", count(value("queen_waiters")), `room for ${count(value("queen_waiters_max"))}`),
+    tile("WebSockets", count(value("queen_websockets"))),
+    tile("Cache hits", percent(statistics.databaseCache.cacheHitRatio ?? 0), "of PostgreSQL's reads"),
+    tile("PostgreSQL", value("queen_database_up") ? "answers" : "away", "", value("queen_database_up") ? "" : "bad"));
+}
+
+// The figures of all workers, bucket by bucket.
+function summed(replicas) {
+  const buckets = new Map();
+  for (const { timestamp, metrics } of replicas.flatMap((replica) => replica.timeSeries)) {
+    const sum = buckets.get(timestamp) ?? { timestamp, user: 0, system: 0, rss: 0, waiting: 0 };
+    sum.user += metrics.cpu.user_us.avg;
+    sum.system += metrics.cpu.system_us.avg;
+    sum.rss += metrics.memory.rss_bytes.avg;
+    sum.waiting += metrics.registries.response.avg;
+    buckets.set(timestamp, sum);
+  }
+  return [...buckets.values()];
+}
+
+const LANE = "queen_engine_";
+
+function lanesOf(known) {
+  const lanes = new Map();
+  for (const { name, labels, value } of known) {
+    if (!name.startsWith(LANE) || !labels.kind || labels.le) continue;
+    lanes.set(labels.kind, { ...lanes.get(labels.kind), kind: labels.kind, [name.slice(LANE.length)]: value });
+  }
+  return [...lanes.values()].map((lane) => ({
+    ...lane,
+    jobs_a_call: lane.batch_jobs_count ? lane.batch_jobs_sum / lane.batch_jobs_count : 0,
+    call_ms: lane.call_seconds_count ? (1000 * lane.call_seconds_sum) / lane.call_seconds_count : 0,
+  }));
+}
+
+function described({ database, cacheSummary, bufferConfig, tableSizes }) {
+  return [
+    ["Database", database], ["Shared buffers", bufferConfig.sharedBuffersSize ?? "–"],
+    ["Size of the tables", bytes(tableSizes.reduce((sum, row) => sum + row.totalSizeBytes, 0))],
+    ["Hits, tables", percent(cacheSummary.tables.hitRatio)], ["Hits, indexes", percent(cacheSummary.indexes.hitRatio)],
+  ];
+}

@@ -1,0 +1,53 @@
+// Which page an address means: #/queues/orders?offset=100. Names may hold slashes, which are encoded.
+
+import * as deadLetters from "./pages/dead_letters.js";
+import * as group from "./pages/group.js";
+import * as groups from "./pages/groups.js";
+import * as maintenance from "./pages/maintenance.js";
+import * as message from "./pages/message.js";
+import * as messages from "./pages/messages.js";
+import * as overview from "./pages/overview.js";
+import * as queue from "./pages/queue.js";
+import * as queues from "./pages/queues.js";
+import * as system from "./pages/system.js";
+import * as trace from "./pages/trace.js";
+import * as traces from "./pages/traces.js";
+
+const MODULES = {
+  "overview": overview,
+  "queues": queues,
+  "queues/1": queue,
+  "messages": messages,
+  "messages/2": message,
+  "dead-letters": deadLetters,
+  "groups": groups,
+  "groups/1": group,
+  "traces": traces,
+  "traces/1": trace,
+  "system": system,
+  "maintenance": maintenance,
+};
+
+// The page of the present address; one that is unknown is the overview.
+export function page() {
+  const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
+  const [name, ...names] = path.split("/").map(decoded);
+  const module = MODULES[names.length ? `${name}/${names.length}` : name];
+  const args = { names, query: new URLSearchParams(query) };
+  return module ? { name, title: module.title(args), module, args } : { name: "overview", title: overview.title(), module: overview, args: { names: [], query: new URLSearchParams() } };
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+// The address of a page.
+export function to(name, names = [], query = {}) {
+  const path = [name, ...names.map(encodeURIComponent)].join("/");
+  const wanted = new URLSearchParams(Object.entries(query).filter(([, value]) => value));
+  return `#/${path}${wanted.size ? `?${wanted}` : ""}`;
+}

@@ -1,0 +1,166 @@
+"""Servers, and a browser in front of them, as wide as a desk or as a telephone."""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, expect, sync_playwright
+
+from tests.dashboard.browser import NoBrowserError, ensure_browser
+from tests.support.processes import Server, clean_environment, open_folder, serving
+from tests.support.tokens import SECRET
+
+WIDTHS = (1280, 390)
+_HEIGHT = 860
+_PATIENCE_MS = 60_000
+#: What Chromium says of an answer that is an error. A busy PostgreSQL may be away for a moment.
+_REFUSED = re.compile(r"Failed to load resource.*status of (401|503)")
+
+expect.set_options(timeout=_PATIENCE_MS)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    try:
+        program = ensure_browser()
+    except NoBrowserError as error:
+        pytest.exit(str(error), returncode=1)
+    # Chromium's sandbox does not work for root.
+    options = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=program, args=options)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """A server that asks nobody for a token."""
+    with open_folder() as folder, serving(folder / "data", "--workers", "2") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def guarded() -> Iterator[Server]:
+    """A server that does."""
+    environment = clean_environment(JWT_ENABLED="true", JWT_ALGORITHM="HS256", JWT_SECRET=SECRET)
+    with open_folder() as folder, serving(folder / "data", "--workers", "1", env=environment) as running:
+        yield running
+
+
+@dataclass
+class Screen:
+    """The dashboard in a window, and what the browser complained about."""
+
+    page: Page
+    url: str
+    complaints: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.page.set_default_timeout(_PATIENCE_MS)
+        self.page.on("console", self._hear)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    def _hear(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning") and not _REFUSED.search(message.text):
+            self.complaints.append(message.text)
+
+    def open(self, *path: str, title: str | None = None) -> None:
+        """Opens a page of the dashboard; its names are encoded as the dashboard does it."""
+        self.page.goto(f"{self.url}/#/{'/'.join(quote(part, safe='') for part in path)}")
+        if title:
+            expect(self.page.get_by_role("heading", level=1, name=title, exact=True)).to_be_visible()
+
+    def button(self, name: str) -> Locator:
+        return self.page.get_by_role("button", name=name, exact=True)
+
+    def row(self, text: str) -> Locator:
+        """The row of a table that holds the text."""
+        return self.page.get_by_role("row").filter(has_text=text)
+
+    def answer(self, action: str, **fields: str) -> None:
+        """Fills in the dialog that is open, and goes on."""
+        dialog = self.page.get_by_role("dialog")
+        for label, text in fields.items():
+            dialog.locator(f"[name={label}]").fill(text)
+        dialog.get_by_role("button", name=action, exact=True).click()
+        expect(dialog).to_have_count(0)
+
+    def says(self, text: str) -> None:
+        """A notice with the text is there."""
+        expect(self.page.get_by_role("status").filter(has_text=text)).to_be_visible()
+
+    def fits(self) -> bool:
+        """Whether nothing is wider than the window."""
+        return bool(self.page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
+
+
+OpenScreen = Callable[..., Screen]
+
+
+@pytest.fixture
+def open_screen(browser: Browser) -> Iterator[OpenScreen]:
+    """Opens windows; none of them may complain."""
+    contexts: list[BrowserContext] = []
+    screens: list[Screen] = []
+
+    def opened(server: Server, width: int = WIDTHS[0], **options: Any) -> Screen:
+        context = browser.new_context(viewport={"width": width, "height": _HEIGHT}, **options)
+        contexts.append(context)
+        screens.append(Screen(context.new_page(), f"http://127.0.0.1:{server.port}"))
+        return screens[-1]
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert [each.complaints for each in screens if each.complaints] == []
+
+
+@pytest.fixture(params=WIDTHS)
+def screen(request: pytest.FixtureRequest, open_screen: OpenScreen, server: Server) -> Screen:
+    """A window as wide as a desk or as a telephone."""
+    return open_screen(server, request.param)
+
+
+@pytest.fixture
+def queue() -> str:
+    """A name that nobody else uses."""
+    return f"orders-{uuid4().hex[:8]}"
+
+
+@dataclass
+class Producer:
+    """What the tests do past the dashboard."""
+
+    server: Server
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        status, answer = self.server.request(method, path, body)
+        assert status < 300, (status, answer)
+        return answer
+
+    def push(self, queue: str, *payloads: Any, partition: str = "alice", **fields: str) -> list[Any]:
+        items = [{"queue": queue, "partition": partition, "payload": payload, **fields} for payload in payloads]
+        return list(self.call("POST", "/api/v1/push", {"items": items}))
+
+    def pop(self, queue: str, group: str, batch: int = 10) -> list[Any]:
+        path = f"/api/v1/pop/queue/{quote(queue, safe='')}?consumerGroup={quote(group, safe='')}&batch={batch}"
+        return list(self.call("GET", path)["messages"])
+
+    def ack(self, message: Any, group: str, status: str = "completed", error: str | None = None) -> None:
+        own = {name: message[name] for name in ("transactionId", "partitionId", "leaseId")}
+        self.call("POST", "/api/v1/ack", {**own, "consumerGroup": group, "status": status, "error": error})
+
+    def trace(self, message: Any, event: str, *names: str) -> None:
+        own = {name: message[name] for name in ("transactionId", "partitionId")}
+        self.call("POST", "/api/v1/traces", {**own, "eventType": event, "data": {"event": event}, "traceNames": names})
+
+
+@pytest.fixture
+def producer(server: Server) -> Producer:
+    return Producer(server)

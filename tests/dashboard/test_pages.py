@@ -1,0 +1,203 @@
+"""The main action of every page, in a real browser, at both widths."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.dashboard.conftest import Producer, Screen
+
+PAGES = {
+    "overview": "Overview", "queues": "Queues", "messages": "Messages", "dead-letters": "Dead letters",
+    "groups": "Consumer groups", "traces": "Traces", "system": "System", "maintenance": "Maintenance",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_reached_by_the_menu_and_fits(screen: Screen, name: str) -> None:
+    screen.open("overview", title="Overview")
+    if screen.button("Menu").is_visible():
+        screen.button("Menu").click()
+    screen.page.get_by_role("navigation", name="Pages").get_by_role("link", name=PAGES[name], exact=True).click()
+    expect(screen.page.get_by_role("heading", level=1)).to_have_text(PAGES[name])
+    expect(screen.page).to_have_title(re.compile(PAGES[name]))
+    expect(screen.page.locator(".bar .badge")).not_to_have_text("…")
+    assert screen.fits()
+
+
+def test_the_overview_shows_figures_and_stays_up_to_date(screen: Screen, producer: Producer, queue: str) -> None:
+    producer.push(queue, *range(500))
+    screen.open("overview", title="Overview")
+    backlog = screen.page.get_by_role("region", name="Queues with the longest backlog")
+    expect(backlog.get_by_role("row").filter(has_text=queue)).to_contain_text("500")
+    producer.push(queue, *range(7))
+    expect(backlog.get_by_role("row").filter(has_text=queue)).to_contain_text("507")
+    screen.page.locator("summary").first.click()
+    expect(screen.page.get_by_role("img", name="Messages a second")).to_be_visible()
+
+
+def test_a_queue_is_made_found_and_deleted(screen: Screen, queue: str) -> None:
+    screen.open("queues", title="Queues")
+    screen.button("New queue").click()
+    screen.answer("Make it", queue=queue, namespace="shop", leaseTime="90")
+    screen.says(f"Queue {queue} is there")
+    screen.page.get_by_label("Search").fill(queue)
+    expect(screen.page.get_by_role("row")).to_have_count(2)
+    screen.button(f"Delete {queue}").click()
+    expect(screen.page.get_by_role("dialog").get_by_role("button", name="Delete queue")).to_be_disabled()
+    screen.answer("Delete queue", typed=queue)
+    screen.says(f"Queue {queue} is deleted")
+    expect(screen.row(queue)).to_have_count(0)
+
+
+def test_a_queue_shows_partitions_and_options_which_can_be_changed(
+    screen: Screen, producer: Producer, queue: str
+) -> None:
+    producer.call("POST", "/api/v1/configure", {"queue": queue, "options": {"leaseTime": 30, "windowBuffer": 0}})
+    producer.push(queue, 1, 2, partition="bob")
+    producer.pop(queue, "billing")
+    screen.open("queues", queue, title=queue)
+    expect(screen.row("bob")).to_contain_text("2")
+    expect(screen.row("billing")).to_contain_text("Stable")
+    expect(screen.page.locator(".facts")).to_contain_text("30 s")
+    screen.button("Change").click()
+    screen.answer("Change", leaseTime="3600", retentionSeconds="60")
+    expect(screen.page.locator(".facts")).to_contain_text("1 h")
+    options = producer.call("GET", f"/api/v1/configure?queue={queue}")["options"]
+    assert (options["leaseTime"], options["retentionSeconds"], options["retryLimit"]) == (3600, 60, 3)
+    assert screen.fits()
+
+
+def test_a_number_with_many_digits_is_pushed_and_shown_as_it_is(screen: Screen, producer: Producer, queue: str) -> None:
+    producer.call("POST", "/api/v1/configure", {"queue": queue})
+    screen.open("queues", queue, title=queue)
+    screen.button("Push a message").click()
+    screen.answer("Push", payload='{"account": 12345678901234567890}', transactionId="t1")
+    screen.says("The message is pushed")
+    screen.open("messages")
+    screen.page.get_by_role("link", name="t1").first.click()
+    expect(screen.page.get_by_label("Payload", exact=True)).to_contain_text("12345678901234567890")
+    stored = producer.pop(queue, "g")
+    assert stored[0]["data"] == {"account": 12345678901234567890}
+
+
+def test_messages_are_searched_given_up_retried_and_deleted(screen: Screen, producer: Producer, queue: str) -> None:
+    producer.push(queue, {"item": "tea"}, transactionId=f"{queue}-tea")
+    producer.push(queue, {"item": "milk"}, transactionId=f"{queue}-milk")
+    screen.open("messages", title="Messages")
+    screen.page.get_by_label("Queue", exact=True).fill(queue)
+    screen.page.get_by_label("Payload or id holds").fill("TEA")
+    screen.button("Search").click()
+    expect(screen.page.get_by_role("row")).to_have_count(2)
+    screen.page.get_by_role("link", name=f"{queue}-tea").click()
+    expect(screen.page.get_by_label("Payload", exact=True)).to_contain_text('"item": "tea"')
+    screen.button(f"To dead letters {queue}-tea").click()
+    screen.answer("Move", error="smells")
+    screen.says("among the dead letters")
+    expect(screen.page.locator(".facts")).to_contain_text("smells")
+    screen.button(f"Retry {queue}-tea").click()
+    screen.answer("Deliver again")
+    screen.says(f"It is in {queue}, partition alice, again")
+    screen.button(f"Delete {queue}-tea").click()
+    screen.answer("Delete message")
+    screen.says("The message is deleted")
+    expect(screen.page.get_by_role("heading", level=1)).to_have_text("Messages")
+    left = producer.call("GET", f"/api/v1/messages?queue={queue}")["messages"]
+    assert sorted(message["payload"]["item"] for message in left) == ["milk", "tea"]
+    assert f"{queue}-tea" not in {message["transactionId"] for message in left}
+
+
+def test_a_dead_letter_is_replayed_elsewhere_and_the_rest_deleted(
+    screen: Screen, producer: Producer, queue: str
+) -> None:
+    producer.push(queue, 1, 2, 3)
+    for message in producer.pop(queue, "billing"):
+        producer.ack(message, "billing", "dlq", f"no money for {message['data']}")
+    screen.open("dead-letters", title="Dead letters")
+    screen.page.get_by_label("Queue").fill(queue)
+    screen.button("Search").click()
+    expect(screen.page.get_by_role("row")).to_have_count(4)
+    screen.row("no money for 2").get_by_role("button", name="Replay").click()
+    screen.answer("Replay", partition="bob")
+    screen.says(f"It is in {queue}, partition bob, again")
+    expect(screen.row("no money for 2")).to_have_count(0)
+    screen.row("no money for 1").get_by_role("button", name="Delete").click()
+    screen.answer("Delete dead letter")
+    expect(screen.page.get_by_role("row")).to_have_count(2)
+    screen.button("Delete all of the queue").click()
+    screen.answer("Delete all", typed=queue)
+    screen.says("1 dead letters are deleted")
+    expect(screen.page.get_by_text("No dead letters: all is well")).to_be_visible()
+    assert [message["data"] for message in producer.pop(queue, "billing")] == [2]
+
+
+def test_a_group_is_moved_to_the_end_and_back_and_deleted(screen: Screen, producer: Producer, queue: str) -> None:
+    group = f"billing {queue}"
+    producer.push(queue, 1, 2, 3)
+    for message in producer.pop(queue, group, batch=1):
+        producer.ack(message, group)
+    screen.open("groups", title="Consumer groups")
+    screen.page.get_by_label("Search").fill(group)
+    expect(screen.row(group)).to_contain_text("2")
+    screen.button(f"Seek {group} in {queue}").click()
+    screen.answer("Move")
+    screen.says("The group is moved in 1 partitions")
+    screen.page.get_by_label("Only those that are behind").check()
+    expect(screen.row(group)).to_have_count(0)
+    screen.open("groups", group, title=f"Group {group}")
+    screen.button("Seek partition alice").click()
+    screen.page.get_by_role("dialog").get_by_label("Go on at").select_option("beginning")
+    screen.answer("Move")
+    expect(screen.row("alice")).to_contain_text("3")
+    assert [message["data"] for message in producer.pop(queue, group)] == [1, 2, 3]
+    screen.button("Delete group").click()
+    screen.answer("Delete group", typed=group)
+    expect(screen.page.get_by_text("Nobody knows this group")).to_be_visible()
+
+
+def test_traces_are_a_timeline_that_the_keyboard_reaches(screen: Screen, producer: Producer, queue: str) -> None:
+    producer.push(queue, 1, 2)
+    name = f"order / {queue}"
+    for message in producer.pop(queue, "g"):
+        for event in ("received", "charged", "shipped"):
+            producer.trace(message, event, name)
+    screen.open("traces", title="Traces")
+    screen.page.get_by_role("link", name=name, exact=True).click()
+    expect(screen.page.get_by_role("heading", level=1)).to_have_text(f"Trace {name}")
+    lanes = screen.page.get_by_role("group", name="Traces over time")
+    expect(lanes.locator(".lane")).to_have_count(2)
+    expect(lanes.get_by_role("button")).to_have_count(6)
+    last = lanes.get_by_role("button").last
+    last.focus()
+    last.press("Enter")
+    expect(screen.page.locator(".events li").last).to_be_focused()
+    expect(screen.page.locator(".events li").last).to_contain_text("shipped")
+    assert screen.fits()
+
+
+def test_the_system_shows_workers_engine_and_postgresql(screen: Screen, producer: Producer, queue: str) -> None:
+    producer.push(queue, 1)
+    screen.open("system", title="System")
+    lanes = screen.page.get_by_role("region", name="Lanes of the engine")
+    expect(lanes.get_by_role("row").filter(has_text="push")).to_be_visible()
+    expect(screen.page.get_by_role("region", name="Tables", exact=True)).to_contain_text("segments")
+    workers = screen.page.get_by_role("region", name="Workers of the last five minutes")
+    expect(workers.get_by_role("row")).to_have_count(3)
+    assert screen.fits()
+
+
+def test_pops_are_switched_off_and_on(screen: Screen) -> None:
+    screen.open("maintenance", title="Maintenance")
+    expect(screen.page.get_by_text("PostgreSQL", exact=True)).to_be_visible()
+    try:
+        screen.button("Switch on: Pops get nothing").click()
+        screen.page.keyboard.press("Escape")
+        expect(screen.page.get_by_role("dialog")).to_have_count(0)
+        screen.button("Switch on: Pops get nothing").click()
+        screen.answer("Switch on")
+        screen.says("Pops get nothing: on")
+        expect(screen.page.locator(".bar .badge")).to_have_text("Maintenance")
+    finally:
+        screen.button("Switch off: Pops get nothing").click()
+    screen.says("Pops get nothing: off")
+    expect(screen.page.locator(".bar .badge")).to_have_text("Healthy")
