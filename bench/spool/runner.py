@@ -23,7 +23,7 @@ from queen.engine.engine import Engine, Shares
 from queen.engine.failover import Failover
 from queen.engine.job import Job
 from queen.engine.lane import Lane
-from queen.engine.replay import Replay
+from queen.engine.replay import LANES, Replay
 from queen.engine.waiters import Waiters
 from queen.http.parsing import parse_push_items, to_push
 from queen.http.rendering import render_buffered, render_push
@@ -68,7 +68,7 @@ class _Bench:
     def __init__(self, url: str, folder: Path, profile: Profile) -> None:
         self._profile = profile
         target = parse(url, "queen bench", CONNECT_TIMEOUT_MS)
-        self._pool, self._replaying = Pool(target, 8, 60), Pool(target, 1, 60)
+        self._pool, self._replaying = Pool(target, 8, 60), Pool(target, LANES, 60)
         store = Store(self._pool)
         self._spool = Spool(DiskFolder(folder), uuid4(), Limits(bytes_max=1 << 40))
         self._failover = Failover(self._spool)
@@ -99,11 +99,11 @@ class _Bench:
                 advance(f"{rates.batch} a request", (number + place / len(found)) / (profile.runs + 1))
                 if number % 2:
                     rates.normal.append(await self._push(rates.batch, profile.seconds))
-                    rates.spooling.append(await self._spooled(rates.batch))
-                else:
-                    rates.spooling.append(await self._spooled(rates.batch))
-                    rates.normal.append(await self._push(rates.batch, profile.seconds))
+                rates.spooling.append(await self._spooled(rates.batch))
+                # Before anything else: as long as the spool is not empty, all pushes go there.
                 rates.replay.append(await self._drain(rates.spooling[-1].messages))
+                if not number % 2:
+                    rates.normal.append(await self._push(rates.batch, profile.seconds))
         return found
 
     async def drain_backlog(self, advance: Advance) -> Sample:

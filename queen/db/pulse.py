@@ -45,7 +45,7 @@ class Silence:
     def patience_s(self) -> float:
         """How long the next question may take: while it is away, twice as long each time."""
         doublings = min(max(self._silences - _SILENCES + 1, 0), _DOUBLINGS_MAX)
-        return min(ANSWER_S * 2**doublings, self._patience_max_s)
+        return min(ANSWER_S * 2.0**doublings, self._patience_max_s)
 
     def after(self, answered: bool, now: float, heard_at: float = float("-inf")) -> bool:
         """Whether it is away, after it was asked once more; somebody else heard from it at ``heard_at``."""

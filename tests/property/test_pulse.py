@@ -152,7 +152,9 @@ def test_health_does_not_wait_for_a_database_that_is_known_to_be_away(monkeypatc
 
     async def scenario() -> None:
         lost = asyncio.Event()
-        own = pulse.Pulse(Target("", "simulated", "", CONNECT_LIMIT_S), lambda _reason: lost.set(), bool, lambda: 0.0)
+        own = pulse.Pulse(
+            Target("", "simulated", "", CONNECT_LIMIT_S), lambda _why: lost.set(), lambda: None, lambda: 0
+        )
         own.start()
         await lost.wait()
         began = asyncio.get_running_loop().time()

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import json
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
@@ -85,13 +86,13 @@ class Postgres:
     def _append(self, partition: str, data: bytes) -> None:
         self.log.setdefault(partition, []).extend(entry["payload"] for entry in json.loads(data))
 
-    async def replay(self, file: UUID, first: int, upto: int, sent_at: Any, columns: PushColumns) -> Replayed:
+    async def replay(self, lane: UUID, first: int, upto: int, sent_at: Any, columns: PushColumns) -> Replayed:
         self._answer()
         self.meanwhile()
         self.tick()
         if self.refuses and any(POISON.encode() in data for data in columns.data):
             raise DataRejectedError("simulated", "22P05")
-        position = self.positions.setdefault(file, 0)
+        position = self.positions.setdefault(lane, 0)
         if position != first:
             return Replayed(position)
         if columns.part and columns.version != self.version:
@@ -101,14 +102,15 @@ class Postgres:
             for part, data in zip(columns.part, columns.data, strict=True):
                 self._append(names[part], data)
             self.flushes.add(columns.flush)
-        self.positions[file] = upto
+        self.positions[lane] = upto
         self.tick()
         if self.rng.random() < 0.1:
             raise OutcomeUnknownError("simulated")
         return Replayed(upto)
 
-    async def forget(self, file: UUID) -> None:
-        self.positions.pop(file, None)
+    async def forget(self, lanes: Sequence[UUID]) -> None:
+        for lane in lanes:
+            self.positions.pop(lane, None)
 
 
 class World:
