@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import zip_longest
 from typing import Any
 from uuid import UUID, uuid4, uuid5
 
@@ -192,6 +193,13 @@ def batches_of(units: Sequence[Unit], begin: int, requests_max: int) -> Iterator
         yield Batch(number - len(gathered), gathered)
 
 
+async def _break_off(*futures: "asyncio.Future[Any] | None") -> None:
+    under_way = [future for future in futures if future is not None]
+    for future in under_way:
+        future.cancel()
+    await asyncio.gather(*under_way, return_exceptions=True)
+
+
 class Replay:
     """Replays the spool of an instance when PostgreSQL is there.
 
@@ -270,20 +278,22 @@ class Replay:
             lock.release()
 
     async def _pass(self) -> None:
-        """Replays the complete files; one that is stored is removed while the next is replayed."""
+        """Replays the complete files. Meanwhile the next one is read, and the one before is removed."""
+        names = self._spool.waiting_files()
+        reading: asyncio.Future[list[Lane]] | None = None
         removing: asyncio.Future[None] | None = None
         try:
-            for name in self._spool.waiting_files():
-                lanes = await self._replay_file(name)
+            for name, following in zip_longest(names, names[1:]):
+                lanes = await (reading or self._read_lanes(name))
+                reading = asyncio.ensure_future(self._read_lanes(following)) if following else None
+                await self._replay_lanes(lanes)
                 if removing is not None:
                     await removing
                 removing = asyncio.ensure_future(self._remove_file(name, lanes))
             if removing is not None:
                 await removing
         except BaseException:
-            if removing is not None:
-                removing.cancel()
-                await asyncio.gather(removing, return_exceptions=True)
+            await _break_off(reading, removing)
             raise
 
     async def _last_pass(self, bytes_max: int) -> bool:
@@ -310,22 +320,22 @@ class Replay:
 
     # ------------------------------------------------------------ one file
 
-    async def _replay_file(self, name: str) -> list[Lane]:
-        """Stores all of a file, side by side as far as its partitions allow; in which lanes."""
+    async def _read_lanes(self, name: str) -> list[Lane]:
         file = await uninterrupted(self._spool.read, name)
         self._spool.check_installation(file)
         dealt = await uninterrupted(lanes_of, units_of(file))
-        lanes = [
+        return [
             Lane(name, file, uuid5(file.header.file, f"lane {number} of {LANES}") if file.header else None, units)
             for number, units in enumerate(dealt)
             if units
         ]
-        # One that cannot go on does not break the others off.
+
+    async def _replay_lanes(self, lanes: Sequence[Lane]) -> None:
+        """Stores all of a file. A lane that cannot go on does not break the others off."""
         outcomes = await asyncio.gather(*map(self._replay_lane, lanes), return_exceptions=True)
         for outcome in outcomes:
             if outcome is not None:
                 raise outcome
-        return lanes
 
     async def _remove_file(self, name: str, lanes: Sequence[Lane]) -> None:
         """A file of which PostgreSQL has everything goes, and then its positions."""
