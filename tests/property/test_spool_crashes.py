@@ -24,7 +24,7 @@ STEPS = 6
 def test_crash_at_every_boundary_loses_doubles_and_reorders_nothing(seed: int, power: bool) -> None:
     with asyncio.Runner() as runner:
         world, boundaries = runner.run(crash_and_recover(seed, STEPS, 0, power))
-        assert boundaries > 50, "a world in which too little happens"
+        assert boundaries > 20, "a world in which too little happens"
         assert world.answered
         for crash_at in range(1, boundaries + 1):
             try:
