@@ -22,6 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from queen.core.errors import DatabaseUnavailableError, DataRejectedError, QueenError
+from queen.core.limits import REPLAY_LANES
 from queen.core.operations import Push
 from queen.engine.context import Context
 from queen.engine.failover import Failover, uninterrupted
@@ -36,10 +37,8 @@ log = logging.getLogger("queen.spool")
 
 #: SQLSTATE classes that speak of the data. Any other refusal says something of the database, and may pass.
 _DATA_CLASSES = ("21", "22", "23", "54", "P0", "QN")
-#: So that PostgreSQL and this process find what they copy in their caches: four times as much takes them twice as long.
+#: So that PostgreSQL and this process find what they copy in their caches.
 _CALL_BYTES = 1 << 20
-#: A file of which a part is replayed must be dealt out as before: with another number its positions would be unknown.
-LANES = 4
 #: The last pass may replay so many bytes while pushes wait; twice as many after each pass that did not come to an end.
 _LAST_PASS_BYTES = 1 << 20
 _SWITCHES_S = 1.0
@@ -141,7 +140,7 @@ def _ties(unit: Unit) -> list[Hashable]:
     return [*((lot.queue, lot.partition) for lot in unit.lots), *sent]
 
 
-def lanes_of(units: Sequence[Unit], number: int = LANES) -> list[list[Unit]]:
+def lanes_of(units: Sequence[Unit], number: int = REPLAY_LANES) -> list[list[Unit]]:
     """Deals units out to lanes of about the same size: no partition is in two, and no call that was sent before.
 
     The same units are always dealt out the same way.
@@ -325,7 +324,9 @@ class Replay:
         self._spool.check_installation(file)
         dealt = await uninterrupted(lanes_of, units_of(file))
         return [
-            Lane(name, file, uuid5(file.header.file, f"lane {number} of {LANES}") if file.header else None, units)
+            Lane(
+                name, file, uuid5(file.header.file, f"lane {number} of {REPLAY_LANES}") if file.header else None, units
+            )
             for number, units in enumerate(dealt)
             if units
         ]

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queen.core.errors import DatabaseUnavailableError
+from queen.core.limits import REPLAY_LANES
 from queen.engine.ports import PushColumns, Replayed
-from queen.engine.replay import LANES, Unit, batches_of, lanes_of, units_of
+from queen.engine.replay import Unit, batches_of, lanes_of, units_of
 from queen.spool.format import Damage, Record, encode_header, encode_record, read_file, spool_request
 from queen.spool.spool import Limits, Spool, entry_of
 from queen_spec.guarantees import Level, checks
@@ -149,7 +150,7 @@ class Together(Postgres):
 
     async def replay(self, lane: UUID, first: int, upto: int, sent_at: Any, columns: PushColumns) -> Replayed:
         self.begun += 1
-        if self.begun == LANES:
+        if self.begun == REPLAY_LANES:
             self.all_begun.set()
         await self.all_begun.wait()
         return await super().replay(lane, first, upto, sent_at, columns)

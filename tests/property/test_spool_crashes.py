@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from queen.core.limits import REPLAY_LANES
 from queen.engine import replay
-from queen.engine.replay import LANES
 from queen.spool.spool import Spool
 from queen_spec.guarantees import Level, checks
 from tests.support.simulated_folder import SimulatedFolder
@@ -76,7 +76,7 @@ def _removed_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _dealt_out_blindly(monkeypatch: pytest.MonkeyPatch) -> None:
     """The requests of a partition go to all lanes."""
-    monkeypatch.setattr(replay, "lanes_of", lambda units: [units[lane::LANES] for lane in range(LANES)])
+    monkeypatch.setattr(replay, "lanes_of", lambda units: [units[lane::REPLAY_LANES] for lane in range(REPLAY_LANES)])
 
 
 def _without_the_lane(monkeypatch: pytest.MonkeyPatch) -> None:
