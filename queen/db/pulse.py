@@ -11,6 +11,7 @@ a short question may, for as long as that lasts: because the machine is busy, or
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import asyncpg
@@ -100,7 +101,11 @@ class Pulse:
 
     async def _keep_asking(self) -> None:
         while True:
-            await self._feel()
+            try:
+                await self._feel()
+            except Exception:
+                # Without a pulse PostgreSQL would stay as it was found last, for ever.
+                log.exception("The pulse goes on in spite of this")
             await asyncio.sleep(INTERVAL_S)
 
     async def _feel(self) -> bool:
@@ -139,6 +144,7 @@ class Pulse:
         return ""
 
     def _drop(self) -> None:
-        if self._connection is not None:
-            self._connection.terminate()
-            self._connection = None
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(Exception):  # as when asking: uvloop has errors of its own
+                connection.terminate()

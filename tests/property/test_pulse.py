@@ -15,6 +15,7 @@ from tests.support import virtual_time
 
 #: The machine takes its time, too.
 SLACK_S = 0.1
+CONNECT_LIMIT_S = 5.0
 
 
 @checks("G-SPOOL-8", level=Level.MODEL)
@@ -78,7 +79,8 @@ class Broken:
         raise self._problem
 
     def terminate(self) -> None:
-        """Nothing to end."""
+        """Not even that goes well."""
+        raise self._problem
 
 
 class Whole(Broken):
@@ -108,7 +110,29 @@ async def test_pulse_goes_on_whatever_the_driver_raises(monkeypatch: pytest.Monk
     await own.stop()
 
 
-CONNECT_LIMIT_S = 5.0
+@checks("G-SPOOL-6", level=Level.MODEL)
+def test_pulse_goes_on_whatever_the_loss_brings_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is told closes connections, and that may fail too."""
+    connections: list[Broken] = [Broken(RuntimeError("broken")) for _ in range(9)]
+
+    async def connect(_target: Target) -> Broken:
+        return connections.pop(0) if connections else Whole(RuntimeError())
+
+    monkeypatch.setattr(pulse, "connect", connect)
+
+    def lost(_reason: str) -> None:
+        raise RuntimeError("a pool could not be closed")
+
+    async def scenario() -> None:
+        found = asyncio.Event()
+        own = pulse.Pulse(Target("", "simulated", "", CONNECT_LIMIT_S), lost, found.set, lambda: 0.0)
+        own.start()
+        async with asyncio.timeout(60):
+            await found.wait()
+        assert not own.away
+        await own.stop()
+
+    virtual_time.run(scenario())
 
 
 @checks("G-SPOOL-6", level=Level.MODEL)
