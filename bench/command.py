@@ -1,6 +1,5 @@
 """``queen bench``: one sub-command a benchmark."""
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -216,6 +215,7 @@ def _measure(name: str, dsn: str | None, json: Path | None, *, smoke: bool, **gi
     Each of these packages has ``results.Profile`` and ``results.SMOKE``, ``runner.run`` and ``report.show``.
     """
     import msgspec  # noqa: PLC0415 - `queen --help` does not wait for the benchmark
+    import uvloop  # noqa: PLC0415
 
     from queen_bench import database  # noqa: PLC0415
 
@@ -224,7 +224,7 @@ def _measure(name: str, dsn: str | None, json: Path | None, *, smoke: bool, **gi
     profile = msgspec.structs.replace(profile, **{key: value for key, value in given.items() if value is not None})
     try:
         with _progress() as advance, database.server(dsn) as url:
-            found = asyncio.run(runner.run(url, profile, advance, embedded=dsn is None))
+            found = uvloop.run(runner.run(url, profile, advance, embedded=dsn is None))  # the loop of a worker
     except QueenError as problem:
         fail(problem)
     _write(found, json)

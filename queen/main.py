@@ -15,7 +15,7 @@ import uvloop
 
 from queen.config import Settings
 from queen.core.errors import QueenError, SettingError
-from queen.core.limits import FILES_BESIDE_WAITERS
+from queen.core.limits import FILES_BESIDE_WAITERS, REPLAY_LANES
 from queen.db.administration import AdministrationStore
 from queen.db.dsn import Target, parse
 from queen.db.maintenance import MaintenanceStore
@@ -95,7 +95,7 @@ def _pools(target: Target, settings: Settings) -> tuple[Pool, Pool, Pool, Pool]:
     return (
         Pool(target, share(settings.hot_connections, settings.workers), timeout_s),
         Pool(target, share(settings.cold_connections, settings.workers), timeout_s),
-        Pool(target, 1, timeout_s),
+        Pool(target, REPLAY_LANES, timeout_s),
         Pool(msgspec.structs.replace(target, application_name="queen services"), 1, timeout_s),
     )
 
@@ -116,7 +116,7 @@ async def prepare_spool(settings: Settings) -> Path:
         SettingError: the folder cannot be used.
         DatabaseUnavailableError: PostgreSQL is away.
     """
-    async with _pool(_target(settings), 1, settings) as pool:
+    async with _pool(_target(settings), REPLAY_LANES, settings) as pool:
         store, administration = Store(pool), AdministrationStore(pool)
         installation = await administration.installation()
         path = place.claim(settings.spool_dir, settings.data_dir, installation)

@@ -18,6 +18,7 @@ from queen.cli.spool import paths
 from queen.config import Settings
 from queen.core.diagnosis import Finding, Grade, SpoolFacts, judge, judge_spool, worst
 from queen.core.errors import DatabaseSetupError, DatabaseUnavailableError, QueenError, SettingError
+from queen.core.limits import CONNECTIONS_BESIDE_POOLS
 from queen.db.diagnosis import examine
 from queen.db.dsn import parse
 from queen.http.resources.health import VERSION
@@ -27,8 +28,6 @@ from queen.spool import place
 
 _EXIT = {Grade.OK: 0, Grade.WARNING: 1, Grade.PROBLEM: 2}
 _MARKS = {Grade.OK: ("ok", "green"), Grade.WARNING: ("look", "yellow"), Grade.PROBLEM: ("act", "bold red")}
-#: Beside its pools a worker has a connection each for notices, the pulse, the replay and the background services.
-_BESIDE_POOLS = 4
 
 
 class Report(Struct, frozen=True):
@@ -82,7 +81,7 @@ def _database_url(settings: Settings) -> str:
 
 
 def _connections(settings: Settings) -> int:
-    return settings.hot_connections + settings.cold_connections + _BESIDE_POOLS * settings.workers
+    return settings.hot_connections + settings.cold_connections + CONNECTIONS_BESIDE_POOLS * settings.workers
 
 
 def _spools(settings: Settings) -> Iterator[SpoolFacts]:

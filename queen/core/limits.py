@@ -13,3 +13,9 @@ AUTOPILOT_BATCH_MESSAGES = 200
 AUTOPILOT_PARTITIONS = 16
 #: Open files that are not long polls: listeners, connections to PostgreSQL, requests that do not wait.
 FILES_BESIDE_WAITERS = 512
+#: Requests of a spool file are stored side by side in so many lanes, with a connection each. A file of which a part is
+#: stored must be dealt out as before: with another number its positions would be unknown, and that part stored again.
+REPLAY_LANES = 4
+#: Connections to PostgreSQL that a worker opens at most beside those of the settings: for notices, the pulse, the
+#: services and the replay.
+CONNECTIONS_BESIDE_POOLS = 3 + REPLAY_LANES

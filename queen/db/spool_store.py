@@ -1,5 +1,6 @@
 """The procedures that replay the spool."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -8,7 +9,7 @@ from queen.db.store import call, push_arguments
 from queen.engine.ports import PushColumns, Replayed
 
 _REPLAY = call("replay_spool_v1", 14)
-_FORGET = call("forget_spool_file_v1", 1)
+_FORGET = call("forget_spool_lanes_v1", 1)
 
 
 class SpoolStore:
@@ -18,14 +19,14 @@ class SpoolStore:
         self._pool = pool
 
     async def replay(
-        self, file: UUID, first: int, upto: int, sent_at: datetime | None, columns: PushColumns
+        self, lane: UUID, first: int, upto: int, sent_at: datetime | None, columns: PushColumns
     ) -> Replayed:
-        """Stores the requests of a file from ``first`` up to but without ``upto``, unless that was done before."""
+        """Stores the requests of a lane from ``first`` up to but without ``upto``, unless that was done before."""
         [row] = await self._pool.fetch(
-            _REPLAY, file, first, upto, sent_at, columns.flush, *push_arguments(columns), columns.version
+            _REPLAY, lane, first, upto, sent_at, columns.flush, *push_arguments(columns), columns.version
         )
         return Replayed(row["replayed"], row["unknown"] or (), row["stale"])
 
-    async def forget(self, file: UUID) -> None:
-        """Forgets how far a file is stored, once it is gone."""
-        await self._pool.fetch(_FORGET, file)
+    async def forget(self, lanes: Sequence[UUID]) -> None:
+        """Forgets how far the lanes of a file are stored, once it is gone."""
+        await self._pool.fetch(_FORGET, lanes)

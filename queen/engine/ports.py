@@ -248,10 +248,10 @@ class Database(Protocol):
 
 
 class Replayed(Struct, frozen=True):
-    """What became of requests of a spool file.
+    """What became of requests of a lane of a spool file.
 
     Attributes:
-        upto: how many requests of the file are stored now.
+        upto: how many requests of the lane are stored now.
         unknown: partitions that do not exist; then nothing was stored.
         stale: nothing was stored because the push options have changed.
     """
@@ -262,12 +262,12 @@ class Replayed(Struct, frozen=True):
 
 
 class SpoolDatabase(Protocol):
-    """The procedures that the replay of the spool needs, on a connection of its own."""
+    """The procedures that the replay of the spool needs, on connections of its own."""
 
     async def replay(
-        self, file: UUID, first: int, upto: int, sent_at: datetime | None, columns: PushColumns
+        self, lane: UUID, first: int, upto: int, sent_at: datetime | None, columns: PushColumns
     ) -> Replayed: ...
-    async def forget(self, file: UUID) -> None: ...
+    async def forget(self, lanes: Sequence[UUID]) -> None: ...
 
 
 class EnqueueColumns(Struct):

@@ -1,8 +1,10 @@
 """The replay: what the spool holds goes to PostgreSQL, oldest first, and then the spool ends.
 
-One process of an instance replays at a time, the one that has the replay lock. A call stores some requests and notes in
-the same transaction how far the file is stored, so it can be broken off anywhere and by anything: the next one is told
-by PostgreSQL where to go on.
+One process of an instance replays at a time, the one that has the replay lock. The requests of a file are dealt out to
+*lanes*, so that no partition is in two of them. Each lane keeps its order, and all go on side by side: one is laid
+out while PostgreSQL computes for another and a third waits for the disk. A call stores some requests and notes in the
+same transaction how far their lane is stored, so it can be broken off anywhere and by anything: the next one is told by
+PostgreSQL where to go on.
 
 While producers go on pushing, the spool grows behind the replay. Each pass is shorter than the one before, but no pass
 is of no length. So the last one happens under the lock of all appends: for that moment pushes wait.
@@ -10,15 +12,17 @@ is of no length. So the last one happens under the lock of all appends: for that
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import zip_longest
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4, uuid5
 
 import msgspec
 from msgspec import Struct
 
 from queen.core.errors import DatabaseUnavailableError, DataRejectedError, QueenError
+from queen.core.limits import REPLAY_LANES
 from queen.core.operations import Push
 from queen.engine.context import Context
 from queen.engine.failover import Failover, uninterrupted
@@ -33,7 +37,8 @@ log = logging.getLogger("queen.spool")
 
 #: SQLSTATE classes that speak of the data. Any other refusal says something of the database, and may pass.
 _DATA_CLASSES = ("21", "22", "23", "54", "P0", "QN")
-_CALL_BYTES = 16 << 20
+#: So that PostgreSQL and this process find what they copy in their caches.
+_CALL_BYTES = 1 << 20
 #: The last pass may replay so many bytes while pushes wait; twice as many after each pass that did not come to an end.
 _LAST_PASS_BYTES = 1 << 20
 _SWITCHES_S = 1.0
@@ -64,24 +69,39 @@ class Unit(Struct, frozen=True):
         return sum(len(lot.body) for lot in self.lots)
 
 
-class Source(Struct, frozen=True):
-    """A file that is being replayed, under its name in the folder."""
+class Lane(Struct, frozen=True):
+    """Requests of a file that are replayed one after the other, beside those of other lanes.
+
+    Attributes:
+        name: of the file, in the folder.
+        file: what it is a part of.
+        position: by which PostgreSQL knows how far it is stored; ``None`` if the file has no header.
+        units: in the order of the file.
+    """
 
     name: str
     file: SpoolFile
+    position: UUID | None
     units: Sequence[Unit]
 
 
 class Batch(Struct, frozen=True):
-    """Units that one call stores; ``doubtful``: their record was sent to PostgreSQL before, all of it."""
+    """Units of a lane that one call stores.
 
+    Attributes:
+        begin: how many units of the lane come before them.
+        units: at least one.
+        doubtful: their record was sent to PostgreSQL before, all of it.
+    """
+
+    begin: int
     units: Sequence[Unit]
     doubtful: Record | None = None
 
     @property
     def upto(self) -> int:
-        """The number of the first unit behind it."""
-        return self.units[-1].place + 1
+        """How many units of the lane are stored with it."""
+        return self.begin + len(self.units)
 
 
 def units_of(file: SpoolFile) -> list[Unit]:
@@ -93,31 +113,90 @@ def units_of(file: SpoolFile) -> list[Unit]:
     return units
 
 
-def batches_of(units: Sequence[Unit], requests_max: int) -> Iterator[Batch]:
-    """The units in the order of the file; a record of unknown outcome alone, damage alone."""
+class _Groups:
+    """What belongs together, because something else belongs to both (a disjoint-set forest)."""
+
+    def __init__(self) -> None:
+        self._above: dict[Hashable, Hashable] = {}
+
+    def of(self, member: Hashable) -> Hashable:
+        """The name of its group."""
+        above = self._above
+        while (upper := above.setdefault(member, member)) != member:
+            above[member] = upper = above[upper]
+            member = upper
+        return member
+
+    def join(self, members: Sequence[Hashable]) -> None:
+        """These are in one group from now on."""
+        for member in members[1:]:
+            self._above[self.of(member)] = self.of(members[0])
+
+
+def _ties(unit: Unit) -> list[Hashable]:
+    """What a unit shares with others of its lane: partitions, and the call in which they were sent before."""
+    record = unit.record
+    sent = [record.flush] if isinstance(record, Record) and record.sent_at is not None else []
+    return [*((lot.queue, lot.partition) for lot in unit.lots), *sent]
+
+
+def lanes_of(units: Sequence[Unit], number: int = REPLAY_LANES) -> list[list[Unit]]:
+    """Deals units out to lanes of about the same size: no partition is in two, and no call that was sent before.
+
+    The same units are always dealt out the same way.
+    """
+    groups = _Groups()
+    ties = [_ties(unit) for unit in units]
+    for each in ties:
+        groups.join(each)
+    names = [groups.of(each[0]) if each else None for each in ties]
+    sizes = dict.fromkeys(names, 0)
+    for unit, name in zip(units, names, strict=True):
+        sizes[name] += unit.bytes
+    loads = [0] * number
+    lanes: list[list[Unit]] = [[] for _ in loads]
+    lane_of: dict[Hashable, list[Unit]] = {}
+    for name, size in sizes.items():
+        least = loads.index(min(loads))
+        loads[least] += size
+        lane_of[name] = lanes[least]
+    for unit, name in zip(units, names, strict=True):
+        lane_of[name].append(unit)
+    return lanes
+
+
+def batches_of(units: Sequence[Unit], begin: int, requests_max: int) -> Iterator[Batch]:
+    """The units of a lane from one on, in their order; a record of unknown outcome alone, damage alone."""
     gathered: list[Unit] = []
     size = 0
-    number = 0
+    number = begin
     while number < len(units):
         unit = units[number]
         record = unit.record
         whole = isinstance(record, Record) and record.sent_at is not None
         alone = whole or isinstance(record, Damage)
         if gathered and (alone or len(gathered) >= requests_max or size >= _CALL_BYTES):
-            yield Batch(gathered)
+            yield Batch(number - len(gathered), gathered)
             gathered, size = [], 0
         if alone:
             members = [each for each in units[number:] if each.record is record] if whole else [unit]
             # Not all of it is left: the others were stored one by one, because the whole was refused.
             complete = isinstance(record, Record) and len(members) == len(record.requests)
-            yield Batch(members, record if isinstance(record, Record) and complete else None)
+            yield Batch(number, members, record if isinstance(record, Record) and complete else None)
             number += len(members)
             continue
         gathered.append(unit)
         size += unit.bytes
         number += 1
     if gathered:
-        yield Batch(gathered)
+        yield Batch(number - len(gathered), gathered)
+
+
+async def _break_off(*futures: "asyncio.Future[Any] | None") -> None:
+    under_way = [future for future in futures if future is not None]
+    for future in under_way:
+        future.cancel()
+    await asyncio.gather(*under_way, return_exceptions=True)
 
 
 class Replay:
@@ -139,6 +218,7 @@ class Replay:
         self._requests_max, self._interval_s = requests_max, interval_s
         self._progress = Progress()
         self._holds = False
+        self._changing = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -197,9 +277,23 @@ class Replay:
             lock.release()
 
     async def _pass(self) -> None:
-        """Replays the complete files."""
-        for name in self._spool.waiting_files():
-            await self._replay_file(name)
+        """Replays the complete files. Meanwhile the next one is read, and the one before is removed."""
+        names = self._spool.waiting_files()
+        reading: asyncio.Future[list[Lane]] | None = None
+        removing: asyncio.Future[None] | None = None
+        try:
+            for name, following in zip_longest(names, names[1:]):
+                lanes = await (reading or self._read_lanes(name))
+                reading = asyncio.ensure_future(self._read_lanes(following)) if following else None
+                await self._replay_lanes(lanes)
+                if removing is not None:
+                    await removing
+                removing = asyncio.ensure_future(self._remove_file(name, lanes))
+            if removing is not None:
+                await removing
+        except BaseException:
+            await _break_off(reading, removing)
+            raise
 
     async def _last_pass(self, bytes_max: int) -> bool:
         """Replays the rest and ends the spool while pushes wait, if the rest is small enough."""
@@ -216,61 +310,82 @@ class Replay:
 
     async def _change(self, change: Callable[..., None], *arguments: Any) -> None:  # noqa: ANN401 - those of the change
         """Changes the spool under the lock of all appends, which may be held already."""
-        if self._holds:
-            await uninterrupted(change, *arguments)
-            return
-        async with self._failover.held():
-            await uninterrupted(change, *arguments)
+        async with self._changing:
+            if self._holds:
+                await uninterrupted(change, *arguments)
+                return
+            async with self._failover.held():
+                await uninterrupted(change, *arguments)
 
     # ------------------------------------------------------------ one file
 
-    async def _replay_file(self, name: str) -> None:
+    async def _read_lanes(self, name: str) -> list[Lane]:
         file = await uninterrupted(self._spool.read, name)
         self._spool.check_installation(file)
-        source = Source(name, file, units_of(file))
-        position = 0
-        while position < len(source.units):
-            for batch in batches_of(source.units[position:], self._requests_max):
-                upto = await self._replay_batch(source, position, batch)
-                if upto <= position:
-                    raise QueenError(f"{name} is stored up to request {upto} only, and was up to {position} before")
-                skipped, position = upto != batch.upto, upto
+        dealt = await uninterrupted(lanes_of, units_of(file))
+        return [
+            Lane(
+                name, file, uuid5(file.header.file, f"lane {number} of {REPLAY_LANES}") if file.header else None, units
+            )
+            for number, units in enumerate(dealt)
+            if units
+        ]
+
+    async def _replay_lanes(self, lanes: Sequence[Lane]) -> None:
+        """Stores all of a file. A lane that cannot go on does not break the others off."""
+        outcomes = await asyncio.gather(*map(self._replay_lane, lanes), return_exceptions=True)
+        for outcome in outcomes:
+            if outcome is not None:
+                raise outcome
+
+    async def _remove_file(self, name: str, lanes: Sequence[Lane]) -> None:
+        """A file of which PostgreSQL has everything goes, and then its positions."""
+        await self._change(self._finish, name, asyncio.get_running_loop().time())
+        await self._database.forget([lane.position for lane in lanes if lane.position is not None])
+
+    async def _replay_lane(self, lane: Lane) -> None:
+        done = 0
+        while done < len(lane.units):
+            for batch in batches_of(lane.units, done, self._requests_max):
+                upto = await self._replay_batch(lane, batch)
+                if upto <= done:
+                    raise QueenError(
+                        f"A lane of {lane.name} is stored up to request {upto} only, and was up to {done} before"
+                    )
+                skipped, done = upto != batch.upto, upto
                 if skipped:
                     break  # An earlier replay came further than this one knew.
-        await self._change(self._finish, name, asyncio.get_running_loop().time())
-        if file.header is not None:
-            await self._database.forget(file.header.file)
 
-    async def _replay_batch(self, source: Source, position: int, batch: Batch) -> int:
-        """Stores a batch, or what of it can be stored; returns how many units of the file are done."""
+    async def _replay_batch(self, lane: Lane, batch: Batch) -> int:
+        """Stores a batch, or what of it can be stored; returns how many units of the lane are done."""
         try:
-            upto = await self._store(source, position, batch)
+            upto = await self._store(lane, batch)
         except (DataRejectedError, ValueError) as problem:
             if isinstance(problem, DataRejectedError) and not problem.sqlstate.startswith(_DATA_CLASSES):
                 raise
-            upto = await self._split(source, position, batch, problem)
+            upto = await self._split(lane, batch, problem)
         else:
             if upto == batch.upto:
                 await self._count(batch)
         return upto
 
-    async def _split(self, source: Source, position: int, batch: Batch, problem: Exception) -> int:
+    async def _split(self, lane: Lane, batch: Batch, problem: Exception) -> int:
         """Finds out which unit is at fault, stores the others, and sets that one aside."""
         units = batch.units
         if len(units) == 1:
-            await self._set_aside(source, units[0], units[0].lots, str(problem))
-            await self._store_nothing(source, position, batch.upto)
+            await self._set_aside(lane, units[0], units[0].lots, str(problem))
+            await self._store_nothing(lane, batch)
             await self._count(batch)
             return batch.upto
         middle = len(units) // 2
-        upto = await self._replay_batch(source, position, Batch(units[:middle]))
-        if upto != units[middle].place:
+        upto = await self._replay_batch(lane, Batch(batch.begin, units[:middle]))
+        if upto != batch.begin + middle:
             return upto
-        return await self._replay_batch(source, upto, Batch(units[middle:]))
+        return await self._replay_batch(lane, Batch(upto, units[middle:]))
 
-    async def _store(self, source: Source, position: int, batch: Batch) -> int:
+    async def _store(self, lane: Lane, batch: Batch) -> int:
         if isinstance(damage := batch.units[0].record, Damage):
-            return await self._set_damage_aside(source, position, batch.units[0], damage)
+            return await self._set_damage_aside(lane, batch, damage)
         doubtful = batch.doubtful
         flush_id = doubtful.flush if doubtful else uuid4()
         sent_at = datetime.fromtimestamp(doubtful.sent_at, UTC) if doubtful and doubtful.sent_at else None
@@ -278,8 +393,8 @@ class Replay:
             options = await self._context.directory.push_options()
             requests = [seal(self._context, unit.request, options) for unit in batch.units]
             flush = await lay_out(self._context, requests, options, flush_id)
-            await self._set_refused_aside(source, batch, flush)
-            replayed = await self._replay(source, position, batch.upto, flush.columns, sent_at)
+            await self._set_refused_aside(lane, batch, flush)
+            replayed = await self._replay(lane, batch, flush.columns, sent_at)
             if not replayed.stale and not replayed.unknown:
                 announce(self._context, requests)
                 return replayed.upto
@@ -288,28 +403,27 @@ class Replay:
             self._context.directory.forget_partitions(replayed.unknown)
         raise DatabaseUnavailableError(CHANGES_TOO_OFTEN)
 
-    async def _store_nothing(self, source: Source, position: int, upto: int) -> None:
-        if source.file.header is not None:
-            await self._replay(source, position, upto, PushColumns(uuid4()))
+    async def _store_nothing(self, lane: Lane, batch: Batch) -> None:
+        if lane.position is not None:
+            await self._replay(lane, batch, PushColumns(uuid4()))
 
     async def _replay(
-        self, source: Source, position: int, upto: int, columns: PushColumns, sent_at: datetime | None = None
+        self, lane: Lane, batch: Batch, columns: PushColumns, sent_at: datetime | None = None
     ) -> Replayed:
-        header = source.file.header
-        if header is None:
-            raise ValueError(f"{source.name} has records, but no header")
-        return await self._database.replay(header.file, position, upto, sent_at, columns)
+        if lane.position is None:
+            raise ValueError(f"{lane.name} has records, but no header")
+        return await self._database.replay(lane.position, batch.begin, batch.upto, sent_at, columns)
 
     # ------------------------------------------------------------ what cannot be stored
 
-    async def _set_damage_aside(self, source: Source, position: int, unit: Unit, damage: Damage) -> int:
-        content = await uninterrupted(self._spool.cut_out, source.name, damage)
-        failed = await uninterrupted(self._spool.set_aside, source.file, source.name, unit.place, content)
-        log.error("Spool file %s is damaged: %d bytes set aside as %s", source.name, damage.end - damage.start, failed)
-        await self._store_nothing(source, position, unit.place + 1)
-        return unit.place + 1
+    async def _set_damage_aside(self, lane: Lane, batch: Batch, damage: Damage) -> int:
+        content = await uninterrupted(self._spool.cut_out, lane.name, damage)
+        failed = await uninterrupted(self._spool.set_aside, lane.file, lane.name, batch.units[0].place, content)
+        log.error("Spool file %s is damaged: %d bytes set aside as %s", lane.name, damage.end - damage.start, failed)
+        await self._store_nothing(lane, batch)
+        return batch.upto
 
-    async def _set_refused_aside(self, source: Source, batch: Batch, flush: Flush) -> None:
+    async def _set_refused_aside(self, lane: Lane, batch: Batch, flush: Flush) -> None:
         """Items whose transaction id only the server gives out: nobody could know that while PostgreSQL was away."""
         for unit, pushed in zip(batch.units, flush.answers(()), strict=True):
             lots = [
@@ -318,13 +432,13 @@ class Replay:
                 if stored.refused
             ]
             if lots:
-                await self._set_aside(source, unit, lots, "transactionId has the form of a message id")
+                await self._set_aside(lane, unit, lots, "transactionId has the form of a message id")
 
-    async def _set_aside(self, source: Source, unit: Unit, lots: list[SpooledLot], reason: str) -> None:
+    async def _set_aside(self, lane: Lane, unit: Unit, lots: list[SpooledLot], reason: str) -> None:
         now = datetime.now(UTC).timestamp()
         written_at = unit.record.written_at if isinstance(unit.record, Record) else now
         record = Record(uuid4(), None, written_at, [lots], reason)
-        failed = await uninterrupted(self._spool.set_aside, source.file, source.name, unit.place, record)
+        failed = await uninterrupted(self._spool.set_aside, lane.file, lane.name, unit.place, record)
         log.error("A spooled push was refused and set aside as %s: %s", failed, reason)
 
     # ------------------------------------------------------------ figures

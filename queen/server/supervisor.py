@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from queen.config import Settings
+from queen.core.limits import CONNECTIONS_BESIDE_POOLS
 from queen.db.setup import DatabaseInfo, prepare
 from queen.security import authentication
 from queen.server import listening, open_files, worker_classes
@@ -51,12 +52,9 @@ class _StopRequested(Exception):  # noqa: N818 - not an error
 
 
 def embedded_postgres(settings: Settings) -> EmbeddedPostgres:
-    """The embedded PostgreSQL with enough connections for the workers, twice, as a reload overlaps them.
-
-    Beside its pools a worker has one for notices, one for the pulse, one to replay the spool, and one for services.
-    """
-    pools = settings.hot_connections + settings.cold_connections
-    return EmbeddedPostgres(Path(settings.data_dir), 2 * pools + 8 * settings.workers + _SPARE_CONNECTIONS)
+    """The embedded PostgreSQL with enough connections for the workers, twice, as a reload overlaps them."""
+    connections = settings.hot_connections + settings.cold_connections + CONNECTIONS_BESIDE_POOLS * settings.workers
+    return EmbeddedPostgres(Path(settings.data_dir), 2 * connections + _SPARE_CONNECTIONS)
 
 
 class Supervisor:

@@ -43,8 +43,8 @@ async def test_a_call_that_is_repeated_stores_once_and_says_how_far_it_is(pool: 
     assert await store.replay(file, 0, 2, None, columns) == Replayed(2)
     assert await store.replay(file, 0, 5, None, columns) == Replayed(2)
     assert await stored(pool, columns) == ["1", "2"]
-    await store.forget(file)
-    assert await pool.fetch("SELECT 1 FROM queen.spool_files WHERE file = $1", file) == []
+    await store.forget([file])
+    assert await pool.fetch("SELECT 1 FROM queen.spool_lanes WHERE lane = $1", file) == []
 
 
 @checks("G-SPOOL-2", level=Level.LIVE)

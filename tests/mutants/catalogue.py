@@ -322,7 +322,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-SPOOL-5", "a record that is refused vanishes",
-        (REPLAY, "            await self._set_aside(source, units[0], units[0].lots, str(problem))\n", ""),
+        (REPLAY, "            await self._set_aside(lane, units[0], units[0].lots, str(problem))\n", ""),
         tests=SPOOL_ON_A_DISK,
     ),
     _engine(
@@ -334,6 +334,11 @@ MUTANTS: tuple[Mutant, ...] = (
         "G-SPOOL-7", "the youngest file of the spool is replayed first",
         (SPOOL, "if name.endswith(_COMPLETE)], key=_number)", "if name.endswith(_COMPLETE)], key=_number, reverse=True)"),
         tests=SPOOL_CRASHES,
+    ),
+    _engine(
+        "G-SPOOL-7", "a request with two partitions goes to the lane of the first",
+        (REPLAY, "        groups.join(each)\n", "        pass\n"),
+        tests="tests/property/test_replay_lanes.py",
     ),
     _engine(
         "G-SPOOL-8", "PostgreSQL counts as away after three seconds of silence",

@@ -11,9 +11,11 @@ from queen.db import pulse
 from queen.db.dsn import Target
 from queen.db.pulse import ANSWER_S, INTERVAL_S, Silence
 from queen_spec.guarantees import Level, checks
+from tests.support import virtual_time
 
 #: The machine takes its time, too.
 SLACK_S = 0.1
+CONNECT_LIMIT_S = 5.0
 
 
 @checks("G-SPOOL-8", level=Level.MODEL)
@@ -77,7 +79,8 @@ class Broken:
         raise self._problem
 
     def terminate(self) -> None:
-        """Nothing to end."""
+        """Not even that goes well."""
+        raise self._problem
 
 
 class Whole(Broken):
@@ -105,3 +108,93 @@ async def test_pulse_goes_on_whatever_the_driver_raises(monkeypatch: pytest.Monk
         await lost.wait()
         await found.wait()
     await own.stop()
+
+
+@checks("G-SPOOL-6", level=Level.MODEL)
+def test_pulse_goes_on_whatever_the_loss_brings_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is told closes connections, and that may fail too."""
+    connections: list[Broken] = [Broken(RuntimeError("broken")) for _ in range(9)]
+
+    async def connect(_target: Target) -> Broken:
+        return connections.pop(0) if connections else Whole(RuntimeError())
+
+    monkeypatch.setattr(pulse, "connect", connect)
+
+    def lost(_reason: str) -> None:
+        raise RuntimeError("a pool could not be closed")
+
+    async def scenario() -> None:
+        found = asyncio.Event()
+        own = pulse.Pulse(Target("", "simulated", "", CONNECT_LIMIT_S), lost, found.set, lambda: 0.0)
+        own.start()
+        async with asyncio.timeout(60):
+            await found.wait()
+        assert not own.away
+        await own.stop()
+
+    virtual_time.run(scenario())
+
+
+@checks("G-SPOOL-6", level=Level.MODEL)
+@pytest.mark.parametrize("connecting_s", [0.1, 0.7, 1.5, 4.9])
+def test_database_is_found_however_long_connecting_takes_below_its_limit(
+    monkeypatch: pytest.MonkeyPatch, connecting_s: float
+) -> None:
+    """On a busy machine, or over a far network, it takes longer than an answer may take otherwise."""
+
+    async def connect(_target: Target) -> Whole:
+        await asyncio.sleep(connecting_s)
+        return Whole(RuntimeError())
+
+    monkeypatch.setattr(pulse, "connect", connect)
+
+    async def scenario() -> None:
+        told: list[str] = []
+        found = asyncio.Event()
+        target = Target("", "simulated", "", CONNECT_LIMIT_S)
+        own = pulse.Pulse(target, told.append, found.set, lambda: float("-inf"))
+        own.start()
+        try:
+            if connecting_s > ANSWER_S:
+                async with asyncio.timeout(60):
+                    await found.wait()
+                assert len(told) == 1
+            assert await own.answers()
+            assert not own.away
+        finally:
+            await own.stop()
+
+    virtual_time.run(scenario())
+
+
+def test_health_does_not_wait_for_a_database_that_is_known_to_be_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def connect(_target: Target) -> Whole:
+        await asyncio.sleep(1000)
+        raise AssertionError("nobody waits so long")
+
+    monkeypatch.setattr(pulse, "connect", connect)
+
+    async def scenario() -> None:
+        lost = asyncio.Event()
+        own = pulse.Pulse(
+            Target("", "simulated", "", CONNECT_LIMIT_S), lambda _why: lost.set(), lambda: None, lambda: 0
+        )
+        own.start()
+        await lost.wait()
+        began = asyncio.get_running_loop().time()
+        assert not await own.answers()
+        assert asyncio.get_running_loop().time() == began
+        await own.stop()
+
+    virtual_time.run(scenario())
+
+
+def test_patience_grows_only_while_it_is_away_and_up_to_the_limit() -> None:
+    silence = Silence(0.0, CONNECT_LIMIT_S)
+    patience = []
+    for number in range(8):
+        patience.append(silence.patience_s)
+        silence.after(False, number * 1.0)
+    assert patience == [ANSWER_S, ANSWER_S, 1.2, 2.4, 4.8, CONNECT_LIMIT_S, CONNECT_LIMIT_S, CONNECT_LIMIT_S]
+    silence.after(True, 100.0)
+    assert silence.patience_s == ANSWER_S

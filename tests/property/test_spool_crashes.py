@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from queen.core.limits import REPLAY_LANES
+from queen.engine import replay
 from queen.spool.spool import Spool
 from queen_spec.guarantees import Level, checks
 from tests.support.simulated_folder import SimulatedFolder
@@ -22,7 +24,7 @@ STEPS = 6
 def test_crash_at_every_boundary_loses_doubles_and_reorders_nothing(seed: int, power: bool) -> None:
     with asyncio.Runner() as runner:
         world, boundaries = runner.run(crash_and_recover(seed, STEPS, 0, power))
-        assert boundaries > 50, "a world in which too little happens"
+        assert boundaries > 20, "a world in which too little happens"
         assert world.answered
         for crash_at in range(1, boundaries + 1):
             try:
@@ -46,11 +48,11 @@ append = Spool.append
 
 def _without_position(monkeypatch: pytest.MonkeyPatch) -> None:
     """The replay repeats what a call stored whose answer was lost."""
-    replay = Postgres.replay
+    remembering = Postgres.replay
 
-    async def forgetful(self: Postgres, file: Any, first: int, *rest: Any) -> Any:
-        self.positions[file] = first
-        return await replay(self, file, first, *rest)
+    async def forgetful(self: Postgres, lane: Any, first: int, *rest: Any) -> Any:
+        self.positions[lane] = first
+        return await remembering(self, lane, first, *rest)
 
     monkeypatch.setattr(Postgres, "replay", forgetful)
 
@@ -72,9 +74,23 @@ def _removed_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Spool, "read", read_and_remove)
 
 
+def _dealt_out_blindly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The requests of a partition go to all lanes."""
+    monkeypatch.setattr(replay, "lanes_of", lambda units: [units[lane::REPLAY_LANES] for lane in range(REPLAY_LANES)])
+
+
+def _without_the_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All lanes of a file have one position."""
+    monkeypatch.setattr(replay, "uuid5", lambda file, _name: file)
+
+
 @pytest.mark.parametrize(
-    "fault", [_without_sync, _without_flag, _without_position, _without_flush_id, _removed_too_early]
-)
+    "fault",
+    [
+        _without_sync, _without_flag, _without_position, _without_flush_id, _removed_too_early, _dealt_out_blindly,
+        _without_the_lane,
+    ],
+)  # fmt: skip
 def test_broken_spool_is_caught(monkeypatch: pytest.MonkeyPatch, fault: Any) -> None:
     fault(monkeypatch)
     with pytest.raises(AssertionError):

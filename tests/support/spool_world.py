@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import json
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 from uuid import UUID, uuid4
 
+import queen.engine.failover
+import queen.engine.replay
 from queen.core.errors import DatabaseUnavailableError, DataRejectedError, OutcomeUnknownError, SpoolError
 from queen.core.operations import Lot, Push
 from queen.core.segment import encode_entry, encode_plain, plain_length
@@ -36,6 +41,11 @@ def push_of(partition: str, payloads: list[Any], ids: list[str] | None = None) -
         )
     entries = [encode_entry(text, chosen, None, None) for text, chosen in zip(texts, ids, strict=True)]
     return Push([Lot("q", partition, places, b",".join(entries), [len(e) + 1 for e in entries], ids)], len(texts))
+
+
+def joined(pushes: list[Push]) -> Push:
+    """One request with the items of all of these."""
+    return Push([lot for push in pushes for lot in push.lots], sum(push.items for push in pushes))
 
 
 @dataclass
@@ -85,13 +95,16 @@ class Postgres:
     def _append(self, partition: str, data: bytes) -> None:
         self.log.setdefault(partition, []).extend(entry["payload"] for entry in json.loads(data))
 
-    async def replay(self, file: UUID, first: int, upto: int, sent_at: Any, columns: PushColumns) -> Replayed:
+    async def replay(self, lane: UUID, first: int, upto: int, sent_at: Any, columns: PushColumns) -> Replayed:
         self._answer()
+        # The other lanes go on meanwhile.
+        for _ in range(self.rng.randint(0, 2)):
+            await asyncio.sleep(0)
         self.meanwhile()
         self.tick()
         if self.refuses and any(POISON.encode() in data for data in columns.data):
             raise DataRejectedError("simulated", "22P05")
-        position = self.positions.setdefault(file, 0)
+        position = self.positions.setdefault(lane, 0)
         if position != first:
             return Replayed(position)
         if columns.part and columns.version != self.version:
@@ -101,14 +114,22 @@ class Postgres:
             for part, data in zip(columns.part, columns.data, strict=True):
                 self._append(names[part], data)
             self.flushes.add(columns.flush)
-        self.positions[file] = upto
+        self.positions[lane] = upto
         self.tick()
+        await asyncio.sleep(0)
         if self.rng.random() < 0.1:
             raise OutcomeUnknownError("simulated")
         return Replayed(upto)
 
-    async def forget(self, file: UUID) -> None:
-        self.positions.pop(file, None)
+    async def forget(self, lanes: Sequence[UUID]) -> None:
+        for lane in lanes:
+            self.positions.pop(lane, None)
+
+
+async def in_turn(work: Any, *arguments: Any) -> Any:
+    """What another thread would do, at a moment that the seed decides."""
+    await asyncio.sleep(0)
+    return work(*arguments)
 
 
 class World:
@@ -141,18 +162,17 @@ class World:
 
     def push(self) -> None:
         """One request to one worker, as the engine carries it out."""
-        partition = self.rng.choice("abc")
-        numbers = list(range(self.next, self.next + self.rng.randint(1, 3)))
-        self.next += len(numbers)
-        self.sent.update(numbers)
-        request, flush, spool = push_of(partition, numbers), uuid4(), self.rng.choice(self.workers)
+        partitions = self.rng.sample("abcde", 2 if self.rng.random() < 0.2 else 1)
+        numbers = {partition: self._numbers() for partition in partitions}
+        request = joined([push_of(partition, each) for partition, each in numbers.items()])
+        flush, spool = uuid4(), self.rng.choice(self.workers)
         sent_at = None
         if not spool.spooling:
             if not self.postgres.away:
                 self.folder.tick()
                 self.postgres.store(flush, [request])
                 self.folder.tick()
-                self.answered.setdefault(partition, []).extend(numbers)
+                self._answer(numbers)
                 return
             sent_at = 1000.0
             if self.rng.random() < 0.3:
@@ -164,7 +184,17 @@ class World:
                 raise AssertionError("nothing ends the spool between two looks here")
         except SpoolError:
             return
-        self.answered.setdefault(partition, []).extend(numbers)
+        self._answer(numbers)
+
+    def _numbers(self) -> list[int]:
+        numbers = list(range(self.next, self.next + self.rng.randint(1, 3)))
+        self.next += len(numbers)
+        self.sent.update(numbers)
+        return numbers
+
+    def _answer(self, numbers: dict[str, list[int]]) -> None:
+        for partition, each in numbers.items():
+            self.answered.setdefault(partition, []).extend(each)
 
     def push_beside_the_replay(self) -> None:
         """Somebody pushes while a call of the replay is under way, unless the replay has made everybody wait."""
@@ -174,12 +204,14 @@ class World:
     async def drain(self) -> None:
         """Replays, whatever breaks off."""
         self.postgres.meanwhile = self.push_beside_the_replay
+        modules = queen.engine.replay, queen.engine.failover
         try:
-            while self.workers[0].spooling:
-                try:
-                    await self.replay.drain()
-                except OutcomeUnknownError:
-                    continue
+            with contextlib.ExitStack() as stack:
+                for module in modules:
+                    stack.enter_context(patch.object(module, "uninterrupted", in_turn))
+                while self.workers[0].spooling:
+                    with contextlib.suppress(OutcomeUnknownError):
+                        await self.replay.drain()
         finally:
             self.postgres.meanwhile = lambda: None
 
