@@ -136,7 +136,8 @@ _CATALOGUE: Collection[Guarantee] = (
     _safety(
         "G-ORD-2",
         "MLFA",
-        "A visible offset implies that every smaller one is visible or was removed by retention: no gap, ever.",
+        "A visible offset implies that every smaller one is visible, or was removed by retention or by hand: no gap, "
+        "ever.",
         "A message that commits below a cursor which has passed is lost without a trace.",
     ),
     _safety(
@@ -185,7 +186,7 @@ _CATALOGUE: Collection[Guarantee] = (
     _safety(
         "G-IDEM-1",
         "MLFA",
-        "A transaction id is stored at most once a partition, whatever is retried, spooled or replayed.",
+        "A partition keeps at most one message under a transaction id, whatever is retried, spooled or replayed.",
         "Retrying an unknown outcome is only safe when the repetition is recognised.",
     ),
     _safety(
@@ -279,25 +280,27 @@ _CATALOGUE: Collection[Guarantee] = (
     _safety(
         "G-ACK-1",
         "MLFA",
-        "A cursor never moves back except by a seek.",
+        "A cursor never moves back, unless its group is put somewhere by a seek or deleted.",
         "Late, repeated and disordered acks are everyday events.",
     ),
     _safety(
         "G-ACK-2",
         "MLFA",
-        "A completed message is never delivered again to that group, except after a seek.",
+        "A completed message is never delivered again to that group, unless it is put somewhere by a seek or deleted.",
         "Work that is known to be done is not done twice.",
     ),
     _liveness(
         "G-ACK-3",
         "MLFA",
-        "A delivered message that is not completed is delivered again or dead-lettered: never lost.",
+        "A delivered message that is not completed is delivered again until its group gives it up or it is removed: "
+        "never lost.",
         "A cursor that jumps over a gap would drop what lies in it.",
     ),
     _safety(
         "G-ACK-4",
         "ML",
-        "Acking a completed message as `completed` succeeds and changes nothing, and any other ack of it is refused.",
+        "Outside of a transaction, acking a completed message as `completed` succeeds and changes nothing, and any "
+        "other ack of it is refused.",
         "A client that got no answer may send its ack again.",
     ),
     _safety(
@@ -315,7 +318,8 @@ _CATALOGUE: Collection[Guarantee] = (
     _safety(
         "G-DLQ-1",
         "MLFA",
-        "A message is dead-lettered after exactly `retryLimit` retries, once, with payload and error.",
+        "A message that fails again and again is dead-lettered after exactly `retryLimit` retries, once, with payload "
+        "and error.",
         "One early loses a chance, one late blocks the lane, twice is noise for whoever cleans up.",
     ),
     _safety(
@@ -334,7 +338,7 @@ _CATALOGUE: Collection[Guarantee] = (
         "G-DLQ-4",
         "ML",
         "In a queue with `deadLetterQueue` and `dlqAfterMaxRetries` both false a message that is given up leaves no "
-        "dead letter.",
+        "dead letter, unless an operator moves it there.",
         "Some streams are worth retrying and not worth keeping.",
     ),
     _safety(

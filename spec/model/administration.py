@@ -13,11 +13,13 @@ from .operations import (
     DeleteMessage,
     GivenUp,
     GiveUp,
+    Pop,
     Seek,
     Sought,
     UpdatedSubscription,
     UpdateSubscription,
 )
+from .pop import subscribe
 from .state import Cursor, Group, MessageId, Partition, put_cursor, put_partition, put_queue
 
 if TYPE_CHECKING:
@@ -45,6 +47,8 @@ def delete_message(state: State, operation: DeleteMessage, now: float) -> tuple[
 
 def give_up(state: State, operation: GiveUp, now: float) -> tuple[State, GivenUp]:
     """Move a message to the dead letters of one group, or of all that have not done it (G-DLQ-6)."""
+    if state.partition(operation.lane) and not state.queues[operation.queue].groups:
+        state = subscribe(state, Pop(operation.queue), now)  # nobody has ever read from it: then queue mode gives it up
     partition = state.partition(operation.lane)
     message = message_named(partition, operation.lane, operation.transaction_id) if partition else None
     if partition is None or message is None or not partition.has(message):

@@ -190,14 +190,14 @@ def _not_the_next(state: State, operation: Pop, lane: Lane, offsets: tuple[int, 
 
 
 def _check_budget(choice: Mapping[Lane, int], operation: Pop) -> None:
-    if sum(choice.values()) > max(operation.batch, 1) or len(choice) > max(operation.partitions, 1):
+    if sum(choice.values()) > operation.batch or len(choice) > operation.partitions_max:
         raise Violation("G-POP-1", f"{operation} took {choice}")
 
 
 def _check_choice(candidates: Collection[Claimable], choice: Mapping[Lane, int], operation: Pop) -> None:
     """The budget is used, and nobody is passed over."""
-    room = max(operation.batch, 1) - sum(choice.values())
-    more = max(operation.partitions, 1) - len(choice)
+    room = operation.batch - sum(choice.values())
+    more = operation.partitions_max - len(choice)
     left = [candidate for candidate in candidates if choice.get(candidate.lane, 0) < len(candidate.offsets)]
     begun = [candidate.lane for candidate in left if candidate.lane in choice]
     if len(begun) > 1 or (room and (begun or (left and more))):

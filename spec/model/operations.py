@@ -12,6 +12,19 @@ from .state import QUEUE_MODE, Lane, MessageId, Options, TransactionId
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """What names a partition."""
+
+    queue: str
+    partition: str
+
+    @property
+    def lane(self) -> Lane:
+        """The address of the partition."""
+        return Lane(self.queue, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
 class PushItem:
     """A message to store; an empty transaction id counts as none."""
 
@@ -38,7 +51,7 @@ class Pop:
     """Take messages of a queue, of one partition, or of the queues with a namespace and a task.
 
     `lease` is the id that the server chose for the answer: an input, because the model has no chance in it.
-    `subscription_mode` and `subscription_from` matter at a group's first pop only.
+    `subscription_mode` and `subscription_from` matter at a group's first pop only. `partitions` below 1 is no limit.
     """
 
     queue: str | None = None
@@ -55,27 +68,25 @@ class Pop:
     subscription_from: float | Literal["now"] | None = None
 
     @property
+    def partitions_max(self) -> float:
+        """The most partitions to take messages from."""
+        return self.partitions if self.partitions >= 1 else float("inf")
+
+    @property
     def group_name(self) -> str:
         """The group, by its stored name."""
         return self.group or QUEUE_MODE
 
 
 @dataclass(frozen=True, slots=True)
-class AckItem:
+class AckItem(Place):
     """What became of one message: `completed`, `failed`, `retry` or `dlq`."""
 
-    queue: str
-    partition: str
     transaction_id: TransactionId
     status: str = "completed"
     group: str | None = None
     lease: str | None = None
     error: str | None = None
-
-    @property
-    def lane(self) -> Lane:
-        """Where the message lies."""
-        return Lane(self.queue, self.partition)
 
     @property
     def group_name(self) -> str:
@@ -174,33 +185,22 @@ class Cycle:
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteMessage:
+class DeleteMessage(Place):
     """Remove one message, named by its transaction id or by the id that the server gave it."""
 
-    queue: str
-    partition: str
     transaction_id: TransactionId
-
-    @property
-    def lane(self) -> Lane:
-        """Where the message lies."""
-        return Lane(self.queue, self.partition)
 
 
 @dataclass(frozen=True, slots=True)
-class GiveUp:
-    """Move one message to the dead letters of a group, or of all groups that have not done it."""
+class GiveUp(Place):
+    """Move one message to the dead letters of a group, or of all groups that have not done it.
 
-    queue: str
-    partition: str
+    On a queue that nobody has popped it is queue mode that gives it up.
+    """
+
     transaction_id: TransactionId
     group: str | None = None
     error: str = "given up"
-
-    @property
-    def lane(self) -> Lane:
-        """Where the message lies."""
-        return Lane(self.queue, self.partition)
 
 
 @dataclass(frozen=True, slots=True)

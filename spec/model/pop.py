@@ -159,10 +159,10 @@ def _visible_since(queue: Queue, partition: Partition, offset: int) -> float:
 def choose(candidates: Iterable[Claimable], operation: Pop) -> dict[Lane, int]:
     """Highest priority first (G-POP-4), then longest ready (G-POP-2), within the budget (G-POP-1)."""
     choice: dict[Lane, int] = {}
-    budget = max(operation.batch, 1)
+    budget = operation.batch
     for candidate in sorted(candidates, key=lambda c: (-c.priority, c.since, c.lane)):
         take = min(budget, len(candidate.offsets))
-        if take and len(choice) < max(operation.partitions, 1):
+        if take and len(choice) < operation.partitions_max:
             choice[candidate.lane] = take
             budget -= take
     return choice

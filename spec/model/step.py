@@ -7,7 +7,7 @@ rules are those of `guarantees.py`.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any
 
 from .ack import ALREADY_COMPLETED, ack
 from .administration import delete_group, delete_message, give_up, seek, update_subscription
@@ -48,7 +48,7 @@ from .state import Lane, put_cursor, put_queue, with_partition
 from .stream import cycle, register
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from .state import State
 
@@ -57,61 +57,9 @@ FULL = "Queue is full"
 RESERVED_ID = "Transaction id reserved for another message"
 
 
-def step(state: State, operation: Operation, now: float) -> tuple[State, Outcome]:  # noqa: PLR0911 - one an operation
+def step(state: State, operation: Operation, now: float) -> tuple[State, Outcome]:
     """Carry out one operation at one moment."""
-    match operation:
-        case Push():
-            return push(state, operation, now)
-        case Pop():
-            return pop(state, operation, now)
-        case Ack():
-            return ack(state, operation, now)
-        case RenewLease():
-            return renew_lease(state, operation, now)
-        case Transaction():
-            return transaction(state, operation, now)
-        case Configure():
-            return configure(state, operation, now)
-        case DeleteQueue():
-            return delete_queue(state, operation)
-        case Register():
-            return register(state, operation)
-        case Cycle():
-            return cycle(state, operation, now)
-        case DeleteMessage() | GiveUp() | Seek() | UpdateSubscription() | DeleteGroup():
-            return administer(state, operation, now)
-        case RemoveExpired() | EvictOverdue() | RemoveIdle():
-            return tidy(state, operation, now)
-        case _:
-            assert_never(operation)
-
-
-def administer(
-    state: State, operation: DeleteMessage | GiveUp | Seek | UpdateSubscription | DeleteGroup, now: float
-) -> tuple[State, Outcome]:
-    """Carry out what only an operator asks for."""
-    match operation:
-        case DeleteMessage():
-            return delete_message(state, operation, now)
-        case GiveUp():
-            return give_up(state, operation, now)
-        case Seek():
-            return seek(state, operation, now)
-        case UpdateSubscription():
-            return update_subscription(state, operation, now)
-        case DeleteGroup():
-            return delete_group(state, operation, now)
-
-
-def tidy(state: State, operation: RemoveExpired | EvictOverdue | RemoveIdle, now: float) -> tuple[State, Outcome]:
-    """Carry out what nobody asks for."""
-    match operation:
-        case RemoveExpired():
-            return remove_expired(state, operation, now)
-        case EvictOverdue():
-            return evict_overdue(state, operation, now)
-        case RemoveIdle():
-            return remove_idle(state, operation, now)
+    return STEPS[type(operation)](state, operation, now)
 
 
 def renew_lease(state: State, operation: RenewLease, now: float) -> tuple[State, Renewed]:
@@ -180,7 +128,32 @@ def configure(state: State, operation: Configure, now: float) -> tuple[State, Co
     return put_queue(state, operation.queue, queue), Configured()
 
 
-def delete_queue(state: State, operation: DeleteQueue) -> tuple[State, Deleted]:
+def delete_queue(state: State, operation: DeleteQueue, _now: float) -> tuple[State, Deleted]:
     """Remove all that belongs to the queue; its name is free for a new one (G-RET-3)."""
     queues = {name: queue for name, queue in state.queues.items() if name != operation.queue}
     return replace(state, queues=queues), Deleted(operation.queue in state.queues)
+
+
+STEPS: Mapping[type, Callable[[State, Any, float], tuple[State, Outcome]]] = {
+    Push: push,
+    Pop: pop,
+    Ack: ack,
+    RenewLease: renew_lease,
+    Transaction: transaction,
+    Configure: configure,
+    DeleteQueue: delete_queue,
+    # What only streams ask for:
+    Register: register,
+    Cycle: cycle,
+    # What only an operator asks for:
+    DeleteMessage: delete_message,
+    GiveUp: give_up,
+    Seek: seek,
+    UpdateSubscription: update_subscription,
+    DeleteGroup: delete_group,
+    # What nobody asks for:
+    RemoveExpired: remove_expired,
+    EvictOverdue: evict_overdue,
+    RemoveIdle: remove_idle,
+}
+"""What carries out each operation."""

@@ -25,7 +25,7 @@ SETTLED_AFTER = 1.0
 """Seconds after which a change is taken to be known to whoever flushes."""
 
 
-def register(state: State, operation: Register) -> tuple[State, Registered]:
+def register(state: State, operation: Register, _now: float) -> tuple[State, Registered]:
     """Find the stream by its name; another chain needs a reset, which forgets what is remembered."""
     known = state.streams.get(operation.stream)
     if known is not None and known != operation.chain and not operation.reset:

@@ -70,9 +70,12 @@ BEGIN
     SELECT * INTO v_cursor FROM queen.partition_consumers AS c WHERE c.part_id = p_part AND c.grp_id = p_grp;
     SELECT
         g.name, q.id AS queue_id, q.retry_limit, coalesce(q.retry_delay, 0) AS retry_delay,
-        coalesce(q.dead_letter_queue, true) OR coalesce(q.dlq_after_max_retries, true) AS buries
+        coalesce(q.dead_letter_queue, true) OR coalesce(q.dlq_after_max_retries, true) AS buries, g.starts_at
     INTO v_group
     FROM queen.consumer_groups_metadata AS g JOIN queen.queues AS q ON q.id = g.queue_id WHERE g.id = p_grp;
+    IF v_group.starts_at IS NOT NULL THEN  -- what was pushed before its start is not for it
+        v_cursor.acked := greatest(v_cursor.acked, queen.last_before(p_part, v_group.starts_at));
+    END IF;
     SELECT h.next_off INTO v_next_off FROM queen.partition_lookup AS h WHERE h.part_id = p_part;
     v_live := v_cursor.lease IS NOT NULL AND v_cursor.ready_at > p_now;
     v_before := coalesce(v_cursor.ahead, '{}') + int8multirange(int8range(NULL, v_cursor.acked, '[]'));
@@ -145,6 +148,7 @@ BEGIN
             WHEN isempty(v_again) THEN c.ready_at
             ELSE greatest(c.ready_at, p_now + v_delay)
         END,
+        retry_at = greatest(c.retry_at, p_now + nullif(v_delay, '0')),
         retries = queen.open_retries(coalesce(v_retries, v_cursor.retries), v_cursor.acked, v_cursor.ahead)
     WHERE c.part_id = p_part AND c.grp_id = p_grp;
     IF v_end AND isempty(v_again) THEN

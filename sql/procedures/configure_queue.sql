@@ -61,8 +61,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.configure_queue_v1 IS 'Makes a queue, or replaces the options of one that exists.';
 
--- Waits that the old delays had set may be too long under the new ones: the next pop judges anew. All cursors are locked
--- first, because a pop that is under way may just be setting such a wait; one that comes later finds the new options.
+-- Waits that the old delays had set may be too long under the new ones: the next pop judges anew. A retry's time stays. All
+-- cursors are locked first, because a pop that is under way may just be setting such a wait; one that comes later finds the new options.
 CREATE OR REPLACE FUNCTION queen.judge_anew(p_queue_id bigint) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -74,8 +74,7 @@ BEGIN
     SELECT array_agg(g.id) INTO v_groups FROM queen.consumer_groups_metadata AS g WHERE g.queue_id = p_queue_id;
     PERFORM 1 FROM queen.partition_consumers AS c
     WHERE c.grp_id = ANY(v_groups) ORDER BY c.part_id, c.grp_id FOR UPDATE;
-    UPDATE queen.partition_consumers AS c SET ready_at = queen.clock()
-    WHERE c.grp_id = ANY(v_groups)
-        AND c.lease IS NULL AND c.retries IS NULL AND c.ready_at > queen.clock() AND c.ready_at < 'infinity';
+    UPDATE queen.partition_consumers AS c SET ready_at = greatest(queen.clock(), c.retry_at)
+    WHERE c.grp_id = ANY(v_groups) AND c.lease IS NULL AND c.ready_at > queen.clock() AND c.ready_at < 'infinity';
 END $$;
 COMMENT ON FUNCTION queen.judge_anew IS 'Internal: makes the cursors of a queue ready that waited for a delay which no longer holds.';

@@ -145,7 +145,8 @@ BEGIN
     UPDATE queen.partition_consumers AS c SET acked = u.acked, ahead = u.ahead, upto = u.acked, seen = u.acked
     FROM (
         SELECT l.part_id, s.acked, s.ahead FROM queen.partition_consumers AS l
-        CROSS JOIN LATERAL queen.cursor_after(l.part_id, queen.last_before(l.part_id, p_since)) AS s
+        -- What is done ahead of it stays so: acks and moves to the dead letters need no pop.
+        CROSS JOIN LATERAL queen.advance(queen.last_before(l.part_id, p_since), l.ahead) AS s
         WHERE l.grp_id = p_grp ORDER BY l.part_id FOR UPDATE OF l
     ) AS u
     WHERE c.part_id = u.part_id AND c.grp_id = p_grp AND c.acked < u.acked;

@@ -243,6 +243,7 @@ async def got(api: Api, path: str, **parameters: Any) -> dict[str, Any]:
     return dict(response.json())
 
 
+@checks("G-SEC-4", level=Level.LIVE)
 async def test_a_server_without_the_key_refuses_and_says_why(api: Api, queue: str) -> None:
     """The other server of these tests has no key at all."""
     response = await api.http.post("/api/v1/configure", json={"queue": queue, "options": {"encryptionEnabled": True}})

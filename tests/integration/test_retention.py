@@ -169,6 +169,26 @@ async def test_a_lease_with_something_left_lives_on(busy: Api, db: "asyncpg.Conn
     assert (await busy.pop(queue)).data == [4]
 
 
+@checks("G-DLQ-5", level=Level.LIVE)
+async def test_a_dead_letter_outlives_its_message_and_can_be_put_back(
+    busy: Api, db: "asyncpg.Connection[Any]", queue: str
+) -> None:
+    payload = {"order": 7, "text": "ä\\"}
+    await busy.push(queue, payload, "beside", ids=["t0", "t1"])
+    await busy.ack((await busy.pop(queue, consumerGroup="g")).messages, "dlq", error="no such customer")
+    await busy.configure(queue, ttl=60)
+    await age(db, queue, 120)
+    await until(db, queue, [])
+    await a_sweep_later(busy, db, queue)
+    [letter] = (await busy.http.get("/api/v1/dlq", params={"queue": queue})).json()["messages"]
+    shown = (letter["data"], letter["errorMessage"], letter["transactionId"], letter["consumerGroup"])
+    assert shown == (payload, "no such customer", "t0", "g")
+    await busy.configure(queue)
+    replayed = await busy.http.post(f"/api/v1/dlq/{letter['id']}/replay")
+    assert replayed.json()["result"] == "moved", replayed.text
+    assert (await busy.pop(queue, consumerGroup="g", batch=5)).data == [payload]
+
+
 @checks("G-RET-6", level=Level.LIVE)
 async def test_eviction_dead_letters_for_each_group_what_it_has_not_done(
     busy: Api, db: "asyncpg.Connection[Any]", queue: str

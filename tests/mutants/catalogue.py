@@ -14,9 +14,17 @@ RENEW, RESOLVE = "sql/procedures/renew_lease.sql", "sql/procedures/resolve_parti
 CYCLE, DELETED = "sql/procedures/cycle_stream.sql", "sql/internal/047_deleted.sql"
 SEEK, DELETE_GROUP = "sql/procedures/consumer_group/seek_group.sql", "sql/procedures/consumer_group/delete_group.sql"
 SPOOL, REPLAY, REPLAY_SQL = "queen/spool/spool.py", "queen/engine/replay.py", "sql/procedures/replay_spool.sql"
-EXPIRED = "sql/procedures/remove_expired.sql"
+EXPIRED, OVERDUE = "sql/procedures/remove_expired.sql", "sql/procedures/evict_overdue.sql"
+IDLE, SIZE = "sql/procedures/remove_idle_partitions.sql", "sql/internal/035_size.sql"
+KEYRING, SEALING = "queen/security/keyring.py", "queen/security/messages.py"
 
-RETENTION = "tests/integration/test_retention.py::test_what_the_options_keep_stays"
+RETENTION, KEPT = (
+    "tests/integration/test_retention.py",
+    "tests/integration/test_retention.py::test_what_the_options_keep_stays",
+)
+SERVICES = "tests/integration/test_services.py"
+ENCRYPTION, KEYS = "tests/integration/test_encryption.py", "tests/property/test_keyring.py"
+COMBINATIONS = "tests/property/test_combinations.py"
 SPOOL_ON_A_DISK, SPOOL_CRASHES = "tests/property/test_spool.py", "tests/property/test_spool_crashes.py"
 SOCKETS, STREAMS = "tests/integration/test_socket.py", "tests/integration/test_streams.py"
 
@@ -152,6 +160,11 @@ MUTANTS: tuple[Mutant, ...] = (
         "G-ACK-6", "no pause after a failure",
         (ACK_CURSOR, "v_delay := make_interval(secs => v_group.retry_delay / 1000.0);", "v_delay := '0';"),
     ),
+    _sql(
+        "G-ACK-6", "a change of the delays ends the pause after a failure",
+        ("sql/procedures/configure_queue.sql", "greatest(queen.clock(), c.retry_at)", "queen.clock()"),
+        tests=COMBINATIONS,
+    ),
     _sql("G-DLQ-1", "a dead letter one try early", (ACK_CURSOR, "v_tries >= v_group.retry_limit", "v_tries + 1 >= v_group.retry_limit")),
     _sql("G-DLQ-1", "a dead letter one try late", (ACK_CURSOR, "v_tries >= v_group.retry_limit", "v_tries > v_group.retry_limit")),
     _sql("G-DLQ-1", "a dead letter comes again, and is one twice", (ACK_CURSOR, "v_dead := v_dead + v_run;", "v_again := v_again + v_run;")),
@@ -163,6 +176,11 @@ MUTANTS: tuple[Mutant, ...] = (
     _sql(
         "G-DLQ-4", "every queue keeps dead letters",
         (ACK_CURSOR, "coalesce(q.dead_letter_queue, true) OR coalesce(q.dlq_after_max_retries, true) AS buries", "true AS buries"),
+    ),
+    _sql(
+        "G-DLQ-5", "retention takes the dead letters of what it removes",
+        (EXPIRED, "    DELETE FROM queen.segments AS s WHERE s.part_id = p_part AND s.last_off <= p_upto;\n", "    DELETE FROM queen.segments AS s WHERE s.part_id = p_part AND s.last_off <= p_upto;\n    DELETE FROM queen.dead_letter_queue AS d WHERE d.part_id = p_part AND d.off <= p_upto;\n"),
+        tests=RETENTION,
     ),
     _sql(
         "G-DLQ-6", "a dead letter that is put back stays",
@@ -257,20 +275,66 @@ MUTANTS: tuple[Mutant, ...] = (
     _sql(
         "G-RET-1", "retention is too eager: it removes what is younger than its seconds",
         (EXPIRED, "v_older := p_now - make_interval(secs => p_queue.retention_seconds);", "v_older := p_now;"),
-        tests=RETENTION,
+        tests=KEPT,
     ),
     _sql(
         "G-RET-2", "to completedRetentionSeconds everything is completed",
         (EXPIRED, "SELECT queen.lowest_cursor(p_part) INTO v_done", "SELECT 9223372036854775807 INTO v_done"),
-        tests=RETENTION,
+        tests=KEPT,
     ),
     _sql(
         "G-RET-3", "deleting a queue leaves its transaction ids and cursors to the next one of the name",
         ("sql/procedures/delete_queue.sql", "DELETE FROM queen.queues AS q WHERE q.name = p_queue;", "PERFORM 1 FROM queen.queues AS q WHERE q.name = p_queue;"),
     ),
     _sql(
+        "G-RET-4", "what is too old stays until it is completed",
+        (EXPIRED, "v_segment.created_at < v_older OR (v_segment", "(v_segment.created_at < v_older AND v_segment.last_off <= v_done) OR (v_segment"),
+        tests=COMBINATIONS,
+    ),
+    _sql(
+        "G-RET-4", "nobody takes the lead of the services from a worker that has ended",
+        ("sql/procedures/lead_services.sql", "    WHERE l.holder = excluded.holder OR l.expires_at <= clock_timestamp();", "    WHERE l.holder = excluded.holder;"),
+        ("sql/procedures/lead_services.sql", "    DELETE FROM queen.service_leader AS l WHERE l.holder = p_holder;", "    PERFORM 1 FROM queen.service_leader AS l WHERE l.holder = p_holder;"),
+        tests=SERVICES,
+    ),
+    _sql(
         "G-RET-5", "a rewind brings a deleted message back",
         (DELETED, "    IF v_deleted <> '{}' THEN", "    IF false THEN"),
+    ),
+    _sql(
+        "G-RET-6", "eviction takes what is under a live lease",
+        (OVERDUE, "greatest(v_cursor.upto, v_cursor.acked)", "v_cursor.acked"),
+        tests=COMBINATIONS,
+    ),
+    _sql(
+        "G-RET-6", "eviction leaves dead letters in a queue that keeps none",
+        (OVERDUE, "IF coalesce(p_queue.dead_letter_queue, true) OR coalesce(p_queue.dlq_after_max_retries, true) THEN", "IF true THEN"),
+        tests=COMBINATIONS,
+    ),
+    _sql(
+        "G-RET-6", "eviction gives up for a group to come what it will not get",
+        (OVERDUE, "g.queue_id = p_queue_id AND g.starts_at IS NOT NULL);", "g.queue_id = p_queue_id AND g.starts_at < v_now);"),
+        tests="tests/property/test_engine_against_model.py::test_what_a_group_to_come_will_not_get_does_not_become_overdue",
+    ),
+    _sql(
+        "G-RET-7", "clean-up takes a partition that has messages",
+        (IDLE, ") AND NOT EXISTS (SELECT 1 FROM queen.segments AS s WHERE s.part_id = p_part)\n", ")\n"),
+        tests=COMBINATIONS,
+    ),
+    _sql(
+        "G-RET-7", "clean-up takes a partition of which a stream remembers something",
+        (IDLE, "    AND NOT EXISTS (SELECT 1 FROM queen.stream_state AS s WHERE s.part_id = p_part);", "    ;"),
+        tests=RETENTION,
+    ),
+    _sql(
+        "G-RET-8", "a queue takes one message more than it has room for",
+        (SIZE, "WHERE pushed.n > limited.room;", "WHERE pushed.n > limited.room + 1;"),
+        tests=COMBINATIONS,
+    ),
+    _sql(
+        "G-RET-8", "what is delivered counts as completed",
+        (SIZE, "min(greatest(c.acked, CASE", "min(greatest(c.seen, CASE"),
+        tests=COMBINATIONS,
     ),
     _engine(
         "G-ISO-1", "a bad ack fails the acks that it was fused with",
@@ -356,9 +420,24 @@ MUTANTS: tuple[Mutant, ...] = (
         tests="tests/property/test_tokens.py",
     ),
     _engine(
+        "G-SEC-3", "only messages without a transaction id of their producer are encrypted",
+        (SEALING, "    if entry.keyId:\n        return encode_raw(entry)\n", "    if entry.keyId or entry.transactionId:\n        return encode_raw(entry)\n"),
+        tests=ENCRYPTION,
+    ),
+    _engine(
         "G-SEC-4", "encryption without a key is silently left out",
         ("queen/http/resources/queues.py", "    if options.encryptionEnabled and not encrypts:", "    if options.encryptionEnabled and encrypts is None:"),
-        tests="tests/integration/test_bad_input.py",
+        tests=ENCRYPTION,
+    ),
+    _engine(
+        "G-SEC-5", "a ciphertext is bound to its queue, and not to its partition",
+        (KEYRING, "return msgspec.json.encode((queue, partition))", "return msgspec.json.encode((queue, partition[:0]))"),
+        tests=KEYS,
+    ),
+    _engine(
+        "G-SEC-5", "what cannot be decrypted is delivered as it stands",
+        ("queen/http/rendering.py", """        return b"null", b'"error":%b,""", """        return bytes(entry.payload), b'"error":%b,"""),
+        tests=ENCRYPTION,
     ),
     *SIMPLE_MQ,
 )  # fmt: skip

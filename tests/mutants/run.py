@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -38,9 +39,14 @@ _PARTS = (
 )
 _AT_ONCE = 2
 #: A fault may make a check wait for what does not come any more.
-_TEST_LIMIT_S, _TESTS_LIMIT_S = 120, 300
+_TEST_LIMIT_S, _TESTS_LIMIT_S, _CLEAN_UP_LIMIT_S = 120, 900, 60
 #: How often the checks may look: a fault that depends on chance need not show at the first time.
 _LOOKS = 3
+#: Nothing is changed, so nothing may be noticed: or every fault would seem to be.
+_CONTROLS = (
+    Mutant("G-DUR-3", "no fault", ()),
+    Mutant("G-STR-5", "no fault", (), tests="tests/integration/test_socket.py"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +64,27 @@ class Verdict:
 
 
 def run(mutants: Sequence[Mutant], told: Callable[[Verdict], None]) -> list[Verdict]:
-    """A verdict for each, in their order; each is told as soon as it is there."""
+    """A verdict for each, in their order; each is told as soon as it is there.
+
+    Raises:
+        RuntimeError: the checks fail without a fault, so that they could say nothing about one.
+    """
 
     def judge(mutant: Mutant) -> Verdict:
         with mutated(mutant) as tree:
-            verdict = _tested(mutant, tree) if mutant.tests else _verified(mutant, tree, dsn)
-        told(verdict)
+            return _tested(mutant, tree) if mutant.tests else _verified(mutant, tree, dsn)
+
+    def tell(mutant: Mutant) -> Verdict:
+        told(verdict := judge(mutant))
         return verdict
 
     with open_folder() as folder, EmbeddedPostgres(folder / "data") as postgres:
         dsn = postgres.dsn
         with ThreadPoolExecutor(_AT_ONCE) as threads:
-            return list(threads.map(judge, mutants))
+            for control in threads.map(judge, _CONTROLS):
+                if control.killer:
+                    raise RuntimeError(f"Without a fault {control.killer} fails: {control.text}")
+            return list(threads.map(tell, mutants))
 
 
 @contextmanager
@@ -101,6 +116,8 @@ def _verified(mutant: Mutant, tree: Path, dsn: str) -> Verdict:
                 for row in report.rows:
                     if row.id == mutant.guarantee and row.result == "invalid":
                         return Verdict(mutant, row.check, row.text)
+    except AssertionError as problem:  # the server did not start, so nobody looked
+        return Verdict(mutant, "", str(problem))
     finally:
         asyncio.run(drop_database(dsn, url))
     return Verdict(mutant, "", "; ".join(f"{row.check}: {row.result} {row.text}" for row in report.rows))
@@ -118,15 +135,27 @@ def _tested(mutant: Mutant, tree: Path) -> Verdict:
     environment = {
         name: value for name, value in os.environ.items() if name not in {"PYTHONSAFEPATH", "QUEEN_TEST_DSN"}
     }
+    process = subprocess.Popen(
+        [*command, f"--timeout={_TEST_LIMIT_S}", "-p", "no:cacheprovider"], cwd=tree, env=environment,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
     try:
-        done = subprocess.run(
-            [*command, f"--timeout={_TEST_LIMIT_S}", "-p", "no:cacheprovider"], cwd=tree, env=environment,
-            capture_output=True, text=True, timeout=_TESTS_LIMIT_S, check=False,
-        )  # fmt: skip
+        output, errors = process.communicate(timeout=_TESTS_LIMIT_S)
     except subprocess.TimeoutExpired as problem:
+        _interrupt(process)
         return Verdict(mutant, "", str(problem))
-    failed = re.search(r"^FAILED [^:]+::(\w+)", done.stdout, re.MULTILINE)
-    if done.returncode == 1 and failed:
-        error = re.search(r"^(?:E  |.*: )\s*(\w*(?:Error|Exception)\b.*)$", done.stdout, re.MULTILINE)
+    failed = re.search(r"^FAILED [^:]+::(\w+)", output, re.MULTILINE)
+    if process.returncode == 1 and failed:
+        error = re.search(r"^(?:E  |.*: )\s*(\w*(?:Error|Exception)\b.*)$", output, re.MULTILINE)
         return Verdict(mutant, failed.group(1), error.group(1) if error else "")
-    return Verdict(mutant, "", done.stdout[-2000:] + done.stderr[-1000:])
+    return Verdict(mutant, "", output[-2000:] + errors[-1000:])
+
+
+def _interrupt(process: "subprocess.Popen[str]") -> None:
+    """Ends tests in a way that lets them end their servers."""
+    process.send_signal(signal.SIGINT)
+    try:
+        process.communicate(timeout=_CLEAN_UP_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()

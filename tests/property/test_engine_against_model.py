@@ -9,7 +9,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, multi
 
 from queen_spec import model
 from queen_spec.guarantees import Level, checks
-from tests.support.broker import Broker
+from tests.support.broker import Broker, play
 
 QUEUES = ("a.t", "b.t", "c")
 PARTITIONS = ("Default", "p")
@@ -160,9 +160,10 @@ class EngineAgainstModel(RuleBasedStateMachine):
     def ack(self, acks: list[tuple[Any, str, bool, bool]]) -> None:
         self.perform(model.Ack(tuple(self._ack_item(*each) for each in acks)))
 
-    @rule(queue=queues, partition=partitions, transaction_id=st.sampled_from(IDS), group=groups)
-    def ack_without_a_pop(self, queue: str, partition: str, transaction_id: str, group: str | None) -> None:
-        self.perform(model.Ack((model.AckItem(queue, partition, transaction_id, "completed", group),)))
+    @rule(queue=queues, partition=partitions, name=message_names, group=group_names, status=statuses)
+    def ack_without_a_pop(self, queue: str, partition: str, name: str | int, group: str, status: str) -> None:
+        item = model.AckItem(queue, partition, named(queue, partition, name), status, group)
+        self.perform(model.Ack((item,)))
 
     @rule(delivered=deliveries, seconds=st.sampled_from((0, 10, 100)))
     def renew(self, delivered: Any, seconds: int) -> None:
@@ -330,13 +331,6 @@ class EngineAgainstModel(RuleBasedStateMachine):
         assert sorted(tuple(row) for row in rows) == expected
 
 
-@pytest.fixture(scope="module")
-def broker(postgres: str) -> Any:
-    broker = Broker(postgres)
-    yield broker
-    broker.close()
-
-
 @checks(
     "G-ORD-1",
     "G-ORD-2",
@@ -369,18 +363,6 @@ def test_the_engine_answers_what_the_model_allows(broker: Broker) -> None:
         EngineAgainstModel,
         settings=settings(stateful_step_count=40, suppress_health_check=list(HealthCheck)),
     )
-
-
-def play(broker: Broker, *program: tuple[float, model.Operation]) -> tuple[model.State, Any]:
-    """Operations, each so many seconds after the one before; what the model knows in the end, and the last answer."""
-    broker.reset()
-    state, now, observed = model.State(), 0.0, None
-    for seconds, operation in program:
-        now += seconds
-        broker.set_clock(now)
-        performed, observed = broker.perform(operation)
-        state = model.admit(state, performed, observed, now)
-    return state, observed
 
 
 @checks("G-ACK-4", "G-ISO-2", level=Level.MODEL)

@@ -1,6 +1,7 @@
 """Each sentence of `docs/semantics.md` that random programs seldom meet, as an example on the model."""
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -20,6 +21,7 @@ from queen_spec.model import (
     Evicted,
     EvictOverdue,
     MessageId,
+    Operation,
     Options,
     Pop,
     Push,
@@ -39,8 +41,13 @@ from queen_spec.model import (
     Transaction,
     step,
 )
+from queen_spec.model.step import STEPS
 
 DEFAULT = "Default"
+
+
+def test_every_operation_has_its_step():
+    assert set(STEPS) == set(get_args(Operation))
 
 
 class Script:
@@ -206,11 +213,13 @@ def test_a_pop_spends_its_batch_over_partitions_under_one_lease():
     }
 
 
-@pytest.mark.parametrize("batch", [0, -1, 1])
-def test_a_batch_below_one_counts_as_one(batch):
+@checks("G-POP-1", level=Level.MODEL)
+@pytest.mark.parametrize("partitions", [0, -1])
+def test_partitions_below_one_are_no_limit(partitions):
     script = Script()
-    script.push(2)
-    assert script.pop(batch=batch) == [0]
+    for partition in "abc":
+        script.push(1, partition=partition)
+    assert script.pop(batch=9, partitions=partitions) == [0, 0, 0]
 
 
 @checks("G-POP-2", level=Level.MODEL)

@@ -7,7 +7,7 @@ its lanes (`ConcurrentBroker`), the procedures in a real PostgreSQL whose clock 
 import asyncio
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -35,6 +35,7 @@ from queen.engine.tally import Tally
 from queen.engine.waiters import Waiters
 from queen.http.parsing import PushItem, to_push
 from queen.http.rendering import render_pop
+from queen.http.resources.messages import ensure_a_group
 from queen.services.services import Schedule, services_of
 from queen.services.sweep import Pacer, Service, sweep
 from queen_spec import model
@@ -256,9 +257,9 @@ class Broker:
             case model.DeleteMessage():
                 return model.DeletedMessage(await administration.messages.delete(await self._key(operation)))
             case model.GiveUp():
-                moved = await administration.messages.give_up(
-                    await self._key(operation), operation.group, operation.error
-                )
+                key = await self._key(operation)
+                await ensure_a_group(self._context, key)
+                moved = await administration.messages.give_up(key, operation.group, operation.error)
                 return model.GivenUp(moved.known, frozenset(moved.groups or ()) if moved.known else frozenset())
             case model.Seek():
                 since = at(operation.since) if operation.since > float("-inf") else None
@@ -357,6 +358,24 @@ class Broker:
             return transaction_id
         part_id = await self._part_id(transaction_id.queue, transaction_id.partition)
         return ids.message_id(part_id if part_id is not None else 2**47, transaction_id.offset)
+
+
+def play(
+    broker: Broker, *program: tuple[float, model.Operation | Callable[[str], model.Operation]]
+) -> tuple[model.State, Any]:
+    """Operations, each so many seconds after the one before; what the model knows in the end, and the last answer.
+
+    One that needs the lease of the last pop is given as a function of it.
+    """
+    broker.reset()
+    state, now, observed, lease = model.State(), 0.0, None, ""
+    for seconds, step in program:
+        now += seconds
+        broker.set_clock(now)
+        performed, observed = broker.perform(step(lease) if callable(step) else step)
+        lease = getattr(observed, "lease", None) or lease
+        state = model.admit(state, performed, observed, now)
+    return state, observed
 
 
 class ConcurrentBroker(Broker):

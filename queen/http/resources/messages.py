@@ -327,7 +327,7 @@ class MessageResource(Administrative):
         error = error.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
         async def move(context: Context) -> GivenUp:
-            await _ensure_a_group(context, key)
+            await ensure_a_group(context, key)
             return await context.administration.messages.give_up(key, group, error)
 
         moved = await self.ask(move)
@@ -344,7 +344,7 @@ class MessageResource(Administrative):
         answer(resp, GivenUpAnswer(True, partition_id, key.transaction_id, list(moved.groups), text))
 
 
-async def _ensure_a_group(context: Context, key: MessageKey) -> None:
+async def ensure_a_group(context: Context, key: MessageKey) -> None:
     """A queue that nobody has popped has no group that could give a message up: then it is queue mode."""
     names = await context.database.describe_partitions([key.part_id])
     if not names:

@@ -55,7 +55,7 @@ BEGIN
     WITH put AS (
         UPDATE queen.partition_consumers AS c
         SET
-            acked = a.acked, ahead = a.ahead, lease = NULL, upto = a.acked, seen = a.acked, attempts = 0, retries = NULL,
+            acked = a.acked, ahead = a.ahead, lease = NULL, upto = a.acked, seen = a.acked, attempts = 0, retries = NULL, retry_at = NULL,
             ready_at = CASE WHEN a.undone > 0 THEN queen.clock() ELSE 'infinity' END
         FROM (
             SELECT h.part_id, u.acked, u.ahead,
