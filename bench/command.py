@@ -106,6 +106,37 @@ def spool(
     _measure("spool", dsn, json, smoke=smoke, seconds=seconds, runs=runs)
 
 
+@bench.command("engine")
+def engine(
+    dsn: _Dsn = None,
+    seconds: Annotated[
+        float | None, typer.Option(help="Of each layer in each run.", min=0.01, show_default="2")
+    ] = None,
+    runs: Annotated[int | None, typer.Option(help="How often all is measured.", min=1, show_default="5")] = None,
+    http: Annotated[bool, typer.Option("--http/--no-http", help="Measure a whole server with k6, too.")] = True,
+    json: _Json = None,
+    smoke: _Smoke = False,
+) -> None:
+    """Procedures alone, the engine without HTTP, and a server, in turns: which layer takes what of a message."""
+    _measure("engine", dsn, json, smoke=smoke, seconds=seconds, runs=runs, http=http)
+
+
+@bench.command("growth")
+def growth(
+    dsn: _Dsn = None,
+    messages: Annotated[int | None, typer.Option(help="Retained.", min=100, show_default="10000000")] = None,
+    partitions: Annotated[int | None, typer.Option(help="Of one queue.", min=100, show_default="1000000")] = None,
+    groups: Annotated[int | None, typer.Option(help="Of one queue.", min=1, show_default="100")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Of each rate in each run.", min=0.01, show_default="2")] = None,
+    runs: Annotated[int | None, typer.Option(help="How often all is measured.", min=1, show_default="5")] = None,
+    json: _Json = None,
+    smoke: _Smoke = False,
+) -> None:
+    """Push, pop and ack in systems full of messages, of partitions and of groups, each beside an empty one."""
+    given = {"messages": messages, "partitions": partitions, "groups": groups}
+    _measure("growth", dsn, json, smoke=smoke, seconds=seconds, runs=runs, **given)
+
+
 @bench.command("checkers")
 def checkers(
     calls: Annotated[int, typer.Option(help="Length of the history.", min=1000)] = 1_000_000,

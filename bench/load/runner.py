@@ -10,8 +10,8 @@ from uuid import uuid4
 import psutil
 from msgspec import Struct
 
-from queen_bench import machine
-from queen_bench.load import k6, usage
+from queen_bench import machine, usage
+from queen_bench.load import k6
 from queen_bench.load.results import OPERATIONS, Latency, Run, Second, stall_seconds
 from queen_bench.load.scenarios import SCRIPTS, Scenario
 from queen_bench.load.target import Target

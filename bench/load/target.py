@@ -6,21 +6,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
-import asyncpg
 import httpx
 import psutil
 from msgspec import Struct
 
 from queen.core.errors import QueenError
-from queen.db.dsn import connect, parse
 from queen.db.sqlstate import reason_of
 from queen.server.data_folder import DataFolder
-from queen_bench.database import CONNECT_TIMEOUT_MS
+from queen_bench import usage
 
 _START_S = 60.0
 _STOP_S = 40.0
@@ -81,16 +79,13 @@ class Target:
         """PostgreSQL's first process, if its database is known and runs on this machine."""
         if self.dsn is None:
             return None
-        async with _connection(self.dsn) as connection:
-            pid = await connection.fetchval("SELECT pg_backend_pid()")
-            local = psutil.pid_exists(pid) and "postgres" in psutil.Process(pid).name()
-            return psutil.Process(pid).parent() if local else None
+        return await usage.postmaster(self.dsn)
 
     async def sizes(self) -> Sizes | None:
         """Its sizes now, if its database is known."""
         if self.dsn is None:
             return None
-        async with _connection(self.dsn) as connection:
+        async with usage.connection(self.dsn) as connection:
             row = await connection.fetchrow(_SIZES)
         assert row is not None
         return Sizes(row["tables"], row["wal"])
@@ -102,15 +97,6 @@ def _first_of_its_kind(process: psutil.Process) -> psutil.Process:
     while parent is not None and parent.pid != os.getpid() and parent.name() == process.name():
         process, parent = parent, parent.parent()
     return process
-
-
-@asynccontextmanager
-async def _connection(dsn: str) -> AsyncIterator["asyncpg.Connection[asyncpg.Record]"]:
-    connection = await connect(parse(dsn, "queen bench", CONNECT_TIMEOUT_MS))
-    try:
-        yield connection
-    finally:
-        await connection.close()
 
 
 @contextmanager

@@ -6,40 +6,27 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
-from queen.config import Settings
 from queen.core.errors import DataRejectedError
 from queen.core.limits import REPLAY_LANES
-from queen.core.operations import Buffered, JobType
-from queen.db.administration import AdministrationStore
 from queen.db.dsn import connect, parse
 from queen.db.pool import Pool
 from queen.db.setup import prepare
 from queen.db.spool_store import SpoolStore
-from queen.db.store import Store
-from queen.engine.context import Context
-from queen.engine.directory import Directory
-from queen.engine.engine import Engine, Shares
 from queen.engine.failover import Failover
-from queen.engine.job import Job
-from queen.engine.lane import Lane
 from queen.engine.replay import Replay
-from queen.engine.waiters import Waiters
-from queen.http.parsing import parse_push_items, to_push
-from queen.http.rendering import render_buffered, render_push
 from queen.spool.folder import DiskFolder
 from queen.spool.spool import Limits, Spool
 from queen_bench import machine
 from queen_bench.database import CONNECT_TIMEOUT_MS, describe, scratch_database
-from queen_bench.errors import MismatchError
+from queen_bench.engine.instance import SETTINGS, Instance
 from queen_bench.procedures.results import Sample
 from queen_bench.procedures.side import MessageSource
 from queen_bench.spool.results import BATCH, Profile, Rates, Report
 
 Advance = Callable[[str, float], None]
-_SETTINGS = Settings()
+_CONNECTIONS = 8
 
 
 async def run(dsn: str, profile: Profile, advance: Advance, *, embedded: bool) -> Report:
@@ -69,26 +56,19 @@ async def run(dsn: str, profile: Profile, advance: Advance, *, embedded: bool) -
 class _Bench:
     def __init__(self, url: str, folder: Path, profile: Profile) -> None:
         self._profile = profile
-        target = parse(url, "queen bench", CONNECT_TIMEOUT_MS)
-        self._pool, self._replaying = Pool(target, 8, 60), Pool(target, REPLAY_LANES, 60)
-        store = Store(self._pool)
+        self._replaying = Pool(parse(url, "queen bench", CONNECT_TIMEOUT_MS), REPLAY_LANES, 60)
         self._spool = Spool(DiskFolder(folder), uuid4(), Limits(bytes_max=1 << 40))
         self._failover = Failover(self._spool)
-        context = Context(
-            store, AdministrationStore(self._pool), Directory(store, 100_000), lambda _notice: None, 5, self._failover
+        self._instance = Instance(url, _CONNECTIONS, self._failover)
+        self._replay = Replay(
+            self._instance.context, self._failover, SpoolStore(self._replaying), SETTINGS.spool_batch, 0
         )
-        self._engine = Engine(
-            context, lambda kind: Lane(_SETTINGS.policy(kind), _SETTINGS.limiter(kind)), Waiters(100, 1000),
-            Shares(8, 1, 1), _answer,
-        )  # fmt: skip
-        self._replay = Replay(context, self._failover, SpoolStore(self._replaying), _SETTINGS.spool_batch, 0)
         self._source = MessageSource()
         self._pushed = 0
 
     async def close(self) -> None:
-        await self._engine.stop()
+        await self._instance.close()
         self._failover.close()
-        await self._pool.close()
         await self._replaying.close()
 
     async def rates(self, advance: Advance) -> list[Rates]:
@@ -116,7 +96,7 @@ class _Bench:
         messages = 0
         while messages < self._profile.drained:
             round_ = [self._request(BATCH, producer) for producer in range(self._profile.producers)]
-            await asyncio.gather(*map(self._submit, round_))
+            await asyncio.gather(*map(self._instance.push, round_))
             messages += BATCH * len(round_)
         self._pushed += messages
         self._failover.away = False
@@ -124,9 +104,7 @@ class _Bench:
 
     async def check(self) -> None:
         """Everything is there, and nothing twice."""
-        [row] = await self._pool.fetch("SELECT coalesce(sum(next_off), 0)::int8 AS stored FROM queen.partition_lookup")
-        if row["stored"] != self._pushed:
-            raise MismatchError(f"{self._pushed} messages were pushed, and {row['stored']} are stored")
+        await self._instance.check(self._pushed)
 
     async def _spooled(self, batch: int) -> Sample:
         self._failover.away = True
@@ -147,26 +125,14 @@ class _Bench:
     async def _even_out(self) -> None:
         """Nobody pays for what another measurement has written: neither for its pages, nor for room for more WAL."""
         with suppress(DataRejectedError):  # this user may not, and then nobody gets it
-            await self._pool.fetch("CHECKPOINT")
+            await self._replaying.fetch("CHECKPOINT")
 
     async def _produce(self, requests: list[bytes], end: float) -> int:
         count = 0
         while time.perf_counter() < end:
-            await self._submit(requests[count % len(requests)])
+            await self._instance.push(requests[count % len(requests)])
             count += 1
         return count
-
-    async def _submit(self, body: bytes) -> None:
-        """All that the server does for a push, but for HTTP itself."""
-        items = parse_push_items(body)
-        push = to_push(items)
-        job = Job(JobType.PUSH, push, asyncio.get_running_loop().create_future())
-        self._engine.accept([job])
-        pushed = await job.future
-        if isinstance(pushed, Buffered):
-            render_buffered(items)
-        else:
-            render_push(items, push.lots, pushed)
 
     def _request(self, batch: int, producer: int) -> bytes:
         """The body of a push to the producer's partition."""
@@ -179,11 +145,3 @@ class _Bench:
         begin = time.perf_counter()
         await self._replay.drain()
         return Sample(messages, time.perf_counter() - begin)
-
-
-def _answer(job: Job, result: Any) -> None:  # noqa: ANN401 - a result or an exception
-    with suppress(asyncio.InvalidStateError):
-        if isinstance(result, BaseException):
-            job.future.set_exception(result)
-        else:
-            job.future.set_result(result)

@@ -1,9 +1,14 @@
 """CPU and memory of processes."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
+import asyncpg
 import psutil
+
+from queen.db.dsn import connect, parse
+from queen_bench.database import CONNECT_TIMEOUT_MS
 
 
 def cpu_seconds(processes: Sequence[psutil.Process]) -> float:
@@ -30,3 +35,21 @@ def memory_bytes(processes: Sequence[psutil.Process]) -> int:
         with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
             total += process.memory_full_info().pss
     return total
+
+
+@asynccontextmanager
+async def connection(dsn: str) -> AsyncIterator["asyncpg.Connection[asyncpg.Record]"]:
+    """A connection of its own to a database."""
+    opened = await connect(parse(dsn, "queen bench", CONNECT_TIMEOUT_MS))
+    try:
+        yield opened
+    finally:
+        await opened.close()
+
+
+async def postmaster(dsn: str) -> psutil.Process | None:
+    """PostgreSQL's first process, if it runs on this machine."""
+    async with connection(dsn) as opened:
+        pid = await opened.fetchval("SELECT pg_backend_pid()")
+        local = psutil.pid_exists(pid) and "postgres" in psutil.Process(pid).name()
+        return psutil.Process(pid).parent() if local else None
