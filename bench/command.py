@@ -61,7 +61,7 @@ def load(
         str | None, typer.Option(help="Another server; both are measured in turns.", show_default=False)
     ] = None,
     workers: Annotated[int, typer.Option(help="Workers of the server that is started.", min=1)] = 2,
-    seconds: Annotated[int, typer.Option(help="Of each run.", min=2)] = 20,
+    seconds: Annotated[int | None, typer.Option(help="Of each run.", min=2, show_default="20; soak 1800")] = None,
     runs: Annotated[int, typer.Option(help="How often each scenario is run.", min=1)] = 3,
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="NAME=value for the scripts, as VUS=20.", show_default=False)
@@ -70,20 +70,35 @@ def load(
         Path, typer.Option(help="Where results.jsonl and the files of each run go.", file_okay=False)
     ] = Path("bench-results"),
     journal: Annotated[bool, typer.Option("--journal", help="Write down every call, for an audit.")] = False,
+    profile: Annotated[bool, typer.Option("--profile", help="Flame graphs of the workers, by py-spy.")] = False,
+    html: Annotated[
+        Path | None, typer.Option(help="File for the report with plots.", show_default="report.html in the folder")
+    ] = None,
+    earlier: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A results.jsonl to compare with, beside what the folder holds from before.",
+            dir_okay=False,
+            exists=True,
+            show_default=False,
+        ),
+    ] = None,
     smoke: _Smoke = False,
 ) -> None:
-    """Load over HTTP by k6: rates, times, CPU, memory and bytes a message."""
-    from queen_bench.load import report, scenarios, session  # noqa: PLC0415 - `queen --help` does not wait for it
+    """Load over HTTP by k6: rates, times, CPU, memory and bytes a message; as JSON lines and as a page with plots."""
+    from queen_bench.load import page, report, results, scenarios, session  # noqa: PLC0415 - `queen --help` is quick
 
     if list_:
         for each in scenarios.SCENARIOS:
             out.print(f"[bold]{each.name:22}[/] {each.about}", highlight=False)
         return
+    files = [file for file in (*(earlier or ()), folder / session.RESULTS) if file.exists()]
+    known = [run for file in files for run in results.read(file)]
     try:
         asked = session.Asked(
             scenarios.chosen(scenario or ["push-100", "pop-ack-100", "flow-1000"]), url, dsn, against, workers,
             2 if smoke else seconds, 1 if smoke else runs, session.settings(setting or [], smoke=smoke), folder,
-            journal,
+            journal, profile,
         )  # fmt: skip
         with _progress() as advance:
             found = session.carry_out(asked, advance)
@@ -92,6 +107,9 @@ def load(
     except QueenError as problem:
         fail(problem)
     report.show(found, out)
+    place = html or folder / "report.html"
+    place.write_text(page.as_html(found, known, folder))
+    out.print(f"The report with plots is in {place}", highlight=False, soft_wrap=True)
 
 
 @bench.command("spool")

@@ -1,14 +1,24 @@
 """Plots as inline SVG: no script, no font, no file from elsewhere."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
+from math import log
 
 from msgspec import Struct
 
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 960, 240, 70, 24, 16
 _NAMES, _CHARACTER, _LARGE = 6, 6.8, 1000
+_ROW, _WIDE_LEFT = 24, 210
+_GRID, _ROWS = "#e6e9ef", (0.25, 0.5, 0.75)
 _FAULT = "#c0262d"
 _COLOURS = ("#2458a6", "#c0562d", "#157f3b", "#7a3fa0", "#8a6d00", "#3f8f9c")
+
+
+class Tick(Struct, frozen=True):
+    """A place on an axis with its text."""
+
+    x: float
+    text: str
 
 
 class Series(Struct, frozen=True):
@@ -26,8 +36,11 @@ class Series(Struct, frozen=True):
     marks: tuple[tuple[float, str], ...] = ()
 
 
-def lines(series: Series, right: float) -> str:
-    """One line for each name, over the seconds of the run, which are the same for all plots: ``right`` is the last."""
+def lines(series: Series, right: float, ticks: Sequence[Tick] = ()) -> str:
+    """One line for each name, over the seconds of the run, which are the same for all plots: ``right`` is the last.
+
+    With ``ticks``, x is something else, and they say what.
+    """
     if not series.points:
         return ""
     top = max([*(point[2] for point in series.points), 1e-9])
@@ -42,7 +55,59 @@ def lines(series: Series, right: float) -> str:
         + '"/>'
         for number, name in enumerate(names)
     ]
-    return _figure(series, top, f"{right:.0f} s", [*drawn, *_legend(names[:_NAMES]), *_marks(series.marks, right)])
+    drawn += [*_legend(names[:_NAMES]), *_marks(series.marks, right), *_ticks(ticks, right)]
+    return _figure(series, top, "" if ticks else f"{right:.0f} s", drawn)
+
+
+def _ticks(ticks: Sequence[Tick], right: float) -> Iterator[str]:
+    for tick in ticks:
+        x = _x(tick.x, right)
+        anchor = "end" if tick.x >= right else "middle"
+        yield f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}" stroke="{_GRID}"/>'
+        yield _text(x, _HEIGHT - 8, tick.text, anchor=anchor)
+
+
+def stacks(title: str, unit: str, rows: Mapping[str, Mapping[str, float]]) -> str:
+    """A bar of the same length for each row, split into its parts; the amount of each part stands in it."""
+    parts = list(dict.fromkeys(part for row in rows.values() for part in row))
+    height = _TOP + _ROW * len(rows) + 6
+    drawn = [*_legend(parts)]
+    for number, (name, row) in enumerate(rows.items()):
+        x, y, whole = float(_WIDE_LEFT), _TOP + _ROW * number + 4, sum(row.values()) or 1.0
+        drawn.append(_text(x - 6, y + 14, name, anchor="end"))
+        for part, amount in row.items():
+            width = amount / whole * (_WIDTH - _WIDE_LEFT)
+            colour = _colour(parts.index(part))
+            drawn.append(f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{_ROW - 6}" fill="{colour}"/>')
+            if width > _CHARACTER * len(_number(amount)):
+                drawn.append(_text(x + 4, y + 14, _number(amount), colour="#fff"))
+            x += width
+    return _captioned(title, unit, height, drawn)
+
+
+def spreads(title: str, unit: str, rows: Mapping[str, tuple[float, float, float]]) -> str:
+    """Ratios, smallest, middle and largest of each row, beside a line at 1; the scale is logarithmic."""
+    if not rows:
+        return ""
+    bound = max(1.2, *(max(high, 1 / low) for low, _, high in rows.values()))
+    height, bottom = _TOP + _ROW * len(rows) + _BOTTOM, _TOP + _ROW * len(rows)
+
+    def x(ratio: float) -> float:
+        return _WIDE_LEFT + (log(ratio) / log(bound) + 1) / 2 * (_WIDTH - _WIDE_LEFT - 60)
+
+    drawn = []
+    for ratio in (1 / bound, 1.0, bound):
+        drawn.append(f'<line x1="{x(ratio):.1f}" x2="{x(ratio):.1f}" y1="{_TOP}" y2="{bottom}" stroke="#9aa3b2"/>')
+        drawn.append(_text(x(ratio), bottom + 16, f"{ratio:.2g}", anchor="middle"))
+    for number, (name, (low, middle, high)) in enumerate(rows.items()):
+        y = _TOP + _ROW * (number + 0.5)
+        drawn += [
+            _text(_WIDE_LEFT - 6, y + 4, name, anchor="end"),
+            f'<line x1="{x(low):.1f}" x2="{x(high):.1f}" y1="{y}" y2="{y}" stroke="{_colour(0)}" stroke-width="4"/>',
+            f'<circle cx="{x(middle):.1f}" cy="{y}" r="6" fill="{_colour(0)}"/>',
+            _text(x(high) + 10, y + 4, f"{middle:.2f}"),
+        ]
+    return _captioned(title, unit, height, drawn)
 
 
 def _legend(names: Sequence[str]) -> Iterator[str]:
@@ -113,5 +178,15 @@ def _figure(series: Series, top: float, right: str, drawn: list[str]) -> str:
     )
     frame += _text(_LEFT - 6, _TOP + 10, _number(top), anchor="end") + _text(_LEFT - 6, base, "0", anchor="end")
     frame += _text(_WIDTH - 4, _HEIGHT - 6, right, anchor="end")
-    caption = f"<figcaption>{escape(series.title)} <small>({escape(series.unit)})</small></figcaption>"
-    return f'<figure>{caption}<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">{frame}{"".join(drawn)}</svg></figure>'
+    frame += "".join(
+        f'<line x1="{_LEFT}" x2="{_WIDTH}" y1="{y:.1f}" y2="{y:.1f}" stroke="{_GRID}"/>'
+        + _text(_LEFT - 6, y + 4, _number(top * part), anchor="end")
+        for part in _ROWS
+        for y in [_y(part, 1.0)]
+    )
+    return _captioned(series.title, series.unit, _HEIGHT, [frame, *drawn])
+
+
+def _captioned(title: str, unit: str, height: float, drawn: Sequence[str]) -> str:
+    caption = f"<figcaption>{escape(title)} <small>({escape(unit)})</small></figcaption>"
+    return f'<figure>{caption}<svg viewBox="0 0 {_WIDTH} {height:.0f}" role="img">{"".join(drawn)}</svg></figure>'

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from .audits import INTERFACES, all_audits
 from .figures import Series, bars, lines
+from .page import document, table
 from .run import Evidence, Result, Verdict
 
 
@@ -81,17 +82,6 @@ def as_json(report: Report) -> str:
     return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
 
 
-_STYLE = """
-body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; color: #1c2330;
-  background: #fff }
-table { border-collapse: collapse; width: 100% }
-td, th { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid #dde2ea; vertical-align: top }
-.valid { color: #157f3b } .invalid { color: #c0262d; font-weight: 600 } .unknown { color: #8a6d00 }
-code { font-size: 13px } svg { width: 100%; height: auto }
-figure { margin: 1.5rem 0 } figcaption { font-weight: 600 } details { margin: .3rem 0 }
-"""
-
-
 def as_html(report: Report) -> str:
     """The report as one file that needs nothing else."""
     definitions = {audit.name: audit.definition for each in INTERFACES for audit in all_audits(each)}
@@ -105,13 +95,10 @@ def as_html(report: Report) -> str:
         "".join(_evidence(verdict) for verdict in report.verdicts if verdict.evidence) or "<p>None.</p>",
         "<h2>The run</h2>",
         "".join(lines(each, end) if each.over_time else bars(each) for each in report.series),
-        "<h2>Data</h2><table><tr><th>table<th>rows</tr>",
-        "".join(f"<tr><td>{escape(name)}<td>{count:,}</tr>" for name, count in report.rows.items()),
-        "</table>",
+        "<h2>Data</h2>",
+        table(("table", "rows"), ((name, f"{count:,}") for name, count in report.rows.items())),
     ]
-    meta = '<meta charset=utf-8><meta name=viewport content="width=device-width">'
-    head = f"<!doctype html><html lang=en>{meta}<title>Audit</title><style>{_STYLE}</style>"
-    return head + "<body>" + "".join(parts) + "</body></html>\n"
+    return document("Audit", parts)
 
 
 def _row(verdict: Verdict, definition: str) -> str:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 import socket
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -17,6 +18,8 @@ from msgspec import Struct
 from queen.core.errors import QueenError
 
 _THRESHOLDS_CROSSED = 99
+#: The figures of each second: see ``queen_bench.load.record``.
+RECORD = "seconds.ndjson"
 
 
 class K6Error(QueenError):
@@ -38,11 +41,24 @@ def program() -> Path:
     return Path(found)
 
 
+def version() -> str:
+    """The version of k6; raises K6Error if there is none."""
+    words = subprocess.run([program(), "version"], capture_output=True, text=True, check=False).stdout.split()
+    return words[1] if len(words) > 1 else "unknown"
+
+
 class Outcome(Struct, frozen=True):
     """What k6 says of a run: values by metric, and the thresholds that were crossed."""
 
     metrics: dict[str, dict[str, float]]
     crossed: list[str]
+
+
+class Counters(Struct, frozen=True):
+    """The counts so far, by metric, and whether the load itself has begun."""
+
+    counts: dict[str, float]
+    loading: bool
 
 
 class K6:
@@ -56,15 +72,17 @@ class K6:
         """Its process."""
         return self._process.pid
 
-    async def counters(self) -> dict[str, float]:
-        """The counts so far, by metric; empty while k6 does not answer."""
+    async def counters(self) -> Counters | None:
+        """The counts so far; ``None`` while k6 does not answer."""
         try:
             async with httpx.AsyncClient(trust_env=False) as client:
                 answer = await client.get(f"http://127.0.0.1:{self._port}/v1/metrics", timeout=1)
         except httpx.HTTPError:
-            return {}
+            return None
         found = {each["id"]: each["attributes"]["sample"] for each in answer.json().get("data") or []}
-        return {name: sample["count"] for name, sample in found.items() if "count" in sample}
+        counts = {name: sample["count"] for name, sample in found.items() if "count" in sample}
+        # Scripts set it only in the load itself.
+        return Counters(counts, "moment_ms" in found)
 
     def running(self) -> bool:
         """Whether it has not ended yet."""
@@ -91,13 +109,20 @@ class K6:
 
 @asynccontextmanager
 async def running(script: Path, settings: Mapping[str, str], folder: Path) -> AsyncIterator[K6]:
-    """k6 with a script; its files go to ``folder``, its journal (what it writes on its console) to ``calls.log``."""
+    """k6 with a script; its files go to ``folder``.
+
+    ``calls.log`` is its journal (what it writes on its console), ``seconds.ndjson`` what its web dashboard records.
+    """
     port, summary, log = _free_port(), folder / "summary.json", folder / "k6.log"
     arguments = [
         "run", "--quiet", "--no-usage-report", "--log-format", "raw", "--address", f"127.0.0.1:{port}",
         "--console-output", str(folder / "calls.log"), str(script),
     ]  # fmt: skip
-    environment = {**os.environ, **settings, "SUMMARY": str(summary), "NO_COLOR": "1"}
+    dashboard = {
+        "K6_WEB_DASHBOARD": "true", "K6_WEB_DASHBOARD_PORT": "-1", "K6_WEB_DASHBOARD_PERIOD": "1s",
+        "K6_WEB_DASHBOARD_TAGS": "op", "K6_WEB_DASHBOARD_RECORD": str(folder / RECORD),
+    }  # fmt: skip
+    environment = {**os.environ, **dashboard, **settings, "SUMMARY": str(summary), "NO_COLOR": "1"}
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
             program(), *arguments, stdout=output, stderr=output, env=environment, stdin=asyncio.subprocess.DEVNULL

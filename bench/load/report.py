@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from queen_bench.load.results import Comparison, Latency, Run, compare
+from queen_bench.load.results import Comparison, Latency, Run, compare, drifts, median_run
+from queen_bench.tables import print_tables, spread
 
-_FILE_WIDTH = 200
+#: A shorter run says nothing of what changes slowly.
+STEADY_S = 60.0
 
 
 def show(runs: Sequence[Run], console: Console) -> None:
@@ -17,14 +18,9 @@ def show(runs: Sequence[Run], console: Console) -> None:
     tables = [_rates(runs), _times(runs)]
     if comparisons := compare(runs):
         tables.append(_comparisons(comparisons))
-    if console.is_terminal:
-        console.print(*tables)
-        return
-    page = Console(file=console.file, width=_FILE_WIDTH, highlight=False)
-    for table in tables:
-        page.print(f"\n{table.title}", markup=False)
-        table.title, table.box = None, box.MARKDOWN
-        page.print(table)
+    if steady := _steadiness(runs):
+        tables.append(steady)
+    print_tables(tables, console)
 
 
 def groups(runs: Sequence[Run]) -> Iterable[tuple[str, str, list[Run]]]:
@@ -64,6 +60,15 @@ def _middle(values: Iterable[float | None]) -> str:
     return f"{median(known):,.0f}" if known else ""
 
 
+def _steadiness(runs: Sequence[Run]) -> Table | None:
+    table = _table("The last third of a run beside the first", "scenario", "server", "figure", "first", "last", "ratio")
+    for scenario, server, some in groups(runs):
+        run = median_run(some)
+        for each in drifts(run) if run.seconds >= STEADY_S else ():
+            table.add_row(scenario, server, each.figure, f"{each.first:,.1f}", f"{each.last:,.1f}", f"{each.ratio:.2f}")
+    return table if table.row_count else None
+
+
 def _times(runs: Sequence[Run]) -> Table:
     table = _table("Milliseconds: median / 95 % / 99 % / longest", "scenario", "server", "what", "calls", "ms")
     for scenario, server, some in groups(runs):
@@ -80,8 +85,8 @@ def _spread(found: Sequence[Latency]) -> str:
 
 def _comparisons(comparisons: Sequence[Comparison]) -> Table:
     first, second = comparisons[0].first, comparisons[0].second
-    table = _table(f"How many times the rate of {second} {first} reaches", "scenario", "runs", "min / median / max")
+    title = f"How many times the figures of {second} {first} has"
+    table = _table(title, "scenario", "figure", "runs", "min / median / max")
     for each in comparisons:
-        spread = (min(each.ratios), each.median, max(each.ratios))
-        table.add_row(each.scenario, str(len(each.ratios)), " / ".join(f"{value:.2f}" for value in spread))
+        table.add_row(each.scenario, each.figure, str(len(each.ratios)), spread(each.spread, 2))
     return table

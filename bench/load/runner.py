@@ -1,18 +1,20 @@
 """Runs scenarios, one server after the other in turns, so that a noisy machine hits both alike."""
 
 import asyncio
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
+import msgspec
 import psutil
 from msgspec import Struct
 
-from queen_bench import machine, usage
-from queen_bench.load import k6
-from queen_bench.load.results import OPERATIONS, Latency, Run, Second, stall_seconds
+from queen_bench import machine, profile, usage
+from queen_bench.load import k6, record
+from queen_bench.load.results import OPERATIONS, Latency, Level, Run, Second, Used, stall_seconds, used
 from queen_bench.load.scenarios import SCRIPTS, Scenario
 from queen_bench.load.target import Target
 
@@ -20,9 +22,17 @@ from queen_bench.load.target import Target
 Progress = Callable[[str, float], None]
 
 _TICK_S = 1.0
+#: Memory and tables are looked at so many times a run, but not more often than every so many seconds.
+_LEVELS, _LEVEL_S_MIN = 60, 5.0
 #: With fewer messages the bytes a message say more of the pages that happened to be full.
 _WEIGHED = 10_000
-_TRENDS = {"end_to_end_ms": "end_to_end", "woken_after_ms": "woken"}
+#: How long the maximum is looked for of which a scenario takes a share.
+_SEARCH_S = 15
+_TRENDS = {f"http_req_duration{{op:{operation}}}": operation for operation in OPERATIONS} | {
+    "end_to_end_ms": "end_to_end",
+    "woken_after_ms": "woken",
+}
+_PERCENTILES = ("med", "p(90)", "p(95)", "p(99)", "p(99.9)", "max")
 
 
 class Plan(Struct, frozen=True):
@@ -30,35 +40,60 @@ class Plan(Struct, frozen=True):
 
     Attributes:
         settings: environment for all scripts; wins over a scenario's own.
-        seconds: of each run, which scripts know as DURATION.
+        seconds: of each run, which scripts know as DURATION; ``None``: as long as a scenario says.
         journal: whether the scripts write down every call.
+        profile: whether flame graphs of the server are made.
+        session: the beginning of it all.
     """
 
     scenarios: Sequence[Scenario]
     targets: Sequence[Target]
     runs: int
     settings: Mapping[str, str]
-    seconds: int
-    journal: bool
+    seconds: int | None
+    journal: bool = False
+    profile: bool = False
+    session: str = ""
 
 
 async def run(plan: Plan, folder: Path, progress: Progress) -> AsyncIterator[Run]:
     """The results, one by one. Files of each run, its journal among them, go to a folder of their own.
 
     Raises:
-        QueenError: a server does not answer, or k6 cannot run.
+        QueenError: a server does not answer, or k6 or py-spy cannot run.
     """
-    versions = {target.name: await target.check() for target in plan.targets}
+    facts = {target.name: _Facts(await target.check(), k6.version()) for target in plan.targets}
     total, done = plan.runs * len(plan.scenarios) * len(plan.targets), 0
     for scenario in plan.scenarios:
+        given = await _share_of_maximum(plan, scenario, progress, done / total)
         for number in range(plan.runs):
             for target in plan.targets if number % 2 == 0 else plan.targets[::-1]:
                 progress(f"{scenario.name}, run {number + 1}, {target.name}", done / total)
                 place = folder / f"{scenario.name}-{number + 1}-{target.name}"
                 place.mkdir(parents=True, exist_ok=True)
-                yield await _Measured(plan, scenario, target, number + 1, place).run(versions[target.name])
+                measured = _Measured(given, scenario, target, number + 1, place)
+                yield await measured.run(facts[target.name])
                 done += 1
     progress("done", 1.0)
+
+
+async def _share_of_maximum(plan: Plan, scenario: Scenario, progress: Progress, done: float) -> Plan:
+    """The plan with the RATE of a scenario that wants a share of what the first server can do."""
+    if not scenario.share or "RATE" in plan.settings or "SMOKE" in plan.settings:
+        return plan
+    progress(f"{scenario.name}: the most that {plan.targets[0].name} can do", done)
+    search = msgspec.structs.replace(
+        plan, settings={**plan.settings, "SHAPE": "max"}, seconds=_SEARCH_S, journal=False, profile=False
+    )
+    with tempfile.TemporaryDirectory(prefix="queen-bench-") as folder:
+        found = await _Measured(search, scenario, plan.targets[0], 0, Path(folder)).run(_Facts("", ""))
+    rate = max(1, round(scenario.share * min(found.pushed, found.delivered) / found.seconds))
+    return msgspec.structs.replace(plan, settings={**plan.settings, "RATE": str(rate)})
+
+
+class _Facts(Struct, frozen=True):
+    server: str
+    load: str
 
 
 class _Measured:
@@ -66,74 +101,99 @@ class _Measured:
 
     def __init__(self, plan: Plan, scenario: Scenario, target: Target, number: int, folder: Path) -> None:
         self._plan, self._scenario, self._target, self._number, self._folder = plan, scenario, target, number, folder
+        self._seconds = plan.seconds or scenario.seconds
         self._timeline: list[Second] = []
+        self._levels: list[Level] = []
 
     def _settings(self) -> dict[str, str]:
-        own = {"QUEEN_URL": self._target.url, "PREFIX": f"bench-{uuid4().hex[:8]}"}
+        own = {
+            "QUEEN_URL": self._target.url, "PREFIX": f"bench-{uuid4().hex[:8]}", "SCENARIO": self._scenario.name,
+            "SERVER": self._target.name,
+        }  # fmt: skip
         if self._plan.journal:
             # The log has to stay for the audit.
             own |= {"JOURNAL": "1", "KEEP": "1"}
-        return {"DURATION": f"{self._plan.seconds}s", **self._scenario.settings, **self._plan.settings, **own}
+        return {"DURATION": f"{self._seconds}s", **self._scenario.settings, **self._plan.settings, **own}
 
-    async def run(self, version: str) -> Run:
+    async def run(self, versions: _Facts) -> Run:
         settings, started_at = self._settings(), datetime.now(UTC).isoformat(timespec="seconds")
         facts = machine.describe()
         server, postmaster = self._target.server_processes(), await self._target.postmaster()
         sizes = await self._target.sizes()
-        before = _used(server, postmaster)
+        begin, before = time.monotonic(), _spent(server, postmaster)
         async with k6.running(SCRIPTS / self._scenario.script, settings, self._folder) as load:
-            spent = await self._watch(load, psutil.Process(load.pid))
+            workers = _python(server) if self._plan.profile else []
+            async with profile.flame_graphs(workers, self._folder) as graphs:
+                await self._watch(load, server, postmaster)
             memory = usage.memory_bytes(server) or None
-            after = _used(server, postmaster)
             outcome = await load.outcome()
+        after, seconds = _spent(server, postmaster), time.monotonic() - begin
+        self._write_journal(started_at)
+        counts = {name: int(values.get("count", 0)) for name, values in outcome.metrics.items()}
+        pushed, delivered = counts.get("messages_pushed", 0), counts.get("messages_delivered", 0)
+        later = await self._target.sizes()
+        grown = (later.tables - sizes.tables, later.wal - sizes.wal) if sizes and later and pushed >= _WEIGHED else None
+        load_s = max([moment.cpu.get("load", 0.0) for moment in self._timeline], default=0.0)
+        cpu = {name: after[name] - before[name] for name in before if name in after} | {"load": load_s}
+        return Run(
+            scenario=self._scenario.name, server=self._target.name, version=versions.server, number=self._number,
+            session=self._plan.session, started_at=started_at, seconds=_seconds(outcome.metrics), settings=settings,
+            pushed=pushed, delivered=delivered, acked=counts.get("messages_acked", 0),
+            dropped=counts.get("dropped_iterations", 0), crossed=outcome.crossed, latency=_latencies(outcome.metrics),
+            used=used(self._timeline, Used(delivered or pushed, seconds, cpu)), memory_bytes=memory,
+            table_bytes=grown[0] / pushed if grown else None, wal_bytes=grown[1] / pushed if grown else None,
+            stall_s=stall_seconds(self._timeline), timeline=self._timeline,
+            moments=list(record.moments(self._folder / k6.RECORD, _TRENDS)), levels=self._levels, machine=facts,
+            postgres=await self._target.describe(), load=versions.load, profiles=[path.name for path in graphs],
+        )  # fmt: skip
+
+    async def _watch(self, load: k6.K6, server: Sequence[psutil.Process], postmaster: psutil.Process | None) -> None:
+        """Looks every second until k6 ends."""
+        begin, victim = time.monotonic(), postmaster if self._scenario.restarts else None
+        generator, next_level = psutil.Process(load.pid), 0.0
+        while load.running():
+            await asyncio.sleep(_TICK_S)
+            at = time.monotonic() - begin
+            if (counters := await load.counters()) is not None:
+                cpu = _spent(server, postmaster) | {"load": usage.cpu_seconds([generator])}
+                self._timeline.append(_second(at, counters, cpu))
+            if at >= next_level and victim is None:
+                self._levels.append(await self._level(at, server))
+                next_level = at + max(_LEVEL_S_MIN, self._seconds / _LEVELS)
+            if victim is not None and at > self._seconds / 2:
+                victim.kill()
+                victim = None
+
+    async def _level(self, at: float, server: Sequence[psutil.Process]) -> Level:
+        # Where PostgreSQL is restarted it may be away at this moment.
+        sizes = None if self._scenario.restarts else await self._target.sizes()
+        return Level(at, usage.memory_bytes(server) or None, sizes.tables if sizes else None)
+
+    def _write_journal(self, started_at: str) -> None:
         if self._plan.journal:
             from queen_bench.load import journal  # noqa: PLC0415 - needs pyarrow, which only audits bring along
 
             name = f"{self._scenario.name}-{self._number}-{self._target.name}"
             journal.convert(self._folder / "calls.log", self._folder / "journal.parquet", started_at, name, ended=True)
-        counts = {name: int(values.get("count", 0)) for name, values in outcome.metrics.items()}
-        pushed = counts.get("messages_pushed", 0)
-        later = await self._target.sizes()
-        grown = (later.tables - sizes.tables, later.wal - sizes.wal) if sizes and later and pushed >= _WEIGHED else None
-        return Run(
-            scenario=self._scenario.name, server=self._target.name, version=version, number=self._number,
-            started_at=started_at, seconds=_seconds(outcome.metrics), settings=settings, pushed=pushed,
-            delivered=counts.get("messages_delivered", 0), acked=counts.get("messages_acked", 0),
-            dropped=counts.get("dropped_iterations", 0), crossed=outcome.crossed, latency=_latencies(outcome.metrics),
-            cpu={name: after[name] - before[name] for name in before if name in after} | {"load": spent},
-            memory_bytes=memory,
-            table_bytes=grown[0] / pushed if grown else None, wal_bytes=grown[1] / pushed if grown else None,
-            stall_s=stall_seconds(self._timeline), timeline=self._timeline, machine=facts,
-        )  # fmt: skip
-
-    async def _watch(self, load: k6.K6, generator: psutil.Process) -> float:
-        """Counts every second until k6 ends; returns the CPU seconds that it took."""
-        begin, spent, victim = time.monotonic(), 0.0, None
-        if self._scenario.restarts:
-            victim = await self._target.postmaster()
-        while load.running():
-            await asyncio.sleep(_TICK_S)
-            counts = await load.counters()
-            if counts:
-                totals = [int(counts.get(name, 0)) for name in ("messages_pushed", "messages_delivered", "http_reqs")]
-                self._timeline.append(Second(time.monotonic() - begin, *totals))
-            try:
-                times = generator.cpu_times()
-            except psutil.NoSuchProcess:
-                break
-            spent = times.user + times.system
-            if victim is not None and time.monotonic() - begin > self._plan.seconds / 2:
-                victim.kill()
-                victim = None
-        return spent
 
 
-def _used(server: list[psutil.Process], postmaster: psutil.Process | None) -> dict[str, float]:
+def _second(at: float, counters: k6.Counters, cpu: Mapping[str, float]) -> Second:
+    names = ("messages_pushed", "messages_delivered", "http_reqs")
+    pushed, delivered, requests = [int(counters.counts.get(name, 0)) for name in names]
+    return Second(at, pushed, delivered, requests, cpu, counters.loading)
+
+
+def _spent(server: Sequence[psutil.Process], postmaster: psutil.Process | None) -> dict[str, float]:
     """CPU seconds so far; nothing of who is not there."""
-    used = {"server": usage.cpu_seconds(server)} if server else {}
+    found = {"server": usage.cpu_seconds(server)} if server else {}
     if postmaster is not None and postmaster.is_running():
-        used["postgres"] = usage.cpu_seconds(usage.family(postmaster))
-    return used
+        found["postgres"] = usage.cpu_seconds(usage.family(postmaster))
+    return found
+
+
+def _python(server: Sequence[psutil.Process]) -> list[int]:
+    """Those of the server's processes that have no children: the workers."""
+    return [process.pid for process in server if not [each for each in server if each.ppid() == process.pid]]
 
 
 def _seconds(metrics: Mapping[str, Mapping[str, float]]) -> float:
@@ -143,9 +203,8 @@ def _seconds(metrics: Mapping[str, Mapping[str, float]]) -> float:
 
 
 def _latencies(metrics: Mapping[str, Mapping[str, float]]) -> dict[str, Latency]:
-    names = {f"http_req_duration{{op:{operation}}}": operation for operation in OPERATIONS} | _TRENDS
     return {
-        label: Latency(int(values["count"]), values["med"], values["p(95)"], values["p(99)"], values["max"])
-        for name, label in names.items()
+        label: Latency(int(values["count"]), *(values[name] for name in _PERCENTILES))
+        for name, label in _TRENDS.items()
         if (values := metrics.get(name)) and values.get("count")
     }

@@ -15,14 +15,18 @@ class Scenario(Struct, frozen=True):
     Attributes:
         script: a file of ``bench/k6``.
         settings: its environment.
+        seconds: of a run, unless the user says otherwise.
         restarts: whether PostgreSQL is restarted in the middle.
+        share: of the most that the server can do, found before, which the script gets as RATE; 0: it has its own.
     """
 
     name: str
     script: str
     about: str
     settings: dict[str, str] = {}
+    seconds: int = 20
     restarts: bool = False
+    share: float = 0.0
 
 
 def _sizes(prefix: str, script: str, about: str) -> Iterator[Scenario]:
@@ -45,9 +49,10 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         "spike", _FLOW, "500 messages a second, three times that in the middle", {"RATE": "500", "SHAPE": "spike"}
     ),
+    Scenario("flow-max", _FLOW, "as many messages as go through, 10 a request", {"BATCH": "10", "SHAPE": "max"}),
     Scenario(
-        "soak", _FLOW, "2,000 messages a second for half an hour",
-        {"RATE": "2000", "BATCH": "10", "DURATION": "1800s"},
+        "soak", _FLOW, "70 % of the maximum for half an hour, 10 messages a request, with retention",
+        {"BATCH": "10", "RETENTION_S": "60"}, seconds=1800, share=0.7,
     ),
     Scenario(
         "failover", _FLOW, "500 messages a second while PostgreSQL is restarted",
@@ -58,7 +63,9 @@ SCENARIOS: tuple[Scenario, ...] = (
         "waiters-2000", "queen/waiters.js", "2,000 idle consumers, 50 of them woken a second",
         {"VUS": "2000", "RATE": "50"},
     ),
-    Scenario("simple-mq", "simple-mq/driven-load-test.js", "10 users on 15 queues of simple-mq: enqueue, dequeue, ack"),
+    Scenario("simple-mq-happy-path", "simple-mq/driven-happy-path.js", "a queue of simple-mq, used and deleted"),
+    Scenario("simple-mq-dead-letter", "simple-mq/driven-dlq.js", "a message that nobody acks becomes a dead letter"),
+    Scenario("simple-mq", "simple-mq/driven-load-test.js", "10 users, 15 queues of simple-mq: enqueue, dequeue, ack"),
 )  # fmt: skip
 
 

@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
+from queen_bench import profile
 from queen_bench.load import target
 from queen_bench.load.results import Run
 from queen_bench.load.runner import Plan, Progress, run
@@ -25,11 +27,12 @@ class Asked(Struct, frozen=True):
     dsn: str | None
     against: str | None
     workers: int
-    seconds: int
+    seconds: int | None
     runs: int
     settings: Mapping[str, str]
     folder: Path
     journal: bool
+    profile: bool
 
 
 def settings(texts: Sequence[str], *, smoke: bool) -> dict[str, str]:
@@ -55,10 +58,15 @@ def carry_out(asked: Asked, progress: Progress) -> list[Run]:
     """
     if asked.journal and find_spec("pyarrow") is None:
         raise target.TargetError("--journal writes Parquet: pip install 'queen-for-python[audit]'")
+    if asked.profile:
+        profile.check()
     asked.folder.mkdir(parents=True, exist_ok=True)
+    session = datetime.now(UTC).isoformat(timespec="seconds")
     with _targets(asked) as targets:
         _check_restarts(asked, targets)
-        plan = Plan(asked.scenarios, targets, asked.runs, asked.settings, asked.seconds, asked.journal)
+        plan = Plan(
+            asked.scenarios, targets, asked.runs, asked.settings, asked.seconds, asked.journal, asked.profile, session
+        )
         return asyncio.run(_write(plan, asked.folder, progress))
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import httpx
 import psutil
@@ -17,8 +17,9 @@ from msgspec import Struct
 
 from queen.core.errors import QueenError
 from queen.db.sqlstate import reason_of
-from queen.server.data_folder import DataFolder
+from queen.server.embedded import dsn_of_running
 from queen_bench import usage
+from queen_bench.database import Postgres, describe
 
 _START_S = 60.0
 _STOP_S = 40.0
@@ -90,6 +91,13 @@ class Target:
         assert row is not None
         return Sizes(row["tables"], row["wal"])
 
+    async def describe(self) -> Postgres | None:
+        """Version and settings of its PostgreSQL, if its database is known and answers."""
+        if self.dsn is None:
+            return None
+        async with usage.connection(self.dsn) as connection:
+            return await describe(connection, embedded=self.embedded)
+
 
 def _first_of_its_kind(process: psutil.Process) -> psutil.Process:
     """The ancestor that began it all: the last one, but for ourselves, that runs the same program."""
@@ -121,17 +129,11 @@ def started(dsn: str | None, workers: int) -> Iterator[Target]:
         try:
             _wait_until_it_answers(process, port, log)
             yield Target(
-                "queen", f"http://127.0.0.1:{port}", dsn or _embedded_dsn(folder / "data"), embedded=dsn is None
+                "queen", f"http://127.0.0.1:{port}", dsn or dsn_of_running(folder / "data"), embedded=dsn is None
             )
         finally:
             process.terminate()
             process.wait(_STOP_S)
-
-
-def _embedded_dsn(data_dir: Path) -> str:
-    """The database of `queen serve` in a folder: the fifth line of PostgreSQL's pid file names its socket's folder."""
-    lines = (DataFolder(data_dir.resolve()).cluster / "postmaster.pid").read_text().splitlines()
-    return f"postgresql://postgres@/postgres?host={quote(lines[4])}"
 
 
 def _free_port() -> int:

@@ -7,6 +7,7 @@
 //   JOURNAL=1                one line a call on the console: see docs/performance.md
 //   SMOKE=1                  seconds instead of minutes
 //   SUMMARY                  file for the summary, as JSON
+//   SCENARIO, SERVER         tags of all figures, for who sends them elsewhere (k6 run --out)
 //   TOLERATE=1               refusals and lost answers are part of the scenario (failover)
 
 import http from 'k6/http';
@@ -32,6 +33,7 @@ export function number(name, usual, smoke) {
   return SMOKE && smoke !== undefined ? smoke : Number(__ENV[name] || usual);
 }
 
+const STATISTICS = ['count', 'min', 'med', 'p(90)', 'p(95)', 'p(99)', 'p(99.9)', 'max'];
 const OPERATIONS = ['push', 'pop', 'ack', 'transaction'];
 
 // Every answer as expected, or the run has failed; a scenario adds thresholds of its own. The thresholds that always hold are there
@@ -40,7 +42,8 @@ export function limits(more) {
   const shown = Object.fromEntries(OPERATIONS.map((op) => [`http_req_duration{op:${op}}`, ['max>=0']]));
   const strict = TOLERATE ? {} : { checks: ['rate==1'], http_req_failed: ['rate==0'] };
   return {
-    summaryTrendStats: ['count', 'min', 'med', 'p(95)', 'p(99)', 'max'],
+    summaryTrendStats: STATISTICS,
+    tags: { interface: 'queen', load: __ENV.SCENARIO || 'by hand', server: __ENV.SERVER || 'queen' },
     thresholds: Object.assign(shown, strict, more),
   };
 }
@@ -48,6 +51,9 @@ export function limits(more) {
 export function summary(data) {
   return __ENV.SUMMARY ? { [__ENV.SUMMARY]: JSON.stringify(data) } : { stdout: JSON.stringify(data.metrics, null, 1) };
 }
+
+// A limit of the slowest one in a hundred. Smoke runs show that all works, not how fast, on machines that may be busy.
+export const within = (ms) => [`p(99)<${SMOKE ? 60000 : ms}`];
 
 let calls = 0;
 

@@ -1,7 +1,7 @@
 // Thousands of idle consumers, each on a queue of its own, and one producer that wakes one after the other.
 import { Trend } from 'k6/metrics';
 import { sleep } from 'k6';
-import { DURATION, PREFIX, SMOKE, number, payload, pop, push, remove, summary, limits } from './lib.js';
+import { DURATION, PREFIX, SMOKE, number, payload, pop, push, remove, summary, limits, within } from './lib.js';
 
 const WAITERS = number('VUS', 2000, 20);
 const WAKES = number('RATE', 50, 10);
@@ -17,7 +17,7 @@ export const options = {
       startTime: SMOKE ? '0s' : '5s', preAllocatedVUs: 5, maxVUs: 50,
     },
   },
-  ...limits({ woken_after_ms: ['p(99)<500'] }),
+  ...limits({ woken_after_ms: within(500) }),
 };
 
 const queue = (n) => `${PREFIX}-idle-${n}`;

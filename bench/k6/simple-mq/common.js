@@ -12,6 +12,9 @@ const HEADERS = { 'Content-Type': 'application/json' };
 const TOKEN = __ENV.TOKEN || __ENV.QUEEN_TOKEN;
 if (TOKEN) HEADERS.Authorization = `Bearer ${TOKEN}`;
 
+// Of all figures, for who sends them elsewhere (k6 run --out).
+export const TAGS = { interface: 'simple-mq', load: __ENV.SCENARIO || 'by hand', server: __ENV.SERVER || 'queen' };
+
 const moment = new Gauge('moment_ms');
 
 export const isUuid = (text) => UUID.test(text);
@@ -42,6 +45,7 @@ export function schedule(every = __ENV.EVERY, duration = __ENV.FOR || '24h') {
     : { executor: 'shared-iterations', vus: 1, iterations: 1 };
   return {
     scenarios: { probe: scenario },
+    tags: TAGS,
     // One failed check is a failed probe.
     thresholds: { checks: ['rate==1'], http_req_failed: ['rate==0'] },
   };

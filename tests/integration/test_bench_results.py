@@ -1,0 +1,128 @@
+"""What is computed from runs of load, and the page that shows them, without any load."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from queen_bench.database import Postgres
+from queen_bench.load import page, record
+from queen_bench.load.results import (
+    Latency,
+    Level,
+    Moment,
+    Run,
+    Second,
+    Used,
+    compare,
+    compare_with_earlier,
+    drifts,
+    median_run,
+    rates,
+    read,
+    stall_seconds,
+    used,
+)
+from queen_bench.machine import Machine
+
+MACHINE = Machine(2, "a <processor>", 1 << 30, "Linux", "3.11", {"asyncpg": "1"}, 0.5)
+
+
+def made(server: str = "queen", number: int = 1, pushed: int = 20, **other: Any) -> Run:
+    fields: dict[str, Any] = {
+        "scenario": "push-1", "server": server, "version": "1", "number": number, "session": "2026-11-21T10",
+        "started_at": "2026-11-21T10:00", "seconds": 2.0, "settings": {"VUS": "5", "PREFIX": "x"}, "pushed": pushed,
+        "delivered": 0, "acked": 0, "dropped": 0, "crossed": [], "latency": {"push": Latency(9, 1, 2, 3, 4, 5, 6)},
+        "used": Used(pushed, 2.0, {"server": 0.2, "postgres": 0.1, "load": 0.4}), "memory_bytes": 1_000_000,
+        "table_bytes": 100.0, "wal_bytes": 200.0, "stall_s": 0.0,
+        "timeline": [Second(1, 5, 0, 5, {"server": 0.1}), Second(2, 20, 0, 20, {"server": 0.2})],
+        "moments": [Moment(0, "push", 1.0, 2.0), Moment(1, "push", 1.5, 4.0)], "levels": [], "machine": MACHINE,
+        "postgres": Postgres("18", True, {"fsync": "on"}), "load": "v1",
+    }  # fmt: skip
+    return Run(**fields | other)
+
+
+def test_a_stall_is_the_longest_time_without_progress() -> None:
+    timeline = [Second(1, 0, 0, 0), Second(2, 5, 0, 9), Second(3, 5, 0, 9), Second(6, 5, 0, 9), Second(7, 6, 0, 9)]
+    assert stall_seconds(timeline) == 4
+    assert stall_seconds([]) == 0
+
+
+def test_neighbouring_runs_of_two_servers_are_compared() -> None:
+    runs = [made("a", 1, 20), made("b", 1, 10), made("b", 2, 10), made("a", 2, 40), made("a", 3, 1)]
+    found = {each.figure: each for each in compare(runs)}
+    assert list(found) == ["messages/s", "median", "p99", "CPU a message"]
+    rate = found["messages/s"]
+    assert (rate.first, rate.second, list(rate.ratios), rate.median) == ("a", "b", [2.0, 4.0], 3.0)
+    assert [round(ratio, 3) for ratio in found["CPU a message"].ratios] == [0.5, 0.25]
+    assert compare([made("a", 1, 1)]) == []
+
+
+def test_runs_are_compared_with_the_middle_of_each_earlier_session() -> None:
+    earlier = [made(pushed=pushed, session="2026-11-20") for pushed in (10, 40, 20)]
+    [rate] = [each for each in compare_with_earlier([made(pushed=30)], earlier) if each.figure == "messages/s"]
+    assert (rate.second, list(rate.ratios)) == ("2026-11-20", [1.5])
+    assert compare_with_earlier([made(scenario="other")], earlier) == []
+    assert median_run(earlier).pushed == 20
+
+
+def test_preparation_is_no_part_of_what_a_message_takes() -> None:
+    timeline = [
+        Second(1, 0, 0, 9, {"server": 50.0}, loading=False), Second(2, 0, 5, 9, {"server": 60.0}),
+        Second(3, 0, 15, 9, {"server": 61.0}), Second(4, 0, 25, 9, {"server": 62.0}), Second(5, 0, 25, 9, {"server": 90.0}),
+    ]  # fmt: skip
+    assert used(timeline, Used(1, 1, {})) == Used(20, 2, {"server": 2.0})
+    whole = Used(7, 7, {"server": 7.0})
+    assert used(timeline[:2], whole) == whole
+    assert rates(timeline) == [("delivered", 3, 10.0), ("delivered", 4, 10.0), ("delivered", 5, 0.0)]
+
+
+def test_a_run_that_changes_is_seen_by_its_thirds() -> None:
+    timeline = [Second(at, pushed, 0, 0) for at, pushed in enumerate((0, 10, 20, 30, 35, 40, 45))]
+    moments = [Moment(at, "push", 1, p99) for at, p99 in enumerate((2, 2, 3, 3, 6, 6))]
+    levels = [Level(at, (at + 1) * 1_000_000, None) for at in range(3)]
+    found = {each.figure: each.ratio for each in drifts(made(timeline=timeline, moments=moments, levels=levels))}
+    assert found == {"messages/s": 0.5, "p99 of push, ms": 3.0, "memory, MB": 3.0}
+    assert drifts(made(timeline=[], moments=[])) == []
+
+
+def test_what_the_dashboard_records_is_latency_by_second(tmp_path: Path) -> None:
+    names = ["http_req_duration{op:push}", "http_reqs", "time"]
+    lines = [
+        {"event": "param", "data": {"aggregates": {"trend": ["avg", "max", "med", "min", "p(90)", "p(95)", "p(99)"]}}},
+        {"event": "metric", "data": {name: {"type": "trend"} for name in reversed(names)}},
+        {"event": "snapshot", "data": [[1, 9, 2, 1, 3, 4, 5], [7, 7], [5000]]},
+        {"event": "cumulative", "data": [[1, 9, 8, 1, 3, 4, 8], [7, 7], [5000]]},
+        {"event": "snapshot", "data": [[0, 0, 0, 0, 0, 0, 0], [0, 0], [6000]]},
+        {"event": "snapshot", "data": [[1, 9, 3, 1, 3, 4, 6], [7, 7], [7000]]},
+    ]
+    path = tmp_path / "seconds.ndjson"
+    path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines) + b'{"event":"snaps')
+    found = list(record.moments(path, {names[0]: "push", "http_req_duration{op:ack}": "ack"}))
+    assert found == [Moment(0, "push", 2, 5), Moment(2, "push", 3, 6)]
+    assert list(record.moments(tmp_path / "none", {names[0]: "push"})) == []
+
+
+def test_results_of_another_version_are_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "results.jsonl"
+    file.write_bytes(b'{"scenario": "old"}\n' + msgspec.json.encode(made()) + b"\n" + b"{cut")
+    assert [each.scenario for each in read(file)] == ["push-1"]
+
+
+def test_the_page_is_one_file_with_every_plot_and_nothing_from_elsewhere(tmp_path: Path) -> None:
+    folder = tmp_path / "push-1-1-queen"
+    folder.mkdir()
+    (folder / "profile-7.svg").write_text("<svg/>")
+    levels = [Level(0, 1_000_000, 5_000_000), Level(60, 2_000_000, 5_000_000)]
+    runs = [made(seconds=90.0, levels=levels, profiles=["profile-7.svg"]), made("other", crossed=["checks: rate==1"])]
+    html = page.as_html(runs, [made(session="2026-11-20", pushed=10)], tmp_path)
+    for title in (
+        "Latency by percentile", "Throughput", "Latency: push", "CPU of a message", "CPU, queen", "Memory of the server",
+        "Tables with indexes", "queen beside other", "Beside 2026-11-20", "Flame graph: run 1, queen, profile-7",
+    ):  # fmt: skip
+        assert title in html
+    assert "Threshold crossed: push-1 (other): checks: rate==1" in html
+    assert "a &lt;processor&gt;" in html
+    assert "http" not in html.replace("http_", "")
+    assert "<script" not in html
+    assert html.count("<svg") == html.count("</svg>")
