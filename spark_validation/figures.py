@@ -6,9 +6,9 @@ from math import log
 
 from msgspec import Struct
 
-_WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 960, 240, 70, 24, 16
-_NAMES, _CHARACTER, _LARGE = 6, 6.8, 1000
-_ROW, _WIDE_LEFT = 24, 210
+_WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 640, 220, 64, 24, 8
+_CHARACTER, _LARGE = 6.8, 1000
+_ROW, _WIDE_LEFT = 24, 190
 _GRID, _ROWS = "#e6e9ef", (0.25, 0.5, 0.75)
 _FAULT = "#c0262d"
 _COLOURS = ("#2458a6", "#c0562d", "#157f3b", "#7a3fa0", "#8a6d00", "#3f8f9c")
@@ -50,13 +50,13 @@ def lines(series: Series, right: float, ticks: Sequence[Tick] = ()) -> str:
 
     names = list(dict.fromkeys(point[0] for point in series.points))
     drawn = [
-        f'<polyline fill="none" stroke="{_colour(number)}" stroke-width="1.5" points="'
+        f'<polyline fill="none" stroke="{_colour(number)}" stroke-width="1.5"{_dashes(number)} points="'
         + " ".join(place(x, y) for line, x, y in sorted(series.points) if line == name)
         + '"/>'
         for number, name in enumerate(names)
     ]
-    drawn += [*_legend(names[:_NAMES]), *_marks(series.marks, right), *_ticks(ticks, right)]
-    return _figure(series, top, "" if ticks else f"{right:.0f} s", drawn)
+    drawn += [*_marks(series.marks, right), *_ticks(ticks, right)]
+    return _figure(series, top, "" if ticks else f"{right:.0f} s", drawn, names)
 
 
 def _ticks(ticks: Sequence[Tick], right: float) -> Iterator[str]:
@@ -71,7 +71,7 @@ def stacks(title: str, unit: str, rows: Mapping[str, Mapping[str, float]]) -> st
     """A bar of the same length for each row, split into its parts; the amount of each part stands in it."""
     parts = list(dict.fromkeys(part for row in rows.values() for part in row))
     height = _TOP + _ROW * len(rows) + 6
-    drawn = [*_legend(parts)]
+    drawn: list[str] = []
     for number, (name, row) in enumerate(rows.items()):
         x, y, whole = float(_WIDE_LEFT), _TOP + _ROW * number + 4, sum(row.values()) or 1.0
         drawn.append(_text(x - 6, y + 14, name, anchor="end"))
@@ -82,7 +82,7 @@ def stacks(title: str, unit: str, rows: Mapping[str, Mapping[str, float]]) -> st
             if width > _CHARACTER * len(_number(amount)):
                 drawn.append(_text(x + 4, y + 14, _number(amount), colour="#fff"))
             x += width
-    return _captioned(title, unit, height, drawn)
+    return _captioned(title, unit, height, drawn, parts)
 
 
 def spreads(title: str, unit: str, rows: Mapping[str, tuple[float, float, float]]) -> str:
@@ -110,11 +110,17 @@ def spreads(title: str, unit: str, rows: Mapping[str, tuple[float, float, float]
     return _captioned(title, unit, height, drawn)
 
 
-def _legend(names: Sequence[str]) -> Iterator[str]:
-    left = _LEFT + 10.0
-    for number, name in enumerate(names):
-        yield _text(left, _TOP - 3, name, colour=_colour(number))
-        left += _CHARACTER * len(name) + 20
+def _legend(names: Sequence[str]) -> str:
+    """The names in the colours of their lines; an HTML text, which wraps by itself."""
+    shown = "".join(
+        f'<span style="color:{_colour(number)}">{escape(name)}</span> ' for number, name in enumerate(names)
+    )
+    return f"<div class=legend>{shown}</div>" if shown else ""
+
+
+def _dashes(number: int) -> str:
+    """Lines whose colour another has are dashed."""
+    return ' stroke-dasharray="5 3"' if number >= len(_COLOURS) else ""
 
 
 def _marks(marks: Sequence[tuple[float, str]], right: float) -> Iterator[str]:
@@ -170,7 +176,7 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= _LARGE else f"{value:.3g}"
 
 
-def _figure(series: Series, top: float, right: str, drawn: list[str]) -> str:
+def _figure(series: Series, top: float, right: str, drawn: list[str], names: Sequence[str] = ()) -> str:
     base = _HEIGHT - _BOTTOM
     frame = (
         f'<line x1="{_LEFT}" x2="{_WIDTH}" y1="{base}" y2="{base}" stroke="#9aa3b2"/>'
@@ -184,9 +190,9 @@ def _figure(series: Series, top: float, right: str, drawn: list[str]) -> str:
         for part in _ROWS
         for y in [_y(part, 1.0)]
     )
-    return _captioned(series.title, series.unit, _HEIGHT, [frame, *drawn])
+    return _captioned(series.title, series.unit, _HEIGHT, [frame, *drawn], names)
 
 
-def _captioned(title: str, unit: str, height: float, drawn: Sequence[str]) -> str:
-    caption = f"<figcaption>{escape(title)} <small>({escape(unit)})</small></figcaption>"
+def _captioned(title: str, unit: str, height: float, drawn: Sequence[str], names: Sequence[str] = ()) -> str:
+    caption = f"<figcaption>{escape(title)} <small>({escape(unit)})</small></figcaption>{_legend(names)}"
     return f'<figure>{caption}<svg viewBox="0 0 {_WIDTH} {height:.0f}" role="img">{"".join(drawn)}</svg></figure>'

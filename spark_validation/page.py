@@ -9,10 +9,11 @@ body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 70re
 table { border-collapse: collapse; width: 100% }
 td, th { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid #dde2ea; vertical-align: top }
 .valid { color: #157f3b } .invalid { color: #c0262d; font-weight: 600 } .unknown { color: #8a6d00 }
-code { font-size: 13px } svg { width: 100%; height: auto }
+code { font-size: 13px } svg { width: 100%; max-width: 48rem; height: auto }
 figure { margin: 1.5rem 0 } figcaption { font-weight: 600 } details { margin: .3rem 0 }
 .plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(26rem, 1fr)); gap: 0 1.5rem }
-.plots figure { margin: .6rem 0 } small { color: #5b6575; font-weight: 400 }
+.plots figure { margin: .6rem 0 } .legend { font-size: 13px; min-height: 1.4em } .legend span { margin-right: .8rem }
+td:first-child, th:first-child { white-space: nowrap } small { color: #5b6575; font-weight: 400 }
 td.figure, th.figure { text-align: right; font-variant-numeric: tabular-nums } iframe { width: 100%; border: 0 }
 """
 

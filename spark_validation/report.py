@@ -94,7 +94,9 @@ def as_html(report: Report) -> str:
         "</table><h2>Violations</h2>",
         "".join(_evidence(verdict) for verdict in report.verdicts if verdict.evidence) or "<p>None.</p>",
         "<h2>The run</h2>",
+        "<div class=plots>",
         "".join(lines(each, end) if each.over_time else bars(each) for each in report.series),
+        "</div>",
         "<h2>Data</h2>",
         table(("table", "rows"), ((name, f"{count:,}") for name, count in report.rows.items())),
     ]

@@ -30,7 +30,7 @@ class Profile(Struct, frozen=True):
     http: bool = True
 
 
-SMOKE = Profile(seconds=0.05, runs=1, backlog=2_000, shapes=((1, 4), (100, 2)))
+SMOKE = Profile(seconds=0.05, runs=1, backlog=2_000, shapes=((10, 4),))
 
 
 class Cost(Struct, frozen=True):

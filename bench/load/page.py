@@ -69,20 +69,20 @@ def _facts(runs: Sequence[Run]) -> str:
 
 def _results(runs: Sequence[Run]) -> str:
     columns = (
-        "scenario", "server", "messages/s", "median ms", "p99 ms", "of", "CPU µs a message", "server", "PostgreSQL",
-        "load", "memory MB", "table B", "WAL B", "stall s",
+        "scenario", "server", "times of", "messages/s", "median ms", "p99 ms", "CPU µs a message", "server",
+        "PostgreSQL", "load", "memory MB", "table B", "WAL B", "stall s",
     )  # fmt: skip
     rows = [_row(scenario, server, some) for scenario, server, some in groups(runs)]
-    return table(columns, rows, texts=2)
+    return table(columns, rows, texts=3)
 
 
 def _row(scenario: str, server: str, some: Sequence[Run]) -> list[str]:
     latencies = [run.key_latency for run in some if run.key_latency]
     of = latencies[0][0].replace("_", " ") if latencies else ""
     return [
-        scenario, server, _middle((run.rate for run in some), 0),
+        scenario, server, of, _middle((run.rate for run in some), 0),
         _middle((latency.median for _, latency in latencies), 1), _middle((latency.p99 for _, latency in latencies), 1),
-        of, _middle((run.cpu_us for run in some), 1),
+        _middle((run.cpu_us for run in some), 1),
         *(_middle((run.part_us(part) for run in some), 1) for part in PARTS),
         _middle((run.memory_bytes / 1e6 if run.memory_bytes else None for run in some), 0),
         _middle((run.table_bytes for run in some), 0), _middle((run.wal_bytes for run in some), 0),
@@ -110,8 +110,8 @@ def _cpu_split(runs: Sequence[Run]) -> str:
     several = len({run.server for run in runs}) > 1
     rows = {}
     for scenario, server, some in groups(runs):
-        run = median_run(some)
-        if split := {_NAMES[part]: us for part in PARTS if (us := run.part_us(part))}:
+        amounts = {_NAMES[part]: [us for run in some if (us := run.part_us(part))] for part in PARTS}
+        if split := {name: median(values) for name, values in amounts.items() if values}:
             rows[f"{scenario} · {server}" if several else scenario] = split
     return (
         "<h2>Where the CPU goes</h2>" + stacks("CPU of a message", "µs, as shares of the whole", rows) if rows else ""
@@ -204,8 +204,7 @@ def _latencies(shown: Sequence[Run]) -> Iterator[str]:
             if moment.operation == operation
             for name, value in (("median", moment.median), ("99 %", moment.p99))
         )
-        end = max(x for _, x, _ in points) or 1.0
-        yield lines(Series(f"Latency: {operation.replace('_', ' ')}", "ms, of each second", points), end)
+        yield lines(Series(f"Latency: {operation.replace('_', ' ')}", "ms, of each second", points), _end(shown))
 
 
 def _cores(run: Run, named: bool) -> str:
@@ -236,7 +235,7 @@ def _levels(shown: Sequence[Run]) -> Iterator[str]:
 
 
 def _end(shown: Sequence[Run]) -> float:
-    return max((moment.at for run in shown for moment in run.timeline), default=1.0)
+    return max((each.at for run in shown for each in (*run.timeline, *run.moments)), default=0.0) or 1.0
 
 
 def _flame_graph(run: Run, name: str, folder: Path) -> str:

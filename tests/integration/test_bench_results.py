@@ -51,10 +51,12 @@ def test_a_stall_is_the_longest_time_without_progress() -> None:
 def test_neighbouring_runs_of_two_servers_are_compared() -> None:
     runs = [made("a", 1, 20), made("b", 1, 10), made("b", 2, 10), made("a", 2, 40), made("a", 3, 1)]
     found = {each.figure: each for each in compare(runs)}
-    assert list(found) == ["messages/s", "median", "p99", "CPU a message"]
+    assert list(found) == [
+        "messages/s", "median", "p99", "CPU of the server a message", "CPU of PostgreSQL a message",
+    ]  # fmt: skip
     rate = found["messages/s"]
     assert (rate.first, rate.second, list(rate.ratios), rate.median) == ("a", "b", [2.0, 4.0], 3.0)
-    assert [round(ratio, 3) for ratio in found["CPU a message"].ratios] == [0.5, 0.25]
+    assert [round(ratio, 3) for ratio in found["CPU of the server a message"].ratios] == [0.5, 0.25]
     assert compare([made("a", 1, 1)]) == []
 
 
