@@ -235,7 +235,8 @@ def _levels(shown: Sequence[Run]) -> Iterator[str]:
 
 
 def _end(shown: Sequence[Run]) -> float:
-    return max((each.at for run in shown for each in (*run.timeline, *run.moments)), default=0.0) or 1.0
+    ends = [series[-1].at for run in shown for series in (run.timeline, run.moments) if series]
+    return max(ends, default=0.0) or 1.0
 
 
 def _flame_graph(run: Run, name: str, folder: Path) -> str:

@@ -1,7 +1,6 @@
 """Flame graphs: made where py-spy may look at other processes, refused in words where it may not."""
 
 import asyncio
-import subprocess
 import sys
 from pathlib import Path
 
@@ -47,10 +46,10 @@ async def test_a_flame_graph_of_a_process_that_works(tmp_path: Path) -> None:
     except profile.ProfileError as problem:
         pytest.skip(str(problem))
     work = "import time\ndef busy():\n    while True: sum(range(1000))\nprint(flush=True)\nbusy()"
-    process = subprocess.Popen([sys.executable, "-c", work], stdout=subprocess.PIPE)
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", work, stdout=asyncio.subprocess.PIPE)
     try:
         assert process.stdout is not None
-        process.stdout.readline()
+        await process.stdout.readline()
         async with profile.flame_graphs([process.pid], tmp_path) as graphs:
             # Many times as much work as one sample needs.
             enough = spent(process.pid) + 1.0
@@ -58,14 +57,14 @@ async def test_a_flame_graph_of_a_process_that_works(tmp_path: Path) -> None:
                 await asyncio.sleep(0.02)
     finally:
         process.kill()
-        process.communicate()
+        await process.wait()
     assert [path.name for path in graphs] == [f"profile-{process.pid}.svg"]
     assert "busy" in graphs[0].read_text()
 
 
 async def test_a_process_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", ""]) as process:
-        process.wait()
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", "")
+    await process.wait()
     with pytest.raises(profile.ProfileError):
         async with profile.flame_graphs([process.pid], tmp_path):
             raise AssertionError("there is nothing to watch")

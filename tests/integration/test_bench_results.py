@@ -71,7 +71,8 @@ def test_runs_are_compared_with_the_middle_of_each_earlier_session() -> None:
 def test_preparation_is_no_part_of_what_a_message_takes() -> None:
     timeline = [
         Second(1, 0, 0, 9, {"server": 50.0}, loading=False), Second(2, 0, 5, 9, {"server": 60.0}),
-        Second(3, 0, 15, 9, {"server": 61.0}), Second(4, 0, 25, 9, {"server": 62.0}), Second(5, 0, 25, 9, {"server": 90.0}),
+        Second(3, 0, 15, 9, {"server": 61.0}), Second(4, 0, 25, 9, {"server": 62.0}),
+        Second(5, 0, 25, 9, {"server": 90.0}),
     ]  # fmt: skip
     assert used(timeline, Used(1, 1, {})) == Used(20, 2, {"server": 2.0})
     whole = Used(7, 7, {"server": 7.0})
@@ -119,8 +120,8 @@ def test_the_page_is_one_file_with_every_plot_and_nothing_from_elsewhere(tmp_pat
     runs = [made(seconds=90.0, levels=levels, profiles=["profile-7.svg"]), made("other", crossed=["checks: rate==1"])]
     html = page.as_html(runs, [made(session="2026-11-20", pushed=10)], tmp_path)
     for title in (
-        "Latency by percentile", "Throughput", "Latency: push", "CPU of a message", "CPU, queen", "Memory of the server",
-        "Tables with indexes", "queen beside other", "Beside 2026-11-20", "Flame graph: run 1, queen, profile-7",
+        "Latency by percentile", "Throughput", "Latency: push", "CPU of a message", "CPU, queen",
+        "Memory of the server", "Tables with indexes", "queen beside other", "Beside 2026-11-20", "Flame graph: run 1, queen, profile-7",
     ):  # fmt: skip
         assert title in html
     assert "Threshold crossed: push-1 (other): checks: rate==1" in html
