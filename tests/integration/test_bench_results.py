@@ -121,7 +121,8 @@ def test_the_page_is_one_file_with_every_plot_and_nothing_from_elsewhere(tmp_pat
     html = page.as_html(runs, [made(session="2026-11-20", pushed=10)], tmp_path)
     for title in (
         "Latency by percentile", "Throughput", "Latency: push", "CPU of a message", "CPU, queen",
-        "Memory of the server", "Tables with indexes", "queen beside other", "Beside 2026-11-20", "Flame graph: run 1, queen, profile-7",
+        "Memory of the server", "Tables with indexes", "queen beside other", "Beside 2026-11-20",
+        "Flame graph: run 1, queen, profile-7",
     ):  # fmt: skip
         assert title in html
     assert "Threshold crossed: push-1 (other): checks: rate==1" in html
