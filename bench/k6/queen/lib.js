@@ -4,7 +4,7 @@
 //   QUEEN_URL, QUEEN_TOKEN   the server, and a token where it wants one
 //   PREFIX                   begins the names of all queues of this run
 //   DURATION, VUS            how long, and how many at once
-//   JOURNAL=1                one line a call on the console: see docs/performance.md
+//   JOURNAL=1                one line a call on the console: see docs/journal.md
 //   SMOKE=1                  seconds instead of minutes
 //   SUMMARY                  file for the summary, as JSON
 //   SCENARIO, SERVER         tags of all figures, for who sends them elsewhere (k6 run --out)

@@ -2,7 +2,7 @@
 // -e DURATION=30s, -e VUS=10, -e QUEUES=15; -e P95_MS=20 is the limit of the three operations' 95th percentile.
 import { check, fail } from 'k6';
 import { Counter } from 'k6/metrics';
-import { TAGS, ack, createQueue, deleteQueue, dequeue, enqueue, told } from './common.js';
+import { STATISTICS, TAGS, ack, createQueue, deleteQueue, dequeue, enqueue, told } from './common.js';
 
 const QUEUES = Number(__ENV.QUEUES || 15);
 // Smoke runs show that all works, not how fast, on machines that may be busy.
@@ -15,7 +15,7 @@ const acked = new Counter('messages_acked');
 export const options = {
   vus: Number(__ENV.VUS || 10),
   duration: __ENV.SMOKE === '1' ? '2s' : __ENV.DURATION || '3m',
-  summaryTrendStats: ['count', 'min', 'avg', 'med', 'p(90)', 'p(95)', 'p(99)', 'p(99.9)', 'max'],
+  summaryTrendStats: STATISTICS,
   tags: TAGS,
   thresholds: {
     checks: ['rate==1'],
