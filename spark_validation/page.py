@@ -13,7 +13,7 @@ code { font-size: 13px } svg { width: 100%; max-width: 48rem; height: auto }
 figure { margin: 1.5rem 0 } figcaption { font-weight: 600 } details { margin: .3rem 0 }
 .plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(26rem, 1fr)); gap: 0 1.5rem }
 .plots figure { margin: .6rem 0 } .legend { font-size: 13px; min-height: 1.4em } .legend span { margin-right: .8rem }
-td:first-child, th:first-child { white-space: nowrap } small { color: #5b6575; font-weight: 400 }
+.figures td:first-child { white-space: nowrap } small { color: #5b6575; font-weight: 400 }
 td.figure, th.figure { text-align: right; font-variant-numeric: tabular-nums } iframe { width: 100%; border: 0 }
 """
 
@@ -33,4 +33,4 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1)
         "<tr>" + "".join(f"<td{mark}>{escape(cell)}" for mark, cell in zip(marks, row, strict=True)) + "</tr>"
         for row in rows
     )
-    return f"<table><tr>{head}</tr>{body}</table>"
+    return f"<table class=figures><tr>{head}</tr>{body}</table>"
