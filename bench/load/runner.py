@@ -120,14 +120,16 @@ class _Measured:
         facts = machine.describe()
         server, postmaster = self._target.server_processes(), await self._target.postmaster()
         sizes = await self._target.sizes()
-        begin, before = time.monotonic(), _spent(server, postmaster)
+        # Of one that is killed in the middle nobody knows what it used.
+        counted = None if self._scenario.restarts else postmaster
+        begin, before = time.monotonic(), _spent(server, counted)
         async with k6.running(SCRIPTS / self._scenario.script, settings, self._folder) as load:
             workers = _python(server) if self._plan.profile else []
             async with profile.flame_graphs(workers, self._folder) as graphs:
-                await self._watch(load, server, postmaster)
+                await self._watch(load, server, counted, victim=postmaster if self._scenario.restarts else None)
             memory = usage.memory_bytes(server) or None
             outcome = await load.outcome()
-        after, seconds = _spent(server, postmaster), time.monotonic() - begin
+        after, seconds = _spent(server, counted), time.monotonic() - begin
         self._write_journal(started_at)
         counts = {name: int(values.get("count", 0)) for name, values in outcome.metrics.items()}
         pushed, delivered = counts.get("messages_pushed", 0), counts.get("messages_delivered", 0)
@@ -147,17 +149,22 @@ class _Measured:
             postgres=await self._target.describe(), load=versions.load, profiles=[path.name for path in graphs],
         )  # fmt: skip
 
-    async def _watch(self, load: k6.K6, server: Sequence[psutil.Process], postmaster: psutil.Process | None) -> None:
-        """Looks every second until k6 ends."""
-        begin, victim = time.monotonic(), postmaster if self._scenario.restarts else None
-        generator, next_level = psutil.Process(load.pid), 0.0
+    async def _watch(
+        self,
+        load: k6.K6,
+        server: Sequence[psutil.Process],
+        postmaster: psutil.Process | None,
+        victim: psutil.Process | None,
+    ) -> None:
+        """Looks every second until k6 ends, and kills the victim in the middle."""
+        begin, generator, next_level = time.monotonic(), psutil.Process(load.pid), 0.0
         while load.running():
             await asyncio.sleep(_TICK_S)
             at = time.monotonic() - begin
             if (counters := await load.counters()) is not None:
                 cpu = _spent(server, postmaster) | {"load": usage.cpu_seconds([generator])}
                 self._timeline.append(_second(at, counters, cpu))
-            if at >= next_level and victim is None:
+            if at >= next_level:
                 self._levels.append(await self._level(at, server))
                 next_level = at + max(_LEVEL_S_MIN, self._seconds / _LEVELS)
             if victim is not None and at > self._seconds / 2:
