@@ -27,8 +27,6 @@ _QUEUE = "bench"
 #: Calls of pushes that a worker has under way, and connections that it may use.
 _AT_ONCE = SETTINGS.policy(JobType.PUSH).in_flight_max
 CONNECTIONS = 8
-#: k6 counts whole seconds.
-_HTTP_S_MIN = 2
 
 
 async def run(dsn: str, profile: Profile, progress: Progress, *, embedded: bool) -> Report:
@@ -128,4 +126,4 @@ def _http(url: str | None, profile: Profile) -> Iterator[_Http | None]:
         yield None
         return
     with tempfile.TemporaryDirectory(prefix="queen-bench-k6-") as folder, started(url, workers=1) as target:
-        yield _Http(target, Path(folder), max(_HTTP_S_MIN, round(profile.seconds)), profile.backlog)
+        yield _Http(target, Path(folder), max(profile.http_s, round(profile.seconds)), profile.backlog)

@@ -50,7 +50,7 @@ def test_a_layer_is_what_it_takes_beyond_the_one_below() -> None:
     below, engine = Cost(10, 1.0, 0.0001, 0.0002), Cost(10, 2.0, 0.0003, 0.0002)
     shape = Shape(PUSH, 1, 1, [below], [engine], [Cost(10, 4.0, 0.0007, 0.0004)])
     medians = {name: spread.median for name, spread in shape.layers.items()}
-    assert medians == pytest.approx({"PostgreSQL": 40, "driver": 10, "engine": 20, "HTTP": 40})
+    assert medians == pytest.approx({"PostgreSQL": 20, "driver": 10, "engine": 20, "HTTP": 40})
     assert shape.ratio(shape.http, shape.engine).median == 0.5
 
 
