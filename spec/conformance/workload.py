@@ -25,6 +25,8 @@ _IMPATIENCE_S = (0.002, 0.005, 0.02)
 _DRAINED_MARGIN_S = 1.5
 _DRAINING_POPS_MAX = 200
 _REFUSED_PAUSE_S = 0.5
+#: The status of a worker class that holds no long polls.
+_NOT_CARRIED = 501
 #: How long what was spooled is waited for.
 _SPOOL_S = 30.0
 
@@ -128,6 +130,13 @@ class Workload:
     def _groups(self) -> list[str | None]:
         return [*_GROUPS, _AUTO_GROUP] if self.size.auto_consumers else [*_GROUPS]
 
+    async def wait_of(self, seconds: float) -> float:
+        """How long a pop is to wait in the server: where that holds no long polls, its client waits beforehand."""
+        if not self.statuses["pop", _NOT_CARRIED]:
+            return seconds
+        await asyncio.sleep(seconds)
+        return 0.0
+
     async def pause_after(self, call: Call) -> None:
         """Wait a little before trying again."""
         if call.outcome == "unknown" and self.size.pause_s:
@@ -148,8 +157,8 @@ class Workload:
         is_quiet = False
         for _ in range(_DRAINING_POPS_MAX):
             pop = await broker.pop(
-                queue, group=group, batch=500, partitions=100, wait_s=0 if is_quiet else wait_s,
-                lease_seconds=self.size.lease_s,
+                queue, group=group, batch=500, partitions=100,
+                wait_s=await self.wait_of(0 if is_quiet else wait_s), lease_seconds=self.size.lease_s,
             )  # fmt: skip
             if pop.outcome != "ok":
                 await asyncio.sleep(_REFUSED_PAUSE_S)
@@ -264,7 +273,8 @@ class _Consumer:
             return await self._broker.pop(
                 self._workload.queue, group=self._group, batch=self._random.randint(1, 8),
                 partitions=self._random.randint(1, 3), auto_ack=auto_ack,
-                wait_s=0.2 if chance > 0.05 else 0, lease_seconds=self._workload.size.lease_s,
+                wait_s=await self._workload.wait_of(0.2 if chance > 0.05 else 0),
+                lease_seconds=self._workload.size.lease_s,
             )  # fmt: skip
         finally:
             self._broker.timeout_s = patience_s
