@@ -10,6 +10,8 @@ from queen.metrics.http import RequestTally
 
 #: Requests of simple-mq are few enough for a histogram of each route; those of the other interface are tallied.
 _SIMPLE_MQ = "/api/queues"
+#: Every other method has one name: what a client makes up must not make series.
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
 class MeasureRequests:
@@ -28,7 +30,8 @@ class MeasureRequests:
         """Counts what is answered."""
         seconds = time.perf_counter() - req.began
         route, waits = req.uri_template or "unknown", b"wait" in req.scope["query_string"]
+        method = req.method if req.method in _METHODS else "other"
         if not route.startswith(_SIMPLE_MQ):
-            self._tally.add(req.method, route, resp.status_code, 0.0 if waits else seconds)
+            self._tally.add(method, route, resp.status_code, 0.0 if waits else seconds)
         elif not waits:
-            http.observe(req.method, route, resp.status_code, seconds)
+            http.observe(method, route, resp.status_code, seconds)

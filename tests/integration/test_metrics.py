@@ -34,9 +34,10 @@ async def test_requests_of_all_workers_are_counted_by_route_and_status(
         before = await scrape(http)
         labels = {"method": "POST", "route": "/api/v1/push"}
         for api in workers:
+            await api.http.request("PROPFIND", "/api/v1/push")
+            await api.http.get(f"/api/v1/no/{queue}")
             await api.push(queue, 1)
             await api.http.post("/api/v1/push", content=b"{")
-            await api.http.get(f"/api/v1/no/{queue}")
 
         async def counted() -> Samples | None:
             samples = await scrape(http)
@@ -52,6 +53,8 @@ async def test_requests_of_all_workers_are_counted_by_route_and_status(
         assert total(samples, "queen_http_request_seconds_total", status="201", **labels) > 0
         assert total(samples, "queen_http_requests_total", route="unknown", status="404") >= 1
         assert not [labels for _, labels in samples if queue in dict(labels).get("route", "")]
+        assert total(samples, "queen_http_requests_total", route="/api/v1/push", method="other", status="405") >= 2
+        assert not [labels for _, labels in samples if dict(labels).get("method") == "PROPFIND"]
 
 
 async def test_the_engines_of_all_workers_are_one(server: Server, http: httpx.AsyncClient, queue: str) -> None:
