@@ -37,6 +37,9 @@ class Meter:
         self._clock = clock
         self._counts: dict[tuple[int, str], QueueCounts] = {}
         self._started_at = clock()
+        #: Most long polls by queue that were told in a minute: with thousands of queues it is too much to tell again.
+        self._parked_minute = 0
+        self._parked: dict[str, int] = {}
         self.requests = 0
         self.messages = 0
         self.db_errors = 0
@@ -81,9 +84,14 @@ class Meter:
             self.messages += number
 
     def parked(self, queue: str, waiting: int) -> None:
-        """So many long polls of a queue wait now."""
-        counts = self._of(self.minute, queue)
-        counts.parked = max(counts.parked, waiting)
+        """So many long polls of a queue wait now. What is no more than was told in the same minute changes nothing."""
+        minute = self.minute
+        if minute != self._parked_minute:
+            self._parked_minute, self._parked = minute, {}
+        if waiting > self._parked.get(queue, 0):
+            self._parked[queue] = waiting
+            counts = self._of(minute, queue)
+            counts.parked = max(counts.parked, waiting)
 
     def take(self) -> list[Counted]:
         """The counts that are not written down yet; they are the caller's now."""

@@ -111,3 +111,14 @@ def test_names_asked_for_at_random_do_not_fill_the_memory() -> None:
     counted = own.take()
     assert len(counted) == 10_001
     assert sum(each.counts.pop_empty for each in counted) == 10_500
+
+
+def test_long_polls_are_told_once_a_minute_unless_they_become_more() -> None:
+    now = 60.0
+    own = Meter(lambda: now)
+    for waiting, told in ((3, 3), (3, None), (2, None), (4, 4), (1, None)):
+        own.parked("a", waiting)
+        assert taken(own) == ({} if told is None else {"a": QueueCounts(parked=told)})
+    now = 120.0
+    own.parked("a", 1)
+    assert taken(own) == {"a": QueueCounts(parked=1)}
