@@ -1,7 +1,6 @@
 """Flame graphs by py-spy, which looks at a running Python from outside: https://github.com/benfred/py-spy."""
 
 import asyncio
-import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from queen.core.errors import QueenError
+from queen_bench import programs
 
 #: Samples a second.
 _RATE = 100
@@ -23,16 +23,10 @@ class ProfileError(QueenError):
 
 
 def program() -> Path:
-    """py-spy of the wheel beside this interpreter, else that of the machine.
-
-    Raises:
-        ProfileError: there is none.
-    """
-    beside = Path(sys.executable).with_name("py-spy")
-    found = str(beside) if beside.exists() else shutil.which("py-spy")
-    if found is None:
-        raise ProfileError("py-spy was not found: pip install 'queen-for-python[bench]', or leave out --profile")
-    return Path(found)
+    """py-spy; raises ProfileError if there is none."""
+    if found := programs.find("py-spy"):
+        return found
+    raise ProfileError("py-spy was not found: pip install 'queen-for-python[bench]', or leave out --profile")
 
 
 def check() -> None:

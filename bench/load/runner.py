@@ -16,7 +16,7 @@ from queen_bench import machine, profile, usage
 from queen_bench.load import k6, record
 from queen_bench.load.results import OPERATIONS, Latency, Level, Run, Second, Used, stall_seconds, used
 from queen_bench.load.scenarios import SCRIPTS, Scenario
-from queen_bench.load.target import Target
+from queen_bench.load.target import Target, TargetError
 
 #: Is told what comes next, and how much of the whole is done.
 Progress = Callable[[str, float], None]
@@ -119,6 +119,8 @@ class _Measured:
         settings, started_at = self._settings(), datetime.now(UTC).isoformat(timespec="seconds")
         facts = machine.describe()
         server, postmaster = self._target.server_processes(), await self._target.postmaster()
+        if self._scenario.restarts and postmaster is None:
+            raise TargetError("A scenario kills PostgreSQL in the middle, and it does not even answer at the beginning")
         sizes = await self._target.sizes()
         # Of one that is killed in the middle nobody knows what it used.
         counted = None if self._scenario.restarts else postmaster
@@ -172,8 +174,7 @@ class _Measured:
                 victim = None
 
     async def _level(self, at: float, server: Sequence[psutil.Process]) -> Level:
-        # Where PostgreSQL is restarted it may be away at this moment.
-        sizes = None if self._scenario.restarts else await self._target.sizes()
+        sizes = await self._target.sizes()
         return Level(at, usage.memory_bytes(server) or None, sizes.tables if sizes else None)
 
     def _write_journal(self, started_at: str) -> None:

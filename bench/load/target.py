@@ -1,21 +1,25 @@
 """The server under test: started here, or somebody's."""
 
+import contextlib
 import os
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
+import asyncpg
 import httpx
 import psutil
 from msgspec import Struct
 
 from queen.core.errors import QueenError
+from queen.db.dsn import UNREACHABLE
 from queen.db.sqlstate import reason_of
 from queen.server.embedded import dsn_of_running
 from queen_bench import usage
@@ -27,6 +31,9 @@ _SIZES = """
     SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::int8 AS tables,
         (pg_current_wal_insert_lsn() - '0/0')::int8 AS wal
     FROM pg_class AS c WHERE c.relnamespace::regnamespace::text IN ('queen', 'simple_mq') AND c.relkind = 'r'"""
+
+_Connection: TypeAlias = "asyncpg.Connection[Any]"
+_Answer = TypeVar("_Answer")
 
 
 class TargetError(QueenError):
@@ -58,8 +65,14 @@ class Target:
         """Its version, as ``/health`` tells it.
 
         Raises:
-            TargetError: it does not answer.
+            TargetError: it does not answer, or its database is known and cannot be looked at.
         """
+        if self.dsn is not None:
+            try:
+                async with usage.connection(self.dsn) as connection:
+                    await _sizes(connection)
+            except UNREACHABLE as problem:
+                raise TargetError(f"The database of {self.url} cannot be looked at: {reason_of(problem)}") from problem
         try:
             async with httpx.AsyncClient(trust_env=False) as client:
                 answer = await client.get(f"{self.url}/health", timeout=10)
@@ -77,26 +90,30 @@ class Target:
         return []
 
     async def postmaster(self) -> psutil.Process | None:
-        """PostgreSQL's first process, if its database is known and runs on this machine."""
-        if self.dsn is None:
-            return None
-        return await usage.postmaster(self.dsn)
+        """PostgreSQL's first process, if its database is known, answers and runs on this machine."""
+        return await self._asked(usage.postmaster)
 
     async def sizes(self) -> Sizes | None:
-        """Its sizes now, if its database is known."""
-        if self.dsn is None:
-            return None
-        async with usage.connection(self.dsn) as connection:
-            row = await connection.fetchrow(_SIZES)
-        assert row is not None
-        return Sizes(row["tables"], row["wal"])
+        """Its sizes now, if its database is known and answers."""
+        return await self._asked(_sizes)
 
     async def describe(self) -> Postgres | None:
         """Version and settings of its PostgreSQL, if its database is known and answers."""
-        if self.dsn is None:
-            return None
-        async with usage.connection(self.dsn) as connection:
-            return await describe(connection, embedded=self.embedded)
+        return await self._asked(lambda connection: describe(connection, embedded=self.embedded))
+
+    async def _asked(self, question: Callable[[_Connection], Awaitable[_Answer]]) -> _Answer | None:
+        # Load goes on while PostgreSQL is away, which may be just what somebody looks at.
+        if self.dsn is not None:
+            with contextlib.suppress(*UNREACHABLE):
+                async with usage.connection(self.dsn) as connection:
+                    return await question(connection)
+        return None
+
+
+async def _sizes(connection: _Connection) -> Sizes:
+    row = await connection.fetchrow(_SIZES)
+    assert row is not None
+    return Sizes(row["tables"], row["wal"])
 
 
 def _first_of_its_kind(process: psutil.Process) -> psutil.Process:

@@ -10,6 +10,7 @@ _LIST = call("list_groups_v1", 0)
 _CURSORS = call("list_cursors_v1", 3)
 _LAGGING = call("list_lagging_v1", 2)
 _QUEUES_OF = call("find_group_queues_v1", 1)
+_HAS_GROUP = "SELECT queen.has_group_v1($1) AS found"
 _SEEK = call("seek_group_v1", 7)
 _UPDATE = "SELECT queen.update_subscription_v1($1, $2, $3) AS known"
 _DELETE = "SELECT queen.delete_group_v1($1, $2, $3) AS cursors"
@@ -46,6 +47,11 @@ class ConsumerGroupStore:
     async def queues_of(self, group: str) -> list[str]:
         """The queues that have a group of that name."""
         return [row["queue"] for row in await self._pool.fetch(_QUEUES_OF, group)]
+
+    async def exist_on(self, queue: str) -> bool:
+        """Whether a queue has a group of any name."""
+        [row] = await self._pool.fetch(_HAS_GROUP, queue)
+        return bool(row["found"])
 
     async def update_subscription(self, queue: str, group: str, since: datetime) -> bool:
         """Changes the stored start of a group; false if the queue has no such group."""

@@ -78,7 +78,6 @@ class Engine:
         self._hot = Slots(shares.hot, [kind for kind in operations if not operations[kind].cold])
         self._cold = Slots(shares.cold, [kind for kind in operations if operations[kind].cold])
         self._waiting_refused = 0
-        self._watchers: list[Callable[[str], None]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._wakes_at = 0.0
@@ -134,17 +133,8 @@ class Engine:
         if notice.changed:
             self._context.directory.forget_queue(notice.queue)
             self._context.directory.forget_push_options()
-            for watcher in self._watchers:
-                watcher(notice.queue)
         if notice.queue:
             self._check(self._waiters.wake(notice.queue, notice.messages, notice.group))
-
-    def watch_configuration(self, watcher: Callable[[str], None]) -> None:
-        """Has ``watcher`` called, in the engine's loop, with the name of each queue that is configured or deleted.
-
-        An empty name stands for the whole server.
-        """
-        self._watchers.append(watcher)
 
     def missed(self) -> None:
         """Notices may have been lost: looks once for every kind of waiter."""

@@ -117,7 +117,7 @@ class _Way:
 
 
 class NoticesEverywhere:
-    """Implements ``queen.engine.ports.Notices`` over any number of transports.
+    """Tells other workers and instances what may interest their waiters. Losing a notice costs time, nothing else.
 
     Args:
         transports: all ways; what came in on one is passed on to those of ``relays``.

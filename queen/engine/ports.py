@@ -365,14 +365,6 @@ def configuration_changed(queue: str) -> Notice:
     return Notice(queue, 1, changed=True)
 
 
-class Notices(Protocol):
-    """Tells other workers and instances what may interest their waiters. Losing a notice costs time, nothing else."""
-
-    def publish(self, notice: Notice) -> None: ...
-    async def start(self, receive: Callable[[Notice], None], missed: Callable[[], None]) -> None: ...
-    async def stop(self) -> None: ...
-
-
 class Transport(Protocol):
     """One way on which sheets of notices go to others and come from them.
 

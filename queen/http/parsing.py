@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
 import msgspec
@@ -198,11 +198,3 @@ def _check_ids(item: PushItem, field: str) -> None:
         except ValueError:
             field = f"{field}.traceId"
             raise BadRequestError(f"{field} is not a UUID: {item.traceId[:50]!r}", field) from None
-
-
-def struct_of(value: Any, kind: type[T], field: str) -> T:  # noqa: ANN401 - decoded JSON
-    """A part of a body as a struct; raises BadRequestError naming the field."""
-    try:
-        return msgspec.convert(value, kind)
-    except msgspec.ValidationError as problem:
-        raise BadRequestError(f"{field}: {problem}", field) from None

@@ -65,9 +65,8 @@ async def read_body(req: QueenRequest, bytes_max: int) -> bytes:
 
 
 async def _read_on(req: QueenRequest, body: bytes, bytes_max: int) -> bytes:
-    too_large = BodyTooLargeError(f"The body is larger than {bytes_max} bytes (MAX_BODY_SIZE)")
     if (req.content_length or 0) > bytes_max:
-        raise too_large
+        raise _too_large(bytes_max)
     chunks, size, more = [body], len(body), True
     while more and size <= bytes_max:
         event = await req.next_event()
@@ -77,5 +76,9 @@ async def _read_on(req: QueenRequest, body: bytes, bytes_max: int) -> bytes:
         size += len(chunks[-1])
         more = event.get("more_body", False)
     if size > bytes_max:
-        raise too_large
+        raise _too_large(bytes_max)
     return b"".join(chunks)
+
+
+def _too_large(bytes_max: int) -> BodyTooLargeError:
+    return BodyTooLargeError(f"The body is larger than {bytes_max} bytes (MAX_BODY_SIZE)")

@@ -33,8 +33,8 @@ COMMENT ON FUNCTION queen.find_overdue_v1 IS 'The next partitions of a queue in 
 --            not passed before; p_wait whether to wait for cursors that
 --            consumers hold, or to pass them over
 -- Returns:   one row a partition: the messages given up, and state: done, more, or busy.
--- Locks:     as subscribe_v1, if the queue has no group or one that should have begun by now; then the queue row FOR SHARE;
---            cursors in (part_id, grp_id) order.
+-- Locks:     as subscribe_v1, if the queue has no group, and then nothing else; or the queue row FOR SHARE, groups that should
+--            have begun by now with their heads and cursors, then cursors in (part_id, grp_id) order.
 -- Writes:    partition_consumers, dead_letter_queue, retention_metrics.
 CREATE OR REPLACE FUNCTION queen.evict_overdue_v1(p_queue_id bigint, p_part bigint[], p_messages int, p_wait bool)
 RETURNS TABLE (part_id bigint, messages bigint, state text)
@@ -46,7 +46,6 @@ DECLARE
     v_now timestamptz := queen.clock();
     v_queue queen.queues;
     v_older timestamptz;
-    v_complete bool;
     v_waiting bigint[];            -- groups that begin later: what is overdue now is not for them
     v_cursor record;
     v_page refcursor;
@@ -61,17 +60,15 @@ BEGIN
         SELECT 1 FROM queen.consumer_groups_metadata AS g
         WHERE g.queue_id = p_queue_id AND (g.name <> '__QUEUE_MODE__' OR g.subscribed_upto = 9223372036854775807)
     ) THEN
-        SELECT s.complete INTO v_complete FROM queen.queues AS q
-        CROSS JOIN LATERAL queen.subscribe_v1(q.name, '__QUEUE_MODE__', 'all', NULL, false, true, 5000) AS s
+        PERFORM queen.subscribe_v1(q.name, '__QUEUE_MODE__', 'all', NULL, false, true, 5000) FROM queen.queues AS q
         WHERE q.id = p_queue_id;
-        IF NOT v_complete THEN
-            RETURN QUERY SELECT u.part_id, 0::bigint, 'more' FROM unnest(p_part) AS u (part_id);
-            RETURN;
-        END IF;
+        -- It holds cursors until the commit; the queue row comes before them, hence in another call.
+        RETURN QUERY SELECT u.part_id, 0::bigint, 'more' FROM unnest(p_part) AS u (part_id);
+        RETURN;
     END IF;
+    SELECT * INTO v_queue FROM queen.queues AS q WHERE q.id = p_queue_id AND q.max_wait_time_seconds > 0 FOR SHARE;
     PERFORM queen.skip_to(g.id, g.starts_at) FROM queen.consumer_groups_metadata AS g
     WHERE g.queue_id = p_queue_id AND g.starts_at < v_now;
-    SELECT * INTO v_queue FROM queen.queues AS q WHERE q.id = p_queue_id AND q.max_wait_time_seconds > 0 FOR SHARE;
     v_older := v_now - make_interval(secs => v_queue.max_wait_time_seconds);
     v_waiting := ARRAY(
         SELECT g.id FROM queen.consumer_groups_metadata AS g WHERE g.queue_id = p_queue_id AND g.starts_at IS NOT NULL);

@@ -10,6 +10,7 @@ import pytest
 from queen_bench.load.results import Run
 from queen_bench.load.scenarios import SCENARIOS, chosen
 from queen_bench.load.session import settings
+from queen_bench.load.target import Target
 from tests.support.processes import Server, run
 
 
@@ -82,6 +83,11 @@ def test_a_failover_is_lived_through(tmp_path: Path) -> None:
     assert "postgres" not in found.cpu, "the one that was looked at is dead"
 
 
+async def test_of_a_database_that_is_away_for_the_moment_nothing_is_known() -> None:
+    away = Target("queen", "http://127.0.0.1:9", "postgresql://x@127.0.0.1:9/x")
+    assert (await away.sizes(), await away.postmaster(), await away.describe()) == (None, None, None)
+
+
 @pytest.mark.skipif(
     find_spec("pyarrow") is not None, reason="pyarrow is there; tests/audit/test_load.py takes the journal"
 )
@@ -105,6 +111,7 @@ def test_the_scenarios_are_listed_and_a_wrong_one_is_refused_with_their_names() 
     ("arguments", "text"),
     [
         (["push-1", "--url", "http://127.0.0.1:9"], "No server at http://127.0.0.1:9"),
+        (["push-1", "--url", "http://127.0.0.1:9", "--dsn", "postgresql://x@127.0.0.1:9/x"], "cannot be looked at"),
         (["push-1", "--set", "VUS"], "expected is NAME=value"),
         (["failover", "--url", "http://127.0.0.1:9"], "only done to the embedded one"),
     ],

@@ -71,3 +71,37 @@ async def test_a_push_from_before_the_start_that_commits_after_it_is_passed_over
     assert reached["starts_in"] is None
     acked = await observer.fetchval("SELECT acked FROM queen.partition_consumers WHERE grp_id = $1", first["grp_id"])
     assert acked == 0
+
+
+@checks("G-RET-4", level=Level.LIVE)
+async def test_eviction_at_the_start_of_a_group_takes_its_locks_in_the_order_of_all_others(
+    postgres: str, connections: list[Connection]
+) -> None:
+    """The row of the queue comes before the cursors: the other way round, a change of its options and this deadlock."""
+    changer, evictor, observer = connections
+    queue = f"start-{uuid4()}"
+    pool = Pool(parse(postgres, "queen test", 5000), 1, 30)
+    await flush_of(Store(pool), queue, [b"1"])
+    await pool.close()
+    start = await observer.fetchval("SELECT clock_timestamp()") + timedelta(hours=1)
+    await observer.fetchrow(SUBSCRIBE, queue, start)
+    queue_id, part_id = await observer.fetchrow(
+        "SELECT p.queue_id, p.id FROM queen.partitions AS p JOIN queen.queues AS q ON q.id = p.queue_id"
+        " WHERE q.name = $1", queue,
+    )  # fmt: skip
+    await observer.execute("UPDATE queen.queues SET max_wait_time_seconds = 60 WHERE id = $1", queue_id)
+
+    await set_clock(evictor, start + timedelta(seconds=1))
+    async with changer.transaction():
+        await changer.execute("SELECT FROM queen.queues WHERE id = $1 FOR UPDATE", queue_id)
+        eviction = asyncio.create_task(
+            evictor.fetch("SELECT * FROM queen.evict_overdue_v1($1, $2, 100, true)", queue_id, [part_id])
+        )
+        async with asyncio.timeout(240):
+            while not await waits_for_a_lock(observer, evictor.get_server_pid()):
+                await asyncio.sleep(0)
+        await changer.execute(
+            "SELECT FROM queen.partition_lookup AS h JOIN queen.partition_consumers AS c USING (part_id)"
+            " WHERE h.part_id = $1 FOR UPDATE NOWAIT", part_id,
+        )  # fmt: skip
+    assert [row["state"] for row in await eviction] == ["done"]

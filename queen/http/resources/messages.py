@@ -350,9 +350,7 @@ async def ensure_a_group(context: Context, key: MessageKey) -> None:
     if not names:
         return
     queue = names[0].queue
-    if any(group.queue == queue for group in await context.administration.consumer_groups.groups()):
-        return
-    complete = False
+    complete = await context.administration.consumer_groups.exist_on(queue)
     while not complete:
         group = await context.database.subscribe(queue, QUEUE_MODE, "all", None, create_queue=False, create_group=True)
         complete = group.complete is not False

@@ -105,3 +105,12 @@ BEGIN
     FROM queen.cursor_figures(p_part, p_grp, p_now) AS c WHERE c.oldest_at < p_before;
 END $$;
 COMMENT ON FUNCTION queen.lagging_cursors IS 'Internal: those of the given cursors of a group whose oldest undone message waits long.';
+
+-- Purpose:   whether a queue has a group of any name.
+CREATE OR REPLACE FUNCTION queen.has_group_v1(p_queue text) RETURNS bool
+LANGUAGE sql STABLE
+AS $$
+    SELECT EXISTS (
+        SELECT 1 FROM queen.consumer_groups_metadata AS g JOIN queen.queues AS q ON q.id = g.queue_id WHERE q.name = p_queue)
+$$;
+COMMENT ON FUNCTION queen.has_group_v1 IS 'Whether a queue has a group of any name.';
