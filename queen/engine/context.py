@@ -13,6 +13,7 @@ from queen.engine.administration import Administration
 from queen.engine.directory import Directory
 from queen.engine.failover import Failover
 from queen.engine.meter import Gauges, Meter
+from queen.engine.orphans import Orphans
 from queen.engine.ports import Database, Notice, SimpleMqAdministration, SimpleMqDatabase
 from queen.engine.tally import Tally
 from queen.security.keyring import Keyring
@@ -38,7 +39,7 @@ class Context:
     """The engine as its handlers see it.
 
     ``gauges`` are figures of the worker, and ``database_answers`` asks PostgreSQL whether it is there; both are set by
-    who has them.
+    who has them. ``orphans`` are leases of which only PostgreSQL may know.
 
     Args:
         database: the procedures for messages.
@@ -73,6 +74,7 @@ class Context:
         self.gauges: Callable[[], Gauges] = Gauges
         self.keys = keys
         self.database_answers: Callable[[], Awaitable[bool]] = _always
+        self.orphans = Orphans()
         self._patience_s = patience_s
         self._simple_mq = simple_mq
 

@@ -6,6 +6,7 @@ time. It sleeps otherwise.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from msgspec import Struct
 from queen.core.errors import DatabaseUnavailableError, DataRejectedError, OverloadedError, QueenError
 from queen.core.operations import JobType
 from queen.engine.context import Context
+from queen.engine.handlers.give_back import give_back_orphans
 from queen.engine.job import Job
 from queen.engine.lane import Lane
 from queen.engine.look import Look
@@ -31,7 +33,7 @@ log = logging.getLogger("queen.engine")
 _CONTENDED_S = 0.002
 #: And a pop that does not wait gives up on such a place after so many looks.
 _CONTENDED_LOOKS = 10
-#: A long poll outlives an outage of PostgreSQL and looks again after this time.
+#: A long poll outlives an outage of PostgreSQL and looks again after this time; so does who gives back orphaned leases.
 _AWAY_S = 0.5
 
 
@@ -83,6 +85,7 @@ class Engine:
         self._wakes_at = 0.0
         self._loop = asyncio.get_running_loop()
         self._stopping = False
+        self._fosters = False
 
     def status(self) -> EngineStatus:
         """The figures of this moment. May be called from any thread."""
@@ -228,6 +231,9 @@ class Engine:
             for job in batch:
                 if job.gone:
                     self._waiters.leave(job)
+            if self._context.orphans and not self._fosters:
+                self._fosters = True
+                self._start(self._foster())
             self._drain()
 
     async def _execute(self, kind: JobType, batch: Sequence[Job]) -> None:
@@ -255,6 +261,16 @@ class Engine:
                     self._finish(job, result)
             # After the answers: what is counted must not change what was done.
             self._context.meter.batch(kind, [job.request for job in batch], results)
+
+    async def _foster(self) -> None:
+        """Gives orphaned leases back, as soon as PostgreSQL takes them: nobody may ever pop there again."""
+        try:
+            while self._context.orphans and not self._stopping:
+                await asyncio.sleep(_AWAY_S)
+                with contextlib.suppress(DatabaseUnavailableError):
+                    await give_back_orphans(self._context)
+        finally:
+            self._fosters = False
 
     def _outwait(self, job: Job) -> None:
         """A long poll during an outage: it looks again, and ends empty at its timeout."""

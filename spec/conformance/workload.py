@@ -156,18 +156,21 @@ class Workload:
         spooled_until = time.monotonic() + (_SPOOL_S if self.settles is _at_once else 0)
         is_quiet = False
         for _ in range(_DRAINING_POPS_MAX):
+            asked_s, begin = 0 if is_quiet else wait_s, time.monotonic()
             pop = await broker.pop(
-                queue, group=group, batch=500, partitions=100,
-                wait_s=await self.wait_of(0 if is_quiet else wait_s), lease_seconds=self.size.lease_s,
+                queue, group=group, batch=500, partitions=100, wait_s=await self.wait_of(asked_s),
+                lease_seconds=self.size.lease_s,
             )  # fmt: skip
+            # One that is answered late was held up, and so may be the end of a lease that nobody heard of.
+            is_late = time.monotonic() - begin > asked_s + _DRAINED_MARGIN_S
             if pop.outcome != "ok":
                 await asyncio.sleep(_REFUSED_PAUSE_S)
             elif pop.deliveries:
                 await broker.ack(_items(self, pop, pop.deliveries), self.places)
-            elif is_quiet:
+            elif is_quiet and not is_late:
                 self.records.append(Drained(at=pop.invoked, queue=queue, group=pop.group))
                 return
-            is_quiet = pop.outcome == "ok" and not pop.deliveries and not (
+            is_quiet = pop.outcome == "ok" and not pop.deliveries and not is_late and not (
                 time.monotonic() < spooled_until and self._is_something_spooled(queue, pop.group)
             )  # fmt: skip
 

@@ -1,5 +1,6 @@
 """Leases whose messages never reached a consumer: given back as if they had never been given."""
 
+from queen.core.errors import DatabaseUnavailableError
 from queen.core.operations import Popped
 from queen.engine.context import Context
 from queen.engine.ports import Notice
@@ -15,3 +16,22 @@ async def give_back(context: Context, popped: Popped, group: str) -> None:
     finally:
         for claim in popped.claims:
             context.heard(Notice(claim.queue, 1, group))
+
+
+async def give_back_orphans(context: Context) -> None:
+    """The same for leases of which only PostgreSQL may know.
+
+    Raises:
+        DatabaseUnavailableError: it is not there; they are kept for another time.
+    """
+    orphans = context.orphans.take()
+    if not orphans:
+        return
+    try:
+        await context.database.release_leases([orphan.lease for orphan in orphans])
+    except DatabaseUnavailableError:
+        context.orphans.add(orphans)
+        raise
+    # A pop that looks at many queues finds what is free by itself.
+    for queue, group in {(orphan.queue, orphan.group) for orphan in orphans if orphan.queue}:
+        context.heard(Notice(queue, 1, group))

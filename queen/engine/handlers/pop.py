@@ -7,7 +7,9 @@ from uuid import UUID, uuid4
 from queen.core.errors import DatabaseUnavailableError, OutcomeUnknownError
 from queen.core.operations import Claim, Pop, Popped, Slice
 from queen.engine.context import Context
+from queen.engine.handlers.give_back import give_back_orphans
 from queen.engine.look import Look
+from queen.engine.orphans import Orphan
 from queen.engine.ports import Delivered, PartitionName, PopColumns, Unserved
 
 #: How often a group is looked up anew because it was deleted under the pop.
@@ -46,21 +48,21 @@ async def pop(
     An autoAck pop of which a call broke off is not repeated: what that took is done for its group, and an answer with
     what comes behind it, or with nothing, would hide that.
     """
-    given: list[UUID] = []
     broken = False
 
     async def attempt(again: bool) -> list[Outcome | OutcomeUnknownError]:
         nonlocal broken
-        # What a call whose answer was lost may have leased would be withheld until its lease ends.
-        if again and given:
-            await context.database.release_leases(given)
+        await give_back_orphans(context)
         served = [pop for pop in pops if not (again and pop.auto_ack)]
         leases = [None if pop.auto_ack else uuid4() for pop in served]
-        given[:] = [lease for lease in leases if lease is not None]
         try:
             outcomes = iter(await _pop(context, served, leases))
         except OutcomeUnknownError:
             broken = True
+            # What it may have leased would be withheld until the lease ends.
+            context.orphans.add(
+                Orphan(lease, pop.queue, pop.group) for lease, pop in zip(leases, served, strict=True) if lease
+            )
             raise
         return [_lost() if again and pop.auto_ack else next(outcomes) for pop in pops]
 
