@@ -21,6 +21,7 @@ from queen.engine.handlers.pop import Outcome
 from queen.engine.job import Job
 from queen.engine.lane import Lane
 from queen.engine.operations import OPERATIONS, Operation
+from queen.engine.orphans import Orphans
 from queen.engine.ports import Notice
 from queen.engine.slots import Slots
 from queen.engine.waiters import Waiters
@@ -96,6 +97,7 @@ class Harness:
             heard=lambda _notice: None,
             directory=None,
             meter=SimpleNamespace(batch=lambda *_: None, pop=lambda _request, popped: self.counted.append(popped)),
+            orphans=Orphans(),
         )
         table = {kind: Operation(database.handler(kind)) for kind in HOT}
         table[JobType.POP] = Operation(
