@@ -32,6 +32,8 @@ DECLARE
     v_failed bool := false;
     v_lease uuid[] := p_ack_lease;
     v_parked bigint[];
+    v_heads bigint[];
+    v_next_off bigint[];
 BEGIN
     IF p_limited IS NOT NULL THEN
         PERFORM queen.lock_queues(p_limited);
@@ -62,9 +64,10 @@ BEGIN
             INTO p_part, p_n, p_data, p_ends, p_ids
             FROM unnest(p_part, p_n, p_data, p_ends, p_ids) AS u (part_id, n, data, ends, ids);
         END IF;
-        SELECT array_agg(h.part_id) FILTER (WHERE h.parked) INTO v_parked
+        SELECT array_agg(h.part_id) FILTER (WHERE h.parked), array_agg(h.part_id), array_agg(h.next_off)
+        INTO v_parked, v_heads, v_next_off
         FROM (
-            SELECT l.part_id, l.parked FROM queen.partition_lookup AS l
+            SELECT l.part_id, l.parked, l.next_off FROM queen.partition_lookup AS l
             WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR UPDATE
         ) AS h;
         PERFORM 1 FROM queen.partition_consumers AS c
@@ -139,6 +142,10 @@ BEGIN
             released := v_row.released;
             dead := v_row.dead;
             ready := v_row.ready;
+            -- The acks are judged as before the pushes, which come first only because their room is judged before the acks.
+            IF coalesce(p_ack_last[ord], first_off) >= v_next_off[array_position(v_heads, p_ack_part[ord])] THEN
+                problem := 'Message not found';
+            END IF;
             v_failed := v_failed OR problem IS NOT NULL OR coalesce(p_ack_last[ord], first_off) > within;
             RETURN NEXT;
         END LOOP;

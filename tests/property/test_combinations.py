@@ -247,6 +247,18 @@ def test_a_transaction_cannot_push_into_the_room_that_its_acks_make(broker: Brok
     assert state.partition(model.Lane("q", "Default")).head == 3
 
 
+@checks("G-TXN-3", level=Level.MODEL)
+@pytest.mark.parametrize("what", ["x", name(1)])
+@pytest.mark.parametrize("status", ["completed", "dlq"])
+def test_a_transaction_cannot_ack_what_it_pushes(broker: Broker, status: str, what: model.TransactionId) -> None:
+    """Found by Hypothesis, seed 60211: neither by its transaction id, before or after it, nor by its place."""
+    message, its_ack = PushItem("q", 1, transaction_id="x"), AckItem("q", "Default", what, status)
+    for operations in ((its_ack, message), (message, its_ack)):
+        state, rolled_back = play(broker, (0, push(0)), (0, TAKEN), (0, Transaction(operations)))
+        assert rolled_back.index == operations.index(its_ack)
+        assert (state.partition(model.Lane("q", "Default")).head, letters(state)) == (1, [])
+
+
 # ---------------------------------------------------------------- dead letters, eviction, retention
 
 
