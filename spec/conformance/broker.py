@@ -27,7 +27,7 @@ from .http import Answer, BadAnswerError, NoAnswerError, Server
 from .pace import Pace
 
 REQUEST_TIMEOUT_S = 10.0
-_UNAVAILABLE = 503
+_UNAVAILABLE, _NOT_IMPLEMENTED = 503, 501
 
 Recorded = TypeVar("Recorded", bound=Record)
 
@@ -38,6 +38,10 @@ class NotCarriedOutError(Exception):
 
 class UnavailableError(NotCarriedOutError):
     """The server says that it cannot do it at the moment."""
+
+
+class NoLongPollError(NotCarriedOutError):
+    """The server says that it holds no long polls."""
 
 
 @dataclass
@@ -68,6 +72,7 @@ class Broker:
         Raises:
             NoAnswerError: there was none.
             UnavailableError: it says "not at the moment", to a strict client.
+            NoLongPollError: it says that it never waits, to a strict client that wants it to.
         """
         encoded = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         began = time.monotonic()
@@ -77,6 +82,8 @@ class Broker:
             self.pace.note(began, wait_s)
         if answer.status == _UNAVAILABLE and self.strict:
             raise UnavailableError(_refusal(method, path, answer))
+        if answer.status == _NOT_IMPLEMENTED and self.strict and wait_s:
+            raise NoLongPollError(_refusal(method, path, answer))
         return answer
 
     async def push(self, items: Sequence[PushItem]) -> Push:
@@ -110,7 +117,7 @@ class Broker:
         place = f"/api/v1/pop/queue/{quote(queue, safe='')}"
         place += f"/partition/{quote(partition, safe='')}" if partition is not None else ""
         answer, outcome, problem = await self._call("pop", "GET", f"{place}?{urlencode(query)}", wait_s=wait_s)
-        lease, deliveries = _popped(answer, queue) if answer and outcome == "ok" else ("", ())
+        lease, deliveries = popped(answer, queue) if answer and outcome == "ok" else ("", ())
         pop = Pop(
             **self._times(began, outcome), queue=queue, partition=partition, group=group or QUEUE_MODE, batch=batch,
             partitions=partitions, auto_ack=auto_ack, lease_seconds=lease_seconds, lease=lease, deliveries=deliveries,
@@ -205,7 +212,7 @@ class Broker:
                 raise
             return None, "unknown", str(problem)
         if situation == "pop" and answer.status < 300:
-            situation = "pop, empty" if not _popped(answer, "")[1] else "pop, with messages"
+            situation = "pop, empty" if not popped(answer, "")[1] else "pop, with messages"
         self.statuses[situation, answer.status] += 1
         if 200 <= answer.status < 300:
             return answer, "ok", ""
@@ -225,7 +232,7 @@ class Broker:
 
 
 def _refusal(method: str, path: str, answer: Answer) -> str:
-    return f"{method} {path} was answered {answer.status}: {answer.body[:200]!r}"
+    return f"{method} {path} was answered {answer}"
 
 
 def _push_body(item: PushItem) -> dict[str, Any]:
@@ -256,7 +263,7 @@ def _objects(answer: Answer, count: int) -> list[dict[str, Any]]:
 def _pushed(item: PushItem, told: dict[str, Any] | None, outcome: Outcome) -> PushItem:
     if told is None:
         return replace(item, outcome=outcome)
-    status = told.get("status")
+    status = str(told.get("status"))
     stored: Outcome = "ok" if status in {"queued", "duplicate", "buffered"} else "fail"
     id_ = item.transaction_id or str(told.get("transaction_id") or "")
     message_id, spooled = told.get("message_id"), status == "buffered"
@@ -266,8 +273,12 @@ def _pushed(item: PushItem, told: dict[str, Any] | None, outcome: Outcome) -> Pu
     )  # fmt: skip
 
 
-def _popped(answer: Answer, queue: str) -> tuple[str, tuple[Delivery, ...]]:
-    """Lease and deliveries; an empty answer has neither, in whatever form."""
+def popped(answer: Answer, queue: str) -> tuple[str, tuple[Delivery, ...]]:
+    """Lease and deliveries of a pop of a queue; an empty answer has neither, in whatever form.
+
+    Raises:
+        BadAnswerError: it is not the answer of a pop.
+    """
     if not answer.body:
         return "", ()
     told = answer.json()

@@ -6,6 +6,7 @@ import asyncio
 import json
 import ssl
 from dataclasses import dataclass, field
+from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 _HEAD_BYTES_MAX = 65_536
@@ -20,22 +21,35 @@ class BadAnswerError(Exception):
     """The answer is HTTP, but not what the interface says."""
 
 
+class _Object(dict[str, Any]):
+    """An object of JSON, of which a check may ask for more than a broken server told."""
+
+    def __missing__(self, name: str) -> NoReturn:
+        raise BadAnswerError(f"an answer without {name}: {str(self)[:120]}")
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Status and body."""
+    """Status and body; and where else to ask, if it says so."""
 
     status: int
     body: bytes
+    location: str = ""
+
+    def __str__(self) -> str:
+        """As a report shows it."""
+        elsewhere = f" (go to {self.location[:200]})" if self.location else ""
+        return f"{self.status}{elsewhere}: {self.body[:200]!r}"
 
     def json(self) -> object:
-        """The decoded body.
+        """The decoded body; its objects raise a BadAnswerError for a field that they do not have.
 
         Raises:
             BadAnswerError: it is not JSON.
         """
         try:
-            return json.loads(self.body)
-        except ValueError:
+            return json.loads(self.body, object_hook=_Object)
+        except (ValueError, RecursionError):
             raise BadAnswerError(f"{self.status} with a body that is not JSON: {self.body[:80]!r}") from None
 
 
@@ -61,7 +75,8 @@ class Server:
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise ValueError(f"not a URL such as http://127.0.0.1:6632: {url}")
         tls = parts.scheme == "https"
-        return cls(parts.hostname, parts.port or (443 if tls else 80), parts.path.rstrip("/"), tls, token)
+        host = parts.hostname.encode("idna").decode()
+        return cls(host, parts.port or (443 if tls else 80), parts.path.rstrip("/"), tls, token)
 
     async def request(self, method: str, path: str, body: bytes | None = None, *, timeout_s: float) -> Answer:
         """The answer to one request; one that may make something goes on when its sender is cancelled.
@@ -78,7 +93,11 @@ class Server:
         except TimeoutError:
             exchange.cancel()
             raise NoAnswerError(f"{method} {path}: no answer within {timeout_s:g} s") from None
-        except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as problem:
+        except asyncio.IncompleteReadError:
+            raise NoAnswerError(f"{method} {path}: the connection ended before the answer did") from None
+        except asyncio.LimitOverrunError:
+            raise NoAnswerError(f"{method} {path}: a head of more than {_HEAD_BYTES_MAX} bytes") from None
+        except (OSError, ValueError) as problem:
             raise NoAnswerError(f"{method} {path}: {str(problem) or type(problem).__name__}") from problem
 
     async def settle(self, *, timeout_s: float) -> None:
@@ -112,7 +131,7 @@ class Server:
     def _head(self, method: str, path: str, body: bytes | None) -> bytes:
         lines = [
             f"{method} {self.path}{path} HTTP/1.1",
-            f"Host: {self.host}:{self.port}",
+            f"Host: [{self.host}]:{self.port}" if ":" in self.host else f"Host: {self.host}:{self.port}",
             "Accept: application/json",
             "Connection: close",
         ]
@@ -124,14 +143,22 @@ class Server:
 
 
 async def _read_answer(reader: asyncio.StreamReader) -> Answer:
+    status, fields = await _read_head(reader)
+    while 100 <= status < 200:  # the answer is still to come
+        status, fields = await _read_head(reader)
+    body = b"" if status in {204, 304} else await _read_body(reader, fields)
+    return Answer(status, body, fields.get("location", ""))
+
+
+async def _read_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
+    """The status, and the fields by their names in lower case."""
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     first, *lines = head.split("\r\n")
     protocol, _, rest = first.partition(" ")
     if not protocol.startswith("HTTP/1.") or not rest[:3].isdigit():
         raise ValueError(f"not an HTTP answer: {first[:80]!r}")
-    fields = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    status = int(rest[:3])
-    return Answer(status, b"" if status in {204, 304} else await _read_body(reader, fields))
+    fields = (line.partition(":") for line in lines)
+    return int(rest[:3]), {name.strip().lower(): value.strip() for name, _, value in fields}
 
 
 async def _read_body(reader: asyncio.StreamReader, fields: dict[str, str]) -> bytes:

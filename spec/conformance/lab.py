@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..history import QUEUE_MODE, Ack, AckItem, Delivery, Pop, Push, PushItem, Transaction
-from .broker import Broker, NotCarriedOutError
+from .broker import Broker, NoLongPollError, NotCarriedOutError
 
 DEFAULT = "Default"
 _NOT_OFFERED = {404, 405, 501}
+#: How often a server is asked that does not wait by itself.
+_LOOK_S = 0.05
 #: What is over within the time of a few slow answers.
 _SHORT = {"leaseTime": 10, "delayedProcessing": 10, "windowBuffer": 10, "retryDelay": 10_000}
 
@@ -90,9 +94,28 @@ class Lab:
         return await self.broker.push(items)
 
     async def pop(self, queue: str, partition: str | None = None, **how: Any) -> Pop:  # noqa: ANN401 - of Broker.pop
-        """Take up to 100 messages of one partition, unless told otherwise."""
+        """Take up to 100 messages of one partition, unless told otherwise; ask again where nobody waits."""
+        try:
+            return await self.long_poll(queue, partition, **how)
+        except SkippedError:
+            until = time.monotonic() + how.pop("wait_s")
+            while True:
+                pop = await self.long_poll(queue, partition, **how)
+                if pop.deliveries or time.monotonic() > until:
+                    return pop
+                await asyncio.sleep(_LOOK_S)
+
+    async def long_poll(self, queue: str, partition: str | None = None, **how: Any) -> Pop:  # noqa: ANN401 - as above
+        """The same where it matters that it is the server who waits.
+
+        Raises:
+            SkippedError: this one never does.
+        """
         self.is_timed |= bool(how.get("wait_s"))
-        pop = await self.broker.pop(queue, partition, **{"batch": 100, **how})
+        try:
+            pop = await self.broker.pop(queue, partition, **{"batch": 100, **how})
+        except NoLongPollError as problem:
+            raise SkippedError(f"the server holds no long polls: {problem}") from problem
         self._places |= {delivery.lane: delivery.partition_id for delivery in pop.deliveries}
         return pop
 
@@ -145,7 +168,7 @@ class Lab:
         if answer.status in _NOT_OFFERED:
             raise SkippedError(f"the server does not offer {method} {path}")
         if answer.status >= 300:
-            raise NotCarriedOutError(f"{method} {path} was answered {answer.status}: {answer.body[:200]!r}")
+            raise NotCarriedOutError(f"{method} {path} was answered {answer}")
 
     async def expect_nothing(self, queue: str, text: str, **how: Any) -> None:  # noqa: ANN401 - of Broker.pop
         """Refute the guarantee if a pop delivers something."""

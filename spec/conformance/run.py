@@ -164,16 +164,25 @@ class _Run(Session[Scenario, Checker]):
 
     async def _clean_up(self) -> None:
         """Delete all that was made; what cannot be deleted stays."""
-        if self._is_gone:
+        if self._is_gone and await self._probe():
             return
-        broker = Broker(self.server, self.statuses)
-        deletions = (broker.delete(queue) for queue in self.queues)
         try:
             async with asyncio.timeout(_CLEAN_UP_S):
                 await self.server.settle(timeout_s=_CLEAN_UP_S / 2)
-                await asyncio.gather(*deletions, return_exceptions=True)
+                await asyncio.gather(*map(self._delete, self.queues), return_exceptions=True)
         except TimeoutError:
             return
+
+    async def _delete(self, queue: str) -> None:
+        """Delete a queue; what a broken connection carries away is asked for again."""
+        broker = Broker(self.server, self.statuses)
+        for _ in range(_ATTEMPTS):
+            try:
+                await broker.delete(queue)
+            except (NoAnswerError, UnavailableError):
+                await asyncio.sleep(_PAUSE_S)
+            else:
+                return
 
 
 _GONE: Result = ("unknown", "not tried, because the server does not answer any more")

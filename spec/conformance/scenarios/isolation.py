@@ -110,7 +110,8 @@ async def refusals_are_answers(lab: Lab) -> None:
         answer = await lab.broker.send(method, path, body)
         lab.broker.statuses[situation, answer.status] += 1
         expect(200 <= answer.status < 300, f"{situation}: {answer.status} {answer.body[:100]!r}")
-        expect(not _claims_success(answer), f"{situation}: {answer.body[:100]!r}")
+        # A pop may well succeed in finding nothing.
+        expect(method == "GET" or not _claims_success(answer), f"{situation}: {answer.body[:100]!r}")
 
 
 def _claims_success(answer: Answer) -> bool:
@@ -118,4 +119,4 @@ def _claims_success(answer: Answer) -> bool:
         return False
     told = answer.json()
     told = told[0] if isinstance(told, list) and told else told
-    return isinstance(told, dict) and told.get("success") is True and not ("messages" in told and not told["messages"])
+    return isinstance(told, dict) and told.get("success") is True

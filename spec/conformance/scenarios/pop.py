@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlencode
 
 from ...guarantees import Level, checks
+from ..broker import popped
 from ..lab import Lab, SkippedError, expect, expect_equal, payloads
 
 
@@ -65,9 +66,7 @@ async def the_queue_with_the_higher_priority_comes_first(lab: Lab) -> None:
         answer = await lab.broker.send("GET", f"/api/v1/pop?{query}")
         if answer.status == 404:
             raise SkippedError("the server has no pop of a namespace")
-        told = answer.json() if answer.body else {}
-        messages = told.get("messages", []) if isinstance(told, dict) else []
-        seen += [message["data"] for message in messages]
+        seen += [delivery.payload for delivery in popped(answer, "")[1]]
     expect_equal(seen, ["high", "low"], "the order of delivery")
 
 

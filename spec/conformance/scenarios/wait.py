@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from ...guarantees import Level, checks
-from ..lab import Lab, expect, expect_equal, payloads
+from ..lab import Lab, SkippedError, expect, expect_equal, payloads
 
 SECOND_NS = 1_000_000_000
 _SOON_S = 1.5
@@ -17,7 +17,7 @@ _SOON_S = 1.5
 async def a_long_poll_ends_at_its_timeout(lab: Lab) -> None:
     """One second on an empty queue."""
     queue = await lab.queue()
-    pop = await lab.pop(queue, wait_s=1)
+    pop = await lab.long_poll(queue, wait_s=1)
     took_s = (pop.end - pop.invoked) / SECOND_NS
     expect(
         not pop.deliveries and 0.9 <= took_s <= 1 + _SOON_S * lab.short_s,
@@ -30,7 +30,7 @@ async def a_long_poll_is_answered_soon_after_a_push(lab: Lab) -> None:
     """Three times, on a queue that exists, and on one that the push makes."""
     for queue in (await lab.queue(), lab.queue_name()):
         for number in range(3):
-            poll = asyncio.create_task(lab.pop(queue, group="g", wait_s=10, auto_ack=True))
+            poll = asyncio.create_task(lab.long_poll(queue, group="g", wait_s=10, auto_ack=True))
             await asyncio.sleep(0.3)
             push = await lab.push(queue, number)
             pop = await poll
@@ -46,7 +46,7 @@ async def a_long_poll_is_answered_soon_after_a_lease_ends(lab: Lab) -> None:
     await lab.push(queue, 0, 1)
     for status, wanted in (("retry", [0]), ("completed", [1])):
         held = await lab.pop(queue, batch=1)
-        poll = asyncio.create_task(lab.pop(queue, batch=1, wait_s=10))
+        poll = asyncio.create_task(lab.long_poll(queue, batch=1, wait_s=10))
         await asyncio.sleep(0.3)
         ack = await lab.ack(held, status=status)
         pop = await poll
@@ -87,11 +87,13 @@ async def a_window_holds_a_partition_until_it_is_quiet(lab: Lab) -> None:
 async def a_client_that_has_gone_takes_no_message(lab: Lab) -> None:
     """Four long polls whose connections are closed before the push."""
     queue = await lab.queue(leaseTime=30)
-    polls = [asyncio.create_task(lab.pop(queue, wait_s=20)) for _ in range(4)]
+    polls = [asyncio.create_task(lab.long_poll(queue, wait_s=20)) for _ in range(4)]
     await asyncio.sleep(0.5)
     for poll in polls:
         poll.cancel()
-    await asyncio.gather(*polls, return_exceptions=True)
+    for end in await asyncio.gather(*polls, return_exceptions=True):
+        if isinstance(end, SkippedError):
+            raise end
     # Their ends reach the server before this answer does; one that is slower would look like a live client.
     await lab.expect_nothing(queue, "of an empty queue", wait_s=0.5)
     began = time.monotonic()

@@ -62,7 +62,7 @@ class Client:
 
     async def count(self, queue: str) -> int:
         """The message count."""
-        return int((await self.describe(queue))["current_message_count"])
+        return _integer((await self.describe(queue))["current_message_count"])
 
     async def enqueue(self, queue: str, data: str, group: str | None = None) -> Enqueue:
         """Store one message."""
@@ -83,7 +83,7 @@ class Client:
         return self._record(
             Poll(
                 **_times(began, outcome), queue=queue, message_id=str(told.get("message_id") or ""),
-                data=str(told.get("data") or ""), delivery_count=int(told.get("delivery_count") or 0),
+                data=str(told.get("data") or ""), delivery_count=_integer(told.get("delivery_count", 0)),
             )
         )  # fmt: skip
 
@@ -102,22 +102,23 @@ class Client:
         wait = f"&wait={wait_s:g}" if wait_s else ""
         answer = await self.send("poll with limit", "GET", f"/{queue}/messages?limit={limit}{wait}", wait_s=wait_s)
         messages = expect_status(answer, 200).get("messages")
-        if not isinstance(messages, list):
+        if messages is None:
             raise SkippedError("polls know no limit")
-        return messages
+        return _objects(messages)
 
     async def peek(self, queue: str, limit: int = 100) -> list[dict[str, Any]]:
         """All messages of a queue, page by page; refutes when a page shows what one before has shown."""
         found: list[dict[str, Any]] = []
-        seen: set[object] = set()
+        seen: set[str] = set()
         cursor = ""
         while True:
             answer = await self.send("peek", "GET", f"/{queue}/messages/peek?limit={limit}{cursor}")
             page = expect_status(answer, 200)
-            found += page["messages"]
-            if again := seen & {message["message_id"] for message in page["messages"]}:
+            messages = _objects(page["messages"])
+            found += messages
+            if again := seen & {str(message["message_id"]) for message in messages}:
                 raise RefutedError(f"message {again.pop()} is on two pages")
-            seen |= {message["message_id"] for message in page["messages"]}
+            seen |= {str(message["message_id"]) for message in messages}
             if page.get("next_cursor_message_id") is None:
                 return found
             time_, id_ = page["next_cursor_created_at"], page["next_cursor_message_id"]
@@ -158,6 +159,18 @@ def _object(answer: Answer) -> dict[str, Any]:
     told = answer.json()
     if not isinstance(told, dict):
         raise BadAnswerError(f"not an object: {answer.body[:120]!r}")
+    return told
+
+
+def _objects(told: object) -> list[dict[str, Any]]:
+    if not isinstance(told, list) or not all(isinstance(each, dict) for each in told):
+        raise BadAnswerError(f"not a list of objects: {str(told)[:120]}")
+    return told
+
+
+def _integer(told: object) -> int:
+    if not isinstance(told, int):
+        raise BadAnswerError(f"not an integer: {str(told)[:120]}")
     return told
 
 
