@@ -369,7 +369,8 @@ _CATALOGUE: Collection[Guarantee] = (
     _safety(
         "G-TXN-3",
         "MLF",
-        "A transaction that acks what is already done, or names a lease that is not live, changes nothing.",
+        "A transaction that acks what is already done, or what it pushes itself, or names a lease that is not live, "
+        "changes nothing.",
         "The late twin of a transaction would push its output a second time.",
     ),
     _safety(

@@ -1,5 +1,6 @@
 """``queen verify``: checks the guarantees of any server, as a client sees them."""
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -46,6 +47,10 @@ def verify(
     html: Annotated[Path | None, typer.Option(help="File for the report as HTML.", dir_okay=False)] = None,
 ) -> None:
     """Check the guarantees of a server over HTTP: 0 all hold, 1 not all were shown to hold, 2 it cannot be reached."""
+    files = {"--json": (json, as_json), "--junit": (junit, as_junit), "--html": (html, as_html)}
+    for option, (path, _) in files.items():
+        if path and not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise typer.BadParameter(f"{path} cannot be written", param_hint=option)
     try:
         # However it is ended, what it made is cleaned up.
         with interruptible():
@@ -55,7 +60,7 @@ def verify(
     except ValueError as problem:
         raise typer.BadParameter(str(problem), param_hint="--only") from problem
     _print(report)
-    for path, render in ((json, as_json), (junit, as_junit), (html, as_html)):
+    for path, render in files.values():
         if path:
             _write(path, render(report))
     raise typer.Exit(0 if report.passed else 1)

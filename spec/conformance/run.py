@@ -24,6 +24,8 @@ from .workload import Size, Workload
 
 _PROBE_S = 10.0
 _CLEAN_UP_S = 20.0
+#: The same where the server does not answer any more.
+_FAREWELL_S = 4.0
 #: Producers of the workload get this share of the time that is left: everything has to be drained, too.
 _PRODUCING_SHARE = 0.4
 _SILENT_SCENARIOS_MAX = 6
@@ -164,11 +166,10 @@ class _Run(Session[Scenario, Checker]):
 
     async def _clean_up(self) -> None:
         """Delete all that was made; what cannot be deleted stays."""
-        if self._is_gone and await self._probe():
-            return
+        limit_s = _FAREWELL_S if self._is_gone else _CLEAN_UP_S
         try:
-            async with asyncio.timeout(_CLEAN_UP_S):
-                await self.server.settle(timeout_s=_CLEAN_UP_S / 2)
+            async with asyncio.timeout(limit_s):
+                await self.server.settle(timeout_s=limit_s / 2)
                 await asyncio.gather(*map(self._delete, self.queues), return_exceptions=True)
         except TimeoutError:
             return

@@ -128,7 +128,13 @@ def test_a_run_that_is_ended_cleans_up(server: Server, number: signal.Signals) -
 # No server
 
 
-@pytest.mark.parametrize("url", [f"http://127.0.0.1:{free_port()}", "127.0.0.1", "ftp://127.0.0.1", "http://[", "x:y"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"http://127.0.0.1:{free_port()}", "127.0.0.1", "ftp://127.0.0.1", "http://[", "x:y", "http://a..b",
+        f"http://{'a' * 64}", "http://127.0.0.1:65536",
+    ],
+)  # fmt: skip
 def test_a_url_without_a_server_is_an_error_of_its_own(url: str) -> None:
     result = verify(url)
     assert result.returncode == 2
@@ -189,6 +195,8 @@ class WrongShapes(Stub):
             b"{}",
             b'{"messages":[5]}',
             b'[{"status":"queued"}]',
+            b'[{"status":{},"success":[]}]',
+            b"[" * 5000,
             b'"\\ud800"',
             b'{"messages":[{}]}',
         ]
@@ -213,6 +221,19 @@ class Unavailable(Stub):
 class Html(Stub):
     def do_GET(self) -> None:
         self.answer(b"<!doctype html><html><body><h1>It works!</h1></body></html>")
+
+
+class AlwaysYes(Stub):
+    def do_GET(self) -> None:
+        self.answer(b'{"success":true,"messages":[]}')
+
+
+class Redirects(Stub):
+    def do_GET(self) -> None:
+        self.send_response(308)
+        self.send_header("Location", f"https://queen.example.org{self.path}")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
 
 
 class Closes(Stub):
@@ -296,11 +317,36 @@ class Proxy(Stub):
 
 
 class TwoHundred(Proxy):
-    """200 for all that is no error, and a body also where there is nothing."""
+    """200 for all that is no error, a body also where there is nothing, and a hint before each answer."""
+
+    def do_GET(self) -> None:
+        self.send_response_only(103)
+        self.end_headers()
+        super().do_GET()
 
     def forward(self, body: bytes) -> tuple[bytes, int]:
         answer, status = super().forward(body)
         return answer or b'{"messages":[]}', 200 if status < 300 else status
+
+
+class HoldsNothing(Proxy):
+    """A server without long polls."""
+
+    def forward(self, body: bytes) -> tuple[bytes, int]:
+        return (b"{}", 501) if "wait=true" in self.path else super().forward(body)
+
+
+class KeepsAnswers(Proxy):
+    """Deletes queues, and says so only when it is asked again; the first time it does not even delete."""
+
+    def do_DELETE(self) -> None:
+        asked = self.seen[self.path] = self.seen.get(self.path, 0) + 1
+        if asked > 1:
+            self.forward(b"")
+        if asked > 2:
+            self.answer(b"{}")
+        else:
+            self.close_connection = True
 
 
 class Loses(Proxy):
@@ -347,12 +393,49 @@ def broken(kind: type[Stub], tmp_path: Path, *options: str, **shared: Any) -> tu
 
 
 @pytest.mark.parametrize(
-    "kind", [Garbage, Html, WrongShapes, Refuses, Unauthorized, Unavailable, Closes, NoHttp, Hangs, HangsLater, Drips]
-)
+    "kind",
+    [
+        Garbage, Html, AlwaysYes, WrongShapes, Refuses, Redirects, Unauthorized, Unavailable, Closes, NoHttp, Hangs,
+        HangsLater, Drips,
+    ],
+)  # fmt: skip
 def test_a_broken_server_gets_a_report(kind: type[Stub], tmp_path: Path) -> None:
     report, _ = broken(kind, tmp_path)
     assert sum(row["result"] in {"unknown", "invalid"} for row in report["rows"]) > 60
     assert len({row["id"] for row in report["rows"]}) > 40
+    # One that answers in turns may say by chance what somebody wants to hear.
+    assert kind is WrongShapes or not [row for row in report["rows"] if row["result"] == "valid"]
+
+
+def test_a_redirection_says_where_to(tmp_path: Path) -> None:
+    report, _ = broken(Redirects, tmp_path, "--only=G-IDEM-4")
+    assert "was answered 308 (go to https://queen.example.org/api/v1/configure)" in report["rows"][0]["text"]
+
+
+def test_what_was_made_is_deleted_however_many_answers_are_lost(server: Server) -> None:
+    with stub(KeepsAnswers, upstream=server.port) as (url, seen):
+        result = verify(url, "--only=G-IDEM-4")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert {times for path, times in seen.items() if "/queues/" in path} == {3}
+    assert count_queues(server) == 0
+
+
+def test_a_server_without_long_polls_is_asked_again(server: Server, tmp_path: Path) -> None:
+    file = tmp_path / "report"
+    with stub(HoldsNothing, upstream=server.port) as (url, _):
+        result = verify(url, "--only=G-WAIT-1", "--only=G-WAIT-4", "--only=G-DLQ-4", f"--json={file}")
+    assert result.returncode == 0, result.stdout + result.stderr
+    results = {(row["id"], row["result"]) for row in json.loads(file.read_text())["rows"]}
+    assert results == {("G-WAIT-1", "skipped"), ("G-WAIT-4", "skipped"), ("G-DLQ-4", "valid")}
+
+
+@pytest.mark.parametrize("option", ["json", "junit", "html"])
+def test_a_report_that_cannot_be_written_is_refused_before_the_run(option: str, tmp_path: Path) -> None:
+    with stub(Html) as (url, _):
+        result = verify(url, f"--{option}={tmp_path / 'missing' / 'report'}")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert f"--{option}" in result.stderr
+    assert "cannot be written" in result.stderr
 
 
 def test_the_token_is_sent(tmp_path: Path) -> None:

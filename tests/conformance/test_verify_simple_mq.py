@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from queen_spec.guarantees import GUARANTEES, Level
-from tests.conformance.test_verify import verify
+from tests.conformance.test_verify import Closes, Garbage, Html, Stub, WrongShapes, broken, verify
 from tests.support.processes import Server, free_port, open_folder, serving
 
 #: What only a test with more than a URL sees.
@@ -80,6 +80,12 @@ def test_a_broken_server_is_found_out(server: Server, tmp_path: Path, name: str)
         execute(server, "DROP FUNCTION simple_mq.mutate CASCADE")
     assert code == 1
     assert broken <= {row["id"] for row in report["rows"] if row["result"] == "invalid"}
+
+
+@pytest.mark.parametrize("kind", [Garbage, Html, WrongShapes, Closes])
+def test_what_does_not_speak_the_interface_gets_a_report(kind: type[Stub], tmp_path: Path) -> None:
+    report, _ = broken(kind, tmp_path, "--interface=simple-mq")
+    assert {row["result"] for row in report["rows"]} <= {"unknown", "invalid"}
 
 
 def test_nobody_there() -> None:

@@ -199,6 +199,11 @@ MUTANTS: tuple[Mutant, ...] = (
         (ACK_CURSOR, "(NOT v_live OR v_item.lease <> v_cursor.lease)", "NOT p_final AND (NOT v_live OR v_item.lease <> v_cursor.lease)"),
     ),
     _sql(
+        "G-TXN-3", "a transaction acks what it pushes",
+        (TRANSACTION, "                problem := 'Message not found';\n", "                problem := problem;\n"),
+        tests=COMBINATIONS,
+    ),
+    _sql(
         "G-STR-1", "a cycle whose ack is refused writes its state and its outputs",
         (CYCLE, "        IF v_problem IS NOT NULL THEN\n            RAISE EXCEPTION 'undo'", "        IF false THEN\n            RAISE EXCEPTION 'undo'"),
         tests=STREAMS,
