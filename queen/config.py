@@ -4,7 +4,7 @@ import dataclasses
 import difflib
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
@@ -40,12 +40,17 @@ def boolean(text: str) -> bool:
             raise ValueError("true or false")
 
 
+def _one_of_text(choices: Sequence[str]) -> str:
+    """What a word must be, in words."""
+    return "one of: " + ", ".join(repr(choice) for choice in choices)
+
+
 def one_of(*choices: str) -> Callable[[str], str]:
     """Parses one of the given words."""
 
     def parse(text: str) -> str:
         if text not in choices:
-            raise ValueError("one of: " + ", ".join(repr(choice) for choice in choices))
+            raise ValueError(_one_of_text(choices))
         return text
 
     return parse
@@ -418,7 +423,45 @@ class Settings:
         "QUEEN_TLS_CERTFILE", "", str, "file with the certificate (PEM, with its chain) to serve https with"
     )
     tls_key: str = setting("QUEEN_TLS_KEYFILE", "", str, "file with the private key of that certificate")
+    telemetry: bool = setting(
+        "QUEEN_OTEL_ENABLED",
+        False,
+        boolean,
+        "whether traces and metrics go to an OpenTelemetry collector (docs/telemetry.md). This and the variables of "
+        "OpenTelemetry below matter only then; those that are not named here are its SDK's own",
+    )
+    otel_disabled: bool = setting(
+        "OTEL_SDK_DISABLED", False, lambda text: text.lower() == "true", "`true` sends nothing after all"
+    )
+    otel_service: str = setting("OTEL_SERVICE_NAME", "queen", str, "the name of this service in traces and metrics")
+    otel_endpoint: str = setting(
+        "OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318", str, "the collector's URL for OTLP over HTTP"
+    )
+    otel_protocol: str = setting(
+        "OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf", str, "how to speak to it: only so, not grpc"
+    )
+    otel_traces: str = setting(
+        "OTEL_TRACES_EXPORTER",
+        "otlp",
+        str,
+        "where spans go: `otlp`, or `none`, which keeps the contexts of messages all the same",
+    )
+    otel_metrics: str = setting("OTEL_METRICS_EXPORTER", "otlp", str, "where metrics go: `otlp` or `none`")
+    otel_metrics_interval_ms: int = setting(
+        "OTEL_METRIC_EXPORT_INTERVAL", 60_000, integer(100, 86_400_000), "how often metrics are sent, in ms"
+    )
+    otel_temporality: str = setting(
+        "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE",
+        "cumulative",
+        str.lower,
+        "what counters count from: only the start of the server, not the last export",
+    )
     policies: Mapping[JobType, BatchPolicy] = dataclasses.field(default_factory=dict)
+
+    @property
+    def telemetry_on(self) -> bool:
+        """Whether there are traces and metrics to send."""
+        return self.telemetry and not self.otel_disabled
 
     @property
     def database_url(self) -> str:
@@ -539,8 +582,25 @@ def _checked(settings: Settings) -> Settings:
     roles = (settings.jwt_role_admin, settings.jwt_role_read_write, settings.jwt_role_read_only)
     if not all(roles) or len(set(roles)) < len(roles):
         raise SettingError("JWT_ROLE_ADMIN, JWT_ROLE_READ_WRITE and JWT_ROLE_READ_ONLY must be three different roles")
+    if settings.telemetry_on:
+        _check_telemetry(settings)
     if settings.vegas_alpha >= settings.vegas_beta:
         raise SettingError(
             f"QUEEN_VEGAS_ALPHA={settings.vegas_alpha} must be less than QUEEN_VEGAS_BETA={settings.vegas_beta}"
         )
     return settings
+
+
+def _check_telemetry(settings: Settings) -> None:
+    """What OpenTelemetry knows and this server does not. Without telemetry the variables may be meant for others."""
+    exporters = ("otlp", "none")
+    for variable, text, choices in (
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", settings.otel_protocol, ("http/protobuf",)),
+        ("OTEL_TRACES_EXPORTER", settings.otel_traces, exporters),
+        ("OTEL_METRICS_EXPORTER", settings.otel_metrics, exporters),
+        ("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", settings.otel_temporality, ("cumulative",)),
+    ):
+        if text not in choices:
+            raise SettingError(f"{variable}={text!r} is not {_one_of_text(choices)} (QUEEN_OTEL_ENABLED is set)")
+    if not _is_url(settings.otel_endpoint):
+        raise SettingError("OTEL_EXPORTER_OTLP_ENDPOINT is not a URL such as http://collector:4318")

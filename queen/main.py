@@ -284,4 +284,10 @@ def _services(pool: Pool, settings: Settings, context: Context) -> Services:
 def create(settings: Settings) -> QueenApp:
     """The ASGI application of a worker process."""
     own_loop = uvloop.new_event_loop if settings.engine_home == "thread" else None
+    if settings.telemetry_on:
+        # An optional extra, which nobody pays for who does not use it.
+        from queen.telemetry.app import create_traced_app  # noqa: PLC0415
+        from queen.telemetry.engine import TracedEngine  # noqa: PLC0415
+
+        return create_traced_app(settings, TracedEngine(assembly(settings), own_loop))
     return create_app(settings, EngineThread(assembly(settings), own_loop))

@@ -1,8 +1,9 @@
 """The format of a segment: how messages become columns of ``queen.segments`` and come back, no payload being decoded.
 
 ``data`` is a JSON array with one object a message,
-``{"transactionId":…,"traceId":…,"producerSub":…,"keyId":…,"payload":…}``, where everything but the payload may be
-missing and the payload comes last; a ``keyId`` says that it is encrypted. ``ends`` holds for each message the position
+``{"traceparent":…,"transactionId":…,"traceId":…,"producerSub":…,"keyId":…,"payload":…}``, where everything but the
+payload may be missing and the payload comes last; a ``keyId`` says that it is encrypted, and ``traceparent`` is the W3C
+trace context of its push. ``ends`` holds for each message the position
 in ``data`` behind its object, 4 bytes big-endian. ``sql/internal/025_segment.sql`` reads the same.
 """
 
@@ -15,7 +16,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 _PLAIN = b'{"payload":'
-# The second letter of the first name tells a bare payload from transactionId, traceId, producerSub and keyId.
+# The second letter of the first name tells a bare payload from all other names.
 _MARK_PLACE, _PLAIN_MARK = 4, ord("a")
 _MISSING = Raw()
 _NATIVE_IS_BIG = sys.byteorder == "big"
@@ -29,6 +30,7 @@ class Entry(Struct, frozen=True, gc=False):
     traceId: Raw = _MISSING  # noqa: N815
     producerSub: Raw = _MISSING  # noqa: N815
     keyId: Raw = _MISSING  # noqa: N815
+    traceparent: Raw = _MISSING
 
 
 _decoder = msgspec.json.Decoder(Entry)
@@ -45,8 +47,8 @@ def encode_entry(payload: bytes, transaction_id: str | None, trace_id: str | Non
 def encode_raw(entry: Entry) -> bytes:
     """The object of one message whose fields are JSON already."""
     fields = (
-        (b"transactionId", entry.transactionId), (b"traceId", entry.traceId), (b"producerSub", entry.producerSub),
-        (b"keyId", entry.keyId),
+        (b"traceparent", entry.traceparent), (b"transactionId", entry.transactionId), (b"traceId", entry.traceId),
+        (b"producerSub", entry.producerSub), (b"keyId", entry.keyId),
     )  # fmt: skip
     return b'{%b"payload":%b}' % (b"".join([b'"%b":%b,' % field for field in fields if field[1]]), entry.payload)
 

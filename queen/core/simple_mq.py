@@ -57,7 +57,7 @@ class NewMessage(Struct, frozen=True):
 
 
 class Message(Struct, frozen=True):
-    """A message as it is; hidden until ``visible_at`` if that lies ahead."""
+    """A message as it is; hidden until ``visible_at`` if that lies ahead. ``traceparent`` is for who polls it."""
 
     message_id: UUID
     data: str
@@ -65,14 +65,21 @@ class Message(Struct, frozen=True):
     visible_at: datetime
     created_at: datetime
     group: str | None
+    traceparent: str | None = None
 
 
 class Enqueue(Struct, frozen=True):
-    """Messages for one queue, all or none; ``size``: bytes that they add to a call."""
+    """Messages for one queue, all or none.
+
+    Attributes:
+        size: bytes that they add to a call.
+        traceparent: the W3C trace context that is kept with each, where the server keeps those.
+    """
 
     queue: UUID
     messages: Sequence[NewMessage]
     size: int
+    traceparent: str | None = None
 
 
 class Enqueued(Struct, frozen=True):

@@ -25,7 +25,7 @@ STEP = 10_000
 _REQUEUE_STEP = 500
 _SWEPT_QUEUES_MAX = 200
 
-_ENQUEUE = "SELECT * FROM simple_mq.enqueue_v1($1, $2, $3, $4, $5)"
+_ENQUEUE = "SELECT * FROM simple_mq.enqueue_v1($1, $2, $3, $4, $5, $6)"
 _DEQUEUE = "SELECT * FROM simple_mq.dequeue_v1($1, $2)"
 _GIVE_BACK = "SELECT simple_mq.give_back_v1($1, $2, $3)"
 _ACKNOWLEDGE = "SELECT * FROM simple_mq.acknowledge_v1($1, $2)"
@@ -54,7 +54,7 @@ class SimpleMqStore:
     async def enqueue(self, columns: EnqueueColumns) -> list[Enqueued]:
         """Stores messages; one answer a request. May be sent again."""
         c = columns
-        rows = await self._pool.fetch(_ENQUEUE, c.flush, c.queue, c.request, c.group, c.data)
+        rows = await self._pool.fetch(_ENQUEUE, c.flush, c.queue, c.request, c.group, c.data, c.traceparent)
         return [Enqueued(row["outcome"], row["message_ids"] or ()) for row in rows]
 
     async def dequeue(self, queues: Sequence[UUID], limits: Sequence[int]) -> Polled:

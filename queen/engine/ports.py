@@ -278,6 +278,7 @@ class EnqueueColumns(Struct):
     request: list[int] = []
     group: list[str | None] = []
     data: list[str] = []
+    traceparent: list[str | None] | None = None
 
 
 class Polled(Struct, frozen=True):

@@ -63,12 +63,18 @@ class QueenApp:
         await self._sockets.stop()
 
 
-def create_app(settings: Settings, engine: EngineThread) -> QueenApp:
-    """The application over an engine that is not started yet; ASGI's lifespan starts and stops it."""
+def create_app(settings: Settings, engine: EngineThread, around: Sequence[object] = ()) -> QueenApp:
+    """The application over an engine that is not started yet; ASGI's lifespan starts and stops it.
+
+    Args:
+        settings: what the operator wants.
+        engine: gets the requests.
+        around: middleware before all other.
+    """
     sockets = Sockets(settings.sockets_max)
     tally = RequestTally()
     table = routes(settings, engine, sockets)
-    middleware: list[Any] = [_Lifespan(engine), Publisher(engine, sockets, tally), MeasureRequests(tally)]
+    middleware: list[Any] = [*around, _Lifespan(engine), Publisher(engine, sockets, tally), MeasureRequests(tally)]
     if settings.cors_origins:
         origins = "*" if settings.cors_origins == ("*",) else settings.cors_origins
         middleware.append(falcon.CORSMiddleware(origins, expose_headers=["Retry-After"]))

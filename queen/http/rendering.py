@@ -153,11 +153,13 @@ def _render_claim(claim: Claim, lease: bytes, group: bytes, keys: Keyring | None
 
 def _render_entry(entry: Entry, prefix: bytes, offset: int, claim: Claim, keys: Keyring | None) -> bytes:
     own = b"%b%012x" % (prefix, offset)
-    data, problem = bytes(entry.payload), b""
+    data, more = bytes(entry.payload), b""
     if entry.keyId:
-        data, problem = _open(entry, claim, keys)
+        data, more = _open(entry, claim, keys)
+    if entry.traceparent:
+        more += b'"traceparent":%b,' % bytes(entry.traceparent)
     return b'{"id":"%b","transactionId":%b,"traceId":%b,"data":%b,%b"producerSub":%b,' % (
-        own, entry.transactionId or b'"%b"' % own, entry.traceId or b"null", data, problem,
+        own, entry.transactionId or b'"%b"' % own, entry.traceId or b"null", data, more,
         entry.producerSub or b"null",
     )  # fmt: skip
 

@@ -10,6 +10,7 @@ from queen.config import Settings
 from queen.engine.thread import EngineThread
 from queen.http.access import Access, Levels
 from queen.http.contract.document import document
+from queen.http.figures import Figures
 from queen.http.resources import catalogue, consumer_groups, dead_letters, messages, status, traces
 from queen.http.resources.ack import AckResource
 from queen.http.resources.analytics import postgres, queues, workers
@@ -22,7 +23,7 @@ from queen.http.resources.maintenance import BuffersResource, MaintenanceResourc
 from queen.http.resources.metrics import MetricsResource
 from queen.http.resources.notify import NotifyResource
 from queen.http.resources.pop import PopDefaults, PopResource
-from queen.http.resources.prometheus import PrometheusResource, SeriesLimits
+from queen.http.resources.prometheus import PrometheusResource
 from queen.http.resources.push import PushResource
 from queen.http.resources.queues import ConfigureResource, QueueResource
 from queen.http.resources.simple_mq.actuator import (
@@ -80,9 +81,7 @@ def routes(settings: Settings, engine: EngineThread, sockets: Sockets) -> Sequen
         keys,
     )
     health, maintenance = HealthResource(engine), MaintenanceResource(engine)
-    prometheus = PrometheusResource(
-        engine, SeriesLimits(settings.metrics_queues, settings.metrics_groups, settings.smq_metrics_queues)
-    )
+    prometheus = PrometheusResource(Figures.of(settings, engine))
     documentation, dashboard = DocumentationResource(), DashboardResource()
     table = [
         Route("/health", health, {"GET": PUBLIC}),

@@ -3,6 +3,7 @@
 It has to be named in the environment before anything imports prometheus_client, so nothing here does.
 """
 
+import fcntl
 import os
 import shutil
 import tempfile
@@ -10,6 +11,7 @@ from pathlib import Path
 
 _VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 _PREFIX = "queen-metrics-"
+_SPOKESMAN = "spokesman.lock"
 
 
 def share() -> None:
@@ -27,7 +29,7 @@ def clear() -> None:
     """Removes what an earlier run has left in the folder."""
     folder = Path(os.environ[_VARIABLE])
     folder.mkdir(parents=True, exist_ok=True)
-    for file in folder.glob("*.db"):
+    for file in (*folder.glob("*.db"), folder / _SPOKESMAN):
         file.unlink(missing_ok=True)
 
 
@@ -43,3 +45,31 @@ def remove() -> None:
     folder = Path(os.environ[_VARIABLE])
     if folder.name.startswith(_PREFIX):
         shutil.rmtree(folder, ignore_errors=True)
+
+
+class Spokesman:
+    """The one worker of an instance that sends the metrics of all; when it ends, another one does.
+
+    Attributes:
+        began_ns: when the first of them began, in nanoseconds since 1970.
+    """
+
+    def __init__(self) -> None:
+        self._file: int | None = None
+        self.began_ns = 0
+
+    def speaks(self) -> bool:
+        """Whether this process is the one; tries to become it."""
+        if self._file is None and shared():
+            self._file = self._take()
+        return self._file is not None or not shared()
+
+    def _take(self) -> int | None:
+        file = os.open(Path(os.environ[_VARIABLE]) / _SPOKESMAN, os.O_RDONLY | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system lets go when the process ends
+        except BlockingIOError:
+            os.close(file)
+            return None
+        self.began_ns = os.fstat(file).st_mtime_ns  # nobody ever writes to it
+        return file

@@ -31,8 +31,17 @@ def render(families: Iterable[Metric]) -> bytes:
     """Everything that the workers of this instance have measured, and these families."""
     scraped = CollectorRegistry(auto_describe=False)
     scraped.register(_Families(families))
-    measured = REGISTRY
-    if shared():
-        measured = CollectorRegistry()
-        MultiProcessCollector(measured)  # type: ignore[no-untyped-call]
-    return generate_latest(measured) + generate_latest(scraped)
+    return generate_latest(_of_workers()) + generate_latest(scraped)
+
+
+def measured() -> Iterable[Metric]:
+    """Everything that the workers of this instance have measured."""
+    return _of_workers().collect()
+
+
+def _of_workers() -> CollectorRegistry:
+    if not shared():
+        return REGISTRY
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    return registry

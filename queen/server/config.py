@@ -15,6 +15,7 @@ from queen.security import authentication
 from queen.server import listening, logs, open_files, worker_classes
 from queen.server.errors import StartError
 from queen.server.replacements import Replacements
+from queen.telemetry import needs
 
 _settings = from_environment()
 directory.share()
@@ -75,9 +76,12 @@ def on_starting(server: Any) -> None:  # noqa: ANN401 - gunicorn's arbiter
     try:
         open_files.ensure(_settings)
         listening.tls(_settings)
+        needs.check(_settings)
         authentication.verifier_of(_settings)
         server.log.info("access", extra={"needs": authentication.describe(_settings)})
         authentication.warn(_settings)
+        if _settings.telemetry_on:
+            server.log.info("telemetry", extra=needs.describe(_settings))
         if not _settings.jwt_enabled and not listening.is_loopback(_settings.host):
             server.log.warning(
                 "No authentication, and other machines may reach %s: set JWT_ENABLED, or have a firewall or proxy say "

@@ -57,6 +57,8 @@ async def enqueue(context: Context, requests: Sequence[Enqueue]) -> list[Enqueue
         columns.request += [number] * len(request.messages)
         columns.group += [message.group for message in request.messages]
         columns.data += [message.data for message in request.messages]
+    if any([request.traceparent for request in requests]):
+        columns.traceparent = [request.traceparent for request in requests for _ in request.messages]
     answers = await context.patiently(lambda _again: context.simple_mq.database.enqueue(columns))
     stored: Counter[UUID] = Counter()
     for request, answer in zip(requests, answers, strict=True):

@@ -40,6 +40,7 @@ class DeliveredMessage(Struct, rename="camel"):
         producer_sub: who pushed it, as the token said.
         offset: its place in the partition.
         delivery_attempt: 1 at the first delivery to the group.
+        traceparent: W3C trace context of its push, if there is one and the server keeps those (`QUEEN_OTEL_ENABLED`).
     """
 
     id: str
@@ -55,6 +56,7 @@ class DeliveredMessage(Struct, rename="camel"):
     consumer_group: str
     offset: int
     delivery_attempt: int
+    traceparent: str | UnsetType = UNSET
 
 
 class Autopilot(Struct, rename="camel"):

@@ -1,12 +1,13 @@
 -- Purpose:   stores the messages of many requests, each request whole or not at all.
 -- Arguments: p_flush names the call, so that it can be sent again when its answer was lost;
 --            by request: p_queue;
---            by message, in the order of the requests: p_request (its number, from 1), p_group (null: none), p_data.
+--            by message, in the order of the requests: p_request (its number, from 1), p_group (null: none), p_data,
+--            p_traceparent (null: none; null for all: nobody has one).
 -- Returns:   one row a request: its number; stored, full, too_large or unknown; the queue's size; the ids of its messages.
 -- Locks:     groups, then counts (shard 0) by queue_id until the commit: enqueues of a queue go one after another.
 -- Writes:    messages, counts, flushes.
 CREATE OR REPLACE FUNCTION simple_mq.enqueue_v1(
-    p_flush uuid, p_queue uuid[], p_request int[], p_group text[], p_data text[]
+    p_flush uuid, p_queue uuid[], p_request int[], p_group text[], p_data text[], p_traceparent text[]
 ) RETURNS TABLE (request int, outcome text, queue_size int, message_ids uuid[])
 LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan
@@ -65,7 +66,7 @@ BEGIN
         SELECT coalesce(max(f.created_at), v_now), coalesce(max(f.outcomes), v_outcomes) INTO v_now, v_outcomes
         FROM simple_mq.flushes AS f WHERE f.flush_id = p_flush;
     ELSE
-        PERFORM simple_mq.store(v_now, p_flush, p_queue, v_outcomes, p_request, p_group, p_data, v_grouped);
+        PERFORM simple_mq.store(v_now, p_flush, p_queue, v_outcomes, p_request, p_group, p_data, p_traceparent, v_grouped);
     END IF;
 
     RETURN QUERY
@@ -82,7 +83,7 @@ COMMENT ON FUNCTION simple_mq.enqueue_v1 IS 'Stores the messages of many request
 
 CREATE OR REPLACE FUNCTION simple_mq.store(
     p_time timestamptz, p_flush uuid, p_queue uuid[], p_outcomes text[], p_request int[], p_group text[], p_data text[],
-    p_grouped bool
+    p_traceparent text[], p_grouped bool
 ) RETURNS void
 LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan
@@ -96,11 +97,15 @@ BEGIN
         FROM unnest(p_request) AS m (request) WHERE p_outcomes[m.request] = 'stored' GROUP BY 1
     ) AS u
     WHERE c.queue_id = u.queue_id AND c.shard = 0;
-    INSERT INTO simple_mq.messages (queue_id, message_id, state, visible_at, created_at, message_group, data)
+    INSERT INTO simple_mq.messages (
+        queue_id, message_id, state, visible_at, created_at, message_group, data, traceparent
+    )
     SELECT
         q.queue_id, simple_mq.message_id(p_time, p_flush, m.place::int),
-        CASE WHEN m.name IS NULL OR q.parent_id IS NOT NULL THEN 'w' ELSE 'b' END, p_time, p_time, m.name, m.data
-    FROM unnest(p_request, p_group, p_data) WITH ORDINALITY AS m (request, name, data, place)
+        CASE WHEN m.name IS NULL OR q.parent_id IS NOT NULL THEN 'w' ELSE 'b' END, p_time, p_time, m.name, m.data,
+        m.traceparent
+    FROM unnest(p_request, p_group, p_data, p_traceparent)
+        WITH ORDINALITY AS m (request, name, data, traceparent, place)
     JOIN simple_mq.queues AS q ON q.queue_id = p_queue[m.request]
     WHERE p_outcomes[m.request] = 'stored';
     IF p_grouped THEN

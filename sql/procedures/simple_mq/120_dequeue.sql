@@ -9,7 +9,8 @@
 CREATE OR REPLACE FUNCTION simple_mq.dequeue_v1(p_queue uuid[], p_limit int[])
 RETURNS TABLE (
     poll int, queue_id uuid, known bool, dlq_id uuid, dead int, stuck int, ready_in float8,
-    message_id uuid, data text, delivery_count int, visible_at timestamptz, created_at timestamptz, message_group text
+    message_id uuid, data text, delivery_count int, visible_at timestamptz, created_at timestamptz, message_group text,
+    traceparent text
 )
 LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan
@@ -70,7 +71,8 @@ BEGIN
             )
             SELECT
                 p.poll, v_place.queue_id, true, NULL::uuid, NULL::int, NULL::int, NULL::float8,
-                t.message_id, t.data, t.delivery_count, t.visible_at, t.created_at, t.message_group
+                t.message_id, t.data, t.delivery_count, t.visible_at, t.created_at, t.message_group,
+                t.traceparent
             FROM (SELECT taken.*, row_number() OVER (ORDER BY taken.message_id) AS n FROM taken) AS t
             JOIN (
                 SELECT l.poll, sum(l.most) OVER (ORDER BY l.poll) AS upto, l.most

@@ -18,7 +18,7 @@ def local_time(time: datetime) -> str:
 
 
 class MessageAnswer(Struct):
-    """A message."""
+    """A message; ``traceparent``: W3C trace context of its enqueue, where the server keeps those."""
 
     message_id: UUID
     data: str
@@ -26,6 +26,7 @@ class MessageAnswer(Struct):
     invisible_until: str
     created_at: str
     message_group: str | UnsetType = UNSET
+    traceparent: str | UnsetType = UNSET
 
 
 class QueueAnswer(Struct):
@@ -66,6 +67,7 @@ def message_answer(message: Message) -> MessageAnswer:
     return MessageAnswer(
         message.message_id, message.data, message.delivery_count, local_time(message.visible_at),
         local_time(message.created_at), UNSET if message.group is None else message.group,
+        UNSET if message.traceparent is None else message.traceparent,
     )  # fmt: skip
 
 
