@@ -1,12 +1,15 @@
 """The segment format: what goes in comes out, whole or in part, payload bytes untouched."""
 
 import json
+from datetime import UTC, datetime
 
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from queen.core.segment import Entry, decode_entries, encode_ends, encode_entry, encode_plain, plain_length
+from queen.core.operations import Claim, Lot, Popped, Push, Slice
+from queen.core.segment import Entry, decode_entries, encode_ends, encode_entry, encode_plain, encode_raw, plain_length
+from queen.core.trace_context import delivered, stamp
 
 texts = st.text(min_size=1, max_size=20).filter(lambda text: "\0" not in text and text.isprintable())
 values = st.recursive(
@@ -52,3 +55,29 @@ def test_a_producer_alone_is_not_taken_for_a_bare_payload() -> None:
     entry = encode_entry(b"1", None, None, "somebody")
     [read_back] = decode_entries(b"[" + entry + b"]", encode_ends([len(entry) + 1]), 0)
     assert read(read_back) == (1, None, None, "somebody")
+
+
+CONTEXT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+@given(messages, st.booleans())
+def test_a_context_stands_beside_whatever_a_message_holds(
+    written: list[tuple[object, str | None, str | None, str | None]], plain: bool
+) -> None:
+    written = [(payload, None, None, None) for payload, *_ in written] if plain else written
+    entries = [encode_entry(json.dumps(payload).encode(), *ids) for payload, *ids in written]
+    lot = Lot("q", "p", range(len(entries)), b",".join(entries), [len(entry) + 1 for entry in entries], None)
+    [stamped] = stamp(Push([lot], len(entries)), CONTEXT).lots
+    ends = encode_ends(stamped.lengths)
+    found = decode_entries(b"[" + stamped.body + b"]", ends, 0)
+    assert [read(entry) for entry in found] == written
+    assert all(isinstance(entry, Entry) and bytes(entry.traceparent) == b'"%b"' % CONTEXT.encode() for entry in found)
+    assert b",".join(encode_raw(entry) for entry in found if isinstance(entry, Entry)) == stamped.body
+    # Of a run that begins at offset 10, the first is done already and the last is not delivered.
+    claim = Claim(
+        1, "q", "p", 10 + len(entries) - 2, frozenset([10]), 0, 1,
+        [Slice(10, datetime(2026, 1, 1, tzinfo=UTC), ends, 0, b"[" + stamped.body)],
+    )  # fmt: skip
+    number = max(0, len(entries) - 2)
+    told = delivered(Popped(None, [claim]))
+    assert (told.messages, dict(told.contexts)) == (number, {CONTEXT: number} if number else {})

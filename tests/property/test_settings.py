@@ -57,6 +57,7 @@ def test_a_variable_sets_its_field(variable: str, field: "dataclasses.Field[obje
         ("QUEEN_PEERS", "host:6632"),
         ("QUEEN_PEERS", "http://:6632"),
         ("QUEEN_CONCURRENCY_MODE", "reno"),
+        ("OTEL_METRIC_EXPORT_INTERVAL", "1 min"),
         ("QUEEN_CORS_ORIGINS", "https://a.example/path"),
         ("QUEEN_CORS_ORIGINS", "ops.example.org"),
         ("QUEEN_CORS_ORIGINS", "https://A.example"),
@@ -155,3 +156,21 @@ def test_a_misspelt_setting_is_found() -> None:
         "QUEEN_PUSH_PREFERED_BATCH_SIZE": "QUEEN_PUSH_PREFERRED_BATCH_SIZE",
         "JWT_ISUER": "JWT_ISSUER",
     }
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+        ("OTEL_TRACES_EXPORTER", "console"),
+        ("OTEL_METRICS_EXPORTER", "prometheus"),
+        ("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "delta"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318"),
+    ],
+)
+def test_what_telemetry_cannot_do_stops_the_start_only_where_it_is_on(variable: str, text: str) -> None:
+    meant_for_others = from_environment({variable: text})
+    assert not meant_for_others.telemetry_on
+    assert not from_environment({variable: text, "QUEEN_OTEL_ENABLED": "1", "OTEL_SDK_DISABLED": "true"}).telemetry_on
+    with pytest.raises(SettingError, match=variable):
+        from_environment({variable: text, "QUEEN_OTEL_ENABLED": "1"})
