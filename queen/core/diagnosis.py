@@ -356,8 +356,8 @@ def judge_spool(spool: SpoolFacts, *, database_up: bool) -> Iterator[Finding]:
             "Start a server with this folder: it stores them. If one runs, its log says what is in the way.",
         )
     else:
-        waits = f"{spool.messages:,} messages wait in {spool.folder}" if spool.messages else "Nothing waits"
-        yield _ok("spool", waits)
+        waits = f"{spool.messages:,} messages wait" if spool.messages else "Nothing waits"
+        yield _ok("spool", f"{waits} in {spool.folder}")
 
 
 def worst(findings: Sequence[Finding]) -> Grade:

@@ -84,7 +84,7 @@ def test_what_is_not_well_is_said_with_what_to_do(change: dict[str, Any], topic:
 @pytest.mark.parametrize(
     ("change", "up", "grade", "word"),
     [
-        ({}, True, Grade.OK, "Nothing waits"),
+        ({}, True, Grade.OK, f"Nothing waits in {SPOOL.folder}"),
         ({"messages": 5, "oldest_age_s": 30.0}, True, Grade.OK, "5 messages wait"),
         ({"messages": 5, "oldest_age_s": 3000.0}, False, Grade.OK, "5 messages wait"),
         ({"messages": 5, "oldest_age_s": 3000.0}, True, Grade.WARNING, "Start a server"),
