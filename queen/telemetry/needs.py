@@ -2,6 +2,7 @@
 
 from importlib import import_module
 from importlib.util import find_spec
+from urllib.parse import urlsplit
 
 from queen.config import Settings
 from queen.core.errors import SettingError
@@ -33,8 +34,10 @@ def check(settings: Settings) -> None:
 
 
 def describe(settings: Settings) -> dict[str, str]:
-    """What is sent, and where to, for the log."""
-    return {"traces": settings.otel_traces, "metrics": settings.otel_metrics, "endpoint": settings.otel_endpoint}
+    """What is sent, and where to, for the log: a password in the URL is nobody's business."""
+    endpoint = urlsplit(settings.otel_endpoint)
+    place = endpoint._replace(netloc=endpoint.netloc.rpartition("@")[2], query="").geturl()
+    return {"traces": settings.otel_traces, "metrics": settings.otel_metrics, "endpoint": place}
 
 
 def _is_installed(module: str) -> bool:

@@ -9,6 +9,7 @@ from queen.cli.settings import render_reference
 from queen.config import DEFAULT_POLICIES, Settings, from_environment, misspelt
 from queen.core.errors import SettingError
 from queen.core.operations import JobType
+from queen.telemetry.needs import describe
 
 VARIABLES = [
     (variable, field) for field in dataclasses.fields(Settings) for variable in field.metadata.get("variables", ())
@@ -174,3 +175,8 @@ def test_what_telemetry_cannot_do_stops_the_start_only_where_it_is_on(variable: 
     assert not from_environment({variable: text, "QUEEN_OTEL_ENABLED": "1", "OTEL_SDK_DISABLED": "true"}).telemetry_on
     with pytest.raises(SettingError, match=variable):
         from_environment({variable: text, "QUEEN_OTEL_ENABLED": "1"})
+
+
+def test_where_telemetry_goes_is_told_without_its_password() -> None:
+    settings = Settings(telemetry=True, otel_endpoint="https://user:hunter2@collector:4318/otlp?key=hunter2")
+    assert describe(settings) == {"traces": "otlp", "metrics": "otlp", "endpoint": "https://collector:4318/otlp"}
