@@ -37,7 +37,7 @@ SIMPLE_MQ: tuple[Mutant, ...] = (
         "G-SMQ-5", "a queue takes one message more than it has room for",
         (ENQUEUE, "v_request.messages > v_room", "v_request.messages > v_room + 1"),
     ),
-    mutant("G-SMQ-6", "data is trimmed", (ENQUEUE, "p_time, p_time, m.name, m.data\n", "p_time, p_time, m.name, trim(m.data)\n")),
+    mutant("G-SMQ-6", "data is trimmed", (ENQUEUE, "p_time, p_time, m.name, m.data,\n", "p_time, p_time, m.name, trim(m.data),\n")),
     mutant(
         "G-SMQ-7", "an exhausted message is thrown away",
         (ROUTE, _MOVE, "DELETE FROM simple_mq.messages AS m\n            USING chosen"),
