@@ -46,7 +46,7 @@ function entry(trace, seconds) {
 // On one line where it has room there.
 function recorded(data) {
   const short = JSON.stringify(data);
-  return short.length <= ONE_LINE ? h("div", {}, h("code", {}, short)) : h("pre", { tabindex: "0", "aria-label": "What was recorded" }, json(data));
+  return short.length <= ONE_LINE ? h("div", {}, h("code", {}, short)) : h("pre", { tabindex: "0", role: "group", "aria-label": "What was recorded" }, json(data));
 }
 
 function reveal(element) {

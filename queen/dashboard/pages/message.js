@@ -14,7 +14,7 @@ export const title = ({ names }) => `Message ${names[1]}`;
 export function open(view, { names: [partitionId, transactionId] }, refreshNow) {
   const what = h("div", { class: "actions" });
   const about = h("div");
-  const payload = h("pre", { tabindex: "0", "aria-label": "Payload" });
+  const payload = h("pre", { tabindex: "0", role: "group", "aria-label": "Payload" });
   const groups = h("div");
   const traces = h("div");
   view.append(what, card("", about), card("Payload", payload), card("Consumer groups", groups), card("Traces", traces));
