@@ -50,5 +50,7 @@ async def connection(dsn: str) -> AsyncIterator["asyncpg.Connection[asyncpg.Reco
 async def postmaster(connection: "asyncpg.Connection[asyncpg.Record]") -> psutil.Process | None:
     """PostgreSQL's first process, if it runs on this machine."""
     pid = await connection.fetchval("SELECT pg_backend_pid()")
-    local = psutil.pid_exists(pid) and "postgres" in psutil.Process(pid).name()
-    return psutil.Process(pid).parent() if local else None
+    with contextlib.suppress(psutil.NoSuchProcess):
+        backend = psutil.Process(pid)
+        return backend.parent() if "postgres" in backend.name() else None
+    return None

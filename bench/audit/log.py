@@ -10,6 +10,7 @@ from queen.core.segment import encode_ends, encode_entry
 from queen.db.setup import prepare
 
 _SEGMENTS_A_COPY = 2_000
+_CONNECT_MS = 60_000
 _COLUMNS = ("part_id", "last_off", "n", "created_at", "flush", "ids", "ends", "data")
 
 
@@ -18,7 +19,7 @@ async def load(dsn: str, messages: int, partitions: int, a_segment: int, hot: fl
 
     One segment in two has transaction ids that a client chose. All messages have the same small payload.
     """
-    await prepare(dsn, 5000)
+    await prepare(dsn, _CONNECT_MS)
     rng = random.Random(seed)
     connection = await asyncpg.connect(dsn)
     try:

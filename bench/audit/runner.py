@@ -25,7 +25,8 @@ from queen_bench.machine import describe
 
 Advance = Callable[[str, float], None]
 _PARTITIONS = 1_000
-_SAMPLE_S = 0.2
+_SAMPLE_S = 1.0
+_PAUSE_S = 0.2
 
 
 class Profile(Struct, frozen=True):
@@ -172,7 +173,7 @@ class _Producer(threading.Thread):
 
     def run(self) -> None:
         """Writes, and waits a little."""
-        while not self._ended.wait(_SAMPLE_S):
+        while not self._ended.wait(_PAUSE_S):
             asyncio.run(log.load(self._dsn, self._AT_ONCE, _PARTITIONS, generated.A_CALL, seed=self._wrote))
             self._wrote += self._AT_ONCE
 

@@ -70,9 +70,10 @@ class K6:
         try:
             async with httpx.AsyncClient(trust_env=False) as client:
                 answer = await client.get(f"http://127.0.0.1:{self._port}/v1/metrics", timeout=1)
-        except httpx.HTTPError:
+            told = answer.json()
+        except (httpx.HTTPError, ValueError):
             return None
-        found = {each["id"]: each["attributes"]["sample"] for each in answer.json().get("data") or []}
+        found = {each["id"]: each["attributes"]["sample"] for each in told.get("data") or []}
         counts = {name: sample["count"] for name, sample in found.items() if "count" in sample}
         # Scripts set it only in the load itself.
         return Counters(counts, "moment_ms" in found)

@@ -85,8 +85,8 @@ class Target:
         port = urlsplit(self.url).port or 80
         for each in psutil.net_connections("tcp"):
             if each.status == psutil.CONN_LISTEN and each.laddr and each.laddr.port == port and each.pid:
-                root = _first_of_its_kind(psutil.Process(each.pid))
-                return [process for process in [root, *root.children(recursive=True)] if process.name() != "postgres"]
+                family = usage.family(_first_of_its_kind(psutil.Process(each.pid)))
+                return [process for process in family if _name(process) not in ("postgres", None)]
         return []
 
     async def postmaster(self) -> psutil.Process | None:
@@ -114,6 +114,13 @@ async def _sizes(connection: _Connection) -> Sizes:
     row = await connection.fetchrow(_SIZES)
     assert row is not None
     return Sizes(row["tables"], row["wal"])
+
+
+def _name(process: psutil.Process) -> str | None:
+    """What it is called; ``None`` when it has ended, as processes of PostgreSQL do all the time."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.name()
+    return None
 
 
 def _first_of_its_kind(process: psutil.Process) -> psutil.Process:

@@ -3,7 +3,7 @@
 import asyncio
 import subprocess
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import httpx
@@ -15,7 +15,7 @@ from queen_audit.java import java_home
 from queen_audit.journal.files import write_parquet
 from queen_bench.audit.log import load
 from tests.audit.faults import ordinary
-from tests.support.processes import clean_environment, free_port, run, wait_until
+from tests.support.processes import clean_environment, lasting_port, run, wait_until
 from tests.support.servers import create_database, drop_database
 
 PATIENCE_S = 300.0
@@ -25,7 +25,7 @@ PROGRAM = Path(pyspark.__path__[0]) / "bin" / "spark-class"
 @pytest.fixture
 def master(tmp_path):
     """A master and two workers of one core each."""
-    port, page = free_port(), free_port()
+    port, page = lasting_port(), lasting_port()
     environment = clean_environment(JAVA_HOME=str(java_home()), SPARK_LOCAL_IP="127.0.0.1")
     with (tmp_path / "cluster.log").open("wb") as log, ExitStack() as stack:
 
@@ -36,7 +36,7 @@ def master(tmp_path):
 
         def workers():
             try:
-                return len(httpx.get(f"http://127.0.0.1:{page}/json/").json()["workers"])
+                return len(httpx.get(f"http://127.0.0.1:{page}/json/", trust_env=False).json()["workers"])
             except (httpx.TransportError, ValueError):  # nobody listens, or the page is not there yet
                 return -1
 
@@ -52,9 +52,10 @@ def master(tmp_path):
 
 def end(process):
     """Ends a process and what it has started."""
-    family = [process, *psutil.Process(process.pid).children(recursive=True)]
-    for each in family:
-        each.terminate()
+    for child in psutil.Process(process.pid).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            child.terminate()
+    process.terminate()
     process.wait(PATIENCE_S)
 
 
@@ -74,6 +75,7 @@ session.stop()
 """
 
 
+@pytest.mark.timeout(2400)
 def test_executors_run_the_package_that_the_driver_sends(tmp_path, master):
     work = tmp_path / "driver"
     work.mkdir()
@@ -93,6 +95,7 @@ def test_executors_run_the_package_that_the_driver_sends(tmp_path, master):
     assert set(places) == {"./queen_audit.zip/queen_audit/log/source.py"}
 
 
+@pytest.mark.timeout(2400)
 def test_an_audit_on_a_cluster_judges_journal_and_log(tmp_path, master, postgres):
     journal = tmp_path / "journal"
     journal.mkdir()
@@ -101,7 +104,7 @@ def test_an_audit_on_a_cluster_judges_journal_and_log(tmp_path, master, postgres
     try:
         asyncio.run(load(url, 400, 3, 20))
         asked = ("--guarantee", "G-ORD-2", "--guarantee", "G-ACK-2")
-        ended = run("audit", "--journal", str(journal), "--dsn", url, "--master", master, *asked, patience=600)
+        ended = run("audit", "--journal", str(journal), "--dsn", url, "--master", master, *asked, patience=1500)
     finally:
         asyncio.run(drop_database(postgres, url))
     assert ended.returncode == 0, ended.stderr + (tmp_path / "cluster.log").read_text()[-3000:]

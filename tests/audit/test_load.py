@@ -3,23 +3,25 @@
 import asyncio
 import json
 import signal
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from queen.db.dsn import UNREACHABLE, connect, parse
 from queen_audit.journal.files import open_journal
 from tests.mutants.catalogue import MUTANTS
 from tests.mutants.run import mutated
 from tests.support.processes import Server, open_folder, run, serving, wait_until
 from tests.support.servers import create_database, drop_database, serving_database
 
+PATIENCE_MS = 10_000
 SETTINGS = ["RATE=60", "VUS=3", "TOLERATE=1", "DURATION=12s"]
 
 
 def kill_in_the_middle(server: Server) -> None:
-    """Kills PostgreSQL once messages flow; the server starts it again."""
+    """Kills PostgreSQL once messages flow, and waits until the server has started it again."""
 
     def messages() -> bool:
         status, answer = server.request("GET", "/api/v1/resources/overview")
@@ -27,6 +29,17 @@ def kill_in_the_middle(server: Server) -> None:
 
     wait_until(messages, "messages")
     server.postmaster().send_signal(signal.SIGKILL)
+    wait_until(lambda: asyncio.run(answers(server.dsn)), "PostgreSQL again")
+
+
+async def answers(dsn: str) -> bool:
+    """Whether PostgreSQL does."""
+    try:
+        connection = await connect(parse(dsn, "test", PATIENCE_MS))
+    except UNREACHABLE:
+        return False
+    await connection.close()
+    return True
 
 
 def load(server: Server, dsn: str, folder: Path, *settings: str) -> Path:
@@ -46,16 +59,20 @@ def audit(dsn: str, journal: Path, folder: Path, *options: str) -> tuple[int, An
     """The exit code, and the report."""
     report = folder / "audit.json"
     done = run("audit", "--dsn", dsn, "--journal", str(journal), "--json", str(report), *options, patience=1500)
-    return done.returncode, json.loads(report.read_text() or done.stderr)
+    assert report.exists(), done.stderr
+    return done.returncode, json.loads(report.read_text())
 
 
 @pytest.mark.timeout(2400)
 def test_load_with_a_kill_in_the_middle_is_audited_green(tmp_path: Path) -> None:
-    with open_folder() as folder, serving(folder / "data", "--workers", "2") as server:
-        killer = threading.Thread(target=kill_in_the_middle, args=(server,))
-        killer.start()
+    with (
+        open_folder() as folder,
+        serving(folder / "data", "--workers", "2") as server,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        killing = threads.submit(kill_in_the_middle, server)
         journal = load(server, server.dsn, tmp_path, *SETTINGS)
-        killer.join()
+        killing.result()
         code, report = audit(server.dsn, journal, tmp_path)
     assert (code, [each for each in report["verdicts"] if each["violations"]]) == (0, [])
     judged = {each["audit"] for each in report["verdicts"] if each["result"] == "valid"}

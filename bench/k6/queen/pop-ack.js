@@ -1,6 +1,6 @@
 // Consumers that pop BATCH messages and ack them, over a backlog that is pushed first.
 import { sleep } from 'k6';
-import { DURATION, PREFIX, ack, configure, messages, number, pop, push, remove, summary, limits, within } from './lib.js';
+import { DURATION, PREFIX, ack, configure, grace, messages, number, pop, push, remove, summary, limits, within } from './lib.js';
 
 const BATCH = number('BATCH', 1);
 const CONSUMERS = number('VUS', 8, 2);
@@ -10,7 +10,7 @@ const QUEUE = `${PREFIX}-pop`;
 
 export const options = {
   setupTimeout: '300s',
-  scenarios: { consumers: { executor: 'constant-vus', vus: CONSUMERS, duration: DURATION } },
+  scenarios: { consumers: { executor: 'constant-vus', vus: CONSUMERS, duration: DURATION, gracefulStop: grace('30s') } },
   ...limits({ 'http_req_duration{op:pop}': within(4000), 'http_req_duration{op:ack}': within(2000) }),
 };
 

@@ -3,7 +3,7 @@
 // middle; SHAPE=max has PRODUCERS that push as fast as they are answered; RETENTION_S removes messages of that age; GROUPS sets how many consumer groups get every message; PAUSE_S is the longest gap that a failover may leave.
 import { Trend } from 'k6/metrics';
 import {
-  DURATION, PREFIX, SMOKE, ack, configure, messages, number, pop, push, remove, summary, limits, within,
+  DURATION, PREFIX, SMOKE, ack, configure, grace, messages, number, pop, push, remove, summary, limits, within,
 } from './lib.js';
 
 const RATE = number('RATE', 1000, 50);
@@ -36,10 +36,10 @@ const endToEnd = new Trend('end_to_end_ms', true);
 export const options = {
   scenarios: {
     producers: Object.assign(
-      { exec: 'produce' }, SHAPE === 'max' ? {} : { preAllocatedVUs: SMOKE ? 4 : 50, maxVUs: 300 }, shapes[SHAPE],
+      { exec: 'produce', gracefulStop: grace('30s') }, SHAPE === 'max' ? {} : { preAllocatedVUs: SMOKE ? 4 : 50, maxVUs: 300 }, shapes[SHAPE],
     ),
     consumers: {
-      executor: 'constant-vus', exec: 'consume', vus: number('VUS', 8, 2) * GROUPS, gracefulStop: '3s',
+      executor: 'constant-vus', exec: 'consume', vus: number('VUS', 8, 2) * GROUPS, gracefulStop: grace('3s'),
       // Longer than the producers, to take what is left.
       duration: `${SECONDS + (SHAPE === 'spike' ? 6 : 3)}s`,
     },

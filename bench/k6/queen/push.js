@@ -1,12 +1,12 @@
 // Producers that push BATCH messages a request, as fast as they are answered, to one queue of PARTITIONS partitions.
-import { DURATION, PREFIX, configure, messages, number, push, remove, summary, limits, within } from './lib.js';
+import { DURATION, PREFIX, configure, grace, messages, number, push, remove, summary, limits, within } from './lib.js';
 
 const BATCH = number('BATCH', 1);
 const PARTITIONS = number('PARTITIONS', 1);
 const QUEUE = `${PREFIX}-push`;
 
 export const options = {
-  scenarios: { producers: { executor: 'constant-vus', vus: number('VUS', 50, 4), duration: DURATION } },
+  scenarios: { producers: { executor: 'constant-vus', vus: number('VUS', 50, 4), duration: DURATION, gracefulStop: grace('30s') } },
   ...limits({ 'http_req_duration{op:push}': within(2000) }),
 };
 

@@ -1,6 +1,6 @@
 // Consume, transform, produce: each message is acked and its result pushed in one transaction.
 import { check, sleep } from 'k6';
-import { DURATION, PREFIX, configure, messages, number, payload, pop, push, remove, summary, limits, transact, within } from './lib.js';
+import { DURATION, PREFIX, configure, grace, messages, number, payload, pop, push, remove, summary, limits, transact, within } from './lib.js';
 
 const CONSUMERS = number('VUS', 8, 2);
 const BACKLOG = number('BACKLOG', 20000, 200);
@@ -10,7 +10,7 @@ const OUTPUT = `${PREFIX}-out`;
 
 export const options = {
   setupTimeout: '300s',
-  scenarios: { pipelines: { executor: 'constant-vus', vus: CONSUMERS, duration: DURATION } },
+  scenarios: { pipelines: { executor: 'constant-vus', vus: CONSUMERS, duration: DURATION, gracefulStop: grace('30s') } },
   ...limits({ 'http_req_duration{op:transaction}': within(2000) }),
 };
 
