@@ -64,8 +64,9 @@ def make(request: Request, progress: Progress) -> Report:
         journal = open_journal(request.journal, work) if request.journal else None
         archive = open_filled(request.archive) if request.archive else None
         snapshot = stack.enter_context(Snapshot(request.dsn)) if request.dsn else None
-        spark = stack.enter_context(_spark(request.where, work))
-        inputs = Inputs(calls=_calls(spark, journal), clock_bound=int(request.clock_bound_s * SECOND))
+        spark = stack.enter_context(_spark(request.where, work, journal.items() if journal else 0))
+        calls = _calls(spark, journal)
+        inputs = Inputs(calls=calls, clock_bound=int(request.clock_bound_s * SECOND))
         if request.interface == SimpleMqTables.interface:
             tables: Tables = SimpleMqTables(inputs, stored.read(snapshot, spark, work) if snapshot else None)
         else:
@@ -123,9 +124,9 @@ def _check(where: Where) -> None:
 
 
 @contextmanager
-def _spark(where: Where, work: Path) -> Iterator[SparkSession]:
-    """A session; what goes wrong in it is told in one line."""
-    spark = session.start(where.master, work, driver_memory=where.driver_memory)
+def _spark(where: Where, work: Path, rows: int = 0) -> Iterator[SparkSession]:
+    """A session for so many rows of journals; what goes wrong in it is told in one line."""
+    spark = session.start(where.master, work, driver_memory=where.driver_memory, partitions=session.partitions_of(rows))
     try:
         yield spark
     except (PySparkException, Py4JError) as problem:
@@ -144,7 +145,28 @@ def _database(spark: SparkSession, archive: Archive | None, snapshot: Snapshot |
 
 
 def _calls(spark: SparkSession, journal: Journal | None) -> DataFrame | None:
-    return spark.read.parquet(*map(str, journal.parquet)) if journal else None
+    """The rows of the journals.
+
+    Raises:
+        JournalError: a row is there twice; audits would take it for two calls.
+    """
+    if journal is None:
+        return None
+    calls = spark.read.parquet(*map(str, journal.parquet))
+    for row in calls.groupBy("agent", "number").count().where("count > 1").limit(1).collect():
+        raise JournalError(
+            f"row {row.number} of the agent {row.agent} is there {row['count']} times: is a journal in the folder "
+            "twice, as *.parquet and *.jsonl? Leave one of both; and give each agent a name of its own"
+        )
+    return calls
+
+
+def _unknown_queues(tables: Tables) -> tuple[str, ...]:
+    lanes, queues = tables.get("lanes"), tables.get("queues")
+    if lanes is None or queues is None:
+        return ()
+    unknown = lanes.select("queue").distinct().join(queues.select("queue"), "queue", "left_anti")
+    return tuple(sorted(row.queue for row in unknown.collect()))
 
 
 def _report(tables: Tables, journal: Journal | None, request: Request, progress: Progress, began: float) -> Report:
@@ -158,6 +180,7 @@ def _report(tables: Tables, journal: Journal | None, request: Request, progress:
             tuple(Clock(row.agent, row.low, row.high, row.comparisons) for row in clocks.collect()) if clocks else (),
             tuple(Tail(row.agent, row.missing, row.ended) for row in tails.collect()) if tails else (),
             tuple(map(str, journal.torn)) if journal else (),
+            _unknown_queues(tables),
             series(tables),
             time.perf_counter() - began,
         )

@@ -10,6 +10,8 @@ from .figures import Series, bars, lines
 from .page import document, table
 from .run import Evidence, Result, Verdict
 
+_NAMED = 3
+
 
 class Clock(Struct, frozen=True):
     """By how much an agent's clock is ahead of the server's, in microseconds, between bounds."""
@@ -29,13 +31,21 @@ class Tail(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """All of it. ``rows``: how many there were, by table. ``series``: figures for the plots."""
+    """All of it.
+
+    Attributes:
+        rows: how many there were, by table.
+        torn: files of journals that end in the middle of a row.
+        unknown_queues: those of the journals that the database does not have.
+        series: figures for the plots.
+    """
 
     verdicts: tuple[Verdict, ...]
     rows: dict[str, int]
     clocks: tuple[Clock, ...] = ()
     tails: tuple[Tail, ...] = ()
     torn: tuple[str, ...] = ()
+    unknown_queues: tuple[str, ...] = ()
     series: tuple[Series, ...] = ()
     seconds: float = 0.0
 
@@ -58,6 +68,11 @@ class Report(Struct, frozen=True):
         """What limits the verdicts."""
         found = [f"the journal of {tail.agent} {_why(tail)}: what it does not tell is unknown" for tail in self.tails]
         found += [f"{path} ends in the middle of a row" for path in self.torn]
+        if self.unknown_queues:
+            found.append(
+                f"the database does not have {len(self.unknown_queues)} queues of the journals, as "
+                f"{', '.join(self.unknown_queues[:_NAMED])}: they were deleted, or the journals are of another server"
+            )
         unsure = [clock for clock in self.clocks if not clock.comparisons]
         if len(self.clocks) > 1 and unsure:
             found.append(

@@ -101,7 +101,7 @@ def judge(audit: Audit, tables: Tables, max_evidence: int) -> Verdict:
     assert first is not None  # it would be missing
     began = time.perf_counter()
     if first.isEmpty():
-        return Verdict(audit.name, audit.ids, Result.UNKNOWN, text=f"there are no {audit.needs[0]} to judge")
+        return Verdict(audit.name, audit.ids, Result.UNKNOWN, text=f"no {audit.needs[0].replace('_', ' ')} to judge")
     found = audit.find(**given).persist(StorageLevel.DISK_ONLY)
     try:
         count = found.count()

@@ -39,6 +39,7 @@ _PLACE = re.compile(r"([^/:,]+):(\d+)")
 _MEMORY = re.compile(r"(\d+)([kmgt])b?")
 _MEMORY_UNITS = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024 * 1024}
 _PATIENCE_S = 10
+_ROWS_A_PARTITION = 750_000
 _OURS = re.compile(r"^queen_audit\.errors\.\w+: (.+)", re.MULTILINE)
 
 
@@ -80,6 +81,11 @@ def check_memory(memory: str) -> None:
         raise AuditError(f"--driver-memory {memory}: Spark needs {LEAST_MEMORY_MIB}m or more")
 
 
+def partitions_of(rows: int) -> int:
+    """Into how many parts so many rows are dealt, that each fits into memory: four a core, or more for large runs."""
+    return max(4 * (os.cpu_count() or 1), rows // _ROWS_A_PARTITION)
+
+
 def start(
     master: str,
     work: Path,
@@ -95,7 +101,7 @@ def start(
         master: ``local[*]``, ``spark://host:port``, ``k8s://…``.
         work: a folder that is deleted with the session.
         driver_memory: heap of the driver, which in local mode does all the work.
-        partitions: of shuffles; by default four a core of this machine.
+        partitions: of shuffles; by default those of a small run.
         java_options: more options for the driver's Java.
         options: more of Spark's settings; those here are added to what a session needs anyway.
 
@@ -120,8 +126,10 @@ def start(
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.warehouse.dir", str(work / "warehouse"))
         .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", str(partitions or 4 * (os.cpu_count() or 1)))
+        .config("spark.sql.shuffle.partitions", str(partitions or partitions_of(0)))
         .config("spark.sql.autoBroadcastJoinThreshold", "32m")
+        # Tables of messages lie by lane and hash: joins by lane, group and hash need not move them.
+        .config("spark.sql.requireAllClusterKeysForCoPartition", "false")
     )
     if local:
         # Nobody vanishes: where a heartbeat is late, the machine is busy.

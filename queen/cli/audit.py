@@ -57,7 +57,9 @@ def judge(
     ] = None,
     report: Annotated[Path | None, typer.Option(help="File for the report as HTML.", dir_okay=False)] = None,
     json: Annotated[Path | None, typer.Option(help="File for the report as JSON.", dir_okay=False)] = None,
-    max_evidence: Annotated[int, typer.Option(help="Violations to show of each audit; all are counted.", min=0)] = 20,
+    max_evidence: Annotated[
+        int, typer.Option(help="Violations to show of each audit; all are counted.", min=0, max=100_000)
+    ] = 20,
     driver_memory: DriverMemory = "2g",
     clock_bound: Annotated[
         float, typer.Option(help="Seconds by which clocks of agents may differ that did not compare theirs.", min=0)

@@ -16,8 +16,12 @@ def read(spark: SparkSession, archive: Archive, snapshot: Snapshot | None) -> Da
     Without a snapshot it is the database as it was at the last run of the archive job. A partition begins behind the
     last hole of the archive, which has one where messages were removed before they could be archived. What was
     deleted with its queue is left out.
+
+    Raises:
+        ArchiveError: the archive is of another database.
     """
     state = snapshot.state() if snapshot else archive.state()
+    archive.check_origin(state.heads)
     till = {head.part_id: head.oldest_offset if snapshot else head.next_offset for head in state.heads}
     heads = [_reaching_back(head, archive.unbroken.get(head.part_id), till[head.part_id]) for head in state.heads]
     log = _archived(spark, archive, [(head.part_id, head.oldest_offset, till[head.part_id]) for head in heads])

@@ -14,7 +14,7 @@ job leaves behind is not read, and removed by the next one.
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ import msgspec
 from msgspec import Struct
 
 from ..errors import ArchiveError
-from ..inputs import Offsets, State
+from ..inputs import Head, Offsets, State
 
 VERSION = 1
 Kind = TypeVar("Kind", bound=Struct)
@@ -101,6 +101,23 @@ class Archive:
     def state(self) -> State:
         """The database at the last run, but for its log."""
         return _read(_state_path(self.folder, self.runs[-1].number), State)
+
+    def check_origin(self, heads: Iterable[Head]) -> None:
+        """Looks whether it is of the database with these partitions.
+
+        Raises:
+            ArchiveError: a partition of the same number is another one there, or ends before what is archived.
+        """
+        known = {head.part_id: head for head in self.state().heads} if self.runs else {}
+        for head in heads:
+            before = known.get(head.part_id, head)
+            if _identity(before) != _identity(head) or before.next_offset > head.next_offset:
+                raise ArchiveError(
+                    f"{self.folder} is the archive of another database, or of this one before it was set back: its "
+                    f"partition {head.part_id} is {before.queue}/{before.partition} up to offset "
+                    f"{before.next_offset - 1}, and the database's is {head.queue}/{head.partition} up to "
+                    f"{head.next_offset - 1}. Name the folder that belongs to --dsn, or a new one"
+                )
 
     def place(self, staged: Path, number: int) -> Path:
         """Moves a written file to where it belongs, under a name of this archive's own."""
@@ -180,6 +197,10 @@ def locked(folder: Path) -> Iterator[None]:
         except OSError as problem:
             raise ArchiveError(f"{folder}: another archive job is at work there. Wait for its end") from problem
         yield
+
+
+def _identity(head: Head) -> tuple[str, str, int]:
+    return head.queue, head.partition, head.created_at
 
 
 def _look_at(path: Path, size: int) -> None:

@@ -57,10 +57,12 @@ def add(spark: SparkSession, snapshot: Snapshot, archive: Archive, a_task: int =
     """Adds what is not there yet; the caller holds the lock of the folder.
 
     Raises:
-        ArchiveError: what was written is not what the log holds; the archive stays as it was.
+        ArchiveError: what was written is not what the log holds, or the archive is of another database; it stays as
+            it was.
     """
-    archive.clean()
     state, upto = snapshot.state(), archive.upto
+    archive.check_origin(state.heads)
+    archive.clean()
     heads = {head.part_id: head for head in state.heads}
     tasks = snapshot.tasks_behind(upto, a_task)
     rows = _written(spark, snapshot.log(spark, tasks, whole=True), state, archive) if tasks else []

@@ -126,6 +126,22 @@ def test_a_file_that_is_gone_or_torn_is_named(tmp_path, dsn, spark):
         open_filled(tmp_path)
 
 
+def test_the_archive_of_another_database_is_refused(spark, dsn, postgres, tmp_path):
+    """Its partitions have the same numbers, and would be taken for those of this one."""
+    other = asyncio.run(create_database(postgres))
+    try:
+        asyncio.run(load(other, 300, PARTITIONS, A_SEGMENT))
+        add(spark, other, tmp_path)
+    finally:
+        asyncio.run(drop_database(postgres, other))
+    before = open_filled(tmp_path)
+    with pytest.raises(ArchiveError, match=r"the archive of another database, .*generated/0 up to offset"):
+        add(spark, dsn, tmp_path)
+    with Snapshot(dsn) as snapshot, pytest.raises(ArchiveError, match="Name the folder that belongs to --dsn"):
+        database.read(spark, before, snapshot)
+    assert open_filled(tmp_path) == before
+
+
 def test_two_jobs_at_once_are_refused(tmp_path):
     with locked(tmp_path), pytest.raises(ArchiveError, match="another archive job"), locked(tmp_path):
         pass

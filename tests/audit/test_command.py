@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from queen_audit import java
 from queen_audit.errors import JavaError
-from queen_audit.journal.files import write_lines
+from queen_audit.journal.files import write_lines, write_parquet
 from queen_bench.audit.log import load
 from tests.audit.faults import ordinary
 from tests.support.processes import run
@@ -105,8 +105,37 @@ def test_a_journal_that_cannot_be_read_is_named(journal):
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.timeout(2400)
+def test_a_journal_that_is_there_twice_is_named(journal):
+    """Else its messages would have been pushed twice."""
+    write_parquet(journal / "a.parquet", ordinary("q", 1)[1].calls)
+    ended = run("audit", "--journal", str(journal), "--master", "local[2]", patience=1100)
+    assert ended.returncode == 2
+    assert "is there 2 times: is a journal in the folder twice" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.timeout(2400)
+def test_a_journal_of_another_server_is_noticed(journal, postgres):
+    """Nothing of it can be judged by the log, which may as well be because its queues were deleted."""
+    url = asyncio.run(create_database(postgres))
+    try:
+        asyncio.run(load(url, 100, 2, 10))
+        asked = ("--guarantee", "G-DUR-1", "--master", "local[2]")
+        ended = run("audit", "--dsn", url, "--journal", str(journal), *asked, patience=1100)
+    finally:
+        asyncio.run(drop_database(postgres, url))
+    assert ended.returncode == 0, ended.stderr
+    assert "queues of the journals, as q.in" in ended.stdout
+
+
 def test_a_database_without_a_log_is_named(postgres):
-    ended = run("audit", "--dsn", postgres.replace("/postgres?", "/template1?"))
+    # One of its own: nobody can make a database while another one is connected to template1.
+    url = asyncio.run(create_database(postgres))
+    try:
+        ended = run("audit", "--dsn", url)
+    finally:
+        asyncio.run(drop_database(postgres, url))
     assert ended.returncode == 2
     assert "there is no log in this database" in ended.stderr
 
