@@ -372,7 +372,8 @@ class Tables:
         assert self._database is not None
         lanes = F.broadcast(self.heads.select("part_id", "lane"))
         known = F.coalesce("hash", hash_of_offset(F.col("offset")))
-        return self._database.log.join(lanes, "part_id").select("lane", "offset", known.alias("hash"), "created_at")
+        rows = self._database.log.join(lanes, "part_id").select("lane", "offset", known.alias("hash"), "created_at")
+        return self._keep(rows)
 
     @cached_property
     def cursors(self) -> DataFrame:
@@ -399,6 +400,11 @@ class Tables:
         return self._database.groups
 
     # ------------------------------------------------------------ one row a message
+
+    @staticmethod
+    def _by_message(rows: DataFrame) -> DataFrame:
+        """The rows so that all of a message lie in one place, and joins of tables made from them move nothing."""
+        return rows.repartition(int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions")), "lane", "hash")
 
     @cached_property
     def messages(self) -> DataFrame:
@@ -429,7 +435,7 @@ class Tables:
         if "log_offset" not in rows.columns:
             rows = rows.withColumn("log_offset", F.lit(None).cast("bigint"))
         return self._keep(
-            rows.where(F.col("hash").isNotNull())
+            self._by_message(rows.where(F.col("hash").isNotNull()))
             .groupBy("lane", "hash")
             .agg(
                 F.count("pushed").alias("attempts"),
@@ -476,7 +482,7 @@ class Tables:
             (F.col("finishes") & F.col("dead")).cast("int").alias("letters"),
         )
         return self._keep(
-            taken.unionByName(said, allowMissingColumns=True)
+            self._by_message(taken.unionByName(said, allowMissingColumns=True))
             .groupBy("lane", "group", "hash")
             .agg(
                 F.count("invoked").alias("deliveries"),
@@ -501,4 +507,4 @@ class Tables:
         seen = self.messages.where(F.col("offset").isNotNull() | F.col("log_offset").isNotNull()).select(
             "lane", "hash", F.coalesce("offset", "log_offset").alias("offset")
         )
-        return self._keep(known.unionByName(seen.join(few(unknown), ["lane", "hash"]).select(*known.columns)))
+        return known.unionByName(self._keep(seen.join(few(unknown), ["lane", "hash"]).select(*known.columns)))

@@ -120,7 +120,7 @@ def what_was_delivered_is_done_in_the_end(
 @checks("G-ACK-3", "G-GRP-1", level=Level.AUDIT)
 def cursors_pass_only_what_is_done(
     fates: DataFrame,
-    log: DataFrame,
+    messages: DataFrame,
     cursors: DataFrame,
     groups: DataFrame,
     lanes: DataFrame,
@@ -134,7 +134,8 @@ def cursors_pass_only_what_is_done(
     judged = groups.where("whole").join(known, ["queue", "group"], "left_semi")
     judged = judged.join(hidden.where(F.col("tail") | F.col("swallowed")), ["queue", "group"], "left_anti")
     passed = cursors.join(F.broadcast(judged), ["queue", "group"], "left_semi").select("lane", "group", "acked")
-    rows = log.select("lane", "offset", "hash").join(few(passed), "lane").where(F.col("offset") <= F.col("acked"))
+    rows = messages.where(F.col("logged") > 0).select("lane", F.col("log_offset").alias("offset"), "hash")
+    rows = rows.join(few(passed), "lane").where(F.col("offset") <= F.col("acked"))
     done = fates.where("may_finish").select("lane", "group", "hash")
     skipped = rows.join(done, ["lane", "group", "hash"], "left_anti")
     return violations(skipped, sentence("lies at or below the cursor %s, and nobody finished it", "acked"))

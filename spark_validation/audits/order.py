@@ -1,6 +1,6 @@
 """Order: offsets, the order of pushes, and the order of deliveries."""
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from queen_spec.guarantees import Level, checks
@@ -11,6 +11,8 @@ from .spans import with_greatest_before
 
 BUCKET = 8192
 """Offsets that one task sorts at a time, so that a hot partition is many tasks."""
+
+_BITS = 64
 
 
 @checks("G-ORD-1", level=Level.AUDIT)
@@ -48,31 +50,41 @@ def _lanes_of(hidden: DataFrame, lanes: DataFrame) -> DataFrame:
 
 
 def _disorder_within_answers(told: DataFrame) -> DataFrame:
-    answer = Window.partitionBy("agent", "number", "lane").orderBy("position")
-    rows = told.withColumn("above", F.lag("offset").over(answer)).where(F.col("above") >= F.col("offset"))
+    rows = _disorder(told)
     return violations(rows, sentence("offset %s stands behind offset %s in the answer to a pop", "offset", "above"))
+
+
+def _disorder(rows: DataFrame) -> DataFrame:
+    """Rows of calls whose offset is not above that of the row of the same lane before them (``above``).
+
+    Sorted are only calls whose offsets do not rise with their positions one by one, as those of most calls do.
+    """
+    call = ["agent", "number", "lane"]
+    shift = F.col("offset") - F.col("position")
+    odd = rows.groupBy(*call).agg(F.min(shift).alias("least"), F.max(shift).alias("most"))
+    odd = odd.where(F.col("least") != F.col("most")).select(*call)
+    line = Window.partitionBy(*call).orderBy("position")
+    looked_at = rows.join(few(odd), call).withColumn("above", F.lag("offset").over(line))
+    return looked_at.where(F.col("above") >= F.col("offset"))
 
 
 @checks("G-ORD-2", level=Level.AUDIT)
 def deliveries_leave_no_gap(
-    fates: DataFrame, hidden: DataFrame, lanes: DataFrame, heads: DataFrame | None = None
+    deliveries: DataFrame, hidden: DataFrame, lanes: DataFrame, heads: DataFrame | None = None
 ) -> DataFrame:
     """An offset that was delivered to a group while one between it and the next lower delivered one never was.
 
     Not when retention has removed what lies between, nor when a pop with autoAck without an answer may have taken it.
     """
-    offsets = fates.where(F.col("offset").isNotNull() & (F.col("deliveries") > 0)).select("lane", "group", "offset")
-    bucket = F.floor(F.col("offset") / BUCKET).alias("bucket")
-    buckets = offsets.groupBy("lane", "group", bucket).agg(
-        F.count_distinct("offset").alias("n"), F.min("offset").alias("low"), F.max("offset").alias("high")
-    )
+    offsets = deliveries.where(F.col("offset").isNotNull()).select("lane", "group", "offset")
+    buckets = _buckets(offsets, "lane", "group")
     line = Window.partitionBy("lane", "group").orderBy("bucket")
     buckets = buckets.withColumn("below", F.lag("high").over(line))
     borders = buckets.where(F.col("low") > F.col("below") + 1).select(
         "lane", "group", F.col("low").alias("offset"), "below"
     )
-    torn = buckets.where(F.col("high") - F.col("low") + 1 > F.col("n")).select("lane", "group", "bucket")
-    inside = offsets.withColumn("bucket", bucket).join(few(torn), ["lane", "group", "bucket"]).distinct()
+    torn = buckets.where(F.col("high") - F.col("low") + 1 > F.col("distinct")).select("lane", "group", "bucket")
+    inside = offsets.withColumn("bucket", _bucket()).join(few(torn), ["lane", "group", "bucket"]).distinct()
     neighbours = Window.partitionBy("lane", "group", "bucket").orderBy("offset")
     inside = inside.withColumn("below", F.lag("offset").over(neighbours)).where(F.col("offset") > F.col("below") + 1)
     gaps = borders.unionByName(inside.select(*borders.columns))
@@ -85,24 +97,42 @@ def deliveries_leave_no_gap(
     return violations(gaps, sentence("offset %s was delivered, and nothing between it and %s", "offset", "below"))
 
 
+def _bucket() -> Column:
+    return F.floor(F.col("offset") / BUCKET).alias("bucket")
+
+
+def _buckets(offsets: DataFrame, *lane: str) -> DataFrame:
+    """By bucket of a lane: the rows ``n``, how many ``distinct`` offsets they have, the lowest and the highest.
+
+    Counted exactly, and without sending every offset to where the others are: 64 of them are the bits of a word.
+    """
+    bit = F.call_function("shiftleft", F.lit(1).cast("bigint"), F.pmod("offset", F.lit(_BITS)).cast("int"))
+    words = offsets.groupBy(*lane, F.floor(F.col("offset") / _BITS).alias("word")).agg(
+        F.count("*").alias("n"),
+        F.bit_count(F.bit_or(bit)).alias("distinct"),
+        F.min("offset").alias("low"),
+        F.max("offset").alias("high"),
+    )
+    return words.groupBy(*lane, F.floor(F.col("word") * _BITS / BUCKET).alias("bucket")).agg(
+        F.sum("n").alias("n"),
+        F.sum("distinct").alias("distinct"),
+        F.min("low").alias("low"),
+        F.max("high").alias("high"),
+    )
+
+
 @checks("G-ORD-2", level=Level.AUDIT)
 def the_log_has_no_gap(log: DataFrame, heads: DataFrame) -> DataFrame:
     """An offset between the oldest kept one of a partition and its next one that the log does not hold exactly once.
 
     Told are the offsets above and below what is missing or doubled.
     """
-    bucket = F.floor(F.col("offset") / BUCKET).alias("bucket")
-    buckets = log.groupBy("lane", bucket).agg(
-        F.count("*").alias("n"),
-        F.min("offset").alias("low"),
-        F.max("offset").alias("high"),
-        F.count_distinct("offset").alias("distinct"),
-    )
+    buckets = _buckets(log, "lane")
     line = Window.partitionBy("lane").orderBy("bucket")
     buckets = buckets.withColumn("below", F.lag("high").over(line))
     borders = buckets.where(F.col("low") > F.col("below") + 1).select("lane", F.col("low").alias("offset"), "below")
     torn = buckets.where((F.col("high") - F.col("low") + 1 != F.col("n")) | (F.col("n") != F.col("distinct")))
-    inside = log.select("lane", "offset", bucket).join(few(torn.select("lane", "bucket")), ["lane", "bucket"])
+    inside = log.select("lane", "offset", _bucket()).join(few(torn.select("lane", "bucket")), ["lane", "bucket"])
     neighbours = Window.partitionBy("lane", "bucket").orderBy("offset")
     inside = inside.withColumn("below", F.lag("offset").over(neighbours)).where(F.col("offset") != F.col("below") + 1)
     ends = buckets.groupBy("lane").agg(F.max("high").alias("below"), F.min("low").alias("first"))
@@ -171,26 +201,33 @@ def a_request_keeps_its_order(placed: DataFrame, messages: DataFrame) -> DataFra
     rows = placed.where((F.col("outcome") != "fail") & ~F.col("duplicate")).join(
         few(shared), ["lane", "hash"], "left_anti"
     )
-    request = Window.partitionBy("agent", "number", "lane").orderBy("position")
-    rows = rows.withColumn("above", F.lag("offset").over(request)).where(F.col("above") >= F.col("offset"))
-    return violations(rows, sentence("offset %s stands behind offset %s in its request", "offset", "above"))
+    return violations(_disorder(rows), sentence("offset %s stands behind offset %s in its request", "offset", "above"))
 
 
 @checks("G-ORD-5", level=Level.AUDIT)
-def delivered_times_never_fall(fates: DataFrame) -> DataFrame:
+def delivered_times_never_fall(deliveries: DataFrame, fates: DataFrame) -> DataFrame:
     """A delivered offset whose ``createdAt`` is smaller than that of the next lower one that was delivered."""
-    return _falling(fates.where(F.col("offset").isNotNull() & F.col("created_at").isNotNull()))
+    known = F.col("offset").isNotNull() & F.col("created_at").isNotNull()
+    return _falling(fates.where(known).join(few(_unsteady(deliveries.where(known))), "lane"))
 
 
 @checks("G-ORD-5", level=Level.AUDIT)
 def logged_times_never_fall(log: DataFrame) -> DataFrame:
     """An offset of the log whose ``createdAt`` is smaller than that of the offset below it."""
-    return _falling(log)
+    return _falling(log.join(few(_unsteady(log)), "lane"))
+
+
+def _unsteady(rows: DataFrame) -> DataFrame:
+    """The lanes in which an offset of one time lies above an offset of a later one."""
+    times = rows.groupBy("lane", "created_at").agg(F.min("offset").alias("low"), F.max("offset").alias("high"))
+    line = Window.partitionBy("lane").orderBy("created_at")
+    times = times.withColumn("below", F.lag("high").over(line))
+    return times.where(F.col("low") < F.col("below")).select("lane").distinct()
 
 
 def _falling(rows: DataFrame) -> DataFrame:
     """By offset within buckets, and from bucket to bucket by their first and last row."""
-    rows = rows.select("lane", "offset", "created_at", F.floor(F.col("offset") / BUCKET).alias("bucket"))
+    rows = rows.select("lane", "offset", "created_at", _bucket())
     within = Window.partitionBy("lane", "bucket").orderBy("offset", "created_at")
     inside = rows.withColumn("before", F.lag("created_at").over(within))
     # Dropped before the borders are looked at would be what they need; so both are one pass of the same window.
