@@ -404,7 +404,9 @@ class Tables:
     @staticmethod
     def _by_message(rows: DataFrame) -> DataFrame:
         """The rows so that all of a message lie in one place, and joins of tables made from them move nothing."""
-        return rows.repartition(int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions")), "lane", "hash")
+        parts = rows.sparkSession.conf.get("spark.sql.shuffle.partitions")
+        assert parts is not None  # it has a default
+        return rows.repartition(int(parts), "lane", "hash")
 
     @cached_property
     def messages(self) -> DataFrame:

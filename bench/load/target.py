@@ -119,7 +119,8 @@ async def _sizes(connection: _Connection) -> Sizes:
 def _name(process: psutil.Process) -> str | None:
     """What it is called; ``None`` when it has ended, as processes of PostgreSQL do all the time."""
     with contextlib.suppress(psutil.NoSuchProcess):
-        return process.name()
+        name: str = process.name()
+        return name
     return None
 
 
