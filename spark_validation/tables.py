@@ -38,8 +38,8 @@ def lane() -> Column:
 
 
 def hash_of_offset(offset: Column) -> Column:
-    """How a message is known whose transaction id the server made."""
-    return F.shiftrightunsigned(F.xxhash64(offset), 4)
+    """How a message is known whose transaction id the server made; null if nobody was told its offset."""
+    return F.when(offset.isNotNull(), F.shiftrightunsigned(F.xxhash64(offset), 4))
 
 
 def hash_of_text(text: Column) -> Column:

@@ -34,7 +34,8 @@ def deliveries_are_what_was_pushed(
 ) -> DataFrame:
     """A delivered message that nobody pushed to that partition, or only later, or with another payload.
 
-    A journal that was cut short may have pushed anything from then on.
+    A journal that was cut short may have pushed anything from then on. In a partition to which somebody pushed messages
+    without ids, and was told none, each message may be one of those.
     """
     seen = messages.where(F.col("deliveries") > 0)
     cut = few(tails.agg(F.min("since").alias("since")))
@@ -42,6 +43,7 @@ def deliveries_are_what_was_pushed(
         seen.where(F.col("attempts") == 0)
         .join(cut, how="cross")
         .where(F.col("since").isNull() | (F.col("seen_at") < F.col("since")))
+        .join(_lanes_of_nameless(pushes), "lane", "left_anti")
     )
     early = seen.where(F.col("seen_at") < F.col("pushed_from"))
     low, high = F.col("pushed_low"), F.col("pushed_high")
@@ -57,16 +59,23 @@ def deliveries_are_what_was_pushed(
 
 
 @checks("G-DUR-3", level=Level.AUDIT)
-def the_log_holds_what_was_pushed(messages: DataFrame, tails: DataFrame) -> DataFrame:
+def the_log_holds_what_was_pushed(messages: DataFrame, pushes: DataFrame, tails: DataFrame) -> DataFrame:
     """A message of the log whose transaction id nobody pushed to that partition.
 
-    Only of partitions to which somebody of the journals pushed, since the log may be older than they are; and of none
-    when a journal was cut short.
+    Only of partitions to which somebody of the journals pushed, since the log may be older than they are, and nobody
+    messages of which no id is known; and of none when a journal was cut short.
     """
     ours = messages.where(F.col("attempts") > 0).select("lane").distinct()
     strange = messages.where((F.col("attempts") == 0) & (F.col("logged") > 0)).join(few(ours), "lane", "left_semi")
     strange = strange.join(few(tails.limit(1).select("agent")), how="left_anti", on=F.lit(True))
+    strange = strange.join(_lanes_of_nameless(pushes), "lane", "left_anti")
     return violations(strange, F.lit("is in the log, and nobody pushed it"))
+
+
+def _lanes_of_nameless(pushes: DataFrame) -> DataFrame:
+    """Where messages may lie of which no journal knows an id: the server made it, and its answer was lost or named none."""
+    nameless = pushes.where(F.col("hash").isNull() & (F.col("outcome") != "fail"))
+    return few(nameless.select("lane").distinct())
 
 
 @checks("G-DUR-4", level=Level.AUDIT)

@@ -384,6 +384,21 @@ def half_a_request(scene: Scene, place: int) -> Expected:
 
 
 FIRST, MIDDLE, LAST = 0, 2, MESSAGES - 1
+
+
+def nobody_is_told_an_id(scene: Scene, place: int) -> Expected:
+    """No fault: of a message without a transaction id the answer was lost, or it was "buffered"."""
+    [push] = [n for n in scene.pushes("c") if len(scene.tables.calls[n].pushes) == 4]
+    if place:
+        scene.change(push, answered=None, outcome="unknown")
+        for number in range(4):
+            scene.item(push, "pushes", number, outcome="unknown", offset=None, message_id=None)
+        scene.item(push, "pushes", 2, transaction_id=None)
+    else:
+        scene.item(push, "pushes", 2, spooled=True, transaction_id=None, offset=None, message_id=None)
+    return {}
+
+
 FAULTS: dict[Callable[[Scene, int], Expected], tuple[int, ...]] = {
     swapped_deliveries: (FIRST, MIDDLE, LAST - 1),
     disorder_in_an_answer: (0,),
@@ -417,6 +432,7 @@ FAULTS: dict[Callable[[Scene, int], Expected], tuple[int, ...]] = {
     removed_too_young: (0,),
     lost_in_the_spool: (0,),
     half_a_request: (FIRST, MIDDLE, LAST),
+    nobody_is_told_an_id: (0, 1),
 }
 """Each fault with the positions at which it is planted."""
 

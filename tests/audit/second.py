@@ -97,6 +97,7 @@ FROM p JOIN m USING (queue, part, key) WHERE coalesce(p.off, m.off, m.log_off) I
 CREATE TABLE held AS SELECT queue, part, grp, agent, number, min(lease) AS lease, min(began) AS began,
     min(ended) AS ended, min(seconds) * 1e6 AS length, bool_or(auto_ack) AS auto_ack, count(*) AS n
 FROM d GROUP BY ALL;
+CREATE TABLE nameless AS SELECT DISTINCT (queue, part) FROM p WHERE key IS NULL AND said <> 'fail';
 CREATE TABLE own AS SELECT p.*, m.there, m.seen FROM p JOIN m USING (queue, part, key) WHERE m.pushed = 1;
 """
 
@@ -162,14 +163,14 @@ AND (logged = 0 OR logged = 1 AND log_off <> m.off)
 AND coalesce(m.off, CASE WHEN coalesce(oldest, 0) = 0 THEN 0 END) >= coalesce(oldest, 0)""",
     "deliveries_are_what_was_pushed": """
 SELECT queue, off FROM m
-WHERE given > 0 AND pushed = 0 AND NOT EXISTS (FROM cut WHERE since <= m.seen)
+WHERE given > 0 AND pushed = 0 AND NOT EXISTS (FROM cut WHERE since <= m.seen) AND (queue, part) NOT IN (FROM nameless)
 UNION ALL SELECT queue, off FROM m WHERE given > 0 AND seen < began
 UNION ALL SELECT queue, off FROM d WHERE ph IS NOT NULL AND ph NOT IN (
     SELECT ph FROM p WHERE (p.queue, p.part, p.key) = (d.queue, d.part, d.key) AND ph IS NOT NULL
 ) AND EXISTS (FROM p WHERE (p.queue, p.part, p.key) = (d.queue, d.part, d.key) AND ph IS NOT NULL)""",
     "the_log_holds_what_was_pushed": """
 SELECT queue, off FROM m WHERE logged > 0 AND pushed = 0 AND (queue, part) IN (SELECT (queue, part) FROM p)
-AND NOT EXISTS (FROM cut)""",
+AND NOT EXISTS (FROM cut) AND (queue, part) NOT IN (FROM nameless)""",
     "a_request_is_stored_whole_or_not_at_all": """
 SELECT min(queue), NULL FROM own LEFT JOIN h USING (queue, part) WHERE kind = 'push' AND call <> 'ok'
 GROUP BY agent, number

@@ -146,10 +146,19 @@ export function payload(id) {
   return { at: Date.now(), id, pad: PAD };
 }
 
+let prepared_ids = 0;
+
+// Where answers may be lost, or say no more than "buffered", only an id of its own tells afterwards what became of a message.
+function name() {
+  prepared_ids += 1;
+  return JOURNAL && TOLERATE ? { transactionId: `${PREFIX}-${__VU}-${prepared_ids}` } : {};
+}
+
 export function messages(queue, count, partitions) {
   return Array.from({ length: count }, (_, n) => ({
     queue,
     partition: `p${partitions > 1 ? Math.floor(Math.random() * partitions) : 0}`,
     payload: payload(n),
+    ...name(),
   }));
 }
