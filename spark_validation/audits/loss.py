@@ -73,7 +73,7 @@ def the_log_holds_what_was_pushed(messages: DataFrame, pushes: DataFrame, tails:
 
 
 def _lanes_of_nameless(pushes: DataFrame) -> DataFrame:
-    """Where messages may lie of which no journal knows an id: the server made it, and its answer was lost or named none."""
+    """Where messages may lie of which no journal knows an id: the server made it, and told nobody."""
     nameless = pushes.where(F.col("hash").isNull() & (F.col("outcome") != "fail"))
     return few(nameless.select("lane").distinct())
 
