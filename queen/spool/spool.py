@@ -189,8 +189,11 @@ class Spool:
             )
         try:
             self.set_flag(SPOOLING, True)
-            # A disk that failed while a file was completed may have given it its new name, and nobody knows.
-            if not ledger.current or not self._folder.exists(_writing(ledger.current)):
+            if ledger.current and not self._folder.exists(_writing(ledger.current)):
+                # A disk that failed while the file was completed gave it its new name. Its number may be given out again.
+                ledger = ledger.changed(current=0, end=0, current_requests=0)
+                self._note(ledger)
+            if not ledger.current:
                 ledger = self._begin_file(ledger)
             self._write(_writing(ledger.current), data, ledger.end)
             requests = sum([entry.requests for entry in entries])

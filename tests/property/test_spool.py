@@ -193,6 +193,33 @@ def test_disk_that_fails_at_any_step_for_a_while_is_an_error_only_for_that_while
         assert len(log) == len(set(log)), f"broken at {start}"
 
 
+@checks("G-SPOOL-4", level=Level.MODEL)
+def test_syncs_that_fail_while_a_replay_ends_leave_no_damage(
+    folder: SimulatedFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number of the file that was replayed is free again, and what is known of that says nothing of the next one."""
+    spool = spool_on(folder)
+    put(spool, 1)
+    with monkeypatch.context() as broken:
+        for name in ("sync", "sync_names"):
+            broken.setattr(folder, name, _fail)
+        with pytest.raises(SpoolError):
+            put(spool, 2)
+        with spool.held(), pytest.raises(OSError, match="broken"):
+            spool.remove_replayed(*spool.waiting_files())
+        with pytest.raises(SpoolError):
+            put(spool, 3)
+    put(spool, 4)
+    with spool.held():
+        spool.complete()
+    [file] = map(spool.read, spool.waiting_files())
+    assert [type(record) for record in file.records] == [Record]
+
+
+def _fail(*_: str) -> None:
+    raise OSError(errno.EIO, "broken")
+
+
 def test_trial_of_the_disk_says_whether_it_works_and_leaves_nothing(folder: SimulatedFolder) -> None:
     spool = spool_on(folder)
     folder.failing = errno.ENOSPC
