@@ -190,7 +190,7 @@ class Spool:
         try:
             self.set_flag(SPOOLING, True)
             if ledger.current and not self._folder.exists(_writing(ledger.current)):
-                # A disk that failed while the file was completed gave it its new name. Its number may be given out again.
+                # A disk that failed while the file was completed gave it its new name. Its number may come again.
                 ledger = ledger.changed(current=0, end=0, current_requests=0)
                 self._note(ledger)
             if not ledger.current:

@@ -197,7 +197,7 @@ def test_disk_that_fails_at_any_step_for_a_while_is_an_error_only_for_that_while
 def test_syncs_that_fail_while_a_replay_ends_leave_no_damage(
     folder: SimulatedFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The number of the file that was replayed is free again, and what is known of that says nothing of the next one."""
+    """The number of the file that was replayed is free again; what is known of that says nothing of the next."""
     spool = spool_on(folder)
     put(spool, 1)
     with monkeypatch.context() as broken:
