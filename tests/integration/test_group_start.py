@@ -14,6 +14,7 @@ from queen.db.dsn import parse
 from queen.db.pool import Pool
 from queen.db.setup import prepare
 from queen.db.store import Store
+from queen.engine.ports import PushColumns
 from queen_spec.guarantees import Level, checks
 from tests.support.flushes import flush_of
 
@@ -39,15 +40,21 @@ async def waits_for_a_lock(observer: Connection, pid: int) -> bool:
     return bool(await observer.fetchval("SELECT cardinality(pg_blocking_pids($1)) > 0", pid))
 
 
+async def one_message(postgres: str) -> tuple[str, PushColumns]:
+    """A new queue with a partition, and a message for it that is not pushed yet."""
+    queue = f"start-{uuid4()}"
+    pool = Pool(parse(postgres, "queen test", 5000), 1, 30)
+    columns = await flush_of(Store(pool), queue, [b"1"])
+    await pool.close()
+    return queue, columns
+
+
 @checks("G-GRP-3", level=Level.LIVE)
 async def test_a_push_from_before_the_start_that_commits_after_it_is_passed_over(
     postgres: str, connections: list[Connection]
 ) -> None:
     pusher, subscriber, observer = connections
-    queue = f"start-{uuid4()}"
-    pool = Pool(parse(postgres, "queen test", 5000), 1, 30)
-    columns = await flush_of(Store(pool), queue, [b"1"])
-    await pool.close()
+    queue, columns = await one_message(postgres)
     start = await observer.fetchval("SELECT clock_timestamp()") + timedelta(hours=1)
     first = await subscriber.fetchrow(SUBSCRIBE, queue, start)
     assert first is not None
@@ -79,10 +86,7 @@ async def test_eviction_at_the_start_of_a_group_takes_its_locks_in_the_order_of_
 ) -> None:
     """The row of the queue comes before the cursors: the other way round, a change of its options and this deadlock."""
     changer, evictor, observer = connections
-    queue = f"start-{uuid4()}"
-    pool = Pool(parse(postgres, "queen test", 5000), 1, 30)
-    await flush_of(Store(pool), queue, [b"1"])
-    await pool.close()
+    queue, _ = await one_message(postgres)
     start = await observer.fetchval("SELECT clock_timestamp()") + timedelta(hours=1)
     await observer.fetchrow(SUBSCRIBE, queue, start)
     queue_id, part_id = await observer.fetchrow(
