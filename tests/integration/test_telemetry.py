@@ -248,6 +248,22 @@ async def test_encrypted_messages_and_those_over_a_socket_keep_theirs(
     assert [(message["data"], message["traceparent"]) for message in batch["messages"]] == [({"secret": 1}, sent)]
 
 
+async def test_messages_that_went_through_the_spool_keep_theirs(http: httpx.AsyncClient, queue: str) -> None:
+    await switch_maintenance(http, on=True)
+    try:
+        sent, _ = new_context()
+        await push(http, [{"queue": queue, "payload": 1}], sent)
+    finally:
+        await switch_maintenance(http, on=False)
+    [message] = await pop(http, queue, wait="true", timeout="20000")
+    assert (message["data"], message["traceparent"]) == (1, sent)
+
+
+async def switch_maintenance(http: httpx.AsyncClient, *, on: bool) -> None:
+    response = await http.post("/api/v1/system/maintenance", json={"enabled": on})
+    assert response.json()["maintenanceMode"] is on, response.text
+
+
 async def test_simple_mq_keeps_contexts_too(http: httpx.AsyncClient, collector: Collector) -> None:
     body = {"queueName": "n", "queueSize": 10, "visibilityTimeout": 30, "maxDeliveries": 3}
     queue = (await http.post("/api/queues", json=body)).json()["queue_id"]
