@@ -259,7 +259,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-WAIT-1", "a waiter is not woken",
-        ("queen/engine/engine.py", "        self._check(self._waiters.wake(notice.queue, notice.messages, notice.group))", "        self._waiters.wake(notice.queue, 0, notice.group)"),
+        ("queen/engine/engine.py", "        self._check(self._waiters.wake(notice.queue, notice.messages, notice.group, besides))", "        self._waiters.wake(notice.queue, 0, notice.group)"),
         ("queen/config.py", """"POP_WAIT_INITIAL_INTERVAL_MS POLL_DB_INTERVAL", 100,""", """"POP_WAIT_INITIAL_INTERVAL_MS POLL_DB_INTERVAL", 60_000,"""),
         ("queen/config.py", """"POP_WAIT_MAX_INTERVAL_MS QUEUE_MAX_POLL_INTERVAL", 1000,""", """"POP_WAIT_MAX_INTERVAL_MS QUEUE_MAX_POLL_INTERVAL", 60_000,"""),
     ),
