@@ -2,7 +2,8 @@
 -- Arguments: those of push_messages_v1, of ack_messages_v1 without p_final, and of pop_unified_batch_v1, in that order. A call
 --            that is not in the group has null for its first array (p_part, p_ack_part, p_batch).
 -- Returns:   the rows of each call, with its columns, the others null, and kind: push, ack or pop.
--- Locks:     as the three after another. Heads come before cursors, as in transactions. The pop names no partition: it waits for nobody.
+-- Locks:     as the three one after another: heads before cursors, as in transactions. The pop names no partition, and so waits for
+--            nobody.
 -- Writes:    what the three write. One that fails undoes all.
 CREATE OR REPLACE FUNCTION queen.commit_group_v1(
     p_flush uuid, p_again bool,
@@ -14,10 +15,10 @@ CREATE OR REPLACE FUNCTION queen.commit_group_v1(
 ) RETURNS TABLE (
     kind text,
     part_id bigint, first_off bigint, created_at timestamptz, dup_pos int[], dup_off bigint[], room bigint,
-    ord int, problem text, ack_first_off bigint, done_upto bigint, also_done bigint[], within bigint, exists_upto bigint,
-    released bool, dead bool, ready bool,
-    pop int, grp_id bigint, pop_part_id bigint, pop_first_off bigint, upto bigint, skip bigint[], seen bigint, attempt int,
-    ready_in float8, off bigint, segment_at timestamptz, ends bytea, start int, data bytea
+    ord int, problem text, ack_first_off bigint, done_upto bigint, also_done bigint[], within bigint,
+    exists_upto bigint, released bool, dead bool, ready bool,
+    pop int, grp_id bigint, pop_part_id bigint, pop_first_off bigint, upto bigint, skip bigint[], seen bigint,
+    attempt int, ready_in float8, off bigint, segment_at timestamptz, ends bytea, start int, data bytea
 )
 LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan
