@@ -416,3 +416,19 @@ def test_a_message_for_one_of_many_waiters_takes_one_look() -> None:
         await harness.engine.stop()
 
     run(live())
+
+
+@checks("G-WAIT-1", level=Level.MODEL)
+def test_who_found_something_else_before_the_push_keeps_nobody_from_being_woken() -> None:
+    async def live() -> None:
+        log = Log(shared=False)
+        harness = Harness(Database(random.Random(1), 0.001), 4, log=log)
+        jobs = [harness.submit(JobType.POP, Pop("q", batch=10, wait_ms=50_000)) for _ in range(2)]
+        await asyncio.sleep(0.01)
+        log.messages = 1  # one whose time has come
+        harness.submit(JobType.PUSH, push_of(1))
+        await asyncio.sleep(0.05)
+        assert [len(harness.answers[id(job)]) for job in jobs] == [1, 1]
+        await harness.engine.stop()
+
+    run(live())

@@ -153,6 +153,23 @@ def test_waiters_under_random_programs(loop: asyncio.AbstractEventLoop) -> None:
     run_state_machine_as_test(Waiting, settings=settings(max_examples=200, deadline=None))
 
 
+@checks("G-WAIT-1", level=Level.MODEL)
+def test_what_came_during_a_check_that_took_all_it_saw_is_looked_for_by_the_next(
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    waiters = Waiters(100, 1000)
+    first, second = (Job(JobType.POP, Pop("q", batch=10), loop.create_future()) for _ in range(2))
+    for job in (first, second):
+        job.deadline = 100.0
+        waiters.begin(job)
+        waiters.park(job, 0.0, inf)
+    assert waiters.board("q", 1) == [first]
+    assert waiters.wake("q", 1) == []  # the one that is out came before
+    waiters.leave(first)
+    assert waiters.next_of(first.request, more=False) == [second]
+    assert waiters.next_of(first.request, more=False) == []
+
+
 def test_checks_of_a_place_back_off_together(loop: asyncio.AbstractEventLoop) -> None:
     waiters, now, times = Waiters(100, 1000), 0.0, []
     for _ in range(50):
