@@ -3,7 +3,7 @@
 import logging
 import os
 import resource
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Container, Hashable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -25,7 +25,7 @@ from queen.db.pulse import Pulse
 from queen.db.simple_mq import SimpleMqAdministrationStore, SimpleMqStore
 from queen.db.spool_store import SpoolStore
 from queen.db.store import Store
-from queen.engine.context import Context, SimpleMq
+from queen.engine.context import Context, SimpleMq, tell_nobody
 from queen.engine.directory import Directory
 from queen.engine.engine import Engine, Shares
 from queen.engine.failover import Failover
@@ -134,7 +134,7 @@ async def prepare_spool(settings: Settings) -> Path:
             store,
             administration,
             directory,
-            lambda _notice: None,
+            tell_nobody,
             settings.patience_ms / 1000,
             failover,
             keys=_keys(settings),
@@ -199,8 +199,8 @@ def assembly(settings: Settings) -> Assemble:
         failover = Failover(await _spool(settings, administration))
         notices = _notices(settings, target)
 
-        def heard(notice: Notice) -> None:
-            engine.heard(notice)
+        def heard(notice: Notice, besides: Container[Hashable] = ()) -> None:
+            engine.heard(notice, besides)
             notices.publish(notice)
 
         def hear(sheet: bytes) -> None:

@@ -1,6 +1,7 @@
 """An engine on a PostgreSQL, without HTTP: requests are calls here, with the same parsing and rendering."""
 
 import asyncio
+from collections.abc import Container, Hashable
 from contextlib import suppress
 from typing import Any
 
@@ -90,8 +91,8 @@ class Instance:
         if row["stored"] != pushed:
             raise MismatchError(f"{pushed} messages were pushed, and {row['stored']} are stored")
 
-    def _heard(self, notice: Notice) -> None:
-        self.engine.heard(notice)
+    def _heard(self, notice: Notice, besides: Container[Hashable] = ()) -> None:
+        self.engine.heard(notice, besides)
 
     async def _submit(self, kind: JobType, request: object) -> Any:  # noqa: ANN401 - any operation's result
         job = Job(kind, request, asyncio.get_running_loop().create_future())

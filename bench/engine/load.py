@@ -239,7 +239,7 @@ class Procedures:
                 columns = PopColumns(
                     [batch] * n, [1] * n, list(leases), [None] * n, list(range(1, n + 1)), [group] * n, [None] * n
                 )
-                delivered, _ = await self._store.pop(columns)
+                delivered, *_ = await self._store.pop(columns)
                 if not delivered:
                     break
                 await self._store.ack(_acks(delivered, leases))

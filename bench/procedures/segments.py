@@ -94,7 +94,7 @@ class Segments:
         """A pop of any partition, then the ack that a worker makes of a request that names each message."""
         lease = uuid4()
         columns = PopColumns([batch], [1], [lease], [None], [1], [self._groups[queue, group]], [None])
-        delivered, _ = await self._store.pop(columns)
+        delivered, *_ = await self._store.pop(columns)
         if not delivered:
             return 0
         await self._store.ack(self._ack(delivered[0], lease))

@@ -9,6 +9,8 @@ LEASE_SECONDS_MAX = 7 * 24 * 3600
 TIMEOUT_MS_MAX = 3_600_000
 STATE_KEY_BYTES_MAX = 2048
 ERROR_TEXT_CHARS_MAX = 10_000
+#: A push with more data has a transaction of its own: others would wait for it.
+GROUP_BYTES_MAX = 256 << 10
 AUTOPILOT_BATCH_MESSAGES = 200
 AUTOPILOT_PARTITIONS = 16
 #: Open files that are not long polls: listeners, connections to PostgreSQL, requests that do not wait.

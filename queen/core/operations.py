@@ -123,6 +123,14 @@ class Pop(Struct, frozen=True):
         return (self.queue, self.group, self.partition, self.namespace, self.task)
 
     @property
+    def rides(self) -> int:
+        """How many messages it takes when it looks in the transaction of a push.
+
+        0: it must not look there. One that names a partition may wait for whoever works there.
+        """
+        return self.batch if self.partition is None else 0
+
+    @property
     def returnable(self) -> bool:
         """Whether what it gets can be given back when its sender does not take it."""
         return not self.auto_ack

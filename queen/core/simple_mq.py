@@ -112,6 +112,11 @@ class Dequeue(Struct, frozen=True):
         return (self.queue, self.group)
 
     @property
+    def rides(self) -> int:
+        """How many messages it takes when it looks in the transaction of a push: those are of the other interface."""
+        return 0
+
+    @property
     def returnable(self) -> bool:
         """Whether what it gets can be given back when its sender does not take it."""
         return True

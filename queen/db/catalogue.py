@@ -3,7 +3,7 @@
 from queen.core.administration import Configured, Depth, LabelRow, PartitionRow, QueueOptions, QueueRow
 from queen.core.operations import QueueConfiguration
 from queen.db.pool import Pool
-from queen.db.store import call
+from queen.db.statement import call
 
 _LIST_QUEUES = call("list_queues_v1", 5)
 _GET_QUEUE = call("get_queue_v1", 1)

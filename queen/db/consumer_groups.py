@@ -4,7 +4,7 @@ from datetime import datetime
 
 from queen.core.administration import CursorRow, GroupRow, LaggingRow, Seek, Sought
 from queen.db.pool import Pool
-from queen.db.store import call
+from queen.db.statement import call
 
 _LIST = call("list_groups_v1", 0)
 _CURSORS = call("list_cursors_v1", 3)

@@ -3,7 +3,8 @@
 from queen.core import ids
 from queen.core.administration import DeadLetter, DeadLetterFilter, DeadLetterRow, MessageKey, Replayed
 from queen.db.pool import Pool
-from queen.db.store import call, push_arguments
+from queen.db.statement import call
+from queen.db.store import push_arguments
 from queen.engine.ports import PushColumns
 
 _LIST = call("list_dead_letters_v1", 7)

@@ -5,7 +5,7 @@ from asyncpg.pgproto.pgproto import UUID as FastUUID  # noqa: N811 - made from 1
 from queen.core import ids
 from queen.core.administration import GivenUp, MessageDetail, MessageFilter, MessageKey, MessageRow, Period
 from queen.db.pool import Pool
-from queen.db.store import call
+from queen.db.statement import call
 
 _LIST = call("list_messages_v1", 10)
 _GET = call("get_message_v1", 3)

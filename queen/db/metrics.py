@@ -16,7 +16,7 @@ from queen.core.administration import (
 )
 from queen.core.metrics import Counted, GroupFigures, LogFigures, QueueFigures, Sample, Worker
 from queen.db.pool import Pool
-from queen.db.store import call
+from queen.db.statement import call
 
 _REFRESH = call("refresh_statistics_v1", 2)
 _RECORD_QUEUES = call("record_queue_metrics_v1", 16)

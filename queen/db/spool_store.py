@@ -5,7 +5,8 @@ from datetime import datetime
 from uuid import UUID
 
 from queen.db.pool import Pool
-from queen.db.store import call, push_arguments
+from queen.db.statement import call
+from queen.db.store import push_arguments
 from queen.engine.ports import PushColumns, Replayed
 
 _REPLAY = call("replay_spool_v1", 14)

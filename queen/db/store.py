@@ -7,8 +7,11 @@ from uuid import UUID
 
 from asyncpg.pgproto.pgproto import UUID as FastUUID  # noqa: N811 - made from 16 bytes at a fifth of uuid.UUID's cost
 
+from queen.core.limits import GROUP_BYTES_MAX
 from queen.core.operations import Slice, StateRow
+from queen.db.group_commit import GroupCommit, Member
 from queen.db.pool import Pool
+from queen.db.statement import call
 from queen.engine.ports import (
     AckColumns,
     AckRow,
@@ -31,15 +34,6 @@ from queen.engine.ports import (
 SUBSCRIBE_STEP = 5000
 
 
-def call(procedure: str, arguments: int) -> str:
-    """The statement that calls a procedure."""
-    places = ", ".join(f"${place}" for place in range(1, arguments + 1))
-    return f"SELECT * FROM queen.{procedure}({places})"  # noqa: S608 - names of this module only
-
-
-_PUSH = call("push_messages_v1", 12)
-_POP = call("pop_unified_batch_v1", 7)
-_ACK = call("ack_messages_v1", 9)
 _EXECUTE = call("execute_transaction_v1", 24)
 _CYCLE = call("cycle_stream_v1", 24)
 _STATE = call("read_stream_state_v1", 5)
@@ -79,12 +73,13 @@ class Store:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
+        self._group = GroupCommit(pool)
 
     async def push(self, columns: PushColumns, *, again: bool) -> list[Appended]:
         """Appends segments, all or none; partitions ascending and distinct. No row: the options have changed."""
-        rows = await self._pool.fetch(
-            _PUSH, columns.flush, again, *push_arguments(columns), columns.version, columns.limited
-        )
+        arguments = (columns.flush, again, *push_arguments(columns), columns.version, columns.limited)
+        alone = again or sum(map(len, columns.data)) > GROUP_BYTES_MAX
+        rows, _ = await self._group.fetch(Member.PUSH, arguments, alone=alone)
         return [Appended(*row) for row in rows]
 
     async def read_push_options(self) -> PushOptions:
@@ -96,10 +91,13 @@ class Store:
             {row["queue"]: LimitedQueue(row["queue_id"], row["max_size"]) for row in rows if row["max_size"]},
         )
 
-    async def pop(self, columns: PopColumns) -> tuple[list[Delivered], list[Unserved]]:
-        """Claims cursors for many pops; see the procedure for the order in which they are served."""
+    async def pop(self, columns: PopColumns) -> tuple[list[Delivered], list[Unserved], bool]:
+        """Claims cursors for many pops, and whether that was behind a push; see the procedure for their order."""
         c = columns
-        rows = await self._pool.fetch(_POP, c.batch, c.parts, c.lease, c.seconds, c.pop, c.grp, c.part)
+        arguments = (c.batch, c.parts, c.lease, c.seconds, c.pop, c.grp, c.part)
+        # One that names a partition may wait for whoever works there.
+        alone = any(part is not None for part in c.part)
+        rows, others = await self._group.fetch(Member.POP, arguments, alone=alone)
         delivered, unserved = [], []
         for pop, grp, part, _first, upto, skip, seen, attempt, ready_in, off, created_at, ends, start, data in rows:
             if pop is None:
@@ -107,15 +105,14 @@ class Store:
             else:
                 piece = Slice(off, created_at, ends, start, data)
                 delivered.append(Delivered(pop, grp, part, upto, skip, seen, attempt, piece))
-        return delivered, unserved
+        return delivered, unserved, Member.PUSH in others
 
     async def ack(self, columns: AckColumns) -> list[AckRow]:
         """Applies acks; the answer has a row for each element, in any order."""
         c = columns
-        rows = await self._pool.fetch(
-            _ACK, c.part, c.grp, c.lease, c.kind, c.first, c.last, _hashes(c.hash), c.error, False
-        )
-        return [_ack_row(row) for row in rows]
+        arguments = (c.part, c.grp, c.lease, c.kind, c.first, c.last, _hashes(c.hash), c.error)
+        rows, _ = await self._group.fetch(Member.ACK, arguments)
+        return [AckRow(*row) for row in rows]
 
     async def renew_leases(self, leases: list[UUID], seconds: list[int]) -> list[tuple[int, datetime | None]]:
         """How many cursors each lease holds after its renewal, and its earliest end."""

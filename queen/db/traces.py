@@ -3,7 +3,7 @@
 from queen.core.administration import MessageKey, Trace, TraceNameRow, TraceRow
 from queen.db.messages import address
 from queen.db.pool import Pool
-from queen.db.store import call
+from queen.db.statement import call
 
 _RECORD = "SELECT queen.record_trace_v1($1, $2, $3, $4, $5, $6, $7, $8) AS id"
 _LIST = call("list_traces_v1", 6)

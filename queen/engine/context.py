@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Container, Hashable
 from typing import TypeVar
 
 from msgspec import Struct
@@ -14,7 +14,7 @@ from queen.engine.directory import Directory
 from queen.engine.failover import Failover
 from queen.engine.meter import Gauges, Meter
 from queen.engine.orphans import Orphans
-from queen.engine.ports import Database, Notice, SimpleMqAdministration, SimpleMqDatabase
+from queen.engine.ports import Database, Heard, Notice, SimpleMqAdministration, SimpleMqDatabase
 from queen.engine.tally import Tally
 from queen.security.keyring import Keyring
 
@@ -31,6 +31,10 @@ class SimpleMq(Struct, frozen=True):
     tally: Tally
 
 
+def tell_nobody(_notice: Notice, _besides: Container[Hashable] = ()) -> None:
+    """For a context in which nobody waits."""
+
+
 async def _always() -> bool:
     return True
 
@@ -45,7 +49,8 @@ class Context:
         database: the procedures for messages.
         administration: those for everything else, on connections of their own.
         directory: names and numbers.
-        heard: called when something may have become available, or a queue was configured: tells waiters and workers.
+        heard: called when something may have become available, or a queue was configured: tells waiters, except at the
+            places named, and workers.
         patience_s: how long a call is repeated while PostgreSQL is away.
         failover: where pushes go meanwhile; ``None`` where there is no spool.
         meter: counts what is done.
@@ -58,7 +63,7 @@ class Context:
         database: Database,
         administration: Administration,
         directory: Directory,
-        heard: Callable[[Notice], None],
+        heard: Heard,
         patience_s: float,
         failover: Failover | None = None,
         meter: Meter | None = None,

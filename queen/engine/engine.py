@@ -8,16 +8,18 @@ time. It sleeps otherwise.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Container, Coroutine, Hashable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
 
 from queen.core.errors import DatabaseUnavailableError, DataRejectedError, OverloadedError, QueenError
+from queen.core.limits import GROUP_BYTES_MAX
 from queen.core.operations import JobType
 from queen.engine.context import Context
 from queen.engine.handlers.give_back import give_back_orphans
-from queen.engine.job import Job
+from queen.engine.job import Job, Ride
 from queen.engine.lane import Lane
 from queen.engine.look import Look
 from queen.engine.operations import OPERATIONS, Operation, Waiting
@@ -131,13 +133,13 @@ class Engine:
             lane.put(job)
         self._drain()
 
-    def heard(self, notice: Notice) -> None:
-        """Something happened in a queue: checks so many of its waiters."""
+    def heard(self, notice: Notice, besides: Container[Hashable] = ()) -> None:
+        """Something happened in a queue: checks so many of its waiters, except at the places named."""
         if notice.changed:
             self._context.directory.forget_queue(notice.queue)
             self._context.directory.forget_push_options()
         if notice.queue:
-            self._check(self._waiters.wake(notice.queue, notice.messages, notice.group))
+            self._check(self._waiters.wake(notice.queue, notice.messages, notice.group, besides))
 
     def missed(self) -> None:
         """Notices may have been lost: looks once for every kind of waiter."""
@@ -177,12 +179,17 @@ class Engine:
         """Sends what is due while there are connections for it, and sets the timer for what is not due yet."""
         now = self._loop.time()
         self._expire(now)
+        ride = self._board(now)
         waits = {kind: lane.due_in_ms(now) for kind, lane in self._lanes.items() if lane.ready}
         due = {kind for kind, due_in_ms in waits.items() if due_in_ms == 0}
         for slots in (self._hot, self._cold):
             while due and (kind := slots.next(due)) is not None:
                 slots.take(kind)
-                self._send(kind, slots)
+                if kind is JobType.PUSH:
+                    self._send(kind, slots, ride)
+                    ride = None
+                else:
+                    self._send(kind, slots)
                 waits[kind] = self._lanes[kind].due_in_ms(now)
                 if waits[kind] != 0:
                     due.discard(kind)
@@ -191,6 +198,23 @@ class Engine:
             times.append(event)
         if times:
             self._wake_at(min(times))
+
+    def _board(self, now: float) -> Ride | None:
+        """Has those look who wait for what is about to be pushed, if both can leave now, to share a transaction."""
+        pushes, pops, news = self._lanes[JobType.PUSH], self._lanes[JobType.POP], self._operations[JobType.PUSH].news
+        if news is None or not (self._waiters and pushes.ready) or pushes.in_flight or pops.in_flight:
+            return None
+        if pushes.size > GROUP_BYTES_MAX or self._context.away:
+            return None
+        messages = news.arrivals(job.request for job in pushes.next_jobs())
+        jobs = [job for queue, number in messages.items() for job in self._waiters.board(queue, number)]
+        if not jobs:
+            return None
+        ride = Ride(len(jobs))
+        for job in jobs:
+            job.since, job.ride = now, ride
+            pops.put(job)
+        return ride
 
     def _expire(self, now: float) -> None:
         checks, expired = self._waiters.due(now)
@@ -214,35 +238,38 @@ class Engine:
         self._timer = None
         self._drain()
 
-    def _send(self, kind: JobType, slots: "Slots[JobType]") -> None:
-        self._start(self._run(kind, self._lanes[kind].take(), slots))
+    def _send(self, kind: JobType, slots: "Slots[JobType]", ride: Ride | None = None) -> None:
+        self._start(self._run(kind, self._lanes[kind].take(), slots, ride))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _run(self, kind: JobType, batch: list[Job], slots: "Slots[JobType]") -> None:
+    async def _run(self, kind: JobType, batch: list[Job], slots: "Slots[JobType]", ride: Ride | None) -> None:
         try:
-            await self._execute(kind, [job for job in batch if not job.gone])
+            await self._execute(kind, [job for job in batch if not job.gone], ride)
         finally:
             self._lanes[kind].done(batch)
             slots.give_back(kind)
             for job in batch:
                 if job.gone:
                     self._waiters.leave(job)
+                if job.ride is not None:
+                    job.ride.back()
+                    job.ride = None
             if self._context.orphans and not self._fosters:
                 self._fosters = True
                 self._start(self._foster())
             self._drain()
 
-    async def _execute(self, kind: JobType, batch: Sequence[Job]) -> None:
+    async def _execute(self, kind: JobType, batch: Sequence[Job], ride: Ride | None = None) -> None:
         if not batch:
             return
         try:
             results = await self._call(kind, batch)
         except DataRejectedError as problem:
-            await self._split(kind, batch, problem)
+            await self._split(kind, batch, problem, ride)
         except Exception as problem:
             if not isinstance(problem, QueenError):
                 log.exception("A %s call failed", kind.value)
@@ -259,8 +286,19 @@ class Engine:
                     self._outwait(job)
                 else:
                     self._finish(job, result)
-            # After the answers: what is counted must not change what was done.
-            self._context.meter.batch(kind, [job.request for job in batch], results)
+            # After the answers: what is counted or told must not change what was done.
+            requests = [job.request for job in batch]
+            self._context.meter.batch(kind, requests, results)
+            self._announce(kind, requests, results, ride)
+
+    def _announce(self, kind: JobType, requests: Sequence[Any], results: Sequence[Any], ride: Ride | None) -> None:
+        news = self._operations[kind].news
+        if news is None:
+            return
+        if ride is not None and ride.out:
+            ride.then.append(partial(news.announce, self._context, requests, results, ride.served))
+        else:
+            news.announce(self._context, requests, results, ride.served if ride is not None else ())
 
     async def _foster(self) -> None:
         """Gives orphaned leases back, as soon as PostgreSQL takes them: nobody may ever pop there again."""
@@ -291,14 +329,14 @@ class Engine:
         observe_call(kind, end - begin, len(batch))
         return results
 
-    async def _split(self, kind: JobType, batch: Sequence[Job], problem: DataRejectedError) -> None:
+    async def _split(self, kind: JobType, batch: Sequence[Job], problem: DataRejectedError, ride: Ride | None) -> None:
         """Repeats a refused batch in halves, so that the requests beside the bad one succeed."""
         if len(batch) == 1:
             self._fail(batch[0], problem)
             return
         middle = len(batch) // 2
-        await self._execute(kind, batch[:middle])
-        await self._execute(kind, batch[middle:])
+        await self._execute(kind, batch[:middle], ride)
+        await self._execute(kind, batch[middle:], ride)
 
     def _finish(self, job: Job, result: Any) -> None:  # noqa: ANN401 - a result or an exception
         self._waiters.leave(job)
@@ -321,7 +359,7 @@ class Engine:
 
     def _finish_look(self, job: Job, look: Look) -> None:
         if look.found:
-            self._deliver(job, look.result)
+            self._deliver(job, look)
             return
         now = self._loop.time()
         contended = look.ready_in <= 0
@@ -337,12 +375,14 @@ class Engine:
         """Whether a job is a long poll whose time is not over."""
         return self._loop.time() < job.deadline and not self._stopping and not job.gone
 
-    def _deliver(self, job: Job, result: Any) -> None:  # noqa: ANN401 - any operation's
+    def _deliver(self, job: Job, look: Look) -> None:
+        if job.ride is not None and look.behind:
+            job.ride.served.add(job.request.place)
         waiting = self._operations[job.kind].waiting
         if job.gone and waiting is not None:
-            self._start(self._give_back(job, result, waiting))
-        self._finish(job, result)
-        self._check(self._waiters.next_of(job.request))
+            self._start(self._give_back(job, look.result, waiting))
+        self._finish(job, look.result)
+        self._check(self._waiters.next_of(job.request, more=look.more))
 
     async def _look_again(self, job: Job) -> None:
         await asyncio.sleep(_CONTENDED_S)

@@ -1,7 +1,7 @@
 """A request on its way through the engine."""
 
 import asyncio
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from queen.core.operations import JobType
@@ -20,9 +20,12 @@ class Job:
         turn: its place among the waiters; 0 for a job that never waited.
         looks: how often it found that somebody else held what it could have had.
         gone: set when the sender no longer waits.
+        ride: the push with which it is out for a look, if it is.
     """
 
-    __slots__ = ("deadline", "future", "gone", "items", "key", "kind", "looks", "request", "since", "size", "turn")
+    __slots__ = (
+        "deadline", "future", "gone", "items", "key", "kind", "looks", "request", "ride", "since", "size", "turn",
+    )  # fmt: skip
 
     def __init__(self, kind: JobType, request: Any, future: "asyncio.Future[Any]", key: Hashable = None) -> None:  # noqa: ANN401
         self.kind = kind
@@ -36,3 +39,28 @@ class Job:
         self.turn = 0
         self.looks = 0
         self.gone = False
+        self.ride: Ride | None = None
+
+
+class Ride:
+    """Long polls that look in the transaction of a push: they get what it stores without a call of their own.
+
+    Attributes:
+        out: so many of them have not come back.
+        served: the places where one has looked behind the push and found something.
+        then: is called when the last one has come back.
+    """
+
+    __slots__ = ("out", "served", "then")
+
+    def __init__(self, out: int) -> None:
+        self.out = out
+        self.served: set[Hashable] = set()
+        self.then: list[Callable[[], None]] = []
+
+    def back(self) -> None:
+        """One has come back."""
+        self.out -= 1
+        if not self.out:
+            for call in self.then:
+                call()

@@ -74,6 +74,10 @@ class Lane:
             age_ms = (now - min([jobs[0].since for jobs in self._ready.values()])) * 1000
         return self.policy.due_in_ms(self.ready, age_ms, self.in_flight, self.limiter.limit)
 
+    def next_jobs(self) -> list[Job]:
+        """Those of the next batch, or more."""
+        return [job for jobs in self._ready.values() for job in jobs]
+
     def take(self) -> list[Job]:
         """Removes the next batch and marks its keys as busy. End it with ``done``."""
         batch: list[Job] = []

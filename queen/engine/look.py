@@ -10,11 +10,15 @@ class Look(ABC):
     Attributes:
         ready_in: seconds until something becomes ready by itself; ``inf`` for never, 0 or less: it is, but somebody
             else holds it.
+        more: whether there may be more than it has taken.
+        behind: whether it saw what a push in the same transaction has stored.
     """
 
     __slots__ = ()
 
     ready_in: float
+    more: bool
+    behind: bool
 
     @property
     @abstractmethod

@@ -1,11 +1,11 @@
 """The table of operations: kind of job, handler, and which jobs must not be in two calls at once."""
 
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
-from queen.core.operations import JobType, Pop, Popped, Push, Transaction
+from queen.core.operations import JobType, Pop, Popped, Push, Pushed, Transaction
 from queen.core.simple_mq import Dequeued, Enqueue
 from queen.engine.context import Context
 from queen.engine.handlers import simple_mq
@@ -17,6 +17,7 @@ from queen.engine.handlers.failover import (
     transaction_behind_spool,
 )
 from queen.engine.handlers.give_back import give_back
+from queen.engine.handlers.push import announce, messages_by_queue
 from queen.engine.handlers.renew_lease import renew_lease
 
 Handler = Callable[[Context, Sequence[Any]], Awaitable[Sequence[Any]]]
@@ -36,6 +37,18 @@ class Waiting(Struct, frozen=True):
     count: Callable[[Context, Any, Any], None]
 
 
+class News(Struct, frozen=True):
+    """What requests of a kind bring to those who wait.
+
+    Attributes:
+        arrivals: the messages of requests, by queue.
+        announce: tells of those that were stored, except at places that know already.
+    """
+
+    arrivals: Callable[[Iterable[Any]], Mapping[str, int]]
+    announce: Callable[[Context, Sequence[Any], Sequence[Any], Container[Hashable]], None]
+
+
 class Operation(Struct, frozen=True):
     """How a kind of job is carried out.
 
@@ -46,6 +59,7 @@ class Operation(Struct, frozen=True):
         size: bytes that a request adds to a call.
         items: messages or acks that a request adds to a call.
         cold: it is carried out on the connections for everything else, so that it never delays a message.
+        news: for kinds that bring messages, of which the engine tells when they are answered; others do it themselves.
         waiting: for kinds whose requests may wait, and say with ``wait_ms`` how long; the handler then returns a
             ``Look`` each, or a result that is the answer although it may be empty.
     """
@@ -55,6 +69,7 @@ class Operation(Struct, frozen=True):
     size: Callable[[Any], int] = lambda _request: 0
     items: Callable[[Any], int] = lambda _request: 1
     cold: bool = False
+    news: News | None = None
     waiting: Waiting | None = None
 
 
@@ -79,6 +94,12 @@ def _push_size(request: Push) -> int:
     return sum([len(lot.body) for lot in request.lots])
 
 
+def _announce(context: Context, requests: Sequence[Push], results: Sequence[Any], besides: Container[Hashable]) -> None:
+    """What waits in the spool is told of when it is stored."""
+    stored = [request for request, result in zip(requests, results, strict=True) if isinstance(result, Pushed)]
+    announce(context, stored, besides)
+
+
 def _transaction_size(request: Transaction) -> int:
     return _push_size(request.push)
 
@@ -89,7 +110,9 @@ async def custom(context: Context, requests: Sequence[Callable[[Context], Awaita
 
 
 OPERATIONS: Mapping[JobType, Operation] = {
-    JobType.PUSH: Operation(push_or_spool, size=_push_size, items=lambda request: request.items),
+    JobType.PUSH: Operation(
+        push_or_spool, size=_push_size, items=lambda request: request.items, news=News(messages_by_queue, _announce)
+    ),
     JobType.POP: Operation(pop_unless_paused, _pop_key, waiting=Waiting(Popped(), _give_back, _count)),
     JobType.ACK: Operation(ack, items=lambda request: len(request.items)),
     JobType.TRANSACTION: Operation(

@@ -1,6 +1,6 @@
 """What the engine needs of the world around it, as protocols. ``queen.db`` implements them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
 from typing import Protocol
@@ -221,7 +221,7 @@ class Database(Protocol):
 
     async def push(self, columns: PushColumns, *, again: bool) -> list[Appended]: ...
     async def read_push_options(self) -> PushOptions: ...
-    async def pop(self, columns: PopColumns) -> tuple[list[Delivered], list[Unserved]]: ...
+    async def pop(self, columns: PopColumns) -> tuple[list[Delivered], list[Unserved], bool]: ...
     async def ack(self, columns: AckColumns) -> list[AckRow]: ...
     async def renew_leases(self, leases: list[UUID], seconds: list[int]) -> list[tuple[int, datetime | None]]: ...
     async def release_leases(self, leases: list[UUID]) -> None: ...
@@ -337,6 +337,12 @@ class NoticeKind(Enum):
     MESSAGE_AVAILABLE = "MESSAGE_AVAILABLE"
     PARTITION_FREE = "PARTITION_FREE"
     CONFIGURATION_CHANGED = "CONFIGURATION_CHANGED"
+
+
+class Heard(Protocol):
+    """Is told of notices, and of places that know already."""
+
+    def __call__(self, notice: "Notice", besides: Container[Hashable] = ..., /) -> None: ...
 
 
 class Notice(Struct, frozen=True, omit_defaults=True):

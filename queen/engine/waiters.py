@@ -4,7 +4,7 @@ A *place* is what a pop looks at: (queue, group, partition or any), or (namespac
 here a pop of a group that all polls share. All waiters of a place are checked by one pop at a time, the one that waits
 longest: when a push to the queue is heard of, when the database said that something becomes ready by itself (a lease
 ends, a delay is over), and, in case a notice got lost, after a back-off that doubles. What a check finds belongs to the
-pop that made it, and a check that finds something brings on the next.
+pop that made it, and a check that leaves something behind brings on the next.
 
 With thousands of places even one check a second of each would keep the database busy for nothing. So there is a budget
 of so many a second, which is given out in slots: at the slowest pace a place takes the next one that is free, so that
@@ -14,7 +14,7 @@ Pure: time is an argument, in seconds; what to check and what has timed out is r
 """
 
 import heapq
-from collections.abc import Hashable
+from collections.abc import Container, Hashable
 from math import floor
 from typing import Protocol
 
@@ -38,6 +38,8 @@ class Poll(Protocol):
     @property
     def place(self) -> Hashable: ...  # noqa: D102
     @property
+    def rides(self) -> int: ...  # noqa: D102
+    @property
     def returnable(self) -> bool: ...  # noqa: D102
 
 
@@ -50,13 +52,14 @@ class Place:
         checking: how many of its waiters are out for a check.
         check_at: when the next check is due; 0 for none.
         news: something came while checks were out that may have looked before it.
+        rides: whether its waiters may look in the transaction of a push.
     """
 
-    __slots__ = ("backoff_ms", "check_at", "checking", "group", "key", "news", "order", "parked", "queue")
+    __slots__ = ("backoff_ms", "check_at", "checking", "group", "key", "news", "order", "parked", "queue", "rides")
 
     def __init__(self, key: Hashable, pop: Poll) -> None:
         self.key = key
-        self.queue, self.group = pop.queue, pop.group
+        self.queue, self.group, self.rides = pop.queue, pop.group, pop.rides > 0
         self.parked: dict[int, Job] = {}
         self.order: list[int] = []
         self.checking = 0
@@ -167,15 +170,16 @@ class Waiters:
         self._end(job, place)
         return True
 
-    def wake(self, queue: str, messages: int, group: str | None = None) -> list[Job]:
+    def wake(self, queue: str, messages: int, group: str | None = None, besides: Container[Hashable] = ()) -> list[Job]:
         """Hands out the pops to check because messages came, or came free for one group.
 
         In each place that is concerned they are, with those that are out already, at most as many as messages.
+        ``besides``: places that know already.
         """
-        places = [*self._by_queue.get(queue, {}).values(), *self._by_queue.get("", {}).values()]
-        places = [place for place in places if group is None or place.group == group]
         woken = []
-        for place in places:
+        for place in self._concerned(queue):
+            if (group is not None and place.group != group) or place.key in besides:
+                continue
             place.backoff_ms = 0.0
             # Those that are out came before those that are parked; a check that looked too early is made again.
             out = place.checking
@@ -183,14 +187,34 @@ class Waiters:
             place.news = place.news or out > 0
         return woken
 
+    def board(self, queue: str, messages: int) -> list[Job]:
+        """Hands out pops of each place, as many as take so many messages, to look in the transaction that pushes them.
+
+        Not where checks are out, which may look before the push: those places have to hear of it.
+        """
+        boarded: list[Job] = []
+        for place in self._concerned(queue):
+            left = 0 if place.checking else messages
+            while left > 0 and place.rides and (jobs := self._hand_out(place, 1)):
+                left -= jobs[0].request.rides
+                boarded += jobs
+        return boarded
+
     def wake_all(self) -> list[Job]:
         """Hands out one pop of each place: news may have been missed."""
         return [job for place in self._places.values() for job in self._hand_out(place, 1)]
 
-    def next_of(self, pop: Poll) -> list[Job]:
-        """Hands out the next pop of a place in which a check has just found something: there may be more."""
+    def next_of(self, pop: Poll, *, more: bool) -> list[Job]:
+        """Hands out the next pop of a place in which a check has just found something, if there may be more.
+
+        That is so if the check did not take all that it saw, or something came that it may have looked before.
+        """
         place = self._places.get(pop.place)
-        return self._hand_out(place, 1) if place else []
+        if place is None or not (more or place.news):
+            return []
+        jobs = self._hand_out(place, 1)
+        place.news = place.news and not jobs
+        return jobs
 
     def due(self, now: float) -> tuple[list[Job], list[Job]]:
         """What time brings: the pops to check, handed out, and those whose time is over, taken out.
@@ -225,6 +249,10 @@ class Waiters:
         for job in jobs:
             self.cancel(job)
         return jobs
+
+    def _concerned(self, queue: str) -> list[Place]:
+        """The places where messages of a queue are seen."""
+        return [*self._by_queue.get(queue, {}).values(), *self._by_queue.get("", {}).values()]
 
     def _next_serial(self) -> int:
         self._serial += 1

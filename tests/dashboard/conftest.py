@@ -21,6 +21,8 @@ _PATIENCE_MS = 60_000
 #: What Chromium says of an answer that is an error. A busy PostgreSQL may be away for a moment.
 _REFUSED = re.compile(r"Failed to load resource.*status of (401|503)")
 
+_FITS = "[document.documentElement, ...document.querySelectorAll('.scroll')].every(e => e.scrollWidth <= e.clientWidth)"
+
 expect.set_options(timeout=_PATIENCE_MS)
 
 
@@ -96,8 +98,8 @@ class Screen:
         expect(self.page.get_by_role("status").filter(has_text=text)).to_be_visible()
 
     def fits(self) -> bool:
-        """Whether nothing is wider than the window."""
-        return bool(self.page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
+        """Whether nothing is wider than the window, and no table wider than its place."""
+        return bool(self.page.evaluate(_FITS))
 
 
 OpenScreen = Callable[..., Screen]

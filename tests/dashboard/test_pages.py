@@ -145,6 +145,8 @@ def test_a_group_is_moved_to_the_end_and_back_and_deleted(screen: Screen, produc
     screen.page.get_by_label("Only those that are behind").check()
     expect(screen.row(group)).to_have_count(0)
     screen.open("groups", group, title=f"Group {group}")
+    expect(screen.button("Seek partition alice")).to_be_visible()
+    assert screen.fits()
     screen.button("Seek partition alice").click()
     screen.page.get_by_role("dialog").get_by_label("Go on at").select_option("beginning")
     screen.answer("Move")

@@ -11,7 +11,8 @@ from queen.db.administration import AdministrationStore
 from queen.db.dsn import parse
 from queen.db.pool import Pool
 from queen.db.setup import prepare
-from queen.db.store import Store, call, push_arguments
+from queen.db.statement import call
+from queen.db.store import Store, push_arguments
 from queen_spec.guarantees import Level, checks
 from tests.support.api import Api
 from tests.support.clock import eventually

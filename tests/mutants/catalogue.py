@@ -259,9 +259,20 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-WAIT-1", "a waiter is not woken",
-        ("queen/engine/engine.py", "        self._check(self._waiters.wake(notice.queue, notice.messages, notice.group))", "        self._waiters.wake(notice.queue, 0, notice.group)"),
+        ("queen/engine/engine.py", "        self._check(self._waiters.wake(notice.queue, notice.messages, notice.group, besides))", "        self._waiters.wake(notice.queue, 0, notice.group)"),
+        ("queen/engine/engine.py", "for job in self._waiters.board(queue, number)]", "for job in ()]"),
         ("queen/config.py", """"POP_WAIT_INITIAL_INTERVAL_MS POLL_DB_INTERVAL", 100,""", """"POP_WAIT_INITIAL_INTERVAL_MS POLL_DB_INTERVAL", 60_000,"""),
         ("queen/config.py", """"POP_WAIT_MAX_INTERVAL_MS QUEUE_MAX_POLL_INTERVAL", 1000,""", """"POP_WAIT_MAX_INTERVAL_MS QUEUE_MAX_POLL_INTERVAL", 60_000,"""),
+    ),
+    _engine(
+        "G-WAIT-1", "who rode with a push was behind it, whatever it found",
+        ("queen/engine/engine.py", "if job.ride is not None and look.behind:", "if job.ride is not None:"),
+        tests="tests/property/test_drain.py",
+    ),
+    _engine(
+        "G-WAIT-1", "what came during a check is forgotten when the check finds something",
+        ("queen/engine/waiters.py", "if place is None or not (more or place.news):", "if place is None or not more:"),
+        tests="tests/property/test_waiters.py",
     ),
     _sql(
         "G-WAIT-2", "a delayed message comes at once",
@@ -344,6 +355,11 @@ MUTANTS: tuple[Mutant, ...] = (
     _engine(
         "G-ISO-1", "a bad ack fails the acks that it was fused with",
         ("queen/engine/handlers/ack.py", "    answers, begin = [], 0\n    for request in acks:\n", "    if any(result.problem for result in results):\n        results = [AckResult('Message not found') for _ in results]\n    answers, begin = [], 0\n    for request in acks:\n"),
+    ),
+    _engine(
+        "G-ISO-1", "a call that is refused fails those of its transaction",
+        ("queen/db/group_commit.py", "        except QueenError:\n            return None", "        except QueenError:\n            raise"),
+        tests="tests/integration/test_group_commit.py",
     ),
     _engine(
         "G-ISO-2", "the results of acks come in the order of their outcome",

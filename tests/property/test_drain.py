@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from queen.core.batch_policy import BatchPolicy
 from queen.core.concurrency import Vegas, VegasSettings
 from queen.core.errors import DatabaseUnavailableError, DataRejectedError, OverloadedError
-from queen.core.operations import Claim, JobType, Pop, Popped
+from queen.core.operations import Claim, JobType, Lot, Pop, Popped, Push, Pushed
+from queen.engine.context import tell_nobody
 from queen.engine.engine import Engine, Shares
 from queen.engine.handlers.pop import Outcome
 from queen.engine.job import Job
@@ -88,27 +90,38 @@ class Database:
 class Harness:
     """An engine over such a database, and the answers that it gave."""
 
-    def __init__(self, database: Database, hot: int, policy: BatchPolicy = POLICY, vegas: bool = False) -> None:
+    def __init__(
+        self,
+        database: Database,
+        hot: int,
+        policy: BatchPolicy = POLICY,
+        vegas: bool = False,
+        log: "Log | None" = None,
+    ) -> None:
         self.answers: dict[int, list[Any]] = defaultdict(list)
         self.answered_at: dict[int, float] = {}
         self.counted: list[Popped] = []
         self.loop = asyncio.get_running_loop()
         context: Any = SimpleNamespace(
-            heard=lambda _notice: None,
+            heard=tell_nobody,
+            away=False,
             directory=None,
             meter=SimpleNamespace(batch=lambda *_: None, pop=lambda _request, popped: self.counted.append(popped)),
             orphans=Orphans(),
         )
         table = {kind: Operation(database.handler(kind)) for kind in HOT}
-        table[JobType.POP] = Operation(
-            database.handler(JobType.POP), lambda pop: (pop.queue, pop.group), waiting=OPERATIONS[JobType.POP].waiting
-        )
+        popping = database.handler(JobType.POP) if log is None else log.pop
+        table[JobType.POP] = replace(OPERATIONS[JobType.POP], handler=popping)
+        if log is not None:
+            table[JobType.PUSH] = replace(OPERATIONS[JobType.PUSH], handler=log.push)
         table[JobType.CUSTOM] = Operation(database.handler(JobType.CUSTOM), cold=True)
 
         def lane(_kind: JobType) -> Lane:
             return Lane(policy, Vegas(policy.in_flight_max, VegasSettings(window=4)) if vegas else None)
 
         self.engine = Engine(context, lane, Waiters(100, 1000), Shares(hot, 1, 10_000), self.answer, table)
+        if log is not None:
+            context.heard = self.engine.heard
 
     def answer(self, job: Job, result: Any) -> None:
         self.answers[id(job)].append(result)
@@ -143,7 +156,12 @@ arrivals = st.lists(
     seed=st.integers(0, 10**6),
 )
 def test_every_job_is_answered_once_and_in_time(
-    plan: list[tuple[JobType, float, bool, int]], hot: int, away: float, crashes: float, vegas: bool, seed: int
+    plan: list[tuple[JobType, float, bool, int]],
+    hot: int,
+    away: float,
+    crashes: float,
+    vegas: bool,
+    seed: int,
 ) -> None:
     async def live() -> None:
         database = Database(random.Random(seed), 0.05, away, crashes)
@@ -308,3 +326,109 @@ def test_slots_are_shared_fairly(total: int, steps: list[tuple[bool, set[str], i
         for kind in set("abcd") - due:
             passed_over[kind] = 0
         assert 0 <= slots.free == total - held.total()
+
+
+class Log:
+    """A log of one queue that pushes fill and pops empty; calls of one turn share a transaction where ``shared``."""
+
+    def __init__(self, *, shared: bool) -> None:
+        self.shared = shared
+        self.messages = 0
+        self.looks = 0
+        self._pushing = 0
+
+    async def push(self, _context: object, requests: Sequence[Push]) -> list[Pushed]:
+        self._pushing += sum(request.items for request in requests)
+        await asyncio.sleep(0.001)
+        self.messages += self._pushing
+        self._pushing = 0
+        return [Pushed([])] * len(requests)
+
+    async def pop(self, _context: object, requests: Sequence[Pop]) -> list[Outcome]:
+        self.looks += 1
+        await asyncio.sleep(0)  # the push of the same turn has begun
+        behind = self.shared and self._pushing > 0
+        if not behind:
+            return await self._look(requests, behind=False)
+        await asyncio.sleep(0.0015)
+        return await self._look(requests, behind=True)
+
+    async def _look(self, requests: Sequence[Pop], *, behind: bool) -> list[Outcome]:
+        outcomes = [Outcome() for _ in requests]
+        for outcome, request in zip(outcomes, requests, strict=True):
+            taken = min(request.batch, self.messages)
+            self.messages -= taken
+            outcome.behind, outcome.more = behind, taken == request.batch
+            if taken:
+                outcome.popped = Popped(None, [Claim(1, request.queue, "p", 0, frozenset(), 0, taken, [])])
+        if not behind:
+            await asyncio.sleep(0.001)
+        return outcomes
+
+
+@checks("G-WAIT-1", level=Level.MODEL)
+@settings(max_examples=100, deadline=None)
+@given(
+    shared=st.booleans(),
+    waiters=st.lists(st.integers(1, 3), min_size=1, max_size=6),
+    pushes=st.lists(st.tuples(st.floats(0, 0.004), st.integers(1, 4)), min_size=1, max_size=8),
+)
+def test_who_waits_gets_what_is_pushed_at_once_whether_or_not_it_looks_in_the_same_transaction(
+    shared: bool, waiters: list[int], pushes: list[tuple[float, int]]
+) -> None:
+    async def live() -> None:
+        log, told = Log(shared=shared), []
+        database = Database(random.Random(1), 0.001)
+        harness = Harness(database, 4, log=log)
+        jobs = [harness.submit(JobType.POP, Pop("q", batch=batch, wait_ms=50_000)) for batch in waiters]
+        await asyncio.sleep(0.01)
+        for pause, messages in pushes:
+            await asyncio.sleep(pause)
+            told.append(harness.submit(JobType.PUSH, push_of(messages)))
+        await asyncio.sleep(0.05)  # less than the first re-check takes
+        pushed, taken = sum(messages for _, messages in pushes), sum(waiters)
+        got = sum(answer.claims[0].attempt for job in jobs for answer in harness.answers[id(job)])
+        assert got >= min(pushed, taken - max(waiters) + 1), "somebody waits beside a message"
+        assert got + log.messages == pushed
+        assert not (log.messages and harness.engine.status().waiting), "somebody waits beside a message"
+        assert all(len(harness.answers[id(job)]) == 1 for job in told)
+        await harness.engine.stop()
+
+    run(live())
+
+
+def push_of(messages: int) -> Push:
+    return Push([Lot("q", "p", range(messages), b"", [0] * messages, None)], messages)
+
+
+@checks("G-WAIT-1", level=Level.MODEL)
+def test_a_message_for_one_of_many_waiters_takes_one_look() -> None:
+    async def live() -> None:
+        log = Log(shared=True)
+        harness = Harness(Database(random.Random(1), 0.001), 4, log=log)
+        jobs = [harness.submit(JobType.POP, Pop("q", batch=10, wait_ms=50_000)) for _ in range(8)]
+        await asyncio.sleep(0.01)
+        looks = log.looks
+        harness.submit(JobType.PUSH, push_of(1))
+        await asyncio.sleep(0.05)
+        assert [len(harness.answers[id(job)]) for job in jobs] == [1, 0, 0, 0, 0, 0, 0, 0]
+        assert log.looks == looks + 1
+        await harness.engine.stop()
+
+    run(live())
+
+
+@checks("G-WAIT-1", level=Level.MODEL)
+def test_who_found_something_else_before_the_push_keeps_nobody_from_being_woken() -> None:
+    async def live() -> None:
+        log = Log(shared=False)
+        harness = Harness(Database(random.Random(1), 0.001), 4, log=log)
+        jobs = [harness.submit(JobType.POP, Pop("q", batch=10, wait_ms=50_000)) for _ in range(2)]
+        await asyncio.sleep(0.01)
+        log.messages = 1  # one whose time has come
+        harness.submit(JobType.PUSH, push_of(1))
+        await asyncio.sleep(0.05)
+        assert [len(harness.answers[id(job)]) for job in jobs] == [1, 1]
+        await harness.engine.stop()
+
+    run(live())

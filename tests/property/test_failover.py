@@ -11,7 +11,7 @@ import pytest
 
 from queen.core.errors import DatabaseUnavailableError, NoEncryptionKeyError, QueueFullError, SpoolDrainingError
 from queen.core.operations import Buffered, Pop, Popped, Push, Transaction
-from queen.engine.context import Context
+from queen.engine.context import Context, tell_nobody
 from queen.engine.directory import Directory
 from queen.engine.failover import Failover
 from queen.engine.handlers import failover as handlers
@@ -39,7 +39,7 @@ def context(spool: Spool) -> Any:
     failover = Failover(spool)
     postgres = Postgres(random.Random(1))
     directory = Directory(postgres, 100)  # type: ignore[arg-type]
-    yield Context(postgres, postgres, directory, lambda _notice: None, 0.01, failover, keys=KEYS)  # type: ignore[arg-type]
+    yield Context(postgres, postgres, directory, tell_nobody, 0.01, failover, keys=KEYS)  # type: ignore[arg-type]
     failover.close()
 
 
@@ -199,7 +199,7 @@ def beside(spool: Spool) -> Iterator[Beside]:
     def make(postgres: Postgres, keys: Keyring | None = KEYS) -> Context:
         made.append(Failover(spool))
         directory = Directory(postgres, 100)  # type: ignore[arg-type]
-        return Context(postgres, postgres, directory, lambda _notice: None, 0, made[-1], keys=keys)  # type: ignore[arg-type]
+        return Context(postgres, postgres, directory, tell_nobody, 0, made[-1], keys=keys)  # type: ignore[arg-type]
 
     yield make
     for failover in made:

@@ -17,7 +17,7 @@ from queen.engine.job import Job
 from queen.engine.waiters import Waiters
 from queen_spec.guarantees import Level, checks
 
-PLACES = (Pop("q"), Pop("q", group="g"), Pop("q", partition="p", auto_ack=True), Pop("r"), Pop("", task="t"))
+PLACES = (Pop("q"), Pop("q", group="g"), Pop("q", partition="p", auto_ack=True), Pop("r", batch=2), Pop("", task="t"))
 
 
 @pytest.fixture(scope="module")
@@ -61,17 +61,33 @@ class Waiting(RuleBasedStateMachine):
             self.parked.remove(job)
             self.out.append(job)
 
-    @rule(queue=st.sampled_from(("q", "r", "s")), messages=st.integers(1, 3))
-    def push(self, queue: str, messages: int) -> None:
+    @rule(
+        queue=st.sampled_from(("q", "r", "s")),
+        messages=st.integers(1, 3),
+        besides=st.sets(st.sampled_from(PLACES), max_size=2),
+    )
+    def push(self, queue: str, messages: int, besides: set[Pop]) -> None:
         waiting = {place: sum(job.request == place for job in self.parked) for place in PLACES}
         out = {place: sum(job.request == place for job in self.out) for place in PLACES}
-        jobs = self.waiters.wake(queue, messages)
+        concerned = {place for place in PLACES if place.queue in (queue, "")} - besides
+        jobs = self.waiters.wake(queue, messages, besides={place.place for place in besides})
         self.handed_out(jobs)
-        self.news |= {place for place in PLACES if out[place] and place.queue in (queue, "")}
+        self.news |= {place for place in concerned if out[place]}
         for place in PLACES:
             woken = sum(job.request == place for job in jobs)
             wanted = max(messages - out[place], 0)
-            assert woken == (min(wanted, waiting[place]) if place.queue in (queue, "") else 0)
+            assert woken == (min(wanted, waiting[place]) if place in concerned else 0)
+
+    @rule(queue=st.sampled_from(("q", "r", "s")), messages=st.integers(1, 3))
+    def board(self, queue: str, messages: int) -> None:
+        waiting = {place: sum(job.request == place for job in self.parked) for place in PLACES}
+        out = {job.request for job in self.out}
+        jobs = self.waiters.board(queue, messages)
+        self.handed_out(jobs)
+        for place in PLACES:
+            free = place.partition is None and place not in out and place.queue in (queue, "")
+            wanted = -(-messages // place.batch) if free else 0
+            assert sum(job.request == place for job in jobs) == min(wanted, waiting[place])
 
     @rule(seconds=st.sampled_from((0.01, 0.1, 0.2, 1.0, 5.0)))
     def pass_time(self, seconds: float) -> None:
@@ -89,14 +105,21 @@ class Waiting(RuleBasedStateMachine):
         self.handed_out(checks_due)
         assert all(job.deadline > self.now for job in self.parked), "a timeout was overrun"
 
-    @rule(data=st.data(), found=st.booleans())
-    def end_a_check(self, data: st.DataObject, found: bool) -> None:
+    @rule(data=st.data(), found=st.booleans(), more=st.booleans())
+    def end_a_check(self, data: st.DataObject, found: bool, more: bool) -> None:
         if not self.out:
             return
         job = self.out.pop(data.draw(st.integers(0, len(self.out) - 1)))
         if found or job.deadline <= self.now or job.gone:
             self.waiters.leave(job)
-            self.handed_out(self.waiters.next_of(job.request))
+            brought = self.waiters.next_of(job.request, more=more)
+            if more or job.request in self.news:
+                assert bool(brought) == any(each.request == job.request for each in self.parked)
+            else:
+                assert not brought
+            if brought:
+                self.news.discard(job.request)
+            self.handed_out(brought)
         else:
             self.waiters.park(job, self.now, inf)
             self.parked = sorted([*self.parked, job], key=lambda each: each.turn)
@@ -128,6 +151,23 @@ class Waiting(RuleBasedStateMachine):
 def test_waiters_under_random_programs(loop: asyncio.AbstractEventLoop) -> None:
     Waiting.loop = loop
     run_state_machine_as_test(Waiting, settings=settings(max_examples=200, deadline=None))
+
+
+@checks("G-WAIT-1", level=Level.MODEL)
+def test_what_came_during_a_check_that_took_all_it_saw_is_looked_for_by_the_next(
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    waiters = Waiters(100, 1000)
+    first, second = (Job(JobType.POP, Pop("q", batch=10), loop.create_future()) for _ in range(2))
+    for job in (first, second):
+        job.deadline = 100.0
+        waiters.begin(job)
+        waiters.park(job, 0.0, inf)
+    assert waiters.board("q", 1) == [first]
+    assert waiters.wake("q", 1) == []  # the one that is out came before
+    waiters.leave(first)
+    assert waiters.next_of(first.request, more=False) == [second]
+    assert waiters.next_of(first.request, more=False) == []
 
 
 def test_checks_of_a_place_back_off_together(loop: asyncio.AbstractEventLoop) -> None:

@@ -24,7 +24,7 @@ from queen.db.pool import Pool
 from queen.db.setup import prepare
 from queen.db.simple_mq import SimpleMqAdministrationStore, SimpleMqStore
 from queen.db.store import Store
-from queen.engine.context import Context, SimpleMq
+from queen.engine.context import Context, SimpleMq, tell_nobody
 from queen.engine.directory import Directory
 from queen.engine.engine import Engine, Shares
 from queen.engine.handlers.pop import Outcome
@@ -74,7 +74,7 @@ class Broker:
         queues = SimpleMqAdministrationStore(self._pool)
         simple_mq = SimpleMq(SimpleMqStore(self._pool), queues, Tally(queues.count_outcomes))
         self._context = Context(
-            store, AdministrationStore(self._pool), Directory(store, 1000), lambda _notice: None, 5, simple_mq=simple_mq
+            store, AdministrationStore(self._pool), Directory(store, 1000), tell_nobody, 5, simple_mq=simple_mq
         )
         schedule = Schedule(1, RETENTION_BATCH, 1, RETENTION_BATCH, timedelta())
         self._services = {s.name: s for s in services_of(MaintenanceStore(self._pool), schedule)}

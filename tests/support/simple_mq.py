@@ -16,7 +16,7 @@ from queen.db.pool import Pool
 from queen.db.setup import prepare
 from queen.db.simple_mq import SimpleMqAdministrationStore, SimpleMqStore
 from queen.db.store import Store
-from queen.engine.context import Context, SimpleMq
+from queen.engine.context import Context, SimpleMq, tell_nobody
 from queen.engine.directory import Directory
 from queen.engine.handlers import simple_mq as handlers
 from queen.engine.tally import Tally
@@ -47,7 +47,7 @@ class SimpleMqBroker:
         store = Store(self.pool)
         simple_mq = SimpleMq(self.messages, self.queues, Tally(self.queues.count_outcomes))
         self.context = Context(
-            store, AdministrationStore(self.pool), Directory(store, 1000), lambda _notice: None, 5, simple_mq=simple_mq
+            store, AdministrationStore(self.pool), Directory(store, 1000), tell_nobody, 5, simple_mq=simple_mq
         )
 
     def close(self) -> None:

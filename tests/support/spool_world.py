@@ -18,7 +18,7 @@ import queen.engine.replay
 from queen.core.errors import DatabaseUnavailableError, DataRejectedError, OutcomeUnknownError, SpoolError
 from queen.core.operations import Lot, Push
 from queen.core.segment import encode_entry, encode_plain, plain_length
-from queen.engine.context import Context
+from queen.engine.context import Context, tell_nobody
 from queen.engine.directory import Directory
 from queen.engine.failover import Failover
 from queen.engine.ports import PushColumns, PushOptions, Replayed
@@ -154,7 +154,7 @@ class World:
             self.postgres,
             self.postgres,
             Directory(self.postgres, 100),
-            lambda _notice: None,
+            tell_nobody,
             0.001,
             failover,  # type: ignore[arg-type]
         )

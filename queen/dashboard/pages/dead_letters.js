@@ -27,7 +27,7 @@ export function open(view, { query }, refreshNow) {
   ]);
   const table = new Table("Dead letters, newest failure first", [
     { name: "Message", value: (row) => [link(row.transactionId, address(row)), h("br"), h("small", {}, `${row.queue} / ${row.partition}`)] },
-    { name: "Group", wide: true, value: (row) => (row.consumerGroup === "__QUEUE_MODE__" ? "–" : row.consumerGroup) },
+    { name: "Group", wide: true, long: true, value: (row) => (row.consumerGroup === "__QUEUE_MODE__" ? "–" : row.consumerGroup) },
     { name: "Error", long: true, value: (row) => row.errorMessage || "–" },
     { name: "Payload", wide: true, long: true, value: (row) => (row.error ? badge(row.error, "bad") : h("code", {}, glimpse(row.data, 60))) },
     { name: "Failed", number: true, wide: true, value: (row) => ago(row.failedAt) },

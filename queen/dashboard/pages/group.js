@@ -21,7 +21,7 @@ export function open(view, { names: [consumerGroup] }, refreshNow) {
     const table = new Table(`Partitions of ${queue}`, [
       { name: "Partition", by: (row) => row.partition, value: (row) => link(row.partition, to("messages", [], { queue, partition: row.partition })) },
       { name: "Behind", number: true, by: (row) => row.offsetLag, value: (row) => count(row.offsetLag) },
-      { name: "Oldest", number: true, by: (row) => row.timeLagSeconds, value: (row) => duration(row.timeLagSeconds) },
+      { name: "Oldest", number: true, wide: true, by: (row) => row.timeLagSeconds, value: (row) => duration(row.timeLagSeconds) },
       { name: "Done", number: true, wide: true, by: (row) => row.totalConsumed, value: (row) => count(row.totalConsumed) },
       { name: "Done up to", wide: true, by: (row) => Date.parse(row.lastConsumedAt) || 0, value: (row) => moment(row.lastConsumedAt) },
       { name: "Lease", value: (row) => (row.leaseActive ? badge("leased", "warn") : badge("free")) },

@@ -29,7 +29,7 @@ export function open(view, _args, refreshNow) {
   const lanes = new Table("Lanes of the engine", [
     { name: "Kind", by: (row) => row.kind, value: (row) => row.kind.replace("_", " ") },
     { name: "Jobs done", number: true, by: (row) => row.jobs_total, value: (row) => count(row.jobs_total) },
-    { name: "Waiting", number: true, by: (row) => row.jobs_waiting, value: (row) => count(row.jobs_waiting) },
+    { name: "Waiting", number: true, wide: true, by: (row) => row.jobs_waiting, value: (row) => count(row.jobs_waiting) },
     { name: "Calls in flight", number: true, wide: true, by: (row) => row.calls_in_flight, value: (row) => `${count(row.calls_in_flight)} of ${count(row.calls_limit)}` },
     { name: "Jobs a call", number: true, wide: true, by: (row) => row.jobs_a_call, value: (row) => row.jobs_a_call.toFixed(1) },
     { name: "Mean call", number: true, by: (row) => row.call_ms, value: (row) => milliseconds(row.call_ms) },

@@ -23,11 +23,12 @@ _NO_PARTITION = -1
 class Outcome(Look):
     """What a pop got, and if nothing, in how many seconds something becomes ready by itself (``inf``: never)."""
 
-    __slots__ = ("popped", "ready_in")
+    __slots__ = ("behind", "more", "popped", "ready_in")
 
     def __init__(self) -> None:
         self.popped = Popped()
         self.ready_in = inf
+        self.more = self.behind = False
 
     @property
     def result(self) -> Popped:
@@ -86,8 +87,10 @@ async def _pop(context: Context, pops: Sequence[Pop], leases: Sequence[UUID | No
         columns, queues = await _columns(context, pops, todo, leases, outcomes)
         if not columns.pop:
             break
-        delivered, unserved = await context.database.pop(columns)
-        await _hand_out(context, delivered, leases, outcomes)
+        delivered, unserved, behind = await context.database.pop(columns)
+        await _hand_out(context, delivered, pops, leases, outcomes)
+        for outcome in outcomes:
+            outcome.behind = behind
         vanished = {row.grp_id for row in unserved if row.ready_in is None}
         _hint(columns, unserved, outcomes)
         for grp_id in vanished:
@@ -143,6 +146,7 @@ async def _queues(context: Context, pop: Pop) -> Sequence[tuple[str, int | None]
 async def _hand_out(
     context: Context,
     delivered: Sequence[Delivered],
+    pops: Sequence[Pop],
     leases: Sequence[UUID | None],
     outcomes: Sequence[Outcome],
 ) -> None:
@@ -156,6 +160,11 @@ async def _hand_out(
             claims.setdefault(number - 1, []).append(_claim(names[part_id], rows))
     for number, found in claims.items():
         outcomes[number].popped = Popped(leases[number], found)
+        outcomes[number].more = len(found) >= pops[number].partitions or _messages(found) >= pops[number].batch
+
+
+def _messages(claims: Sequence[Claim]) -> int:
+    return sum([len(piece.ends) // 4 for claim in claims for piece in claim.slices])
 
 
 def _claim(name: PartitionName, rows: Sequence[Delivered]) -> Claim:

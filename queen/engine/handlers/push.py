@@ -1,7 +1,7 @@
 """PUSH: many requests, one segment a partition, one call."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from uuid import UUID, uuid4
 
 from queen.core.errors import (
@@ -149,7 +149,7 @@ class Sending:
 async def push(context: Context, sending: Sending) -> list[Pushed | Buffered | QueenError]:
     """Stores the messages of all requests that wait; one answer each, or the error of one that is refused.
 
-    With a spool it does not outwait an outage.
+    With a spool it does not outwait an outage. The caller tells of what came.
     """
     outwaits = context.failover is None
     for _ in range(LAYOUTS_MAX):
@@ -165,7 +165,6 @@ async def push(context: Context, sending: Sending) -> list[Pushed | Buffered | Q
             continue
         rooms = await find_rooms(context, appended)
         if not rooms:
-            announce(context, requests)
             return sending.answer(flush.answers(appended))
         sending.refuse(refuse(sending.waiting, rooms, options.limited))
     raise DatabaseUnavailableError(CHANGES_TOO_OFTEN)
@@ -225,7 +224,7 @@ def messages_by_queue(pushes: Iterable[Push]) -> dict[str, int]:
     return messages
 
 
-def announce(context: Context, pushes: Sequence[Push]) -> None:
-    """Wakes who waits for messages of these requests."""
+def announce(context: Context, pushes: Iterable[Push], besides: Container[Hashable] = ()) -> None:
+    """Wakes who waits for messages of these requests, but for the places that know already."""
     for queue, number in messages_by_queue(pushes).items():
-        context.heard(Notice(queue, number))
+        context.heard(Notice(queue, number), besides)

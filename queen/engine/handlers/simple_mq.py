@@ -80,10 +80,11 @@ async def enqueue(context: Context, requests: Sequence[Enqueue]) -> list[Enqueue
 class Outcome(Look):
     """What a poll got, and if nothing, in how many seconds a message becomes visible by itself (``inf``: never)."""
 
-    __slots__ = ("dequeued", "ready_in")
+    __slots__ = ("behind", "dequeued", "more", "ready_in")
 
     def __init__(self, dequeued: Dequeued, ready_in: float) -> None:
         self.dequeued, self.ready_in = dequeued, ready_in
+        self.more, self.behind = True, False
 
     @property
     def found(self) -> bool:

@@ -1,0 +1,149 @@
+"""A push, an ack and a pop that leave in the same turn of the loop are one transaction, and each its own outcome."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+
+from queen.core.errors import DataRejectedError, OutcomeUnknownError
+from queen.db.dsn import parse
+from queen.db.pool import Pool
+from queen.db.setup import prepare
+from queen.db.store import Store
+from queen.engine.ports import AckColumns, PopColumns
+from queen_spec.guarantees import Level, checks
+from tests.support.flushes import flush_of
+
+BLOCKED = "FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%commit_group_v1%'"
+
+
+class World:
+    """A queue with one message leased, one to be pushed, and a group."""
+
+    def __init__(self, pool: Pool, store: Store) -> None:
+        self.pool, self.store = pool, store
+
+    async def begin(self) -> None:
+        queue = f"group-{uuid4()}"
+        first = await flush_of(self.store, queue, [b"1"])
+        group = await self.store.subscribe(queue, "g", "all", None, create_queue=True, create_group=True)
+        assert group.grp_id is not None
+        self.grp_id, [self.part_id], self.lease = group.grp_id, first.part, uuid4()
+        await self.store.push(first, again=False)
+        await self.store.pop(self.columns_of_pop(self.lease))
+        self.push = await flush_of(self.store, queue, [b"2"])
+
+    def columns_of_pop(self, lease: UUID, part_id: int | None = None) -> PopColumns:
+        return PopColumns([10], [10], [lease], [60], [1], [self.grp_id], [part_id])
+
+    def columns_of_ack(self) -> AckColumns:
+        return AckColumns([self.part_id], [self.grp_id], [self.lease], ["c"], [0], [0], [None], [None])
+
+
+@pytest.fixture
+async def world(postgres: str) -> AsyncIterator[World]:
+    await prepare(postgres, 5000)
+    pool = Pool(parse(postgres, "queen test", 5000), 4, 30)
+    world = World(pool, Store(pool))
+    await world.begin()
+    yield world
+    await pool.close()
+
+
+async def transactions(world: World, part_id: int) -> list[int]:
+    """Which transactions wrote what there is now: the last segment, and the cursor."""
+    [row] = await world.pool.fetch(
+        "SELECT s.xmin::text::bigint AS segment, c.xmin::text::bigint AS cursor"
+        " FROM queen.segments AS s LEFT JOIN queen.partition_consumers AS c ON c.part_id = s.part_id"
+        " WHERE s.part_id = $1 ORDER BY s.last_off DESC LIMIT 1",
+        part_id,
+    )
+    return [row["segment"], row["cursor"]]
+
+
+@checks("G-DUR-1", "G-ORD-1", level=Level.LIVE)
+async def test_a_pop_finds_what_a_push_of_its_transaction_has_stored_behind_what_an_ack_has_completed(
+    world: World,
+) -> None:
+    lease = uuid4()
+    acked, appended, (delivered, unserved, behind) = await asyncio.gather(
+        world.store.ack(world.columns_of_ack()),
+        world.store.push(world.push, again=False),
+        world.store.pop(world.columns_of_pop(lease)),
+    )
+    assert [(row.ord, row.problem, row.first, row.released) for row in acked] == [(1, None, 0, True)]
+    assert [(row.part_id, row.first) for row in appended] == [(world.part_id, 1)]
+    assert [(row.pop, row.part_id, row.upto, row.slice.first) for row in delivered] == [(1, world.part_id, 1, 1)]
+    assert delivered[0].slice.data == world.push.data[0]
+    assert (unserved, behind) == ([], True)
+    segment, cursor = await transactions(world, world.part_id)
+    assert segment == cursor
+
+
+@checks("G-ISO-1", level=Level.LIVE)
+async def test_a_call_that_is_refused_takes_nobody_with_it(world: World) -> None:
+    refused = await flush_of(world.store, f"group-{uuid4()}", [b"3"])
+    await world.store.push(refused, again=True)  # whatever comes under its id now is too late
+    acked, problem, (delivered, _, behind) = await asyncio.gather(
+        world.store.ack(world.columns_of_ack()),
+        world.store.push(refused, again=False),
+        world.store.pop(world.columns_of_pop(uuid4())),
+        return_exceptions=True,
+    )  # type: ignore[misc]
+    assert isinstance(problem, DataRejectedError)
+    assert [row.problem for row in acked] == [None]
+    assert (delivered, behind) == ([], False)  # each was made by itself: the one message is done, or still leased
+
+
+async def test_what_must_be_alone_is_alone(world: World) -> None:
+    named = world.columns_of_pop(uuid4(), world.part_id)
+    _, (_, _, behind) = await asyncio.gather(world.store.push(world.push, again=False), world.store.pop(named))
+    assert not behind
+    large = await flush_of(world.store, f"group-{uuid4()}", [b'"' + b"x" * (300 << 10) + b'"'])
+    _, (_, _, behind) = await asyncio.gather(
+        world.store.push(large, again=False), world.store.pop(world.columns_of_pop(uuid4()))
+    )
+    assert not behind
+
+
+async def test_a_second_push_of_the_same_turn_has_a_transaction_of_its_own(world: World) -> None:
+    other = await flush_of(world.store, f"group-{uuid4()}", [b"3"])
+    first, second, (_, _, behind) = await asyncio.gather(
+        world.store.push(world.push, again=False),
+        world.store.push(other, again=False),
+        world.store.pop(world.columns_of_pop(uuid4())),
+    )
+    assert [row.part_id for row in (*first, *second)] == [world.part_id, other.part[0]]
+    assert behind
+    assert (await transactions(world, world.part_id))[0] != (await transactions(world, other.part[0]))[0]
+
+
+@checks("G-IDEM-1", level=Level.FAULTS)
+async def test_all_of_a_group_whose_connection_breaks_have_an_unknown_outcome_and_may_be_sent_again(
+    world: World, postgres: str
+) -> None:
+    holder = await asyncpg.connect(postgres)
+    held = holder.transaction()
+    await held.start()
+    await holder.execute("SELECT 1 FROM queen.partition_lookup WHERE part_id = $1 FOR UPDATE", world.part_id)
+    calls = asyncio.gather(
+        world.store.ack(world.columns_of_ack()),
+        world.store.push(world.push, again=False),
+        world.store.pop(world.columns_of_pop(uuid4())),
+        return_exceptions=True,
+    )
+    observer = await asyncpg.connect(postgres)
+    while not await observer.fetchval(f"SELECT count(*) {BLOCKED}"):
+        await asyncio.sleep(0.01)
+    await observer.execute(f"SELECT pg_terminate_backend(pid) {BLOCKED}")
+    outcomes = await calls
+    await held.rollback()
+    await holder.close()
+    await observer.close()
+    assert [type(outcome) for outcome in outcomes] == [OutcomeUnknownError] * 3
+    acked = await world.store.ack(world.columns_of_ack())
+    appended = await world.store.push(world.push, again=True)
+    assert [row.problem for row in acked] == [None]
+    assert [row.first for row in appended] == [1]
