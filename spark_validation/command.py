@@ -4,12 +4,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from msgspec import Struct
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 from . import session
 from .archive import database as archived
@@ -19,10 +21,9 @@ from .errors import AuditError, JournalError
 from .inputs import Database, Inputs
 from .journal.files import Journal, open_journal
 from .live import watch as live
-from .live.windows import Finding
 from .log.snapshot import Snapshot
 from .measures import series
-from .report import Clock, Report, Tail
+from .report import About, Clock, Report, Tail
 from .run import Progress, choose, judge_all
 from .simple_mq import stored
 from .simple_mq.tables import SimpleMqTables
@@ -56,22 +57,71 @@ def make(request: Request, progress: Progress) -> Report:
         AuditError: it cannot be made; says what to do.
         ValueError: no audit checks a guarantee that was named.
     """
-    began = time.perf_counter()
+    began, began_at = time.perf_counter(), datetime.now(UTC)
     choose(request.guarantees, request.interface)
+    if request.interface == SimpleMqTables.interface and request.dsn and not session.is_local(request.where.master):
+        raise AuditError(
+            "simple-mq's tables are read into a file of this machine, which executors of a cluster do not see: "
+            "audit with --master local[*], or leave out --dsn"
+        )
     _check(request.where)
     with ExitStack() as stack:
         work = Path(stack.enter_context(session.work_folder()))
-        journal = open_journal(request.journal, work) if request.journal else None
+        journal = None
+        if request.journal:
+            journal = open_journal(
+                request.journal, stack.enter_context(conversions(request.journal, request.where.master, work))
+            )
         archive = open_filled(request.archive) if request.archive else None
         snapshot = stack.enter_context(Snapshot(request.dsn)) if request.dsn else None
         spark = stack.enter_context(_spark(request.where, work, journal.items() if journal else 0))
         calls = _calls(spark, journal)
         inputs = Inputs(calls=calls, clock_bound=int(request.clock_bound_s * SECOND))
+        taken_at = snapshot.taken_at if snapshot else None
         if request.interface == SimpleMqTables.interface:
             tables: Tables = SimpleMqTables(inputs, stored.read(snapshot, spark, work) if snapshot else None)
         else:
-            tables = Tables(replace(inputs, database=_database(spark, archive, snapshot)))
-        return _report(tables, journal, request, progress, began)
+            database = _database(spark, archive, snapshot)
+            taken_at = database.taken_at if database else None
+            tables = Tables(replace(inputs, database=database))
+        about = About(
+            began_at=_iso(began_at),
+            interface=request.interface,
+            snapshot_at=None if taken_at is None else _iso(datetime.fromtimestamp(taken_at / SECOND, UTC)),
+            database=snapshot.place if snapshot else None,
+            journal=str(request.journal.resolve()) if request.journal else None,
+            archive=str(request.archive.resolve()) if request.archive else None,
+            guarantees=request.guarantees,
+            clock_bound_s=request.clock_bound_s,
+        )
+        return _report(about, tables, journal, request, progress, began)
+
+
+@contextmanager
+def conversions(journal: Path, master: str, work: Path) -> Iterator[Path]:
+    """Where JSON lines are converted: executors of a cluster see the folder of the journals, and not ours.
+
+    Raises:
+        JournalError: nothing can be written there.
+    """
+    if session.is_local(master) or not any(journal.rglob("*.jsonl")):
+        yield work
+        return
+    try:
+        folder = session.work_folder(journal)
+    except OSError as problem:
+        raise JournalError(
+            f"{journal}: on a cluster JSON lines are converted beside themselves, where executors see them, and "
+            f"nothing can be written there ({problem.strerror}). Make it writable, or audit with --master local[*]"
+        ) from problem
+    with folder as place:
+        # Executors may be another user's.
+        Path(place).chmod(0o755)
+        yield Path(place)
+
+
+def _iso(moment: datetime) -> str:
+    return moment.isoformat(timespec="seconds")
 
 
 def archive(dsn: str, folder: Path, where: Where) -> job.Done:
@@ -99,7 +149,7 @@ class Watch(Struct, frozen=True):
     clock_bound_s: float
 
 
-def watch(request: Watch, report: Callable[[Finding], object], go_on: Callable[[], bool]) -> None:
+def watch(request: Watch, listener: live.Listener, go_on: Callable[[], bool]) -> None:
     """Reports what is wrong with what comes, until told to end.
 
     Raises:
@@ -115,7 +165,7 @@ def watch(request: Watch, report: Callable[[Finding], object], go_on: Callable[[
         spark = stack.enter_context(_spark(request.where, work))
         stream = live.streams(spark, request.dsn, request.journal)
         found = live.findings(stream, int(request.clock_bound_s * SECOND))
-        live.watch(found, work, request.interval_s, report, go_on)
+        live.watch(found, work, request.interval_s, listener, go_on, request.dsn)
 
 
 def _check(where: Where) -> None:
@@ -169,15 +219,28 @@ def _unknown_queues(tables: Tables) -> tuple[str, ...]:
     return tuple(sorted(row.queue for row in unknown.collect()))
 
 
-def _report(tables: Tables, journal: Journal | None, request: Request, progress: Progress, began: float) -> Report:
+def _clocks(tables: Tables) -> tuple[Clock, ...]:
+    """Those of agents that made calls; who only wrote down faults has nothing to compare."""
+    clocks, calls = tables.get("clocks"), tables.get("calls")
+    if clocks is None or calls is None:
+        return ()
+    callers = calls.where(~F.col("kind").isin("fault", "end")).select("agent").distinct()
+    rows = clocks.join(callers, "agent", "left_semi").orderBy("agent").collect()
+    return tuple(Clock(row.agent, row.low, row.high, row.comparisons) for row in rows)
+
+
+def _report(
+    about: About, tables: Tables, journal: Journal | None, request: Request, progress: Progress, began: float
+) -> Report:
     try:
         verdicts = judge_all(tables, request.guarantees, request.max_evidence, progress)
-        clocks, tails = (tables.get(name) for name in ("clocks", "tails"))
+        tails = tables.get("tails")
         counts = {name: table.count() for name in tables.counted if (table := tables.get(name)) is not None}
         return Report(
+            about,
             tuple(verdicts),
             counts,
-            tuple(Clock(row.agent, row.low, row.high, row.comparisons) for row in clocks.collect()) if clocks else (),
+            _clocks(tables),
             tuple(Tail(row.agent, row.missing, row.ended) for row in tails.collect()) if tails else (),
             tuple(map(str, journal.torn)) if journal else (),
             _unknown_queues(tables),

@@ -19,3 +19,7 @@ class ArchiveError(AuditError):
 
 class DatabaseError(AuditError):
     """The log cannot be read."""
+
+
+class AwayError(DatabaseError):
+    """The database does not answer now, and may later."""

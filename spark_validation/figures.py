@@ -137,7 +137,7 @@ def _marks(marks: Sequence[tuple[float, str]], right: float) -> Iterator[str]:
 
 
 def bars(series: Series) -> str:
-    """One bar for each point, in the order of x."""
+    """One bar for each point, in the order of x; its name below if there is room for all, and in its title."""
     points = sorted(series.points, key=lambda point: point[1])
     if not points:
         return ""
@@ -148,12 +148,13 @@ def bars(series: Series) -> str:
         f"<title>{escape(name)}: {y:g}</title></rect>"
         for number, (name, _, y) in enumerate(points)
     ]
-    if len(points) <= 12:
+    named = all(_CHARACTER * len(name) <= width for name, _, _ in points)
+    if named:
         drawn += [
             _text(_LEFT + (number + 0.5) * width, _HEIGHT - 8, name, anchor="middle")
             for number, (name, _, _) in enumerate(points)
         ]
-    return _figure(series, top, "" if len(points) <= 12 else f"{len(points)}", drawn)
+    return _figure(series, top, "" if named else f"{len(points)}", drawn)
 
 
 def _text(x: float, y: float, text: str, anchor: str = "start", colour: str = "#1c2330") -> str:

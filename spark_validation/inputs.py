@@ -69,6 +69,14 @@ class DeadLetter(Struct, frozen=True):
     failed_at: int = 0
 
 
+class Deleted(Struct, frozen=True):
+    """A run of offsets, both ends belong to it, whose messages somebody deleted; the log has their places still."""
+
+    part_id: int
+    first: int
+    last: int
+
+
 class Queue(Struct, frozen=True):
     """The options of a queue that audits judge by; a retention of null or 0 seconds never removes anything."""
 
@@ -89,7 +97,10 @@ class Group(Struct, frozen=True):
 
 
 class State(Struct, frozen=True):
-    """All of a database but its log. ``taken_at``: microseconds since 1970."""
+    """All of a database but its log. ``taken_at``: microseconds since 1970.
+
+    Archives of earlier releases do not know what was ``deleted``, nor the id of the ``installation``.
+    """
 
     taken_at: int
     heads: list[Head]
@@ -97,6 +108,8 @@ class State(Struct, frozen=True):
     dead_letters: list[DeadLetter]
     queues: list[Queue]
     groups: list[Group]
+    deleted: list[Deleted] = []
+    installation: str | None = None
 
 
 @dataclass(frozen=True)
@@ -109,6 +122,7 @@ class Database:
     dead_letters: DataFrame
     queues: DataFrame
     groups: DataFrame
+    deleted: DataFrame
     taken_at: int
 
 
@@ -122,6 +136,7 @@ def as_database(spark: SparkSession, log: DataFrame, state: State) -> Database:
             ("dead_letters", DeadLetter),
             ("queues", Queue),
             ("groups", Group),
+            ("deleted", Deleted),
         )
     }
     return Database(log=log, **tables, taken_at=state.taken_at)

@@ -1,14 +1,20 @@
 """Figures of a run from its journals: throughput, latency, time from push to delivery, skew, redeliveries, lag."""
 
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable
+from itertools import accumulate
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from .figures import Series
-from .tables import NEVER, SECOND, Tables
+from .tables import NEVER, SECOND, Tables, looked_up
 
 _POINTS = 200
 _LANES = 50
+_GROUPS = 6
 Points = tuple[tuple[str, float, float], ...]
+Group = tuple[str, str]
 
 
 def series(tables: Tables) -> tuple[Series, ...]:
@@ -50,12 +56,13 @@ def series(tables: Tables) -> tuple[Series, ...]:
     )
     if tables.interface != Tables.interface:
         return every
+    behind, groups = _lag(tables, bounds.low, width, last)
     return (
         *every,
         Series(
             "From push to first delivery", "99th percentile by group, ms", _points(_end_to_end(tables, at)), marks=marks
         ),
-        Series("Not yet delivered", "messages, by group", _lag(tables, bounds.low, width), marks=marks),
+        Series("Not yet delivered", _lag_unit(groups), behind, marks=marks),
         Series("Messages by partition", f"the {_LANES} largest", _skew(tables), over_time=False),
         Series("Redeliveries", "by what became of the delivery before", _redeliveries(tables), over_time=False),
     )
@@ -82,13 +89,13 @@ def _with_zeros(points: Points, step: float, last: float) -> Points:
 def _end_to_end(tables: Tables, at: Column) -> DataFrame:
     pushed = tables.messages.where(F.col("answered").isNotNull()).select("lane", "hash", "pushed_from")
     given = tables.fates.where(F.col("seen_at").isNotNull() & (F.col("seen_at") < NEVER))
-    both = given.select("lane", "group", "hash", F.col("seen_at").alias("at")).join(pushed, ["lane", "hash"])
+    both = given.select("lane", "group", "hash", F.col("seen_at").alias("at")).join(looked_up(pushed), ["lane", "hash"])
     took = F.percentile_approx((F.col("at") - F.col("pushed_from")) / 1000, 0.99).alias("y")
     return both.groupBy("group", at).agg(took)
 
 
-def _lag(tables: Tables, low: int, width: int) -> Points:
-    """By group: what was answered as stored so far, less what was delivered, at each step of time."""
+def _lag(tables: Tables, low: int, width: int, last: float) -> tuple[Points, int]:
+    """By group: what was answered as stored so far, less what was delivered; and of how many groups there are."""
 
     def steps(column: str) -> Column:
         return F.floor((F.col(column) - low) / width).alias("step")
@@ -97,20 +104,53 @@ def _lag(tables: Tables, low: int, width: int) -> Points:
     stored = stored.groupBy("queue", steps("answered")).count()
     given = tables.fates.where(F.col("deliveries") > 0).join(F.broadcast(tables.lanes), "lane")
     given = given.groupBy("queue", "group", steps("seen_at")).count()
+    asked = tables.pops.where(F.col("queue").isNotNull()).select("queue", "group").distinct()
+    if (groups := tables.get("groups")) is not None:
+        asked = asked.unionByName(groups.where("whole").select("queue", "group"))
     ins = [(row.queue, row.step, row["count"]) for row in stored.collect()]
-    outs = [(row.queue, row.group, row.step, row["count"]) for row in given.collect()]
-    found = []
-    for queue, group in sorted({(queue, group) for queue, group, _, _ in outs})[:6]:
-        change: dict[int, int] = {}
-        for step, count in ((s, n) for q, s, n in ins if q == queue):
-            change[step] = change.get(step, 0) + count
-        for step, count in ((s, n) for q, g, s, n in outs if (q, g) == (queue, group)):
-            change[step] = change.get(step, 0) - count
-        level = 0
-        for step in sorted(change):
-            level += change[step]
-            found.append((f"{queue} {group}", float(step * width / SECOND), float(max(level, 0))))
-    return tuple(found)
+    outs = [((row.queue, row.group), row.step, row["count"]) for row in given.collect()]
+    end = round(last * SECOND / width)
+    levels = lag({(row.queue, row.group) for row in asked.collect()}, ins, outs, end)
+    worst = sorted(levels, key=lambda group: (-max(level for _, level in levels[group]), group))[:_GROUPS]
+    points = [
+        (" ".join(group), float(step * width / SECOND), float(level))
+        for group in worst
+        for step, level in levels[group]
+    ]
+    return tuple(points), len(levels)
+
+
+def _lag_unit(groups: int) -> str:
+    left_out = f"; the {_GROUPS} with the most, {groups - _GROUPS} are left out" if groups > _GROUPS else ""
+    return f"messages, by queue and group{left_out}"
+
+
+def lag(
+    asked: Collection[Group], ins: Iterable[tuple[str, int, int]], outs: Iterable[tuple[Group, int, int]], end: int
+) -> dict[Group, list[tuple[int, int]]]:
+    """By queue and group: at which steps how many messages it had not yet been given; the last step is ``end``.
+
+    Args:
+        asked: groups, also those that were given nothing.
+        ins: queue, step, and how many messages were stored.
+        outs: group, step, and how many messages it was given first.
+        end: the last step of the run.
+    """
+    stored: defaultdict[str, Counter[int]] = defaultdict(Counter)
+    given: defaultdict[Group, Counter[int]] = defaultdict(Counter)
+    for queue, step, count in ins:
+        stored[queue][step] += count
+    for group, step, count in outs:
+        given[group][step] += count
+    found: dict[Group, list[tuple[int, int]]] = {}
+    for group in sorted({*given, *(each for each in asked if each[0] in stored)}):
+        change = Counter(stored[group[0]])
+        change.subtract(given[group])
+        change[end] += 0
+        steps = sorted(change)
+        levels = accumulate(change[step] for step in steps)
+        found[group] = [(step, max(level, 0)) for step, level in zip(steps, levels, strict=True)]
+    return found
 
 
 def _skew(tables: Tables) -> Points:

@@ -11,6 +11,7 @@ from .page import document, table
 from .run import Evidence, Result, Verdict
 
 _NAMED = 3
+_WORST_FIRST = (Result.INVALID, Result.UNKNOWN, Result.VALID)
 
 
 class Clock(Struct, frozen=True):
@@ -30,16 +31,60 @@ class Tail(Struct, frozen=True):
     ended: bool
 
 
+class About(Struct, frozen=True):
+    """What was audited, and when; times as ISO 8601 in UTC.
+
+    Attributes:
+        began_at: when the audit began.
+        snapshot_at: the moment of the database that was judged; null without one.
+        database: host and database, without user and password.
+        guarantees: those that were asked for; all when there is none.
+    """
+
+    began_at: str
+    interface: str
+    snapshot_at: str | None = None
+    database: str | None = None
+    journal: str | None = None
+    archive: str | None = None
+    guarantees: tuple[str, ...] = ()
+    clock_bound_s: float = 0.0
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What is there, with names for people."""
+        found = {
+            "audited at": self.began_at,
+            "interface": self.interface,
+            "database": self.database,
+            "as it was at": self.snapshot_at,
+            "journals": self.journal,
+            "archive": self.archive,
+            "guarantees": " ".join(self.guarantees),
+        }
+        return [(name, value) for name, value in found.items() if value]
+
+
+class Guarantee(Struct, frozen=True):
+    """The worst that its audits say (invalid, then unknown, then valid), and how many violations they found."""
+
+    id: str
+    result: Result
+    violations: int
+    audits: tuple[str, ...]
+
+
 class Report(Struct, frozen=True):
     """All of it.
 
     Attributes:
+        about: what was audited.
         rows: how many there were, by table.
         torn: files of journals that end in the middle of a row.
         unknown_queues: those of the journals that the database does not have.
         series: figures for the plots.
     """
 
+    about: About
     verdicts: tuple[Verdict, ...]
     rows: dict[str, int]
     clocks: tuple[Clock, ...] = ()
@@ -52,7 +97,23 @@ class Report(Struct, frozen=True):
     @property
     def exit_code(self) -> int:
         """1 when a guarantee was broken."""
-        return int(any(verdict.result is Result.INVALID for verdict in self.verdicts))
+        return int(self.result is Result.INVALID)
+
+    @property
+    def result(self) -> Result:
+        """Of all: invalid when a guarantee was broken, unknown when no audit could judge anything."""
+        found = {verdict.result for verdict in self.verdicts}
+        return next((each for each in (Result.INVALID, Result.VALID) if each in found), Result.UNKNOWN)
+
+    @property
+    def guarantees(self) -> tuple[Guarantee, ...]:
+        """The verdict of each guarantee that was asked for."""
+        by: dict[str, list[Verdict]] = {}
+        for verdict in self.verdicts:
+            for id_ in verdict.ids:
+                by.setdefault(id_, []).append(verdict)
+        asked = self.about.guarantees or by
+        return tuple(_guarantee(id_, by[id_]) for id_ in sorted(by) if id_ in asked)
 
     @property
     def summary(self) -> str:
@@ -88,13 +149,36 @@ class Report(Struct, frozen=True):
         return found
 
 
+def _guarantee(id_: str, verdicts: list[Verdict]) -> Guarantee:
+    worst = min((verdict.result for verdict in verdicts), key=_WORST_FIRST.index)
+    return Guarantee(id_, worst, sum(each.violations for each in verdicts), tuple(each.audit for each in verdicts))
+
+
+def line_of(evidence: Evidence) -> str:
+    """Where a violation is and what it is, in a line for people."""
+    queue = evidence.queue if evidence.partition is None else f"{evidence.queue}/{evidence.partition}"
+    named = {
+        "group": evidence.group,
+        "offset": evidence.offset,
+        "transaction": evidence.transaction_id,
+        "lease": evidence.lease,
+        "journal of": evidence.agent,
+        "row": evidence.number,
+        "item": evidence.position,
+    }
+    places = [f"{name} {value}" for name, value in named.items() if value not in (None, "")]
+    return f"{', '.join([*filter(None, [queue]), *places])}: {evidence.text}".removeprefix(": ")
+
+
 def _why(tail: Tail) -> str:
     return f"lacks {tail.missing} rows" if tail.missing else "was cut short"
 
 
 def as_json(report: Report) -> str:
-    """The report for programs."""
-    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
+    """The report for programs: its fields, and what follows from them; docs/audit.md describes it."""
+    derived = {"result": report.result, "summary": report.summary, "guarantees": report.guarantees}
+    whole = derived | msgspec.structs.asdict(report) | {"notes": report.notes}
+    return msgspec.json.format(msgspec.json.encode(whole), indent=2).decode() + "\n"
 
 
 def as_html(report: Report) -> str:
@@ -102,9 +186,12 @@ def as_html(report: Report) -> str:
     definitions = {audit.name: audit.definition for each in INTERFACES for audit in all_audits(each)}
     end = max((x for each in report.series if each.over_time for _, x, _ in each.points), default=0.0) or 1.0
     parts = [
-        f"<h1>Audit</h1><p>{escape(report.summary)}</p>",
+        f"<h1>Audit: <span class={report.result}>{report.result}</span></h1><p>{escape(report.summary)}</p>",
+        table(("", ""), report.about.rows(), texts=2),
         "".join(f"<p class=unknown>{escape(note)}</p>" for note in report.notes),
-        "<h2>Guarantees</h2><table><tr><th>guarantee<th>result<th>violations<th>audit<th>s</tr>",
+        "<h2>Guarantees</h2><table><tr><th>guarantee<th>result<th>violations<th>audits</tr>",
+        "".join(map(_guarantee_row, report.guarantees)),
+        "</table><h2>Audits</h2><table><tr><th>guarantee<th>result<th>violations<th>audit<th>s</tr>",
         "".join(_row(verdict, definitions[verdict.audit]) for verdict in report.verdicts),
         "</table><h2>Violations</h2>",
         "".join(_evidence(verdict) for verdict in report.verdicts if verdict.evidence) or "<p>None.</p>",
@@ -116,6 +203,14 @@ def as_html(report: Report) -> str:
         table(("table", "rows"), ((name, f"{count:,}") for name, count in report.rows.items())),
     ]
     return document("Audit", parts)
+
+
+def _guarantee_row(each: Guarantee) -> str:
+    audits = escape(", ".join(name.replace("_", " ") for name in each.audits))
+    return (
+        f"<tr><td><code>{escape(each.id)}</code><td class={each.result}>{each.result}"
+        f"<td>{each.violations or ''}<td>{audits}</tr>"
+    )
 
 
 def _row(verdict: Verdict, definition: str) -> str:

@@ -92,17 +92,17 @@ def judge_all(
 
 
 def judge(audit: Audit, tables: Tables, max_evidence: int) -> Verdict:
-    """The verdict of one audit, which has something to judge if the first table that it needs has rows."""
+    """The verdict of one audit; unknown where it has nothing to judge."""
     given = {name: tables.get(name) for name in (*audit.needs, *audit.uses)}
     if missing := [name for name in audit.needs if given[name] is None]:
         source = "the log (--dsn)" if set(missing) & tables.of_database else "journals (--journal)"
         return Verdict(audit.name, audit.ids, Result.UNKNOWN, text=f"needs {source}")
-    first = given[audit.needs[0]]
-    assert first is not None  # it would be missing
     began = time.perf_counter()
-    if first.isEmpty():
-        return Verdict(audit.name, audit.ids, Result.UNKNOWN, text=f"no {audit.needs[0].replace('_', ' ')} to judge")
-    found = audit.find(**given).persist(StorageLevel.DISK_ONLY)
+    for basis in audit.bases:
+        if basis.rows(*(given[name] for name in basis.tables)).isEmpty():
+            seconds = time.perf_counter() - began
+            return Verdict(audit.name, audit.ids, Result.UNKNOWN, text=f"no {basis.what} to judge", seconds=seconds)
+    found = audit.violations(given).persist(StorageLevel.DISK_ONLY)
     try:
         count = found.count()
         evidence = explain(found.limit(max_evidence), tables) if count and max_evidence else ()

@@ -43,12 +43,31 @@ _ROWS_A_PARTITION = 750_000
 _OURS = re.compile(r"^queen_audit\.errors\.\w+: (.+)", re.MULTILINE)
 
 
+def is_local(master: str) -> bool:
+    """Whether all work is done by this process's own Java, which sees the files of this machine."""
+    return master.startswith("local")
+
+
+def set_python(master: str) -> None:
+    """Tasks on this machine run our Python; on others it may lie elsewhere, and PYSPARK_PYTHON says where."""
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if is_local(master):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
 def check_master(master: str) -> None:
     """Looks at the name of a master, and whether somebody listens there: Spark itself finds that out in minutes.
 
     Raises:
         AuditError: Spark knows no such master, or nobody is there.
     """
+    if master.startswith("sc://"):
+        raise AuditError(
+            f"--master {master}: audits do not work through Spark Connect (docs/audit.md says why). Give the master "
+            "that this server uses, as spark://host:port"
+        )
     if not _MASTER.fullmatch(master):
         raise AuditError(
             f"--master {master}: Spark knows no such master. Give local[*], local[2], spark://host:port, "
@@ -109,9 +128,9 @@ def start(
         JavaError: no Java was found.
         AuditError: the session cannot be started.
     """
-    local = master.startswith("local")
+    local = is_local(master)
     os.environ["JAVA_HOME"] = str(java_home())
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    set_python(master)
     if local:
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     log4j = work / "log4j2.properties"
@@ -128,6 +147,10 @@ def start(
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", str(partitions or partitions_of(0)))
         .config("spark.sql.autoBroadcastJoinThreshold", "32m")
+        # Tables that are kept lie on disk. To find the best encoding of each of their columns costs more CPU than all
+        # else that is done with them; LZ4 for whatever is written costs little, and makes them about as small.
+        .config("spark.sql.inMemoryColumnarStorage.compressed", "false")
+        .config("spark.rdd.compress", "true")
         # Tables of messages lie by lane and hash: joins by lane, group and hash need not move them.
         .config("spark.sql.requireAllClusterKeysForCoPartition", "false")
     )
@@ -163,6 +186,6 @@ def package(folder: Path) -> Path:
     return archive
 
 
-def work_folder() -> "tempfile.TemporaryDirectory[str]":
-    """A folder for what Spark spills and what is converted."""
-    return tempfile.TemporaryDirectory(prefix="queen-audit-")
+def work_folder(inside: Path | None = None) -> "tempfile.TemporaryDirectory[str]":
+    """A folder for what Spark spills and what is converted; in that for temporary files, or inside of another."""
+    return tempfile.TemporaryDirectory(prefix="queen-audit-", dir=inside)

@@ -12,7 +12,8 @@ transaction id, or of its offset if the server made the transaction id. Times ar
 (``NEVER`` without an answer).
 """
 
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import and_
 from typing import ClassVar
 
 from pyspark import StorageLevel
@@ -64,12 +65,45 @@ def _message(item: str) -> tuple[Column, Column]:
 
 
 def few(rows: DataFrame) -> DataFrame:
-    """The rows, to be sent to every task of a join if there are not too many: spares the other side a shuffle."""
-    return F.broadcast(rows) if _are_few(rows) else rows
+    """The rows for a join, worked out now, and sent to each of its tasks, if there are not too many of them.
+
+    The other side is spared a shuffle, these rows are not worked out again, and if there are none, Spark leaves out
+    whatever hangs on them.
+    """
+    found = rows.limit(_BROADCAST_ROWS + 1).toArrow()
+    if found.num_rows > _BROADCAST_ROWS:
+        return rows
+    return F.broadcast(rows.sparkSession.createDataFrame(found)) if found.num_rows else rows.limit(0)
 
 
-def _are_few(rows: DataFrame) -> bool:
-    return rows.limit(_BROADCAST_ROWS + 1).count() <= _BROADCAST_ROWS
+def unless(rows: DataFrame, any_of: DataFrame) -> DataFrame:
+    """The rows, or none if the other table has one."""
+    return rows if any_of.isEmpty() else rows.limit(0)
+
+
+def looked_up(rows: DataFrame) -> DataFrame:
+    """Rows of a table that lies by message, as the side of a join that is hashed: neither side has to be sorted.
+
+    A part of such a table fits into memory (``session.partitions_of``), also where most messages are in one lane.
+    """
+    return rows.hint("shuffle_hash")
+
+
+def accepted() -> Column:
+    """Whether an ack was answered to be carried out, and did something."""
+    return (F.col("outcome") == "ok") & (F.col("call") == "ok") & ~F.col("noop")
+
+
+def acks_by_lease(acks: DataFrame) -> DataFrame:
+    """By lane, group, lease and call: how many messages may have been acked ``at`` once, and what else was said."""
+    sent = F.col("outcome") != "fail"
+    nack = (F.col("status") == "retry") | ((F.col("status") == "failed") & ~F.col("dead"))
+    return acks.groupBy("lane", "group", "lease", "agent", "number").agg(
+        F.min("invoked").alias("at"),
+        F.sum(sent.cast("int")).alias("acked"),
+        F.max(sent & nack).alias("nack"),
+        F.max(accepted()).alias("accepted"),
+    )
 
 
 class Tables:
@@ -83,7 +117,9 @@ class Tables:
     """
 
     interface: ClassVar[str] = "queen"
-    of_database: ClassVar[frozenset[str]] = frozenset({"log", "heads", "cursors", "dead_letters", "queues", "groups"})
+    of_database: ClassVar[frozenset[str]] = frozenset(
+        {"log", "heads", "cursors", "dead_letters", "queues", "groups", "deleted", "given_up", "silent"}
+    )
     counted: ClassVar[tuple[str, ...]] = (
         "pushes", "deliveries", "acks", "log", "heads", "cursors", "dead_letters",
     )  # fmt: skip
@@ -128,9 +164,9 @@ class Tables:
         """
         assert self._inputs.calls is not None  # get() has looked
         calls = self._inputs.calls
-        compared = calls.where(
-            (F.col("kind") == "clock") & F.col("answered").isNotNull() & F.col("server_time").isNotNull()
-        )
+        # A time that does not say how far it was rounded bounds nothing.
+        told = ("answered", "server_time", "server_precision")
+        compared = calls.where((F.col("kind") == "clock") & reduce(and_, [F.col(name).isNotNull() for name in told]))
         low = F.max(F.col("sent") - F.col("server_time") - F.col("server_precision"))
         high = F.min(F.col("answered") - F.col("server_time"))
         bounds = compared.groupBy("agent").agg(low.alias("low"), high.alias("high"), F.count("*").alias("comparisons"))
@@ -170,6 +206,12 @@ class Tables:
             F.posexplode(items).alias("position", "item"),
         )
 
+    def _undeleted(self, rows: DataFrame) -> DataFrame:
+        """The rows but for those of messages that somebody deleted: what became of these is nobody's fault."""
+        if self._database is None:
+            return rows
+        return rows.join(few(self.deleted.select("lane", "hash").distinct()), ["lane", "hash"], "left_anti")
+
     @cached_property
     def pushes(self) -> DataFrame:
         """Each message of each push and transaction."""
@@ -190,7 +232,7 @@ class Tables:
             F.col("item.spooled").alias("spooled"),
             F.col("item.payload_hash").alias("payload_hash"),
         )
-        return self._keep(rows)
+        return self._keep(self._undeleted(rows))
 
     @cached_property
     def deliveries(self) -> DataFrame:
@@ -213,7 +255,7 @@ class Tables:
             F.col("item.created_at").alias("created_at"),
             F.col("item.payload_hash").alias("payload_hash"),
         )
-        return self._keep(rows)
+        return self._keep(self._undeleted(rows))
 
     @cached_property
     def acks(self) -> DataFrame:
@@ -244,7 +286,28 @@ class Tables:
             possible.alias("may_finish"),
             (possible & (item["outcome"] == "ok")).alias("finishes"),
         )
-        return self._keep(rows)
+        return self._keep(self._undeleted(rows))
+
+    @cached_property
+    def holdings(self) -> DataFrame:
+        """By lane, group and pop: how many messages it took, and for how long.
+
+        A pop has one lease: as a key it is hashed, where the least text of many would be found by sorting all rows.
+        """
+        return self._keep(
+            self.deliveries.groupBy("lane", "group", "agent", "number", "lease").agg(
+                F.min("invoked").alias("invoked"),
+                F.min("completed").alias("completed"),
+                F.min("lease_seconds").alias("seconds"),
+                F.max("auto_ack").alias("auto_ack"),
+                F.count("*").alias("n"),
+            )
+        )
+
+    @cached_property
+    def leased_acks(self) -> DataFrame:
+        """By lane, group, lease and call: the acks that name a lease."""
+        return self._keep(acks_by_lease(self.acks.where(F.col("lease").isNotNull())))
 
     @cached_property
     def named(self) -> DataFrame:
@@ -295,7 +358,10 @@ class Tables:
 
     @cached_property
     def tails(self) -> DataFrame:
-        """Agents whose journal lacks rows, and since when: they were killed, or rows in between are missing."""
+        """Agents whose journal lacks rows, and since when: they were killed, or rows in between are missing.
+
+        Of a ``blank`` one no call is known.
+        """
         calls = self.calls
         holes = calls.groupBy("agent").agg(
             F.max(F.col("kind") == "end").alias("ended"),
@@ -305,19 +371,21 @@ class Tables:
                 F.greatest("invoked", F.when(F.col("completed") < NEVER, F.col("completed")).otherwise(F.lit(0)))
             ).alias("known_until"),
             F.min("invoked").alias("known_from"),
+            F.min(F.col("kind").isin("end", "clock", "configured", "fault")).alias("blank"),
         )
         complete = F.col("rows") == F.col("last") + 1
         return self._keep(
             holes.where(~(F.col("ended") & complete))
             .withColumn("since", F.when(complete, F.col("known_until")).otherwise(F.col("known_from")))
-            .select("agent", "since", (F.col("last") + 1 - F.col("rows")).alias("missing"), "ended")
+            .select("agent", "since", (F.col("last") + 1 - F.col("rows")).alias("missing"), "ended", "blank")
         )
 
     @cached_property
     def hidden(self) -> DataFrame:
         """By queue and group: since when somebody may have been given messages unseen, and perhaps with autoAck.
 
-        By a pop without an answer, or by an agent whose journal lacks rows and that popped there before (``tail``).
+        By a pop without an answer, or by an agent whose journal lacks rows (``tail``) and that popped there before, or
+        of which no call is known.
         """
         pops = self.pops.where(F.col("queue").isNotNull()).select(
             "agent", "queue", "group", "auto_ack", "call", "invoked"
@@ -328,8 +396,11 @@ class Tables:
             .withColumn("invoked", F.col("since"))
             .withColumn("tail", F.lit(True))
         )
+        anywhere = pops.select("queue", "group").unionByName(self.drained.select("queue", "group")).distinct()
+        blank = few(self.tails.where("blank").select(F.col("since").alias("invoked")))
+        anywhere = anywhere.join(blank, how="cross").withColumns({"auto_ack": F.lit(True), "tail": F.lit(True)})
         columns = ("queue", "group", "auto_ack", "tail", "invoked")
-        rows = unknown.select(*columns).unionByName(cut.select(*columns))
+        rows = unknown.select(*columns).unionByName(cut.select(*columns)).unionByName(anywhere.select(*columns))
         return self._keep(
             rows.groupBy("queue", "group").agg(
                 F.min("invoked").alias("hidden_since"),
@@ -343,14 +414,16 @@ class Tables:
     @cached_property
     def lanes(self) -> DataFrame:
         """The names behind the lanes."""
-        names = [
-            self._items(kinds, items).select("item.queue", "item.partition").distinct()
-            for kinds, items in (
-                (("push", "transaction"), "pushes"),
-                (("pop",), "deliveries"),
-                (("ack", "transaction"), "acks"),
-            )
-        ]
+        names = []
+        for kinds, items in (
+            (("push", "transaction"), "pushes"),
+            (("pop",), "deliveries"),
+            (("ack", "transaction"), "acks"),
+        ):
+            # The messages of a call are of a few partitions: what is repeated is dropped before it becomes rows.
+            pairs = F.array_distinct(F.arrays_zip(F.col(f"{items}.queue"), F.col(f"{items}.partition")))
+            rows = self.calls.where(F.col("kind").isin(*kinds)).select(F.explode(pairs).alias("pair"))
+            names.append(rows.select("pair.queue", "pair.partition").distinct())
         if self._database is not None:
             names.append(self._database.heads.select("queue", "partition"))
         rows = names[0]
@@ -386,6 +459,35 @@ class Tables:
         """The dead letters."""
         assert self._database is not None
         return self._keep(self._database.dead_letters.withColumn("lane", lane()))
+
+    @cached_property
+    def deleted(self) -> DataFrame:
+        """The places in the log of the transaction ids whose message somebody deleted, also where it came again."""
+        assert self._database is not None
+        runs = self._database.deleted.select("part_id", F.explode(F.sequence("first", "last")).alias("offset"))
+        offsets = runs.join(F.broadcast(self.heads.select("part_id", "lane")), "part_id").select("lane", "offset")
+        log = self.log.select("lane", "hash", "offset")
+        gone = log.join(few(offsets), ["lane", "offset"]).select("lane", "hash").distinct()
+        return self._keep(log.join(few(gone), ["lane", "hash"]))
+
+    @cached_property
+    def given_up(self) -> DataFrame:
+        """By lane, group and offset: messages that the group is done with though nobody acked them, as far as is known.
+
+        Somebody deleted them, which is for all groups, or they are its dead letters: also those that waited for too
+        long, or that somebody moved there.
+        """
+        groups = self.cursors.select("lane", "group")
+        if self._inputs.calls is not None:
+            groups = groups.unionByName(self.fates.select("lane", "group"))
+        deleted = groups.join(few(self.deleted.select("lane", "offset")), "lane").select("lane", "group", "offset")
+        return self._keep(deleted.unionByName(self.dead_letters.select("lane", "group", "offset")).distinct())
+
+    @cached_property
+    def silent(self) -> DataFrame:
+        """The lanes of queues that give up what waits for too long, and keep no dead letter that would tell."""
+        queues = self.queues.where((F.col("max_wait_seconds") > 0) & ~F.col("keeps_dead_letters"))
+        return self.heads.join(F.broadcast(queues.select("queue")), "queue", "left_semi").select("lane").distinct()
 
     @cached_property
     def queues(self) -> DataFrame:
@@ -430,7 +532,8 @@ class Tables:
             ),
         ]
         if self._database is not None:
-            parts.append(self.log.select("lane", "hash", "offset", F.col("offset").alias("log_offset")))
+            logged = self.log.select("lane", "hash", "offset", F.col("offset").alias("log_offset"))
+            parts.append(self._undeleted(logged))
         rows = parts[0]
         for part in parts[1:]:
             rows = rows.unionByName(part, allowMissingColumns=True)
@@ -500,6 +603,12 @@ class Tables:
                 F.sum("letters").alias("letters"),
             )
         )
+
+    @cached_property
+    def active(self) -> DataFrame:
+        """By queue and group: those that were given something, or said something of it."""
+        rows = self.fates.select("lane", "group").distinct().join(few(self.lanes), "lane")
+        return self._keep(rows.select("queue", "group").distinct())
 
     @cached_property
     def placed(self) -> DataFrame:

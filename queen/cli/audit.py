@@ -1,28 +1,30 @@
 """``queen audit``: judges the whole log and the journals of a load test, one verdict a guarantee; and its archive."""
 
-import os
 import signal
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from queen.cli.interface import Interface
-from queen.cli.output import err, fail, out
+from queen.cli.output import ReaderLeft, can_be_written, conclude, err, fail, out
 from queen.cli.progress import bar as progress_bar
 from queen_audit.errors import AuditError
 
 if TYPE_CHECKING:
     from queen_audit.live.windows import Finding
     from queen_audit.report import Report
+    from queen_audit.run import Verdict
 
 _CANNOT = 2
 _STYLES = {"valid": "green", "invalid": "bold red", "unknown": "yellow"}
@@ -76,7 +78,7 @@ def judge(
         fail("nothing to audit: give --dsn, --journal, or both; --archive beside or instead of --dsn", _CANNOT)
     if archive and interface is not Interface.queen:
         fail("an archive holds the log of Queen's interface: leave out --archive or --interface", _CANNOT)
-    _can_be_written(report, json)
+    can_be_written(report=report, json=json)
     with _explained():
         from queen_audit import command  # noqa: PLC0415 - `queen --help` does not wait for Spark
         from queen_audit.report import as_html, as_json  # noqa: PLC0415
@@ -91,11 +93,8 @@ def judge(
                 bar.update(task, completed=done, total=total, description=name.replace("_", " "))
 
             made = command.make(request, progress)
-    _print(made)
-    for path, render in ((json, as_json), (report, as_html)):
-        if path:
-            path.write_text(render(made), encoding="utf-8")
-    raise typer.Exit(made.exit_code)
+    files = ((json, partial(as_json, made)), (report, partial(as_html, made)))
+    conclude(made.exit_code, partial(show, made), *files)
 
 
 @audit.command("archive")
@@ -116,10 +115,10 @@ def archive(
         from queen_audit import command  # noqa: PLC0415 - as above
 
         done = command.archive(dsn, folder, command.Where(master, driver_memory))
-    out.print(f"archived {done.rows} messages of {done.parts} partitions in {done.files} files", markup=False)
     if done.too_late:
         err.print(f"{done.too_late} messages were removed from the log before they could be archived", style="yellow")
-        raise typer.Exit(1)
+    text = f"archived {done.rows} messages of {done.parts} partitions in {done.files} files"
+    conclude(int(done.too_late > 0), lambda: out.print(text, markup=False))
 
 
 @audit.command("watch")
@@ -141,30 +140,46 @@ def watch(
     """
     if dsn is None and journal is None:
         fail("nothing to watch: give --dsn, --journal, or both", _CANNOT)
-    _can_be_written(json)
-    told = 0
+    can_be_written(json=json)
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
+    told = _Told(json, ended)
     with _explained():
-        import msgspec  # noqa: PLC0415 - as above
-
-        from queen_audit import command  # noqa: PLC0415
-
-        def report(finding: "Finding") -> None:
-            nonlocal told
-            told += 1
-            out.print(
-                f"{datetime.now(UTC):%H:%M:%S} {finding.guarantee} {_place(finding)}: {finding.text}", markup=False
-            )
-            if json:
-                with json.open("ab") as file:
-                    file.write(msgspec.json.encode(finding) + b"\n")
+        from queen_audit import command  # noqa: PLC0415 - as above
 
         request = command.Watch(dsn, journal, command.Where(master, driver_memory), interval, clock_bound)
-        command.watch(request, report, _Until(ended, seconds))
-    out.print(f"{told} violations", style="red" if told else "green")
-    raise typer.Exit(int(told > 0))
+        command.watch(request, told, _Until(ended, seconds))
+    conclude(int(told.count > 0), lambda: out.print(f"{told.count} violations", style="red" if told.count else "green"))
+
+
+class _Told:
+    """Tells violations as they come, and counts them; ends the watch when nobody reads them any more."""
+
+    def __init__(self, json: Path | None, ended: threading.Event) -> None:
+        self.count = 0
+        self._json, self._ended = json, ended
+
+    def found(self, finding: "Finding") -> None:
+        """Writes it down, and prints it."""
+        import msgspec  # noqa: PLC0415 - as above
+
+        self.count += 1
+        if self._json:
+            with self._json.open("ab") as file:
+                file.write(msgspec.json.encode(finding) + b"\n")
+        try:
+            out.print(f"{_clock()} {finding.guarantee} {_place(finding)}: {finding.text}", markup=False)
+        except ReaderLeft:
+            self._ended.set()
+
+    def noticed(self, text: str) -> None:
+        """Prints what is not of the violations."""
+        err.print(f"{_clock()} {text}", style="yellow", markup=False)
+
+
+def _clock() -> str:
+    return f"{datetime.now(UTC):%H:%M:%S}"
 
 
 class _Until:
@@ -196,22 +211,44 @@ def _explained() -> Iterator[None]:
         fail(problem, _CANNOT)
 
 
-def _can_be_written(*paths: Path | None) -> None:
-    """An hour of work must not end at a folder that is not there."""
-    for path in paths:
-        if path and not (path.parent.is_dir() and os.access(path if path.exists() else path.parent, os.W_OK)):
-            fail(f"{path} cannot be written. Name a file in a folder that is there, and is yours", _CANNOT)
-
-
-def _print(made: "Report") -> None:
-    rows = Table("guarantee", "result", "violations", "audit", "", box=None, pad_edge=False)
+def show(made: "Report") -> None:
+    """Prints what was found."""
+    guarantees = _table("guarantee", "result", "violations", "audits")
+    for each in made.guarantees:
+        guarantees.add_row(each.id, _result(each.result), str(each.violations or ""), str(len(each.audits)))
+    audits = _table("audit", "guarantees", "result", "violations", "")
     for verdict in made.verdicts:
-        result = Text(verdict.result, style=_STYLES[verdict.result])
-        rows.add_row(" ".join(verdict.ids), result, str(verdict.violations or ""), verdict.audit, verdict.text)
-    out.print(rows)
+        found = str(verdict.violations or "")
+        audits.add_row(verdict.audit, " ".join(verdict.ids), _result(verdict.result), found, Text(verdict.text))
+    for rows in (guarantees, audits):
+        out.print(rows)
+        if out.is_terminal:
+            out.print()
     for verdict in made.verdicts:
-        for each in verdict.evidence:
-            out.print(f"{os.linesep if each is verdict.evidence[0] else ''}{verdict.audit}: {each}", markup=False)
+        _show_evidence(verdict)
     for note in made.notes:
         out.print(note, style="yellow", markup=False)
     out.print(made.summary, style="red" if made.exit_code else "green")
+
+
+def _table(*columns: str) -> Table:
+    """Plain on a terminal; elsewhere Markdown, and as wide as it takes."""
+    made = Table(box=None if out.is_terminal else box.MARKDOWN, pad_edge=not out.is_terminal)
+    for column in columns:
+        made.add_column(column, overflow="fold")
+    return made
+
+
+def _result(result: str) -> Text:
+    return Text(result, style=_STYLES[result])
+
+
+def _show_evidence(verdict: "Verdict") -> None:
+    from queen_audit.report import line_of  # noqa: PLC0415 - as above
+
+    if not verdict.evidence:
+        return
+    out.print(f"{verdict.audit}: {len(verdict.evidence)} of {verdict.violations} violations", style="bold")
+    for each in verdict.evidence:
+        out.print(f"- {line_of(each)}", markup=False)
+    out.print()

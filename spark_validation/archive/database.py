@@ -20,8 +20,8 @@ def read(spark: SparkSession, archive: Archive, snapshot: Snapshot | None) -> Da
     Raises:
         ArchiveError: the archive is of another database.
     """
-    state = snapshot.state() if snapshot else archive.state()
-    archive.check_origin(state.heads)
+    state = archive.remembering(snapshot.state()) if snapshot else archive.state()
+    archive.check_origin(state)
     till = {head.part_id: head.oldest_offset if snapshot else head.next_offset for head in state.heads}
     heads = [_reaching_back(head, archive.unbroken.get(head.part_id), till[head.part_id]) for head in state.heads]
     log = _archived(spark, archive, [(head.part_id, head.oldest_offset, till[head.part_id]) for head in heads])

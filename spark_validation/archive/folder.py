@@ -14,7 +14,7 @@ job leaves behind is not read, and removed by the next one.
 import fcntl
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..errors import ArchiveError
 from ..inputs import Head, Offsets, State
@@ -102,14 +103,23 @@ class Archive:
         """The database at the last run, but for its log."""
         return _read(_state_path(self.folder, self.runs[-1].number), State)
 
-    def check_origin(self, heads: Iterable[Head]) -> None:
-        """Looks whether it is of the database with these partitions.
+    def check_origin(self, now: State) -> None:
+        """Looks whether it is of the database with this state.
 
         Raises:
-            ArchiveError: a partition of the same number is another one there, or ends before what is archived.
+            ArchiveError: that is another installation, or a partition of the same number is another one there, or ends
+                before what is archived.
         """
-        known = {head.part_id: head for head in self.state().heads} if self.runs else {}
-        for head in heads:
+        if not self.runs:
+            return
+        then = self.state()
+        if then.installation is not None and then.installation != now.installation:
+            raise ArchiveError(
+                f"{self.folder} is the archive of another database: of the installation {then.installation}, and the "
+                f"database's is {now.installation}. Name the folder that belongs to --dsn, or a new one"
+            )
+        known = {head.part_id: head for head in then.heads}
+        for head in now.heads:
             before = known.get(head.part_id, head)
             if _identity(before) != _identity(head) or before.next_offset > head.next_offset:
                 raise ArchiveError(
@@ -118,6 +128,11 @@ class Archive:
                     f"{before.next_offset - 1}, and the database's is {head.queue}/{head.partition} up to "
                     f"{head.next_offset - 1}. Name the folder that belongs to --dsn, or a new one"
                 )
+
+    def remembering(self, now: State) -> State:
+        """The state with what was deleted until the last run: the database forgets it when retention removes it."""
+        before = self.state().deleted if self.runs else []
+        return replace(now, deleted=[*dict.fromkeys([*before, *now.deleted])])
 
     def place(self, staged: Path, number: int) -> Path:
         """Moves a written file to where it belongs, under a name of this archive's own."""

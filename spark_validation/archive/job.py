@@ -60,8 +60,8 @@ def add(spark: SparkSession, snapshot: Snapshot, archive: Archive, a_task: int =
         ArchiveError: what was written is not what the log holds, or the archive is of another database; it stays as
             it was.
     """
-    state, upto = snapshot.state(), archive.upto
-    archive.check_origin(state.heads)
+    state, upto = archive.remembering(snapshot.state()), archive.upto
+    archive.check_origin(state)
     archive.clean()
     heads = {head.part_id: head for head in state.heads}
     tasks = snapshot.tasks_behind(upto, a_task)

@@ -6,7 +6,7 @@ an agent whose journal was cut short, may have caused.
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from queen_spec.guarantees import REGISTRY
 
 from . import ack, dead_letter, duplicate, group, lease, loss, order, retention, simple_mq, spool, transaction
+from .basis import Basis, bases_of
 
 _FAMILIES = {
     "queen": (order, loss, duplicate, lease, ack, dead_letter, transaction, group, retention, spool),
@@ -25,18 +26,26 @@ INTERFACES = tuple(_FAMILIES)
 
 @dataclass(frozen=True)
 class Audit:
-    """An audit, and the tables that it looks at: those in ``needs``, and those in ``uses`` if they are there."""
+    """An audit, and the tables that it looks at: those in ``needs``, and those in ``uses`` if they are there.
+
+    It can say something where each of the ``bases`` has rows.
+    """
 
     name: str
     ids: tuple[str, ...]
     find: Callable[..., DataFrame]
     needs: tuple[str, ...]
     uses: tuple[str, ...]
+    bases: tuple[Basis, ...]
 
     @property
     def definition(self) -> str:
         """What the audit reports, in words."""
         return inspect.cleandoc(self.find.__doc__ or "")
+
+    def violations(self, tables: Mapping[str, DataFrame | None]) -> DataFrame:
+        """What it finds in these tables."""
+        return self.find(**{name: tables[name] for name in inspect.signature(self.find).parameters})
 
 
 def all_audits(interface: str) -> list[Audit]:
@@ -47,6 +56,7 @@ def all_audits(interface: str) -> list[Audit]:
 
 
 def _audit(name: str, ids: tuple[str, ...], function: Callable[..., DataFrame]) -> Audit:
-    parameters = inspect.signature(function).parameters.values()
-    needs = tuple(each.name for each in parameters if each.default is inspect.Parameter.empty)
-    return Audit(name, ids, function, needs, tuple(each.name for each in parameters if each.name not in needs))
+    parameters, bases = inspect.signature(function).parameters, bases_of(function)
+    uses = tuple(name for name, each in parameters.items() if each.default is not inspect.Parameter.empty)
+    names = [*parameters, *(name for basis in bases for name in basis.tables)]
+    return Audit(name, ids, function, tuple(dict.fromkeys(name for name in names if name not in uses)), uses, bases)

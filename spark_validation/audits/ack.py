@@ -6,10 +6,16 @@ from pyspark.sql import functions as F  # noqa: N812
 from queen_spec.guarantees import Level, checks
 
 from ..tables import few
+from .basis import judges
 from .evidence import sentence, violations
 
 
+def _done(fates: DataFrame) -> DataFrame:
+    return fates.where(F.col("done_at").isNotNull())
+
+
 @checks("G-ACK-2", level=Level.AUDIT)
+@judges("message that was answered as done", _done)
 def what_is_done_does_not_come_again(fates: DataFrame, deliveries: DataFrame) -> DataFrame:
     """A delivery by a pop that was invoked after the completion of the message by that group had been answered."""
     message = ["lane", "group", "hash"]
@@ -19,12 +25,14 @@ def what_is_done_does_not_come_again(fates: DataFrame, deliveries: DataFrame) ->
 
 
 @checks("G-ACK-1", "G-DUR-2", level=Level.AUDIT)
+@judges("message that was answered as done", _done)
+@judges("cursor", lambda cursors: cursors)
 def answered_acks_are_below_the_cursor(fates: DataFrame, messages: DataFrame, cursors: DataFrame) -> DataFrame:
     """A message that a group was answered to be done with, and that its cursor does not hold for done.
 
     A cursor that was set back by a seek is not told apart from one that moved back.
     """
-    done = fates.where(F.col("done_at").isNotNull())
+    done = _done(fates)
     cursors = cursors.select("lane", "group", "acked", "ahead")
     placed = done.where(F.col("offset").isNotNull()).select("lane", "group", "hash", "offset")
     unplaced = few(done.where(F.col("offset").isNull()).select("lane", "group", "hash"))

@@ -6,10 +6,25 @@ from pyspark.sql import functions as F  # noqa: N812
 from queen_spec.guarantees import Level, checks
 
 from ..tables import few
+from .basis import judges
 from .evidence import sentence, violations
 
 
+def _failures(acks: DataFrame, limits: DataFrame, lanes: DataFrame) -> DataFrame:
+    """Acks that fail or bury a message, or may have, with the retry limit of its queue."""
+    failures = acks.where(
+        ((F.col("status") == "failed") & (F.col("outcome") != "fail")) | (F.col("dead") & (F.col("outcome") == "ok"))
+    )
+    known = lanes.join(F.broadcast(limits), "queue").select("lane", "queue", "retry_limit")
+    return failures.join(F.broadcast(known), "lane")
+
+
+def _letters(acks: DataFrame) -> DataFrame:
+    return acks.where(F.col("dead") & (F.col("outcome") == "ok"))
+
+
 @checks("G-DLQ-1", "G-DLQ-2", level=Level.AUDIT)
+@judges("failure in a queue whose retry limit is known", _failures)
 def dead_letters_come_in_time(acks: DataFrame, limits: DataFrame, lanes: DataFrame, hidden: DataFrame) -> DataFrame:
     """A message that is dead-lettered too early, too late, or twice.
 
@@ -19,22 +34,19 @@ def dead_letters_come_in_time(acks: DataFrame, limits: DataFrame, lanes: DataFra
     time. Where the journal of a consumer was cut short there may have been any number more.
     """
     message = ("lane", "group", "hash")
-    judged = acks.where(
-        ((F.col("status") == "failed") & (F.col("outcome") != "fail")) | (F.col("dead") & (F.col("outcome") == "ok"))
-    )
-    judged = judged.join(
-        F.broadcast(lanes.join(F.broadcast(limits), "queue").select("lane", "queue", "retry_limit")), "lane"
-    )
+    judged = _failures(acks, limits, lanes)
     failed = F.col("status") == "failed"
     call = F.struct(
         F.col("agent"), F.col("number"), F.col("invoked"), F.col("completed"), (F.col("outcome") == "ok").alias("ok")
     )
-    all_ = judged.groupBy(*message).agg(
-        F.collect_set(F.when(failed, call)).alias("calls"),
-        F.sum((F.col("dead") & (F.col("outcome") == "ok")).cast("int")).alias("letters"),
+    all_ = few(
+        judged.groupBy(*message).agg(
+            F.collect_set(F.when(failed, call)).alias("calls"),
+            F.sum((F.col("dead") & (F.col("outcome") == "ok")).cast("int")).alias("letters"),
+        )
     )
     twice = all_.where(F.col("letters") > 1)
-    one = judged.where(failed & (F.col("outcome") == "ok") & (F.col("kind") == "ack")).join(few(all_), list(message))
+    one = judged.where(failed & (F.col("outcome") == "ok") & (F.col("kind") == "ack")).join(all_, list(message))
 
     def other(each: Column) -> Column:
         return (each["agent"] != F.col("agent")) | (each["number"] != F.col("number"))
@@ -61,6 +73,7 @@ def dead_letters_come_in_time(acks: DataFrame, limits: DataFrame, lanes: DataFra
 
 
 @checks("G-DLQ-1", level=Level.AUDIT)
+@judges("message that was answered to be a dead letter", _letters)
 def answered_dead_letters_are_kept(
     acks: DataFrame, messages: DataFrame, dead_letters: DataFrame, queues: DataFrame, lanes: DataFrame
 ) -> DataFrame:
@@ -69,12 +82,7 @@ def answered_dead_letters_are_kept(
     Only of queues that keep their dead letters.
     """
     keeping = F.broadcast(lanes.join(F.broadcast(queues.where("keeps_dead_letters")), "queue").select("lane"))
-    letters = (
-        acks.where(F.col("dead") & (F.col("outcome") == "ok"))
-        .join(keeping, "lane")
-        .select("lane", "group", "hash")
-        .distinct()
-    )
+    letters = _letters(acks).join(keeping, "lane").select("lane", "group", "hash").distinct()
     known = messages.select("lane", "hash", F.coalesce("offset", "log_offset").alias("offset")).where(
         F.col("offset").isNotNull()
     )

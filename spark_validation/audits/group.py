@@ -5,41 +5,71 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from queen_spec.guarantees import Level, checks
 
-from ..tables import few
+from ..tables import few, looked_up
+from .basis import judges
 from .evidence import violations
+from .excuse import unless_all_given_up, unless_gone
+
+
+def _due(messages: DataFrame, drained: DataFrame, lanes: DataFrame, hidden: DataFrame) -> DataFrame:
+    """By group: the messages that were stored before the queue was seen to be empty for it."""
+    swallowed = hidden.where(F.col("swallowed") | F.col("tail"))
+    empty = drained.join(swallowed, ["queue", "group"], "left_anti")
+    known = F.coalesce("offset", "log_offset").alias("offset")
+    groups = F.broadcast(lanes.join(F.broadcast(empty), "queue").select("lane", "group", "empty_at"))
+    due = messages.where(F.col("answered").isNotNull()).select("lane", "hash", known, "answered").join(groups, "lane")
+    return due.where(F.col("answered") < F.col("empty_at")).drop("empty_at", "answered")
 
 
 @checks("G-GRP-1", level=Level.AUDIT)
+@judges("message that was stored before a group was seen to have emptied its queue (drained)", _due)
 def every_group_gets_every_message(
-    messages: DataFrame, fates: DataFrame, drained: DataFrame, lanes: DataFrame, hidden: DataFrame
+    messages: DataFrame,
+    fates: DataFrame,
+    drained: DataFrame,
+    lanes: DataFrame,
+    hidden: DataFrame,
+    heads: DataFrame | None = None,
+    given_up: DataFrame | None = None,
+    silent: DataFrame | None = None,
 ) -> DataFrame:
     """A message that was stored before the queue was seen to be empty for a group, and never delivered to it.
 
-    Not when a pop with autoAck without an answer, or a consumer whose journal was cut short, may have taken it.
+    Not when it was removed, or deleted, or waited for too long, and not when a pop with autoAck without an answer, or
+    a consumer whose journal was cut short, may have taken it.
     """
-    swallowed = hidden.where(F.col("swallowed") | F.col("tail"))
-    empty = drained.join(swallowed, ["queue", "group"], "left_anti")
-    groups = F.broadcast(lanes.join(F.broadcast(empty), "queue").select("lane", "group", "empty_at"))
-    due = (
-        messages.where(F.col("answered").isNotNull()).select("lane", "hash", "offset", "answered").join(groups, "lane")
-    )
-    due = due.where(F.col("answered") < F.col("empty_at")).drop("empty_at", "answered")
+    due = _due(messages, drained, lanes, hidden)
     given = fates.where(F.col("deliveries") > 0).select("lane", "group", "hash")
-    return violations(
-        due.join(given, ["lane", "group", "hash"], "left_anti"), F.lit("was stored, and never delivered to the group")
-    )
+    missed = due.join(looked_up(given), ["lane", "group", "hash"], "left_anti")
+    missed = unless_gone(missed, heads, given_up, silent)
+    return violations(missed, F.lit("was stored, and never delivered to the group"))
+
+
+def _given(fates: DataFrame, groups: DataFrame, lanes: DataFrame, hidden: DataFrame) -> DataFrame:
+    known = groups.where("whole").join(hidden, ["queue", "group"], "left_anti")
+    lanes = F.broadcast(lanes.join(F.broadcast(known), "queue").select("lane", "group"))
+    return fates.where((F.col("deliveries") > 0) & F.col("offset").isNotNull()).join(lanes, ["lane", "group"])
 
 
 @checks("G-GRP-3", level=Level.AUDIT)
+@judges("delivery to a group that began at the oldest message", _given)
 def groups_begin_at_the_beginning(
-    fates: DataFrame, heads: DataFrame, groups: DataFrame, lanes: DataFrame, hidden: DataFrame
+    fates: DataFrame,
+    heads: DataFrame,
+    groups: DataFrame,
+    lanes: DataFrame,
+    hidden: DataFrame,
+    given_up: DataFrame,
+    silent: DataFrame,
 ) -> DataFrame:
-    """A partition of which a group that began at the oldest message was not given the oldest that is kept."""
-    known = groups.where("whole").join(hidden, ["queue", "group"], "left_anti")
-    lanes = F.broadcast(lanes.join(F.broadcast(known), "queue").select("lane", "group"))
-    first = fates.where((F.col("deliveries") > 0) & F.col("offset").isNotNull()).join(lanes, ["lane", "group"])
+    """A partition of which a group that began at the oldest message was not given the oldest that is kept.
+
+    But for what was deleted, or waited for too long.
+    """
+    first = _given(fates, groups, lanes, hidden)
     first = first.groupBy("lane", "group").agg(F.min("offset").alias("offset"))
     late = first.join(few(heads.select("lane", "oldest_offset")), "lane").where(
         (F.col("offset") > 0) & (F.col("offset") > F.col("oldest_offset"))
     )
+    late = unless_all_given_up(late.withColumn("below", F.col("oldest_offset") - 1), given_up, silent)
     return violations(late, F.lit("is the first of its partition that the group was given"))

@@ -10,22 +10,38 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from queen_spec.guarantees import Level, checks
 
-from ..tables import NEVER, SECOND, few
+from ..tables import NEVER, SECOND, accepted, acks_by_lease, few
+from .basis import judges
 from .evidence import sentence, violations
 from .spans import with_greatest_before
 
 _LEASE = ["lane", "group", "lease"]
+_CALL = [*_LEASE, "agent", "number"]
+
+
+def _timed() -> Column:
+    return ~F.col("auto_ack") & F.col("seconds").isNotNull()
 
 
 @checks("G-LEASE-1", level=Level.AUDIT)
+@judges("lease whose length the journals tell (lease_seconds)", lambda holdings: holdings.where(_timed()))
 def a_lease_excludes_all_others(
-    deliveries: DataFrame, acks: DataFrame, renewals: DataFrame, tails: DataFrame
+    holdings: DataFrame,
+    deliveries: DataFrame,
+    acks: DataFrame,
+    leased_acks: DataFrame,
+    renewals: DataFrame,
+    tails: DataFrame,
 ) -> DataFrame:
     """A lease that certainly lives beside another one of its partition and group, or a delivery beside a live one.
 
     A lease of a consumer whose journal was cut short may have been given back at any time since.
     """
-    held = _surely_until(_holdings(deliveries), deliveries, acks, renewals, tails)
+    # An ack that names no lease concerns whichever covers its message.
+    free = few(acks.where((F.col("outcome") != "fail") & F.col("lease").isNull()).drop("lease"))
+    covering = deliveries.select("lane", "group", "hash", "lease").join(free, ["lane", "group", "hash"])
+    said = leased_acks.unionByName(acks_by_lease(covering))
+    held = _surely_until(holdings, said.where(F.col("acked") > 0), renewals, tails)
     line = Window.partitionBy("lane", "group").orderBy("completed", "agent", "number")
     before = line.rowsBetween(Window.unboundedPreceding, -1)
     holds = F.col("surely_until") > F.col("completed")
@@ -43,36 +59,8 @@ def a_lease_excludes_all_others(
     )
 
 
-def _holdings(deliveries: DataFrame) -> DataFrame:
-    """What pops took of each lane and group: one row a lease and lane."""
-    return deliveries.groupBy("lane", "group", "agent", "number").agg(
-        F.min("lease").alias("lease"),
-        F.min("invoked").alias("invoked"),
-        F.min("completed").alias("completed"),
-        F.min("lease_seconds").alias("seconds"),
-        F.max("auto_ack").alias("auto_ack"),
-        F.count("*").alias("n"),
-    )
-
-
-def _surely_until(
-    held: DataFrame, deliveries: DataFrame, acks: DataFrame, renewals: DataFrame, tails: DataFrame
-) -> DataFrame:
+def _surely_until(held: DataFrame, said: DataFrame, renewals: DataFrame, tails: DataFrame) -> DataFrame:
     """The earliest possible end of each holding: by time, by a nack, by the ack of the last message, or unseen."""
-    sent = acks.where(F.col("outcome") != "fail")
-    nack = (F.col("status") == "retry") | ((F.col("status") == "failed") & ~F.col("dead"))
-    columns: list[str | Column] = [*_LEASE, "agent", "number", "invoked", nack.alias("nack")]
-    named = sent.where(F.col("lease").isNotNull()).select(*columns)
-    # An ack that names no lease concerns whichever covers its message.
-    free = few(sent.where(F.col("lease").isNull()).drop("lease"))
-    covering = (
-        deliveries.select("lane", "group", "hash", "lease").join(free, ["lane", "group", "hash"]).select(*columns)
-    )
-    said = (
-        named.unionByName(covering)
-        .groupBy(*_LEASE, "agent", "number")
-        .agg(F.min("invoked").alias("at"), F.count("*").alias("acked"), F.max("nack").alias("nack"))
-    )
     so_far = Window.partitionBy(*_LEASE).orderBy("at").rangeBetween(Window.unboundedPreceding, Window.currentRow)
     said = said.withColumn("acked", F.sum("acked").over(so_far)).select(*_LEASE, "at", "acked", "nack")
     said = said.join(held.where(~F.col("auto_ack")).select(*_LEASE, "n"), _LEASE)
@@ -88,12 +76,11 @@ def _surely_until(
         F.col("over"),
         F.when(F.col("since") >= F.col("completed"), F.col("since")).when(F.col("since").isNotNull(), F.lit(0)),
     )
-    known = ~F.col("auto_ack") & F.col("seconds").isNotNull()
     return (
         held.join(over, _LEASE, "left")
         .join(few(granted), "lease", "left")
         .join(few(tails.select("agent", "since")), "agent", "left")
-        .withColumn("surely_until", F.when(known, end).otherwise(F.lit(0)))
+        .withColumn("surely_until", F.when(_timed(), end).otherwise(F.lit(0)))
         .select(*held.columns, "surely_until")
     )
 
@@ -136,22 +123,29 @@ def _at_most_until(held: DataFrame, renewals: DataFrame) -> DataFrame:
     )
 
 
+def _told_whole(holdings: DataFrame, tails: DataFrame) -> DataFrame:
+    whole = holdings.join(few(tails.select("agent")), "agent", "left_anti")
+    return whole.where(F.col("lease") != "")
+
+
 @checks("G-LEASE-3", level=Level.AUDIT)
+@judges("lease of a consumer whose journal is whole", _told_whole)
+@judges("accepted ack that names its lease", lambda leased_acks: leased_acks.where("accepted"))
 def an_ended_lease_acks_nothing(
-    deliveries: DataFrame, acks: DataFrame, renewals: DataFrame, fates: DataFrame, tails: DataFrame
+    leased_acks: DataFrame,
+    acks: DataFrame,
+    holdings: DataFrame,
+    renewals: DataFrame,
+    fates: DataFrame,
+    tails: DataFrame,
 ) -> DataFrame:
     """An accepted ack under a lease that was certainly over, unless it may repeat what was done.
 
     Not of a consumer whose journal was cut short: it may have renewed its lease, or acked before.
     """
-    held = _at_most_until(_holdings(deliveries), renewals).join(few(tails.select("agent")), "agent", "left_anti")
-    over = held.where(F.col("lease") != "").select(*_LEASE, "at_most_until")
-    named = acks.where(
-        (F.col("outcome") == "ok") & (F.col("call") == "ok") & ~F.col("noop") & F.col("lease").isNotNull()
-    )
-    late = named.groupBy(*_LEASE, "agent", "number").agg(F.min("invoked").alias("at")).join(over, _LEASE)
-    late = late.where(F.col("at") > F.col("at_most_until")).select(*_LEASE, "agent", "number")
-    late = named.join(few(late), [*_LEASE, "agent", "number"])
+    over = _told_whole(_at_most_until(holdings, renewals), tails).select(*_LEASE, "at_most_until")
+    late = leased_acks.where("accepted").join(over, _LEASE).where(F.col("at") > F.col("at_most_until"))
+    late = acks.where(accepted()).join(few(late.select(*_CALL)), _CALL)
     message = ["lane", "group", "hash"]
     others = acks.where("may_finish").select(
         *message,
@@ -172,6 +166,7 @@ def an_ended_lease_acks_nothing(
 
 
 @checks("G-LEASE-5", level=Level.AUDIT)
+@judges("delivery that tells its attempt", lambda deliveries: deliveries.where(F.col("attempt").isNotNull()))
 def attempts_rise(fates: DataFrame, deliveries: DataFrame, hidden: DataFrame, lanes: DataFrame) -> DataFrame:
     """A ``deliveryAttempt`` that is not 1 though nobody can have had the message, or not above an earlier one."""
     message = ["lane", "group", "hash"]

@@ -5,11 +5,19 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from queen_spec.guarantees import Level, checks
 
-from ..tables import few
+from ..tables import few, looked_up, unless
+from .basis import judges
 from .evidence import sentence, violations
+from .excuse import unless_gone
+
+
+def _answered(messages: DataFrame, queues: DataFrame, lanes: DataFrame) -> DataFrame:
+    there = few(lanes.join(F.broadcast(queues.select("queue")), "queue", "left_semi").select("lane"))
+    return messages.where(F.col("answered").isNotNull()).join(there, "lane", "left_semi")
 
 
 @checks("G-DUR-1", level=Level.AUDIT)
+@judges("push that was answered as stored, in a queue that the database has,", _answered)
 def answered_pushes_are_in_the_log(
     messages: DataFrame, heads: DataFrame, queues: DataFrame, lanes: DataFrame
 ) -> DataFrame:
@@ -18,17 +26,24 @@ def answered_pushes_are_in_the_log(
     Not when retention has removed its offset, and not of queues that the database does not have: they were deleted. A
     message whose offset nobody was told may lie below the oldest kept one too.
     """
-    there = lanes.join(F.broadcast(queues.select("queue")), "queue", "left_semi")
-    kept = heads.groupBy("lane").agg(F.max("oldest_offset").alias("oldest"))
-    kept = there.join(kept, "lane", "left").select("lane", F.coalesce("oldest", F.lit(0)).alias("oldest"))
     moved = (F.col("logged") == 1) & (F.col("log_offset") != F.col("offset"))
-    lost = messages.where(F.col("answered").isNotNull() & ((F.col("logged") == 0) | moved)).join(few(kept), "lane")
+    lost = _answered(messages.where((F.col("logged") == 0) | moved), queues, lanes)
+    kept = heads.groupBy("lane").agg(F.max("oldest_offset").alias("oldest"))
+    lost = lost.join(few(kept), "lane", "left").withColumn("oldest", F.coalesce("oldest", F.lit(0)))
     lost = lost.where(F.coalesce("offset", F.when(F.col("oldest") == 0, F.lit(0))) >= F.col("oldest"))
     text = F.when(moved, sentence("was answered with offset %s, and lies at %s", "offset", "log_offset"))
     return violations(lost, text.otherwise(F.lit("was answered as stored, and the log does not hold it")))
 
 
+def _seen(messages: DataFrame, tails: DataFrame) -> DataFrame:
+    """What was delivered, and was pushed or delivered before a journal was cut short."""
+    cut = few(tails.agg(F.min("since").alias("since")))
+    told = F.col("since").isNull() | (F.col("seen_at") < F.col("since"))
+    return messages.where(F.col("deliveries") > 0).join(cut, how="cross").where((F.col("attempts") > 0) | told)
+
+
 @checks("G-DUR-3", level=Level.AUDIT)
+@judges("delivery of what the journals pushed, or before one of them was cut short,", _seen)
 def deliveries_are_what_was_pushed(
     messages: DataFrame, pushes: DataFrame, deliveries: DataFrame, tails: DataFrame
 ) -> DataFrame:
@@ -37,14 +52,8 @@ def deliveries_are_what_was_pushed(
     A journal that was cut short may have pushed anything from then on. In a partition to which somebody pushed messages
     without ids, and was told none, each message may be one of those.
     """
-    seen = messages.where(F.col("deliveries") > 0)
-    cut = few(tails.agg(F.min("since").alias("since")))
-    unpushed = (
-        seen.where(F.col("attempts") == 0)
-        .join(cut, how="cross")
-        .where(F.col("since").isNull() | (F.col("seen_at") < F.col("since")))
-        .join(_lanes_of_nameless(pushes), "lane", "left_anti")
-    )
+    seen = _seen(messages, tails)
+    unpushed = seen.where(F.col("attempts") == 0).join(_lanes_of_nameless(pushes), "lane", "left_anti")
     early = seen.where(F.col("seen_at") < F.col("pushed_from"))
     low, high = F.col("pushed_low"), F.col("pushed_high")
     odd = seen.where((low != high) | (F.col("seen_low") != low) | (F.col("seen_high") != high)).select("lane", "hash")
@@ -58,7 +67,12 @@ def deliveries_are_what_was_pushed(
     )
 
 
+def _pushed_to(pushes: DataFrame, heads: DataFrame, tails: DataFrame) -> DataFrame:
+    return unless(pushes.join(few(heads.select("lane")), "lane", "left_semi"), tails)
+
+
 @checks("G-DUR-3", level=Level.AUDIT)
+@judges("push to a partition of the log, by journals of which none was cut short,", _pushed_to)
 def the_log_holds_what_was_pushed(messages: DataFrame, pushes: DataFrame, tails: DataFrame) -> DataFrame:
     """A message of the log whose transaction id nobody pushed to that partition.
 
@@ -67,8 +81,7 @@ def the_log_holds_what_was_pushed(messages: DataFrame, pushes: DataFrame, tails:
     """
     ours = messages.where(F.col("attempts") > 0).select("lane").distinct()
     strange = messages.where((F.col("attempts") == 0) & (F.col("logged") > 0)).join(few(ours), "lane", "left_semi")
-    strange = strange.join(few(tails.limit(1).select("agent")), how="left_anti", on=F.lit(True))
-    strange = strange.join(_lanes_of_nameless(pushes), "lane", "left_anti")
+    strange = unless(strange, tails).join(_lanes_of_nameless(pushes), "lane", "left_anti")
     return violations(strange, F.lit("is in the log, and nobody pushed it"))
 
 
@@ -78,7 +91,23 @@ def _lanes_of_nameless(pushes: DataFrame) -> DataFrame:
     return few(nameless.select("lane").distinct())
 
 
+def _unsuccessful(pushes: DataFrame) -> DataFrame:
+    return pushes.where((F.col("kind") == "push") & (F.col("call") != "ok") & F.col("hash").isNotNull())
+
+
+def _with_traces(pushes: DataFrame, drained: DataFrame, lanes: DataFrame, heads: DataFrame | None = None) -> DataFrame:
+    """The messages of refused pushes, and of those without an answer where anything tells what is not there."""
+    calls = _unsuccessful(pushes)
+    if heads is not None:
+        return calls
+    emptied = few(lanes.join(drained, "queue", "left_semi").select("lane", F.lit(True).alias("emptied")))
+    return calls.join(emptied, "lane", "left").where((F.col("call") == "fail") | F.col("emptied")).drop("emptied")
+
+
 @checks("G-DUR-4", level=Level.AUDIT)
+@judges(
+    "refused push, nor one without an answer that a log (--dsn) or an emptied queue (drained) tells of,", _with_traces
+)
 def a_request_is_stored_whole_or_not_at_all(
     pushes: DataFrame, messages: DataFrame, drained: DataFrame, lanes: DataFrame, heads: DataFrame | None = None
 ) -> DataFrame:
@@ -88,8 +117,7 @@ def a_request_is_stored_whole_or_not_at_all(
     is, with a log, what it does not hold, and without one what was not delivered although a group has emptied the
     queue since.
     """
-    calls = pushes.where((F.col("kind") == "push") & (F.col("call") != "ok") & F.col("hash").isNotNull())
-    own = messages.where(F.col("attempts") == 1).join(few(calls), ["lane", "hash"])
+    own = messages.where(F.col("attempts") == 1).join(few(_unsuccessful(pushes)), ["lane", "hash"])
     own = own.withColumn("there", (F.col("deliveries") > 0) | (F.col("logged") > 0))
     empty = drained.groupBy("queue").agg(F.max("empty_at").alias("empty_at"))
     own = own.join(few(lanes), "lane").join(few(empty), "queue", "left")
@@ -115,36 +143,66 @@ def a_request_is_stored_whole_or_not_at_all(
     return violations(first, sentence("%s messages of its request are stored, %s are not", "stored", "missing"))
 
 
+def _arrived(fates: DataFrame, drained: DataFrame, lanes: DataFrame, hidden: DataFrame) -> DataFrame:
+    """What was delivered to a group before the queue was seen to be empty for it."""
+    empty = drained.join(hidden.where("tail"), ["queue", "group"], "left_anti")
+    known = few(lanes.join(F.broadcast(empty), "queue").select("lane", "group", "empty_at"))
+    return (
+        fates.where(F.col("deliveries") > 0).join(known, ["lane", "group"]).where(F.col("seen_at") < F.col("empty_at"))
+    )
+
+
 @checks("G-ACK-3", level=Level.AUDIT)
+@judges("delivery to a group that was seen to have emptied its queue (drained) later", _arrived)
 def what_was_delivered_is_done_in_the_end(
-    fates: DataFrame, drained: DataFrame, lanes: DataFrame, hidden: DataFrame
+    fates: DataFrame,
+    drained: DataFrame,
+    lanes: DataFrame,
+    hidden: DataFrame,
+    heads: DataFrame | None = None,
+    given_up: DataFrame | None = None,
+    silent: DataFrame | None = None,
 ) -> DataFrame:
-    """A message that was delivered before the queue was seen to be empty, and that nobody may have finished."""
-    open_ = fates.where((F.col("deliveries") > 0) & ~F.col("may_finish")).join(few(lanes), "lane")
-    left = open_.join(few(drained), ["queue", "group"]).where(F.col("seen_at") < F.col("empty_at"))
-    left = left.join(few(hidden.where("tail")), ["queue", "group"], "left_anti")
+    """A message that was delivered before the queue was seen to be empty, and that nobody may have finished.
+
+    Not when it was removed, or deleted, or waited for too long.
+    """
+    left = _arrived(fates.where(~F.col("may_finish")), drained, lanes, hidden)
+    left = unless_gone(left, heads, given_up, silent)
     return violations(left, F.lit("was delivered, never finished, and did not come again"))
 
 
+def _passed(
+    messages: DataFrame, cursors: DataFrame, groups: DataFrame, active: DataFrame, hidden: DataFrame
+) -> DataFrame:
+    """By group that the journals tell everything of: the messages of the log at or below its cursors."""
+    judged = groups.where("whole").join(active, ["queue", "group"], "left_semi")
+    judged = judged.join(hidden.where(F.col("tail") | F.col("swallowed")), ["queue", "group"], "left_anti")
+    passed = cursors.join(F.broadcast(judged), ["queue", "group"], "left_semi").select("lane", "group", "acked")
+    rows = messages.where(F.col("logged") > 0).select("lane", F.col("log_offset").alias("offset"), "hash")
+    return rows.join(few(passed), "lane").where(F.col("offset") <= F.col("acked"))
+
+
 @checks("G-ACK-3", "G-GRP-1", level=Level.AUDIT)
+@judges("message below the cursor of a group that began at the oldest one and is known from whole journals", _passed)
 def cursors_pass_only_what_is_done(
     fates: DataFrame,
     messages: DataFrame,
     cursors: DataFrame,
     groups: DataFrame,
-    lanes: DataFrame,
+    active: DataFrame,
     hidden: DataFrame,
+    heads: DataFrame,
+    given_up: DataFrame,
+    silent: DataFrame,
 ) -> DataFrame:
     """A message of the log at or below the cursor of a group that nobody of that group may have finished.
 
-    Of groups that began at the oldest message, that the journals know, and of which no journal was cut short.
+    Not when it was removed, or deleted, or waited for too long. Of groups that began at the oldest message, that the
+    journals know, and of which no journal was cut short.
     """
-    known = fates.select("lane", "group").distinct().join(few(lanes), "lane").select("queue", "group").distinct()
-    judged = groups.where("whole").join(known, ["queue", "group"], "left_semi")
-    judged = judged.join(hidden.where(F.col("tail") | F.col("swallowed")), ["queue", "group"], "left_anti")
-    passed = cursors.join(F.broadcast(judged), ["queue", "group"], "left_semi").select("lane", "group", "acked")
-    rows = messages.where(F.col("logged") > 0).select("lane", F.col("log_offset").alias("offset"), "hash")
-    rows = rows.join(few(passed), "lane").where(F.col("offset") <= F.col("acked"))
+    rows = _passed(messages, cursors, groups, active, hidden)
     done = fates.where("may_finish").select("lane", "group", "hash")
-    skipped = rows.join(done, ["lane", "group", "hash"], "left_anti")
+    skipped = rows.join(looked_up(done), ["lane", "group", "hash"], "left_anti")
+    skipped = unless_gone(skipped, heads, given_up, silent)
     return violations(skipped, sentence("lies at or below the cursor %s, and nobody finished it", "acked"))

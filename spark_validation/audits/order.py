@@ -6,7 +6,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from queen_spec.guarantees import Level, checks
 
 from ..tables import NEVER, few
+from .basis import judges
 from .evidence import sentence, violations
+from .excuse import unless_all_given_up
 from .spans import with_greatest_before
 
 BUCKET = 8192
@@ -15,7 +17,12 @@ BUCKET = 8192
 _BITS = 64
 
 
+def _told(deliveries: DataFrame) -> DataFrame:
+    return deliveries.where(F.col("offset").isNotNull())
+
+
 @checks("G-ORD-1", level=Level.AUDIT)
+@judges("delivery whose offset is known", _told)
 def first_deliveries_in_offset_order(deliveries: DataFrame, hidden: DataFrame, lanes: DataFrame) -> DataFrame:
     """A first delivery to a group, and an earlier first delivery of a higher offset of that partition.
 
@@ -23,7 +30,7 @@ def first_deliveries_in_offset_order(deliveries: DataFrame, hidden: DataFrame, l
     what the server calls attempt 1; where it does not tell attempts, everything, if no pop of the group is without an
     answer.
     """
-    told = deliveries.where(F.col("offset").isNotNull())
+    told = _told(deliveries)
     silent = told.where(F.col("attempt").isNull())
     sure = silent.join(few(_lanes_of(hidden, lanes)), ["lane", "group"], "left_anti").select(*told.columns)
     first = told.where(F.col("attempt") == 1).unionByName(sure)
@@ -68,15 +75,27 @@ def _disorder(rows: DataFrame) -> DataFrame:
     return looked_at.where(F.col("above") >= F.col("offset"))
 
 
+def _unswallowed(deliveries: DataFrame, hidden: DataFrame, lanes: DataFrame) -> DataFrame:
+    swallowed = hidden.where(F.col("swallowed") | F.col("tail"))
+    return _told(deliveries).join(few(_lanes_of(swallowed, lanes)), ["lane", "group"], "left_anti")
+
+
 @checks("G-ORD-2", level=Level.AUDIT)
+@judges("delivery to a group of which every delivery is known", _unswallowed)
 def deliveries_leave_no_gap(
-    deliveries: DataFrame, hidden: DataFrame, lanes: DataFrame, heads: DataFrame | None = None
+    deliveries: DataFrame,
+    hidden: DataFrame,
+    lanes: DataFrame,
+    heads: DataFrame | None = None,
+    given_up: DataFrame | None = None,
+    silent: DataFrame | None = None,
 ) -> DataFrame:
     """An offset that was delivered to a group while one between it and the next lower delivered one never was.
 
-    Not when retention has removed what lies between, nor when a pop with autoAck without an answer may have taken it.
+    Not when retention has removed what lies between, the group gave it up, or somebody deleted it, nor when a pop with
+    autoAck without an answer may have taken it.
     """
-    offsets = deliveries.where(F.col("offset").isNotNull()).select("lane", "group", "offset")
+    offsets = _told(deliveries).select("lane", "group", "offset")
     buckets = _buckets(offsets, "lane", "group")
     line = Window.partitionBy("lane", "group").orderBy("bucket")
     buckets = buckets.withColumn("below", F.lag("high").over(line))
@@ -88,12 +107,12 @@ def deliveries_leave_no_gap(
     neighbours = Window.partitionBy("lane", "group", "bucket").orderBy("offset")
     inside = inside.withColumn("below", F.lag("offset").over(neighbours)).where(F.col("offset") > F.col("below") + 1)
     gaps = borders.unionByName(inside.select(*borders.columns))
-    swallowed = hidden.where(F.col("swallowed") | F.col("tail"))
-    gaps = gaps.join(few(_lanes_of(swallowed, lanes)), ["lane", "group"], "left_anti")
+    gaps = _unswallowed(gaps, hidden, lanes)
     if heads is not None:
         kept = few(heads.select("lane", "oldest_offset"))
         # What lies between was removed by retention if the oldest kept one lies above it.
         gaps = gaps.join(kept, "lane", "left").where(F.coalesce("oldest_offset", F.lit(0)) < F.col("offset"))
+    gaps = unless_all_given_up(gaps, given_up, silent)
     return violations(gaps, sentence("offset %s was delivered, and nothing between it and %s", "offset", "below"))
 
 
@@ -192,6 +211,7 @@ def pushes_keep_their_order(placed: DataFrame, tails: DataFrame) -> DataFrame:
 
 
 @checks("G-ORD-4", level=Level.AUDIT)
+@judges("push of several messages whose offsets are known", lambda placed: placed.where(F.col("position") > 0))
 def a_request_keeps_its_order(placed: DataFrame, messages: DataFrame) -> DataFrame:
     """A message with a smaller offset than one of its partition that stands before it in the same request.
 
@@ -204,11 +224,15 @@ def a_request_keeps_its_order(placed: DataFrame, messages: DataFrame) -> DataFra
     return violations(_disorder(rows), sentence("offset %s stands behind offset %s in its request", "offset", "above"))
 
 
+def _dated(deliveries: DataFrame) -> DataFrame:
+    return deliveries.where(F.col("offset").isNotNull() & F.col("created_at").isNotNull())
+
+
 @checks("G-ORD-5", level=Level.AUDIT)
+@judges("delivery whose offset and createdAt are known", _dated)
 def delivered_times_never_fall(deliveries: DataFrame, fates: DataFrame) -> DataFrame:
     """A delivered offset whose ``createdAt`` is smaller than that of the next lower one that was delivered."""
-    known = F.col("offset").isNotNull() & F.col("created_at").isNotNull()
-    return _falling(fates.where(known).join(few(_unsteady(deliveries.where(known))), "lane"))
+    return _falling(_dated(fates).join(few(_unsteady(_dated(deliveries))), "lane"))
 
 
 @checks("G-ORD-5", level=Level.AUDIT)

@@ -9,19 +9,20 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from queen_spec.guarantees import Level, checks
 
-from ..tables import NEVER, SECOND, few
+from ..tables import NEVER, SECOND, few, unless
+from .basis import judges
 from .evidence import sentence, violations
 
 #: The clocks of clients and server run at the same speed but for so much.
 _DRIFT = 0.999
 
 
-def _unless(rows: DataFrame, any_of: DataFrame) -> DataFrame:
-    """The rows, or none if the other table has one."""
-    return rows.join(F.broadcast(any_of.limit(1).select(F.lit(1).alias("one"))), on=F.lit(True), how="left_anti")
+def _timed(given: DataFrame, settings: DataFrame) -> DataFrame:
+    return given.join(F.broadcast(settings.where(F.col("timeout").isNotNull())), "queue")
 
 
 @checks("G-SMQ-1", level=Level.AUDIT)
+@judges("delivery from a queue whose visibility timeout is known", _timed)
 def a_message_is_given_to_one_at_a_time(given: DataFrame, settings: DataFrame, meddled: DataFrame) -> DataFrame:
     """Two deliveries of a message that certainly lie closer together than the timeout of the first one's queue."""
     line = Window.partitionBy("message_id").orderBy("completed", "agent", "number")
@@ -51,7 +52,7 @@ def delivery_counts_rise_by_one(
     early = rows.where((F.col("before.attempt") < F.col("attempt")) & (F.col("before.invoked") > F.col("completed")))
     over = counted.join(F.broadcast(settings), "queue").where(F.col("attempt") > F.col("most"))
     step = F.col("attempt") - F.coalesce("before.attempt", F.lit(0))
-    gap = _unless(rows.where(step > 1), unseen)
+    gap = unless(rows.where(step > 1), unseen)
     texts = (
         (again, sentence("message %s was delivered twice with the delivery count %s", "message_id", "attempt")),
         (early, sentence("message %s had the delivery count %s before a lower one", "message_id", "attempt")),
@@ -65,13 +66,22 @@ def delivery_counts_rise_by_one(
     return found[0].unionByName(found[1]).unionByName(found[2]).unionByName(found[3])
 
 
+def _dead_letter_queues(stored_queues: DataFrame) -> DataFrame:
+    return stored_queues.where(F.col("parent").isNotNull())
+
+
+def _letters(stored_messages: DataFrame, stored_queues: DataFrame) -> DataFrame:
+    letters = _dead_letter_queues(stored_queues).select("queue", "max_deliveries")
+    return stored_messages.join(F.broadcast(letters), "queue")
+
+
 @checks("G-SMQ-3", level=Level.AUDIT)
+@judges("message in a dead-letter queue", _letters)
 def a_dead_letter_had_all_its_deliveries(
     stored_messages: DataFrame, stored_queues: DataFrame, enqueues: DataFrame, meddled: DataFrame
 ) -> DataFrame:
     """A message that was sent to a queue, and is in a dead-letter queue with fewer deliveries than it was to have."""
-    letters = stored_queues.where(F.col("parent").isNotNull()).select("queue", "max_deliveries")
-    found = stored_messages.join(F.broadcast(letters), "queue").where(F.col("delivery_count") < F.col("max_deliveries"))
+    found = _letters(stored_messages, stored_queues).where(F.col("delivery_count") < F.col("max_deliveries"))
     sent = enqueues.where(F.col("outcome") == "ok").select("message_id", F.col("queue").alias("sent_to"))
     found = found.join(few(sent), "message_id").where(F.col("sent_to") != F.col("queue"))
     found = found.join(few(meddled), "message_id", "left_anti")
@@ -97,7 +107,13 @@ def no_queue_is_above_its_size(stored_queues: DataFrame, stored_messages: DataFr
     return violations(found, sentence("has %s messages, and the size %s", "there", "size"))
 
 
+def _seen(given: DataFrame, stored_messages: DataFrame | None = None) -> DataFrame:
+    ids = given.select("message_id")
+    return ids if stored_messages is None else ids.unionByName(stored_messages.select("message_id"))
+
+
 @checks("G-SMQ-6", level=Level.AUDIT)
+@judges("message that was given or is stored", _seen)
 def what_is_given_was_sent(
     given: DataFrame, enqueues: DataFrame, tails: DataFrame, stored_messages: DataFrame | None = None
 ) -> DataFrame:
@@ -113,14 +129,20 @@ def what_is_given_was_sent(
     text = sentence("message %s has other data than was sent", "message_id")
     found = violations(seen.join(sent, "message_id").where(other), text)
     strange = seen.join(sent.select("message_id"), "message_id", "left_anti")
-    strange = _unless(strange.join(few(unsure), ["queue", "payload_hash"], "left_anti"), tails)
+    strange = unless(strange.join(few(unsure), ["queue", "payload_hash"], "left_anti"), tails)
     found = found.unionByName(violations(strange, sentence("message %s was sent by nobody", "message_id")))
     if stored_messages is None:
         return found
     return found.unionByName(violations(stored_messages.join(sent, "message_id").where(other), text))
 
 
+def _stored(enqueues: DataFrame, stored_queues: DataFrame, tails: DataFrame) -> DataFrame:
+    there = F.broadcast(stored_queues.select("queue"))
+    return unless(enqueues.where(F.col("outcome") == "ok").join(there, "queue"), tails)
+
+
 @checks("G-SMQ-7", level=Level.AUDIT)
+@judges("message that was answered as stored, beside journals of which none was cut short,", _stored)
 def nothing_is_lost(
     enqueues: DataFrame,
     acknowledged: DataFrame,
@@ -134,19 +156,24 @@ def nothing_is_lost(
     Messages of queues that were deleted are not judged, and none is if the journal of an agent was cut short: it may
     have acked anything.
     """
-    stored = enqueues.where(F.col("outcome") == "ok").join(F.broadcast(stored_queues.select("queue")), "queue")
+    stored = _stored(enqueues, stored_queues, tails)
     gone = acknowledged.where(F.col("outcome") != "fail").select("message_id")
     found = stored.join(gone.unionByName(meddled).distinct(), "message_id", "left_anti")
-    found = _unless(found.join(stored_messages.select("message_id"), "message_id", "left_anti"), tails)
+    found = found.join(stored_messages.select("message_id"), "message_id", "left_anti")
     return violations(found, sentence("message %s was answered as stored, and is nowhere", "message_id"))
 
 
+def _accepted(acknowledged: DataFrame) -> DataFrame:
+    return acknowledged.where(F.col("outcome") == "ok")
+
+
 @checks("G-SMQ-8", level=Level.AUDIT)
+@judges("ack that was answered with success", _accepted)
 def what_is_acked_is_gone(
     acknowledged: DataFrame, given: DataFrame, stored_messages: DataFrame | None = None
 ) -> DataFrame:
     """A message that was delivered by a poll after its ack had been answered, is still stored, or was acked twice."""
-    accepted = acknowledged.where(F.col("outcome") == "ok")
+    accepted = _accepted(acknowledged)
     done = accepted.groupBy("message_id").agg(F.min("completed").alias("done_at"), F.count("*").alias("acks"))
     first = Window.partitionBy("message_id").orderBy("completed", "agent", "number")
     twice = accepted.withColumn("place", F.row_number().over(first)).where(F.col("place") > 1)
@@ -160,7 +187,8 @@ def what_is_acked_is_gone(
 
 
 @checks("G-SMQ-9", level=Level.AUDIT)
+@judges("dead-letter queue", _dead_letter_queues)
 def dead_letters_have_no_second_level(stored_queues: DataFrame) -> DataFrame:
     """A dead-letter queue with a dead-letter queue of its own."""
-    found = stored_queues.where(F.col("parent").isNotNull() & F.col("dead_letter_queue").isNotNull())
+    found = _dead_letter_queues(stored_queues).where(F.col("dead_letter_queue").isNotNull())
     return violations(found, sentence("holds dead letters, and sends its own to %s", "dead_letter_queue"))

@@ -6,20 +6,23 @@ from pyspark.sql import functions as F  # noqa: N812
 from queen_spec.guarantees import Level, checks
 
 from ..tables import few
+from .basis import judges
 from .evidence import sentence, violations
 
 _CALL = ["agent", "number"]
+_TRANSACTION = "kind = 'transaction'"
 
 
 def _own(pushes: DataFrame, messages: DataFrame) -> DataFrame:
     """What transactions pushed and nobody else did, with whether it is ``there``."""
-    pushed = pushes.where((F.col("kind") == "transaction") & F.col("hash").isNotNull())
+    pushed = pushes.where(_TRANSACTION).where(F.col("hash").isNotNull())
     alone = messages.where(F.col("attempts") == 1).select("lane", "hash", "deliveries", "logged", "seen_at")
     own = alone.join(few(pushed), ["lane", "hash"])
     return own.withColumn("there", (F.col("deliveries") > 0) | (F.col("logged") > 0))
 
 
 @checks("G-TXN-1", level=Level.AUDIT)
+@judges("transaction with a push", lambda pushes: pushes.where(_TRANSACTION))
 def a_transaction_happens_whole_or_not_at_all(
     pushes: DataFrame,
     acks: DataFrame,
@@ -52,9 +55,7 @@ def a_transaction_happens_whole_or_not_at_all(
     else:
         kept = heads.groupBy("lane").agg(F.max("oldest_offset").alias("oldest"))
         absent = absent.join(few(kept), "lane", "left").where(F.coalesce("oldest", F.lit(0)) == 0)
-    inputs = (
-        acks.where(F.col("kind") == "transaction").select(*_CALL, "lane", "group", "hash").join(few(happened), _CALL)
-    )
+    inputs = acks.where(_TRANSACTION).select(*_CALL, "lane", "group", "hash").join(few(happened), _CALL)
     again = fates.select("lane", "group", "hash", "last_invoked").join(few(inputs), ["lane", "group", "hash"])
     again = again.where(F.col("last_invoked") > F.col("happened_at"))
     first = few(pushes.select(*_CALL, "position", "lane", "hash"))
@@ -71,10 +72,11 @@ def a_transaction_happens_whole_or_not_at_all(
 
 
 @checks("G-TXN-2", level=Level.AUDIT)
+@judges("transaction with an ack", lambda acks: acks.where(_TRANSACTION))
 def each_input_makes_its_output_once(pushes: DataFrame, acks: DataFrame, messages: DataFrame) -> DataFrame:
     """A message that several transactions that happened complete for one group."""
     own = _own(pushes, messages).where("there").select(*_CALL).distinct().withColumn("seen", F.lit(True))
-    inputs = acks.where(F.col("kind") == "transaction").select(*_CALL, "call", "lane", "group", "hash").distinct()
+    inputs = acks.where(_TRANSACTION).select(*_CALL, "call", "lane", "group", "hash").distinct()
     shared = inputs.groupBy("lane", "group", "hash").agg(F.count("*").alias("n")).where(F.col("n") > 1)
     inputs = inputs.join(few(shared), ["lane", "group", "hash"]).join(own, _CALL, "left")
     happened = inputs.where((F.col("call") == "ok") | F.col("seen"))

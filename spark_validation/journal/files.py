@@ -2,23 +2,32 @@
 
 A file of JSON lines may end in the middle of a line: its agent was killed, and what it did not get to write is
 unknown. Any other line that cannot be read, and a Parquet file without its footer, is an error, because what it held
-would silently be missing.
+would silently be missing. So is a file that looks like a journal and is none of these two.
+
+A file that was set aside (``*.lost``), that its writer has not finished (``*.half``), or that has no rows stands for an
+agent of which nothing is known: it counts as cut short from the beginning.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..columns import arrow_schema, arrow_table
 from ..errors import JournalError
-from .schema import VERSION, Call
+from .schema import VERSION, Call, Kind, Outcome
 
 _CHUNK = 50_000
+_NOT_FINISHED = ".half"
+_LOST = (".lost", _NOT_FINISHED)
+_FOR_PATTERNS = "*?[]{}\\:"
 decode_line = msgspec.json.Decoder(Call).decode
 """The row of one line; raises ``msgspec.DecodeError``."""
 
@@ -27,7 +36,7 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True)
 class Journal:
-    """The files of a folder; ``torn`` are those of which a last, half-written line was left out."""
+    """The files of a folder as Parquet; ``torn`` are those of which a last, half-written line was left out."""
 
     parquet: tuple[Path, ...]
     torn: tuple[Path, ...] = ()
@@ -51,7 +60,7 @@ def write_lines(path: Path, calls: Iterable[Call]) -> None:
 def write_parquet(path: Path, calls: Iterable[Call]) -> None:
     """Writes a journal as Parquet; the file gets its name when it is complete."""
     schema = arrow_schema(Call)
-    half = path.with_suffix(".half")
+    half = path.with_suffix(_NOT_FINISHED)
     rows = iter(calls)
     with pq.ParquetWriter(half, schema, compression="zstd") as writer:
         while chunk := list(islice(rows, _CHUNK)):
@@ -91,11 +100,15 @@ def _version_text(path: Path, versions: Iterable[int]) -> str:
 def is_torn(path: Path) -> bool:
     """Whether a file of JSON lines ends in the middle of one."""
     with path.open("rb") as file:
-        size = file.seek(0, 2)
-        if not size:
-            return False
-        file.seek(-1, 2)
-        return file.read(1) != b"\n"
+        return any(not line.endswith(b"\n") and not _is_row(line) for line in deque(file, 1))
+
+
+def _is_row(line: bytes) -> bool:
+    try:
+        decode_line(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return True
 
 
 def open_journal(folder: Path, work: Path) -> Journal:
@@ -106,9 +119,13 @@ def open_journal(folder: Path, work: Path) -> Journal:
     """
     if not folder.is_dir():
         raise JournalError(f"{folder} is no folder. --journal names the folder that holds the files of the agents")
-    parquet = sorted(folder.rglob("*.parquet"))
-    lines = sorted(folder.rglob("*.jsonl"))
-    if not parquet and not lines:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    parquet = [path for path in files if path.suffix == ".parquet"]
+    lines = [path for path in files if path.suffix == ".jsonl"]
+    lost = [path for path in files if path.suffix in _LOST]
+    for path in sorted({*files} - {*parquet, *lines, *lost}):
+        _refuse_journal(path)
+    if not parquet and not lines and not lost:
         raise JournalError(
             f"{folder}: no journal here. Expected are files *.parquet or *.jsonl as docs/journal.md describes them"
         )
@@ -116,18 +133,52 @@ def open_journal(folder: Path, work: Path) -> Journal:
         _look_at(path)
     converted = []
     for number, path in enumerate(lines):
-        converted.append(work / f"{number:06}.parquet")
+        converted.append(work / f"{number:06}.converted")  # left by a killed audit, it must not count as a journal
         write_parquet(converted[-1], read_lines(path))
+    read = {path: pq.read_metadata(place).num_rows for path, place in zip(lines, converted, strict=True)}
+    read |= {path: pq.read_metadata(path).num_rows for path in parquet}
+    lost += [path for path, rows in read.items() if not rows]
+    # A row without those before it: rows of this agent are missing from the beginning.
+    ends = [Call(run="", agent=str(path.relative_to(folder)), number=1, kind="end", sent=0) for path in lost]
+    if ends:
+        converted.append(work / "lost.parquet")
+        write_parquet(converted[-1], ends)
     return Journal((*parquet, *converted), tuple(path for path in lines if is_torn(path)))
 
 
+def _refuse_journal(path: Path) -> None:
+    """Refuses a file that would not be read, if it looks like a journal."""
+    name = path.name.lower()
+    if name.endswith((".crc", ".tmp")):
+        return
+    if ".jsonl" in name or ".parquet" in name:
+        raise JournalError(
+            f"{path} would not be read: files of journals end in .parquet or .jsonl. Unpack or rename it; with .lost "
+            "behind its name its agent counts as cut short from the beginning"
+        )
+    if name.endswith((".ndjson", ".json")):
+        with path.open("rb") as file:
+            if _is_row(file.readline()):
+                raise JournalError(f"{path} has rows of a journal, and would not be read: rename it to *.jsonl")
+
+
+def _name_for_spark(path: Path) -> None:
+    """Spark leaves out files that seem hidden, and takes other characters for patterns."""
+    if path.name.startswith((".", "_")) or any(each in str(path.absolute()) for each in _FOR_PATTERNS):
+        raise JournalError(
+            f"{path} cannot be read by Spark: rename it so that its name begins with a letter or a digit, and neither "
+            f"it nor its folders have one of {_FOR_PATTERNS}"
+        )
+
+
 def _look_at(path: Path) -> None:
+    _name_for_spark(path)
     try:
         found = pq.read_schema(path)
     except (pa.ArrowException, OSError) as problem:
         raise JournalError(
-            f"{path} is not complete: {problem}. Its writer was probably killed: remove it (its agent then counts as "
-            "cut short), or use the JSON lines of the agent if there are any"
+            f"{path} is not complete: {problem}. Its writer was probably killed: use the JSON lines of the agent if "
+            f"there are any, or rename it to {path.name}.lost (its agent then counts as cut short from the beginning)"
         ) from problem
     wanted = arrow_schema(Call)
     there = {field.name: field.type for field in found}
@@ -147,6 +198,25 @@ def _look_at(path: Path) -> None:
     }
     if versions - {VERSION}:
         raise JournalError(_version_text(path, versions))
+    _check_words(path, bounds)
+
+
+def _check_words(path: Path, metadata: pq.FileMetaData) -> None:
+    """Looks whether every kind and outcome is one of the schema: audits would pass over a row with another one."""
+    leaves = [metadata.schema.column(n).path for n in range(metadata.num_columns)]
+    names = [leaf for leaf in leaves if leaf in ("kind", "outcome") or leaf.endswith(".outcome")]
+    # Words are few and written as a dictionary: so they are read.
+    with pq.ParquetFile(path, read_dictionary=names) as file:
+        for batch in file.iter_batches(columns=names):
+            for name, column in zip(batch.schema.names, batch.columns, strict=True):
+                values = column.flatten().field("outcome") if pa.types.is_list(column.type) else column
+                known = get_args(Kind if name == "kind" else Outcome)
+                strange = [value for value in pc.unique(values).to_pylist() if value not in known]
+                if strange:
+                    raise JournalError(
+                        f"{path}: {strange[0]!r} is no {'kind' if name == 'kind' else 'outcome'} of a row. Known are "
+                        f"{', '.join(known)}; docs/journal.md has the schema"
+                    )
 
 
 def _items(metadata: pq.FileMetaData) -> int:

@@ -15,8 +15,9 @@ import msgspec
 import numpy as np
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from ..errors import JournalError
+from ..errors import AwayError, JournalError
 from ..journal.files import decode_line
+from ..log.snapshot import CONNECT_S, reason
 from .calls import said
 from .windows import Segment
 
@@ -42,16 +43,33 @@ ORDER BY s.part_id, s.last_off
 """
 
 
+#: A server that restarts, is reached over a network that fails, or has no connection to give.
+_AWAY = (
+    OSError, asyncpg.PostgresConnectionError, asyncpg.OperatorInterventionError, asyncpg.InsufficientResourcesError,
+    asyncpg.InterfaceError, asyncpg.InternalClientError,
+)  # fmt: skip
+
+
 def _ask(dsn: str, query: str, *arguments: object) -> list[Any]:
+    """Rows of a query.
+
+    Raises:
+        AwayError: PostgreSQL cannot be reached now.
+    """
+
     async def ask() -> list[Any]:
-        connection = await asyncpg.connect(dsn, server_settings={"application_name": "queen audit watch"})
+        settings = {"application_name": "queen audit watch"}
+        connection = await asyncpg.connect(dsn, timeout=CONNECT_S, server_settings=settings)
         try:
             rows: list[Any] = await connection.fetch(query, *arguments)
         finally:
             await connection.close()
         return rows
 
-    return asyncio.run(ask())
+    try:
+        return asyncio.run(ask())
+    except _AWAY as problem:
+        raise AwayError(f"PostgreSQL is away: {reason(problem)}") from problem
 
 
 def heads(dsn: str) -> dict[str, int]:
@@ -169,7 +187,13 @@ class LineSource(DataSource):
 
 
 def _whole_lines(path: Path) -> int:
+    """The place behind the last whole line of a file, however long a line is that its agent is not done with."""
     with path.open("rb") as file:
-        size = file.seek(0, 2)
-        file.seek(max(0, size - _TAIL))
-        return file.tell() + file.read().rfind(b"\n") + 1 if size else 0
+        end = file.seek(0, 2)
+        while end:
+            start = max(0, end - _TAIL)
+            file.seek(start)
+            if found := file.read(end - start).rfind(b"\n") + 1:
+                return start + found
+            end = start
+    return 0

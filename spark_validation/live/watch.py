@@ -1,10 +1,11 @@
 """One streaming query: both streams, the windows of each partition and group as its state, and findings at once."""
 
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 import pandas as pd
@@ -13,7 +14,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.state import GroupStateTimeout
 
-from ..errors import AuditError
+from ..errors import AuditError, AwayError
 from ..session import first_line
 from .sources import LineSource, SegmentSource, heads
 from .windows import CallWindow, Finding, LogWindow, Place, Said, Segment
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 _FINDING = "guarantee string, queue string, partition string, `group` string, offset bigint, text string"
 _PLACE = ["queue", "partition", "group"]
 _LOOK_S = 1
-_STARTS = 5
+_SLOW = 4
 _TOO_SLOW = "Python worker failed to connect back"
 """Spark gives a Python process ten seconds to start. Under load that may be too little once, and the query goes on."""
 
@@ -68,13 +69,25 @@ def streams(spark: SparkSession, dsn: str | None, journal: Path | None) -> DataF
     return given[0].unionByName(given[1]) if len(given) > 1 else given[0]
 
 
+class Listener(Protocol):
+    """Who is told."""
+
+    def found(self, finding: Finding) -> object:
+        """What is wrong."""
+
+    def noticed(self, text: str) -> object:
+        """What keeps the watch from looking, and that it looks again."""
+
+
 def watch(
-    found: DataFrame, work: Path, interval_s: float, report: Callable[[Finding], Any], go_on: Callable[[], bool]
+    found: DataFrame, work: Path, interval_s: float, listener: Listener, go_on: Callable[[], bool], dsn: str | None
 ) -> None:
     """Reports findings until told to end; then what came until then is judged, too.
 
+    While PostgreSQL is away it waits, and goes on where it was.
+
     Raises:
-        AuditError: a source cannot be read any more.
+        AuditError: a source cannot be read any more, or it was told to end while PostgreSQL was away.
     """
     told = -1
 
@@ -83,13 +96,14 @@ def watch(
         # A query that was started again repeats its last batch.
         if number > told:
             for row in batch.collect():
-                report(Finding(**row.asDict()))
+                listener.found(Finding(**row.asDict()))
             told = number
 
     # A trigger that finds nothing new says so, too.
     found.sparkSession.conf.set("spark.sql.streaming.noDataProgressEventInterval", "1s")
     writer = found.writeStream.outputMode("append").foreachBatch(tell).trigger(processingTime=f"{interval_s} seconds")
-    for _ in range(_STARTS):
+    slow = 0
+    while True:
         query = writer.option("checkpointLocation", str(work / "watch")).start()
         try:
             while go_on():
@@ -101,9 +115,27 @@ def watch(
             return
         finally:
             query.stop()
-        if _TOO_SLOW not in str(ended):
-            break
-    raise AuditError(f"the stream ended: {first_line(ended)}") from ended
+        if dsn and AwayError.__name__ in str(ended):
+            _wait_for(dsn, listener, go_on)
+        elif _TOO_SLOW in str(ended) and slow < _SLOW:
+            slow += 1
+        else:
+            raise AuditError(f"the stream ended: {first_line(ended)}") from ended
+
+
+def _wait_for(dsn: str, listener: Listener, go_on: Callable[[], bool]) -> None:
+    """Looks every second whether PostgreSQL answers again."""
+    listener.noticed("PostgreSQL is away: the watch waits for it")
+    while True:
+        try:
+            heads(dsn)
+        except AwayError as problem:
+            if not go_on():
+                raise AuditError(f"{problem}. What came last was not judged") from problem
+            time.sleep(_LOOK_S)
+        else:
+            listener.noticed("PostgreSQL is back: the watch goes on where it was")
+            return
 
 
 def _finish(query: "StreamingQuery") -> None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from types import TracebackType
 from typing import Any, Self, TypeVar
+from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 import msgspec
@@ -12,10 +13,13 @@ from msgspec import Struct
 from pyspark.sql import DataFrame, SparkSession
 
 from ..errors import DatabaseError
-from ..inputs import Cursor, Database, DeadLetter, Group, Head, Offsets, Queue, State, as_database
+from ..inputs import Cursor, Database, DeadLetter, Deleted, Group, Head, Offsets, Queue, State, as_database
 from .source import NAME, LogSource, Span
 
 MESSAGES_A_TASK = 500_000
+CONNECT_S = 30
+"""How long PostgreSQL may take to answer a new connection."""
+
 Row = TypeVar("Row", bound=Struct)
 
 _HEADS = """
@@ -58,6 +62,16 @@ _GROUPS = """
 SELECT q.name AS queue, g.name AS group, g.subscription_mode = 'all' AND g.starts_at IS NULL AS whole
 FROM queen.consumer_groups_metadata AS g JOIN queen.queues AS q ON q.id = g.queue_id
 """
+_DELETED = """
+SELECT d.part_id, lower(u.run) AS first, upper(u.run) - 1 AS last
+FROM queen.deleted_messages AS d CROSS JOIN LATERAL unnest(d.offsets) AS u (run)
+"""
+_INSTALLATION = "SELECT value #>> '{}' FROM queen.system_state WHERE key = 'installation'"
+
+
+def reason(problem: BaseException) -> str:
+    """Why a database cannot be read; the error of a time limit has no text."""
+    return f"no answer in {CONNECT_S} s" if isinstance(problem, TimeoutError) else str(problem) or repr(problem)
 
 
 class Snapshot:
@@ -69,17 +83,17 @@ class Snapshot:
     def __init__(self, dsn: str) -> None:
         self._dsn, self._runner = dsn, asyncio.Runner()
         try:
-            self.id, self.taken_at = self._runner.run(self._open())
+            self.id, self.taken_at, self._name = self._runner.run(self._open())
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as problem:
             self._runner.close()
             raise DatabaseError(
-                f"the database cannot be read: {problem}. Is PostgreSQL running there? --dsn is a URL as "
+                f"the database cannot be read: {reason(problem)}. Is PostgreSQL running there? --dsn is a URL as "
                 "postgresql://user:password@host:5432/database"
             ) from problem
 
-    async def _open(self) -> tuple[str, int]:
+    async def _open(self) -> tuple[str, int, str]:
         settings = {"application_name": "queen audit", "idle_in_transaction_session_timeout": "0"}
-        self._connection = await asyncpg.connect(self._dsn, server_settings=settings)
+        self._connection = await asyncpg.connect(self._dsn, timeout=CONNECT_S, server_settings=settings)
         self._transaction = self._connection.transaction(isolation="repeatable_read", readonly=True)
         await self._transaction.start()
         if not await self._connection.fetchval("SELECT to_regclass('queen.segments') IS NOT NULL"):
@@ -87,8 +101,15 @@ class Snapshot:
                 "there is no log in this database: the schema queen is missing. Is it the one that the server uses?"
             )
         return await self._connection.fetchrow(
-            "SELECT pg_export_snapshot(), (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+            "SELECT pg_export_snapshot(), (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, current_database()"
         )  # type: ignore[return-value]
+
+    @property
+    def place(self) -> str:
+        """Host and database for people: nothing of user and password."""
+        parts = urlsplit(self._dsn)
+        hosts = parts.netloc.rpartition("@")[2] or ",".join(parse_qs(parts.query).get("host", []))
+        return f"{hosts or 'the local socket'}, database {self._name}"
 
     def __enter__(self) -> Self:
         return self
@@ -172,6 +193,8 @@ class Snapshot:
             dead_letters=self._rows(DeadLetter, _DEAD_LETTERS),
             queues=self._queues(),
             groups=self._rows(Group, _GROUPS),
+            deleted=self._rows(Deleted, _DELETED),
+            installation=next((row[0] for row in self.fetch(_INSTALLATION)), None),
         )
 
 

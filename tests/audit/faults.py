@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from queen_audit.inputs import Cursor, DeadLetter, Head, LogRow
+from queen_audit.inputs import Cursor, DeadLetter, Deleted, Head, LogRow
 from queen_audit.journal.schema import QUEUE_MODE, Call, PushItem
 from tests.support.runs import LEASE_S, Run, Tables
 
@@ -463,9 +463,57 @@ def clock_ahead(scene: Scene, place: int) -> None:
     scene.tables.calls = [*calls[:-1], *compared, calls[-1]]
 
 
+def not_given(scene: Scene, offset: int, *groups: str) -> LogRow:
+    """A message that these groups were not given, and said nothing of; its row of the log."""
+    row = scene.tables.log[scene.row("a", offset)]
+    name = f"{scene.run.name} a{offset}"
+    for n, call in enumerate(scene.tables.calls):
+        if call.kind != "pop" or call.group in groups:
+            told = [each for each in call.deliveries if (each.partition, each.transaction_id) != ("a", name)]
+            scene.change(n, deliveries=tuple(told))
+        said = [each for each in call.acks if each.group not in groups or each.transaction_id != name]
+        scene.change(n, acks=tuple(said))
+    return row
+
+
+def deleted(scene: Scene, place: int) -> None:
+    """Somebody deleted a message before anybody was given it, and then its producer sent it again."""
+    row = not_given(scene, place, QUEUE_MODE, "g", "f", "late", "t")
+    scene.tables.deleted.append(Deleted(row.part_id, place, place))
+    scene.tables.dead_letters = [each for each in scene.tables.dead_letters if each.offset != place]
+    end = len(scene.tables.calls) - 2
+    scene.insert(end, scene.tables.calls[scene.pushes("a")[place]])
+    scene.item(end + 1, "pushes", message_id=None, offset=MESSAGES)
+    scene.tables.log.append(replace(row, offset=MESSAGES, created_at=1 << 51))
+    scene.head("a", next_offset=MESSAGES + 1)
+
+
+def deleted_later(scene: Scene, place: int) -> None:
+    """Somebody deleted a message that everybody had been given."""
+    row = scene.tables.log[scene.row("a", place)]
+    scene.tables.deleted.append(Deleted(row.part_id, place, place))
+    scene.tables.dead_letters = [each for each in scene.tables.dead_letters if each.offset != place]
+
+
+def waited_too_long(scene: Scene, place: int) -> None:
+    """A group gave a message up that it was never given, with a dead letter."""
+    not_given(scene, place, "g")
+    scene.tables.dead_letters.append(DeadLetter(scene.run.queue, "a", "g", place, 0))
+
+
+def waited_too_long_in_silence(scene: Scene, place: int) -> None:
+    """The same in a queue that keeps no dead letters."""
+    not_given(scene, place, "g")
+    scene.tables.queues = [replace(each, max_wait_seconds=1, keeps_dead_letters=False) for each in scene.tables.queues]
+
+
 HARMLESS: dict[Callable[[Scene, int], None], tuple[int, ...]] = {
     cut_short: (5, 20, 32, 40, 55, 70),
     rows_lost: (3, 21, 47),
     clock_ahead: (30,),
+    deleted: (FIRST, MIDDLE, LAST),
+    deleted_later: (FIRST, MIDDLE),
+    waited_too_long: (FIRST, MIDDLE, LAST),
+    waited_too_long_in_silence: (MIDDLE,),
 }
-"""What happens to journals through no fault of the server."""
+"""What happens to journals, or to the log, through no fault of the server."""

@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from queen_audit.columns import arrow_table
-from queen_audit.inputs import Cursor, DeadLetter, Group, Head, LogRow, Queue
+from queen_audit.inputs import Cursor, DeadLetter, Deleted, Group, Head, LogRow, Queue
 from queen_audit.journal.schema import Call
 from tests.support.runs import Tables
 
@@ -23,11 +23,21 @@ CREATE MACRO key_of(id, off) AS CASE WHEN id IS NULL OR offset_in(id) IS NOT NUL
     ELSE ('0x' || left(sha256(id), 15))::BIGINT::VARCHAR END;
 
 CREATE TABLE bounds AS SELECT agent, coalesce(least(low, high), 0) AS low, coalesce(greatest(low, high), 0) AS high
-FROM (SELECT agent, max(sent - server_time - server_precision) FILTER (WHERE kind = 'clock') AS low,
-    min(answered - server_time) FILTER (WHERE kind = 'clock') AS high FROM calls GROUP BY agent);
+FROM (SELECT agent, max(sent - server_time - server_precision) FILTER (WHERE compared) AS low,
+    min(answered - server_time) FILTER (WHERE compared) AS high
+    FROM (SELECT *, kind = 'clock' AND answered + server_time + server_precision IS NOT NULL AS compared FROM calls)
+    GROUP BY agent);
 CREATE TABLE c AS SELECT calls.*, coalesce("group", '__QUEUE_MODE__') AS grp, sent - high AS began,
     coalesce(answered - low, {NEVER}) AS ended
 FROM calls JOIN bounds USING (agent);
+
+CREATE TABLE h AS SELECT part_id, queue, partition AS part, next_offset AS next, oldest_offset AS oldest,
+    coalesce(live_oldest, oldest_offset) AS live FROM heads;
+CREATE TABLE l AS SELECT h.queue, h.part, log."offset" AS off, created_at,
+    coalesce(log.hash::VARCHAR, 'offset ' || log."offset") AS key
+FROM log JOIN h USING (part_id);
+CREATE TABLE gone AS SELECT DISTINCT l.queue, l.part, l.key
+FROM l JOIN h USING (queue, part) JOIN deleted AS t ON t.part_id = h.part_id AND l.off BETWEEN t.first AND t.last;
 
 CREATE TABLE p AS
 SELECT agent, number, pos, kind, outcome AS call, began, ended, i.queue, i.partition AS part, i.outcome AS said,
@@ -53,10 +63,19 @@ FROM (
         key_of(i.transaction_id, off) AS key
     FROM (SELECT *, unnest(acks) AS i, generate_subscripts(acks, 1) AS pos FROM c WHERE kind IN ('ack', 'transaction'))
 );
-CREATE TABLE h AS SELECT part_id, queue, partition AS part, next_offset AS next, oldest_offset AS oldest FROM heads;
-CREATE TABLE l AS SELECT h.queue, h.part, log."offset" AS off, created_at,
-    coalesce(log.hash::VARCHAR, 'offset ' || log."offset") AS key
-FROM log JOIN h USING (part_id);
+DELETE FROM p WHERE (queue, part, key) IN (SELECT (queue, part, key) FROM gone);
+DELETE FROM d WHERE (queue, part, key) IN (SELECT (queue, part, key) FROM gone);
+DELETE FROM a WHERE (queue, part, key) IN (SELECT (queue, part, key) FROM gone);
+CREATE TABLE given_up AS
+SELECT queue, part, grp, off FROM l SEMI JOIN gone USING (queue, part, key)
+JOIN (SELECT queue, part, grp FROM d UNION SELECT queue, partition, "group" FROM cursors) USING (queue, part)
+UNION SELECT queue, partition, "group", "offset" FROM dead_letters;
+CREATE TABLE silent AS SELECT queue FROM queues WHERE max_wait_seconds > 0 AND NOT keeps_dead_letters;
+CREATE MACRO excused(q, w, g, o) AS q IN (SELECT queue FROM silent)
+    OR EXISTS (FROM given_up AS t WHERE (t.queue, t.part, t.grp, t.off) = (q, w, g, o))
+    OR EXISTS (FROM h AS t WHERE (t.queue, t.part) = (q, w) AND t.live > coalesce(o, 0));
+CREATE MACRO all_given_up(q, w, g, low, high) AS q IN (SELECT queue FROM silent) OR high - low = (
+    SELECT count(*) FROM given_up AS t WHERE (t.queue, t.part, t.grp) = (q, w, g) AND t.off BETWEEN low AND high - 1);
 
 CREATE TABLE m AS
 SELECT queue, part, key, count(began) AS pushed, sum(queued) AS queued, sum(refused) AS refused, min(began) AS began,
@@ -70,6 +89,7 @@ FROM (
     FROM p
     UNION ALL SELECT queue, part, key, NULL, NULL, 0, 0, false, off, NULL, ended FROM d
     UNION ALL SELECT queue, part, key, NULL, NULL, 0, 0, false, off, off, NULL FROM l
+    ANTI JOIN gone USING (queue, part, key)
 )
 WHERE key IS NOT NULL GROUP BY queue, part, key;
 CREATE TABLE done AS SELECT queue, part, grp, key, min(ended) AS moment FROM (
@@ -80,9 +100,10 @@ CREATE TABLE finished AS SELECT DISTINCT queue, part, grp, key FROM (
     SELECT queue, part, grp, key FROM d WHERE auto_ack UNION ALL SELECT queue, part, grp, key FROM a WHERE may_finish
 );
 CREATE TABLE empty AS SELECT queue, grp, max(began) AS moment FROM c WHERE kind = 'drained' GROUP BY ALL;
-CREATE TABLE cut AS SELECT agent, CASE WHEN complete THEN last ELSE first END AS since FROM (
+CREATE TABLE cut AS SELECT agent, blank, CASE WHEN complete THEN last ELSE first END AS since FROM (
     SELECT agent, bool_or(kind = 'end') AS over, count(DISTINCT number) = max(number) + 1 AS complete,
-        min(began) AS first, max(CASE WHEN ended < {NEVER} THEN greatest(began, ended) ELSE began END) AS last
+        bool_and(kind IN ('end', 'clock', 'configured', 'fault')) AS blank, min(began) AS first,
+        max(CASE WHEN ended < {NEVER} THEN greatest(began, ended) ELSE began END) AS last
     FROM c GROUP BY agent
 ) WHERE NOT (over AND complete);
 CREATE TABLE hidden AS
@@ -91,6 +112,8 @@ SELECT queue, grp, min(since) AS since, bool_or(auto_ack) AS swallowed, bool_or(
     WHERE kind = 'pop' AND outcome = 'unknown' AND queue IS NOT NULL
     UNION ALL SELECT queue, grp, auto_ack, true, since FROM c JOIN cut USING (agent)
     WHERE kind = 'pop' AND queue IS NOT NULL
+    UNION ALL SELECT queue, grp, true, true, since FROM c JOIN cut ON blank
+    WHERE kind IN ('pop', 'drained') AND queue IS NOT NULL
 ) GROUP BY ALL;
 CREATE TABLE placed AS SELECT p.* REPLACE (coalesce(p.off, m.off, m.log_off) AS off)
 FROM p JOIN m USING (queue, part, key) WHERE coalesce(p.off, m.off, m.log_off) IS NOT NULL AND said <> 'fail';
@@ -117,7 +140,8 @@ UNION ALL SELECT queue, off FROM (
 WITH o AS (SELECT DISTINCT queue, part, grp, off FROM d WHERE off IS NOT NULL)
 SELECT queue, off FROM (SELECT *, lag(off) OVER (PARTITION BY queue, part, grp ORDER BY off) AS below FROM o) AS x
 LEFT JOIN h USING (queue, part)
-WHERE x.off > below + 1 AND coalesce(h.oldest, 0) < x.off AND NOT EXISTS (
+WHERE x.off > below + 1 AND coalesce(h.oldest, 0) < x.off AND NOT all_given_up(x.queue, x.part, x.grp, below + 1, x.off)
+AND NOT EXISTS (
     FROM hidden AS o WHERE o.queue = x.queue AND o.grp = x.grp AND (o.swallowed OR o.tail))""",
     "the_log_has_no_gap": """
 WITH wanted AS (SELECT queue, part, unnest(range(oldest, next)) AS off FROM h),
@@ -178,13 +202,16 @@ HAVING bool_or(there) AND (min(call) = 'fail' OR bool_or(NOT there AND coalesce(
     "what_was_delivered_is_done_in_the_end": """
 SELECT queue, min(d.off) FROM d JOIN empty USING (queue, grp) ANTI JOIN finished USING (queue, part, grp, key)
 WHERE NOT EXISTS (FROM hidden AS o WHERE o.queue = d.queue AND o.grp = d.grp AND o.tail)
-GROUP BY queue, part, grp, key, empty.moment HAVING min(d.ended) < empty.moment""",
+GROUP BY queue, part, grp, key, empty.moment
+HAVING min(d.ended) < empty.moment AND NOT excused(queue, part, grp, min(d.off))""",
     "cursors_pass_only_what_is_done": """
-SELECT l.queue, l.off FROM l JOIN cursors AS k ON k.queue = l.queue AND k.partition = l.part AND l.off <= k.acked
+SELECT l.queue, l.off FROM (FROM l ANTI JOIN gone USING (queue, part, key)) AS l
+JOIN cursors AS k ON k.queue = l.queue AND k.partition = l.part AND l.off <= k.acked
 JOIN groups AS g ON g.queue = k.queue AND g."group" = k."group" AND g.whole
 WHERE (k.queue, k."group") IN (SELECT (queue, grp) FROM d UNION SELECT (queue, grp) FROM a)
 AND NOT EXISTS (FROM hidden AS o WHERE o.queue = k.queue AND o.grp = k."group" AND (o.tail OR o.swallowed))
-AND NOT EXISTS (FROM finished AS f WHERE (f.queue, f.part, f.grp, f.key) = (l.queue, l.part, k."group", l.key))""",
+AND NOT EXISTS (FROM finished AS f WHERE (f.queue, f.part, f.grp, f.key) = (l.queue, l.part, k."group", l.key))
+AND NOT excused(l.queue, l.part, k."group", l.off)""",
     "a_transaction_id_is_stored_once": """
 SELECT queue, off FROM m WHERE off <> off_high OR logged > 1 OR queued > 1""",
     "a_duplicate_has_an_original_in_its_partition": """
@@ -298,12 +325,14 @@ SELECT queue, NULL FROM done GROUP BY queue, part, grp, key HAVING count(*) > 1"
     "every_group_gets_every_message": """
 SELECT queue, m.off FROM m JOIN empty USING (queue) WHERE answered < empty.moment
 AND NOT EXISTS (FROM hidden AS o WHERE o.queue = m.queue AND o.grp = empty.grp AND (o.swallowed OR o.tail))
-AND NOT EXISTS (FROM d WHERE (d.queue, d.part, d.grp, d.key) = (m.queue, m.part, empty.grp, m.key))""",
+AND NOT EXISTS (FROM d WHERE (d.queue, d.part, d.grp, d.key) = (m.queue, m.part, empty.grp, m.key))
+AND NOT excused(m.queue, m.part, empty.grp, coalesce(m.off, m.log_off))""",
     "groups_begin_at_the_beginning": """
 SELECT d.queue, min(d.off) AS off FROM d JOIN groups AS g ON g.queue = d.queue AND g."group" = d.grp AND g.whole
 JOIN h ON h.queue = d.queue AND h.part = d.part
 WHERE NOT EXISTS (FROM hidden AS o WHERE o.queue = d.queue AND o.grp = d.grp)
-GROUP BY d.queue, d.part, d.grp, h.oldest HAVING min(d.off) > greatest(0, h.oldest)""",
+GROUP BY d.queue, d.part, d.grp, h.oldest
+HAVING min(d.off) > greatest(0, h.oldest) AND NOT all_given_up(d.queue, d.part, d.grp, h.oldest, min(d.off))""",
     "only_what_may_go_is_gone": """
 WITH r AS (
     SELECT h.*, least(nullif(retention_seconds, 0), nullif(completed_retention_seconds, 0),
@@ -322,7 +351,7 @@ WHERE spooled AND logged <> 1 AND coalesce(oldest, 0) = 0""",
 def as_tables(rows: Tables) -> dict[str, pa.Table]:
     """The rows as what ``judge`` reads."""
     kinds = {"calls": Call, "log": LogRow, "heads": Head, "cursors": Cursor, "dead_letters": DeadLetter}
-    kinds |= {"queues": Queue, "groups": Group}
+    kinds |= {"queues": Queue, "groups": Group, "deleted": Deleted}
     return {name: arrow_table(kind, getattr(rows, name)) for name, kind in kinds.items()}
 
 

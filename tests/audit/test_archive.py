@@ -1,12 +1,14 @@
 """The archive of the log: exact, added to, safe from kills; and one with the log after retention."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import asyncpg
 import pyarrow.parquet as pq
 import pytest
 
+from queen.db.setup import prepare
 from queen_audit.archive import database, job
 from queen_audit.archive.folder import Archive, locked, open_archive, open_filled
 from queen_audit.errors import ArchiveError
@@ -135,11 +137,52 @@ def test_the_archive_of_another_database_is_refused(spark, dsn, postgres, tmp_pa
     finally:
         asyncio.run(drop_database(postgres, other))
     before = open_filled(tmp_path)
-    with pytest.raises(ArchiveError, match=r"the archive of another database, .*generated/0 up to offset"):
+    with pytest.raises(ArchiveError, match=r"the archive of another database: of the installation"):
         add(spark, dsn, tmp_path)
     with Snapshot(dsn) as snapshot, pytest.raises(ArchiveError, match="Name the folder that belongs to --dsn"):
         database.read(spark, before, snapshot)
     assert open_filled(tmp_path) == before
+    empty = asyncio.run(create_database(postgres))
+    try:
+        asyncio.run(prepare(empty, 60_000))
+        with pytest.raises(ArchiveError, match=r"of the installation"):
+            add(spark, empty, tmp_path)
+    finally:
+        asyncio.run(drop_database(postgres, empty))
+    assert open_filled(tmp_path) == before
+
+
+def test_the_archive_of_a_database_that_was_set_back_is_refused(spark, dsn, tmp_path):
+    add(spark, dsn, tmp_path)
+    ask(dsn, "UPDATE queen.partition_lookup SET next_off = next_off - 1")
+    with pytest.raises(ArchiveError, match=r"before it was set back: its partition \d+ is generated/\d up to offset"):
+        add(spark, dsn, tmp_path)
+
+
+def test_the_archive_of_an_earlier_release_gets_to_know_its_database(spark, dsn, tmp_path):
+    add(spark, dsn, tmp_path)
+    [path] = (tmp_path / "runs").glob("*.state.json")
+    state = json.loads(path.read_bytes())
+    there = state.pop("installation")
+    del state["deleted"]
+    path.write_text(json.dumps(state))
+    add(spark, dsn, tmp_path)
+    assert open_filled(tmp_path).state().installation == there
+
+
+def test_what_was_deleted_is_known_when_retention_has_removed_it(spark, dsn, tmp_path):
+    ask(dsn, "SELECT queen.delete_message_v1(min(part_id), 3, NULL) FROM queen.segments")
+    add(spark, dsn, tmp_path)
+    with Snapshot(dsn) as snapshot:
+        [gone] = snapshot.state().deleted
+        assert (gone.first, gone.last) == (3, 3)
+    ask(dsn, "DELETE FROM queen.segments WHERE last_off < 50")
+    ask(dsn, "DELETE FROM queen.deleted_messages")
+    with Snapshot(dsn) as snapshot:
+        both = database.read(spark, open_filled(tmp_path), snapshot)
+        assert [tuple(row) for row in both.deleted.collect()] == [(gone.part_id, 3, 3)]
+    add(spark, dsn, tmp_path)
+    assert open_filled(tmp_path).state().deleted == [gone]
 
 
 def test_two_jobs_at_once_are_refused(tmp_path):

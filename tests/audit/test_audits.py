@@ -1,11 +1,20 @@
 """The audits: each finds exactly what was planted, and nothing in runs that are as they should be."""
 
 from collections import defaultdict
+from dataclasses import replace
 
 import pytest
 
-from queen_audit.run import Result, Verdict
-from tests.audit.faults import FAULTS
+from queen_audit import tables
+from queen_audit.columns import arrow_table
+from queen_audit.inputs import Inputs
+from queen_audit.journal.schema import Call
+from queen_audit.run import Result, Verdict, run
+from queen_audit.tables import SECOND
+from tests.audit import second
+from tests.audit.conftest import TAKEN_AT, inputs
+from tests.audit.faults import FAULTS, Scene, ordinary, skipped_delivery
+from tests.support.runs import Run, Tables
 
 
 def found(verdicts: list[Verdict]) -> dict[str, dict[str, list]]:
@@ -36,3 +45,77 @@ def test_exactly_what_was_planted_is_found(planted, name):
     for audit, offset in planted.expected[name].items():
         assert len(there[audit]) == 1, there[audit]
         assert offset is None or there[audit][0].offset == offset, there[audit]
+
+
+def test_joins_with_too_many_rows_for_a_broadcast_say_the_same(spark, planted, monkeypatch):
+    monkeypatch.setattr(tables, "_BROADCAST_ROWS", 0)
+    shuffled = run(inputs(spark, planted.rows), max_evidence=10_000)
+
+    def said(verdicts):
+        # Of messages that lie in several calls, any call may be the evidence.
+        return {
+            v.audit: sorted((e.queue, e.partition or "", e.offset or 0, e.text) for e in v.evidence) for v in verdicts
+        }
+
+    assert said(shuffled) == said(planted.verdicts)
+
+
+def said_of(inputs: Inputs, *guarantees: str) -> dict[str, tuple[str, str]]:
+    """By audit: the verdict and its text."""
+    return {each.audit: (each.result, each.text) for each in run(inputs, guarantees)}
+
+
+def journal(spark, calls: list[Call]) -> Inputs:
+    return Inputs(spark.createDataFrame(arrow_table(Call, calls)))
+
+
+def test_what_a_journal_does_not_touch_is_unknown(spark):
+    """One push, pop and ack, and no log."""
+    simple = Run("s", 1)
+    simple.push(("a", "one"))
+    simple.ack(simple.pop())
+    simple.end()
+    said = said_of(journal(spark, simple.calls))
+    assert {audit for audit, (result, _) in said.items() if result is Result.VALID} == {
+        "first_deliveries_in_offset_order", "deliveries_leave_no_gap", "pushes_keep_their_order",
+        "delivered_times_never_fall", "deliveries_are_what_was_pushed", "a_transaction_id_is_stored_once",
+        "a_lease_excludes_all_others", "an_ended_lease_acks_nothing", "attempts_rise",
+        "what_is_done_does_not_come_again",
+    }  # fmt: skip
+    assert said["the_log_holds_what_was_pushed"] == (Result.UNKNOWN, "needs the log (--dsn)")
+    assert said["each_input_makes_its_output_once"] == (Result.UNKNOWN, "no transaction with an ack to judge")
+    assert said["every_group_gets_every_message"][1].startswith("no message that was stored before a group was seen to")
+
+
+def test_a_killed_agent_makes_unknown_what_it_may_have_done(spark):
+    whole, killed = Run("w", 1), Run("k", 100)
+    for simple in (whole, killed):
+        for _ in range(2):
+            simple.push(("a", f"{simple.name} one"))
+    whole.end()
+    rows = Tables()
+    for simple in (whole, killed):
+        rows.add(simple.tables())
+    said = said_of(inputs(spark, rows), "G-DUR-3", "G-IDEM-3")
+    assert {result for result, _ in said.values()} == {Result.UNKNOWN}
+    assert "none was cut short" in said["the_log_holds_what_was_pushed"][1]
+    assert "none was cut short" in said["a_duplicate_has_an_original_in_its_partition"][1]
+
+
+def test_an_agent_of_which_nothing_is_known_may_have_taken_anything(spark):
+    """Only the end of its journal is there, as of a file that was set aside."""
+    scene = Scene(*ordinary("s", 1))
+    skipped_delivery(scene, 0)
+    rows = scene.renumbered()
+    assert second.judge(second.as_tables(rows), TAKEN_AT)["every_group_gets_every_message"]
+    rows.calls.append(Call(run="", agent="a.parquet.lost", number=1, kind="end", sent=0))
+    said = said_of(inputs(spark, rows), "G-GRP-1", "G-GRP-3", "G-ORD-2")
+    assert said.pop("the_log_has_no_gap") == (Result.VALID, "")
+    assert {result for result, _ in said.values()} == {Result.UNKNOWN}, said
+    assert not any(second.judge(second.as_tables(rows), TAKEN_AT).values())
+
+
+def test_a_server_time_without_its_precision_bounds_no_clock(spark):
+    calls = [Call(run="r", agent="a", number=0, kind="clock", sent=SECOND, answered=SECOND + 5, server_time=SECOND)]
+    given = replace(journal(spark, calls), clock_bound=7)
+    assert [tuple(row) for row in tables.Tables(given).clocks.collect()] == [("a", -7, 7, 0)]

@@ -12,7 +12,7 @@ import pyspark
 import pytest
 
 from queen_audit.java import java_home
-from queen_audit.journal.files import write_parquet
+from queen_audit.journal.files import write_lines
 from queen_bench.audit.log import load
 from tests.audit.faults import ordinary
 from tests.support.processes import clean_environment, lasting_port, run, wait_until
@@ -99,7 +99,7 @@ def test_executors_run_the_package_that_the_driver_sends(tmp_path, master):
 def test_an_audit_on_a_cluster_judges_journal_and_log(tmp_path, master, postgres):
     journal = tmp_path / "journal"
     journal.mkdir()
-    write_parquet(journal / "a.parquet", ordinary("q", 1)[1].calls)
+    write_lines(journal / "a.jsonl", ordinary("q", 1)[1].calls)
     url = asyncio.run(create_database(postgres))
     try:
         asyncio.run(load(url, 400, 3, 20))

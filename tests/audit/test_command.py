@@ -2,14 +2,17 @@
 
 import asyncio
 import json
+import os
 import subprocess
+import sys
 
 import pytest
 from msgspec.structs import replace
 
-from queen_audit import java
+from queen_audit import java, session
+from queen_audit.command import conversions
 from queen_audit.errors import JavaError
-from queen_audit.journal.files import write_lines, write_parquet
+from queen_audit.journal.files import open_journal, write_lines, write_parquet
 from queen_bench.audit.log import load
 from tests.audit.faults import ordinary
 from tests.support.processes import run
@@ -41,6 +44,11 @@ def test_an_unknown_guarantee_is_refused_with_those_that_are_known(journal):
     [
         (["--master", "local[x]"], "Spark knows no such master. Give local[*]"),
         (["--master", "spark://127.0.0.1:1"], "nobody answers there"),
+        (["--master", "sc://127.0.0.1:1"], "audits do not work through Spark Connect"),
+        (
+            ["--master", "spark://h:1", "--interface", "simple-mq", "--dsn", "postgresql://h/x"],
+            "audit with --master local",
+        ),
         (["--driver-memory", "much"], "no size. Give a number and a unit, as 2g"),
         (["--driver-memory", "64m"], "Spark needs 512m or more"),
         (["--report", "/nowhere/audit.html"], "/nowhere/audit.html cannot be written"),
@@ -57,6 +65,26 @@ def test_bad_input_is_one_line_that_says_what_to_do(journal, options, said):
     assert said in ended.stderr
     assert "Traceback" not in ended.stderr
     assert "at org.apache" not in ended.stderr
+
+
+def test_json_lines_are_converted_where_executors_see_them(tmp_path, journal):
+    with conversions(journal, "local[2]", tmp_path) as folder:
+        assert folder == tmp_path
+    with conversions(journal, "spark://h:1", tmp_path) as folder:
+        assert folder.parent == journal
+        found = open_journal(journal, folder)
+        # A folder that a killed audit left is none of journals.
+        assert open_journal(journal, tmp_path).items() == found.items()
+    assert list(journal.iterdir()) == [journal / "a.jsonl"]
+
+
+def test_a_python_of_executors_that_is_set_is_theirs(monkeypatch):
+    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python3")
+    monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "")
+    session.set_python("spark://h:1")
+    assert os.environ["PYSPARK_PYTHON"] == "/opt/python3"
+    session.set_python("local[*]")
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
 
 
 def test_archive_and_watch_say_what_they_need():

@@ -64,6 +64,16 @@ def test_a_killed_agent_leaves_half_a_line(tmp_path, calls):
         assert len(read) in (whole[:size].count(b"\n"), whole[:size].count(b"\n") + 1)
 
 
+def test_a_last_line_without_its_line_break_may_be_a_whole_row(tmp_path, calls):
+    path, work = tmp_path / "a.jsonl", tmp_path / "work"
+    work.mkdir()
+    write_lines(path, calls)
+    path.write_bytes(path.read_bytes().rstrip(b"\n"))
+    assert open_journal(tmp_path, work).torn == ()
+    path.write_bytes(path.read_bytes()[:-1])
+    assert open_journal(tmp_path, work).torn == (path,)
+
+
 def test_a_bad_line_is_named(tmp_path, calls):
     path = tmp_path / "a.jsonl"
     write_lines(path, calls[:3])
@@ -83,8 +93,68 @@ def test_half_a_parquet_file_is_refused(tmp_path, calls):
     path = tmp_path / "a.parquet"
     write_parquet(path, calls)
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(JournalError, match=r"a\.parquet is not complete: .*remove it"):
+    with pytest.raises(JournalError, match=r"a\.parquet is not complete: .*rename it to a\.parquet\.lost"):
         open_journal(tmp_path, tmp_path)
+
+
+def agents(folder: Path, work: Path) -> dict[str, list[tuple[int, str]]]:
+    """By agent: number and kind of what is read of a folder."""
+    work.mkdir()
+    found: dict[str, list[tuple[int, str]]] = {}
+    for path in open_journal(folder, work).parquet:
+        for row in pq.read_table(path).to_pylist():
+            found.setdefault(row["agent"], []).append((row["number"], row["kind"]))
+    return found
+
+
+def test_what_was_set_aside_or_has_no_rows_counts_as_cut_short_from_the_beginning(tmp_path, calls):
+    """Its only row is the second one."""
+    folder = tmp_path / "journal"
+    (folder / "deep").mkdir(parents=True)
+    write_lines(folder / "a.jsonl", calls)
+    write_parquet(folder / "b.parquet", [])
+    (folder / "c.jsonl").touch()
+    (folder / "d.jsonl").write_bytes(b'{"run":')
+    (folder / "e.half").write_bytes(b"PAR1")
+    (folder / "deep" / "f.parquet.lost").write_bytes(b"PAR1")
+    (folder / "seconds.ndjson").write_text('{"metrics": 1}\n')
+    found = agents(folder, tmp_path / "work")
+    assert len(found.pop("q")) == len(calls)
+    lost = ("b.parquet", "c.jsonl", "d.jsonl", "e.half", "deep/f.parquet.lost")
+    assert found == {name: [(1, "end")] for name in lost}
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("a.jsonl.gz", "would not be read.*Unpack or rename"),
+        ("a.JSONL", "would not be read"),
+        ("a.ndjson", "has rows of a journal.*rename it to"),
+        ("_a.parquet", "cannot be read by Spark: rename it"),
+        (".a.parquet", "cannot be read by Spark"),
+        ("a[1].parquet", "cannot be read by Spark"),
+        ("a{1}.parquet", "cannot be read by Spark"),
+        ("a:1.parquet", "cannot be read by Spark"),
+    ],
+)
+def test_a_journal_that_would_be_passed_over_is_refused(tmp_path, calls, name, said):
+    write = write_parquet if name.endswith(".parquet") else write_lines
+    write(tmp_path / name, calls)
+    with pytest.raises(JournalError, match=said):
+        open_journal(tmp_path, tmp_path)
+
+
+def test_rows_of_a_kind_or_outcome_that_nobody_knows_are_refused(tmp_path, calls):
+    path, place = tmp_path / "a.parquet", next(n for n, call in enumerate(calls) if call.acks)
+    item = replace(calls[place].acks[0], outcome="perhaps")
+    for change, said in (
+        ({"kind": "pushed"}, "'pushed' is no kind of a row. Known are push, pop"),
+        ({"outcome": "OK"}, "'OK' is no outcome"),
+        ({"acks": (item,)}, "'perhaps' is no outcome"),
+    ):
+        write_parquet(path, [*calls[:place], replace(calls[place], **change)])
+        with pytest.raises(JournalError, match=said):
+            open_journal(tmp_path, tmp_path)
 
 
 def test_another_schema_is_refused_by_column(tmp_path, calls):

@@ -7,10 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from queen.db.dsn import UNREACHABLE, connect, parse
-from queen_audit.journal.files import open_journal
+from queen_audit.journal.files import open_journal, read_lines
 from tests.mutants.catalogue import MUTANTS
 from tests.mutants.run import mutated
 from tests.support.processes import Server, open_folder, run, serving, wait_until
@@ -50,7 +51,7 @@ def load(server: Server, dsn: str, folder: Path, *settings: str) -> Path:
         "--journal", *words, "--folder", str(folder), patience=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    journal = folder / "flow-1000-1-queen"
+    [journal] = folder.glob("*/flow-1000-1-queen")
     assert open_journal(journal, folder).torn == ()
     return journal
 
@@ -80,6 +81,16 @@ def test_load_with_a_kill_in_the_middle_is_audited_green(tmp_path: Path) -> None
 
 
 @pytest.mark.timeout(2400)
+def test_a_session_is_audited_before_its_server_is_gone(tmp_path: Path) -> None:
+    done = run("bench", "load", "failover", "--smoke", "--audit", "--folder", str(tmp_path), patience=1500)
+    assert done.returncode == 0, done.stderr + done.stdout
+    [page] = tmp_path.glob("*/audit.html")
+    assert "answered_pushes_are_in_the_log" in page.read_text()
+    assert "failover" in done.stdout
+    assert "G-DUR-1" in done.stdout
+
+
+@pytest.mark.timeout(2400)
 def test_the_same_on_a_server_with_a_fault_is_audited_red(tmp_path: Path, postgres: str) -> None:
     """It leaves out an offset between two flushes, and the audits of that guarantee say so; others do not."""
     [mutant] = [each for each in MUTANTS if each.guarantee == "G-ORD-2"]
@@ -97,3 +108,17 @@ def test_the_same_on_a_server_with_a_fault_is_audited_red(tmp_path: Path, postgr
     assert code == 1
     assert {id_ for each in report["verdicts"] if each["violations"] for id_ in each["ids"]} == {"G-ORD-2"}
     assert "the_log_has_no_gap" in {each["audit"] for each in report["verdicts"] if each["violations"]}
+
+
+def test_a_kill_of_postgresql_is_in_the_journals(tmp_path: Path) -> None:
+    """So that the report of an audit can lay it over its plots."""
+    done = run("bench", "load", "failover", "--smoke", "--journal", "--folder", str(tmp_path), patience=300)
+    # A threshold of the load may be crossed on a machine that is busy.
+    assert done.returncode in (0, 1), done.stderr
+    [path] = tmp_path.rglob("faults.jsonl")
+    journal = open_journal(path.parent, tmp_path)
+    fault, end = read_lines(path)
+    assert (fault.kind, fault.client, end.kind) == ("fault", "PostgreSQL killed", "end")
+    sent = pq.read_table(path.parent / "journal.parquet", columns=["sent"])["sent"].to_pylist()
+    assert min(sent) < fault.sent
+    assert len(journal.parquet) == 2

@@ -1,6 +1,7 @@
 """The log of a real PostgreSQL: read under one snapshot, and audited with a journal of what was done to it."""
 
 import asyncio
+import socket
 from collections.abc import Iterator
 
 import asyncpg
@@ -8,6 +9,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 from queen_audit.columns import arrow_table
+from queen_audit.errors import DatabaseError
 from queen_audit.inputs import Inputs
 from queen_audit.journal.schema import Call
 from queen_audit.log.snapshot import Snapshot
@@ -94,4 +96,13 @@ def test_an_empty_journal_beside_a_log_says_nothing(spark, dsn):
     calls = spark.createDataFrame(arrow_table(Call, []))
     with Snapshot(dsn) as snapshot:
         [verdict] = run(Inputs(calls, snapshot.database(spark)), ["G-SPOOL-2"])
-    assert (verdict.result, verdict.violations) == (Result.VALID, 0)
+    assert verdict.result is Result.UNKNOWN
+    assert verdict.text.startswith("no message that was answered as buffered")
+
+
+def test_a_server_that_says_nothing_is_told_as_such(monkeypatch):
+    monkeypatch.setattr("queen_audit.log.snapshot.CONNECT_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with pytest.raises(DatabaseError, match=r"cannot be read: no answer in 0\.1 s\. Is PostgreSQL"):
+            Snapshot(f"postgresql://postgres@127.0.0.1:{port}/postgres")

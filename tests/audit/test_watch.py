@@ -1,6 +1,8 @@
 """The live audit: violations are told while the stream runs, from a real log and from journals that grow."""
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import asyncpg
@@ -9,8 +11,12 @@ import pytest
 from queen_audit.errors import AuditError
 from queen_audit.journal.files import to_line
 from queen_audit.journal.schema import Call, Delivery
+from queen_audit.live import sources
 from queen_audit.live import watch as live
+from queen_audit.live.windows import Finding
 from queen_bench.audit.log import load
+from tests.support.outage import fragile_postgres
+from tests.support.processes import open_folder
 from tests.support.servers import create_database, drop_database
 
 
@@ -20,6 +26,23 @@ def dsn(postgres):
     asyncio.run(load(url, 300, 2, 10))
     yield url
     asyncio.run(drop_database(postgres, url))
+
+
+@dataclass
+class Heard:
+    """What a watch tells; does something before its first finding is written down."""
+
+    before: Callable[[], object] = lambda: None
+    findings: list[Finding] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+
+    def found(self, finding):
+        if not self.findings:
+            self.before()
+        self.findings.append(finding)
+
+    def noticed(self, text):
+        self.notices.append(text)
 
 
 def pop(number: int, offset: int) -> bytes:
@@ -42,19 +65,18 @@ def test_what_is_broken_while_it_watches_is_told(spark, dsn, tmp_path):
     journal.mkdir()
     lines = journal / "a.jsonl"
     lines.write_bytes(pop(0, 0) + pop(1, 1))
-    told = []
 
-    def report(finding):
-        if not told:
-            with lines.open("ab") as file:
-                # The agent is not done with the last line.
-                file.write(pop(2, 3) + pop(3, 2) + pop(4, 4)[:20])
-        told.append(finding)
+    def write_on():
+        with lines.open("ab") as file:
+            # The agent is not done with the last line.
+            file.write(pop(2, 3) + pop(3, 2) + pop(4, 4)[:20])
 
+    heard = Heard(write_on)
+    told = heard.findings
     found = live.findings(live.streams(spark, dsn, journal), 0)
     asyncio.run(remove_one_and_push_on(dsn))
     # Both partitions have a gap, and the journal a message that comes too late.
-    live.watch(found, tmp_path, 0.2, report, lambda: len(told) < 3)
+    live.watch(found, tmp_path, 0.2, heard, lambda: len(told) < 3, dsn)
     gaps = sorted(each.offset for each in told if each.guarantee == "G-ORD-2")
     assert len(gaps) == 2
     assert sorted((each.guarantee, each.queue, each.offset) for each in told) == [
@@ -72,4 +94,37 @@ def test_a_line_that_is_none_is_named(spark, tmp_path):
     (journal / "a.jsonl").write_bytes(b"{}\n")
     found = live.findings(live.streams(spark, None, journal), 0)
     with pytest.raises(AuditError, match=r"a\.jsonl: Object missing required field"):
-        live.watch(found, tmp_path, 0.2, lambda _: None, lambda: True)
+        live.watch(found, tmp_path, 0.2, Heard(), lambda: True, None)
+
+
+@pytest.mark.timeout(2400)
+def test_a_postgresql_that_is_away_is_waited_for(spark, tmp_path):
+    """What was broken meanwhile is told, and what was told before is not told again."""
+    with open_folder() as folder, fragile_postgres(folder) as postgres:
+        url = asyncio.run(create_database(postgres.dsn))
+        asyncio.run(load(url, 300, 2, 10))
+
+        class Restarting(Heard):
+            def noticed(self, text):
+                super().noticed(text)
+                if len(self.notices) == 1:
+                    postgres.start()
+                    asyncio.run(remove_one_and_push_on(url))
+
+        heard = Restarting(postgres.kill)
+        found = live.findings(live.streams(spark, url, None), 0)
+        asyncio.run(remove_one_and_push_on(url))
+        live.watch(found, tmp_path, 0.2, heard, lambda: len(heard.findings) < 4, url)
+    assert [text.partition(":")[0] for text in heard.notices] == ["PostgreSQL is away", "PostgreSQL is back"]
+    assert len({(each.guarantee, each.partition, each.offset) for each in heard.findings}) == 4
+    assert len(heard.findings) == 4
+
+
+@pytest.mark.parametrize("unfinished", [0, 1, 7, 8, 9, 100])
+def test_a_line_that_its_agent_is_not_done_with_is_not_read(tmp_path, monkeypatch, unfinished):
+    """However many looks back it takes to find its beginning."""
+    monkeypatch.setattr(sources, "_TAIL", 8)
+    for whole in (b"", b"a\n", b"first line\nsecond\n"):
+        path = tmp_path / "a.jsonl"
+        path.write_bytes(whole + b"x" * unfinished)
+        assert sources.LineReader(str(tmp_path)).latestOffset() == {str(path): len(whole)}
