@@ -2,15 +2,23 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from queen.cli.output import err, fail, out
+from queen.cli.ending import interruptible
+from queen.cli.output import can_be_written, conclude, err, fail, out
 from queen.core.errors import QueenError
+
+if TYPE_CHECKING:
+    from queen_audit.report import Report
+    from queen_bench.load.results import Run
+
+_CANNOT = 2
 
 bench = typer.Typer(name="bench", help="Measure the server and what it is made of.", no_args_is_help=True)
 
@@ -60,6 +68,9 @@ def load(
     against: Annotated[
         str | None, typer.Option(help="Another server; both are measured in turns.", show_default=False)
     ] = None,
+    against_dsn: Annotated[
+        str | None, typer.Option(help="The PostgreSQL of the other server, as --dsn.", show_default=False)
+    ] = None,
     workers: Annotated[int, typer.Option(help="Workers of the server that is started.", min=1)] = 2,
     seconds: Annotated[int | None, typer.Option(help="Of each run.", min=2, show_default="20; soak 1800")] = None,
     runs: Annotated[int, typer.Option(help="How often each scenario is run.", min=1)] = 3,
@@ -70,6 +81,9 @@ def load(
         Path, typer.Option(help="Where results.jsonl and the files of each run go.", file_okay=False)
     ] = Path("bench-results"),
     journal: Annotated[bool, typer.Option("--journal", help="Write down every call, for an audit.")] = False,
+    audit: Annotated[
+        bool, typer.Option("--audit", help="Audit journals and log before the server is gone; writes down every call.")
+    ] = False,
     profile: Annotated[bool, typer.Option("--profile", help="Flame graphs of the workers, by py-spy.")] = False,
     html: Annotated[
         Path | None, typer.Option(help="File for the report with plots.", show_default="report.html in the folder")
@@ -85,31 +99,62 @@ def load(
     ] = None,
     smoke: _Smoke = False,
 ) -> None:
-    """Load over HTTP by k6: rates, times, CPU, memory and bytes a message; as JSON lines and as a page with plots."""
-    from queen_bench.load import page, report, results, scenarios, session  # noqa: PLC0415 - `queen --help` is quick
+    """Load over HTTP by k6: rates, times, CPU, memory and bytes a message; as JSON lines and as a page with plots.
+
+    0: all thresholds were held, and no audit found a violation; 1: not so; 2: it cannot be done as asked.
+    """
+    from queen_bench.load import results, scenarios, session  # noqa: PLC0415 - `queen --help` is quick
 
     if list_:
         for each in scenarios.SCENARIOS:
             out.print(f"[bold]{each.name:22}[/] {each.about}", highlight=False)
         return
+    can_be_written(html=html)
     files = [file for file in (*(earlier or ()), folder / session.RESULTS) if file.exists()]
-    known = [run for file in files for run in results.read(file)]
+    found: list[Run] = []
+    report: Report | None = None
+    problem: QueenError | ValueError | None = None
     try:
+        known = [run for file in files for run in results.read(file)]
         asked = session.Asked(
-            scenarios.chosen(scenario or ["push-100", "pop-ack-100", "flow-1000"]), url, dsn, against, workers,
-            2 if smoke else seconds, 1 if smoke else runs, session.settings(setting or [], smoke=smoke), folder,
-            journal, profile,
+            scenarios.chosen(scenario or ["push-100", "pop-ack-100", "flow-1000"]), url, dsn, against, against_dsn,
+            workers, 2 if smoke else seconds, 1 if smoke else runs, session.settings(setting or [], smoke=smoke),
+            folder, journal or audit, audit, profile,
         )  # fmt: skip
-        with _progress() as advance:
-            found = session.carry_out(asked, advance)
-    except ValueError as problem:
-        fail(QueenError(str(problem)))
-    except QueenError as problem:
+        with interruptible(), _progress() as advance:
+            report = session.carry_out(asked, advance, found)
+    except ValueError as wrong:
+        fail(wrong, _CANNOT)
+    except QueenError as wrong:
+        problem = wrong
+    finally:
+        # Also of what was ended in the middle, or failed then.
+        if found:
+            _show_load(found, known, folder, html)
+    if problem is not None:
         fail(problem)
-    report.show(found, out)
+    exit_code = int(any(run.crossed for run in found))
+    if report is None:
+        raise typer.Exit(exit_code)
+    from queen.cli.audit import show  # noqa: PLC0415 - as above
+    from queen_audit.report import as_html  # noqa: PLC0415
+
+    place = folder / results.session_folder(found[0].session) / "audit.html"
+
+    def told() -> None:
+        show(report)
+        out.print(f"The report of the audit is in {place}", highlight=False)
+
+    conclude(exit_code or report.exit_code, told, (place, partial(as_html, report)))
+
+
+def _show_load(found: "list[Run]", known: "list[Run]", folder: Path, html: Path | None) -> None:
+    from queen_bench.load import page, report  # noqa: PLC0415 - as above
+
     place = html or folder / "report.html"
-    place.write_text(page.as_html(found, known, folder))
-    out.print(f"The report with plots is in {place}", highlight=False, soft_wrap=True)
+    place.write_text(page.as_html(found, known, folder), encoding="utf-8")
+    report.show(found, out)
+    out.print(f"The report with plots is in {place}", highlight=False)
 
 
 @bench.command("spool")
@@ -164,7 +209,8 @@ def checkers(
     from queen_bench.checkers import report, runner  # noqa: PLC0415 - `queen --help` does not wait for the benchmark
 
     try:
-        with _progress() as advance:
+        can_be_written(json=json)
+        with interruptible(), _progress() as advance:
             found = runner.run(calls, advance)
     except QueenError as problem:
         fail(problem)
@@ -198,7 +244,8 @@ def audit(
     if smoke:
         profile = msgspec.structs.replace(profile, messages=(10_000,), hot=(0.3,), driver_memory="1g")
     try:
-        with _progress() as advance:
+        can_be_written(json=json)
+        with interruptible(), _progress() as advance:
             found = runner.run(profile, advance)
     except (QueenError, AuditError) as problem:
         fail(problem)
@@ -237,12 +284,15 @@ def retention(
     messages: Annotated[
         int | None, typer.Option(help="To remove in each run.", min=1000, show_default="1000000")
     ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="RETENTION_BATCH_SIZE of the service.", min=1, show_default="1000")
+    ] = None,
     runs: Annotated[int | None, typer.Option(help="How often all is measured.", min=1, show_default="3")] = None,
     json: _Json = None,
     smoke: _Smoke = False,
 ) -> None:
     """What retention removes a second, and what pushes and pops feel of it beside their quiet selves."""
-    _measure("retention", dsn, json, smoke=smoke, messages=messages, runs=runs)
+    _measure("retention", dsn, json, smoke=smoke, messages=messages, batch_size=batch_size, runs=runs)
 
 
 @bench.command("depth")
@@ -268,11 +318,12 @@ def _measure(name: str, dsn: str | None, json: Path | None, *, smoke: bool, **gi
 
     from queen_bench import database  # noqa: PLC0415
 
+    can_be_written(json=json)
     results, runner, report = (import_module(f"queen_bench.{name}.{part}") for part in ("results", "runner", "report"))
     profile = results.SMOKE if smoke else results.Profile()
     profile = msgspec.structs.replace(profile, **{key: value for key, value in given.items() if value is not None})
     try:
-        with _progress() as advance, database.server(dsn) as url:
+        with interruptible(), _progress() as advance, database.server(dsn) as url:
             found = uvloop.run(runner.run(url, profile, advance, embedded=dsn is None))  # the loop of a worker
     except QueenError as problem:
         fail(problem)

@@ -115,8 +115,8 @@ class _Http(Struct, frozen=True):
         script = {PUSH: "push", TAKE: "pop-ack"}[shape.operation]
         [scenario] = scenarios.chosen([f"{script}-{shape.batch}"])
         settings = {"VUS": str(shape.clients), "BACKLOG": str(min(self.backlog, 4_000 * shape.batch))}
-        plan = runner.Plan([scenario], [self.target], 1, settings, self.seconds)
-        [found] = [each async for each in runner.run(plan, self.folder / str(number), lambda _what, _done: None)]
+        plan = runner.Plan([scenario], [self.target], 1, settings, self.seconds, f"{number}-{shape.clients}")
+        [found] = [each async for each in runner.run(plan, self.folder, lambda _what, _done: None)]
         used = found.used
         return Cost(used.messages, used.seconds, used.cpu["server"], used.cpu.get("postgres"))
 

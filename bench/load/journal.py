@@ -4,7 +4,8 @@ The scripts write down requests and answers as they are, because taking them apa
 is done here, after the run.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,15 @@ from queen_bench.load.simple_mq_journal import SIMPLE_MQ
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _RETRY_LIMIT = 3  # of a queue whose configuration does not say
+_LEASE_S = 60  # of a queue whose leaseTime is 0
+
+
+@dataclass
+class _Known:
+    """What earlier calls told: queue and partition by partition id, and the seconds of a lease by queue."""
+
+    places: dict[str, tuple[str, str]] = field(default_factory=dict)
+    leases: dict[str, int] = field(default_factory=dict)
 
 
 class _Pushed(Struct):
@@ -51,6 +61,14 @@ class _Acked(Struct):
     error: str | None = None
     dlq: bool = False
     noop: bool = False
+
+
+class _Options(Struct):
+    leaseTime: int | None = None  # noqa: N815
+
+
+class _Configured(Struct):
+    options: _Options
 
 
 class _Executed(Struct):
@@ -85,7 +103,7 @@ def convert(lines: Path, target: Path, run: str, agent: str, *, ended: bool) -> 
 
 def calls(lines: Iterable[Line], run: str, agent: str) -> Iterator[Call]:
     """The rows of a journal."""
-    places: dict[str, tuple[str, str]] = {}
+    known = _Known()
     makers = {
         "push": _push, "pop": _pop, "ack": _ack, "transaction": _transaction, "configure": _configured,
         **SIMPLE_MQ,
@@ -94,7 +112,7 @@ def calls(lines: Iterable[Line], run: str, agent: str) -> Iterator[Call]:
     for line in lines:
         if (make := makers.get(line.op)) is None:
             continue
-        fields = make(line, places)
+        fields = make(line, known)
         # A call that nobody answered has no end; the time of giving up says nothing of what the server does.
         answered = None if line.outcome == "unknown" else line.answered * 1000
         common: dict[str, Any] = {
@@ -124,7 +142,7 @@ def _push_items(items: list[dict[str, Any]], told: list[_Pushed] | None) -> tupl
     return tuple(found)
 
 
-def _push(line: Line, _places: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+def _push(line: Line, _known: _Known) -> dict[str, Any]:
     items = (line.request or {})["items"]
     told = answer_of(line, list[_Pushed])
     pushes = _push_items(items, told)
@@ -133,11 +151,11 @@ def _push(line: Line, _places: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
     return {"kind": "push", "pushes": pushes}
 
 
-def _pop(line: Line, places: dict[str, tuple[str, str]]) -> dict[str, Any]:
+def _pop(line: Line, known: _Known) -> dict[str, Any]:
     asked = line.request or {}
     popped = answer_of(line, _Popped) or _Popped()
     for message in popped.messages:
-        places[message.partitionId] = (message.queue, message.partition)
+        known.places[message.partitionId] = (message.queue, message.partition)
     deliveries = tuple(
         Delivery(
             message.queue, message.partition, message.transactionId, message.offset, message.deliveryAttempt,
@@ -149,17 +167,18 @@ def _pop(line: Line, places: dict[str, tuple[str, str]]) -> dict[str, Any]:
     return {
         "kind": "pop", "queue": asked["queue"], "group": asked.get("consumerGroup", QUEUE_MODE),
         "batch": asked.get("batch", 1), "partitions": asked.get("partitions", 1),
-        "auto_ack": bool(asked.get("autoAck")), "lease": popped.leaseId or None, "deliveries": deliveries,
+        "auto_ack": bool(asked.get("autoAck")), "lease": popped.leaseId or None,
+        "lease_seconds": asked.get("leaseSeconds", known.leases.get(asked["queue"])), "deliveries": deliveries,
     }  # fmt: skip
 
 
 def _ack_items(
-    items: list[dict[str, Any]], group: str, told: list[_Acked] | None, outcome: Outcome, places: Mapping[str, Any]
+    items: list[dict[str, Any]], group: str, told: list[_Acked] | None, outcome: Outcome, known: _Known
 ) -> tuple[AckItem, ...]:
     found = []
     for number, item in enumerate(items):
         answer = told[number] if told is not None else None
-        queue, partition = places[item["partitionId"]]
+        queue, partition = known.places[item["partitionId"]]
         result: Outcome = outcome if answer is None else "ok" if answer.success else "fail"
         found.append(
             AckItem(
@@ -172,14 +191,14 @@ def _ack_items(
     return tuple(found)
 
 
-def _ack(line: Line, places: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+def _ack(line: Line, known: _Known) -> dict[str, Any]:
     asked = line.request or {}
     told = answer_of(line, list[_Acked])
     group = asked.get("consumerGroup") or QUEUE_MODE
-    return {"kind": "ack", "acks": _ack_items(asked["acknowledgments"], group, told, line.outcome, places)}
+    return {"kind": "ack", "acks": _ack_items(asked["acknowledgments"], group, told, line.outcome, known)}
 
 
-def _transaction(line: Line, places: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+def _transaction(line: Line, known: _Known) -> dict[str, Any]:
     asked = line.request or {}
     operations, executed = asked["operations"], answer_of(line, _Executed)
     outcome: Outcome = line.outcome if executed is None or executed.success else "fail"
@@ -191,11 +210,16 @@ def _transaction(line: Line, places: Mapping[str, tuple[str, str]]) -> dict[str,
     return {
         "kind": "transaction", "outcome": outcome,
         "pushes": tuple(msgspec.structs.replace(item, outcome=outcome) for item in pushes),
-        "acks": _ack_items(acks, QUEUE_MODE, None, outcome, places),
+        "acks": _ack_items(acks, QUEUE_MODE, None, outcome, known),
     }  # fmt: skip
 
 
-def _configured(line: Line, _places: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
-    asked = line.request or {}
+def _configured(line: Line, known: _Known) -> dict[str, Any]:
+    asked, told = line.request or {}, answer_of(line, _Configured)
     limit = (asked.get("options") or {}).get("retryLimit", _RETRY_LIMIT)
+    # The answer tells the options that hold. Without one it is not known whether they changed.
+    if told is not None and told.options.leaseTime is not None:
+        known.leases[asked["queue"]] = told.options.leaseTime or _LEASE_S
+    elif line.outcome != "fail":
+        known.leases.pop(asked["queue"], None)
     return {"kind": "configured", "queue": asked["queue"], "retry_limit": limit}

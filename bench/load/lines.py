@@ -7,7 +7,14 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
+from queen.core.errors import QueenError
 from queen_audit.journal.schema import Outcome
+
+
+class LoadError(QueenError):
+    """What a run of k6 left cannot be read."""
+
+    code = "bench_load"
 
 
 class Line(Struct, frozen=True):
@@ -30,14 +37,30 @@ class Line(Struct, frozen=True):
 
 
 def answer_of(line: Line, type_: type[Any]) -> Any:  # noqa: ANN401 - of that type
-    """The answer as a value; ``None`` when there was none, or a refusal."""
-    return msgspec.json.decode(line.response, type=type_) if line.outcome == "ok" and line.status != 204 else None
+    """The answer as a value; ``None`` when there was none, or a refusal.
+
+    Raises:
+        LoadError: it is none of the interface.
+    """
+    if line.outcome != "ok" or line.status == 204:
+        return None
+    try:
+        return msgspec.json.decode(line.response, type=type_)
+    except msgspec.DecodeError as problem:
+        raise LoadError(f"The answer to {line.op} is none of the interface: {problem}") from problem
 
 
 def read(path: Path) -> Iterator[Line]:
-    """The lines of a file; a last one that was cut off is left out."""
+    """The lines of a file; a last one that was cut off is left out.
+
+    Raises:
+        LoadError: a line cannot be read.
+    """
     decoder = msgspec.json.Decoder(Line)
     with path.open("rb") as file:
-        for line in file:
+        for number, line in enumerate(file, 1):
             if line.endswith(b"\n"):
-                yield decoder.decode(line)
+                try:
+                    yield decoder.decode(line)
+                except msgspec.DecodeError as problem:
+                    raise LoadError(f"{path}, line {number}: the answer to a call was no JSON: {problem}") from problem

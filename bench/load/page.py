@@ -70,7 +70,7 @@ def _facts(runs: Sequence[Run]) -> str:
 def _results(runs: Sequence[Run]) -> str:
     columns = (
         "scenario", "server", "times of", "messages/s", "median ms", "p99 ms", "CPU µs a message", "server",
-        "PostgreSQL", "load", "memory MB", "table B", "WAL B", "stall s",
+        "PostgreSQL", "load", "memory MB", "table B", "WAL B", "stall s", "not sent",
     )  # fmt: skip
     rows = [_row(scenario, server, some) for scenario, server, some in groups(runs)]
     return table(columns, rows, texts=3)
@@ -86,7 +86,7 @@ def _row(scenario: str, server: str, some: Sequence[Run]) -> list[str]:
         *(_middle((run.part_us(part) for run in some), 1) for part in PARTS),
         _middle((run.memory_bytes / 1e6 if run.memory_bytes else None for run in some), 0),
         _middle((run.table_bytes for run in some), 0), _middle((run.wal_bytes for run in some), 0),
-        f"{max(run.stall_s for run in some):.0f}",
+        f"{max(run.stall_s for run in some):.0f}", f"{max(run.dropped for run in some):,}",
     ]  # fmt: skip
 
 
@@ -241,7 +241,7 @@ def _end(shown: Sequence[Run]) -> float:
 
 def _flame_graph(run: Run, name: str, folder: Path) -> str:
     """In a frame of its own: py-spy's pictures come with a script to look closer."""
-    file = folder / f"{run.scenario}-{run.number}-{run.server}" / name
+    file = folder / run.folder / name
     if not file.exists():
         return ""
     data = b64encode(file.read_bytes()).decode()

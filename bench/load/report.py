@@ -39,20 +39,24 @@ def _table(title: str, *columns: str) -> Table:
 def _rates(runs: Sequence[Run]) -> Table:
     table = _table(
         "Medians of the runs", "scenario", "server", "messages/s", "CPU µs a message", "server / PostgreSQL / load s",
-        "MB", "table B", "WAL B", "stall s", "thresholds",
+        "MB", "table B", "WAL B", "stall s", "not sent", "thresholds",
     )  # fmt: skip
     for scenario, server, some in groups(runs):
-        cpu = " / ".join(
-            f"{median(run.cpu.get(name, 0.0) for run in some):.1f}" for name in ("server", "postgres", "load")
-        )
+        cpu = " / ".join(_seconds(run.cpu.get(name) for run in some) for name in ("server", "postgres", "load"))
         crossed = sorted({text for run in some for text in run.crossed})
         table.add_row(
             scenario, server, f"{median(run.rate for run in some):,.0f}", _middle(run.cpu_us for run in some), cpu,
             _middle((run.memory_bytes or 0) / 1e6 for run in some), _middle(run.table_bytes for run in some),
             _middle(run.wal_bytes for run in some), f"{max(run.stall_s for run in some):.1f}",
+            f"{max(run.dropped for run in some):,}",
             "[red]" + "; ".join(crossed) + "[/]" if crossed else "held",
         )  # fmt: skip
     return table
+
+
+def _seconds(values: Iterable[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return f"{median(known):.1f}" if known else "?"
 
 
 def _middle(values: Iterable[float | None]) -> str:

@@ -14,6 +14,7 @@ from queen_bench.procedures.results import Spread
 
 OPERATIONS = ("push", "pop", "ack", "transaction", "enqueue", "dequeue")
 PARTS = ("server", "postgres", "load")
+_OF_ONE_RUN = {"QUEEN_URL", "PREFIX"}
 
 
 class Latency(Struct, frozen=True):
@@ -87,9 +88,10 @@ class Run(Struct, frozen=True):
         latency: by operation; ``end_to_end`` and ``woken`` where the script measures them.
         memory_bytes: of the server's processes at the end.
         table_bytes, wal_bytes: a pushed message; ``None`` where that is not known or hardly anything was pushed.
-        stall_s: the longest time in which nothing was delivered or pushed.
+        stall_s: the longest time, between others, in which nothing was delivered or pushed.
         timeline, moments, levels: the run over time.
         profiles: flame graphs, files in the folder of the run.
+        workers: of the server, where it was started for this.
     """
 
     scenario: str
@@ -118,6 +120,18 @@ class Run(Struct, frozen=True):
     postgres: Postgres | None = None
     load: str = ""
     profiles: Sequence[str] = ()
+    workers: int | None = None
+
+    @property
+    def folder(self) -> str:
+        """Where its files are, in the folder of all results."""
+        return folder_of(self.session, self.scenario, self.number, self.server)
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """What runs have in common that may be compared."""
+        own = {name: value for name, value in self.settings.items() if name not in _OF_ONE_RUN}
+        return self.scenario, self.server, self.workers, tuple(sorted(own.items()))
 
     @property
     def messages(self) -> int:
@@ -152,6 +166,16 @@ class Run(Struct, frozen=True):
             if name in self.latency:
                 return name, self.latency[name]
         return max(self.latency.items(), key=lambda each: each[1].median, default=None)
+
+
+def session_folder(session: str) -> str:
+    """The folder of a session, so that none adds to the files of another."""
+    return session.replace(":", "")
+
+
+def folder_of(session: str, scenario: str, number: int, server: str) -> str:
+    """The folder of a run."""
+    return f"{session_folder(session)}/{scenario}-{number}-{server}"
 
 
 def median_run(runs: Sequence[Run]) -> Run:
@@ -229,14 +253,18 @@ def compare(runs: Sequence[Run]) -> list[Comparison]:
 
 
 def compare_with_earlier(runs: Sequence[Run], earlier: Sequence[Run]) -> list[Comparison]:
-    """This session's runs, each against the median of an earlier session, for each earlier session there is."""
+    """This session's runs, each against the median of an earlier session, for each earlier session there is.
+
+    Only runs with the same settings and number of workers.
+    """
     found: list[Comparison] = []
     for session in dict.fromkeys(run.session for run in earlier):
-        for scenario, server in dict.fromkeys((run.scenario, run.server) for run in runs):
-            then = [run for run in earlier if (run.session, run.scenario, run.server) == (session, scenario, server)]
-            now = [run for run in runs if (run.scenario, run.server) == (scenario, server)]
+        for kind in dict.fromkeys(run.kind for run in runs):
+            then = [run for run in earlier if (run.session, run.kind) == (session, kind)]
+            now = [run for run in runs if run.kind == kind]
             if then:
-                found += _comparisons(scenario, server, session, [(run, median_run(then)) for run in now])
+                first = now[0]
+                found += _comparisons(first.scenario, first.server, session, [(run, median_run(then)) for run in now])
     return found
 
 
@@ -251,15 +279,17 @@ def _comparisons(scenario: str, first: str, second: str, pairs: Sequence[tuple[R
 
 
 def stall_seconds(timeline: Sequence[Second]) -> float:
-    """The longest time between two moments in which neither pushes nor deliveries went on."""
-    longest = since = 0.0
-    last = None
+    """The longest time between two moments in which neither pushes nor deliveries went on, though they did later."""
+    longest = still = since = 0.0
+    last = (0, 0)
     for moment in timeline:
         progress = (moment.pushed, moment.delivered)
-        if last is not None and progress == last:
-            longest = max(longest, moment.at - since)
-        else:
-            since, last = moment.at, progress
+        if progress == last:
+            still = moment.at - since
+            continue
+        if any(last):
+            longest = max(longest, still)
+        since, still, last = moment.at, 0.0, progress
     return longest
 
 
@@ -308,11 +338,20 @@ def drifts(run: Run) -> list[Drift]:
 
 
 def read(path: Path) -> list[Run]:
-    """The runs of a file of results; those that an older version wrote in another form are left out."""
-    decoder, found = msgspec.json.Decoder(Run), []
-    for line in path.read_bytes().splitlines():
+    """The runs of a file of results; those that an older version wrote in another form are left out.
+
+    Raises:
+        ValueError: it is no such file at all.
+    """
+    decoder, found, strange = msgspec.json.Decoder(Run), [], 0
+    lines = path.read_bytes().splitlines()
+    for line in lines:
         try:
             found.append(decoder.decode(line))
-        except msgspec.DecodeError:
+        except msgspec.ValidationError:
             continue
+        except msgspec.DecodeError:  # the last one of who was ended in the middle
+            strange += 1
+    if lines and strange == len(lines):
+        raise ValueError(f"{path} has no results of `queen bench load`: it wants a results.jsonl")
     return found

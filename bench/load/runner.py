@@ -5,6 +5,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -14,7 +15,17 @@ from msgspec import Struct
 
 from queen_bench import machine, profile, usage
 from queen_bench.load import k6, record
-from queen_bench.load.results import OPERATIONS, Latency, Level, Run, Second, Used, stall_seconds, used
+from queen_bench.load.results import (
+    OPERATIONS,
+    Latency,
+    Level,
+    Run,
+    Second,
+    Used,
+    folder_of,
+    stall_seconds,
+    used,
+)
 from queen_bench.load.scenarios import SCRIPTS, Scenario
 from queen_bench.load.target import Target, TargetError
 
@@ -41,9 +52,9 @@ class Plan(Struct, frozen=True):
     Attributes:
         settings: environment for all scripts; wins over a scenario's own.
         seconds: of each run, which scripts know as DURATION; ``None``: as long as a scenario says.
+        session: the beginning of it all; the folder of its files.
         journal: whether the scripts write down every call.
         profile: whether flame graphs of the server are made.
-        session: the beginning of it all.
     """
 
     scenarios: Sequence[Scenario]
@@ -51,9 +62,9 @@ class Plan(Struct, frozen=True):
     runs: int
     settings: Mapping[str, str]
     seconds: int | None
+    session: str
     journal: bool = False
     profile: bool = False
-    session: str = ""
 
 
 async def run(plan: Plan, folder: Path, progress: Progress) -> AsyncIterator[Run]:
@@ -68,13 +79,22 @@ async def run(plan: Plan, folder: Path, progress: Progress) -> AsyncIterator[Run
         given = await _share_of_maximum(plan, scenario, progress, done / total)
         for number in range(plan.runs):
             for target in plan.targets if number % 2 == 0 else plan.targets[::-1]:
-                progress(f"{scenario.name}, run {number + 1}, {target.name}", done / total)
-                place = folder / f"{scenario.name}-{number + 1}-{target.name}"
-                place.mkdir(parents=True, exist_ok=True)
+                what = f"{scenario.name}, run {number + 1}, {target.name}"
+                place = folder / folder_of(plan.session, scenario.name, number + 1, target.name)
+                try:
+                    place.mkdir(parents=True)
+                except OSError as problem:
+                    raise TargetError(f"{place} cannot be made: {problem.strerror}") from problem
                 measured = _Measured(given, scenario, target, number + 1, place)
-                yield await measured.run(facts[target.name])
+                advance = partial(_advance, progress, what, done, total)
+                yield await measured.run(facts[target.name], advance)
+                measured.write_journal()
                 done += 1
     progress("done", 1.0)
+
+
+def _advance(progress: Progress, what: str, done: int, total: int, part: float) -> None:
+    progress(what, (done + min(part, 1.0)) / total)
 
 
 async def _share_of_maximum(plan: Plan, scenario: Scenario, progress: Progress, done: float) -> Plan:
@@ -86,7 +106,8 @@ async def _share_of_maximum(plan: Plan, scenario: Scenario, progress: Progress, 
         plan, settings={**plan.settings, "SHAPE": "max"}, seconds=_SEARCH_S, journal=False, profile=False
     )
     with tempfile.TemporaryDirectory(prefix="queen-bench-") as folder:
-        found = await _Measured(search, scenario, plan.targets[0], 0, Path(folder)).run(_Facts("", ""))
+        measured = _Measured(search, scenario, plan.targets[0], 0, Path(folder))
+        found = await measured.run(_Facts("", ""), lambda _: None)
     rate = max(1, round(scenario.share * min(found.pushed, found.delivered) / found.seconds))
     return msgspec.structs.replace(plan, settings={**plan.settings, "RATE": str(rate)})
 
@@ -104,6 +125,7 @@ class _Measured:
         self._seconds = plan.seconds or scenario.seconds
         self._timeline: list[Second] = []
         self._levels: list[Level] = []
+        self._killed_ns: int | None = None
 
     def _settings(self) -> dict[str, str]:
         own = {
@@ -115,7 +137,8 @@ class _Measured:
             own |= {"JOURNAL": "1", "KEEP": "1"}
         return {"DURATION": f"{self._seconds}s", **self._scenario.settings, **self._plan.settings, **own}
 
-    async def run(self, versions: _Facts) -> Run:
+    async def run(self, versions: _Facts, advance: Callable[[float], None]) -> Run:
+        """The result; ``advance`` is told every second which part of the time is over."""
         settings, started_at = self._settings(), datetime.now(UTC).isoformat(timespec="seconds")
         facts = machine.describe()
         server, postmaster = self._target.server_processes(), await self._target.postmaster()
@@ -128,11 +151,11 @@ class _Measured:
         async with k6.running(SCRIPTS / self._scenario.script, settings, self._folder) as load:
             workers = _python(server) if self._plan.profile else []
             async with profile.flame_graphs(workers, self._folder) as graphs:
-                await self._watch(load, server, counted, victim=postmaster if self._scenario.restarts else None)
+                victim = postmaster if self._scenario.restarts else None
+                await self._watch(load, server, counted, victim, advance)
             memory = usage.memory_bytes(server) or None
             outcome = await load.outcome()
         after, seconds = _spent(server, counted), time.monotonic() - begin
-        self._write_journal(started_at)
         counts = {name: int(values.get("count", 0)) for name, values in outcome.metrics.items()}
         pushed, delivered = counts.get("messages_pushed", 0), counts.get("messages_delivered", 0)
         later = await self._target.sizes()
@@ -149,6 +172,7 @@ class _Measured:
             stall_s=stall_seconds(self._timeline), timeline=self._timeline,
             moments=list(record.moments(self._folder / k6.RECORD, _TRENDS)), levels=self._levels, machine=facts,
             postgres=await self._target.describe(), load=versions.load, profiles=[path.name for path in graphs],
+            workers=self._target.workers,
         )  # fmt: skip
 
     async def _watch(
@@ -157,12 +181,14 @@ class _Measured:
         server: Sequence[psutil.Process],
         postmaster: psutil.Process | None,
         victim: psutil.Process | None,
+        advance: Callable[[float], None],
     ) -> None:
         """Looks every second until k6 ends, and kills the victim in the middle."""
         begin, generator, next_level = time.monotonic(), psutil.Process(load.pid), 0.0
         while load.running():
             await asyncio.sleep(_TICK_S)
             at = time.monotonic() - begin
+            advance(at / self._seconds)
             if (counters := await load.counters()) is not None:
                 cpu = _spent(server, postmaster) | {"load": usage.cpu_seconds([generator])}
                 self._timeline.append(_second(at, counters, cpu))
@@ -170,6 +196,7 @@ class _Measured:
                 self._levels.append(await self._level(at, server))
                 next_level = at + max(_LEVEL_S_MIN, self._seconds / _LEVELS)
             if victim is not None and at > self._seconds / 2:
+                self._killed_ns = time.time_ns()
                 victim.kill()
                 victim = None
 
@@ -177,12 +204,20 @@ class _Measured:
         sizes = await self._target.sizes()
         return Level(at, usage.memory_bytes(server) or None, sizes.tables if sizes else None)
 
-    def _write_journal(self, started_at: str) -> None:
-        if self._plan.journal:
-            from queen_bench.load import journal  # noqa: PLC0415 - needs pyarrow, which only audits bring along
+    def write_journal(self) -> None:
+        """Makes a journal of what k6 wrote down, if it was to.
 
-            name = f"{self._scenario.name}-{self._number}-{self._target.name}"
-            journal.convert(self._folder / "calls.log", self._folder / "journal.parquet", started_at, name, ended=True)
+        Raises:
+            LoadError: an answer was none of the interface.
+        """
+        if self._plan.journal:
+            from queen_bench.load import faults, journal  # noqa: PLC0415 - needs pyarrow, which only audits bring along
+
+            name = f"{self._folder.name} {self._plan.session}"
+            lines, place = self._folder / "calls.log", self._folder / "journal.parquet"
+            journal.convert(lines, place, self._plan.session, name, ended=True)
+            if self._killed_ns is not None:
+                faults.write(self._folder / "faults.jsonl", self._plan.session, name, self._killed_ns)
 
 
 def _second(at: float, counters: k6.Counters, cpu: Mapping[str, float]) -> Second:

@@ -1,5 +1,6 @@
 """The scenarios: a k6 script with settings each. The scripts say what their settings mean."""
 
+import re
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
@@ -7,6 +8,9 @@ from pathlib import Path
 from msgspec import Struct
 
 SCRIPTS = Path(str(files("queen_bench"))) / "k6"
+_SETTING = re.compile(r"(?:__ENV\.|number\(')([A-Z0-9_]+)")
+#: What only the driver sets.
+_DRIVEN = {"QUEEN_URL", "BASE_URL", "SUMMARY", "SCENARIO", "SERVER", "SMOKE", "JOURNAL", "PREFIX"}
 
 
 class Scenario(Struct, frozen=True):
@@ -29,21 +33,35 @@ class Scenario(Struct, frozen=True):
     share: float = 0.0
 
 
-def _sizes(prefix: str, script: str, about: str) -> Iterator[Scenario]:
-    for batch in (1, 10, 100, 1000):
-        yield Scenario(f"{prefix}-{batch}", script, about.format(batch), {"BATCH": str(batch)})
+#: More than is consumed in the time of a run, as far as it can be pushed in a few seconds.
+_BACKLOGS = {1: 100_000, 10: 1_000_000, 100: 2_000_000, 1000: 2_000_000}
+
+
+def _pushes() -> Iterator[Scenario]:
+    for batch in _BACKLOGS:
+        yield Scenario(
+            f"push-{batch}", "queen/push.js", f"50 producers, {batch} message(s) a request", {"BATCH": str(batch)}
+        )
+
+
+def _pops() -> Iterator[Scenario]:
+    for batch, backlog in _BACKLOGS.items():
+        settings = {"BATCH": str(batch), "BACKLOG": str(backlog)}
+        yield Scenario(
+            f"pop-ack-{batch}", "queen/pop-ack.js", f"8 consumers, pop and ack of {batch} message(s)", settings
+        )
 
 
 _FLOW = "queen/produce-consume.js"
 
 SCENARIOS: tuple[Scenario, ...] = (
-    *_sizes("push", "queen/push.js", "50 producers, {} message(s) a request"),
+    *_pushes(),
     Scenario("push-c1", "queen/push.js", "one producer, one message a request", {"VUS": "1"}),
     Scenario(
         "push-10k-partitions", "queen/push.js", "10 messages a request over 10,000 partitions",
         {"BATCH": "10", "PARTITIONS": "10000"},
     ),
-    *_sizes("pop-ack", "queen/pop-ack.js", "8 consumers, pop and ack of {} message(s)"),
+    *_pops(),
     Scenario("flow-1000", _FLOW, "1,000 messages a second, pushed and consumed; end-to-end time", {"RATE": "1000"}),
     Scenario("fan-out-10", _FLOW, "200 messages a second to 10 groups", {"RATE": "200", "GROUPS": "10", "VUS": "2"}),
     Scenario(
@@ -67,6 +85,12 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario("simple-mq-dead-letter", "simple-mq/driven-dlq.js", "a message that nobody acks becomes a dead letter"),
     Scenario("simple-mq", "simple-mq/driven-load-test.js", "10 users, 15 queues of simple-mq: enqueue, dequeue, ack"),
 )  # fmt: skip
+
+
+def known_settings() -> set[str]:
+    """What the scripts can be told with ``--set``."""
+    texts = [path.read_text(encoding="utf-8") for path in SCRIPTS.rglob("*.js")]
+    return {name for text in texts for name in _SETTING.findall(text)} - _DRIVEN
 
 
 def chosen(names: list[str]) -> list[Scenario]:

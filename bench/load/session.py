@@ -6,15 +6,20 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 from msgspec import Struct
 
 from queen_bench import profile
 from queen_bench.load import target
-from queen_bench.load.results import Run
+from queen_bench.load.auditing import audit, interface_of
+from queen_bench.load.results import Run, session_folder
 from queen_bench.load.runner import Plan, Progress, run
-from queen_bench.load.scenarios import Scenario
+from queen_bench.load.scenarios import Scenario, known_settings
+
+if TYPE_CHECKING:
+    from queen_audit.report import Report
 
 RESULTS = "results.jsonl"
 
@@ -26,12 +31,14 @@ class Asked(Struct, frozen=True):
     url: str | None
     dsn: str | None
     against: str | None
+    against_dsn: str | None
     workers: int
     seconds: int | None
     runs: int
     settings: Mapping[str, str]
     folder: Path
     journal: bool
+    audit: bool
     profile: bool
 
 
@@ -39,50 +46,72 @@ def settings(texts: Sequence[str], *, smoke: bool) -> dict[str, str]:
     """Settings for the scripts from NAME=value.
 
     Raises:
-        ValueError: a text has another form.
+        ValueError: a text has another form, or no script knows its name.
     """
+    if smoke and texts:
+        raise ValueError(
+            "--smoke has settings of its own: leave out --set, or give --seconds and --set without --smoke"
+        )
     found = {"SMOKE": "1"} if smoke else {}
+    known = known_settings()
     for text in texts:
         name, equals, value = text.partition("=")
-        if not equals or not name.isidentifier():
+        if not equals or not value:
             raise ValueError(f"--set {text}: expected is NAME=value, as VUS=20")
+        if name not in known:
+            raise ValueError(f"--set {text}: no script knows {name}. There are: {', '.join(sorted(known))}")
         found[name] = value
     return found
 
 
-def carry_out(asked: Asked, progress: Progress) -> list[Run]:
-    """Runs everything; the results are in the folder as they come.
+def carry_out(asked: Asked, progress: Progress, found: list[Run]) -> "Report | None":
+    """Runs everything, and audits the first server if that was asked for.
+
+    Results are added to ``found``, and to the file in the folder, as they come.
 
     Raises:
-        QueenError: a server or k6 is not there.
+        QueenError: a server or k6 is not there, or the results cannot be written; what was found before is there.
+        ValueError: an audit of these scenarios is none.
     """
-    if asked.journal and find_spec("pyarrow") is None:
-        raise target.TargetError("--journal writes Parquet: pip install 'queen-for-python[audit]'")
+    interface = interface_of(asked.scenarios) if asked.audit else ""
+    if asked.journal and find_spec("pyspark" if asked.audit else "pyarrow") is None:
+        option = "--audit needs Spark" if asked.audit else "--journal writes Parquet"
+        raise target.TargetError(f"{option}: pip install 'queen-for-python[audit]'")
     if asked.profile:
         profile.check()
-    asked.folder.mkdir(parents=True, exist_ok=True)
     session = datetime.now(UTC).isoformat(timespec="seconds")
-    with _targets(asked) as targets:
+    with _results(asked.folder) as file, _targets(asked) as targets:
         _check_restarts(asked, targets)
         plan = Plan(
-            asked.scenarios, targets, asked.runs, asked.settings, asked.seconds, asked.journal, asked.profile, session
+            asked.scenarios, targets, asked.runs, asked.settings, asked.seconds, session, asked.journal, asked.profile
         )
-        return asyncio.run(_write(plan, asked.folder, progress))
+        asyncio.run(_gather(plan, asked.folder, file, progress, found))
+        if not asked.audit:
+            return None
+        return audit(targets[0], asked.folder / session_folder(session), interface, progress)
 
 
-async def _write(plan: Plan, folder: Path, progress: Progress) -> list[Run]:
-    runs = []
-    with (folder / RESULTS).open("ab") as file:
-        async for each in run(plan, folder, progress):
-            file.write(msgspec.json.encode(each) + b"\n")
-            file.flush()
-            runs.append(each)
-    return runs
+async def _gather(plan: Plan, folder: Path, file: BinaryIO, progress: Progress, found: list[Run]) -> None:
+    async for each in run(plan, folder, progress):
+        file.write(msgspec.json.encode(each) + b"\n")
+        file.flush()
+        found.append(each)
+
+
+@contextmanager
+def _results(folder: Path) -> Iterator[BinaryIO]:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / RESULTS).open("ab")
+    except OSError as problem:
+        raise target.TargetError(f"Results cannot be written to {folder}: {problem.strerror}") from problem
+    with file:
+        yield file
 
 
 @contextmanager
 def _targets(asked: Asked) -> Iterator[list[target.Target]]:
-    others = [target.Target("other", asked.against, None)] if asked.against else []
+    others = [target.Target("other", asked.against, asked.against_dsn)] if asked.against else []
     if asked.url is not None:
         yield [target.Target("queen", asked.url, asked.dsn), *others]
         return

@@ -27,6 +27,10 @@ from queen_bench.database import Postgres, describe
 
 _START_S = 60.0
 _STOP_S = 40.0
+_PORTS = {"http": 80, "https": 443}
+_ANY = {"0.0.0.0", "::"}
+#: Of Queen, and of the original of simple-mq.
+_HEALTH = ("/health", "/actuator/health")
 _SIZES = """
     SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::int8 AS tables,
         (pg_current_wal_insert_lsn() - '0/0')::int8 AS wal
@@ -56,10 +60,17 @@ class Target:
         name: for reports.
         dsn: its database, if that may be looked at; else bytes and the CPU of PostgreSQL are not reported.
         embedded: whether its PostgreSQL is started again by itself when it dies.
+        workers: how many it has, if it was started for this.
+
+    Raises:
+        TargetError: the address is none.
     """
 
-    def __init__(self, name: str, url: str, dsn: str | None, *, embedded: bool = False) -> None:
-        self.name, self.url, self.dsn, self.embedded = name, url.rstrip("/"), dsn, embedded
+    def __init__(
+        self, name: str, url: str, dsn: str | None, *, embedded: bool = False, workers: int | None = None
+    ) -> None:
+        self.name, self.url, self.dsn, self.embedded, self.workers = name, url.rstrip("/"), dsn, embedded, workers
+        self._host, self._port = _place(self.url)
 
     async def check(self) -> str:
         """Its version, as ``/health`` tells it.
@@ -73,21 +84,37 @@ class Target:
                     await _sizes(connection)
             except UNREACHABLE as problem:
                 raise TargetError(f"The database of {self.url} cannot be looked at: {reason_of(problem)}") from problem
-        try:
-            async with httpx.AsyncClient(trust_env=False) as client:
-                answer = await client.get(f"{self.url}/health", timeout=10)
-                return str(answer.json().get("version", "unknown")) if answer.status_code == 200 else "unknown"
-        except (httpx.HTTPError, ValueError) as problem:
-            raise TargetError(f"No server at {self.url}: {reason_of(problem)}") from problem
+        return await self._version()
+
+    async def _version(self) -> str:
+        for path in _HEALTH:
+            try:
+                async with httpx.AsyncClient(trust_env=False) as client:
+                    answer = await client.get(self.url + path, timeout=10)
+            except httpx.HTTPError as problem:
+                raise TargetError(f"No server at {self.url}: {reason_of(problem)}") from problem
+            if answer.status_code == httpx.codes.OK:
+                with contextlib.suppress(ValueError, AttributeError):
+                    return str(answer.json().get("version", "unknown"))
+        raise TargetError(
+            f"{self.url} is no queue, or not a healthy one: GET {path} was answered with {answer.status_code}, "
+            f"{answer.text[:200]!r}"
+        )
 
     def server_processes(self) -> list[psutil.Process]:
         """Its processes, without PostgreSQL's, if it runs on this machine."""
-        port = urlsplit(self.url).port or 80
         for each in psutil.net_connections("tcp"):
-            if each.status == psutil.CONN_LISTEN and each.laddr and each.laddr.port == port and each.pid:
+            if each.status == psutil.CONN_LISTEN and each.pid and self._is_at(each.laddr):
                 family = usage.family(_first_of_its_kind(psutil.Process(each.pid)))
                 return [process for process in family if _name(process) not in ("postgres", None)]
         return []
+
+    def _is_at(self, listener: Any) -> bool:  # noqa: ANN401 - psutil's pair of address and port
+        if not listener or listener.port != self._port:
+            return False
+        local = {each.address for some in psutil.net_if_addrs().values() for each in some}
+        there = {str(found[4][0]) for found in _addresses(self._host, self._port)}
+        return listener.ip in there or (listener.ip in _ANY and bool(there & local))
 
     async def postmaster(self) -> psutil.Process | None:
         """PostgreSQL's first process, if its database is known, answers and runs on this machine."""
@@ -108,6 +135,25 @@ class Target:
                 async with usage.connection(self.dsn) as connection:
                     return await question(connection)
         return None
+
+
+def _place(url: str) -> tuple[str, int]:
+    """Host and port."""
+    parts = urlsplit(url)
+    try:
+        port = parts.port or _PORTS[parts.scheme]
+    except (ValueError, KeyError):
+        port = None
+    if port is None or not parts.hostname:
+        raise TargetError(f"{url} is no address of a server: expected is http://host:port")
+    return parts.hostname, port
+
+
+def _addresses(host: str, port: int) -> "list[tuple[Any, ...]]":
+    try:
+        return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+    except OSError:
+        return []
 
 
 async def _sizes(connection: _Connection) -> Sizes:
@@ -154,8 +200,9 @@ def started(dsn: str | None, workers: int) -> Iterator[Target]:
         try:
             _wait_until_it_answers(process, port, log)
             yield Target(
-                "queen", f"http://127.0.0.1:{port}", dsn or dsn_of_running(folder / "data"), embedded=dsn is None
-            )
+                "queen", f"http://127.0.0.1:{port}", dsn or dsn_of_running(folder / "data"), embedded=dsn is None,
+                workers=workers,
+            )  # fmt: skip
         finally:
             process.terminate()
             process.wait(_STOP_S)

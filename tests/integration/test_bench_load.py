@@ -1,17 +1,21 @@
 """`queen bench load`: every scenario runs against a real server, and says what happened."""
 
+import signal
 import subprocess
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
+import psutil
 import pytest
 
 from queen_bench.load.results import Run
 from queen_bench.load.scenarios import SCENARIOS, chosen
 from queen_bench.load.session import settings
 from queen_bench.load.target import Target
-from tests.support.processes import Server, run
+from tests.support.processes import PYTHON, ROOT, Server, clean_environment, run, wait_until
 
 
 def bench(*arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -114,6 +118,10 @@ def test_the_scenarios_are_listed_and_a_wrong_one_is_refused_with_their_names() 
         (["push-1", "--url", "http://127.0.0.1:9", "--dsn", "postgresql://x@127.0.0.1:9/x"], "cannot be looked at"),
         (["push-1", "--set", "VUS"], "expected is NAME=value"),
         (["failover", "--url", "http://127.0.0.1:9"], "only done to the embedded one"),
+        (["push-1", "--url", "http://127.0.0.1:99999"], "is no address of a server"),
+        (["push-1", "--url", "127.0.0.1:80"], "is no address of a server"),
+        (["push-1", "--html", "/nowhere/report.html"], "--html /nowhere/report.html cannot be written"),
+        (["push-1", "simple-mq", "--audit"], "scenarios of one interface"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(arguments: list[str], text: str, tmp_path: Path) -> None:
@@ -127,4 +135,84 @@ def test_names_with_a_star_take_all_that_begin_so() -> None:
     assert [each.name for each in chosen(["pop-ack-*", "spike"])] == [
         "pop-ack-1", "pop-ack-10", "pop-ack-100", "pop-ack-1000", "spike",
     ]  # fmt: skip
-    assert settings(["VUS=3", "A=b=c"], smoke=True) == {"SMOKE": "1", "VUS": "3", "A": "b=c"}
+
+
+def test_settings_are_those_that_a_script_knows() -> None:
+    assert settings(["VUS=3", "SHAPE=a=b"], smoke=False) == {"VUS": "3", "SHAPE": "a=b"}
+    assert settings([], smoke=True) == {"SMOKE": "1"}
+    for texts, smoke, problem in (
+        (["VSU=3"], False, "no script knows VSU"),
+        (["PREFIX=x"], False, "no script knows PREFIX"),
+        (["VUS="], False, "expected is NAME=value"),
+        (["VUS=3"], True, "--smoke has settings of its own"),
+    ):
+        with pytest.raises(ValueError, match=problem):
+            settings(texts, smoke=smoke)
+
+
+def test_what_is_no_queue_is_refused(tmp_path: Path) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler) as pages:
+        threading.Thread(target=pages.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{pages.server_port}"
+        refused = bench("push-1", "--url", url, "--folder", str(tmp_path))
+        pages.shutdown()
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert f"{url} is no queue" in " ".join(refused.stderr.split())
+
+
+def test_settings_that_scripts_cannot_use_and_folders_that_cannot_be_made_are_one_line(
+    server: Server, tmp_path: Path
+) -> None:
+    url = f"http://127.0.0.1:{server.port}"
+    refused = bench("push-1", "--url", url, "--set", "BATCH=0", "--seconds", "2", "--folder", str(tmp_path))
+    assert refused.returncode == 1
+    assert "BATCH=0: expected is a whole number of 1 or more" in " ".join(refused.stderr.split())
+    refused = bench("push-1", "--url", url, "--folder", "/proc/nowhere")
+    assert "Results cannot be written to /proc/nowhere" in " ".join(refused.stderr.split())
+    assert "Traceback" not in refused.stderr
+
+
+def test_a_backlog_that_is_done_ends_the_load_and_a_crossed_threshold_is_told(server: Server, tmp_path: Path) -> None:
+    url, little = f"http://127.0.0.1:{server.port}", ("--set", "BACKLOG=2000", "--seconds", "6", "--runs", "1")
+    done = bench("pop-ack-100", "--url", url, *little, "--folder", str(tmp_path))
+    assert done.returncode == 0, done.stderr + done.stdout
+    [found] = runs_of(tmp_path)
+    assert found.delivered == found.acked == 2000
+    assert found.seconds < 6, "the time without anything to do does not count"
+    assert found.stall_s < 6
+    strict = ("--set", "P95_MS=0", "--seconds", "2", "--runs", "1")
+    crossed = bench("simple-mq", "--url", url, *strict, "--folder", str(tmp_path))
+    assert crossed.returncode == 1, "it is told by the exit code too"
+    assert "p(95)<0" in crossed.stdout
+
+
+def test_who_ends_it_in_the_middle_finds_nothing_left_running(tmp_path: Path) -> None:
+    arguments = ["bench", "load", "push-1", "--seconds", "60", "--runs", "1", "--folder", str(tmp_path)]
+    with (tmp_path / "said").open("wb") as said:
+        process = psutil.Popen([*PYTHON, *arguments], cwd=ROOT, env=clean_environment(), stdout=said, stderr=said)
+    try:
+        wait_until(lambda: any(tmp_path.glob("*/push-1-1-queen/calls.log")), "k6")
+        below = process.children(recursive=True)
+        assert {each.name() for each in below} >= {"postgres", "k6"}
+        process.terminate()
+        assert process.wait(60) not in (0, -signal.SIGTERM), "it cleans up, and says that it was ended"
+    finally:
+        for each in [process, *process.children(recursive=True)] if process.is_running() else ():
+            each.kill()
+    assert psutil.wait_procs(below, 60)[1] == []
+
+
+def test_what_was_measured_before_a_failure_is_shown(tmp_path: Path) -> None:
+    broken = ("--set", "SHAPE=round", "--seconds", "2", "--runs", "1")
+    done = bench("push-1", "flow-max", *broken, "--folder", str(tmp_path))
+    assert done.returncode == 1
+    assert "push-1" in done.stdout
+    assert "SHAPE=round: expected is steady, spike or max" in " ".join(done.stderr.split())
+    assert (tmp_path / "report.html").exists()
+
+
+def test_earlier_results_that_are_none_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "report.html").write_text("<!doctype html>")
+    refused = bench("push-1", "--earlier", str(tmp_path / "report.html"), "--folder", str(tmp_path / "new"))
+    assert refused.returncode == 2
+    assert "has no results of `queen bench load`" in " ".join(refused.stderr.split())

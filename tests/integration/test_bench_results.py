@@ -46,6 +46,15 @@ def test_a_stall_is_the_longest_time_without_progress() -> None:
     timeline = [Second(1, 0, 0, 0), Second(2, 5, 0, 9), Second(3, 5, 0, 9), Second(6, 5, 0, 9), Second(7, 6, 0, 9)]
     assert stall_seconds(timeline) == 4
     assert stall_seconds([]) == 0
+    idle_at_both_ends = [Second(1, 0, 0, 0), Second(9, 5, 0, 9), Second(10, 6, 0, 9), Second(20, 6, 0, 9)]
+    assert stall_seconds(idle_at_both_ends) == 0
+
+
+def test_only_runs_of_one_kind_are_compared_with_earlier_ones() -> None:
+    now, then = made(session="b", pushed=40), made(session="a", pushed=20)
+    assert compare_with_earlier([now], [then])[0].ratios == [2.0]
+    for other in ({"settings": {"VUS": "6"}}, {"workers": 4}, {"scenario": "push-10"}):
+        assert compare_with_earlier([now], [made(session="a", **other)]) == []
 
 
 def test_neighbouring_runs_of_two_servers_are_compared() -> None:
@@ -113,8 +122,8 @@ def test_results_of_another_version_are_left_out(tmp_path: Path) -> None:
 
 
 def test_the_page_is_one_file_with_every_plot_and_nothing_from_elsewhere(tmp_path: Path) -> None:
-    folder = tmp_path / "push-1-1-queen"
-    folder.mkdir()
+    folder = tmp_path / made().folder
+    folder.mkdir(parents=True)
     (folder / "profile-7.svg").write_text("<svg/>")
     levels = [Level(0, 1_000_000, 5_000_000), Level(60, 2_000_000, 5_000_000)]
     runs = [made(seconds=90.0, levels=levels, profiles=["profile-7.svg"]), made("other", crossed=["checks: rate==1"])]

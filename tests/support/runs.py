@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from queen.core import ids
-from queen_audit.inputs import Cursor, DeadLetter, Group, Head, LogRow, Offsets, Queue
+from queen_audit.inputs import Cursor, DeadLetter, Deleted, Group, Head, LogRow, Offsets, Queue
 from queen_audit.journal.history import payload_hash
 from queen_audit.journal.schema import QUEUE_MODE, AckItem, Call, Delivery, PushItem
 from queen_spec import model
@@ -25,6 +25,7 @@ class Tables:
     dead_letters: list[DeadLetter] = field(default_factory=list)
     queues: list[Queue] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
+    deleted: list[Deleted] = field(default_factory=list)
 
     def add(self, other: "Tables") -> None:
         """Takes in the rows of another run."""

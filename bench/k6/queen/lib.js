@@ -12,13 +12,15 @@
 
 import http from 'k6/http';
 import { check, sleep } from 'k6';
+import exec from 'k6/execution';
 import { Counter, Gauge } from 'k6/metrics';
+import { JOURNAL, journal } from '../journal.js';
 
 export const SMOKE = __ENV.SMOKE === '1';
 export const PREFIX = __ENV.PREFIX || 'k6';
 export const DURATION = SMOKE ? '2s' : __ENV.DURATION || '30s';
+export const SECONDS = seconds(DURATION);
 const TOLERATE = __ENV.TOLERATE === '1';
-const JOURNAL = __ENV.JOURNAL === '1';
 const BASE = `${__ENV.QUEEN_URL || 'http://127.0.0.1:6632'}/api/v1`;
 const HEADERS = { 'Content-Type': 'application/json' };
 if (__ENV.QUEEN_TOKEN) HEADERS.Authorization = `Bearer ${__ENV.QUEEN_TOKEN}`;
@@ -29,8 +31,36 @@ const delivered = new Counter('messages_delivered');
 const acked = new Counter('messages_acked');
 const moment = new Gauge('moment_ms');
 
-export function number(name, usual, smoke) {
-  return SMOKE && smoke !== undefined ? smoke : Number(__ENV[name] || usual);
+// A whole number that is set, of `least` or more.
+export function number(name, usual, smoke, least = 1) {
+  if (SMOKE && smoke !== undefined) return smoke;
+  const found = Number(__ENV[name] || usual);
+  if (!Number.isInteger(found) || found < least) throw new Error(`${name}=${__ENV[name]}: expected is a whole number of ${least} or more`);
+  return found;
+}
+
+function seconds(text) {
+  const parts = [...text.matchAll(/(\d+)(h|m|s)/g)];
+  if (!parts.length || parts.map(([part]) => part).join('') !== text) throw new Error(`DURATION=${text}: expected is a time as 90s or 1h30m`);
+  return parts.reduce((sum, [, n, unit]) => sum + Number(n) * { h: 3600, m: 60, s: 1 }[unit], 0);
+}
+
+// When the load itself, without setup and teardown (VU 0), began and ended: with the first and the last call that carried messages.
+function carried(counter, messages) {
+  counter.add(messages);
+  if (__VU > 0) moment.add(Date.now());
+}
+
+const EMPTY_IN_A_ROW = 10;
+let empty = 0;
+
+// Of a backlog that is worked off before the time is, that is the end of the load: to ask on would be measured as pops. What is
+// leased for the moment may come again, so a consumer asks a few times.
+export function workedOff(popped) {
+  empty = popped ? 0 : empty + 1;
+  if (popped) return false;
+  sleep(empty < EMPTY_IN_A_ROW ? 0.05 : Math.max(0.05, SECONDS - (Date.now() - exec.scenario.startTime) / 1000));
+  return true;
 }
 
 const STATISTICS = ['count', 'min', 'med', 'p(90)', 'p(95)', 'p(99)', 'p(99.9)', 'max'];
@@ -58,18 +88,6 @@ export const within = (ms) => [`p(99)<${SMOKE ? 60000 : ms}`];
 // A call that k6 breaks off at the end has no line, and may have happened: with a journal, iterations come to their end.
 export const grace = (usual) => (JOURNAL ? '180s' : usual);
 
-let calls = 0;
-
-// A line holds what was sent and answered as it is: the driver takes it apart after the run, not while it is measured. The clock
-// has milliseconds: `answered` is rounded up, so that one call is said to precede another only if it did.
-function journal(op, request, sent, response) {
-  calls += 1;
-  console.log(
-    `{"op":"${op}","vu":${__VU},"number":${calls},"sent":${sent},"answered":${Date.now() + 1},` +
-      `"status":${response.status},"request":${request},"response":${response.body || 'null'}}`,
-  );
-}
-
 function call(op, method, path, body, statuses, params, request) {
   const sent = Date.now();
   const response = http.request(method, BASE + path, body, {
@@ -81,8 +99,6 @@ function call(op, method, path, body, statuses, params, request) {
   });
   if (JOURNAL) journal(op, request || body || 'null', sent, response);
   const fine = statuses.includes(response.status);
-  // When the load itself, without setup and teardown (VU 0), began and ended.
-  if (__VU > 0) moment.add(Date.now());
   if (!TOLERATE) check(response, { [`${op} answered`]: () => fine });
   else if (!fine) sleep(0.1);
   return fine ? response : null;
@@ -99,7 +115,7 @@ export function remove(queue) {
 // items: [{queue, partition, payload, transactionId}]
 export function push(items) {
   const response = call('push', 'POST', '/push', JSON.stringify({ items }), [201, 200]);
-  if (response) (__VU > 0 ? pushed : prepared).add(items.length);
+  if (response) carried(__VU > 0 ? pushed : prepared, items.length);
   return response;
 }
 
@@ -111,7 +127,7 @@ export function pop(queue, options) {
   const response = call('pop', 'GET', `/pop/queue/${queue}?${query}`, null, [200, 204], {}, request);
   if (!response || response.status === 204) return null;
   const ids = response.json('messages.#.transactionId');
-  delivered.add(ids.length);
+  carried(delivered, ids.length);
   return {
     ids,
     partitions: response.json('messages.#.partitionId'),
@@ -131,12 +147,14 @@ export function ack(popped, group) {
   const body = { acknowledgments };
   if (group) body.consumerGroup = group;
   const response = call('ack', 'POST', '/ack/batch', JSON.stringify(body), [200]);
-  if (response) acked.add(popped.ids.length);
+  if (response) carried(acked, popped.ids.length);
   return response;
 }
 
 export function transact(operations, lease) {
-  return call('transaction', 'POST', '/transaction', JSON.stringify({ operations, requiredLeases: [lease] }), [200]);
+  const response = call('transaction', 'POST', '/transaction', JSON.stringify({ operations, requiredLeases: [lease] }), [200]);
+  if (response) carried(acked, operations.filter(({ type }) => type === 'ack').length);
+  return response;
 }
 
 const PAD = 'x'.repeat(60);

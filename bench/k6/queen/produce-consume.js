@@ -3,7 +3,7 @@
 // middle; SHAPE=max has PRODUCERS that push as fast as they are answered; RETENTION_S removes messages of that age; GROUPS sets how many consumer groups get every message; PAUSE_S is the longest gap that a failover may leave.
 import { Trend } from 'k6/metrics';
 import {
-  DURATION, PREFIX, SMOKE, ack, configure, grace, messages, number, pop, push, remove, summary, limits, within,
+  DURATION, PREFIX, SECONDS, SMOKE, ack, configure, grace, messages, number, pop, push, remove, summary, limits, within,
 } from './lib.js';
 
 const RATE = number('RATE', 1000, 50);
@@ -12,11 +12,11 @@ const POP = number('POP', 100);
 const GROUPS = number('GROUPS', 1);
 const PARTITIONS = number('PARTITIONS', 20);
 const QUEUE = `${PREFIX}-flow`;
-const RETENTION = number('RETENTION_S', 0);
+const RETENTION = number('RETENTION_S', 0, undefined, 0);
 const SHAPE = __ENV.SHAPE || 'steady';
+if (!['steady', 'spike', 'max'].includes(SHAPE)) throw new Error(`SHAPE=${SHAPE}: expected is steady, spike or max`);
 const CALLS = Math.max(1, Math.round(RATE / BATCH));
 const third = (n) => `${Math.max(1, Math.round(n / 3))}s`;
-const SECONDS = SMOKE ? 2 : parseInt(__ENV.DURATION || '30', 10);
 
 const shapes = {
   max: { executor: 'constant-vus', vus: number('PRODUCERS', 8, 2), duration: DURATION },

@@ -1,10 +1,10 @@
 // Consume, transform, produce: each message is acked and its result pushed in one transaction.
-import { check, sleep } from 'k6';
-import { DURATION, PREFIX, configure, grace, messages, number, payload, pop, push, remove, summary, limits, transact, within } from './lib.js';
+import { check } from 'k6';
+import { DURATION, PREFIX, configure, grace, messages, number, payload, pop, push, remove, summary, limits, transact, within, workedOff } from './lib.js';
 
 const CONSUMERS = number('VUS', 8, 2);
-const BACKLOG = number('BACKLOG', 20000, 200);
-const STEP = Math.min(500, BACKLOG);
+const BACKLOG = number('BACKLOG', 100000, 200);
+const STEP = Math.min(1000, BACKLOG);
 const INPUT = `${PREFIX}-in`;
 const OUTPUT = `${PREFIX}-out`;
 
@@ -26,10 +26,7 @@ export function setup() {
 
 export default function pipelines() {
   const popped = pop(INPUT, { batch: 50, wait: false });
-  if (!popped) {
-    sleep(0.05);
-    return;
-  }
+  if (workedOff(popped)) return;
   popped.ids.forEach((transactionId, n) => {
     const operations = [
       { type: 'ack', transactionId, partitionId: popped.partitions[n], leaseId: popped.lease, status: 'completed' },

@@ -4,9 +4,9 @@
 import http from 'k6/http';
 import { check } from 'k6';
 import { Gauge } from 'k6/metrics';
+import { JOURNAL, journal } from '../journal.js';
 
 export const BASE_URL = `${__ENV.BASE_URL || __ENV.QUEEN_URL || 'http://127.0.0.1:6632'}/api/queues`;
-const JOURNAL = __ENV.JOURNAL === '1';
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 const HEADERS = { 'Content-Type': 'application/json' };
 const TOKEN = __ENV.TOKEN || __ENV.QUEEN_TOKEN;
@@ -23,8 +23,7 @@ const moment = new Gauge('moment_ms');
 
 export const isUuid = (text) => UUID.test(text);
 
-// `request` is what the journal needs to know beside the body. The clock has milliseconds: `answered` is rounded up, so that one
-// call is said to precede another only if it did.
+// `request` is what the journal needs to know beside the body.
 function call(op, method, path, body, request) {
   const sent = Date.now();
   const response = http.request(method, BASE_URL + path, body && JSON.stringify(body), {
@@ -33,12 +32,7 @@ function call(op, method, path, body, request) {
   });
   // When the load itself, without setup and teardown (VU 0), began and ended.
   if (__VU > 0) moment.add(Date.now());
-  if (JOURNAL) {
-    console.log(
-      `{"op":"simple_mq_${op}","vu":${__VU},"sent":${sent},"answered":${Date.now() + 1},"status":${response.status},` +
-        `"request":${JSON.stringify({ ...request, ...body })},"response":${response.body || 'null'}}`,
-    );
-  }
+  if (JOURNAL) journal(`simple_mq_${op}`, JSON.stringify({ ...request, ...body }), sent, response);
   return response;
 }
 
