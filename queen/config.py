@@ -92,14 +92,16 @@ def hex_keys(count_max: int) -> Callable[[str], str]:
 
 
 def origins(text: str) -> tuple[str, ...]:
-    """Parses ``*``, or ``scheme://host:port,…``, as browsers send them."""
+    """Parses ``*``, ``auto``, or ``scheme://host:port,…``, as browsers send them."""
     found = tuple(_split(text))
-    if found == ("*",):
+    if found in (("*",), ("auto",)):
         return found
     for each in found:
         parts = urlsplit(each)
         if not parts.scheme or not parts.netloc or each != f"{parts.scheme}://{parts.netloc}".lower():
-            raise ValueError("* alone, or a list of origins such as https://ops.example.org, separated by commas")
+            raise ValueError(
+                "* or auto alone, or a list of origins such as https://ops.example.org, separated by commas"
+            )
     return found
 
 
@@ -154,6 +156,12 @@ class Settings:
     pg_password: str = setting("PG_PASSWORD", "", str, "password for PG_HOST", secret=True)
     pg_db: str = setting("PG_DB", "postgres", str, "database on PG_HOST")
     log_level: str = setting("LOG_LEVEL", "info", one_of("debug", "info", "warning", "error"), "least severe log line")
+    request_log: bool = setting(
+        "QUEEN_REQUEST_LOG",
+        False,
+        boolean,
+        "whether every request has a log line, and not only refused ones and administrative changes",
+    )
     graceful_timeout_s: int = setting(
         "GRACEFUL_TIMEOUT", 30, integer(1, 3600), "seconds that a stop waits for requests in flight"
     )
@@ -164,8 +172,8 @@ class Settings:
         "QUEEN_CORS_ORIGINS",
         ("*",),
         origins,
-        "pages of a browser that may read answers and open WebSockets, besides the server's own: *, or origins as "
-        "https://ops.example.org, with commas; empty: none",
+        "pages of a browser that may use the server, besides its own: *, or origins as https://ops.example.org, with "
+        "commas; empty: none; auto: all where requests need a token, else none, which is safer (docs/security.md)",
     )
     default_batch: int = setting(
         "DEFAULT_BATCH_SIZE", 1, integer(1, 10_000), "messages of a pop that names no batch and no autopilot"
@@ -402,8 +410,13 @@ class Settings:
     jwt_require_expiry: bool = setting(
         "QUEEN_JWT_REQUIRE_EXP", False, boolean, "whether a token without the claim exp is refused"
     )
-    jwt_role_claim: str = setting("JWT_ROLES_CLAIM", "role", str, "claim that holds a role")
-    jwt_roles_claim: str = setting("JWT_ROLES_ARRAY_CLAIM", "roles", str, "claim that holds a list of roles")
+    jwt_role_claim: str = setting("JWT_ROLES_CLAIM", "role", str, "claim that holds a role, or its path: `a.b`")
+    jwt_roles_claim: str = setting(
+        "JWT_ROLES_ARRAY_CLAIM",
+        "roles",
+        str,
+        "claim that holds a list of roles, or its path: `realm_access.roles` of Keycloak",
+    )
     jwt_role_admin: str = setting("JWT_ROLE_ADMIN", "admin", str, "role that may do everything")
     jwt_role_read_write: str = setting("JWT_ROLE_READ_WRITE", "read-write", str, "role that may push, pop and ack")
     jwt_role_read_only: str = setting("JWT_ROLE_READ_ONLY", "read-only", str, "role that may look")

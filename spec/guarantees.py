@@ -247,7 +247,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _liveness(
         "G-LEASE-2",
-        "MLFA",
+        "MLF",
         "An expired or released lease makes its unacked messages available again, within the lease time plus one "
         "second.",
         "A consumer that dies delays its messages, and no more than that.",
@@ -459,7 +459,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-WAIT-2",
-        "MLA",
+        "ML",
         "No message is delivered before it is `delayedProcessing` seconds old.",
         "Whoever sets a delay relies on it, for instance to let another system catch up.",
     ),
@@ -566,7 +566,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SEC-3",
-        "LFA",
+        "LF",
         "The payload of an encrypted queue stands nowhere in clear: not in a table, a spool file or a log.",
         "The database, its backups and the disk belong to others.",
     ),

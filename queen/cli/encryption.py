@@ -1,24 +1,54 @@
 """``queen encryption``: keys of encrypted queues."""
 
 import asyncio
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import msgspec
 import typer
+from rich.progress import Progress
 
 from queen.cli.options import DataDir, Dsn, environment_with, settings_from
-from queen.cli.output import fail, out
+from queen.cli.output import err, even_unread, fail, out
+from queen.cli.progress import bar
 from queen.config import Settings
-from queen.core.errors import QueenError, SettingError
+from queen.core.errors import DecryptionError, QueenError, SettingError
 from queen.db.dsn import parse
 from queen.db.pool import Pool
 from queen.db.rotation import Rotation, RotationStore, rotate_all
 from queen.db.setup import prepare
 from queen.security.keyring import Keyring
 from queen.server import logs
+from queen.server.embedded import dsn_of_running
+from queen.server.errors import FolderInUseError
 from queen.server.supervisor import embedded_postgres
 
+#: Where a key is missing, there may be millions.
+_UNREADABLE_MAX = 20
+
 encryption = typer.Typer(name="encryption", help="Keys of encrypted queues.", no_args_is_help=True)
+
+
+class _Watcher:
+    """Shows how far the rotation is, and names messages that it cannot read."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task = progress.add_task("encrypting anew", total=None)
+        self._named = 0
+
+    def begun(self, total: int) -> None:
+        self._progress.update(self._task, total=total)
+
+    def advanced(self, number: int) -> None:
+        self._progress.update(self._task, advance=number)
+
+    def unreadable(self, place: str, why: DecryptionError) -> None:
+        self._named += 1
+        if self._named <= _UNREADABLE_MAX:
+            with even_unread():
+                err.print(f"{place}: {why}", style="red", markup=False)
 
 
 @encryption.callback()
@@ -32,6 +62,8 @@ def rotate(dsn: Dsn = None, data_dir: DataDir = None) -> None:
 
     What is stored under a key of QUEEN_ENCRYPTION_OLD_KEYS is decrypted and encrypted again; what was stored in clear
     before a queue became encrypted is encrypted. It may be stopped and started again at any time.
+
+    The embedded PostgreSQL of the data folder is used as it runs, or started for it.
     """
     try:
         settings = settings_from(environment_with(dsn=dsn, data_dir=data_dir), data_dir)
@@ -42,28 +74,46 @@ def rotate(dsn: Dsn = None, data_dir: DataDir = None) -> None:
         rotation = _rotate(settings, keys)
     except QueenError as problem:
         fail(problem)
-    out.print(
-        f"key {keys.current_id}: {rotation.changed} messages encrypted anew, {rotation.letters} dead letters",
-        markup=False,
-    )
-    if rotation.unreadable:
-        fail(
-            f"{rotation.unreadable} messages cannot be decrypted and stay as they are: is a key missing in "
-            "QUEEN_ENCRYPTION_OLD_KEYS?"
+    with even_unread():
+        out.print(
+            f"key {keys.current_id}: {rotation.changed} messages encrypted anew, {rotation.letters} dead letters",
+            markup=False,
         )
+    if rotation.unreadable:
+        named = f"; the first {_UNREADABLE_MAX} are named above" if rotation.unreadable > _UNREADABLE_MAX else ""
+        fail(f"{rotation.unreadable} messages cannot be decrypted and stay as they are{named}")
 
 
 def _rotate(settings: Settings, keys: Keyring) -> Rotation:
-    with ExitStack() as stack:
-        url = settings.database_url or stack.enter_context(embedded_postgres(settings)).dsn
-        return asyncio.run(_work(url, settings, keys))
+    with _database(settings) as url, bar() as progress:
+        return asyncio.run(_work(url, settings, keys, _Watcher(progress)))
 
 
-async def _work(url: str, settings: Settings, keys: Keyring) -> Rotation:
+@contextmanager
+def _database(settings: Settings) -> Iterator[str]:
+    """The connection string of the database; an embedded PostgreSQL runs as long as the block, or longer."""
+    if settings.database_url:
+        yield settings.database_url
+        return
+    embedded = embedded_postgres(settings)
+    try:
+        embedded.start()
+    except FolderInUseError:
+        if not (running := dsn_of_running(Path(settings.data_dir))):
+            raise
+        yield running
+        return
+    try:
+        yield embedded.dsn
+    finally:
+        embedded.stop()
+
+
+async def _work(url: str, settings: Settings, keys: Keyring, watcher: _Watcher) -> Rotation:
     database = await prepare(url, settings.connect_timeout_ms)
     target = parse(url, "queen encryption", settings.connect_timeout_ms)
     pool = Pool(msgspec.structs.replace(target, pooled=database.pooled), 1, settings.statement_timeout_ms / 1000)
     try:
-        return await rotate_all(RotationStore(pool), keys)
+        return await rotate_all(RotationStore(pool), keys, watcher)
     finally:
         await pool.close()

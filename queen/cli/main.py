@@ -1,5 +1,7 @@
 """The command line: a table of commands. The module of one is imported when it is called, not for ``--help``."""
 
+import errno
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -11,7 +13,10 @@ import typer
 from typer.core import TyperGroup
 
 from queen import __distribution__
-from queen.cli.output import out
+from queen.cli.output import err, out
+
+#: What a write fails with where there is no room.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Command(NamedTuple):
@@ -65,6 +70,18 @@ def load(command: Command) -> Any:  # noqa: ANN401 - a command of typer's own co
 
 class _Commands(TyperGroup):
     """Loads the one command that is called, or whose options a shell completes."""
+
+    def main(self, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - as above
+        try:
+            return super().main(*arguments, **options)
+        except OSError as problem:
+            if problem.errno not in _FULL:
+                raise
+            # Python flushes standard output once more at its end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            err.print("[bold red]error:[/]", end=" ")
+            err.print(f"{problem.filename or 'the output'} cannot be written: {problem.strerror}", markup=False)
+            sys.exit(1)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - as above
         name, found, rest = super().resolve_command(ctx, args)

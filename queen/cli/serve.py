@@ -8,6 +8,7 @@ from rich.text import Text
 
 from queen.cli.options import DataDir, Dsn, environment_with, settings_from
 from queen.cli.output import fail, out
+from queen.core.addresses import is_loopback
 from queen.core.errors import QueenError
 from queen.security import authentication
 from queen.server import listening, logs, programs
@@ -84,7 +85,7 @@ def _psql() -> str:
 
 
 def _access(running: Running) -> str:
-    if listening.is_loopback(running.host):
+    if is_loopback(running.host):
         return f"{running.access}; only programs on this machine can connect"
     warned = "WARNING: " if running.access == authentication.OPEN else ""
     return f"{warned}{running.access}, and other machines may reach {running.host}"

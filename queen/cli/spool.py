@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from queen.cli.output import fail, out
+from queen.cli.output import even_unread, fail, out
 from queen.config import Settings, from_environment
 from queen.core.errors import QueenError
 from queen.core.segment import Entry, decode_entries, encode_ends
@@ -79,9 +79,11 @@ def replay(names: Names, folder: Folder = None, yes: Yes = False) -> None:
             out.print(f"would replay {name}: {file.messages} messages (--yes does it)", markup=False)
             continue
         try:
-            out.print(f"{name} waits as {each.replay_failed(name)}", markup=False)
+            waiting = each.replay_failed(name)
         except QueenError as problem:
             fail(problem)
+        with even_unread():
+            out.print(f"{name} waits as {waiting}", markup=False)
 
 
 @spool.command("discard")
@@ -94,7 +96,8 @@ def discard(names: Names, folder: Folder = None, yes: Yes = False) -> None:
             out.print(f"would discard {name} with {messages} messages (--yes does it)", markup=False)
             continue
         each.discard(name)
-        out.print(f"{name} is gone, with {messages} messages", markup=False)
+        with even_unread():
+            out.print(f"{name} is gone, with {messages} messages", markup=False)
 
 
 def _spools(folder: Path | None) -> list[tuple[Path, Spool]]:

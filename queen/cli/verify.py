@@ -1,7 +1,7 @@
 """``queen verify``: checks the guarantees of any server, as a client sees them."""
 
-import os
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +11,7 @@ from rich.text import Text
 
 from queen.cli.ending import interruptible
 from queen.cli.interface import Interface
-from queen.cli.output import fail, out
+from queen.cli.output import can_be_written, conclude, fail, out
 from queen.cli.progress import bar as progress_bar
 from queen_spec.conformance import Report, UnreachableError, as_html, as_json, as_junit, as_table, run
 from queen_spec.conformance.simple_mq import run as run_simple_mq
@@ -47,10 +47,7 @@ def verify(
     html: Annotated[Path | None, typer.Option(help="File for the report as HTML.", dir_okay=False)] = None,
 ) -> None:
     """Check the guarantees of a server over HTTP: 0 all hold, 1 not all were shown to hold, 2 it cannot be reached."""
-    files = {"--json": (json, as_json), "--junit": (junit, as_junit), "--html": (html, as_html)}
-    for option, (path, _) in files.items():
-        if path and not os.access(path if path.exists() else path.parent, os.W_OK):
-            raise typer.BadParameter(f"{path} cannot be written", param_hint=option)
+    can_be_written(json=json, junit=junit, html=html)
     try:
         # However it is ended, what it made is cleaned up.
         with interruptible():
@@ -59,18 +56,12 @@ def verify(
         fail(f"{url} cannot be reached: {problem}", _UNREACHABLE)
     except ValueError as problem:
         raise typer.BadParameter(str(problem), param_hint="--only") from problem
-    _print(report)
-    for path, render in files.values():
-        if path:
-            _write(path, render(report))
-    raise typer.Exit(0 if report.passed else 1)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as problem:
-        fail(problem)
+    files = ((json, as_json), (junit, as_junit), (html, as_html))
+    conclude(
+        0 if report.passed else 1,
+        partial(_print, report),
+        *((path, partial(render, report)) for path, render in files),
+    )
 
 
 def _run(

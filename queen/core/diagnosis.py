@@ -40,7 +40,12 @@ class Table(Struct, frozen=True):
 
 
 class Session(Struct, frozen=True):
-    """A session of PostgreSQL with an open transaction; ``blocked_by``: those that it waits for."""
+    """A session of PostgreSQL with an open transaction.
+
+    Attributes:
+        blocked_by: those that it waits for.
+        commits: whether it waits for a standby to have what it has committed.
+    """
 
     pid: int
     application: str
@@ -48,6 +53,7 @@ class Session(Struct, frozen=True):
     transaction_s: float
     waiting_s: float
     blocked_by: Sequence[int] = ()
+    commits: bool = False
 
 
 class Lag(Struct, frozen=True):
@@ -82,6 +88,9 @@ class DatabaseFacts(Struct, frozen=True):
     Attributes:
         version: as text; ``version_number`` is ``server_version_num``.
         settings: by name, as ``SHOW`` prints them.
+        sources: where each of them comes from, as ``pg_settings`` says.
+        database, role: what is examined, and as whom.
+        sees_others: whether the role may see what sessions of other roles do.
         connections: that are open, of ``connections_max``.
         standby: whether it only follows another one.
         clock_ahead_s: by how much its clock is ahead of this machine's.
@@ -104,6 +113,10 @@ class DatabaseFacts(Struct, frozen=True):
     prepared: Sequence[float] = ()
     retained_bytes: int = 0
     schema: SchemaFacts | None = None
+    sources: dict[str, str] = {}
+    database: str = ""
+    role: str = ""
+    sees_others: bool = True
 
 
 class SpoolFacts(Struct, frozen=True):
@@ -149,10 +162,10 @@ def judge(facts: DatabaseFacts, connections_wanted: int) -> Iterator[Finding]:
     yield _version(facts)
     yield _role(facts)
     yield from _schema(facts)
-    yield from _durability(facts.settings)
+    yield from _durability(facts)
     yield from _resources(facts, connections_wanted)
     yield _clock(facts)
-    yield from _sessions(facts.sessions)
+    yield from _sessions(facts)
     yield from _held_back(facts)
     yield from _bloat(facts.tables)
     if facts.schema is not None:
@@ -195,25 +208,50 @@ def _schema(facts: DatabaseFacts) -> Iterator[Finding]:
         yield _ok("schema", "All migrations are applied")
 
 
-def _durability(settings: dict[str, str]) -> Iterator[Finding]:
+def _switch_on(facts: DatabaseFacts, name: str) -> str:
+    """How to switch a setting on: each place where it can be off hides those before it."""
+    role, database = _quoted(facts.role), _quoted(facts.database)
+    match source := facts.sources.get(name, ""):
+        case "user":
+            return f"It is a setting of the role: ALTER ROLE {role} RESET {name}; then restart the servers."
+        case "database":
+            return f"It is a setting of the database: ALTER DATABASE {database} RESET {name}; then restart the servers."
+        case "database user":
+            return (
+                f"It is a setting of the role in this database: ALTER ROLE {role} IN DATABASE {database} RESET {name}; "
+                "then restart the servers."
+            )
+        case "client" | "environment variable" | "command line":
+            return f"Its source is the {source}: take it out there (options of the DSN, PGOPTIONS, -c of postgres)."
+        case _:
+            return f"ALTER SYSTEM SET {name} = on; SELECT pg_reload_conf();"
+
+
+def _quoted(name: str) -> str:
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
+
+
+def _durability(facts: DatabaseFacts) -> Iterator[Finding]:
+    settings = facts.settings
     lossy = [name for name in ("fsync", "full_page_writes") if settings.get(name) == "off"]
     for name in lossy:
         yield _problem(
             "settings",
             f"{name} is off: a crash of the machine can destroy the database",
-            f"ALTER SYSTEM SET {name} = on; SELECT pg_reload_conf();",
+            _switch_on(facts, name),
         )
     if settings.get("synchronous_commit") == "off":
         yield _problem(
             "settings",
             "synchronous_commit is off: an answered push can be lost in a crash",
-            "ALTER SYSTEM SET synchronous_commit = on; SELECT pg_reload_conf();",
+            _switch_on(facts, "synchronous_commit"),
         )
     if settings.get("autovacuum") == "off":
         yield _problem(
             "settings",
             "autovacuum is off: tables grow, and pops become slow",
-            "ALTER SYSTEM SET autovacuum = on; SELECT pg_reload_conf();",
+            _switch_on(facts, "autovacuum"),
         )
     if not lossy and settings.get("synchronous_commit") != "off":
         yield _ok("durability", "What is committed survives a crash")
@@ -245,7 +283,10 @@ def _clock(facts: DatabaseFacts) -> Finding:
     return _ok("clock", text)
 
 
-def _sessions(sessions: Sequence[Session]) -> Iterator[Finding]:
+def _sessions(facts: DatabaseFacts) -> Iterator[Finding]:
+    yield from _commits(facts.sessions)
+    excused = _behind_commits(facts.sessions)
+    sessions = [each for each in facts.sessions if each.pid not in excused]
     long = [each for each in sessions if each.transaction_s > _LONG_S]
     for each in long:
         yield _warning(
@@ -263,10 +304,39 @@ def _sessions(sessions: Sequence[Session]) -> Iterator[Finding]:
             f"Session {each.pid} ({each.application or 'no name'}) waits for {each.waiting_s:.0f} s for {others}",
             f"See what those do (pg_stat_activity), or end them: SELECT pg_terminate_backend({each.blocked_by[0]});",
         )
+    if not facts.sees_others:
+        yield _warning(
+            "sessions",
+            f"Role {facts.role} may not see what sessions of other roles do: nothing is said of their transactions and "
+            "locks",
+            f"GRANT pg_read_all_stats TO {_quoted(facts.role)}; or examine as a role that has it.",
+        )
+        return
     if not long:
         yield _ok("transactions", f"None is open for more than {_LONG_S:.0f} s")
-    if not blocked:
+    if not blocked and not excused:
         yield _ok("locks", f"Nobody waits for more than {_BLOCKED_S:.0f} s")
+
+
+def _commits(sessions: Sequence[Session]) -> Iterator[Finding]:
+    waiting = [each for each in sessions if each.commits and each.waiting_s > _BLOCKED_S]
+    if waiting:
+        yield _problem(
+            "replication",
+            f"{len(waiting)} sessions wait for a synchronous standby (SyncRep), the longest for "
+            f"{max(each.waiting_s for each in waiting):.0f} s: nothing is committed, and pushes go to the spool",
+            "Bring a standby of synchronous_standby_names back, or go on with one copy: ALTER SYSTEM SET "
+            "synchronous_standby_names = ''; SELECT pg_reload_conf(); (docs/high-availability.md). Do not end these "
+            "sessions: what they wrote counts as committed then, on one machine only.",
+        )
+
+
+def _behind_commits(sessions: Sequence[Session]) -> set[int]:
+    """Sessions that wait for a standby, and those that wait for them: nobody must be told to end any of these."""
+    excused = {each.pid for each in sessions if each.commits}
+    while more := {each.pid for each in sessions if each.pid not in excused and excused & set(each.blocked_by)}:
+        excused |= more
+    return excused
 
 
 def _held_back(facts: DatabaseFacts) -> Iterator[Finding]:

@@ -2,6 +2,9 @@
 
 import { session } from "./session.js";
 
+// In a path they are steps for a browser, however they are encoded.
+const DOTS = new Set([".", ".."]);
+
 export class ApiError extends Error {
   constructor(status, problem) {
     super(problem.detail || problem.error || problem.title || `The server answered ${status}`);
@@ -26,8 +29,9 @@ async function send(operation, parameters, body) {
   if (session.token) headers.Authorization = `Bearer ${session.token}`;
   if (body !== undefined) headers["Content-Type"] = "application/json";
   const request = { method: operation.method, headers, body: typeof body === "object" ? JSON.stringify(body) : body, cache: "no-store" };
+  const place = address(operation, parameters);
   try {
-    return await fetch(address(operation, parameters), request);
+    return await fetch(place, request);
   } catch {
     throw new ApiError(0, { error: "The server does not answer" });
   }
@@ -38,6 +42,7 @@ function address(operation, parameters) {
   const path = operation.path.replace(/\{(\w+)\}/g, (_, name) => {
     const value = rest[name];
     delete rest[name];
+    if (DOTS.has(value)) throw new ApiError(0, { error: `A browser cannot ask for a name that is ${value} alone: the command line reaches it (queen --help)` });
     return encodeURIComponent(value);
   });
   const query = new URLSearchParams(Object.entries(rest).filter(([, value]) => value !== "" && value !== null && value !== undefined));

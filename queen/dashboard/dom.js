@@ -55,6 +55,11 @@ export function badge(text, tone = "") {
   return h("span", { class: `badge ${tone}` }, text);
 }
 
+// Why something is not shown: a sentence, which a badge has no room for.
+export function why(text) {
+  return h("span", { class: "why" }, text);
+}
+
 export function field(label, input) {
   return h("label", { class: "field" }, h("span", {}, label), input);
 }

@@ -13,10 +13,15 @@ from queen.db.dsn import Target
 from queen.db.setup import open_connection, scripts
 
 _SETTINGS = ("fsync", "full_page_writes", "synchronous_commit", "autovacuum")
+_SOURCES = "SELECT name, setting, source FROM pg_settings WHERE name = ANY($1::text[])"
 _GENERAL = """
 SELECT current_setting('server_version') AS version, current_setting('server_version_num')::int AS number,
     pg_is_in_recovery() AS standby, current_setting('max_connections')::int AS connections_max,
-    (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS connections,
+    current_database() AS database, current_user AS role, pg_has_role('pg_read_all_stats', 'USAGE') AS sees_others,
+    -- Who may not see what others are counts all that is connected to a database.
+    CASE WHEN pg_has_role('pg_read_all_stats', 'USAGE')
+        THEN (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')
+        ELSE (SELECT sum(numbackends) FROM pg_stat_database) END::int AS connections,
     (SELECT max(age(datfrozenxid)) FROM pg_database) AS transaction_age,
     (SELECT setting::bigint * 8 FROM pg_settings WHERE name = 'shared_buffers') AS shared_buffers_kb,
     to_regclass('queen.migrations') IS NOT NULL AS installed
@@ -24,9 +29,10 @@ SELECT current_setting('server_version') AS version, current_setting('server_ver
 _SESSIONS = """
 SELECT pid, coalesce(application_name, '') AS application, coalesce(state, '') AS state,
     greatest(0, date_part('epoch', clock_timestamp() - xact_start)) AS transaction_s,
-    CASE WHEN wait_event_type = 'Lock' THEN greatest(0, date_part('epoch', clock_timestamp() - query_start)) ELSE 0 END
-        AS waiting_s,
-    CASE WHEN wait_event_type = 'Lock' THEN pg_blocking_pids(pid) ELSE '{}' END AS blocked_by
+    CASE WHEN wait_event_type = 'Lock' OR wait_event = 'SyncRep'
+        THEN greatest(0, date_part('epoch', clock_timestamp() - query_start)) ELSE 0 END AS waiting_s,
+    CASE WHEN wait_event_type = 'Lock' THEN pg_blocking_pids(pid) ELSE '{}' END AS blocked_by,
+    coalesce(wait_event = 'SyncRep', false) AS commits
 FROM pg_stat_activity
 WHERE datname = current_database() AND xact_start IS NOT NULL AND pid <> pg_backend_pid()
 ORDER BY xact_start
@@ -71,7 +77,8 @@ async def examine(target: Target) -> DatabaseFacts:
 async def _facts(connection: "asyncpg.Connection[Any]") -> DatabaseFacts:
     general = await connection.fetchrow(_GENERAL)
     assert general is not None  # noqa: S101 - it has no FROM
-    settings = {name: str(await connection.fetchval("SELECT current_setting($1)", name)) for name in _SETTINGS}
+    rows = await connection.fetch(_SOURCES, _SETTINGS)
+    settings = {name: value for name, value, _ in rows}
     return DatabaseFacts(
         version=general["version"].split(maxsplit=1)[0],
         version_number=general["number"],
@@ -86,6 +93,10 @@ async def _facts(connection: "asyncpg.Connection[Any]") -> DatabaseFacts:
         prepared=[row[0] for row in await connection.fetch(_PREPARED)],
         retained_bytes=await connection.fetchval(_RETAINED),
         schema=await _schema(connection) if general["installed"] else None,
+        sources={name: source for name, _, source in rows},
+        database=general["database"],
+        role=general["role"],
+        sees_others=general["sees_others"],
     )
 
 

@@ -22,8 +22,10 @@ class Member(Enum):
 
     Attributes:
         kind: what its rows are marked with.
-        statement: the call by itself, with ``arguments`` arguments.
+        arguments: how many it has in the group.
+        more: those that it has besides when it is a call by itself.
         begin, end: where its columns are in a row of the group.
+        statement: the call by itself.
     """
 
     PUSH = ("push", "push_messages_v1", 12, (), 1, 7)

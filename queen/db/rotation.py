@@ -1,10 +1,12 @@
 """Bringing what is stored under the current key: reads segments and dead letters, writes back those that change."""
 
-from collections.abc import Sequence
+from typing import Protocol
 
 from msgspec import Struct
 
+from queen.core import ids
 from queen.core.errors import DecryptionError
+from queen.core.segment import decode_ends
 from queen.db.pool import Pool
 from queen.security.keyring import Keyring
 from queen.security.messages import reseal_segment
@@ -13,6 +15,7 @@ from queen.security.messages import reseal_segment
 _SEGMENTS = 50
 _LETTERS = 200
 
+_COUNT = "SELECT queen.count_encrypted_v1($1) AS counted"
 _FIND_SEGMENTS = "SELECT * FROM queen.find_encrypted_segments_v1($1, $2, $3)"
 _REPLACE_SEGMENT = "SELECT queen.replace_segment_v1($1, $2, $3, $4, $5) AS replaced"
 _FIND_LETTERS = "SELECT * FROM queen.find_encrypted_letters_v1($1, $2, $3)"
@@ -55,11 +58,29 @@ class Rotation(Struct):
     unreadable: int = 0
 
 
+class Watcher(Protocol):
+    """Who is told how far a rotation is."""
+
+    def begun(self, total: int) -> None:
+        """So many segments and dead letters will be looked at."""
+
+    def advanced(self, number: int) -> None:
+        """So many more have been."""
+
+    def unreadable(self, place: str, why: DecryptionError) -> None:
+        """A message cannot be decrypted, and stays as it is."""
+
+
 class RotationStore:
     """The procedures of a rotation."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
+
+    async def count(self, key_id: str) -> int:
+        """Segments of such queues, and their dead letters that are not under this key."""
+        [row] = await self._pool.fetch(_COUNT, key_id)
+        return int(row["counted"])
 
     async def find_segments(self, after: tuple[int, int]) -> list[StoredSegment]:
         """The next segments after a (partition, last offset)."""
@@ -82,39 +103,46 @@ class RotationStore:
         return bool(row["replaced"])
 
 
-async def rotate_all(store: RotationStore, keys: Keyring) -> Rotation:
+async def rotate_all(store: RotationStore, keys: Keyring, watcher: Watcher) -> Rotation:
     """Brings all messages and dead letters of encrypted queues under the current key, in small transactions."""
     rotation = Rotation()
+    watcher.begun(await store.count(keys.current_id))
     place = (-1, -1)
     while segments := await store.find_segments(place):
-        await _rotate_segments(store, segments, keys, rotation)
+        for segment in segments:
+            await _rotate_segment(store, segment, keys, rotation, watcher)
+        watcher.advanced(len(segments))
         place = (segments[-1].part_id, segments[-1].last_off)
     letter_id = -1
     while letters := await store.find_letters(letter_id, keys.current_id):
-        await _rotate_letters(store, letters, keys, rotation)
+        for letter in letters:
+            await _rotate_letter(store, letter, keys, rotation, watcher)
+        watcher.advanced(len(letters))
         letter_id = letters[-1].id
     return rotation
 
 
-async def _rotate_segments(
-    store: RotationStore, segments: Sequence[StoredSegment], keys: Keyring, rotation: Rotation
+async def _rotate_segment(
+    store: RotationStore, old: StoredSegment, keys: Keyring, rotation: Rotation, watcher: Watcher
 ) -> None:
-    for old in segments:
-        new = reseal_segment(old.data, old.ends, old.queue, old.partition, keys, plain_too=old.plain_too)
-        rotation.unreadable += new.unreadable
-        if new.changed and await store.replace_segment(old, new.data, new.ends):
-            rotation.changed += new.changed
+    new = reseal_segment(old.data, old.ends, old.queue, old.partition, keys, plain_too=old.plain_too)
+    first = old.last_off - len(decode_ends(old.ends)) + 1
+    for number, why in new.unreadable.items():
+        watcher.unreadable(f"{old.queue}, partition {old.partition}, offset {first + number}", why)
+    rotation.unreadable += len(new.unreadable)
+    if new.changed and await store.replace_segment(old, new.data, new.ends):
+        rotation.changed += new.changed
 
 
-async def _rotate_letters(
-    store: RotationStore, letters: Sequence[StoredLetter], keys: Keyring, rotation: Rotation
+async def _rotate_letter(
+    store: RotationStore, old: StoredLetter, keys: Keyring, rotation: Rotation, watcher: Watcher
 ) -> None:
-    for old in letters:
-        payload = old.payload.encode()
-        try:
-            clear = keys.open(old.key_id, payload, old.queue, old.partition) if old.key_id else payload
-        except DecryptionError:
-            rotation.unreadable += 1
-            continue
-        sealed = keys.seal(clear, old.queue, old.partition).decode()
-        rotation.letters += await store.replace_letter(old, sealed, keys.current_id)
+    payload = old.payload.encode()
+    try:
+        clear = keys.open(old.key_id, payload, old.queue, old.partition) if old.key_id else payload
+    except DecryptionError as problem:
+        watcher.unreadable(f"{old.queue}, dead letter {ids.dead_letter_id(old.id)}", problem)
+        rotation.unreadable += 1
+        return
+    sealed = keys.seal(clear, old.queue, old.partition).decode()
+    rotation.letters += await store.replace_letter(old, sealed, keys.current_id)

@@ -11,6 +11,8 @@ from queen.engine.ports import PushColumns, Replayed
 
 _REPLAY = call("replay_spool_v1", 14)
 _FORGET = call("forget_spool_lanes_v1", 1)
+#: Writes no row. A transaction that had written nothing at all would not wait for the disk or a standby.
+_COMMIT_SOMETHING = "SELECT pg_logical_emit_message(true, 'queen', '')"
 
 
 class SpoolStore:
@@ -31,3 +33,7 @@ class SpoolStore:
     async def forget(self, lanes: Sequence[UUID]) -> None:
         """Forgets how far the lanes of a file are stored, once it is gone."""
         await self._pool.fetch(_FORGET, lanes)
+
+    async def commit_something(self) -> None:
+        """Returns when a commit has waited for all that commits wait for here; nothing is changed."""
+        await self._pool.fetch(_COMMIT_SOMETHING)

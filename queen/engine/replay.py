@@ -267,6 +267,8 @@ class Replay:
             return False
         try:
             last_pass_bytes = _LAST_PASS_BYTES
+            # Pushes wait while the last pass does. A commit may wait for as long as a standby is gone: without them.
+            await self._database.commit_something()
             while not await self._last_pass(last_pass_bytes):
                 if self._failover.maintenance:
                     return False

@@ -14,9 +14,10 @@ from queen.http import problems
 from queen.http.access import Levels
 from queen.http.gate import Gate, SkippedPaths
 from queen.http.measuring import MeasureRequests
-from queen.http.origins import WebSocketOrigins
+from queen.http.origins import EVERY, allowed_origins, pages_of
 from queen.http.publishing import Publisher
-from queen.http.request import QueenRequest
+from queen.http.request import REQUEST_ID, QueenRequest
+from queen.http.request_log import RequestLog
 from queen.http.routes import Route, add_routes, routes
 from queen.http.socket.sockets import Sockets
 from queen.metrics.http import RequestTally
@@ -75,11 +76,10 @@ def create_app(settings: Settings, engine: EngineThread, around: Sequence[object
     tally = RequestTally()
     table = routes(settings, engine, sockets)
     middleware: list[Any] = [*around, _Lifespan(engine), Publisher(engine, sockets, tally), MeasureRequests(tally)]
-    if settings.cors_origins:
-        origins = "*" if settings.cors_origins == ("*",) else settings.cors_origins
-        middleware.append(falcon.CORSMiddleware(origins, expose_headers=["Retry-After"]))
-    if "*" not in settings.cors_origins:
-        middleware.append(WebSocketOrigins(settings.cors_origins))
+    middleware.append(RequestLog(table, of_all=settings.request_log))
+    if origins := allowed_origins(settings):
+        whose = "*" if origins == EVERY else origins
+        middleware.append(falcon.CORSMiddleware(whose, expose_headers=["Retry-After", REQUEST_ID]))
     middleware += _gate(settings, table)
     app = falcon.asgi.App(middleware=middleware, request_type=QueenRequest)
     app.req_options.auto_parse_qs_csv = False
@@ -92,8 +92,9 @@ def create_app(settings: Settings, engine: EngineThread, around: Sequence[object
 
 def _gate(settings: Settings, table: Sequence[Route]) -> Sequence[Gate]:
     """The gate, if there is anything to refuse."""
-    verifier = verifier_of(settings)
+    verifier, pages = verifier_of(settings), pages_of(settings)
     rate_limit = RateLimit(settings.requests_per_s) if settings.requests_per_s else None
-    if verifier is None and rate_limit is None:
+    if verifier is None and pages is None and rate_limit is None:
         return []
-    return [Gate(table, verifier, Levels(role_names(settings)), SkippedPaths(settings.jwt_skip_paths), rate_limit)]
+    levels, skipped = Levels(role_names(settings)), SkippedPaths(settings.jwt_skip_paths)
+    return [Gate(table, verifier, levels, skipped, pages, rate_limit)]

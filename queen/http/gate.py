@@ -1,6 +1,7 @@
 """The one place where it is decided whether a request may use its route: a falcon middleware behind the router.
 
-It runs before any resource, and so before a body is read. Without authentication and rate limit it is not there.
+It runs before any resource, and so before a body is read. Where everybody and every page may do everything, it is not
+there.
 """
 
 import time
@@ -13,6 +14,7 @@ from falcon.asgi import WebSocket
 from queen.core.errors import ForbiddenError, RateLimitError, UnauthorizedError
 from queen.core.rate_limit import RateLimit
 from queen.http.access import Access, Levels
+from queen.http.origins import Pages
 from queen.http.request import QueenRequest
 from queen.http.routes import WEBSOCKET, Route
 from queen.security.tokens import Identity, Verifier
@@ -40,6 +42,7 @@ class Gate:
         verifier: knows good tokens; ``None`` lets everybody do everything.
         levels: what roles may do.
         skipped: paths that need no token.
+        pages: judges what is sent in the name of a page in a browser; ``None`` lets all of them in.
         rate_limit: requests of a client; ``None`` for any number.
     """
 
@@ -49,12 +52,14 @@ class Gate:
         verifier: Verifier | None,
         levels: Levels,
         skipped: SkippedPaths,
+        pages: Pages | None,
         rate_limit: RateLimit | None,
     ) -> None:
         self._needed: Mapping[tuple[str, str], Access] = {
             (route.path, method): access for route in table for method, access in route.access.items()
         }
-        self._verifier, self._levels, self._skipped, self._rate_limit = verifier, levels, skipped, rate_limit
+        self._verifier, self._levels, self._skipped = verifier, levels, skipped
+        self._pages, self._rate_limit = pages, rate_limit
 
     async def process_startup(self, _scope: Any, _event: Any) -> None:  # noqa: ANN401 - ASGI's dictionaries
         """Begins to keep the keys up to date."""
@@ -77,6 +82,8 @@ class Gate:
         self, req: QueenRequest, ws: WebSocket, _resource: object, _params: Mapping[str, object]
     ) -> None:
         """Judges the handshake of a WebSocket."""
+        if self._pages is not None:
+            self._pages.check(req)
         await self._judge(req, WEBSOCKET, ws.subprotocols)
 
     async def _judge(self, req: QueenRequest, method: str, protocols: Sequence[str]) -> None:
@@ -84,12 +91,27 @@ class Gate:
         needed = self._needed.get((req.uri_template or "", method), Access.ADMIN)
         if needed is Access.PUBLIC:
             return
-        client: object = req.remote_addr
         if self._verifier is not None and req.path not in self._skipped:
-            req.identity = identity = await self._verifier.verify(_token(req, protocols))
+            identity = await self._identify(self._verifier, req, protocols)
+            self._count(_client(identity))
             if not self._levels.of(identity.roles).includes(needed):
                 raise ForbiddenError("Insufficient permissions")
-            client = _client(identity)
+            return
+        if self._pages is not None:
+            self._pages.check(req)
+        if self._rate_limit is not None:
+            self._count(req.remote_addr)
+
+    async def _identify(self, verifier: Verifier, req: QueenRequest, protocols: Sequence[str]) -> Identity:
+        try:
+            req.identity = await verifier.verify(_token(req, protocols))
+        except UnauthorizedError:
+            # By address, and after the token was judged: who has a good one may share it with who guesses.
+            self._count(req.remote_addr)
+            raise
+        return req.identity
+
+    def _count(self, client: object) -> None:
         if self._rate_limit is not None and not self._rate_limit.admits(client, time.monotonic()):
             raise RateLimitError("More requests than QUEEN_MAX_REQUESTS_PER_S allows; try again in a second")
 

@@ -29,11 +29,15 @@ from queen.core.errors import (
     SpoolError,
     UnauthorizedError,
 )
+from queen.http import refusals
+from queen.http.request import QueenRequest
 
 log = logging.getLogger("queen.http")
 
 PROBLEM_JSON = "application/problem+json"
 RETRY_AFTER_S = "1"
+#: Answers to senders who may not do what they want.
+_REFUSED = (401, 403)
 #: Answers that say when to try again.
 _LATER = (429, 503)
 _SIMPLE_MQ = "/api/queues"
@@ -86,14 +90,27 @@ class Problem(Struct, omit_defaults=True):
     field: str = ""
     timestamp: str = ""
     path: str = ""
+    requestId: str = ""  # noqa: N815 - the interface's names
 
 
-def problem(status: int, detail: str, code: str, field: str = "", *, simple_mq_path: str = "") -> bytes:
+def problem(
+    status: int, detail: str, code: str, field: str = "", *, simple_mq_path: str = "", request_id: str = ""
+) -> bytes:
     """An encoded problem document; one of simple-mq also has what clients of the original read."""
     timestamp = datetime.now(UTC).strftime("%a %b %d %H:%M:%S UTC %Y") if simple_mq_path else ""
     title = _TITLES.get(status, "Error")
     return msgspec.json.encode(
-        Problem(status, title, detail, detail, code, field=field, timestamp=timestamp, path=simple_mq_path)
+        Problem(
+            status,
+            title,
+            detail,
+            detail,
+            code,
+            field=field,
+            timestamp=timestamp,
+            path=simple_mq_path,
+            requestId=request_id,
+        )
     )
 
 
@@ -101,32 +118,33 @@ def _status(error: QueenError) -> int:
     return next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), 500)
 
 
-def answer(
-    req: falcon.asgi.Request, resp: falcon.asgi.Response, status: int, detail: str, code: str, field: str = ""
-) -> None:
+def answer(req: QueenRequest, resp: falcon.asgi.Response, status: int, detail: str, code: str, field: str = "") -> None:
     """Makes the answer a problem document."""
+    simple_mq_path = req.path if req.path.startswith(_SIMPLE_MQ) else ""
     resp.status = status
     resp.content_type = PROBLEM_JSON
-    resp.data = problem(status, detail, code, field, simple_mq_path=req.path if req.path.startswith(_SIMPLE_MQ) else "")
+    resp.data = problem(status, detail, code, field, simple_mq_path=simple_mq_path, request_id=req.request_id)
     if status in _LATER:
         resp.set_header("Retry-After", RETRY_AFTER_S)
     if status == 401:
         resp.set_header("WWW-Authenticate", 'Bearer realm="queen"')
 
 
-def describe(error: QueenError) -> Problem:
+def describe(error: QueenError, req: QueenRequest) -> Problem:
     """An error of the server as its client may see it; what PostgreSQL said of refused data stays in the log."""
     status = _status(error)
     detail = str(error)
     if isinstance(error, DataRejectedError):
-        log.error("%s", error)
+        log.error("%s", error, extra=req.log_fields)
         detail = "The database refused the data of this request"
     elif isinstance(error, SpoolError):
-        log.error("%s", error)
+        log.error("%s", error, extra=req.log_fields)
         detail = "The message could be stored neither in the database nor in the spool; try again"
     elif isinstance(error, DatabaseUnavailableError):
-        log.warning("%s", error)
+        log.warning("%s", error, extra=req.log_fields)
         detail = "The database cannot be reached at the moment; try again"
+    elif status in _REFUSED:
+        refusals.log.warning("%s", error, extra={**req.log_fields, "status": status})
     title = _TITLES.get(status, "Error")
     return Problem(status, title, detail, detail, error.code, field=getattr(error, "field", ""))
 
@@ -138,22 +156,22 @@ async def _refuse(ws: falcon.asgi.WebSocket | None) -> None:
 
 
 async def on_queen_error(
-    req: falcon.asgi.Request,
+    req: QueenRequest,
     resp: falcon.asgi.Response | None,
     error: QueenError,
     _params: Mapping[str, object],
     ws: falcon.asgi.WebSocket | None = None,
 ) -> None:
     """Answers an error of the server; a handshake of a WebSocket is refused, which is a 403."""
+    found = describe(error, req)
     if resp is None:
         await _refuse(ws)
         return
-    found = describe(error)
     answer(req, resp, found.status, found.detail, found.code, found.field)
 
 
 async def on_http_error(
-    req: falcon.asgi.Request,
+    req: QueenRequest,
     resp: falcon.asgi.Response | None,
     error: falcon.HTTPError,
     _params: Mapping[str, object],
@@ -170,8 +188,8 @@ async def on_http_error(
 
 
 async def on_unexpected(
-    req: falcon.asgi.Request, resp: falcon.asgi.Response, error: Exception, _params: Mapping[str, object]
+    req: QueenRequest, resp: falcon.asgi.Response, error: Exception, _params: Mapping[str, object]
 ) -> None:
     """Answers what should not happen: the client learns that, the log why."""
-    log.error("%s %s failed", req.method, req.path, exc_info=error)
+    log.error("%s %s failed", req.method, req.path, exc_info=error, extra=req.log_fields)
     answer(req, resp, 500, "The server made a mistake; its log says which", "internal")

@@ -1,8 +1,10 @@
 """A request that keeps how it began, so that bodies are read without a stream between, and a client's end is heard."""
 
+import re
 from collections.abc import Awaitable, Callable
 from time import perf_counter
 from typing import Any
+from uuid import uuid4
 
 import falcon.asgi
 
@@ -10,6 +12,12 @@ from queen.core.errors import BadRequestError, BodyTooLargeError
 from queen.security.tokens import Identity
 
 Event = dict[str, Any]
+
+REQUEST_ID = "X-Request-Id"
+#: What an id of a client may be, so that it can be searched for, and breaks no line of a log.
+_SANE_ID = re.compile(r"[\w.:/+=@-]{1,128}", re.ASCII)
+#: Characters of a path or query that a log line keeps.
+_LOGGED_CHARS_MAX = 500
 
 
 class QueenRequest(falcon.asgi.Request):
@@ -22,7 +30,7 @@ class QueenRequest(falcon.asgi.Request):
         identity: who sends it; ``None`` where nobody has to say.
     """
 
-    __slots__ = ("began", "identity", "next_event", "opening")
+    __slots__ = ("_request_id", "began", "identity", "next_event", "opening")
 
     def __init__(
         self,
@@ -36,6 +44,27 @@ class QueenRequest(falcon.asgi.Request):
         self.next_event = receive
         self.began = perf_counter()
         self.identity: Identity | None = None
+        self._request_id: str | None = None
+
+    @property
+    def request_id(self) -> str:
+        """What the request is called in log lines and in its answer: as ``X-Request-Id`` says, else a new UUID."""
+        if self._request_id is None:
+            given = self.get_header(REQUEST_ID)
+            self._request_id = given if given is not None and _SANE_ID.fullmatch(given) else str(uuid4())
+        return self._request_id
+
+    @property
+    def log_fields(self) -> dict[str, str]:
+        """Who wants what from where: the fields of each log line that belongs to the request."""
+        fields = {
+            "request_id": self.request_id,
+            "client": self.remote_addr,
+            "subject": self.subject or "anonymous",
+            "method": self.method,
+            "path": self.path[:_LOGGED_CHARS_MAX],
+        }
+        return {**fields, "query": self.query_string[:_LOGGED_CHARS_MAX]} if self.query_string else fields
 
     @property
     def subject(self) -> str | None:

@@ -61,12 +61,15 @@ class Route(Struct, frozen=True):
         access: the level that each method needs; exactly the methods that the resource answers here, ``WEBSOCKET``
             being one.
         suffix: falcon's, where a resource answers several paths.
+        audited: whether what is changed here is administration, and not messages that come and go: the log names
+            who did it.
     """
 
     path: str
     resource: object
     access: Mapping[str, Access]
     suffix: str | None = None
+    audited: bool = False
 
 
 def routes(settings: Settings, engine: EngineThread, sockets: Sockets) -> Sequence[Route]:
@@ -112,9 +115,15 @@ def routes(settings: Settings, engine: EngineThread, sockets: Sockets) -> Sequen
             "/api/v1/configure",
             ConfigureResource(engine, body_bytes_max, encrypts=keys is not None),
             {"GET": READ_ONLY, "POST": READ_WRITE},
+            audited=True,
         ),
         Route("/api/v1/resources/queues", catalogue.QueueListResource(engine), {"GET": READ_ONLY}),
-        Route("/api/v1/resources/queues/{queue:path}", QueueResource(engine), {"GET": READ_ONLY, "DELETE": ADMIN}),
+        Route(
+            "/api/v1/resources/queues/{queue:path}",
+            QueueResource(engine),
+            {"GET": READ_ONLY, "DELETE": ADMIN},
+            audited=True,
+        ),
         Route("/api/v1/resources/partitions", catalogue.PartitionListResource(engine), {"GET": READ_ONLY}),
         Route("/api/v1/resources/namespaces", catalogue.NamespacesResource(engine), {"GET": READ_ONLY}),
         Route("/api/v1/resources/tasks", catalogue.TasksResource(engine), {"GET": READ_ONLY}),
@@ -125,10 +134,23 @@ def routes(settings: Settings, engine: EngineThread, sockets: Sockets) -> Sequen
             "/api/v1/messages/{place:path}",
             messages.MessageResource(replayer, keys),
             {"GET": READ_ONLY, "POST": READ_WRITE, "DELETE": READ_WRITE},
+            audited=True,
         ),
-        Route("/api/v1/dlq", dead_letters.DeadLetterListResource(engine, keys), {"GET": READ_ONLY, "DELETE": ADMIN}),
-        Route("/api/v1/dlq/{dead_letter}", dead_letters.DeadLetterResource(engine), {"DELETE": READ_WRITE}),
-        Route("/api/v1/dlq/{dead_letter}/replay", dead_letters.ReplayResource(replayer), {"POST": READ_WRITE}),
+        Route(
+            "/api/v1/dlq",
+            dead_letters.DeadLetterListResource(engine, keys),
+            {"GET": READ_ONLY, "DELETE": ADMIN},
+            audited=True,
+        ),
+        Route(
+            "/api/v1/dlq/{dead_letter}", dead_letters.DeadLetterResource(engine), {"DELETE": READ_WRITE}, audited=True
+        ),
+        Route(
+            "/api/v1/dlq/{dead_letter}/replay",
+            dead_letters.ReplayResource(replayer),
+            {"POST": READ_WRITE},
+            audited=True,
+        ),
         # ------------------------------------------------------------ consumer groups, statistics
         Route("/api/v1/consumer-groups", consumer_groups.GroupListResource(engine), {"GET": READ_ONLY}),
         Route("/api/v1/consumer-groups/lagging", consumer_groups.LaggingResource(engine), {"GET": READ_ONLY}),
@@ -136,6 +158,7 @@ def routes(settings: Settings, engine: EngineThread, sockets: Sockets) -> Sequen
             "/api/v1/consumer-groups/{place:path}",
             consumer_groups.GroupResource(engine),
             {"GET": READ_ONLY, "POST": READ_WRITE, "DELETE": ADMIN},
+            audited=True,
         ),
         Route("/api/v1/stats/refresh", consumer_groups.RefreshResource(engine), {"POST": ADMIN}),
         # ------------------------------------------------------------ traces
@@ -157,8 +180,8 @@ def routes(settings: Settings, engine: EngineThread, sockets: Sockets) -> Sequen
         Route("/api/v1/analytics/postgres-stats", postgres.PostgresResource(engine), {"GET": READ_ONLY}),
         Route("/metrics", MetricsResource(engine), {"GET": PUBLIC}),
         # ------------------------------------------------------------ spool
-        Route("/api/v1/system/maintenance", maintenance, {"GET": ADMIN, "POST": ADMIN}),
-        Route("/api/v1/system/maintenance/pop", maintenance, {"GET": ADMIN, "POST": ADMIN}, suffix="pop"),
+        Route("/api/v1/system/maintenance", maintenance, {"GET": ADMIN, "POST": ADMIN}, audited=True),
+        Route("/api/v1/system/maintenance/pop", maintenance, {"GET": ADMIN, "POST": ADMIN}, suffix="pop", audited=True),
         Route("/api/v1/status/buffers", BuffersResource(engine), {"GET": READ_ONLY}),
         # ------------------------------------------------------------ between instances
         # Public as far as tokens go: the request is signed with the secret of the instances.
@@ -188,17 +211,17 @@ def _simple_mq_routes(settings: Settings, engine: EngineThread) -> Sequence[Rout
     message = MessageResource(engine, body_bytes_max)
     one = "/api/queues/{queue_id}"
     return [
-        Route("/api/queues", queues, {"POST": READ_WRITE}),
+        Route("/api/queues", queues, {"POST": READ_WRITE}, audited=True),
         Route("/actuator/health", ActuatorHealthResource(engine), {"GET": PUBLIC}),
         Route("/actuator/info", ActuatorInfoResource(), {"GET": PUBLIC}),
         Route("/actuator/metrics", ActuatorMetricsResource(), {"GET": PUBLIC}),
-        Route(one, queue, {"GET": READ_ONLY, "DELETE": ADMIN}),
-        Route(f"{one}/requeue", queue, {"POST": READ_WRITE}, suffix="requeue"),
+        Route(one, queue, {"GET": READ_ONLY, "DELETE": ADMIN}, audited=True),
+        Route(f"{one}/requeue", queue, {"POST": READ_WRITE}, suffix="requeue", audited=True),
         Route(f"{one}/messages", messages, {"POST": READ_WRITE, "GET": READ_WRITE}),
         Route(f"{one}/messages/peek", messages, {"GET": READ_ONLY}, suffix="peek"),
         Route(f"{one}/messages/ack", messages, {"POST": READ_WRITE}, suffix="ack"),
         Route(f"{one}/messages/{{message_id}}", message, {"DELETE": READ_WRITE}),
-        Route(f"{one}/messages/{{message_id}}/requeue", message, {"POST": READ_WRITE}, suffix="requeue"),
+        Route(f"{one}/messages/{{message_id}}/requeue", message, {"POST": READ_WRITE}, suffix="requeue", audited=True),
         Route(f"{one}/messages/{{message_id}}/visibility", message, {"POST": READ_WRITE}, suffix="visibility"),
     ]
 

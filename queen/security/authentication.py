@@ -24,6 +24,8 @@ log = logging.getLogger("queen.security")
 
 #: RFC 7518, section 3.2: a key for HS256 has at least as many bytes as its hash.
 _SECRET_BYTES_MIN = 32
+#: What `deploy/` has in the place of a secret.
+_PUBLISHED = "change-me"
 #: What is said of a server that asks nobody for a token.
 OPEN = "no authentication"
 _PUBLIC = (*RSA_ALGORITHMS, *EDWARDS_ALGORITHMS)
@@ -46,7 +48,7 @@ def verifier_of(settings: Settings) -> Verifier | None:
     """What verifies tokens; ``None`` without authentication.
 
     Raises:
-        SettingError: the settings name no key for their algorithm, or one that cannot be used.
+        SettingError: the settings name no key for their algorithm, or one that cannot be used or is published.
     """
     if not settings.jwt_enabled:
         return None
@@ -65,6 +67,10 @@ def verifier_of(settings: Settings) -> Verifier | None:
         settings.jwt_roles_claim,
         settings.jwt_require_expiry,
     )
+    if settings.jwt_secret == _PUBLISHED:
+        raise SettingError(
+            f"JWT_SECRET is {_PUBLISHED!r}, which everybody knows: `openssl rand -hex 32` prints one that nobody does"
+        )
     url, timeout_s = settings.jwt_jwks_url, settings.jwt_jwks_timeout_ms / 1000
     if not url:
         return Verifier(rules, fixed)

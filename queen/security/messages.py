@@ -1,15 +1,17 @@
 """Messages of encrypted queues: sealed on their way in, opened on their way out, brought under a new key."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from queen.core.errors import DecryptionError
 from queen.core.operations import Lot, Push
 from queen.core.segment import Entry, decode_entries, encode_ends, encode_raw
+from queen.security.alarm import DecryptionAlarm
 from queen.security.keyring import Keyring
 
 _text = msgspec.json.Decoder(str)
+_alarm = DecryptionAlarm()
 
 
 def seal_push(push: Push, is_encrypted: Callable[[str], bool], keys: Keyring) -> Push:
@@ -58,6 +60,14 @@ def open_payload(key_id: str, payload: bytes, queue: str, partition: str, keys: 
     Raises:
         DecryptionError: a key is missing, or the text is not what was stored.
     """
+    try:
+        return _opened(key_id, payload, queue, partition, keys)
+    except DecryptionError as problem:
+        _alarm.ring(problem, queue, partition)
+        raise
+
+
+def _opened(key_id: str, payload: bytes, queue: str, partition: str, keys: Keyring | None) -> bytes:
     if keys is None:
         raise DecryptionError("The payload is encrypted, and this server has no QUEEN_ENCRYPTION_KEY")
     return keys.open(key_id, payload, queue, partition)
@@ -69,12 +79,16 @@ def open_entry(entry: Entry, queue: str, partition: str, keys: Keyring | None) -
 
 
 class Reseal(msgspec.Struct, frozen=True):
-    """A segment under the current key: its columns, how many messages have changed, and how many could not be read."""
+    """A segment under the current key: its columns, how many messages have changed, and which could not be read.
+
+    Attributes:
+        unreadable: the place in the segment, from 0, and why.
+    """
 
     data: bytes
     ends: bytes
     changed: int
-    unreadable: int
+    unreadable: Mapping[int, DecryptionError]
 
 
 def reseal_segment(data: bytes, ends: bytes, queue: str, partition: str, keys: Keyring, *, plain_too: bool) -> Reseal:
@@ -82,8 +96,8 @@ def reseal_segment(data: bytes, ends: bytes, queue: str, partition: str, keys: K
 
     A message that cannot be decrypted stays as it is.
     """
-    entries, changed, unreadable = [], 0, 0
-    for stored in decode_entries(data, ends, 0):
+    entries, changed, unreadable = [], 0, {}
+    for number, stored in enumerate(decode_entries(data, ends, 0)):
         entry = Entry(msgspec.Raw(stored)) if isinstance(stored, bytes) else stored
         name = _text.decode(entry.keyId) if entry.keyId else None
         if name != keys.current_id and (name is not None or plain_too):
@@ -91,8 +105,8 @@ def reseal_segment(data: bytes, ends: bytes, queue: str, partition: str, keys: K
                 payload = keys.open(name, bytes(entry.payload), queue, partition) if name else bytes(entry.payload)
                 entry = _under_current_key(entry, payload, keys, queue, partition)
                 changed += 1
-            except DecryptionError:
-                unreadable += 1
+            except DecryptionError as problem:
+                unreadable[number] = problem
         entries.append(encode_raw(entry))
     return Reseal(
         b"[" + b",".join(entries) + b"]", encode_ends(len(entry) + 1 for entry in entries), changed, unreadable

@@ -49,8 +49,8 @@ class TokenRules(Struct, frozen=True):
         algorithms: those that may sign it.
         issuer, audience: what ``iss`` and ``aud`` must say; empty: anything, or nothing.
         leeway_s: how far clocks may be apart.
-        role_claim: the claim that holds a role as text.
-        roles_claim: the claim that holds a list of roles.
+        role_claim: the claim that holds a role as text; a path with dots where it lies below others.
+        roles_claim: the claim that holds a list of roles, likewise.
         needs_expiry: whether a token without ``exp`` is refused.
     """
 
@@ -160,10 +160,10 @@ class Verifier:
         """The key of a token. What the token says of its algorithm only chooses among those of the settings."""
         if algorithm not in self._rules.algorithms:
             expected = " or ".join(self._rules.algorithms)
-            raise UnauthorizedError(f"Token uses {algorithm[:20]}, expected {expected}")
+            raise UnauthorizedError(f"Token uses {_readable(algorithm[:20])}, expected {expected}")
         key = self._keys.find(algorithm, kid)
         if key is None:
-            raise _UnknownKeyError(f"Unknown key ID: {str(kid)[:100]}")
+            raise _UnknownKeyError(f"Unknown key ID: {_readable(str(kid)[:100])}")
         return key
 
 
@@ -179,21 +179,38 @@ _TEXTS: Mapping[type[jwt.PyJWTError], str] = {
 def _text(problem: jwt.PyJWTError, algorithm: str) -> str:
     if isinstance(problem, jwt.InvalidSignatureError):
         return f"{algorithm} validation error: invalid signature"
-    return _TEXTS.get(type(problem), f"Token decode error: {problem}")
+    return _TEXTS.get(type(problem), f"Token decode error: {_readable(str(problem))}")
 
 
 def _subject(claims: Mapping[str, Any]) -> str | None:
     subject: str | None = claims.get("sub")
-    if subject and (len(subject) > NAME_CHARS_MAX or "\0" in subject):
-        raise UnauthorizedError(f"Token decode error: sub has NUL or more than {NAME_CHARS_MAX} characters")
+    if subject and (len(subject) > NAME_CHARS_MAX or "\0" in subject or _readable(subject) != subject):
+        raise UnauthorizedError(
+            f"Token decode error: sub has NUL, half of a surrogate pair, or more than {NAME_CHARS_MAX} characters"
+        )
     return subject or None
 
 
 def _roles(claims: Mapping[str, Any], rules: TokenRules) -> tuple[str, ...]:
-    one, several = claims.get(rules.role_claim), claims.get(rules.roles_claim)
+    one, several = _claim(claims, rules.role_claim), _claim(claims, rules.roles_claim)
     # Either may hold either: issuers differ.
     found = [*(one if isinstance(one, list) else [one]), *(several if isinstance(several, list) else [several])]
     return tuple(role for role in found if isinstance(role, str))
+
+
+def _claim(claims: Mapping[str, Any], path: str) -> Any:  # noqa: ANN401 - whatever the issuer has put there
+    """The claim of that name, else what lies below claims at a path: names of claims may have dots too."""
+    if path in claims:
+        return claims[path]
+    found: Any = claims
+    for name in path.split("."):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found
+
+
+def _readable(text: str) -> str:
+    """What a client can be told: JSON can name half of a surrogate pair, which UTF-8 cannot."""
+    return text.encode(errors="replace").decode()
 
 
 def _expiry(claims: Mapping[str, Any], rules: TokenRules) -> float:

@@ -8,6 +8,7 @@ import os
 from typing import Any
 
 from queen.config import from_environment, misspelt
+from queen.core.addresses import is_loopback
 from queen.core.errors import QueenError
 from queen.db.setup import prepare
 from queen.metrics import directory
@@ -82,11 +83,16 @@ def on_starting(server: Any) -> None:  # noqa: ANN401 - gunicorn's arbiter
         authentication.warn(_settings)
         if _settings.telemetry_on:
             server.log.info("telemetry", extra=needs.describe(_settings))
-        if not _settings.jwt_enabled and not listening.is_loopback(_settings.host):
+        if not _settings.jwt_enabled and not is_loopback(_settings.host):
             server.log.warning(
                 "No authentication, and other machines may reach %s: set JWT_ENABLED, or have a firewall or proxy say "
                 "who may come (docs/security.md)",
                 _settings.host,
+            )
+        if not _settings.jwt_enabled and _settings.cors_origins == ("*",):
+            server.log.warning(
+                "No authentication, and QUEEN_CORS_ORIGINS=*: every page in a browser that reaches this server may "
+                "read and change everything (docs/security.md)"
             )
         database = asyncio.run(prepare(_database_url(), _settings.connect_timeout_ms))
         # The workers are told: they may have to start while PostgreSQL is away, and could not find out.

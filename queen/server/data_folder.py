@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from queen.server.errors import StartError
+from queen.server.errors import FolderInUseError, StartError
 
 #: A new cluster takes 40 MB and a segment of the log 16 MB; with less, PostgreSQL cannot even say what is wrong.
 _FREE_BYTES_MIN = 64 << 20
@@ -81,7 +81,7 @@ class DataFolder:
             with file:
                 file.seek(0)
                 holder = file.read().strip() or "unknown"
-            raise StartError(
+            raise FolderInUseError(
                 f"The data folder {self.path} is in use by another queen (pid {holder}): "
                 "stop that one, or choose another with --data-dir"
             ) from None

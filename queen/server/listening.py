@@ -1,7 +1,6 @@
 """The address to listen on."""
 
 import errno
-import ipaddress
 import socket
 import ssl
 
@@ -57,14 +56,6 @@ def _advice(problem: OSError, host: str, port: int) -> str:
 def authority(host: str, port: int) -> str:
     """Host and port as a URL has them."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only programs on this machine can reach the address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def reachable(host: str) -> str:

@@ -1,3 +1,22 @@
+-- Purpose:   how much there is to look at: segments of queues that are or were encrypted, and their dead letters that have
+--            to come under a key.
+CREATE OR REPLACE FUNCTION queen.count_encrypted_v1(p_key_id text) RETURNS bigint
+LANGUAGE sql STABLE
+AS $$
+    SELECT (
+        SELECT count(*)
+        FROM queen.segments AS s
+        JOIN queen.partitions AS p ON p.id = s.part_id
+        JOIN queen.queues AS q ON q.id = p.queue_id AND q.ever_encrypted
+    ) + (
+        SELECT count(*)
+        FROM queen.dead_letter_queue AS d
+        JOIN queen.queues AS q ON q.id = d.queue_id AND q.ever_encrypted
+        WHERE d.key_id IS DISTINCT FROM p_key_id AND (d.key_id IS NOT NULL OR q.encryption_enabled)
+    );
+$$;
+COMMENT ON FUNCTION queen.count_encrypted_v1 IS 'How much a rotation of keys has to look at.';
+
 -- Purpose:   the next segments of queues that are or were encrypted, in order of their key.
 -- Returns:   one row a segment; plain_too: the queue is encrypted now, so nothing may stand there in clear.
 CREATE OR REPLACE FUNCTION queen.find_encrypted_segments_v1(p_part bigint, p_last_off bigint, p_limit int)

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, expect, sync_playwright
+from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 
 from tests.dashboard.browser import NoBrowserError, ensure_browser
 from tests.support.processes import Server, clean_environment, open_folder, serving
@@ -98,8 +99,12 @@ class Screen:
         expect(self.page.get_by_role("status").filter(has_text=text)).to_be_visible()
 
     def fits(self) -> bool:
-        """Whether nothing is wider than the window, and no table wider than its place."""
-        return bool(self.page.evaluate(_FITS))
+        """Whether nothing is wider than the window, and no table wider than its place, once all that comes is there."""
+        try:
+            self.page.wait_for_function(_FITS, timeout=_PATIENCE_MS)
+        except PlaywrightTimeoutError:
+            return False
+        return True
 
 
 OpenScreen = Callable[..., Screen]
@@ -166,3 +171,19 @@ class Producer:
 @pytest.fixture
 def producer(server: Server) -> Producer:
     return Producer(server)
+
+
+@pytest.fixture(scope="session")
+def keyless() -> Iterator[Server]:
+    """A server that has lost its key: it can read neither message of the queue `secret`, of which `dead` is dead."""
+    with open_folder() as folder:
+        place = folder / "data"
+        with serving(place, "--workers", "1", env=clean_environment(QUEEN_ENCRYPTION_KEY="11" * 32)) as before:
+            producer = Producer(before)
+            producer.call("POST", "/api/v1/configure", {"queue": "secret", "options": {"encryptionEnabled": True}})
+            producer.push("secret", {"card": 1}, transactionId="dead")
+            for message in producer.pop("secret", "g"):
+                producer.ack(message, "g", "dlq", "no")
+            producer.push("secret", {"card": 2}, transactionId="alive")
+        with serving(place, "--workers", "1", env=clean_environment(QUEEN_ENCRYPTION_KEY="22" * 32)) as running:
+            yield running

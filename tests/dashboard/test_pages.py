@@ -5,7 +5,8 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.dashboard.conftest import Producer, Screen
+from tests.dashboard.conftest import WIDTHS, OpenScreen, Producer, Screen
+from tests.support.processes import Server
 
 PAGES = {
     "overview": "Overview", "queues": "Queues", "messages": "Messages", "dead-letters": "Dead letters",
@@ -105,6 +106,38 @@ def test_messages_are_searched_given_up_retried_and_deleted(screen: Screen, prod
     left = producer.call("GET", f"/api/v1/messages?queue={queue}")["messages"]
     assert sorted(message["payload"]["item"] for message in left) == ["milk", "tea"]
     assert f"{queue}-tea" not in {message["transactionId"] for message in left}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_what_cannot_be_decrypted_says_why_and_fits(open_screen: OpenScreen, keyless: Server, width: int) -> None:
+    screen = open_screen(keyless, width)
+    why = "add it to QUEEN_ENCRYPTION_OLD_KEYS"
+    for place in ("messages", "dead-letters"):
+        screen.open(place, title=PAGES[place])
+        expect(screen.row("alive" if place == "messages" else "dead")).to_be_visible()
+        assert screen.fits(), place
+    screen.open("messages", title="Messages")
+    if width == max(WIDTHS):
+        expect(screen.row("alive")).to_contain_text(why)
+    screen.page.get_by_role("link", name="alive").click()
+    expect(screen.page.get_by_role("heading", level=1)).to_have_text("Message alive")
+    payload = screen.page.locator("section").filter(has=screen.page.get_by_role("heading", name="Payload"))
+    expect(payload).to_contain_text(why)
+    expect(screen.page.get_by_label("Payload", exact=True)).to_be_hidden()
+    expect(screen.page.locator(".facts")).to_contain_text("Lease until")
+    assert screen.fits()
+
+
+def test_a_name_that_no_browser_can_ask_for_is_told(screen: Screen, producer: Producer) -> None:
+    producer.push("..", 1)
+    try:
+        screen.open("queues", title="Queues")
+        screen.page.get_by_role("link", name="..", exact=True).click()
+        expect(screen.page.get_by_role("heading", level=1)).to_have_text("..")
+        expect(screen.page.get_by_role("alert")).to_contain_text("the command line reaches it")
+        assert screen.fits()
+    finally:
+        producer.call("DELETE", "/api/v1/resources/queues/%2E%2E")
 
 
 def test_a_dead_letter_is_replayed_elsewhere_and_the_rest_deleted(

@@ -297,7 +297,7 @@ def key_set(*members: dict[str, Any]) -> Iterator[str]:
 
 async def test_keys_of_an_issuer_a_limit_of_requests_and_paths_that_need_no_token() -> None:
     with key_set(jwk(rsa_key("one"), kid="one")) as url, open_folder() as folder:
-        changes = {"JWT_PUBLIC_KEY": "", "JWT_JWKS_URL": url, "QUEEN_MAX_REQUESTS_PER_S": "2"}
+        changes = {"JWT_PUBLIC_KEY": "", "JWT_JWKS_URL": url, "QUEEN_MAX_REQUESTS_PER_S": "10"}
         with _serving_with_tokens(folder, **changes, JWT_SKIP_PATHS="/api/v1/status") as server:
             async with open_client(server.port) as http:
                 await _use_keys_of_an_issuer(http)

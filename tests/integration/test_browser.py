@@ -13,6 +13,13 @@ from tests.support.sockets import PATH
 PAGE = {"Origin": "https://dashboard.example.org"}
 
 
+@pytest.fixture(scope="module")
+def careful(server: Server) -> Iterator[Server]:
+    """A second instance on the same database, which looks at where pages come from."""
+    with open_folder() as folder, serving_database(server.dsn, folder, QUEEN_CORS_ORIGINS="auto") as running:
+        yield running
+
+
 def preflight(method: str) -> dict[str, str]:
     return {
         **PAGE,
@@ -49,7 +56,7 @@ async def test_answers_good_and_bad_may_be_read_by_a_page(api: Api, queue: str) 
     assert [answer.status_code for answer in answers] == [200, 400, 404, 204]
     for answer in answers:
         assert answer.headers["access-control-allow-origin"] == "*"
-        assert answer.headers["access-control-expose-headers"] == "Retry-After"
+        assert answer.headers["access-control-expose-headers"] == "Retry-After, X-Request-Id"
 
 
 async def test_who_is_no_page_gets_no_headers_for_pages(api: Api) -> None:
@@ -126,6 +133,34 @@ def test_sockets_of_pages_of_other_origins_are_shut_out_too(
 
 def test_sockets_of_pages_of_every_origin_are_let_in_where_no_origin_is_named(server: Server) -> None:
     assert handshake(f"http://127.0.0.1:{server.port}", PAGE) == 101
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {**PAGE, "Content-Type": "text/plain"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site", **PAGE},
+        {"Host": "rebound.example:6632", "Origin": "http://rebound.example:6632"},
+        {"Host": "rebound.example:6632"},
+    ],
+)
+def test_without_tokens_no_page_of_others_reads_or_changes_anything(careful: Server, headers: dict[str, str]) -> None:
+    with httpx.Client(base_url=f"http://127.0.0.1:{careful.port}", headers=headers) as page:
+        answers = [
+            page.post("/api/v1/push", content=b'{"items":[{"queue":"stolen","payload":1}]}'),
+            page.get(pop_path("stolen")),
+            page.get("/api/v1/messages"),
+            page.delete("/api/v1/resources/queues/stolen"),
+        ]
+    assert [answer.status_code for answer in answers] == [403] * 4
+    assert not [answer for answer in answers if "access-control-allow-origin" in answer.headers]
+    assert "docs/security.md" in answers[0].json()["detail"]
+
+
+def test_without_tokens_no_page_of_others_opens_a_socket(careful: Server) -> None:
+    assert handshake(f"http://127.0.0.1:{careful.port}", PAGE) == 403
 
 
 def handshake(url: str, headers: dict[str, str]) -> int:

@@ -76,6 +76,21 @@ def test_a_file_is_pushed_in_batches_and_in_order(queen: Client, queue: str, tmp
     assert [each["data"] for each in queen.json("pop", queue, "-n", "3000")] == list(range(2500))
 
 
+def test_a_file_is_pushed_whole_when_nobody_reads_the_answers(queen: Client, queue: str, tmp_path: Path) -> None:
+    file = tmp_path / "lines.jsonl"
+    file.write_text("".join(f"{number}\n" for number in range(300)))
+    assert unread(queen, "push", queue, "--file", str(file), "--batch", "100", "--json") == 0
+    assert len(queen.json("pop", queue, "-n", "1000")) == 300
+
+
+def unread(queen: Client, *arguments: str) -> int:
+    """How a command ends whose reader has left before it prints anything."""
+    with queen.lasting(*arguments) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        return process.wait(PATIENCE_S)
+
+
 def test_lines_may_be_items_with_ids_of_their_own(queen: Client, queue: str) -> None:
     lines = '{"payload": {"a": 1}, "transactionId": "x", "partition": "p"}\n{"transactionId": "x"}\n'
     results = queen.lines("push", queue, "--file", "-", "--items", "-p", "q", given=lines)
@@ -171,6 +186,53 @@ def test_dead_letters_are_listed_replayed_and_purged(queen: Client, queue: str) 
     assert queen.text("dlq", "purge", queue, "--group", "nobody") == "0 dead letters deleted\n"
     assert queen.json("dlq", "purge", queue, "-y")["deleted"] == 1
     assert queen.call("dlq", "list", queue).stderr == "no dead letters\n"
+
+
+@pytest.mark.parametrize("arguments", [("list",), ("replay", "--all"), ("purge", "--yes")])
+def test_dead_letters_of_a_queue_that_is_not_there(queen: Client, queue: str, arguments: tuple[str, ...]) -> None:
+    assert "Queue not found (404)" in queen.refusal(1, "dlq", arguments[0], queue, *arguments[1:])
+
+
+async def test_a_queue_is_shown_with_all_its_options(queen: Client, api: Api, queue: str) -> None:
+    await api.configure(queue, delayedProcessing=11, windowBuffer=12, retentionEnabled=True, retentionSeconds=13,
+                        completedRetentionSeconds=14, ttl=15, maxWaitTimeSeconds=16, maxSize=17)  # fmt: skip
+    lines = [line.rstrip() for line in queen.text("queues", queue).splitlines()]
+    shown = dict(re.split(r"  +", line, maxsplit=1) for line in lines if "  " in line)
+    numbers = {name: text for name, text in shown.items() if text.removesuffix(" s") in map(str, range(11, 18))}
+    assert numbers == {
+        "delay": "11 s", "window": "12 s", "retention": "13 s", "retention of done": "14 s", "time to live": "15 s",
+        "longest wait": "16 s", "maximum size": "17",
+    }  # fmt: skip
+    assert shown["encrypted"] == "no"
+
+
+def test_what_failed_is_told_when_nobody_reads(queen: Client, queue: str) -> None:
+    bury(queen, queue, 1, 2, 3)
+    assert unread(queen, "dlq", "replay", queue, "nonsense", "--json") == 1
+    assert unread(queen, "dlq", "replay", queue, "--all", "--yes", "--json") == 0
+    assert queen.json("dlq", "list", queue) == []
+    assert unread(queen, "ack", "00000000-0003-7000-8000-000000000000", "nonsense", "--json") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments", [("queues", "--json"), ("--version",), ("push", "{queue}", "--file", "{file}", "--json")]
+)
+def test_a_disk_without_room_is_told_in_a_line(
+    queen: Client, queue: str, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    file = tmp_path / "lines.jsonl"
+    file.write_text("1\n2\n")
+    words = [each.format(queue=queue, file=file) for each in arguments]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*PYTHON, *words], cwd=ROOT, env=clean_environment(**queen.environment), stdout=full,
+            stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "error: the output cannot be written: No space left on device"
+    assert "Traceback" not in done.stderr
+    if arguments[0] == "push":
+        assert "Lines up to 2 are stored" in done.stderr
 
 
 # ---------------------------------------------------------------- tail, top

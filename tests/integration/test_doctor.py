@@ -72,6 +72,7 @@ async def test_a_database_without_schema_and_one_that_is_newer(server: Server) -
         code, found = report("--dsn", url)
         assert (code, graded(found, "problem")) == (2, ["schema", "settings"])
         assert "9999_future.sql" in json.dumps(found)
+        assert f'ALTER DATABASE \\"{name}\\" RESET synchronous_commit' in json.dumps(found)
     finally:
         await drop_database(server.dsn, url)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from queen_spec.guarantees import Level, checks
 from tests.support.api import Api, open_client, worker_apis
+from tests.support.client_commands import Client
 from tests.support.processes import Server, clean_environment, open_folder, run, serving
 from tests.support.servers import serving_database
 from tests.support.sockets import data_of, open_socket
@@ -132,7 +134,7 @@ async def test_encryption_that_another_worker_switched_on_holds_for_every_push_t
 
 @checks("G-SEC-5", level=Level.LIVE)
 async def test_a_tampered_message_says_so_the_others_flow_and_it_can_be_dead_lettered(
-    secret: Api, db: "asyncpg.Connection[Any]", queue: str
+    secret_server: Server, secret: Api, db: "asyncpg.Connection[Any]", queue: str
 ) -> None:
     await secret.configure(queue, encryptionEnabled=True)
     for n in range(3):
@@ -144,6 +146,7 @@ async def test_a_tampered_message_says_so_the_others_flow_and_it_can_be_dead_let
     at = data.index(b'"encrypted":"') + 15
     changed = data[:at] + (b"A" if data[at : at + 1] != b"A" else b"B") + data[at + 1 :]
     await db.execute("UPDATE queen.segments SET data = $1 WHERE part_id = $2 AND last_off = 1", changed, part)
+    look_at_commands(secret_server, queue)
     messages = (await secret.pop(queue, batch=3)).messages
     assert [message["data"] for message in messages] == [{"n": 0}, None, {"n": 2}]
     assert [message.get("errorCode") for message in messages] == [None, "decryption_failed", None]
@@ -153,6 +156,24 @@ async def test_a_tampered_message_says_so_the_others_flow_and_it_can_be_dead_let
     assert (result["success"], result["dlq"]) == (True, True)
     await secret.ack([messages[0], messages[2]])
     assert (await secret.pop(queue)).messages == []
+
+
+def look_at_commands(server: Server, queue: str) -> None:
+    """Messages of which the second was tampered with, as somebody pops and acks them for a group of their own."""
+    client = Client(server)
+    popped = client.text("pop", queue, "-g", "people", "-n", "9", "--json")
+    done = client.call("ack", "--json", given=popped)
+    assert done.code == 1
+    assert [(each["transactionId"], each["success"]) for each in json.loads(done.stdout)] == [
+        ("t0", True),
+        ("t2", True),
+    ]
+    assert done.stderr.splitlines()[0].startswith("t1: not acked")
+    assert "1 message that could not be decrypted not acked" in done.stderr
+    assert client.text("ack", "--dlq", given=json.dumps(json.loads(popped)[1])) == "1 message acked, 1 dead letter\n"
+    shown = client.call("pop", queue, "-g", "others", "-n", "9")
+    assert "damaged" in shown.stdout
+    assert "t0 t2" in shown.stderr, "the command to copy leaves out what nobody could read"
 
 
 async def test_listings_show_messages_dead_letters_and_traces_in_clear(secret: Api, queue: str) -> None:
@@ -194,6 +215,13 @@ async def test_a_listing_without_the_key_says_so_for_each_message(
                 assert "QUEEN_ENCRYPTION_OLD_KEYS" in shown["error"]
             refused = await http.post(f"/api/v1/dlq/{letter['id']}/replay")
             assert (refused.status_code, refused.json()["code"]) == (409, "decryption_failed")
+            metrics = (await http.get("/metrics/prometheus")).text
+            (failures,) = re.findall(r"^queen_decryption_failures_total (\S+)", metrics, re.MULTILINE)
+            assert float(failures) >= 3
+        said = [line for line in other.output.read_text().splitlines() if "cannot be decrypted" in line]
+        assert said, "the first failure is told"
+        assert queue in said[0]
+        assert "QUEEN_ENCRYPTION_OLD_KEYS" in said[0]
     assert len((await got(secret, "/dlq", queue=queue))["messages"]) == 1
 
 
@@ -289,7 +317,7 @@ async def test_keys_rotate(folder: Path, queue: str) -> None:
             await api.push(queue, "old", "old too")
             await api.push(queue, "dead", ids=["dead"], partition="p")
             await api.ack((await api.pop(queue, "p")).messages, "dlq")
-    both = {"QUEEN_ENCRYPTION_KEY": NEW, "QUEEN_ENCRYPTION_OLD_KEYS": OLD}
+    both = {"QUEEN_ENCRYPTION_KEY": NEW, "QUEEN_ENCRYPTION_OLD_KEYS": OLD, "QUEEN_DATA_DIR": str(place)}
     with serving(place, "--workers", "1", env=clean_environment(**both)) as server:
         async with open_client(server.port) as http:
             api = Api(http)
@@ -302,10 +330,18 @@ async def test_keys_rotate(folder: Path, queue: str) -> None:
             ]
             half = run("encryption", "rotate", "--dsn", server.dsn, QUEEN_ENCRYPTION_KEY=NEW)
             assert half.returncode == 1
-            assert "3 messages cannot be decrypted" in half.stderr.replace("\n", " ") or "4 messages" in half.stderr
-            done = rotated(server, both)
+            *named, last = half.stderr.splitlines()
+            assert last == "error: 4 messages cannot be decrypted and stay as they are"
+            places = [
+                f"{queue}, partition {place}" for place in ("Default, offset 1", "Default, offset 2", "p, offset 0")
+            ]
+            assert [line.partition(":")[0] for line in named[:3]] == places
+            assert named[3].startswith(f"{queue}, dead letter 0")
+            assert all("add it to QUEEN_ENCRYPTION_OLD_KEYS" in line for line in named)
+            # The embedded PostgreSQL is found as it runs.
+            done = rotated(both)
             assert "3 messages encrypted anew, 1 dead letters" in done.stdout
-            assert "0 messages encrypted anew, 0 dead letters" in rotated(server, both).stdout
+            assert "0 messages encrypted anew, 0 dead letters" in rotated(both).stdout
             assert NEW not in done.stdout + done.stderr + half.stdout + half.stderr
     with serving(place, "--workers", "1", env=clean_environment(QUEEN_ENCRYPTION_KEY=NEW)) as server:
         async with open_client(server.port) as http:
@@ -320,10 +356,11 @@ async def test_keys_rotate(folder: Path, queue: str) -> None:
                 assert await connection.fetchval(keys) is True
             finally:
                 await connection.close()
+    assert "0 messages encrypted anew" in rotated(both).stdout, "it is started for it where no server runs"
 
 
-def rotated(server: Server, variables: dict[str, str]) -> "subprocess.CompletedProcess[str]":
-    done = run("encryption", "rotate", "--dsn", server.dsn, **variables)
+def rotated(variables: dict[str, str]) -> "subprocess.CompletedProcess[str]":
+    done = run("encryption", "rotate", **variables)
     assert done.returncode == 0, done.stderr
     return done
 

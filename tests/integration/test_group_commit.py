@@ -86,14 +86,17 @@ async def test_a_pop_finds_what_a_push_of_its_transaction_has_stored_behind_what
 async def test_a_call_that_is_refused_takes_nobody_with_it(world: World) -> None:
     refused = await flush_of(world.store, f"group-{uuid4()}", [b"3"])
     await world.store.push(refused, again=True)  # whatever comes under its id now is too late
-    acked, problem, (delivered, _, behind) = await asyncio.gather(
+    acked, problem, popped = await asyncio.gather(
         world.store.ack(world.columns_of_ack()),
         world.store.push(refused, again=False),
         world.store.pop(world.columns_of_pop(uuid4())),
         return_exceptions=True,
-    )  # type: ignore[misc]
+    )
     assert isinstance(problem, DataRejectedError)
+    assert isinstance(acked, list)
     assert [row.problem for row in acked] == [None]
+    assert isinstance(popped, tuple)
+    delivered, _, behind = popped
     assert (delivered, behind) == ([], False)  # each was made by itself: the one message is done, or still leased
 
 

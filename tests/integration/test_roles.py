@@ -58,6 +58,8 @@ async def test_a_server_does_its_work_with_the_rights_of_its_role(database_of_ro
         assert "permission denied" not in running.output.read_text()
     examined = await asyncio.to_thread(run, "doctor", DATABASE_URL=server_role)
     assert "All migrations are applied" in examined.stdout, examined.stderr
+    assert "may not see what sessions of other roles do" in examined.stdout
+    assert "Nobody waits" not in examined.stdout
     for sql in (
         "CREATE TABLE queen.mine (id int)", "DROP TABLE queen.segments", "TRUNCATE queen.segments",
         "CREATE OR REPLACE FUNCTION queen.clock() RETURNS timestamptz LANGUAGE sql AS 'SELECT now()'",

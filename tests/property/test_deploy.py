@@ -228,6 +228,8 @@ def test_compose_asks_for_every_password_that_it_needs() -> None:
     asked = set(re.findall(r"\$\{(\w+):\?", text))
     example = dict(re.findall(r"^(\w+)=(.*)$", (DEPLOY / "compose" / ".env.example").read_text(), re.MULTILINE))
     assert asked == set(example)
+    offered = re.findall(r"^#(\w+)=", (DEPLOY / "compose" / ".env.example").read_text(), re.MULTILINE)
+    assert set(offered) == set(re.findall(r"\$\{(\w+):-", text))
     script = (DEPLOY / "compose" / "passwords.sh").read_text()
     roles = dict(re.findall(r"\\getenv (\w+) (\w+)", script))
     assert set(roles.values()) <= set(compose()["db"]["environment"])

@@ -82,6 +82,48 @@ def test_what_is_not_well_is_said_with_what_to_do(change: dict[str, Any], topic:
 
 
 @pytest.mark.parametrize(
+    ("source", "word"),
+    [
+        ("configuration file", "ALTER SYSTEM SET synchronous_commit = on"),
+        ("user", 'ALTER ROLE "queen_server" RESET synchronous_commit'),
+        ("database", 'ALTER DATABASE "a""b" RESET synchronous_commit'),
+        ("database user", 'ALTER ROLE "queen_server" IN DATABASE "a""b" RESET synchronous_commit'),
+        ("client", "options of the DSN"),
+    ],
+)
+def test_a_setting_is_mended_where_it_comes_from(source: str, word: str) -> None:
+    off = {
+        "settings": {**SOUND.settings, "synchronous_commit": "off"}, "sources": {"synchronous_commit": source},
+        "role": "queen_server", "database": 'a"b',
+    }  # fmt: skip
+    [(topic, _, text)] = found(structs.replace(SOUND, **off))
+    assert topic == "settings"
+    assert word in text
+    assert ("ALTER SYSTEM" in text) == (source == "configuration file")
+
+
+def test_a_lost_standby_is_named_and_nobody_is_told_to_end_who_waits_for_it() -> None:
+    sessions = [
+        Session(1, "queen", "active", 400.0, 400.0, commits=True),
+        Session(2, "queen", "active", 399.0, 390.0, [1]),
+        Session(3, "queen", "active", 9.0, 8.0, [2]),
+    ]
+    [(topic, grade, text)] = found(structs.replace(SOUND, sessions=sessions))
+    assert (topic, grade) == ("replication", Grade.PROBLEM)
+    assert "1 sessions wait for a synchronous standby (SyncRep), the longest for 400 s" in text
+    assert "synchronous_standby_names" in text
+    assert "pg_terminate_backend" not in text
+
+
+def test_who_may_not_see_others_does_not_say_that_all_is_well() -> None:
+    findings = list(judge(structs.replace(SOUND, sees_others=False, role="queen_server"), 40))
+    assert not {each.topic for each in findings} & {"transactions", "locks"}
+    [finding] = [each for each in findings if each.topic == "sessions"]
+    assert finding.grade is Grade.WARNING
+    assert 'GRANT pg_read_all_stats TO "queen_server"' in finding.advice
+
+
+@pytest.mark.parametrize(
     ("change", "up", "grade", "word"),
     [
         ({}, True, Grade.OK, f"Nothing waits in {SPOOL.folder}"),

@@ -9,6 +9,7 @@ import pytest
 
 from queen.config import from_environment
 from queen.core.errors import QueenError
+from queen.core.rate_limit import RateLimit
 from queen.http import problems
 from queen.http.access import Access, Levels
 from queen.http.gate import Gate, SkippedPaths
@@ -40,13 +41,19 @@ class Passed:
 
 
 @pytest.fixture
-async def http() -> AsyncIterator[httpx.AsyncClient]:
+def rate_limit() -> RateLimit | None:
+    return None
+
+
+@pytest.fixture
+async def http(rate_limit: RateLimit | None) -> AsyncIterator[httpx.AsyncClient]:
     environment = {
         "JWT_ENABLED": "1", "JWT_ALGORITHM": "auto", "JWT_SECRET": SECRET, "JWT_PUBLIC_KEY": pem(rsa_key()),
         "JWT_ISSUER": ISSUER, "JWT_AUDIENCE": AUDIENCE,
     }  # fmt: skip
     settings, table = from_environment(environment), route_table()
-    gate = Gate(table, verifier_of(settings), Levels(role_names(settings)), SkippedPaths(settings.jwt_skip_paths), None)
+    levels, skipped = Levels(role_names(settings)), SkippedPaths(settings.jwt_skip_paths)
+    gate = Gate(table, verifier_of(settings), levels, skipped, None, rate_limit)
     app = falcon.asgi.App(middleware=[gate, Passed()], request_type=QueenRequest)
     app.add_error_handler(QueenError, problems.on_queen_error)
     add_routes(app, table)
@@ -108,6 +115,21 @@ async def test_what_the_table_does_not_name_is_for_administrators(http: httpx.As
     assert (await put("read-write"), await put("admin")) == (403, PASSED)
     assert (await http.put("/api/v1/push")).status_code == 401
     assert (await http.options("/api/v1/push")).status_code == PASSED
+
+
+@pytest.mark.parametrize("rate_limit", [RateLimit(2)])
+async def test_who_guesses_tokens_is_counted_by_address_and_does_not_lock_others_out(
+    http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("queen.http.gate.time.monotonic", lambda: 0.0)
+
+    async def ask(headers: dict[str, str]) -> int:
+        return (await http.get("/api/v1/status", headers=headers)).status_code
+
+    good, low = {"Authorization": f"Bearer {token()}"}, {"Authorization": f"Bearer {token('guest', sub='bob')}"}
+    assert [await ask({"Authorization": f"Bearer guess{number}.a.b"}) for number in range(4)] == [401, 401, 429, 429]
+    assert [await ask(good) for _ in range(3)] == [PASSED, PASSED, 429]
+    assert [await ask(low) for _ in range(3)] == [403, 403, 429]
 
 
 def test_skipped_paths_are_those_and_what_lies_below() -> None:

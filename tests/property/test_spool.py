@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queen.core.errors import SettingError, SpoolError, SpoolFullError
+from queen.core.errors import OutcomeUnknownError, SettingError, SpoolError, SpoolFullError
 from queen.spool.format import (
     Damage,
     Header,
@@ -289,6 +289,23 @@ def test_record_that_is_refused_is_set_aside_and_the_others_are_stored(folder: S
     assert isinstance(record, Record)
     assert record.reason == "simulated"
     assert POISON.encode() in record.requests[0][0].body
+
+
+def test_pushes_do_not_wait_for_a_replay_that_waits_for_a_standby(
+    folder: SimulatedFolder, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool, stored_meanwhile = spool_on(folder), []
+    put(spool, 1)
+
+    async def commit_something() -> None:
+        if len(stored_meanwhile) < 2:
+            put(spool, 2 + len(stored_meanwhile))  # a deadlock if the replay held the lock of all appends
+            stored_meanwhile.append(dict(world.postgres.log))
+            raise OutcomeUnknownError("simulated")
+
+    monkeypatch.setattr(world.postgres, "commit_something", commit_something)
+    assert stored(world) == {"p": [1, 2, 3]}
+    assert stored_meanwhile == [{}, {}]
 
 
 @checks("G-SPOOL-5", level=Level.MODEL)

@@ -135,7 +135,7 @@ async def test_a_token_without_an_end_is_good_unless_the_settings_say_otherwise(
         await verifier(needs_expiry=True).verify(text)
 
 
-@pytest.mark.parametrize("subject", ["x" * 256, "a\0b", 7, ["alice"]])
+@pytest.mark.parametrize("subject", ["x" * 256, "a\0b", "\ud800", 7, ["alice"]])
 def test_a_subject_that_cannot_be_stamped_is_refused(subject: Any) -> None:
     head = f"{encoded({'alg': 'HS256'})}.{encoded(claims(sub=subject))}"
     signature = jwt.algorithms.HMACAlgorithm(jwt.algorithms.HMACAlgorithm.SHA256).sign(head.encode(), SECRET.encode())
@@ -159,6 +159,34 @@ def test_a_subject_that_cannot_be_stamped_is_refused(subject: Any) -> None:
 async def test_the_highest_known_role_counts(changes: dict[str, Any], found: Access) -> None:
     identity = await verifier().verify(token(**changes))
     assert Levels(RoleNames("admin", "read-write", "read-only")).of(identity.roles) is found
+
+
+@pytest.mark.parametrize(
+    "head", [{"alg": "\ud800"}, {"alg": "HS256", "kid": "\ud800"}, {"alg": "HS256", "crit": "\ud800"}]
+)
+def test_a_refusal_can_be_told_whatever_the_token_names(head: dict[str, str]) -> None:
+    text = f"{encoded(head)}.{encoded(claims())}.{encoded(b'x')}"
+    for judge in (verifier(), Verifier(rules("HS256"), FixedKeys([]))):
+        assert refused(text, judge).encode()
+
+
+@pytest.mark.parametrize(
+    ("claim", "changes", "found"),
+    [
+        (
+            "realm_access.roles",
+            {"realm_access": {"roles": ["offline_access", "read-write"]}},
+            ("offline_access", "read-write"),
+        ),
+        ("https://queen.example/roles", {"https://queen.example/roles": ["admin"]}, ("admin",)),
+        ("a.b", {"a.b": ["x"], "a": {"b": ["y"]}}, ("x",)),
+        ("a.b.c", {"a": {"b": "text"}}, ()),
+        ("a.b", {"a": ["b"]}, ()),
+        ("a.", {"a": {"": ["admin"]}}, ("admin",)),
+    ],
+)
+async def test_roles_may_lie_below_other_claims(claim: str, changes: dict[str, Any], found: tuple[str, ...]) -> None:
+    assert (await verifier(roles_claim=claim).verify(token(None, **changes))).roles == found
 
 
 async def test_claims_and_roles_have_the_names_of_the_settings() -> None:
@@ -447,6 +475,13 @@ def test_a_secret_that_can_be_guessed_and_keys_over_http_are_warned_of(caplog: p
     assert ["shorter than 32 bytes" in line for line in caplog.messages] == [True, False]
     assert "not https" in caplog.messages[1]
     assert "short: " not in caplog.text
+
+
+@pytest.mark.parametrize("algorithm", ["HS256", "auto"])
+def test_the_secret_of_the_examples_is_refused(algorithm: str) -> None:
+    environment = {"JWT_ENABLED": "1", "JWT_ALGORITHM": algorithm, "JWT_SECRET": "change-me"}
+    with pytest.raises(SettingError, match="which everybody knows"):
+        verifier_of(from_environment(environment))
 
 
 # ---------------------------------------------------------------- rate limit

@@ -14,7 +14,7 @@ from queen.cli.client import showing
 from queen.cli.client.connection import DEFAULT_URL, FailedError, Server, UsageError, connected
 from queen.cli.client.options import ForGroup, Json, Token, Url
 from queen.cli.client.showing import clean, counted
-from queen.cli.output import err
+from queen.cli.output import err, even_unread
 from queen.cli.progress import bar
 
 _BATCH = 1000
@@ -27,6 +27,7 @@ class Delivered(Struct, rename="camel"):
     partition_id: str
     lease_id: str = ""
     consumer_group: str = ""
+    error_code: str | None = None
 
 
 class Acknowledgment(Struct, rename="camel", omit_defaults=True):
@@ -71,7 +72,8 @@ def ack(
 ) -> None:
     """Say what became of messages: done, unless an option says otherwise.
 
-    Without arguments messages are read from standard input, as `queen pop --json` prints them.
+    Without arguments messages are read from standard input, as `queen pop --json` prints them. Those that the server
+    could not decrypt are never acked as done: say --failed, --retry or --dlq.
     """
     with connected(url, token) as server:
         chosen = [name for name, wanted in (("failed", failed), ("retry", retry), ("dlq", dlq)) if wanted]
@@ -83,7 +85,8 @@ def ack(
         messages = _named(partition_id, transaction_ids or []) if partition_id is not None else _read()
         if lease is not None or group is not None:
             messages = [_with(each, lease, group) for each in messages]
-        _finish(_acknowledge(server, messages, status, error), json=json)
+        done = messages if chosen else _readable(messages)
+        _finish(_acknowledge(server, done, status, error), skipped=len(messages) - len(done), json=json)
 
 
 def _named(partition_id: str, transaction_ids: Sequence[str]) -> list[Delivered]:
@@ -93,12 +96,21 @@ def _named(partition_id: str, transaction_ids: Sequence[str]) -> list[Delivered]
 
 
 def _with(message: Delivered, lease: str | None, group: str | None) -> Delivered:
-    return Delivered(
-        message.transaction_id,
-        message.partition_id,
-        message.lease_id if lease is None else lease,
-        message.consumer_group if group is None else group,
+    return msgspec.structs.replace(
+        message,
+        lease_id=message.lease_id if lease is None else lease,
+        consumer_group=message.consumer_group if group is None else group,
     )
+
+
+def _readable(messages: Sequence[Delivered]) -> list[Delivered]:
+    """Those whose payload was delivered. Nobody has done the others: they stay under their lease, and are told."""
+    for each in messages:
+        if each.error_code:
+            why = f"not acked, because it was delivered without its payload ({each.error_code})"
+            with even_unread():
+                err.print(clean(f"{each.transaction_id}: {why}"), style="red", markup=False)
+    return [each for each in messages if not each.error_code]
 
 
 def _read() -> list[Delivered]:
@@ -143,16 +155,21 @@ def _acknowledge(server: Server, messages: Sequence[Delivered], status: str, err
     return answers
 
 
-def _finish(answers: Sequence[Raw], *, json: bool) -> None:
+def _finish(answers: Sequence[Raw], *, skipped: int, json: bool) -> None:
     results = [msgspec.json.decode(each, type=Result) for each in answers]
     refused = [each for each in results if not each.success]
-    if json:
-        showing.document(answers)
-    else:
-        buried = sum(each.dlq for each in results)
-        said = f", {counted(buried, 'dead letter')}" if buried else ""
-        showing.say(f"{counted(len(results) - len(refused), 'message')} acked{said}")
-        for each in refused:
-            err.print(clean(f"{each.transaction_id}: {each.error}"), style="red", markup=False)
-    if refused:
-        raise FailedError(f"{counted(len(refused), 'ack')} of {len(results)} refused")
+    with even_unread():
+        if json:
+            showing.document(answers)
+        else:
+            buried = sum(each.dlq for each in results)
+            said = f", {counted(buried, 'dead letter')}" if buried else ""
+            showing.say(f"{counted(len(results) - len(refused), 'message')} acked{said}")
+            for each in refused:
+                err.print(clean(f"{each.transaction_id}: {each.error}"), style="red", markup=False)
+    problems = [f"{counted(len(refused), 'ack')} of {len(results)} refused"] if refused else []
+    if skipped:
+        advice = "--failed, --retry or --dlq says what becomes of them"
+        problems.append(f"{counted(skipped, 'message')} that could not be decrypted not acked: {advice}")
+    if problems:
+        raise FailedError("; ".join(problems))

@@ -12,8 +12,9 @@ from queen.cli.client import showing
 from queen.cli.client.asking import confirm
 from queen.cli.client.connection import DEFAULT_URL, FailedError, RefusedError, Server, UsageError, at, connected
 from queen.cli.client.options import Json, OfGroup, OfPartition, Queue, Token, Url, Yes
+from queen.cli.client.queues import there
 from queen.cli.client.showing import clean, counted
-from queen.cli.output import err
+from queen.cli.output import err, even_unread
 from queen.cli.progress import bar
 
 _ROUTE = "/api/v1/dlq"
@@ -99,6 +100,7 @@ def list_(
     With --json an array.
     """
     with connected(url, token) as server:
+        there(server, queue)
         page = Wanted(queue, group, partition).page(server, limit)
     if json:
         showing.document(page.messages)
@@ -158,6 +160,7 @@ def replay(
 
 
 def _chosen(server: Server, wanted: Wanted, *, yes: bool) -> list[str]:
+    there(server, wanted.queue)
     total = wanted.page(server, 1).total
     if not total:
         return []
@@ -188,7 +191,8 @@ def _replay(server: Server, ids: list[str], target: Target, *, json: bool) -> No
         raise
     if not json:
         kept = f", {counts['duplicate']} were there already and are kept" if counts["duplicate"] else ""
-        showing.say(f"{counted(counts['moved'], 'dead letter')} pushed again{kept}")
+        with even_unread():
+            showing.say(f"{counted(counts['moved'], 'dead letter')} pushed again{kept}")
     if counts["refused"]:
         raise FailedError(f"{counted(counts['refused'], 'dead letter')} of {len(ids)} cannot be replayed")
 
@@ -200,10 +204,12 @@ def _replay_one(server: Server, each: str, target: Target, *, json: bool) -> str
     except RefusedError as problem:
         if problem.status not in _OF_ONE:
             raise
-        err.print(clean(f"{each}: {problem}"), style="red", markup=False)
+        with even_unread():
+            err.print(clean(f"{each}: {problem}"), style="red", markup=False)
         return "refused"
     if json:
-        showing.lines([answer])
+        with even_unread():
+            showing.lines([answer])
     return msgspec.json.decode(answer, type=Replayed).result
 
 
@@ -221,6 +227,7 @@ def purge(
     With --json the server's answer.
     """
     with connected(url, token) as server:
+        there(server, queue)
         total = Wanted(queue, group).page(server, 1).total
         if total:
             of = f"group {clean(group)} on {clean(queue)}" if group is not None else clean(queue)

@@ -10,6 +10,7 @@ from queen.cli.client import showing
 from queen.cli.client.asking import confirm
 from queen.cli.client.connection import DEFAULT_URL, FailedError, Server, at, connected
 from queen.cli.client.options import Group, Json, Token, Url, Yes
+from queen.cli.client.queues import there
 from queen.cli.client.showing import clean, counted, duration
 from queen.cli.output import err
 
@@ -83,8 +84,7 @@ def list_(
     """
     with connected(url, token) as server:
         if queue is not None:
-            # A queue that is not there is another answer than one without groups.
-            server.get(Raw, at("/api/v1/resources/queues/{}", queue), {"limit": 1})
+            there(server, queue)
         found = on_queue(server, queue)
     if json:
         showing.document([raw for raw, _ in found])

@@ -119,7 +119,7 @@ def _show(messages: Sequence[Message], *, leased: bool) -> None:
         )
     made.show()
     if leased:
-        for command in _acks(messages):
+        for command in _acks(each for each in messages if not each.error):
             err.print(command, style="dim", markup=False)
 
 

@@ -15,7 +15,7 @@ from queen.cli.client import showing
 from queen.cli.client.connection import DEFAULT_URL, FailedError, Server, UsageError, connected
 from queen.cli.client.options import Json, Queue, Token, Url
 from queen.cli.client.showing import clean, counted
-from queen.cli.output import err
+from queen.cli.output import err, even_unread
 from queen.cli.progress import bar
 
 _BYTES_MAX = 4 << 20
@@ -31,6 +31,10 @@ class Message(Struct, omit_defaults=True):
     partition: str | UnsetType = UNSET
     transactionId: str | UnsetType = UNSET  # noqa: N815 - the interface's names
     traceId: str | UnsetType = UNSET  # noqa: N815
+
+
+#: Number, message and length of a line.
+Numbered = tuple[int, Message, int]
 
 
 class Line(Struct, forbid_unknown_fields=True):
@@ -136,12 +140,13 @@ def _single(form: Form, payload: str, transaction_id: str | None) -> Message:
 def _push_one(server: Server, message: Message, *, json: bool) -> None:
     [raw] = _send(server, [message])
     result = msgspec.json.decode(raw, type=Result)
-    if json:
-        showing.lines([raw])
-    elif result.status == "buffered":
-        showing.say("buffered: PostgreSQL is away or push maintenance is on; the server stores it afterwards")
-    elif result.status != "failed":
-        showing.say(f"{_WORDS.get(result.status, result.status)} as {result.message_id}")
+    with even_unread():
+        if json:
+            showing.lines([raw])
+        elif result.status == "buffered":
+            showing.say("buffered: PostgreSQL is away or push maintenance is on; the server stores it afterwards")
+        elif result.status != "failed":
+            showing.say(f"{_WORDS.get(result.status, result.status)} as {result.message_id}")
     if result.status == "failed":
         raise FailedError(f"the message was refused: {clean(result.error)}")
 
@@ -156,28 +161,33 @@ def _push_file(server: Server, name: str, form: Form, batch: int, *, json: bool)
                 raws = _send(server, [message for _, message, _ in numbered])
                 results = [msgspec.json.decode(raw, type=Result) for raw in raws]
                 done = numbered[-1][0]
-                if json:
-                    showing.lines(raws)
-                for (number, _, _), result in zip(numbered, results, strict=True):
-                    if result.status == "failed":
-                        err.print(f"line {number}: {clean(result.error)}", style="red", markup=False)
+                with even_unread():
+                    _report(numbered, raws, results, json=json)
                 counts.update(result.status for result in results)
                 progress.update(task, advance=sum(length for _, _, length in numbered))
     except FailedError as problem:
         if done:
             problem.args = (f"{problem}. {_so_far(done)}",)
         raise
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, OSError):
         if done:
             err.print(_so_far(done))
         raise
     if not json:
-        showing.say(
-            ", ".join(f"{counts[status]} {word}" for status, word in _WORDS.items() if counts[status])
-            or "nothing to push"
-        )
+        said = ", ".join(f"{counts[status]} {word}" for status, word in _WORDS.items() if counts[status])
+        with even_unread():
+            showing.say(said or "nothing to push")
     if counts["failed"]:
         raise FailedError(f"{counted(counts['failed'], 'message')} of {name} refused")
+
+
+def _report(numbered: Sequence[Numbered], raws: Sequence[Raw], results: Sequence[Result], *, json: bool) -> None:
+    """Which lines were refused, and with --json what was answered."""
+    for (number, _, _), result in zip(numbered, results, strict=True):
+        if result.status == "failed":
+            err.print(f"line {number}: {clean(result.error)}", style="red", markup=False)
+    if json:
+        showing.lines(raws)
 
 
 def _so_far(line: int) -> str:
@@ -203,7 +213,7 @@ def _opened(name: str) -> Iterator[tuple[BinaryIO, int | None]]:
         yield file, path.stat().st_size if path.is_file() else None
 
 
-def _messages(source: Iterable[bytes], form: Form) -> Iterator[tuple[int, Message, int]]:
+def _messages(source: Iterable[bytes], form: Form) -> Iterator[Numbered]:
     """Number, message and length of each line that is not empty."""
     for number, line in enumerate(source, 1):
         if stripped := line.strip(b"\r\n"):
@@ -213,9 +223,9 @@ def _messages(source: Iterable[bytes], form: Form) -> Iterator[tuple[int, Messag
                 raise UsageError(f"line {number} is {problem}") from None
 
 
-def _batches(messages: Iterator[tuple[int, Message, int]], most: int) -> Iterator[list[tuple[int, Message, int]]]:
+def _batches(messages: Iterator[Numbered], most: int) -> Iterator[list[Numbered]]:
     """What goes into one request each: so many messages, and no more bytes than a server takes."""
-    gathered: list[tuple[int, Message, int]] = []
+    gathered: list[Numbered] = []
     size = 0
     for each in messages:
         if gathered and (len(gathered) == most or size + each[2] > _BYTES_MAX):

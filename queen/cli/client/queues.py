@@ -57,12 +57,25 @@ class Config(Struct, rename="camel"):
     lease_time: int
     retry_limit: int
     retry_delay: int
-    ttl: int
-    max_queue_size: int
     dead_letter_queue: bool
+    delayed_processing: int
+    window_buffer: int
+    retention_enabled: bool
+    retention_seconds: int
+    completed_retention_seconds: int
+    ttl: int
+    max_wait_time_seconds: int
+    max_size: int
+    encryption_enabled: bool
 
 
-class Options(Struct, rename="camel"):
+class Configured(Struct):
+    """How a queue is configured."""
+
+    options: Config
+
+
+class Labels(Struct, rename="camel"):
     """What a queue is."""
 
     name: str
@@ -70,7 +83,6 @@ class Options(Struct, rename="camel"):
     task: str
     priority: int
     created_at: str
-    config: Config
 
 
 class Partition(Struct, rename="camel"):
@@ -84,7 +96,7 @@ class Partition(Struct, rename="camel"):
 class Detail(Struct):
     """A queue with a page of its partitions."""
 
-    queue: Options
+    queue: Labels
     partitions: list[Partition]
     totals: Counts
 
@@ -104,7 +116,11 @@ def queues(
     with connected(url, token) as server:
         if name is not None:
             answer = server.get(Raw, at("/api/v1/status/queues/{}", name), {"limit": _PARTITIONS})
-            showing.document(answer) if json else _show_one(msgspec.json.decode(answer, type=Detail))
+            if json:
+                showing.document(answer)
+            else:
+                configured = server.get(Configured, "/api/v1/configure", {"queue": name})
+                _show_one(msgspec.json.decode(answer, type=Detail), configured.options)
             return
         found = list(every(server, namespace, task))
     if json:
@@ -141,8 +157,18 @@ def every(server: Server, namespace: str | None = None, task: str | None = None)
         offset += _PAGE
 
 
-def _show_one(detail: Detail) -> None:
-    queue, config, totals = detail.queue, detail.queue.config, detail.totals
+def there(server: Server, queue: str) -> None:
+    """Returns if there is such a queue, so that nothing of a queue is not taken for nothing of a name that is wrong.
+
+    Raises:
+        RefusedError: there is none (404).
+    """
+    server.get(Raw, at("/api/v1/resources/queues/{}", queue), {"limit": 1})
+
+
+def _show_one(detail: Detail, config: Config) -> None:
+    queue, totals = detail.queue, detail.totals
+    kept = config.retention_enabled
     showing.record(
         ("queue", queue.name),
         ("namespace, task", f"{queue.namespace}, {queue.task}"),
@@ -151,8 +177,14 @@ def _show_one(detail: Detail) -> None:
         ("lease", f"{config.lease_time} s"),
         ("retries", f"{config.retry_limit}, after {config.retry_delay} ms"),
         ("dead letters kept", "yes" if config.dead_letter_queue else "no"),
-        ("time to live", f"{config.ttl} s" if config.ttl else "no end"),
-        ("maximum size", config.max_queue_size or "none"),
+        ("delay", _seconds(config.delayed_processing, "none")),
+        ("window", _seconds(config.window_buffer, "none")),
+        ("encrypted", "yes" if config.encryption_enabled else "no"),
+        ("retention", _seconds(config.retention_seconds if kept else 0, "no end")),
+        ("retention of done", _seconds(config.completed_retention_seconds if kept else 0, "no end")),
+        ("time to live", _seconds(config.ttl, "no end")),
+        ("longest wait", _seconds(config.max_wait_time_seconds, "no end")),
+        ("maximum size", config.max_size or "none"),
         ("messages", totals.total),
         ("pending, leased", f"{totals.pending}, {totals.processing}"),
         ("done, dead letters", f"{totals.completed}, {totals.dead_letter}"),
@@ -168,3 +200,7 @@ def _show_one(detail: Detail) -> None:
         made.show()
     if len(detail.partitions) == _PARTITIONS:
         err.print(f"the first {_PARTITIONS} partitions", style="dim")
+
+
+def _seconds(number: int, none: str) -> str:
+    return f"{number} s" if number else none

@@ -8,12 +8,10 @@ from msgspec import Raw
 from rich.table import Table
 from rich.text import Text
 
-from queen.cli.output import out
+from queen.cli.output import PIPE_CHARS, out
 
 #: Of a payload on a terminal; all of it is in the JSON, and in pipes.
 _PAYLOAD_CHARS = 2000
-#: A pipe has no width; nothing is cut there.
-_PIPE_CHARS = 1_000_000
 Cell = str | int | None
 
 
@@ -60,9 +58,8 @@ class Listing:
         """Prints it: as a table, and on a terminal that is too narrow for that row by row, like psql."""
         made = self.table()
         if not out.is_terminal:
-            out.width = _PIPE_CHARS
             out.print(made)
-        elif out.measure(made, options=out.options.update(width=_PIPE_CHARS)).maximum <= out.width:
+        elif out.measure(made, options=out.options.update(width=PIPE_CHARS)).maximum <= out.width:
             out.print(made, soft_wrap=False)
         else:
             for row in self._rows:
@@ -77,8 +74,6 @@ def record(*facts: tuple[str, Cell]) -> None:
     made.add_column(overflow="fold")
     for title, value in facts:
         made.add_row(title, Text(clean("" if value is None else str(value))))
-    if not out.is_terminal:
-        out.width = _PIPE_CHARS
     out.print(made, soft_wrap=False)
 
 

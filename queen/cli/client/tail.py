@@ -15,8 +15,9 @@ from msgspec import Raw, Struct
 from rich.text import Text
 
 from queen.cli.client import showing
-from queen.cli.client.connection import DEFAULT_URL, RefusedError, Server, UnreachableError, at, connected
+from queen.cli.client.connection import DEFAULT_URL, RefusedError, Server, UnreachableError, connected
 from queen.cli.client.options import Json, OfPartition, Queue, Token, Url
+from queen.cli.client.queues import there
 from queen.cli.ending import interruptible
 from queen.cli.output import err, out
 
@@ -111,7 +112,7 @@ def tail(
 def _look_for(server: Server, queue: str, *, follow: bool) -> None:
     """A queue that is not there yet may be waited for."""
     try:
-        server.get(Raw, at("/api/v1/resources/queues/{}", queue), {"limit": 1})
+        there(server, queue)
     except RefusedError as problem:
         if problem.status != 404 or not follow:
             raise

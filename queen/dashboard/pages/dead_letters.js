@@ -1,7 +1,7 @@
 // Messages that a consumer group gave up.
 
 import { call } from "../api.js";
-import { badge, button, card, h, link } from "../dom.js";
+import { button, card, h, link, why } from "../dom.js";
 import { confirm } from "../dialogs.js";
 import { filters, textInput } from "../filters.js";
 import { ago, count, glimpse } from "../format.js";
@@ -29,7 +29,7 @@ export function open(view, { query }, refreshNow) {
     { name: "Message", value: (row) => [link(row.transactionId, address(row)), h("br"), h("small", {}, `${row.queue} / ${row.partition}`)] },
     { name: "Group", wide: true, long: true, value: (row) => (row.consumerGroup === "__QUEUE_MODE__" ? "–" : row.consumerGroup) },
     { name: "Error", long: true, value: (row) => row.errorMessage || "–" },
-    { name: "Payload", wide: true, long: true, value: (row) => (row.error ? badge(row.error, "bad") : h("code", {}, glimpse(row.data, 60))) },
+    { name: "Payload", wide: true, long: true, value: (row) => (row.error ? why(row.error) : h("code", {}, glimpse(row.data, 60))) },
     { name: "Failed", number: true, wide: true, value: (row) => ago(row.failedAt) },
     ...(session.may(operations.replayDeadLetter) ? [{ name: "", value: (row) => actions(row, refreshNow) }] : []),
   ], { empty: "No dead letters: all is well" });

@@ -1,7 +1,7 @@
 // One message with all that is known of it.
 
 import { call } from "../api.js";
-import { badge, card, facts, fill, h, link } from "../dom.js";
+import { badge, card, facts, fill, h, link, why } from "../dom.js";
 import { json, moment } from "../format.js";
 import { operations } from "../operations.js";
 import { actions, state } from "./messages.js";
@@ -15,9 +15,10 @@ export function open(view, { names: [partitionId, transactionId] }, refreshNow) 
   const what = h("div", { class: "actions" });
   const about = h("div");
   const payload = h("pre", { tabindex: "0", role: "group", "aria-label": "Payload" });
+  const sealed = h("p");
   const groups = h("div");
   const traces = h("div");
-  view.append(what, card("", about), card("Payload", payload), card("Consumer groups", groups), card("Traces", traces));
+  view.append(what, card("", about), card("Payload", sealed, payload), card("Consumer groups", groups), card("Traces", traces));
 
   const leave = (queue) => () => { location.hash = to("messages", [], { queue }); };
 
@@ -26,6 +27,8 @@ export function open(view, { names: [partitionId, transactionId] }, refreshNow) 
     const [message, recorded] = await Promise.all([call(operations.getMessage, key), call(operations.listTracesOfMessage, key)]);
     fill(what, state(message.status), session.may(operations.deleteMessage) ? actions(message, refreshNow, leave(message.queue)) : null, link("Messages of the queue", to("messages", [], { queue: message.queue })));
     fill(about, facts(known(message)));
+    fill(sealed, message.error ? why(message.error) : null);
+    payload.hidden = Boolean(message.error);
     if (payload.textContent !== json(message.payload)) payload.textContent = json(message.payload);
     fill(groups, message.consumerGroups.length ? h("ul", {}, message.consumerGroups.map(group)) : h("p", { class: "empty" }, "Nobody has consumed the queue yet"));
     fill(traces, recorded.traces.length ? timeline(recorded.traces) : h("p", { class: "empty" }, "No consumer has recorded anything"));
@@ -40,7 +43,6 @@ function known(message) {
     ["Pushed", moment(message.createdAt)], ["Producer", message.producerSub || "–"], ["Trace id", message.traceId || "–"],
     ["Encrypted", message.isEncrypted ? "yes" : "no"], ["Lease until", moment(message.leaseExpiresAt)],
     ...(message.errorMessage ? [["Why it is dead", message.errorMessage], ["Failures", String(message.retryCount)]] : []),
-    ...(message.error ? [["Payload", badge(message.error, "bad")]] : []),
   ];
 }
 

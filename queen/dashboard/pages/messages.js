@@ -1,7 +1,7 @@
 // Messages of all queues: search, and what can be done with each.
 
 import { call } from "../api.js";
-import { badge, button, card, h, link, select } from "../dom.js";
+import { badge, button, card, h, link, select, why } from "../dom.js";
 import { filters, textInput } from "../filters.js";
 import { ago, glimpse } from "../format.js";
 import { giveUp, remove, retry } from "../message_actions.js";
@@ -38,7 +38,7 @@ export function open(view, { query }, refreshNow) {
   ]);
   const table = new Table("Messages, newest first", [
     { name: "Message", value: (row) => [link(row.transactionId, address(row)), h("br"), h("small", {}, `${row.queue} / ${row.partition}`)] },
-    { name: "Payload", wide: true, long: true, value: (row) => (row.error ? badge(row.error, "bad") : h("code", {}, glimpse(row.payload))) },
+    { name: "Payload", wide: true, long: true, value: (row) => (row.error ? why(row.error) : h("code", {}, glimpse(row.payload))) },
     { name: "State", value: (row) => state(row.status) },
     { name: "Pushed", number: true, value: (row) => ago(row.createdAt) },
     ...(session.may(operations.deleteMessage) ? [{ name: "", wide: true, value: (row) => actions(row, refreshNow) }] : []),

@@ -33,7 +33,7 @@ class SubscribeResource:
     def __init__(self, engine: EngineThread, sockets: Sockets, settings: SessionSettings, keys: Keyring | None) -> None:
         self._engine, self._sockets, self._settings, self._keys = engine, sockets, settings, keys
 
-    async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
+    async def on_get(self, req: QueenRequest, resp: falcon.asgi.Response) -> None:
         """426 for whoever does not ask for a WebSocket, and under worker classes that cannot carry one."""
         detail = (
             "This path is a WebSocket. Connect with ws:// or wss://; it needs the worker class "
@@ -50,12 +50,12 @@ class SubscribeResource:
             return
         await ws.accept(PROTOCOL if ws.subprotocols else None)
         if self._sockets.is_stopping:
-            await _turn_away(ws, ShuttingDownError("The server stops"), GOING_AWAY)
+            await _turn_away(req, ws, ShuttingDownError("The server stops"), GOING_AWAY)
         elif self._sockets.is_full:
             problem = OverloadedError("This worker has as many WebSockets as it may (QUEEN_WS_MAX_SOCKETS); try again")
-            await _turn_away(ws, problem, TRY_AGAIN_LATER)
+            await _turn_away(req, ws, problem, TRY_AGAIN_LATER)
         else:
-            session = Session(self._engine, ws, self._settings, self._keys)
+            session = Session(self._engine, req, ws, self._settings, self._keys)
             with _ended_with_its_token(session, req.identity):
                 await self._sockets.run(session)
 
@@ -74,9 +74,9 @@ def _ended_with_its_token(session: Session, identity: Identity | None) -> Iterat
         timer.cancel()
 
 
-async def _turn_away(ws: WebSocket, problem: QueenError, code: int) -> None:
+async def _turn_away(req: QueenRequest, ws: WebSocket, problem: QueenError, code: int) -> None:
     try:
-        await ws.send_text(render_frame(ErrorFrame(None, problems.describe(problem))))
+        await ws.send_text(render_frame(ErrorFrame(None, problems.describe(problem, req))))
         await ws.close(code)
     except falcon.WebSocketDisconnected:
         return

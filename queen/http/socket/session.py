@@ -25,6 +25,7 @@ from queen.engine.thread import EngineThread
 from queen.http import problems
 from queen.http.parsing import check_group
 from queen.http.rendering import render_pop, timestamp
+from queen.http.request import QueenRequest
 from queen.http.resources.ack import to_ack_item
 from queen.http.socket import frames
 from queen.http.socket.delivery import Windows, deliver_batches, messages_of
@@ -72,9 +73,14 @@ class Session:
     """
 
     def __init__(
-        self, engine: EngineThread, ws: falcon.asgi.WebSocket, settings: SessionSettings, keys: Keyring | None
+        self,
+        engine: EngineThread,
+        req: QueenRequest,
+        ws: falcon.asgi.WebSocket,
+        settings: SessionSettings,
+        keys: Keyring | None,
     ) -> None:
-        self._engine, self._ws, self._settings, self._keys = engine, ws, settings, keys
+        self._engine, self._req, self._ws, self._settings, self._keys = engine, req, ws, settings, keys
         self._credit = Credit(0)
         self._interrupt, self._freed = asyncio.Event(), asyncio.Event()
         self._ended = asyncio.Event()
@@ -131,7 +137,8 @@ class Session:
             try:
                 await self._engine.submit(JobType.ACK, Ack(items)).future
             except QueenError as problem:
-                log.warning("What a WebSocket held is not given back, its leases end by themselves: %s", problem)
+                text = "What a WebSocket held is not given back, its leases end by themselves: %s"
+                log.warning(text, problem, extra=self._req.log_fields)
 
     # ------------------------------------------------------------ frames
 
@@ -183,11 +190,11 @@ class Session:
             self._acks.release()
 
     def _fail(self, problem: Exception) -> None:
-        log.error("A WebSocket failed", exc_info=problem)
+        log.error("A WebSocket failed", exc_info=problem, extra=self._req.log_fields)
         self.end(INTERNAL_ERROR)
 
     async def _refuse(self, ref: "Ref | msgspec.UnsetType", problem: QueenError) -> None:
-        await self._send(frames.ErrorFrame(ref, problems.describe(problem)))
+        await self._send(frames.ErrorFrame(ref, problems.describe(problem, self._req)))
 
     async def _send(self, frame: ServerFrame) -> None:
         await self._send_text(frames.render_frame(frame))

@@ -1,0 +1,183 @@
+"""Ids of requests, and the log lines that name them; in one process and without a database."""
+
+import json
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import falcon.asgi
+import httpx
+import pytest
+
+from queen.config import from_environment
+from queen.core.errors import DatabaseUnavailableError, QueenError
+from queen.http import problems, refusals
+from queen.http.access import Levels
+from queen.http.gate import Gate, SkippedPaths
+from queen.http.refusals import FewLines
+from queen.http.request import REQUEST_ID, QueenRequest
+from queen.http.request_log import RequestLog
+from queen.http.routes import add_routes
+from queen.security.authentication import role_names, verifier_of
+from queen.server.logs import JsonFormatter
+from tests.support.route_table import route_table
+from tests.support.tokens import SECRET, token
+
+QUEUE = "/api/v1/resources/queues/orders"
+
+
+class Answered:
+    """Stands for the resources: what is asked for is done, or fails as it is told."""
+
+    problem: Exception | None = None
+
+    async def process_resource(self, _req: Any, resp: falcon.asgi.Response, _resource: Any, _params: Any) -> None:
+        resp.complete = True
+        if self.problem is not None:
+            raise self.problem
+
+
+@pytest.fixture
+def answered() -> Answered:
+    return Answered()
+
+
+@pytest.fixture
+def of_all() -> bool:
+    return False
+
+
+@pytest.fixture
+async def http(answered: Answered, of_all: bool, caplog: pytest.LogCaptureFixture) -> AsyncIterator[httpx.AsyncClient]:
+    caplog.set_level(logging.INFO, "queen")
+    settings = from_environment({"JWT_ENABLED": "1", "JWT_SECRET": SECRET})
+    table = route_table()
+    gate = Gate(table, verifier_of(settings), Levels(role_names(settings)), SkippedPaths(("/health",)), None, None)
+    app = falcon.asgi.App(middleware=[RequestLog(table, of_all=of_all), gate, answered], request_type=QueenRequest)
+    app.add_error_handler(Exception, problems.on_unexpected)
+    app.add_error_handler(falcon.HTTPError, problems.on_http_error)
+    app.add_error_handler(QueenError, problems.on_queen_error)
+    add_routes(app, table)
+    transport = httpx.ASGITransport(app, client=("10.0.0.7", 1))
+    headers = {"Authorization": f"Bearer {token()}"}
+    async with httpx.AsyncClient(transport=transport, base_url="http://queen", headers=headers) as client:
+        yield client
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    """What the log says, as the server writes it."""
+    return [json.loads(JsonFormatter().format(record)) for record in caplog.records]
+
+
+async def test_a_request_that_names_itself_is_answered_under_that_name(http: httpx.AsyncClient) -> None:
+    answer = await http.post("/api/v1/push", headers={REQUEST_ID: "order-17/a:b"})
+    assert answer.headers[REQUEST_ID] == "order-17/a:b"
+
+
+async def test_a_request_that_does_not_gets_no_name_while_all_is_well(
+    http: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = await http.post("/api/v1/push")
+    assert (answer.status_code, REQUEST_ID in answer.headers, lines(caplog)) == (200, False, [])
+
+
+@pytest.mark.parametrize("given", ["", "x" * 129, 'a"b', "a b", "{}", "é"])
+async def test_a_name_that_breaks_things_is_replaced(http: httpx.AsyncClient, given: str) -> None:
+    answer = await http.post("/api/v1/push", headers={REQUEST_ID: given.encode()})
+    assert len(answer.headers[REQUEST_ID]) == 36
+
+
+@pytest.mark.parametrize(
+    ("problem", "status", "level"),
+    [(DatabaseUnavailableError("gone"), 503, "warning"), (ZeroDivisionError(), 500, "error")],
+)
+async def test_an_error_has_one_id_in_its_header_its_body_and_its_log_line(
+    http: httpx.AsyncClient,
+    answered: Answered,
+    caplog: pytest.LogCaptureFixture,
+    problem: Exception,
+    status: int,
+    level: str,
+) -> None:
+    answered.problem = problem
+    answer = await http.post("/api/v1/push")
+    [line] = lines(caplog)
+    assert (answer.status_code, line["level"]) == (status, level)
+    assert answer.json()["requestId"] == answer.headers[REQUEST_ID] == line["request_id"]
+    assert (line["client"], line["subject"], line["path"]) == ("10.0.0.7", "alice", "/api/v1/push")
+
+
+async def test_an_unknown_path_has_an_id_too(http: httpx.AsyncClient) -> None:
+    answer = await http.get("/no/such/path")
+    assert answer.json()["requestId"] == answer.headers[REQUEST_ID]
+
+
+@pytest.mark.parametrize(
+    ("authorization", "status", "reason"),
+    [("", 401, "Authentication required"), (f"Bearer {token('read-only')}", 403, "Insufficient permissions")],
+)
+async def test_a_refused_sender_is_named_with_the_reason(
+    http: httpx.AsyncClient,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    authorization: str,
+    status: int,
+    reason: str,
+) -> None:
+    monkeypatch.setattr(refusals.log, "filters", [FewLines()])
+    answer = await http.delete(QUEUE, headers={"Authorization": authorization})
+    [line] = lines(caplog)
+    assert (answer.status_code, line["status"], line["logger"]) == (status, status, "queen.refused")
+    assert reason in line["message"]
+    assert (line["client"], line["path"], line["left_out"]) == ("10.0.0.7", QUEUE, 0)
+    assert line["request_id"] == answer.headers[REQUEST_ID]
+
+
+async def test_who_changes_what_is_written_down(http: httpx.AsyncClient, caplog: pytest.LogCaptureFixture) -> None:
+    body = b'{"enabled": true}'
+    await http.delete(QUEUE)
+    await http.post("/api/v1/system/maintenance", content=body)
+    await http.request("DELETE", "/api/v1/dlq?queue=orders")
+    deleted, switched, purged = lines(caplog)
+    assert {line["logger"] for line in (deleted, switched, purged)} == {"queen.audit"}
+    assert {line["subject"] for line in (deleted, switched, purged)} == {"alice"}
+    assert {line["client"] for line in (deleted, switched, purged)} == {"10.0.0.7"}
+    assert (deleted["method"], deleted["path"], deleted["status"]) == ("DELETE", QUEUE, 200)
+    assert (switched["path"], switched["body"]) == ("/api/v1/system/maintenance", body.decode())
+    assert (purged["path"], purged["query"]) == ("/api/v1/dlq", "queue=orders")
+
+
+async def test_looking_and_what_was_refused_are_no_changes(
+    http: httpx.AsyncClient, answered: Answered, caplog: pytest.LogCaptureFixture
+) -> None:
+    await http.get(QUEUE)
+    answered.problem = falcon.HTTPNotFound()
+    await http.delete(QUEUE)
+    assert lines(caplog) == []
+
+
+@pytest.mark.parametrize("of_all", [True])
+async def test_every_request_has_a_line_where_that_is_wanted(
+    http: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = await http.post("/api/v1/push")
+    [line] = lines(caplog)
+    assert (line["logger"], line["status"], line["method"]) == ("queen.requests", 200, "POST")
+    assert line["took_ms"] >= 0
+    assert line["request_id"] == answer.headers[REQUEST_ID]
+
+
+def test_many_refusals_leave_few_lines_that_say_how_many_were_left_out() -> None:
+    now = 0.0
+    few = FewLines(lambda: now)
+
+    def record(client: str) -> logging.LogRecord:
+        return logging.makeLogRecord({"client": client})
+
+    assert [few.filter(record("a")) for _ in range(3)] == [True, False, False]
+    assert sum(few.filter(record(f"b{number}")) for number in range(100)) == 4
+    now = 1.0
+    line = record("a")
+    assert few.filter(line)
+    assert vars(line)["left_out"] == 96, "the others were said before"
+    assert sum(few.filter(record(f"b{number % 7}")) for number in range(1000)) == 4
