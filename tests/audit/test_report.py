@@ -85,6 +85,7 @@ ENDING = """
 import sys
 from functools import partial
 from pathlib import Path
+sys.path.append(sys.argv[2])
 import typer
 from queen.cli.output import conclude
 from queen.cli.audit import show
@@ -114,7 +115,7 @@ def closed_pipe() -> Iterator[int]:
 
 def conclude(path: Path, stdout: int = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
     """Ends a command with the report, whose JSON goes to a file."""
-    command = [sys.executable, "-c", ENDING, str(path)]
+    command = [sys.executable, "-c", ENDING, str(path), str(ROOT)]
     return subprocess.run(
         command, cwd=ROOT, env=clean_environment(), stdout=stdout, stderr=subprocess.PIPE, text=True, check=False
     )
