@@ -1,7 +1,6 @@
 """What the commands print for people: on a terminal with colours, else plain and never wrapped."""
 
 import os
-import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
@@ -26,8 +25,8 @@ class _Console(Console):
     def on_broken_pipe(self) -> NoReturn:
         """Whoever reads has enough, so the command is done."""
         self.quiet = True
-        # Python flushes standard output once more at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Python flushes its streams once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
         raise ReaderLeft(0)
 
 
