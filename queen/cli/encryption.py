@@ -38,7 +38,7 @@ class _Watcher:
         self._task = progress.add_task("encrypting anew", total=None)
         self._named = 0
 
-    def begun(self, total: int) -> None:
+    def begun(self, total: int | None) -> None:
         self._progress.update(self._task, total=total)
 
     def advanced(self, number: int) -> None:

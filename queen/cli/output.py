@@ -67,7 +67,7 @@ def conclude(exit_code: int, show: Callable[[], object], *files: tuple[Path | No
     """Ends a command with what it came to: its files, what it prints, and an exit code that says it, too.
 
     The files come first, because who reads standard output may leave; that changes nothing of the exit code. What is
-    printed is there even if a file cannot be written, which is then an error.
+    printed is there even if a file cannot be written, which is then an error: 2, unless the verdict is worse.
 
     Args:
         exit_code: what it came to.
@@ -79,8 +79,9 @@ def conclude(exit_code: int, show: Callable[[], object], *files: tuple[Path | No
             try:
                 path.write_text(text(), encoding="utf-8")
             except OSError as problem:
-                exit_code = _USAGE
-                err.print(f"[bold red]error:[/] {escape(str(path))} cannot be written: {problem.strerror}")
+                exit_code = exit_code or _USAGE
+                with even_unread():
+                    err.print(f"[bold red]error:[/] {escape(str(path))} cannot be written: {problem.strerror}")
     with even_unread():
         show()
     raise typer.Exit(exit_code)

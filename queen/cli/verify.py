@@ -46,7 +46,10 @@ def verify(
     junit: Annotated[Path | None, typer.Option(help="File for the report as JUnit XML.", dir_okay=False)] = None,
     html: Annotated[Path | None, typer.Option(help="File for the report as HTML.", dir_okay=False)] = None,
 ) -> None:
-    """Check the guarantees of a server over HTTP: 0 all hold, 1 not all were shown to hold, 2 it cannot be reached."""
+    """Check the guarantees of a server over HTTP: 0 all hold, 1 not all were shown to hold.
+
+    2: it cannot be reached, or a report cannot be written.
+    """
     can_be_written(json=json, junit=junit, html=html)
     try:
         # However it is ended, what it made is cleaned up.

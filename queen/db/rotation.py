@@ -5,7 +5,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from queen.core import ids
-from queen.core.errors import DecryptionError
+from queen.core.errors import DatabaseUnavailableError, DecryptionError
 from queen.core.segment import decode_ends
 from queen.db.pool import Pool
 from queen.security.keyring import Keyring
@@ -61,8 +61,8 @@ class Rotation(Struct):
 class Watcher(Protocol):
     """Who is told how far a rotation is."""
 
-    def begun(self, total: int) -> None:
-        """So many segments and dead letters will be looked at."""
+    def begun(self, total: int | None) -> None:
+        """So many segments and dead letters will be looked at, if that is known."""
 
     def advanced(self, number: int) -> None:
         """So many more have been."""
@@ -77,9 +77,15 @@ class RotationStore:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def count(self, key_id: str) -> int:
-        """Segments of such queues, and their dead letters that are not under this key."""
-        [row] = await self._pool.fetch(_COUNT, key_id)
+    async def count(self, key_id: str) -> int | None:
+        """Segments of such queues, and their dead letters that are not under this key; None if counting takes too long.
+
+        Unlike the work itself it cannot be done in pieces.
+        """
+        try:
+            [row] = await self._pool.fetch(_COUNT, key_id)
+        except DatabaseUnavailableError:
+            return None
         return int(row["counted"])
 
     async def find_segments(self, after: tuple[int, int]) -> list[StoredSegment]:

@@ -1,5 +1,6 @@
 """The falcon application: its routes, its errors, and the life of the engine."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,17 +41,22 @@ class _Lifespan:
 class QueenApp:
     """The ASGI application, and what a server says to it that ASGI has no word for."""
 
-    def __init__(self, app: "falcon.asgi.App[Any, Any]", engine: EngineThread, sockets: Sockets) -> None:
-        self._app, self._engine, self._sockets = app, engine, sockets
+    def __init__(
+        self, app: "falcon.asgi.App[Any, Any]", engine: EngineThread, sockets: Sockets, log: RequestLog
+    ) -> None:
+        self._app, self._engine, self._sockets, self._log = app, engine, sockets, log
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI
         """Handles one ASGI scope; a version of HTTP that falcon does not know is the client's error."""
         try:
             await self._app(scope, receive, send)
+        except asyncio.CancelledError:
+            self._log.cut_off(scope)
+            raise
         except falcon.errors.UnsupportedError:
             if scope["type"] != "http":
                 raise
-            body = problems.problem(400, "The request must be HTTP/1.0 or newer", "http_error")
+            body = problems.too_old()
             headers = [(b"content-type", problems.PROBLEM_JSON.encode()), (b"content-length", b"%d" % len(body))]
             await send({"type": "http.response.start", "status": 400, "headers": headers})
             await send({"type": "http.response.body", "body": body})
@@ -76,7 +82,8 @@ def create_app(settings: Settings, engine: EngineThread, around: Sequence[object
     tally = RequestTally()
     table = routes(settings, engine, sockets)
     middleware: list[Any] = [*around, _Lifespan(engine), Publisher(engine, sockets, tally), MeasureRequests(tally)]
-    middleware.append(RequestLog(table, of_all=settings.request_log))
+    log = RequestLog(table, of_all=settings.request_log)
+    middleware.append(log)
     if origins := allowed_origins(settings):
         whose = "*" if origins == EVERY else origins
         middleware.append(falcon.CORSMiddleware(whose, expose_headers=["Retry-After", REQUEST_ID]))
@@ -87,7 +94,7 @@ def create_app(settings: Settings, engine: EngineThread, around: Sequence[object
     app.add_error_handler(falcon.HTTPError, problems.on_http_error)
     app.add_error_handler(QueenError, problems.on_queen_error)
     add_routes(app, table)
-    return QueenApp(app, engine, sockets)
+    return QueenApp(app, engine, sockets, log)
 
 
 def _gate(settings: Settings, table: Sequence[Route]) -> Sequence[Gate]:

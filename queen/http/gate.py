@@ -99,8 +99,7 @@ class Gate:
             return
         if self._pages is not None:
             self._pages.check(req)
-        if self._rate_limit is not None:
-            self._count(req.remote_addr)
+        self._count(req.remote_addr)
 
     async def _identify(self, verifier: Verifier, req: QueenRequest, protocols: Sequence[str]) -> Identity:
         try:

@@ -41,6 +41,7 @@ _REFUSED = (401, 403)
 #: Answers that say when to try again.
 _LATER = (429, 503)
 _SIMPLE_MQ = "/api/queues"
+_HTTP_ERROR = "http_error"
 
 _STATUS: Mapping[type[QueenError], int] = {
     BadRequestError: 400,
@@ -93,40 +94,44 @@ class Problem(Struct, omit_defaults=True):
     requestId: str = ""  # noqa: N815 - the interface's names
 
 
-def problem(
-    status: int, detail: str, code: str, field: str = "", *, simple_mq_path: str = "", request_id: str = ""
-) -> bytes:
-    """An encoded problem document; one of simple-mq also has what clients of the original read."""
-    timestamp = datetime.now(UTC).strftime("%a %b %d %H:%M:%S UTC %Y") if simple_mq_path else ""
-    title = _TITLES.get(status, "Error")
-    return msgspec.json.encode(
-        Problem(
-            status,
-            title,
-            detail,
-            detail,
-            code,
-            field=field,
-            timestamp=timestamp,
-            path=simple_mq_path,
-            requestId=request_id,
-        )
+def problem(req: QueenRequest, status: int, detail: str, code: str, field: str = "") -> Problem:
+    """What is wrong with a request; one of simple-mq also has what clients of the original read."""
+    simple_mq = req.path.startswith(_SIMPLE_MQ)
+    return Problem(
+        status,
+        _title(status),
+        detail,
+        detail,
+        code,
+        field=field,
+        timestamp=datetime.now(UTC).strftime("%a %b %d %H:%M:%S UTC %Y") if simple_mq else "",
+        path=req.path if simple_mq else "",
+        requestId=req.request_id,
     )
+
+
+def too_old() -> bytes:
+    """The body that answers a version of HTTP of which there is no request."""
+    detail = "The request must be HTTP/1.0 or newer"
+    return msgspec.json.encode(Problem(400, _title(400), detail, detail, _HTTP_ERROR))
+
+
+def _title(status: int) -> str:
+    return _TITLES.get(status, "Error")
 
 
 def _status(error: QueenError) -> int:
     return next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), 500)
 
 
-def answer(req: QueenRequest, resp: falcon.asgi.Response, status: int, detail: str, code: str, field: str = "") -> None:
+def answer(resp: falcon.asgi.Response, found: Problem) -> None:
     """Makes the answer a problem document."""
-    simple_mq_path = req.path if req.path.startswith(_SIMPLE_MQ) else ""
-    resp.status = status
+    resp.status = found.status
     resp.content_type = PROBLEM_JSON
-    resp.data = problem(status, detail, code, field, simple_mq_path=simple_mq_path, request_id=req.request_id)
-    if status in _LATER:
+    resp.data = msgspec.json.encode(found)
+    if found.status in _LATER:
         resp.set_header("Retry-After", RETRY_AFTER_S)
-    if status == 401:
+    if found.status == 401:
         resp.set_header("WWW-Authenticate", 'Bearer realm="queen"')
 
 
@@ -145,8 +150,7 @@ def describe(error: QueenError, req: QueenRequest) -> Problem:
         detail = "The database cannot be reached at the moment; try again"
     elif status in _REFUSED:
         refusals.log.warning("%s", error, extra={**req.log_fields, "status": status})
-    title = _TITLES.get(status, "Error")
-    return Problem(status, title, detail, detail, error.code, field=getattr(error, "field", ""))
+    return problem(req, status, detail, error.code, getattr(error, "field", ""))
 
 
 async def _refuse(ws: falcon.asgi.WebSocket | None) -> None:
@@ -167,7 +171,7 @@ async def on_queen_error(
     if resp is None:
         await _refuse(ws)
         return
-    answer(req, resp, found.status, found.detail, found.code, found.field)
+    answer(resp, found)
 
 
 async def on_http_error(
@@ -184,7 +188,7 @@ async def on_http_error(
     status = error.status_code
     detail = error.description or f"{_TITLES.get(status, error.title)}: {req.method} {req.path}"
     resp.set_headers(error.headers or {})
-    answer(req, resp, status, detail, "http_error")
+    answer(resp, problem(req, status, detail, _HTTP_ERROR))
 
 
 async def on_unexpected(
@@ -192,4 +196,4 @@ async def on_unexpected(
 ) -> None:
     """Answers what should not happen: the client learns that, the log why."""
     log.error("%s %s failed", req.method, req.path, exc_info=error, extra=req.log_fields)
-    answer(req, resp, 500, "The server made a mistake; its log says which", "internal")
+    answer(resp, problem(req, 500, "The server made a mistake; its log says which", "internal"))

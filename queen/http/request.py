@@ -16,8 +16,8 @@ Event = dict[str, Any]
 REQUEST_ID = "X-Request-Id"
 #: What an id of a client may be, so that it can be searched for, and breaks no line of a log.
 _SANE_ID = re.compile(r"[\w.:/+=@-]{1,128}", re.ASCII)
-#: Characters of a path or query that a log line keeps.
-_LOGGED_CHARS_MAX = 500
+#: Characters of a path or query that a log line keeps: more than the longest names of a group, a queue and a partition.
+_LOGGED_CHARS_MAX = 1000
 
 
 class QueenRequest(falcon.asgi.Request):
@@ -26,11 +26,12 @@ class QueenRequest(falcon.asgi.Request):
     Attributes:
         opening: the first event, with the whole body if that was short.
         next_event: the way to all others.
+        body: what was read of it.
         began: when it came, by ``time.perf_counter``.
         identity: who sends it; ``None`` where nobody has to say.
     """
 
-    __slots__ = ("_request_id", "began", "identity", "next_event", "opening")
+    __slots__ = ("_request_id", "began", "body", "identity", "next_event", "opening")
 
     def __init__(
         self,
@@ -42,9 +43,19 @@ class QueenRequest(falcon.asgi.Request):
         super().__init__(scope, receive, first_event=first_event, options=options)
         self.opening = first_event or {}
         self.next_event = receive
+        self.body = b""
         self.began = perf_counter()
         self.identity: Identity | None = None
         self._request_id: str | None = None
+
+    @property
+    def remote_addr(self) -> str:
+        """The address of the client, as the server has it, which knows which proxies to believe.
+
+        falcon's own is what any client says in ``Forwarded``, and an error where that cannot be understood.
+        """
+        client = self.scope.get("client")
+        return client[0] if client else ""
 
     @property
     def request_id(self) -> str:
@@ -90,6 +101,7 @@ async def read_body(req: QueenRequest, bytes_max: int) -> bytes:
         body = await _read_on(req, body, bytes_max)
     if not body:
         raise BadRequestError("Empty request body")
+    req.body = body
     return body
 
 

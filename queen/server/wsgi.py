@@ -76,7 +76,7 @@ def scope_of(environ: Environ) -> dict[str, Any]:
         "http_version": environ.get("SERVER_PROTOCOL", "HTTP/1.1").partition("/")[2],
         "method": environ["REQUEST_METHOD"],
         "scheme": environ.get("wsgi.url_scheme", "http"),
-        "path": path.decode("utf-8", "surrogateescape"),
+        "path": path.decode("utf-8", "replace"),
         "raw_path": raw.encode("latin-1"),
         "query_string": environ.get("QUERY_STRING", "").encode("latin-1"),
         "root_path": "",

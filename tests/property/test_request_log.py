@@ -1,21 +1,25 @@
 """Ids of requests, and the log lines that name them; in one process and without a database."""
 
+import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
+from unittest.mock import Mock
 
 import falcon.asgi
 import httpx
 import pytest
 
 from queen.config import from_environment
-from queen.core.errors import DatabaseUnavailableError, QueenError
+from queen.core.errors import BadRequestError, DatabaseUnavailableError, QueenError
 from queen.http import problems, refusals
 from queen.http.access import Levels
+from queen.http.app import QueenApp
 from queen.http.gate import Gate, SkippedPaths
 from queen.http.refusals import FewLines
-from queen.http.request import REQUEST_ID, QueenRequest
+from queen.http.request import REQUEST_ID, QueenRequest, read_body
 from queen.http.request_log import RequestLog
 from queen.http.routes import add_routes
 from queen.security.authentication import role_names, verifier_of
@@ -24,6 +28,7 @@ from tests.support.route_table import route_table
 from tests.support.tokens import SECRET, token
 
 QUEUE = "/api/v1/resources/queues/orders"
+SIGNED = {"Authorization": f"Bearer {token()}"}
 
 
 class Answered:
@@ -31,8 +36,12 @@ class Answered:
 
     problem: Exception | None = None
 
-    async def process_resource(self, _req: Any, resp: falcon.asgi.Response, _resource: Any, _params: Any) -> None:
+    async def process_resource(
+        self, req: QueenRequest, resp: falcon.asgi.Response, _resource: Any, _params: Any
+    ) -> None:
         resp.complete = True
+        with suppress(BadRequestError):  # there is none
+            await read_body(req, 10_000)
         if self.problem is not None:
             raise self.problem
 
@@ -48,19 +57,28 @@ def of_all() -> bool:
 
 
 @pytest.fixture
-async def http(answered: Answered, of_all: bool, caplog: pytest.LogCaptureFixture) -> AsyncIterator[httpx.AsyncClient]:
-    caplog.set_level(logging.INFO, "queen")
+def log(of_all: bool) -> RequestLog:
+    return RequestLog(route_table(), of_all=of_all)
+
+
+@pytest.fixture
+def app(answered: Answered, log: RequestLog) -> Any:
     settings = from_environment({"JWT_ENABLED": "1", "JWT_SECRET": SECRET})
     table = route_table()
     gate = Gate(table, verifier_of(settings), Levels(role_names(settings)), SkippedPaths(("/health",)), None, None)
-    app = falcon.asgi.App(middleware=[RequestLog(table, of_all=of_all), gate, answered], request_type=QueenRequest)
+    app = falcon.asgi.App(middleware=[log, gate, answered], request_type=QueenRequest)
     app.add_error_handler(Exception, problems.on_unexpected)
     app.add_error_handler(falcon.HTTPError, problems.on_http_error)
     app.add_error_handler(QueenError, problems.on_queen_error)
     add_routes(app, table)
+    return app
+
+
+@pytest.fixture
+async def http(app: Any, caplog: pytest.LogCaptureFixture) -> AsyncIterator[httpx.AsyncClient]:
+    caplog.set_level(logging.INFO, "queen")
     transport = httpx.ASGITransport(app, client=("10.0.0.7", 1))
-    headers = {"Authorization": f"Bearer {token()}"}
-    async with httpx.AsyncClient(transport=transport, base_url="http://queen", headers=headers) as client:
+    async with httpx.AsyncClient(transport=transport, base_url="http://queen", headers=SIGNED) as client:
         yield client
 
 
@@ -145,6 +163,48 @@ async def test_who_changes_what_is_written_down(http: httpx.AsyncClient, caplog:
     assert (deleted["method"], deleted["path"], deleted["status"]) == ("DELETE", QUEUE, 200)
     assert (switched["path"], switched["body"]) == ("/api/v1/system/maintenance", body.decode())
     assert (purged["path"], purged["query"]) == ("/api/v1/dlq", "queue=orders")
+
+
+async def in_pieces(*pieces: bytes) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece
+
+
+async def test_a_change_is_written_down_as_it_was_carried_out(
+    http: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whether it came in pieces, with space before it, or for the longest of names."""
+    await http.post("/api/v1/system/maintenance", content=in_pieces(b" " * 2000, b'{"enabled":', b" true}"))
+    names = "/".join("x" * 255 for _ in range(3))
+    await http.delete(f"/api/v1/resources/queues/{names}")
+    assert lines(caplog)[0]["body"] == '{"enabled": true}'
+    assert lines(caplog)[1]["path"].endswith(names)
+
+
+@pytest.mark.parametrize("forwarded", ['for="_h:_p"', 'for="a:b"', "for=1.2.3.4", "nonsense", 'for="'])
+async def test_what_a_client_says_of_its_address_changes_nothing(
+    http: httpx.AsyncClient, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, forwarded: str
+) -> None:
+    monkeypatch.setattr(refusals.log, "filters", [])
+    refused = await http.delete(QUEUE, headers={"Authorization": "", "Forwarded": forwarded})
+    done = await http.delete(QUEUE, headers={"Forwarded": forwarded, "X-Forwarded-For": "8.8.8.8"})
+    assert (refused.status_code, done.status_code) == (401, 200)
+    assert [line["client"] for line in lines(caplog)] == ["10.0.0.7"] * 2
+
+
+async def test_a_change_whose_client_left_is_written_down(
+    answered: Answered, caplog: pytest.LogCaptureFixture, log: RequestLog, app: Any
+) -> None:
+    answered.problem = asyncio.CancelledError()
+    caplog.set_level(logging.INFO, "queen")
+    whole = QueenApp(app, Mock(), Mock(), log)
+    client = httpx.AsyncClient(transport=httpx.ASGITransport(whole), base_url="http://queen", headers=SIGNED)
+    for method, path in [("DELETE", QUEUE), ("GET", QUEUE)]:
+        with pytest.raises(asyncio.CancelledError):
+            await client.request(method, path)
+    [line] = lines(caplog)
+    assert (line["logger"], line["level"], line["method"]) == ("queen.audit", "warning", "DELETE")
+    assert "outcome unknown" in line["message"]
 
 
 async def test_looking_and_what_was_refused_are_no_changes(

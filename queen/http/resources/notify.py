@@ -43,7 +43,7 @@ class NotifyResource:
         """Answers when the notice is on its way to the waiters; a repeated one is passed over."""
         body = await read_body(req, self._body_bytes_max)
         if refusal := self._refusal(req.get_header("Queen-Signature") or "", body):
-            problems.answer(req, resp, 403, refusal, "not_signed")
+            problems.answer(resp, problems.problem(req, 403, refusal, "not_signed"))
             return
         try:
             decoded = _sheets.decode(body)

@@ -39,7 +39,7 @@ class SubscribeResource:
             "This path is a WebSocket. Connect with ws:// or wss://; it needs the worker class "
             "queen.server.worker.QueenWorker, and a proxy in between that passes Upgrade on"
         )
-        problems.answer(req, resp, 426, detail, "upgrade_required")
+        problems.answer(resp, problems.problem(req, 426, detail, "upgrade_required"))
         resp.set_header("Upgrade", "websocket")
 
     async def on_websocket(self, req: QueenRequest, ws: WebSocket) -> None:
