@@ -19,7 +19,7 @@ from .archive import job
 from .archive.folder import Archive, locked, open_archive, open_filled
 from .errors import AuditError, JournalError
 from .inputs import Database, Inputs
-from .journal.files import Journal, open_journal
+from .journal.files import Journal, files_of, open_journal
 from .live import watch as live
 from .log.snapshot import Snapshot
 from .measures import series
@@ -99,20 +99,21 @@ def make(request: Request, progress: Progress) -> Report:
 
 @contextmanager
 def conversions(journal: Path, master: str, work: Path) -> Iterator[Path]:
-    """Where JSON lines are converted: executors of a cluster see the folder of the journals, and not ours.
+    """Where is written what journals become: executors of a cluster see the folder of the journals, and not ours.
 
     Raises:
         JournalError: nothing can be written there.
     """
-    if session.is_local(master) or not any(journal.rglob("*.jsonl")):
+    if session.is_local(master) or all(path.suffix == ".parquet" for path in files_of(journal)):
         yield work
         return
     try:
         folder = session.work_folder(journal)
     except OSError as problem:
         raise JournalError(
-            f"{journal}: on a cluster JSON lines are converted beside themselves, where executors see them, and "
-            f"nothing can be written there ({problem.strerror}). Make it writable, or audit with --master local[*]"
+            f"{journal}: on a cluster JSON lines, and what is known of lost journals, are written as Parquet beside "
+            f"them, where executors see it, and nothing can be written there ({problem.strerror}). Make it writable, "
+            "or audit with --master local[*]"
         ) from problem
     with folder as place:
         # Executors may be another user's.
@@ -219,6 +220,12 @@ def _unknown_queues(tables: Tables) -> tuple[str, ...]:
     return tuple(sorted(row.queue for row in unknown.collect()))
 
 
+def _renewed(tables: Tables) -> tuple[str, ...]:
+    renewed = tables.get("renewed") if tables.interface == Tables.interface else None
+    rows = renewed.collect() if renewed is not None else []
+    return tuple(sorted(f"{row.queue}/{row.partition}" for row in rows))
+
+
 def _clocks(tables: Tables) -> tuple[Clock, ...]:
     """Those of agents that made calls; who only wrote down faults has nothing to compare."""
     clocks, calls = tables.get("clocks"), tables.get("calls")
@@ -244,6 +251,7 @@ def _report(
             tuple(Tail(row.agent, row.missing, row.ended) for row in tails.collect()) if tails else (),
             tuple(map(str, journal.torn)) if journal else (),
             _unknown_queues(tables),
+            _renewed(tables),
             series(tables),
             time.perf_counter() - began,
         )

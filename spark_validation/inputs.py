@@ -78,14 +78,19 @@ class Deleted(Struct, frozen=True):
 
 
 class Queue(Struct, frozen=True):
-    """The options of a queue that audits judge by; a retention of null or 0 seconds never removes anything."""
+    """The options of a queue that audits judge by; a retention or ttl of null or 0 seconds never removes anything.
+
+    ``created_at``: microseconds since 1970; a queue that was deleted and made again is younger than its name.
+    """
 
     queue: str
     retry_limit: int | None = None
     keeps_dead_letters: bool = True
     retention_seconds: int | None = None
     completed_retention_seconds: int | None = None
+    ttl_seconds: int | None = None
     max_wait_seconds: int | None = None
+    created_at: int = 0
 
 
 class Group(Struct, frozen=True):

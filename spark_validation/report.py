@@ -81,6 +81,7 @@ class Report(Struct, frozen=True):
         rows: how many there were, by table.
         torn: files of journals that end in the middle of a row.
         unknown_queues: those of the journals that the database does not have.
+        renewed: partitions of which there were several of the same name, one after another.
         series: figures for the plots.
     """
 
@@ -91,6 +92,7 @@ class Report(Struct, frozen=True):
     tails: tuple[Tail, ...] = ()
     torn: tuple[str, ...] = ()
     unknown_queues: tuple[str, ...] = ()
+    renewed: tuple[str, ...] = ()
     series: tuple[Series, ...] = ()
     seconds: float = 0.0
 
@@ -133,6 +135,11 @@ class Report(Struct, frozen=True):
             found.append(
                 f"the database does not have {len(self.unknown_queues)} queues of the journals, as "
                 f"{', '.join(self.unknown_queues[:_NAMED])}: they were deleted, or the journals are of another server"
+            )
+        if self.renewed:
+            found.append(
+                f"{len(self.renewed)} partitions were deleted and made anew, as {', '.join(self.renewed[:_NAMED])}: "
+                "what the journals tell of them is not judged"
             )
         unsure = [clock for clock in self.clocks if not clock.comparisons]
         if len(self.clocks) > 1 and unsure:

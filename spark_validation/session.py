@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from .errors import AuditError
 from .java import java_home
+from .journal.files import WORK
 
 _LOG4J = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -188,4 +189,4 @@ def package(folder: Path) -> Path:
 
 def work_folder(inside: Path | None = None) -> "tempfile.TemporaryDirectory[str]":
     """A folder for what Spark spills and what is converted; in that for temporary files, or inside of another."""
-    return tempfile.TemporaryDirectory(prefix="queen-audit-", dir=inside)
+    return tempfile.TemporaryDirectory(prefix=WORK, dir=inside)

@@ -30,6 +30,7 @@ SECOND = 1_000_000
 """In microseconds."""
 
 _MESSAGE_KIND = "-8001-8000-"
+_NUMBER_CHARS = 13
 _BROADCAST_ROWS = 500_000
 
 
@@ -48,17 +49,35 @@ def hash_of_text(text: Column) -> Column:
     return F.conv(F.substring(F.sha2(text, 256), 1, 15), 16, 10).cast("bigint")
 
 
-def _offset_of_id(id_: Column) -> Column:
-    """The offset in a message id; null for other texts. Public ids are documented in ``queen/core/ids.py``."""
-    made = (F.length(id_) == 36) & (F.substring(id_, 14, 11) == _MESSAGE_KIND)
-    return F.when(made, F.conv(F.substring(id_, 25, 12), 16, 10).cast("bigint"))
+def _is_message_id(id_: Column) -> Column:
+    """Whether a text has the form of a message id. Public ids are documented in ``queen/core/ids.py``."""
+    return (F.length(id_) == 36) & (F.substring(id_, 14, 11) == _MESSAGE_KIND)
+
+
+def number_of(id_: Column) -> Column:
+    """The partition that a message id names, as its first digits; null for other texts."""
+    return F.when(_is_message_id(id_), F.substring(id_, 1, _NUMBER_CHARS))
+
+
+def _offset_in(id_: Column) -> Column:
+    """The offset in a message id."""
+    return F.conv(F.substring(id_, 25, 12), 16, 10).cast("bigint")
 
 
 def _message(item: str) -> tuple[Column, Column]:
-    """Hash and offset of an item of a call."""
-    chosen, told = F.col(f"{item}.transaction_id"), F.col(f"{item}.offset")
-    offset = F.coalesce(told, _offset_of_id(F.col(f"{item}.message_id")), _offset_of_id(chosen))
-    server_made = chosen.isNull() | _offset_of_id(chosen).isNotNull()
+    """Hash and offset of an item of a call, in a partition of these ``numbers``.
+
+    The id of a message of another partition, as a pipeline gives its output that of its input, is chosen like any
+    other. Where no number is known every message id is taken for one of the partition.
+    """
+    chosen, told, numbers = F.col(f"{item}.transaction_id"), F.col(f"{item}.offset"), F.col("numbers")
+    unknown = numbers.isNull() | (F.size(numbers) == 0)
+    own = _is_message_id(chosen) & (unknown | F.array_contains(numbers, number_of(chosen)))
+    message_id = F.col(f"{item}.message_id")
+    offset = F.coalesce(
+        told, F.when(_is_message_id(message_id), _offset_in(message_id)), F.when(own, _offset_in(chosen))
+    )
+    server_made = chosen.isNull() | own
     return F.when(server_made, hash_of_offset(offset)).otherwise(hash_of_text(chosen)).alias("hash"), offset.alias(
         "offset"
     )
@@ -118,7 +137,7 @@ class Tables:
 
     interface: ClassVar[str] = "queen"
     of_database: ClassVar[frozenset[str]] = frozenset(
-        {"log", "heads", "cursors", "dead_letters", "queues", "groups", "deleted", "given_up", "silent"}
+        {"log", "heads", "cursors", "dead_letters", "queues", "groups", "kept", "deleted", "given_up", "silent"}
     )
     counted: ClassVar[tuple[str, ...]] = (
         "pushes", "deliveries", "acks", "log", "heads", "cursors", "dead_letters",
@@ -206,8 +225,14 @@ class Tables:
             F.posexplode(items).alias("position", "item"),
         )
 
+    def _in_lanes(self, kinds: tuple[str, ...], items: str) -> DataFrame:
+        """The items with their lane, and the numbers of the partitions of that name."""
+        rows = self._items(kinds, items).withColumn("lane", F.xxhash64("item.queue", "item.partition"))
+        return rows.join(few(self.lanes.select("lane", "numbers")), "lane", "left")
+
     def _undeleted(self, rows: DataFrame) -> DataFrame:
-        """The rows but for those of messages that somebody deleted: what became of these is nobody's fault."""
+        """The rows but for those of messages, and of partitions, that somebody deleted: that is nobody's fault."""
+        rows = rows.join(few(self.renewed.select("lane")), "lane", "left_anti")
         if self._database is None:
             return rows
         return rows.join(few(self.deleted.select("lane", "hash").distinct()), ["lane", "hash"], "left_anti")
@@ -216,7 +241,7 @@ class Tables:
     def pushes(self) -> DataFrame:
         """Each message of each push and transaction."""
         hash_, offset = _message("item")
-        rows = self._items(("push", "transaction"), "pushes").select(
+        rows = self._in_lanes(("push", "transaction"), "pushes").select(
             "agent",
             "number",
             "position",
@@ -224,7 +249,7 @@ class Tables:
             "call",
             "invoked",
             "completed",
-            F.xxhash64("item.queue", "item.partition").alias("lane"),
+            "lane",
             hash_,
             offset,
             F.col("item.outcome").alias("outcome"),
@@ -238,7 +263,7 @@ class Tables:
     def deliveries(self) -> DataFrame:
         """Each message of the answer to each pop."""
         hash_, offset = _message("item")
-        rows = self._items(("pop",), "deliveries").select(
+        rows = self._in_lanes(("pop",), "deliveries").select(
             "agent",
             "number",
             "position",
@@ -248,7 +273,7 @@ class Tables:
             "auto_ack",
             "lease",
             "lease_seconds",
-            F.xxhash64("item.queue", "item.partition").alias("lane"),
+            "lane",
             hash_,
             offset,
             F.col("item.attempt").alias("attempt"),
@@ -270,7 +295,7 @@ class Tables:
             .when(item["status"] == "failed", item["dead"] | (item["outcome"] == "unknown"))
             .otherwise(item["status"] != "retry")
         )
-        rows = self._items(("ack", "transaction"), "acks").select(
+        rows = self._in_lanes(("ack", "transaction"), "acks").select(
             "agent",
             "number",
             "position",
@@ -278,7 +303,7 @@ class Tables:
             "call",
             "invoked",
             "completed",
-            F.xxhash64("item.queue", "item.partition").alias("lane"),
+            "lane",
             F.col("item.group").alias("group"),
             hash_,
             offset,
@@ -316,8 +341,8 @@ class Tables:
         for kinds, items in ((("push", "transaction"), "pushes"), (("pop",), "deliveries")):
             hash_, _ = _message("item")
             rows.append(
-                self._items(kinds, items).select(
-                    F.xxhash64("item.queue", "item.partition").alias("lane"),
+                self._in_lanes(kinds, items).select(
+                    "lane",
                     hash_,
                     "item.transaction_id",
                     "agent",
@@ -413,7 +438,7 @@ class Tables:
 
     @cached_property
     def lanes(self) -> DataFrame:
-        """The names behind the lanes."""
+        """The names behind the lanes, with the ``numbers`` that partitions of these names had, as far as is known."""
         names = []
         for kinds, items in (
             (("push", "transaction"), "pushes"),
@@ -421,15 +446,23 @@ class Tables:
             (("ack", "transaction"), "acks"),
         ):
             # The messages of a call are of a few partitions: what is repeated is dropped before it becomes rows.
-            pairs = F.array_distinct(F.arrays_zip(F.col(f"{items}.queue"), F.col(f"{items}.partition")))
-            rows = self.calls.where(F.col("kind").isin(*kinds)).select(F.explode(pairs).alias("pair"))
-            names.append(rows.select("pair.queue", "pair.partition").distinct())
+            numbers = F.transform(F.col(f"{items}.message_id"), number_of)
+            places = F.arrays_zip(F.col(f"{items}.queue"), F.col(f"{items}.partition"), numbers.alias("part"))
+            rows = self.calls.where(F.col("kind").isin(*kinds)).select(
+                F.explode(F.array_distinct(places)).alias("place")
+            )
+            names.append(rows.select("place.queue", "place.partition", "place.part"))
         if self._database is not None:
-            names.append(self._database.heads.select("queue", "partition"))
-        rows = names[0]
-        for more in names[1:]:
-            rows = rows.unionByName(more)
-        return self._keep(rows.distinct().withColumn("lane", lane()))
+            number = F.regexp_replace(F.lpad(F.lower(F.hex("part_id")), 12, "0"), "^(.{8})", "$1-")
+            names.append(self._database.heads.select("queue", "partition", number.alias("part")))
+        rows = reduce(DataFrame.unionByName, names)
+        named = rows.groupBy("queue", "partition").agg(F.collect_set("part").alias("numbers"))
+        return self._keep(named.withColumn("lane", lane()))
+
+    @cached_property
+    def renewed(self) -> DataFrame:
+        """Those of which there were several partitions, one after another: their offsets began anew."""
+        return self.lanes.where(F.size("numbers") > 1)
 
     # ------------------------------------------------------------ database
 
@@ -438,6 +471,23 @@ class Tables:
         """The partitions of the log."""
         assert self._database is not None
         return self._keep(self._database.heads.withColumn("lane", lane()))
+
+    @cached_property
+    def kept(self) -> DataFrame:
+        """By lane of a queue that there is: the oldest offset that log or archive hold, and that can be delivered.
+
+        With the time at which the queue was ``made``: of what was stored before that nothing is to be seen.
+        """
+        assert self._database is not None
+        heads = self.heads.groupBy("lane").agg(
+            F.max("oldest_offset").alias("oldest"),
+            F.max(F.coalesce("live_oldest", "oldest_offset")).alias("deliverable"),
+        )
+        queues = self.queues.select("queue", F.col("created_at").alias("made"))
+        lanes = self.lanes if self._inputs.calls is not None else self.heads
+        rows = lanes.select("queue", "lane").join(F.broadcast(queues), "queue").join(few(heads), "lane", "left")
+        # A partition that is gone held everything, if nobody removed it, and can deliver nothing.
+        return self._keep(rows.fillna(0, ["oldest"]).fillna(NEVER, ["deliverable"]).drop("queue"))
 
     @cached_property
     def log(self) -> DataFrame:
@@ -479,7 +529,7 @@ class Tables:
         """
         groups = self.cursors.select("lane", "group")
         if self._inputs.calls is not None:
-            groups = groups.unionByName(self.fates.select("lane", "group"))
+            groups = groups.unionByName(self.fates.select("lane", "group").distinct())
         deleted = groups.join(few(self.deleted.select("lane", "offset")), "lane").select("lane", "group", "offset")
         return self._keep(deleted.unionByName(self.dead_letters.select("lane", "group", "offset")).distinct())
 

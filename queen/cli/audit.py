@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
-from math import inf
+from math import inf, isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from queen_audit.run import Verdict
 
 _CANNOT = 2
+_DAY_S = 86_400
 _STYLES = {"valid": "green", "invalid": "bold red", "unknown": "yellow"}
 _INSTALL = "pyspark is missing. Install it with: python3 -m pip install 'queen-for-python[audit]'"
 _SPARK = frozenset({"pyspark", "py4j", "pyarrow", "numpy", "pandas"})
@@ -40,6 +41,13 @@ Dsn = Annotated[
 Journal = Annotated[Path | None, typer.Option(help="Folder of journals (docs/journal.md).", show_default=False)]
 Master = Annotated[str, typer.Option(help="Where Spark runs: local[*], spark://host:port, k8s://…")]
 DriverMemory = Annotated[str, typer.Option(help="Heap of Spark's driver, which does the work in local mode.")]
+
+
+def _number(value: float | None) -> float | None:
+    """Refuses what is neither below nor above any limit."""
+    if value is not None and isnan(value):
+        raise typer.BadParameter("nan is no number of seconds")
+    return value
 
 
 @audit.callback()
@@ -64,7 +72,13 @@ def judge(
     ] = 20,
     driver_memory: DriverMemory = "2g",
     clock_bound: Annotated[
-        float, typer.Option(help="Seconds by which clocks of agents may differ that did not compare theirs.", min=0)
+        float,
+        typer.Option(
+            help="Seconds by which clocks of agents may differ that did not compare theirs.",
+            min=0,
+            max=_DAY_S,
+            callback=_number,
+        ),
     ] = 0.0,
 ) -> None:
     """Audit a log and journals: 0 no violation, 1 violations, 2 it cannot be judged."""
@@ -127,12 +141,19 @@ def watch(
     journal: Journal = None,
     master: Master = "local[*]",
     driver_memory: DriverMemory = "2g",
-    interval: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.1, max=30)] = 5.0,
+    interval: Annotated[
+        float, typer.Option(help="Seconds between two looks.", min=0.1, max=30, callback=_number)
+    ] = 5.0,
     seconds: Annotated[
-        float | None, typer.Option(help="How long to watch.", min=0, show_default="until it is ended")
+        float | None,
+        typer.Option(help="How long to watch.", min=0, show_default="until it is ended", callback=_number),
     ] = None,
-    clock_bound: Annotated[float, typer.Option(help="Seconds by which clocks of agents may differ.", min=0)] = 1.0,
-    json: Annotated[Path | None, typer.Option(help="File for the violations, a line of JSON each.")] = None,
+    clock_bound: Annotated[
+        float, typer.Option(help="Seconds by which clocks of agents may differ.", min=0, max=_DAY_S, callback=_number)
+    ] = 1.0,
+    json: Annotated[
+        Path | None, typer.Option(help="File for the violations, a line of JSON each.", dir_okay=False)
+    ] = None,
 ) -> None:
     """Watch new segments of a log, and journals (*.jsonl) that agents are writing, and tell violations as they come.
 

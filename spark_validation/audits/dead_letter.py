@@ -79,10 +79,11 @@ def answered_dead_letters_are_kept(
 ) -> DataFrame:
     """A message that was answered to be a dead letter, and the dead-letter queue does not hold it exactly once.
 
-    Only of queues that keep their dead letters.
+    Only of queues that keep their dead letters, and since they were made: with a queue its dead letters are deleted.
     """
-    keeping = F.broadcast(lanes.join(F.broadcast(queues.where("keeps_dead_letters")), "queue").select("lane"))
-    letters = _letters(acks).join(keeping, "lane").select("lane", "group", "hash").distinct()
+    keeping = lanes.join(F.broadcast(queues.where("keeps_dead_letters")), "queue").select("lane", "created_at")
+    letters = _letters(acks).join(F.broadcast(keeping), "lane").where(F.col("completed") >= F.col("created_at"))
+    letters = letters.select("lane", "group", "hash").distinct()
     known = messages.select("lane", "hash", F.coalesce("offset", "log_offset").alias("offset")).where(
         F.col("offset").isNotNull()
     )

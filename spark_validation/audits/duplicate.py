@@ -11,15 +11,20 @@ from .evidence import sentence, violations
 
 
 @checks("G-IDEM-1", level=Level.AUDIT)
-def a_transaction_id_is_stored_once(messages: DataFrame) -> DataFrame:
+def a_transaction_id_is_stored_once(messages: DataFrame, kept: DataFrame | None = None) -> DataFrame:
     """A transaction id that stands for several offsets of a partition, or was answered as queued more than once.
 
-    Its offsets are those of answers, of deliveries, and of the log.
+    Its offsets are those of answers, of deliveries, and of the log. Not when retention has removed the first of them:
+    then the id is free again, which only a log tells.
     """
     several = (F.col("offset") != F.col("offset_high")) | (F.col("logged") > 1)
     text = F.when(several, sentence("stands at the offsets %s to %s", "offset", "offset_high"))
+    doubled = messages.where(several | (F.col("queued") > 1))
+    if kept is not None:
+        live = doubled.join(few(kept.select("lane", "deliverable")), "lane", "left")
+        doubled = live.where(F.coalesce("offset", F.lit(0)) >= F.coalesce("deliverable", F.lit(0)))
     return violations(
-        messages.where(several | (F.col("queued") > 1)),
+        doubled,
         text.otherwise(sentence("was answered as queued %s times", "queued")),
     )
 

@@ -1,4 +1,4 @@
-"""What a group need not be given, nor finish: what retention removed, somebody deleted, or the group gave up."""
+"""What need not be there, be given, or be finished: what retention removed, somebody deleted, or a group gave up."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -8,20 +8,30 @@ from ..tables import few
 _MESSAGE = ["lane", "group", "offset"]
 
 
+def unless_removed(rows: DataFrame, kept: DataFrame, stored: str = "answered") -> DataFrame:
+    """The rows (``lane``, ``offset``) whose message log or archive should hold, and that were stored by a time.
+
+    Not of queues that the database does not have, or that are younger than the message: they were deleted. In a
+    partition of which something was removed, one of unknown offset may have been.
+    """
+    there = rows.join(few(kept.select("lane", "oldest", "made")), "lane").where(F.col(stored) >= F.col("made"))
+    held = F.coalesce("offset", F.when(F.col("oldest") == 0, F.lit(0))) >= F.col("oldest")
+    return there.where(held).drop("oldest", "made")
+
+
 def unless_gone(
-    rows: DataFrame, heads: DataFrame | None, given_up: DataFrame | None, silent: DataFrame | None
+    rows: DataFrame, kept: DataFrame | None, given_up: DataFrame | None, silent: DataFrame | None
 ) -> DataFrame:
     """The rows (``lane``, ``group``, ``offset``) whose message is there still, and that the group has not given up.
 
     Without a database all of them. In a partition of which something was removed, one of unknown offset may have been.
     """
-    if heads is None or given_up is None or silent is None:
+    if kept is None or given_up is None or silent is None:
         return rows
-    oldest = F.coalesce("live_oldest", "oldest_offset")
-    kept = heads.groupBy("lane").agg(F.max(oldest).alias("oldest"))
-    there = rows.join(few(kept), "lane", "left").where(F.coalesce("offset", F.lit(0)) >= F.coalesce("oldest", F.lit(0)))
+    there = rows.join(few(kept.select("lane", "deliverable")), "lane")
+    there = there.where(F.coalesce("offset", F.lit(0)) >= F.col("deliverable"))
     there = there.join(few(silent), "lane", "left_anti")
-    return there.join(few(given_up), _MESSAGE, "left_anti").select(*rows.columns)
+    return there.join(few(given_up), _MESSAGE, "left_anti").drop("deliverable")
 
 
 def unless_all_given_up(gaps: DataFrame, given_up: DataFrame | None, silent: DataFrame | None) -> DataFrame:

@@ -11,7 +11,7 @@ from .evidence import violations
 from .excuse import unless_all_given_up, unless_gone
 
 
-def _due(messages: DataFrame, drained: DataFrame, lanes: DataFrame, hidden: DataFrame) -> DataFrame:
+def _stored(messages: DataFrame, drained: DataFrame, lanes: DataFrame, hidden: DataFrame) -> DataFrame:
     """By group: the messages that were stored before the queue was seen to be empty for it."""
     swallowed = hidden.where(F.col("swallowed") | F.col("tail"))
     empty = drained.join(swallowed, ["queue", "group"], "left_anti")
@@ -19,6 +19,18 @@ def _due(messages: DataFrame, drained: DataFrame, lanes: DataFrame, hidden: Data
     groups = F.broadcast(lanes.join(F.broadcast(empty), "queue").select("lane", "group", "empty_at"))
     due = messages.where(F.col("answered").isNotNull()).select("lane", "hash", known, "answered").join(groups, "lane")
     return due.where(F.col("answered") < F.col("empty_at")).drop("empty_at", "answered")
+
+
+def _due(
+    messages: DataFrame,
+    drained: DataFrame,
+    lanes: DataFrame,
+    hidden: DataFrame,
+    kept: DataFrame | None = None,
+    given_up: DataFrame | None = None,
+    silent: DataFrame | None = None,
+) -> DataFrame:
+    return unless_gone(_stored(messages, drained, lanes, hidden), kept, given_up, silent)
 
 
 @checks("G-GRP-1", level=Level.AUDIT)
@@ -29,7 +41,7 @@ def every_group_gets_every_message(
     drained: DataFrame,
     lanes: DataFrame,
     hidden: DataFrame,
-    heads: DataFrame | None = None,
+    kept: DataFrame | None = None,
     given_up: DataFrame | None = None,
     silent: DataFrame | None = None,
 ) -> DataFrame:
@@ -38,10 +50,10 @@ def every_group_gets_every_message(
     Not when it was removed, or deleted, or waited for too long, and not when a pop with autoAck without an answer, or
     a consumer whose journal was cut short, may have taken it.
     """
-    due = _due(messages, drained, lanes, hidden)
+    due = _stored(messages, drained, lanes, hidden)
     given = fates.where(F.col("deliveries") > 0).select("lane", "group", "hash")
     missed = due.join(looked_up(given), ["lane", "group", "hash"], "left_anti")
-    missed = unless_gone(missed, heads, given_up, silent)
+    missed = unless_gone(missed, kept, given_up, silent)
     return violations(missed, F.lit("was stored, and never delivered to the group"))
 
 
@@ -51,11 +63,23 @@ def _given(fates: DataFrame, groups: DataFrame, lanes: DataFrame, hidden: DataFr
     return fates.where((F.col("deliveries") > 0) & F.col("offset").isNotNull()).join(lanes, ["lane", "group"])
 
 
+def _given_and_kept(
+    fates: DataFrame,
+    groups: DataFrame,
+    lanes: DataFrame,
+    hidden: DataFrame,
+    kept: DataFrame,
+    given_up: DataFrame,
+    silent: DataFrame,
+) -> DataFrame:
+    return unless_gone(_given(fates, groups, lanes, hidden), kept, given_up, silent)
+
+
 @checks("G-GRP-3", level=Level.AUDIT)
-@judges("delivery to a group that began at the oldest message", _given)
+@judges("delivery to a group that began at the oldest message", _given_and_kept)
 def groups_begin_at_the_beginning(
     fates: DataFrame,
-    heads: DataFrame,
+    kept: DataFrame,
     groups: DataFrame,
     lanes: DataFrame,
     hidden: DataFrame,
@@ -68,8 +92,6 @@ def groups_begin_at_the_beginning(
     """
     first = _given(fates, groups, lanes, hidden)
     first = first.groupBy("lane", "group").agg(F.min("offset").alias("offset"))
-    late = first.join(few(heads.select("lane", "oldest_offset")), "lane").where(
-        (F.col("offset") > 0) & (F.col("offset") > F.col("oldest_offset"))
-    )
-    late = unless_all_given_up(late.withColumn("below", F.col("oldest_offset") - 1), given_up, silent)
+    late = first.join(few(kept.select("lane", "deliverable")), "lane").where(F.col("offset") > F.col("deliverable"))
+    late = unless_all_given_up(late.withColumn("below", F.col("deliverable") - 1), given_up, silent)
     return violations(late, F.lit("is the first of its partition that the group was given"))

@@ -8,49 +8,43 @@ from queen_spec.guarantees import Level, checks
 from ..tables import few, looked_up, unless
 from .basis import judges
 from .evidence import sentence, violations
-from .excuse import unless_gone
+from .excuse import unless_gone, unless_removed
 
 
-def _answered(messages: DataFrame, queues: DataFrame, lanes: DataFrame) -> DataFrame:
-    there = few(lanes.join(F.broadcast(queues.select("queue")), "queue", "left_semi").select("lane"))
-    return messages.where(F.col("answered").isNotNull()).join(there, "lane", "left_semi")
+def _answered(messages: DataFrame, kept: DataFrame) -> DataFrame:
+    return unless_removed(messages.where(F.col("answered").isNotNull()), kept)
 
 
 @checks("G-DUR-1", level=Level.AUDIT)
-@judges("push that was answered as stored, in a queue that the database has,", _answered)
-def answered_pushes_are_in_the_log(
-    messages: DataFrame, heads: DataFrame, queues: DataFrame, lanes: DataFrame
-) -> DataFrame:
+@judges("push that was answered as stored, and that nothing has removed,", _answered)
+def answered_pushes_are_in_the_log(messages: DataFrame, kept: DataFrame) -> DataFrame:
     """A message whose push was answered as stored, and the log does not hold it at the offset of the answer.
 
     Not when retention has removed its offset, and not of queues that the database does not have: they were deleted. A
     message whose offset nobody was told may lie below the oldest kept one too.
     """
     moved = (F.col("logged") == 1) & (F.col("log_offset") != F.col("offset"))
-    lost = _answered(messages.where((F.col("logged") == 0) | moved), queues, lanes)
-    kept = heads.groupBy("lane").agg(F.max("oldest_offset").alias("oldest"))
-    lost = lost.join(few(kept), "lane", "left").withColumn("oldest", F.coalesce("oldest", F.lit(0)))
-    lost = lost.where(F.coalesce("offset", F.when(F.col("oldest") == 0, F.lit(0))) >= F.col("oldest"))
+    lost = _answered(messages.where((F.col("logged") == 0) | moved), kept)
     text = F.when(moved, sentence("was answered with offset %s, and lies at %s", "offset", "log_offset"))
     return violations(lost, text.otherwise(F.lit("was answered as stored, and the log does not hold it")))
 
 
 def _seen(messages: DataFrame, tails: DataFrame) -> DataFrame:
-    """What was delivered, and was pushed or delivered before a journal was cut short."""
+    """What was delivered and stored by a push that is known, or delivered before a journal was cut short."""
     cut = few(tails.agg(F.min("since").alias("since")))
     told = F.col("since").isNull() | (F.col("seen_at") < F.col("since"))
-    return messages.where(F.col("deliveries") > 0).join(cut, how="cross").where((F.col("attempts") > 0) | told)
+    return messages.where(F.col("deliveries") > 0).join(cut, how="cross").where((F.col("queued") > 0) | told)
 
 
 @checks("G-DUR-3", level=Level.AUDIT)
-@judges("delivery of what the journals pushed, or before one of them was cut short,", _seen)
+@judges("delivery of what the journals were answered to have stored, or before one of them was cut short,", _seen)
 def deliveries_are_what_was_pushed(
     messages: DataFrame, pushes: DataFrame, deliveries: DataFrame, tails: DataFrame
 ) -> DataFrame:
     """A delivered message that nobody pushed to that partition, or only later, or with another payload.
 
-    A journal that was cut short may have pushed anything from then on. In a partition to which somebody pushed messages
-    without ids, and was told none, each message may be one of those.
+    A journal that was cut short may have pushed anything from then on, also what somebody else pushed once more. In a
+    partition to which somebody pushed messages without ids, and was told none, each message may be one of those.
     """
     seen = _seen(messages, tails)
     unpushed = seen.where(F.col("attempts") == 0).join(_lanes_of_nameless(pushes), "lane", "left_anti")
@@ -95,11 +89,11 @@ def _unsuccessful(pushes: DataFrame) -> DataFrame:
     return pushes.where((F.col("kind") == "push") & (F.col("call") != "ok") & F.col("hash").isNotNull())
 
 
-def _with_traces(pushes: DataFrame, drained: DataFrame, lanes: DataFrame, heads: DataFrame | None = None) -> DataFrame:
+def _with_traces(pushes: DataFrame, drained: DataFrame, lanes: DataFrame, kept: DataFrame | None = None) -> DataFrame:
     """The messages of refused pushes, and of those without an answer where anything tells what is not there."""
     calls = _unsuccessful(pushes)
-    if heads is not None:
-        return calls
+    if kept is not None:
+        return unless_removed(calls, kept, "completed")
     emptied = few(lanes.join(drained, "queue", "left_semi").select("lane", F.lit(True).alias("emptied")))
     return calls.join(emptied, "lane", "left").where((F.col("call") == "fail") | F.col("emptied")).drop("emptied")
 
@@ -109,7 +103,7 @@ def _with_traces(pushes: DataFrame, drained: DataFrame, lanes: DataFrame, heads:
     "refused push, nor one without an answer that a log (--dsn) or an emptied queue (drained) tells of,", _with_traces
 )
 def a_request_is_stored_whole_or_not_at_all(
-    pushes: DataFrame, messages: DataFrame, drained: DataFrame, lanes: DataFrame, heads: DataFrame | None = None
+    pushes: DataFrame, messages: DataFrame, drained: DataFrame, lanes: DataFrame, kept: DataFrame | None = None
 ) -> DataFrame:
     """A push without an answer of which some messages are there and some are not, or a refused one of which some are.
 
@@ -117,7 +111,8 @@ def a_request_is_stored_whole_or_not_at_all(
     is, with a log, what it does not hold, and without one what was not delivered although a group has emptied the
     queue since.
     """
-    own = messages.where(F.col("attempts") == 1).join(few(_unsuccessful(pushes)), ["lane", "hash"])
+    alone = messages.where(F.col("attempts") == 1).select("lane", "hash", "deliveries", "logged", "seen_at")
+    own = alone.join(few(_unsuccessful(pushes)), ["lane", "hash"])
     own = own.withColumn("there", (F.col("deliveries") > 0) | (F.col("logged") > 0))
     empty = drained.groupBy("queue").agg(F.max("empty_at").alias("empty_at"))
     own = own.join(few(lanes), "lane").join(few(empty), "queue", "left")
@@ -129,9 +124,8 @@ def a_request_is_stored_whole_or_not_at_all(
         F.min("position").alias("position"),
     )
     absent = own.where(~F.col("there")).join(found.select(*call, "seen"), list(call))
-    if heads is not None:
-        kept = heads.groupBy("lane").agg(F.max("oldest_offset").alias("oldest"))
-        absent = absent.join(few(kept), "lane", "left").where(F.coalesce("oldest", F.lit(0)) == 0)
+    if kept is not None:
+        absent = unless_removed(absent, kept, "completed")
     else:
         absent = absent.where(F.col("empty_at") > F.col("seen"))
     missing = absent.groupBy(*call).agg(F.count("*").alias("missing"))
@@ -143,13 +137,20 @@ def a_request_is_stored_whole_or_not_at_all(
     return violations(first, sentence("%s messages of its request are stored, %s are not", "stored", "missing"))
 
 
-def _arrived(fates: DataFrame, drained: DataFrame, lanes: DataFrame, hidden: DataFrame) -> DataFrame:
-    """What was delivered to a group before the queue was seen to be empty for it."""
+def _arrived(
+    fates: DataFrame,
+    drained: DataFrame,
+    lanes: DataFrame,
+    hidden: DataFrame,
+    kept: DataFrame | None = None,
+    given_up: DataFrame | None = None,
+    silent: DataFrame | None = None,
+) -> DataFrame:
+    """What was delivered to a group before the queue was seen to be empty for it, and is not gone."""
     empty = drained.join(hidden.where("tail"), ["queue", "group"], "left_anti")
     known = few(lanes.join(F.broadcast(empty), "queue").select("lane", "group", "empty_at"))
-    return (
-        fates.where(F.col("deliveries") > 0).join(known, ["lane", "group"]).where(F.col("seen_at") < F.col("empty_at"))
-    )
+    arrived = fates.where(F.col("deliveries") > 0).join(known, ["lane", "group"])
+    return unless_gone(arrived.where(F.col("seen_at") < F.col("empty_at")), kept, given_up, silent)
 
 
 @checks("G-ACK-3", level=Level.AUDIT)
@@ -159,7 +160,7 @@ def what_was_delivered_is_done_in_the_end(
     drained: DataFrame,
     lanes: DataFrame,
     hidden: DataFrame,
-    heads: DataFrame | None = None,
+    kept: DataFrame | None = None,
     given_up: DataFrame | None = None,
     silent: DataFrame | None = None,
 ) -> DataFrame:
@@ -167,8 +168,7 @@ def what_was_delivered_is_done_in_the_end(
 
     Not when it was removed, or deleted, or waited for too long.
     """
-    left = _arrived(fates.where(~F.col("may_finish")), drained, lanes, hidden)
-    left = unless_gone(left, heads, given_up, silent)
+    left = _arrived(fates.where(~F.col("may_finish")), drained, lanes, hidden, kept, given_up, silent)
     return violations(left, F.lit("was delivered, never finished, and did not come again"))
 
 
@@ -183,8 +183,24 @@ def _passed(
     return rows.join(few(passed), "lane").where(F.col("offset") <= F.col("acked"))
 
 
+def _passed_and_kept(
+    messages: DataFrame,
+    cursors: DataFrame,
+    groups: DataFrame,
+    active: DataFrame,
+    hidden: DataFrame,
+    kept: DataFrame,
+    given_up: DataFrame,
+    silent: DataFrame,
+) -> DataFrame:
+    return unless_gone(_passed(messages, cursors, groups, active, hidden), kept, given_up, silent)
+
+
 @checks("G-ACK-3", "G-GRP-1", level=Level.AUDIT)
-@judges("message below the cursor of a group that began at the oldest one and is known from whole journals", _passed)
+@judges(
+    "message below the cursor of a group that began at the oldest one and is known from whole journals",
+    _passed_and_kept,
+)
 def cursors_pass_only_what_is_done(
     fates: DataFrame,
     messages: DataFrame,
@@ -192,7 +208,7 @@ def cursors_pass_only_what_is_done(
     groups: DataFrame,
     active: DataFrame,
     hidden: DataFrame,
-    heads: DataFrame,
+    kept: DataFrame,
     given_up: DataFrame,
     silent: DataFrame,
 ) -> DataFrame:
@@ -204,5 +220,5 @@ def cursors_pass_only_what_is_done(
     rows = _passed(messages, cursors, groups, active, hidden)
     done = fates.where("may_finish").select("lane", "group", "hash")
     skipped = rows.join(looked_up(done), ["lane", "group", "hash"], "left_anti")
-    skipped = unless_gone(skipped, heads, given_up, silent)
+    skipped = unless_gone(skipped, kept, given_up, silent)
     return violations(skipped, sentence("lies at or below the cursor %s, and nobody finished it", "acked"))

@@ -5,10 +5,10 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from queen_spec.guarantees import Level, checks
 
-from ..tables import NEVER, few
+from ..tables import NEVER, few, unless
 from .basis import judges
 from .evidence import sentence, violations
-from .excuse import unless_all_given_up
+from .excuse import unless_all_given_up, unless_gone
 from .spans import with_greatest_before
 
 BUCKET = 8192
@@ -75,18 +75,30 @@ def _disorder(rows: DataFrame) -> DataFrame:
     return looked_at.where(F.col("above") >= F.col("offset"))
 
 
-def _unswallowed(deliveries: DataFrame, hidden: DataFrame, lanes: DataFrame) -> DataFrame:
+def _unswallowed(rows: DataFrame, hidden: DataFrame, lanes: DataFrame) -> DataFrame:
     swallowed = hidden.where(F.col("swallowed") | F.col("tail"))
-    return _told(deliveries).join(few(_lanes_of(swallowed, lanes)), ["lane", "group"], "left_anti")
+    return rows.join(few(_lanes_of(swallowed, lanes)), ["lane", "group"], "left_anti")
+
+
+def _behind(
+    deliveries: DataFrame,
+    hidden: DataFrame,
+    lanes: DataFrame,
+    kept: DataFrame | None = None,
+    given_up: DataFrame | None = None,
+    silent: DataFrame | None = None,
+) -> DataFrame:
+    """The deliveries behind which it would be seen that one is missing."""
+    return unless_gone(_unswallowed(_told(deliveries), hidden, lanes), kept, given_up, silent)
 
 
 @checks("G-ORD-2", level=Level.AUDIT)
-@judges("delivery to a group of which every delivery is known", _unswallowed)
+@judges("delivery to a group of which every delivery is known, of what nothing has removed,", _behind)
 def deliveries_leave_no_gap(
     deliveries: DataFrame,
     hidden: DataFrame,
     lanes: DataFrame,
-    heads: DataFrame | None = None,
+    kept: DataFrame | None = None,
     given_up: DataFrame | None = None,
     silent: DataFrame | None = None,
 ) -> DataFrame:
@@ -108,10 +120,9 @@ def deliveries_leave_no_gap(
     inside = inside.withColumn("below", F.lag("offset").over(neighbours)).where(F.col("offset") > F.col("below") + 1)
     gaps = borders.unionByName(inside.select(*borders.columns))
     gaps = _unswallowed(gaps, hidden, lanes)
-    if heads is not None:
-        kept = few(heads.select("lane", "oldest_offset"))
+    if kept is not None:
         # What lies between was removed by retention if the oldest kept one lies above it.
-        gaps = gaps.join(kept, "lane", "left").where(F.coalesce("oldest_offset", F.lit(0)) < F.col("offset"))
+        gaps = gaps.join(few(kept), "lane").where(F.col("deliverable") < F.col("offset"))
     gaps = unless_all_given_up(gaps, given_up, silent)
     return violations(gaps, sentence("offset %s was delivered, and nothing between it and %s", "offset", "below"))
 
@@ -170,15 +181,14 @@ def the_log_has_no_gap(log: DataFrame, heads: DataFrame) -> DataFrame:
 def pushes_keep_their_order(placed: DataFrame, tails: DataFrame) -> DataFrame:
     """A message with a smaller offset than one whose push was answered before this one was first sent.
 
-    A message was stored by one of its attempts: after the first was sent, before the first was answered as stored. In a
-    partition to which an agent pushed whose journal lacks rows, the first attempt may be among them.
+    A message was stored by one of its attempts: after the first was sent, before the first was answered as stored. When
+    a journal lacks rows, the first attempt may be among them: then only what was answered as queued is looked at.
     """
     ok, told = F.col("outcome") == "ok", placed.where(F.col("outcome") != "fail")
     message = ["lane", "hash"]
     direct = ok & ~F.col("duplicate") & ~F.col("spooled")
     # What was answered as queued was stored by that very push; others have to be gathered from their attempts.
-    unsure = placed.join(few(tails.select("agent")), "agent", "left_semi").select("lane").distinct()
-    others = told.where(~direct).join(few(unsure), "lane", "left_anti")
+    others = unless(told.where(~direct), tails)
     queued = told.where(direct).select(*message).join(few(others.select(*message).distinct()), message).distinct()
     retried = (
         others.join(few(queued), message, "left_anti")

@@ -15,11 +15,12 @@ def only_what_may_go_is_gone(heads: DataFrame, queues: DataFrame, messages: Data
 
     Its age is at most the time from its first push to the snapshot; that it was completed by every group, where the
     queue asks for that, is not looked at. In a queue that removes nothing every partition has to begin at offset 0,
-    whoever pushed there. What an archive still has is gone all the same.
+    whoever pushed there. What an archive still has is gone all the same. What waited for too long is only given up: it
+    stays in the log.
     """
     times = [
         F.when(F.col(name) > 0, F.col(name))
-        for name in ("retention_seconds", "completed_retention_seconds", "max_wait_seconds")
+        for name in ("retention_seconds", "completed_retention_seconds", "ttl_seconds")
     ]
     limits = queues.select("queue", "taken_at", F.least(*times).alias("keeps"))
     heads = heads.withColumn("oldest_offset", F.coalesce("live_oldest", "oldest_offset"))

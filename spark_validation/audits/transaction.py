@@ -8,6 +8,7 @@ from queen_spec.guarantees import Level, checks
 from ..tables import few
 from .basis import judges
 from .evidence import sentence, violations
+from .excuse import unless_removed
 
 _CALL = ["agent", "number"]
 _TRANSACTION = "kind = 'transaction'"
@@ -30,14 +31,15 @@ def a_transaction_happens_whole_or_not_at_all(
     fates: DataFrame,
     drained: DataFrame,
     lanes: DataFrame,
-    heads: DataFrame | None = None,
+    kept: DataFrame | None = None,
 ) -> DataFrame:
     """A transaction that failed, and a message of it is there; or that happened, and not all of it did.
 
     Of one that happened no message may be missing, and no input may come again.
 
     It happened when it was answered, or when one of its messages is there. Missing is, with a log, what that does not
-    hold, and without one what was not delivered although a group has emptied the queue since.
+    hold, unless retention removed it or its queue was deleted, and without one what was not delivered although a group
+    has emptied the queue since.
     """
     empty = drained.groupBy("queue").agg(F.max("empty_at").alias("empty_at"))
     own = _own(pushes, messages).join(few(lanes), "lane").join(few(empty), "queue", "left")
@@ -49,12 +51,11 @@ def a_transaction_happens_whole_or_not_at_all(
     )
     failed = calls.where((F.col("call") == "fail") & F.col("there"))
     happened = calls.where((F.col("call") == "ok") | ((F.col("call") == "unknown") & F.col("there")))
-    absent = own.where(~F.col("there")).select(*_CALL, "lane", "empty_at").join(happened, _CALL)
-    if heads is None:
+    absent = own.where(~F.col("there")).select(*_CALL, "lane", "offset", "completed", "empty_at").join(happened, _CALL)
+    if kept is None:
         absent = absent.where(F.col("empty_at") > F.col("happened_at"))
     else:
-        kept = heads.groupBy("lane").agg(F.max("oldest_offset").alias("oldest"))
-        absent = absent.join(few(kept), "lane", "left").where(F.coalesce("oldest", F.lit(0)) == 0)
+        absent = unless_removed(absent, kept, "completed")
     inputs = acks.where(_TRANSACTION).select(*_CALL, "lane", "group", "hash").join(few(happened), _CALL)
     again = fates.select("lane", "group", "hash", "last_invoked").join(few(inputs), ["lane", "group", "hash"])
     again = again.where(F.col("last_invoked") > F.col("happened_at"))

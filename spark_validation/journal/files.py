@@ -24,6 +24,9 @@ from ..columns import arrow_schema, arrow_table
 from ..errors import JournalError
 from .schema import VERSION, Call, Kind, Outcome
 
+WORK = "queen-audit-"
+"""How the folders begin in which audits keep what is theirs."""
+
 _CHUNK = 50_000
 _NOT_FINISHED = ".half"
 _LOST = (".lost", _NOT_FINISHED)
@@ -119,7 +122,7 @@ def open_journal(folder: Path, work: Path) -> Journal:
     """
     if not folder.is_dir():
         raise JournalError(f"{folder} is no folder. --journal names the folder that holds the files of the agents")
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    files = files_of(folder)
     parquet = [path for path in files if path.suffix == ".parquet"]
     lines = [path for path in files if path.suffix == ".jsonl"]
     lost = [path for path in files if path.suffix in _LOST]
@@ -133,7 +136,7 @@ def open_journal(folder: Path, work: Path) -> Journal:
         _look_at(path)
     converted = []
     for number, path in enumerate(lines):
-        converted.append(work / f"{number:06}.converted")  # left by a killed audit, it must not count as a journal
+        converted.append(work / f"{number:06}.converted")
         write_parquet(converted[-1], read_lines(path))
     read = {path: pq.read_metadata(place).num_rows for path, place in zip(lines, converted, strict=True)}
     read |= {path: pq.read_metadata(path).num_rows for path in parquet}
@@ -144,6 +147,12 @@ def open_journal(folder: Path, work: Path) -> Journal:
         converted.append(work / "lost.parquet")
         write_parquet(converted[-1], ends)
     return Journal((*parquet, *converted), tuple(path for path in lines if is_torn(path)))
+
+
+def files_of(folder: Path) -> list[Path]:
+    """The files that agents have left in a folder, in order: not those of an audit that works there, or was killed."""
+    inside = ((path, path.relative_to(folder).parts[:-1]) for path in folder.rglob("*") if path.is_file())
+    return sorted(path for path, folders in inside if not any(each.startswith(WORK) for each in folders))
 
 
 def _refuse_journal(path: Path) -> None:

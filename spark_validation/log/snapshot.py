@@ -66,6 +66,10 @@ _DELETED = """
 SELECT d.part_id, lower(u.run) AS first, upper(u.run) - 1 AS last
 FROM queen.deleted_messages AS d CROSS JOIN LATERAL unnest(d.offsets) AS u (run)
 """
+_QUEUES = """
+SELECT to_jsonb(q)::text AS options, (extract(epoch FROM q.created_at) * 1000000)::bigint AS created_at
+FROM queen.queues AS q
+"""
 _INSTALLATION = "SELECT value #>> '{}' FROM queen.system_state WHERE key = 'installation'"
 
 
@@ -170,8 +174,7 @@ class Snapshot:
         ]
 
     def _queues(self) -> list[Queue]:
-        rows = self.fetch("SELECT to_jsonb(q)::text FROM queen.queues AS q")
-        return [_queue(msgspec.json.decode(row[0])) for row in rows]
+        return [_queue(msgspec.json.decode(row["options"]), row["created_at"]) for row in self.fetch(_QUEUES)]
 
     def database(self, spark: SparkSession, messages_a_task: int = MESSAGES_A_TASK) -> Database:
         """The tables; the log is read anew by each query that asks for it."""
@@ -198,7 +201,7 @@ class Snapshot:
         )
 
 
-def _queue(row: dict[str, Any]) -> Queue:
+def _queue(row: dict[str, Any], created_at: int) -> Queue:
     """A release without an option has no column for it, and does not act on it."""
     retains = bool(row.get("retention_enabled"))
     return Queue(
@@ -207,5 +210,7 @@ def _queue(row: dict[str, Any]) -> Queue:
         keeps_dead_letters=not (row["dead_letter_queue"] is False and row["dlq_after_max_retries"] is False),
         retention_seconds=row.get("retention_seconds") if retains else None,
         completed_retention_seconds=row.get("completed_retention_seconds") if retains else None,
+        ttl_seconds=row.get("ttl"),
         max_wait_seconds=row.get("max_wait_time_seconds"),
+        created_at=created_at,
     )

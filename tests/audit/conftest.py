@@ -11,7 +11,7 @@ from queen_audit.inputs import Cursor, Database, DeadLetter, Deleted, Group, Hea
 from queen_audit.journal.schema import Call
 from queen_audit.run import Verdict, run
 from queen_audit.session import start
-from tests.audit.faults import FAULTS, HARMLESS, Expected, Scene, ordinary, rows_lost
+from tests.audit.faults import FAULTS, GONE, HARMLESS, Expected, Scene, ordinary, rows_lost
 from tests.support.runs import EPOCH_S, Tables
 
 #: When the snapshot is said to be taken: a day after everything.
@@ -76,12 +76,12 @@ def blurred(spark: SparkSession) -> Judged:
 
 @pytest.fixture(scope="session")
 def planted(spark: SparkSession) -> Judged:
-    """All faults in one go, each in queues and with an agent of its own, beside runs without any."""
+    """All faults in one go, each in queues and with an agent of its own, beside runs in which all is well."""
     rows, expected = Tables(), {}
-    scenes = [(fault, place) for fault, places in FAULTS.items() for place in places]
-    for number, (fault, place) in enumerate([(None, 0), (None, 1), *scenes]):
-        name = f"{fault.__name__ if fault else 'valid'}@{place}"
+    scenes = [(change, place) for change, places in (FAULTS | GONE).items() for place in places]
+    for number, (change, place) in enumerate([(None, 0), (None, 1), *scenes]):
+        name = f"{change.__name__ if change else 'valid'}@{place}"
         scene = Scene(*ordinary(name, 100 * number + 1))
-        expected[name] = fault(scene, place) if fault else {}
+        expected[name] = change(scene, place) or {} if change else {}
         rows.add(scene.renumbered())
     return Judged(rows, run(inputs(spark, rows), max_evidence=10_000), expected)

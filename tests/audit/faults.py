@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from queen.core.ids import transaction_hash
 from queen_audit.inputs import Cursor, DeadLetter, Deleted, Head, LogRow
 from queen_audit.journal.schema import QUEUE_MODE, Call, PushItem
+from queen_spec.model import MessageId
 from tests.support.runs import LEASE_S, Run, Tables
 
 MESSAGES = 6
@@ -357,11 +359,29 @@ def removed_too_early(scene: Scene, place: int) -> Expected:
     return {"only_what_may_go_is_gone": place + 1}
 
 
+REMOVES = ("retention_seconds", "ttl_seconds")
+
+
 def removed_too_young(scene: Scene, place: int) -> Expected:
-    scene.tables.queues = [replace(each, retention_seconds=1 << 40) for each in scene.tables.queues]
+    scene.tables.queues = [replace(each, **{REMOVES[place]: 1 << 40}) for each in scene.tables.queues]
     scene.tables.log = [row for row in scene.tables.log if row.part_id != scene.part("a") or row.offset > 0]
     scene.head("a", oldest_offset=1)
     return {"only_what_may_go_is_gone": 0}
+
+
+def removed_where_it_is_only_given_up(scene: Scene, place: int) -> Expected:
+    scene.tables.queues = [replace(each, max_wait_seconds=1) for each in scene.tables.queues]
+    return removed_too_early(scene, place)
+
+
+def pushed_again_as_another(scene: Scene, place: int) -> Expected:
+    """The id of a message of another partition is a transaction id like any other, and here it is lost."""
+    item = PushItem(scene.run.queue, "a", scene.run.message_id(MessageId(scene.run.out, "o0", place)), "ok")
+    call = replace(
+        scene.tables.calls[scene.pushes("a")[0]], pushes=(item,), sent=scene.tables.calls[-1].sent, answered=1 << 52
+    )
+    scene.tables.calls.insert(-1, call)
+    return {"answered_pushes_are_in_the_log": None}
 
 
 def lost_in_the_spool(scene: Scene, place: int) -> Expected:
@@ -429,7 +449,9 @@ FAULTS: dict[Callable[[Scene, int], Expected], tuple[int, ...]] = {
     time_that_falls: (FIRST, MIDDLE, LAST - 1),
     logged_time_that_falls: (FIRST, MIDDLE, LAST - 1),
     removed_too_early: (FIRST, MIDDLE, LAST - 1),
-    removed_too_young: (0,),
+    removed_too_young: (0, 1),
+    removed_where_it_is_only_given_up: (FIRST,),
+    pushed_again_as_another: (0, MESSAGES - 1, MESSAGES),
     lost_in_the_spool: (0,),
     half_a_request: (FIRST, MIDDLE, LAST),
     nobody_is_told_an_id: (0, 1),
@@ -507,13 +529,97 @@ def waited_too_long_in_silence(scene: Scene, place: int) -> None:
     scene.tables.queues = [replace(each, max_wait_seconds=1, keeps_dead_letters=False) for each in scene.tables.queues]
 
 
+def everything_of(scene: Scene, queue: str) -> set[int]:
+    """Takes a queue out of the database; the numbers of its partitions."""
+    parts = {head.part_id for head in scene.tables.heads if head.queue == queue}
+    for name in ("log", "heads"):
+        setattr(scene.tables, name, [row for row in getattr(scene.tables, name) if row.part_id not in parts])
+    for name in ("cursors", "dead_letters", "groups", "queues"):
+        setattr(scene.tables, name, [row for row in getattr(scene.tables, name) if row.queue != queue])
+    return parts
+
+
+def queue_deleted(scene: Scene, place: int) -> None:
+    """Somebody deleted the queue of the inputs, or that of the outputs, of which a message was only buffered."""
+    queue = (scene.run.queue, scene.run.out)[place]
+    everything_of(scene, queue)
+    item = PushItem(queue, "a", "spooled", "ok", spooled=True)
+    scene.insert(len(scene.tables.calls) - 2, replace(scene.tables.calls[scene.pushes("a")[0]], pushes=(item,)))
+
+
+def queue_made_anew(scene: Scene, place: int) -> None:
+    """Somebody deleted it, and made one of the same name, perhaps with a partition of the same name."""
+    old = next(each for each in scene.tables.queues if each.queue == scene.run.queue)
+    everything_of(scene, scene.run.queue)
+    scene.tables.queues.append(replace(old, created_at=scene.tables.calls[-1].sent))
+    if place:
+        scene.tables.heads.append(Head(scene.part("a") + 50, scene.run.queue, "a", 1, 0))
+        scene.tables.log.append(LogRow(scene.part("a") + 50, 0, 1 << 51, 77))
+
+
+def removed(scene: Scene, upto: int, archived: bool, **settings: int) -> None:
+    """Everything of a partition below an offset is gone from the database, as its settings say."""
+    scene.tables.queues = [replace(each, **settings) for each in scene.tables.queues]
+    if archived:
+        scene.head("a", live_oldest=upto)
+        return
+    part = scene.part("a")
+    scene.tables.log = [row for row in scene.tables.log if row.part_id != part or row.offset >= upto]
+    scene.head("a", oldest_offset=upto)
+
+
+def removed_by_ttl(scene: Scene, place: int) -> None:
+    """A queue may remove messages without retention being on."""
+    removed(scene, place, archived=False, ttl_seconds=1)
+
+
+def removed_before_it_was_given(scene: Scene, place: int) -> None:
+    """Retention was faster than a group; at the second place an archive has the messages still."""
+    for offset in (0, 1):
+        not_given(scene, offset, "g")
+    removed(scene, 2, archived=bool(place), retention_seconds=1)
+
+
+def id_used_again(scene: Scene, place: int) -> None:
+    """Retention had removed the message of an id, which is free then."""
+    row = scene.tables.log[scene.row("a", 0)]
+    removed(scene, 1, archived=False, retention_seconds=1)
+    end = len(scene.tables.calls) - 2
+    scene.insert(end, scene.tables.calls[scene.pushes("a")[0]])
+    scene.item(end + 1, "pushes", message_id=None, offset=MESSAGES)
+    scene.tables.log.append(replace(row, offset=MESSAGES, created_at=1 << 51))
+    scene.head("a", next_offset=MESSAGES + 1)
+
+
+def id_of_another_partition(scene: Scene, place: int) -> None:
+    """A pipeline gives its output the id of its input, which the server made in another partition."""
+    name = scene.run.message_id(MessageId(scene.run.queue, "c", place))
+    end = len(scene.tables.calls) - 2
+    at = scene.pushes("a")[0]
+    scene.insert(end, scene.tables.calls[at])
+    scene.item(end + 1, "pushes", transaction_id=name, message_id=None, offset=MESSAGES)
+    hash_ = int.from_bytes(transaction_hash(name)[:8], "big") >> 4
+    scene.tables.log.append(LogRow(scene.part("a"), MESSAGES, 1 << 51, hash_))
+    scene.head("a", next_offset=MESSAGES + 1)
+
+
 HARMLESS: dict[Callable[[Scene, int], None], tuple[int, ...]] = {
     cut_short: (5, 20, 32, 40, 55, 70),
     rows_lost: (3, 21, 47),
     clock_ahead: (30,),
+}
+"""What happens to journals through no fault of the server."""
+
+GONE: dict[Callable[[Scene, int], None], tuple[int, ...]] = {
     deleted: (FIRST, MIDDLE, LAST),
     deleted_later: (FIRST, MIDDLE),
     waited_too_long: (FIRST, MIDDLE, LAST),
     waited_too_long_in_silence: (MIDDLE,),
+    queue_deleted: (0, 1),
+    queue_made_anew: (0, 1),
+    removed_by_ttl: (1, LAST),
+    removed_before_it_was_given: (0, 1),
+    id_used_again: (0,),
+    id_of_another_partition: (0, LAST),
 }
-"""What happens to journals, or to the log, through no fault of the server."""
+"""What is gone from the database through no fault of the server."""

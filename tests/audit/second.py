@@ -19,8 +19,23 @@ NEVER = 1 << 60
 VIEWS = f"""
 CREATE MACRO offset_in(id) AS CASE WHEN length(id) = 36 AND substr(id, 14, 11) = '-8001-8000-'
     THEN ('0x' || substr(id, 25))::BIGINT END;
-CREATE MACRO key_of(id, off) AS CASE WHEN id IS NULL OR offset_in(id) IS NOT NULL THEN 'offset ' || off
+CREATE TABLE parts AS SELECT queue, part, list(DISTINCT left(id, 13)) AS numbers FROM (
+    SELECT i.queue, i.partition AS part, i.message_id AS id
+    FROM (SELECT unnest(pushes) AS i FROM calls WHERE kind IN ('push', 'transaction'))
+    UNION ALL SELECT i.queue, i.partition, i.message_id
+    FROM (SELECT unnest(deliveries) AS i FROM calls WHERE kind = 'pop')
+    UNION ALL SELECT i.queue, i.partition, i.message_id
+    FROM (SELECT unnest(acks) AS i FROM calls WHERE kind IN ('ack', 'transaction'))
+    UNION ALL SELECT queue, partition,
+        format('{{:08x}}-{{:04x}}-8001-8000-000000000000', part_id // 65536, part_id % 65536)
+    FROM heads
+) WHERE offset_in(id) IS NOT NULL GROUP BY ALL;
+CREATE MACRO is_own(numbers, id) AS offset_in(id) IS NOT NULL
+    AND (numbers IS NULL OR list_contains(numbers, left(id, 13)));
+CREATE MACRO key_of(numbers, id, off) AS CASE WHEN id IS NULL OR is_own(numbers, id) THEN 'offset ' || off
     ELSE ('0x' || left(sha256(id), 15))::BIGINT::VARCHAR END;
+CREATE MACRO place_of(numbers, off, message, id) AS
+    coalesce(off, offset_in(message), CASE WHEN is_own(numbers, id) THEN offset_in(id) END);
 
 CREATE TABLE bounds AS SELECT agent, coalesce(least(low, high), 0) AS low, coalesce(greatest(low, high), 0) AS high
 FROM (SELECT agent, max(sent - server_time - server_precision) FILTER (WHERE compared) AS low,
@@ -36,33 +51,39 @@ CREATE TABLE h AS SELECT part_id, queue, partition AS part, next_offset AS next,
 CREATE TABLE l AS SELECT h.queue, h.part, log."offset" AS off, created_at,
     coalesce(log.hash::VARCHAR, 'offset ' || log."offset") AS key
 FROM log JOIN h USING (part_id);
-CREATE TABLE gone AS SELECT DISTINCT l.queue, l.part, l.key
-FROM l JOIN h USING (queue, part) JOIN deleted AS t ON t.part_id = h.part_id AND l.off BETWEEN t.first AND t.last;
 
 CREATE TABLE p AS
 SELECT agent, number, pos, kind, outcome AS call, began, ended, i.queue, i.partition AS part, i.outcome AS said,
     i.duplicate AS dup, i.spooled, i.payload_hash AS ph,
-    coalesce(i."offset", offset_in(i.message_id), offset_in(i.transaction_id)) AS off,
-    key_of(i.transaction_id, off) AS key
+    place_of(numbers, i."offset", i.message_id, i.transaction_id) AS off,
+    key_of(numbers, i.transaction_id, off) AS key
 FROM (
     SELECT *, unnest(pushes) AS i, generate_subscripts(pushes, 1) AS pos FROM c WHERE kind IN ('push', 'transaction')
-);
+) LEFT JOIN parts ON (parts.queue, parts.part) = (i.queue, i.partition);
 CREATE TABLE d AS
 SELECT agent, number, pos, began, ended, grp, auto_ack, coalesce(lease, '') AS lease, lease_seconds AS seconds, i.queue,
     i.partition AS part, i.attempt, i.created_at, i.payload_hash AS ph,
-    coalesce(i."offset", offset_in(i.message_id), offset_in(i.transaction_id)) AS off,
-    key_of(i.transaction_id, off) AS key
-FROM (SELECT *, unnest(deliveries) AS i, generate_subscripts(deliveries, 1) AS pos FROM c WHERE kind = 'pop');
+    place_of(numbers, i."offset", i.message_id, i.transaction_id) AS off,
+    key_of(numbers, i.transaction_id, off) AS key
+FROM (SELECT *, unnest(deliveries) AS i, generate_subscripts(deliveries, 1) AS pos FROM c WHERE kind = 'pop')
+LEFT JOIN parts ON (parts.queue, parts.part) = (i.queue, i.partition);
 CREATE TABLE a AS
 SELECT *, said <> 'fail' AND status <> 'retry' AND (status <> 'failed' OR dead OR said = 'unknown') AS may_finish,
     may_finish AND said = 'ok' AS finishes
 FROM (
     SELECT agent, number, pos, kind, outcome AS call, began, ended, i.queue, i.partition AS part, i."group" AS grp,
         i.status, i.lease, i.outcome AS said, i.dead, i.noop,
-        coalesce(i."offset", offset_in(i.message_id), offset_in(i.transaction_id)) AS off,
-        key_of(i.transaction_id, off) AS key
+        place_of(numbers, i."offset", i.message_id, i.transaction_id) AS off,
+        key_of(numbers, i.transaction_id, off) AS key
     FROM (SELECT *, unnest(acks) AS i, generate_subscripts(acks, 1) AS pos FROM c WHERE kind IN ('ack', 'transaction'))
+    LEFT JOIN parts ON (parts.queue, parts.part) = (i.queue, i.partition)
 );
+CREATE TABLE gone AS SELECT DISTINCT l.queue, l.part, l.key
+FROM l JOIN h USING (queue, part) JOIN deleted AS t ON t.part_id = h.part_id AND l.off BETWEEN t.first AND t.last
+UNION SELECT queue, part, key FROM (
+    SELECT queue, part, key FROM l UNION ALL SELECT queue, part, key FROM p UNION ALL SELECT queue, part, key FROM d
+    UNION ALL SELECT queue, part, key FROM a
+) SEMI JOIN (FROM parts WHERE len(numbers) > 1) USING (queue, part);
 DELETE FROM p WHERE (queue, part, key) IN (SELECT (queue, part, key) FROM gone);
 DELETE FROM d WHERE (queue, part, key) IN (SELECT (queue, part, key) FROM gone);
 DELETE FROM a WHERE (queue, part, key) IN (SELECT (queue, part, key) FROM gone);
@@ -71,9 +92,11 @@ SELECT queue, part, grp, off FROM l SEMI JOIN gone USING (queue, part, key)
 JOIN (SELECT queue, part, grp FROM d UNION SELECT queue, partition, "group" FROM cursors) USING (queue, part)
 UNION SELECT queue, partition, "group", "offset" FROM dead_letters;
 CREATE TABLE silent AS SELECT queue FROM queues WHERE max_wait_seconds > 0 AND NOT keeps_dead_letters;
-CREATE MACRO excused(q, w, g, o) AS q IN (SELECT queue FROM silent)
+CREATE MACRO excused(q, w, g, o) AS q IN (SELECT queue FROM silent) OR (q, w) NOT IN (SELECT (queue, part) FROM h)
     OR EXISTS (FROM given_up AS t WHERE (t.queue, t.part, t.grp, t.off) = (q, w, g, o))
     OR EXISTS (FROM h AS t WHERE (t.queue, t.part) = (q, w) AND t.live > coalesce(o, 0));
+CREATE MACRO held(q, w, o, stored) AS EXISTS (FROM queues AS t WHERE t.queue = q AND t.created_at <= stored)
+    AND NOT EXISTS (FROM h AS t WHERE (t.queue, t.part) = (q, w) AND t.oldest > coalesce(o, 0));
 CREATE MACRO all_given_up(q, w, g, low, high) AS q IN (SELECT queue FROM silent) OR high - low = (
     SELECT count(*) FROM given_up AS t WHERE (t.queue, t.part, t.grp) = (q, w, g) AND t.off BETWEEN low AND high - 1);
 
@@ -139,8 +162,8 @@ UNION ALL SELECT queue, off FROM (
     "deliveries_leave_no_gap": """
 WITH o AS (SELECT DISTINCT queue, part, grp, off FROM d WHERE off IS NOT NULL)
 SELECT queue, off FROM (SELECT *, lag(off) OVER (PARTITION BY queue, part, grp ORDER BY off) AS below FROM o) AS x
-LEFT JOIN h USING (queue, part)
-WHERE x.off > below + 1 AND coalesce(h.oldest, 0) < x.off AND NOT all_given_up(x.queue, x.part, x.grp, below + 1, x.off)
+JOIN h USING (queue, part) WHERE x.off > below + 1 AND h.live < x.off
+AND NOT all_given_up(x.queue, x.part, x.grp, below + 1, x.off)
 AND NOT EXISTS (
     FROM hidden AS o WHERE o.queue = x.queue AND o.grp = x.grp AND (o.swallowed OR o.tail))""",
     "the_log_has_no_gap": """
@@ -160,8 +183,7 @@ spans AS (
     UNION ALL SELECT queue, part, min(off), min(began),
         coalesce(min(CASE WHEN said = 'ok' THEN ended END), 1152921504606846976)
     FROM others AS o
-    WHERE NOT EXISTS (FROM p JOIN cut USING (agent) WHERE p.queue = o.queue AND p.part = o.part)
-    GROUP BY queue, part, key
+    WHERE NOT EXISTS (FROM cut) GROUP BY queue, part, key
 )
 SELECT queue, off FROM spans AS x
 WHERE EXISTS (FROM spans AS y WHERE (y.queue, y.part) = (x.queue, x.part) AND y.off > x.off AND y.ended < x.began)""",
@@ -181,29 +203,27 @@ SELECT queue, off FROM (
     SELECT *, lag(created_at) OVER (PARTITION BY queue, part ORDER BY off, created_at) AS before FROM l
 ) WHERE before > created_at""",
     "answered_pushes_are_in_the_log": """
-SELECT queue, m.off FROM m LEFT JOIN h USING (queue, part)
-WHERE answered IS NOT NULL AND queue IN (SELECT queue FROM queues)
-AND (logged = 0 OR logged = 1 AND log_off <> m.off)
-AND coalesce(m.off, CASE WHEN coalesce(oldest, 0) = 0 THEN 0 END) >= coalesce(oldest, 0)""",
+SELECT queue, off FROM m WHERE answered IS NOT NULL AND (logged = 0 OR logged = 1 AND log_off <> off)
+AND held(m.queue, m.part, off, answered)""",
     "deliveries_are_what_was_pushed": """
-SELECT queue, off FROM m
-WHERE given > 0 AND pushed = 0 AND NOT EXISTS (FROM cut WHERE since <= m.seen) AND (queue, part) NOT IN (FROM nameless)
-UNION ALL SELECT queue, off FROM m WHERE given > 0 AND seen < began
-UNION ALL SELECT queue, off FROM d WHERE ph IS NOT NULL AND ph NOT IN (
+WITH known AS (FROM m WHERE given > 0 AND (queued > 0 OR NOT EXISTS (FROM cut WHERE since <= m.seen)))
+SELECT queue, off FROM known WHERE pushed = 0 AND (queue, part) NOT IN (FROM nameless)
+UNION ALL SELECT queue, off FROM known WHERE seen < began
+UNION ALL SELECT queue, off FROM d SEMI JOIN known USING (queue, part, key) WHERE ph IS NOT NULL AND ph NOT IN (
     SELECT ph FROM p WHERE (p.queue, p.part, p.key) = (d.queue, d.part, d.key) AND ph IS NOT NULL
 ) AND EXISTS (FROM p WHERE (p.queue, p.part, p.key) = (d.queue, d.part, d.key) AND ph IS NOT NULL)""",
     "the_log_holds_what_was_pushed": """
 SELECT queue, off FROM m WHERE logged > 0 AND pushed = 0 AND (queue, part) IN (SELECT (queue, part) FROM p)
 AND NOT EXISTS (FROM cut) AND (queue, part) NOT IN (FROM nameless)""",
     "a_request_is_stored_whole_or_not_at_all": """
-SELECT min(queue), NULL FROM own LEFT JOIN h USING (queue, part) WHERE kind = 'push' AND call <> 'ok'
-GROUP BY agent, number
-HAVING bool_or(there) AND (min(call) = 'fail' OR bool_or(NOT there AND coalesce(oldest, 0) = 0))""",
+SELECT min(queue), NULL FROM (SELECT *, NOT there AND held(own.queue, own.part, off, ended) AS missing FROM own)
+WHERE kind = 'push' AND call <> 'ok' GROUP BY agent, number
+HAVING bool_or(there) AND (min(call) = 'fail' OR bool_or(missing))""",
     "what_was_delivered_is_done_in_the_end": """
 SELECT queue, min(d.off) FROM d JOIN empty USING (queue, grp) ANTI JOIN finished USING (queue, part, grp, key)
 WHERE NOT EXISTS (FROM hidden AS o WHERE o.queue = d.queue AND o.grp = d.grp AND o.tail)
-GROUP BY queue, part, grp, key, empty.moment
-HAVING min(d.ended) < empty.moment AND NOT excused(queue, part, grp, min(d.off))""",
+GROUP BY d.queue, d.part, d.grp, key, empty.moment
+HAVING min(d.ended) < empty.moment AND NOT excused(d.queue, d.part, d.grp, min(d.off))""",
     "cursors_pass_only_what_is_done": """
 SELECT l.queue, l.off FROM (FROM l ANTI JOIN gone USING (queue, part, key)) AS l
 JOIN cursors AS k ON k.queue = l.queue AND k.partition = l.part AND l.off <= k.acked
@@ -213,7 +233,9 @@ AND NOT EXISTS (FROM hidden AS o WHERE o.queue = k.queue AND o.grp = k."group" A
 AND NOT EXISTS (FROM finished AS f WHERE (f.queue, f.part, f.grp, f.key) = (l.queue, l.part, k."group", l.key))
 AND NOT excused(l.queue, l.part, k."group", l.off)""",
     "a_transaction_id_is_stored_once": """
-SELECT queue, off FROM m WHERE off <> off_high OR logged > 1 OR queued > 1""",
+SELECT queue, off FROM m WHERE (off <> off_high OR logged > 1 OR queued > 1)
+AND NOT EXISTS (FROM h AS t WHERE (t.queue, t.part) = (m.queue, m.part) AND t.live > coalesce(m.off, 0))
+AND (queue NOT IN (SELECT queue FROM queues) OR (queue, part) IN (SELECT (queue, part) FROM h))""",
     "a_duplicate_has_an_original_in_its_partition": """
 SELECT queue, m.off FROM p JOIN m USING (queue, part, key)
 WHERE p.dup AND p.said = 'ok' AND m.pushed - m.refused = 1 AND m.queued = 0 AND NOT m.there
@@ -300,7 +322,8 @@ SELECT queue, off FROM counted AS x WHERE NOT dead AND surely >= most OR dead AN
 UNION ALL
 SELECT queue, min(off) FROM a WHERE dead AND said = 'ok' GROUP BY queue, part, grp, key HAVING count(*) > 1""",
     "answered_dead_letters_are_kept": """
-SELECT queue, m.off FROM (SELECT DISTINCT queue, part, grp, key FROM a WHERE dead AND said = 'ok') AS x
+SELECT queue, m.off FROM (SELECT DISTINCT queue, part, grp, key FROM a JOIN queues USING (queue)
+    WHERE dead AND said = 'ok' AND ended >= queues.created_at) AS x
 JOIN m USING (queue, part, key) JOIN queues AS q USING (queue)
 WHERE q.keeps_dead_letters AND m.off IS NOT NULL AND 1 <> (SELECT count(*) FROM dead_letters AS t
     WHERE (t.queue, t.partition, t."group", t."offset") = (x.queue, x.part, x.grp, m.off))""",
@@ -313,8 +336,7 @@ WITH t AS (
 happened AS (FROM t WHERE call = 'ok' OR call = 'unknown' AND there)
 SELECT queue, NULL FROM t WHERE call = 'fail' AND there
 UNION ALL SELECT min(x.queue), NULL FROM happened AS x JOIN own USING (agent, number)
-LEFT JOIN h ON h.queue = own.queue AND h.part = own.part
-WHERE NOT own.there AND coalesce(h.oldest, 0) = 0 GROUP BY agent, number
+WHERE NOT own.there AND held(own.queue, own.part, own.off, own.ended) GROUP BY agent, number
 UNION ALL SELECT min(x.queue), NULL FROM happened AS x JOIN a USING (agent, number)
 JOIN d ON (d.queue, d.part, d.grp, d.key) = (a.queue, a.part, a.grp, a.key)
 WHERE d.began > x.moment GROUP BY agent, number""",
@@ -331,20 +353,19 @@ AND NOT excused(m.queue, m.part, empty.grp, coalesce(m.off, m.log_off))""",
 SELECT d.queue, min(d.off) AS off FROM d JOIN groups AS g ON g.queue = d.queue AND g."group" = d.grp AND g.whole
 JOIN h ON h.queue = d.queue AND h.part = d.part
 WHERE NOT EXISTS (FROM hidden AS o WHERE o.queue = d.queue AND o.grp = d.grp)
-GROUP BY d.queue, d.part, d.grp, h.oldest
-HAVING min(d.off) > greatest(0, h.oldest) AND NOT all_given_up(d.queue, d.part, d.grp, h.oldest, min(d.off))""",
+GROUP BY d.queue, d.part, d.grp, h.live
+HAVING min(d.off) > h.live AND NOT all_given_up(d.queue, d.part, d.grp, h.live, min(d.off))""",
     "only_what_may_go_is_gone": """
 WITH r AS (
     SELECT h.*, least(nullif(retention_seconds, 0), nullif(completed_retention_seconds, 0),
-        nullif(max_wait_seconds, 0)) * 1000000 AS keeps
-    FROM h JOIN queues USING (queue) WHERE oldest > 0
+        nullif(ttl_seconds, 0)) * 1000000 AS keeps
+    FROM h JOIN queues USING (queue) WHERE live > 0
 )
-SELECT queue, oldest FROM r WHERE keeps IS NULL
+SELECT queue, live FROM r WHERE keeps IS NULL
 UNION ALL SELECT queue, m.off FROM m JOIN r USING (queue, part)
-WHERE answered IS NOT NULL AND m.off < oldest AND $taken_at - began < keeps""",
+WHERE answered IS NOT NULL AND m.off < live AND $taken_at - began < keeps""",
     "spooled_messages_are_stored_once": """
-SELECT queue, m.off FROM m LEFT JOIN h USING (queue, part)
-WHERE spooled AND logged <> 1 AND coalesce(oldest, 0) = 0""",
+SELECT queue, off FROM m WHERE spooled AND logged <> 1 AND held(m.queue, m.part, off, answered)""",
 }
 
 

@@ -4,6 +4,7 @@ from collections import defaultdict
 from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace as replace_
 
 from queen_audit import tables
 from queen_audit.columns import arrow_table
@@ -13,7 +14,7 @@ from queen_audit.run import Result, Verdict, run
 from queen_audit.tables import SECOND
 from tests.audit import second
 from tests.audit.conftest import TAKEN_AT, inputs
-from tests.audit.faults import FAULTS, Scene, ordinary, skipped_delivery
+from tests.audit.faults import FAULTS, GONE, Scene, ordinary, skipped_delivery
 from tests.support.runs import Run, Tables
 
 
@@ -35,7 +36,7 @@ def test_what_a_journal_lacks_is_no_violation(blurred):
     assert {name: dict(audits) for name, audits in found(blurred.verdicts).items()} == {}
 
 
-NAMES = [f"{each.__name__}@{place}" for each, places in FAULTS.items() for place in places]
+NAMES = [f"{each.__name__}@{place}" for each, places in (FAULTS | GONE).items() for place in places]
 
 
 @pytest.mark.parametrize("name", ["valid@0", "valid@1", *NAMES])
@@ -113,6 +114,49 @@ def test_an_agent_of_which_nothing_is_known_may_have_taken_anything(spark):
     assert said.pop("the_log_has_no_gap") == (Result.VALID, "")
     assert {result for result, _ in said.values()} == {Result.UNKNOWN}, said
     assert not any(second.judge(second.as_tables(rows), TAKEN_AT).values())
+
+
+def test_an_agent_of_which_nothing_is_known_may_have_pushed_first(spark):
+    """So a push that was answered as a duplicate says nothing of when its message was stored."""
+    scene = Scene(*ordinary("s", 1))
+    first, second_, *_ = pushes = scene.pushes("a")
+    calls = scene.tables.calls
+    calls[first], calls[second_] = (
+        replace_(calls[second_], sent=calls[first].sent, answered=calls[first].answered),
+        replace_(calls[first], sent=calls[second_].sent, answered=calls[second_].answered),
+    )
+    for at in pushes:
+        scene.item(at, "pushes", duplicate=True, message_id=None)
+    # The third was delivered before anybody known pushed it.
+    late = scene.run.calls[-1].sent
+    calls.insert(-1, replace_(calls.pop(pushes[2]), sent=late - 20, answered=late - 10))
+    rows = scene.renumbered()
+    alone = second.judge(second.as_tables(rows), TAKEN_AT)
+    assert alone["pushes_keep_their_order"]
+    assert alone["deliveries_are_what_was_pushed"]
+    rows.calls.append(Call(run="", agent="a.parquet.lost", number=1, kind="end", sent=0))
+    said = run(inputs(spark, rows), ("G-ORD-3", "G-DUR-3"))
+    assert [(each.audit, each.evidence) for each in said if each.violations] == []
+    assert not any(second.judge(second.as_tables(rows), TAKEN_AT).values())
+
+
+def test_what_is_all_excused_is_not_valid(spark):
+    """Nothing is left to be judged: retention has removed everything, or the queue gives up in silence."""
+    simple = Run("s", 1)
+    for number in range(3):
+        simple.push(("a", f"m{number}"))
+    while (popped := simple.pop()).deliveries:
+        simple.ack(popped)
+    simple.drain(None)
+    simple.end()
+    emptied, silent = simple.tables(), simple.tables()
+    emptied.log, emptied.heads = [], [replace_(head, oldest_offset=head.next_offset) for head in emptied.heads]
+    emptied.queues = [replace_(each, retention_seconds=1) for each in emptied.queues]
+    silent.queues = [replace_(each, max_wait_seconds=1, keeps_dead_letters=False) for each in silent.queues]
+    for rows in (emptied, silent):
+        said = said_of(inputs(spark, rows), "G-GRP-1", "G-GRP-3", "G-ACK-3", "G-ORD-2")
+        said.pop("the_log_has_no_gap")
+        assert {result for result, _ in said.values()} == {Result.UNKNOWN}, said
 
 
 def test_a_server_time_without_its_precision_bounds_no_clock(spark):

@@ -56,6 +56,9 @@ def test_an_unknown_guarantee_is_refused_with_those_that_are_known(journal):
         (["--dsn", "postgresql://127.0.0.1:1/x"], "the database cannot be read"),
         (["--journal", "/nowhere"], "/nowhere is no folder"),
         (["--max-evidence", "-1"], "--max-evidence"),
+        (["--clock-bound", "inf"], "--clock-bound"),
+        (["--clock-bound", "nan"], "--clock-bound"),
+        (["watch", "--json", "/"], "--json"),
         (["archive", "x"], "queen audit archive --dsn"),
     ],
 )
@@ -76,6 +79,15 @@ def test_json_lines_are_converted_where_executors_see_them(tmp_path, journal):
         # A folder that a killed audit left is none of journals.
         assert open_journal(journal, tmp_path).items() == found.items()
     assert list(journal.iterdir()) == [journal / "a.jsonl"]
+
+
+def test_what_is_known_of_lost_journals_is_where_executors_see_it(tmp_path, journal):
+    (journal / "a.jsonl").rename(journal / "a.jsonl.lost")
+    with conversions(journal, "spark://h:1", tmp_path) as folder:
+        [lost] = open_journal(journal, folder).parquet
+        assert lost.parent.parent == journal
+        # Another audit of the same journals, or one that was killed.
+        assert open_journal(journal, tmp_path).parquet == (tmp_path / lost.name,)
 
 
 def test_a_python_of_executors_that_is_set_is_theirs(monkeypatch):
