@@ -173,9 +173,14 @@ def session_folder(session: str) -> str:
     return session.replace(":", "")
 
 
+def server_folder(session: str, server: str) -> str:
+    """The folder of a server's runs in a session: its journals are audited with its log, and no others."""
+    return f"{session_folder(session)}/{server}"
+
+
 def folder_of(session: str, scenario: str, number: int, server: str) -> str:
     """The folder of a run."""
-    return f"{session_folder(session)}/{scenario}-{number}-{server}"
+    return f"{server_folder(session, server)}/{scenario}-{number}"
 
 
 def median_run(runs: Sequence[Run]) -> Run:

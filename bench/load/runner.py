@@ -213,7 +213,7 @@ class _Measured:
         if self._plan.journal:
             from queen_bench.load import faults, journal  # noqa: PLC0415 - needs pyarrow, which only audits bring along
 
-            name = f"{self._folder.name} {self._plan.session}"
+            name = f"{self._scenario.name}-{self._number}-{self._target.name} {self._plan.session}"
             lines, place = self._folder / "calls.log", self._folder / "journal.parquet"
             journal.convert(lines, place, self._plan.session, name, ended=True)
             if self._killed_ns is not None:

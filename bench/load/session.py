@@ -14,7 +14,7 @@ from msgspec import Struct
 from queen_bench import profile
 from queen_bench.load import target
 from queen_bench.load.auditing import audit, interface_of
-from queen_bench.load.results import Run, session_folder
+from queen_bench.load.results import Run, server_folder
 from queen_bench.load.runner import Plan, Progress, run
 from queen_bench.load.scenarios import Scenario, known_settings
 
@@ -88,7 +88,7 @@ def carry_out(asked: Asked, progress: Progress, found: list[Run]) -> "Report | N
         asyncio.run(_gather(plan, asked.folder, file, progress, found))
         if not asked.audit:
             return None
-        return audit(targets[0], asked.folder / session_folder(session), interface, progress)
+        return audit(targets[0], asked.folder / server_folder(session, targets[0].name), interface, progress)
 
 
 async def _gather(plan: Plan, folder: Path, file: BinaryIO, progress: Progress, found: list[Run]) -> None:

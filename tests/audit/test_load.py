@@ -51,7 +51,7 @@ def load(server: Server, dsn: str, folder: Path, *settings: str) -> Path:
         "--journal", *words, "--folder", str(folder), patience=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    [journal] = folder.glob("*/flow-1000-1-queen")
+    [journal] = folder.glob("*/queen/flow-1000-1")
     assert open_journal(journal, folder).torn == ()
     return journal
 
@@ -88,6 +88,27 @@ def test_a_session_is_audited_before_its_server_is_gone(tmp_path: Path) -> None:
     assert "answered pushes are in the log" in page.read_text()
     assert "failover" in done.stdout
     assert "G-DUR-1" in done.stdout
+
+
+@pytest.mark.timeout(2400)
+def test_of_two_servers_the_first_is_audited_with_its_own_journals(tmp_path: Path) -> None:
+    """What the other one was told is not in the first one's log."""
+    with open_folder() as folder, serving(folder / "data", "--workers", "1") as other:
+        url = f"http://127.0.0.1:{other.port}"
+        done = run(
+            "bench",
+            "load",
+            "transactions",
+            "--smoke",
+            "--audit",
+            "--against",
+            url,
+            "--folder",
+            str(tmp_path),
+            patience=1500,
+        )
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert len(list(tmp_path.rglob("journal.parquet"))) == 2
 
 
 @pytest.mark.timeout(2400)

@@ -48,6 +48,8 @@ def test_every_kind_of_scenario_runs_against_a_server_and_both_sides_take_turns(
     assert set(by_name["transactions"].latency) >= {"pop", "transaction"}
     assert "woken" in by_name["waiters-2000"].latency
     assert "How many times the figures of other queen has" in done.stdout
+    folders = [{place.name for place in tmp_path.glob(f"*/{who}/*")} for who in ("queen", "other")]
+    assert folders == [{f"{name}-1" for name in names}] * 2, "each has its own, so that their journals stay apart"
     page = (tmp_path / "report.html").read_text()
     assert all(f"<h2>{name}</h2>" in page for name in names)
     assert "<h2>queen beside other</h2>" in page
@@ -191,7 +193,7 @@ def test_who_ends_it_in_the_middle_finds_nothing_left_running(tmp_path: Path) ->
     with (tmp_path / "said").open("wb") as said:
         process = psutil.Popen([*PYTHON, *arguments], cwd=ROOT, env=clean_environment(), stdout=said, stderr=said)
     try:
-        wait_until(lambda: any(tmp_path.glob("*/push-1-1-queen/calls.log")), "k6")
+        wait_until(lambda: any(tmp_path.glob("*/queen/push-1-1/calls.log")), "k6")
         below = process.children(recursive=True)
         assert {each.name() for each in below} >= {"postgres", "k6"}
         process.terminate()
