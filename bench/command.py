@@ -110,12 +110,13 @@ def load(
             out.print(f"[bold]{each.name:22}[/] {each.about}", highlight=False)
         return
     can_be_written(html=html)
-    files = [file for file in (*(earlier or ()), folder / session.RESULTS) if file.exists()]
+    there = folder / session.RESULTS
     found: list[Run] = []
     report: Report | None = None
     problem: QueenError | ValueError | None = None
     try:
-        known = [run for file in files for run in results.read(file)]
+        known = results.read(there) if there.exists() else []
+        named = [run for file in earlier or () for run in results.read(file)]
         asked = session.Asked(
             scenarios.chosen(scenario or ["push-100", "pop-ack-100", "flow-1000"]), url, dsn, against, against_dsn,
             workers, 2 if smoke else seconds, 1 if smoke else runs, session.settings(setting or [], smoke=smoke),
@@ -130,7 +131,7 @@ def load(
     finally:
         # Also of what was ended in the middle, or failed then.
         if found:
-            _show_load(found, known, folder, html)
+            _show_load(found, known, named, folder, html)
     if problem is not None:
         fail(problem)
     exit_code = int(any(run.crossed for run in found))
@@ -148,11 +149,11 @@ def load(
     conclude(exit_code or report.exit_code, told, (place, partial(as_html, report)))
 
 
-def _show_load(found: "list[Run]", known: "list[Run]", folder: Path, html: Path | None) -> None:
+def _show_load(found: "list[Run]", known: "list[Run]", named: "list[Run]", folder: Path, html: Path | None) -> None:
     from queen_bench.load import page, report  # noqa: PLC0415 - as above
 
     place = html or folder / "report.html"
-    place.write_text(page.as_html(found, known, folder), encoding="utf-8")
+    place.write_text(page.as_html(found, known, folder, named), encoding="utf-8")
     report.show(found, out)
     out.print(f"The report with plots is in {place}", highlight=False)
 
