@@ -84,7 +84,7 @@ class Run(Struct, frozen=True):
         seconds: of the load, without its preparation.
         pushed, delivered, acked: messages.
         dropped: calls of an open model that came due while all virtual users were busy.
-        crossed: thresholds of the script that did not hold.
+        crossed: thresholds of the script that did not hold, and a kill of PostgreSQL that did not meet the load.
         latency: by operation; ``end_to_end`` and ``woken`` where the script measures them.
         memory_bytes: of the server's processes at the end.
         table_bytes, wal_bytes: a pushed message; ``None`` where that is not known or hardly anything was pushed.

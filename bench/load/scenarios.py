@@ -10,7 +10,7 @@ from msgspec import Struct
 SCRIPTS = Path(str(files("queen_bench"))) / "k6"
 _SETTING = re.compile(r"(?:__ENV\.|number\(')([A-Z0-9_]+)")
 #: What only the driver sets.
-_DRIVEN = {"QUEEN_URL", "BASE_URL", "SUMMARY", "SCENARIO", "SERVER", "SMOKE", "JOURNAL", "PREFIX"}
+_DRIVEN = {"QUEEN_URL", "BASE_URL", "SUMMARY", "SCENARIO", "SERVER", "SMOKE", "JOURNAL", "PREFIX", "DURATION"}
 
 
 class Scenario(Struct, frozen=True):

@@ -58,6 +58,8 @@ def settings(texts: Sequence[str], *, smoke: bool) -> dict[str, str]:
         name, equals, value = text.partition("=")
         if not equals or not value:
             raise ValueError(f"--set {text}: expected is NAME=value, as VUS=20")
+        if name == "DURATION":
+            raise ValueError(f"--set {text}: --seconds says how long a run lasts")
         if name not in known:
             raise ValueError(f"--set {text}: no script knows {name}. There are: {', '.join(sorted(known))}")
         found[name] = value

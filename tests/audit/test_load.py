@@ -18,7 +18,7 @@ from tests.support.processes import Server, open_folder, run, serving, wait_unti
 from tests.support.servers import create_database, drop_database, serving_database
 
 PATIENCE_MS = 10_000
-SETTINGS = ["RATE=60", "VUS=3", "TOLERATE=1", "DURATION=12s"]
+SETTINGS = ["RATE=60", "VUS=3", "TOLERATE=1"]
 
 
 def kill_in_the_middle(server: Server) -> None:
@@ -43,12 +43,12 @@ async def answers(dsn: str) -> bool:
     return True
 
 
-def load(server: Server, dsn: str, folder: Path, *settings: str) -> Path:
+def load(server: Server, dsn: str, folder: Path, seconds: int) -> Path:
     """Runs k6 against the server; the folder of its journal."""
-    words = [word for setting in settings for word in ("--set", setting)]
+    words = [word for setting in SETTINGS for word in ("--set", setting)]
     done = run(
         "bench", "load", "flow-1000", "--url", f"http://127.0.0.1:{server.port}", "--dsn", dsn, "--runs", "1",
-        "--journal", *words, "--folder", str(folder), patience=300,
+        "--seconds", str(seconds), "--journal", *words, "--folder", str(folder), patience=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     [journal] = folder.glob("*/queen/flow-1000-1")
@@ -72,7 +72,7 @@ def test_load_with_a_kill_in_the_middle_is_audited_green(tmp_path: Path) -> None
         ThreadPoolExecutor(1) as threads,
     ):
         killing = threads.submit(kill_in_the_middle, server)
-        journal = load(server, server.dsn, tmp_path, *SETTINGS)
+        journal = load(server, server.dsn, tmp_path, 12)
         killing.result()
         code, report = audit(server.dsn, journal, tmp_path)
     assert (code, [each for each in report["verdicts"] if each["violations"]]) == (0, [])
@@ -121,7 +121,7 @@ def test_the_same_on_a_server_with_a_fault_is_audited_red(tmp_path: Path, postgr
             mutated(mutant) as tree,
             serving_database(url, tmp_path, "--workers", "1", root=tree, PYTHONPATH=str(tree)) as server,
         ):
-            journal = load(server, url, tmp_path, "RATE=60", "VUS=3", "TOLERATE=1", "DURATION=5s")
+            journal = load(server, url, tmp_path, 5)
             asked = ("G-ORD-2", "G-ORD-3", "G-DUR-1", "G-IDEM-1")
             code, report = audit(url, journal, tmp_path, *(word for id_ in asked for word in ("--guarantee", id_)))
     finally:

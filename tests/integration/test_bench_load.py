@@ -11,10 +11,12 @@ import msgspec
 import psutil
 import pytest
 
+from queen_bench.load import runner
 from queen_bench.load.results import Run
+from queen_bench.load.runner import Plan
 from queen_bench.load.scenarios import SCENARIOS, chosen
 from queen_bench.load.session import settings
-from queen_bench.load.target import Target
+from queen_bench.load.target import Target, started
 from tests.support.processes import PYTHON, ROOT, Server, clean_environment, run, wait_until
 
 
@@ -89,6 +91,15 @@ def test_a_failover_is_lived_through(tmp_path: Path) -> None:
     assert "postgres" not in found.cpu, "the one that was looked at is dead"
 
 
+async def test_a_failover_in_which_nobody_was_killed_has_failed(tmp_path: Path) -> None:
+    """k6 ends long before the middle of what its driver takes for the time of the run."""
+    with started(None, workers=1) as target:
+        plan = Plan(chosen(["failover"]), [target], 1, {"SMOKE": "1"}, 60, "2026-11-21T10:00:00+00:00")
+        [found] = [each async for each in runner.run(plan, tmp_path, lambda *_: None)]
+    assert found.pushed > 0
+    assert found.crossed == ["PostgreSQL was not killed while load went on: give more --seconds"]
+
+
 async def test_of_a_database_that_is_away_for_the_moment_nothing_is_known() -> None:
     away = Target("queen", "http://127.0.0.1:9", "postgresql://x@127.0.0.1:9/x")
     assert (await away.sizes(), await away.postmaster(), await away.describe()) == (None, None, None)
@@ -146,6 +157,7 @@ def test_settings_are_those_that_a_script_knows() -> None:
         (["VSU=3"], False, "no script knows VSU"),
         (["PREFIX=x"], False, "no script knows PREFIX"),
         (["VUS="], False, "expected is NAME=value"),
+        (["DURATION=5s"], False, "--seconds says how long a run lasts"),
         (["VUS=3"], True, "--smoke has settings of its own"),
     ):
         with pytest.raises(ValueError, match=problem):
