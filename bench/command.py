@@ -71,9 +71,13 @@ def load(
     against_dsn: Annotated[
         str | None, typer.Option(help="The PostgreSQL of the other server, as --dsn.", show_default=False)
     ] = None,
-    workers: Annotated[int, typer.Option(help="Workers of the server that is started.", min=1)] = 2,
+    workers: Annotated[
+        int | None, typer.Option(help="Workers of the server that is started.", min=1, show_default="2")
+    ] = None,
     seconds: Annotated[int | None, typer.Option(help="Of each run.", min=2, show_default="20; soak 1800")] = None,
-    runs: Annotated[int, typer.Option(help="How often each scenario is run.", min=1)] = 3,
+    runs: Annotated[
+        int | None, typer.Option(help="How often each scenario is run.", min=1, show_default="3; --smoke 1")
+    ] = None,
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="NAME=value for the scripts, as VUS=20.", show_default=False)
     ] = None,
@@ -110,6 +114,7 @@ def load(
             out.print(f"[bold]{each.name:22}[/] {each.about}", highlight=False)
         return
     can_be_written(html=html)
+    _check_smoke(smoke, seconds=seconds, set=setting)
     there = folder / session.RESULTS
     found: list[Run] = []
     report: Report | None = None
@@ -117,10 +122,10 @@ def load(
     try:
         known = results.read(there) if there.exists() else []
         named = [run for file in earlier or () for run in results.read(file)]
+        wanted = scenarios.chosen(scenario or ["push-100", "pop-ack-100", "flow-1000"])
         asked = session.Asked(
-            scenarios.chosen(scenario or ["push-100", "pop-ack-100", "flow-1000"]), url, dsn, against, against_dsn,
-            workers, 2 if smoke else seconds, 1 if smoke else runs, session.settings(setting or [], smoke=smoke),
-            folder, journal or audit, audit, profile,
+            wanted, url, dsn, against, against_dsn, workers, 2 if smoke else seconds, runs or (1 if smoke else 3),
+            session.settings(setting or [], wanted, smoke=smoke), folder, journal or audit, audit, profile,
         )  # fmt: skip
         with interruptible(), _progress() as advance:
             report = session.carry_out(asked, advance, found)
@@ -229,19 +234,22 @@ def audit(
         typer.Option(help="Part of a run that lies in one partition; may be repeated.", show_default="0 and 0.3"),
     ] = None,
     read: Annotated[int, typer.Option(help="Messages of a log in PostgreSQL that is read; 0: none.", min=0)] = 0,
-    driver_memory: Annotated[str, typer.Option(help="Heap of Spark's driver.")] = "4g",
+    driver_memory: Annotated[str | None, typer.Option(help="Heap of Spark's driver.", show_default="4g")] = None,
     master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
     json: _Json = None,
     smoke: _Smoke = False,
 ) -> None:
     """All audits of generated runs, valid ones, and the reading of a log."""
+    _check_smoke(smoke, messages=messages, hot=hot, driver_memory=driver_memory)
     import msgspec  # noqa: PLC0415 - `queen --help` does not wait for the benchmark
 
     from queen_audit.errors import AuditError  # noqa: PLC0415
     from queen_bench.audit import report, runner  # noqa: PLC0415
 
     sizes = messages or ([] if read else [1_000_000])
-    profile = runner.Profile(tuple(sizes), tuple(hot if hot is not None else (0.0, 0.3)), read, driver_memory, master)
+    profile = runner.Profile(
+        tuple(sizes), tuple(hot if hot is not None else (0.0, 0.3)), read, driver_memory or "4g", master
+    )
     if smoke:
         profile = msgspec.structs.replace(profile, messages=(10_000,), hot=(0.3,), driver_memory="1g")
     try:
@@ -307,6 +315,12 @@ def depth(
 ) -> None:
     """Polls of a simple-mq queue with one message and of one with millions, in turns, over HTTP."""
     _measure("depth", dsn, json, smoke=smoke, messages=messages, polls=polls, runs=runs)
+
+
+def _check_smoke(smoke: bool, **given: object) -> None:
+    """Ends the command where --smoke would win over other options."""
+    if smoke and (names := [f"--{name.replace('_', '-')}" for name, value in given.items() if value]):
+        fail(f"--smoke has settings of its own: leave out {' and '.join(names)}, or --smoke", _CANNOT)
 
 
 def _measure(name: str, dsn: str | None, json: Path | None, *, smoke: bool, **given: float | None) -> None:
