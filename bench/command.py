@@ -90,7 +90,8 @@ def load(
     ] = False,
     profile: Annotated[bool, typer.Option("--profile", help="Flame graphs of the workers, by py-spy.")] = False,
     html: Annotated[
-        Path | None, typer.Option(help="File for the report with plots.", show_default="report.html in the folder")
+        Path | None,
+        typer.Option(help="File for the report with plots.", dir_okay=False, show_default="report.html in the folder"),
     ] = None,
     earlier: Annotated[
         list[Path] | None,

@@ -94,7 +94,7 @@ def carry_out(asked: Asked, progress: Progress, found: list[Run]) -> "Report | N
 
 def _check_options(asked: Asked) -> None:
     if asked.against_dsn is not None and asked.against is None:
-        raise ValueError("--against-dsn is of the server that --against names: give both, or none")
+        raise ValueError("--against-dsn is of the server that --against names: give --against, too")
     if asked.workers is not None and asked.url is not None:
         raise ValueError("--workers is of the server that is started, and --url names another: leave out one of both")
 

@@ -136,6 +136,7 @@ def test_the_scenarios_are_listed_and_a_wrong_one_is_refused_with_their_names() 
         (["push-1", "--url", "http://127.0.0.1:99999"], "is no address of a server"),
         (["push-1", "--url", "127.0.0.1:80"], "is no address of a server"),
         (["push-1", "--html", "/nowhere/report.html"], "--html /nowhere/report.html cannot be written"),
+        (["push-1", "--html", "/tmp"], "'--html': file '/tmp' is a directory"),
         (["push-1", "simple-mq", "--audit"], "scenarios of one interface"),
     ],
 )
