@@ -1,11 +1,11 @@
 """``queen bench``: one sub-command a benchmark."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -17,6 +17,7 @@ from queen.core.errors import QueenError
 if TYPE_CHECKING:
     from queen_audit.report import Report
     from queen_bench.load.results import Run
+    from queen_bench.load.session import Asked
 
 _CANNOT = 2
 
@@ -117,9 +118,6 @@ def load(
     can_be_written(html=html)
     _check_smoke(smoke, seconds=seconds, set=setting)
     there = folder / session.RESULTS
-    found: list[Run] = []
-    report: Report | None = None
-    problem: QueenError | ValueError | None = None
     try:
         known = results.read(there) if there.exists() else []
         named = [run for file in earlier or () for run in results.read(file)]
@@ -128,23 +126,44 @@ def load(
             wanted, url, dsn, against, against_dsn, workers, 2 if smoke else seconds, runs or (1 if smoke else 3),
             session.settings(setting or [], wanted, smoke=smoke), folder, journal or audit, audit, profile,
         )  # fmt: skip
-        with interruptible(), _progress() as advance:
-            report = session.carry_out(asked, advance, found)
+        found, report = _load(asked, partial(_show_load, known=known, named=named, folder=folder, html=html))
     except ValueError as wrong:
         fail(wrong, _CANNOT)
-    except QueenError as wrong:
-        problem = wrong
-    finally:
-        # Also of what was ended in the middle, or failed then.
-        if found:
-            _show_load(found, known, named, folder, html)
-    if problem is not None:
+    except QueenError as problem:
         fail(problem)
+    _conclude_load(found, report, folder)
+
+
+def _load(asked: "Asked", show: "Callable[[list[Run]], None]") -> "tuple[list[Run], Report | None]":
+    """Carries out a session; what it found is shown also if it was ended in the middle, or failed then."""
+    from queen_bench.load import session  # noqa: PLC0415 - as above
+
+    found: list[Run] = []
+    try:
+        with interruptible(), _progress() as advance:
+            return found, session.carry_out(asked, advance, found)
+    finally:
+        if found:
+            show(found)
+
+
+def _show_load(found: "list[Run]", *, known: "list[Run]", named: "list[Run]", folder: Path, html: Path | None) -> None:
+    from queen_bench.load import page, report  # noqa: PLC0415 - as above
+
+    place = html or folder / "report.html"
+    place.write_text(page.as_html(found, known, folder, named), encoding="utf-8")
+    report.show(found, out)
+    out.print(f"The report with plots is in {place}", highlight=False)
+
+
+def _conclude_load(found: "list[Run]", report: "Report | None", folder: Path) -> NoReturn:
+    """Ends the command with what thresholds and audit came to."""
     exit_code = int(any(run.crossed for run in found))
     if report is None:
         raise typer.Exit(exit_code)
     from queen.cli.audit import show  # noqa: PLC0415 - as above
     from queen_audit.report import as_html  # noqa: PLC0415
+    from queen_bench.load import results  # noqa: PLC0415
 
     place = folder / results.session_folder(found[0].session) / "audit.html"
 
@@ -153,15 +172,6 @@ def load(
         out.print(f"The report of the audit is in {place}", highlight=False)
 
     conclude(exit_code or report.exit_code, told, (place, partial(as_html, report)))
-
-
-def _show_load(found: "list[Run]", known: "list[Run]", named: "list[Run]", folder: Path, html: Path | None) -> None:
-    from queen_bench.load import page, report  # noqa: PLC0415 - as above
-
-    place = html or folder / "report.html"
-    place.write_text(page.as_html(found, known, folder, named), encoding="utf-8")
-    report.show(found, out)
-    out.print(f"The report with plots is in {place}", highlight=False)
 
 
 @bench.command("spool")
