@@ -1,11 +1,11 @@
 """``queen bench``: one sub-command a benchmark."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -17,6 +17,7 @@ from queen.core.errors import QueenError
 if TYPE_CHECKING:
     from queen_audit.report import Report
     from queen_bench.load.results import Run
+    from queen_bench.load.session import Asked
 
 _CANNOT = 2
 
@@ -71,9 +72,13 @@ def load(
     against_dsn: Annotated[
         str | None, typer.Option(help="The PostgreSQL of the other server, as --dsn.", show_default=False)
     ] = None,
-    workers: Annotated[int, typer.Option(help="Workers of the server that is started.", min=1)] = 2,
+    workers: Annotated[
+        int | None, typer.Option(help="Workers of the server that is started.", min=1, show_default="2")
+    ] = None,
     seconds: Annotated[int | None, typer.Option(help="Of each run.", min=2, show_default="20; soak 1800")] = None,
-    runs: Annotated[int, typer.Option(help="How often each scenario is run.", min=1)] = 3,
+    runs: Annotated[
+        int | None, typer.Option(help="How often each scenario is run.", min=1, show_default="3; --smoke 1")
+    ] = None,
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="NAME=value for the scripts, as VUS=20.", show_default=False)
     ] = None,
@@ -86,7 +91,8 @@ def load(
     ] = False,
     profile: Annotated[bool, typer.Option("--profile", help="Flame graphs of the workers, by py-spy.")] = False,
     html: Annotated[
-        Path | None, typer.Option(help="File for the report with plots.", show_default="report.html in the folder")
+        Path | None,
+        typer.Option(help="File for the report with plots.", dir_okay=False, show_default="report.html in the folder"),
     ] = None,
     earlier: Annotated[
         list[Path] | None,
@@ -110,34 +116,54 @@ def load(
             out.print(f"[bold]{each.name:22}[/] {each.about}", highlight=False)
         return
     can_be_written(html=html)
-    files = [file for file in (*(earlier or ()), folder / session.RESULTS) if file.exists()]
-    found: list[Run] = []
-    report: Report | None = None
-    problem: QueenError | ValueError | None = None
+    _check_smoke(smoke, seconds=seconds, set=setting)
+    there = folder / session.RESULTS
     try:
-        known = [run for file in files for run in results.read(file)]
+        known = results.read(there) if there.exists() else []
+        named = [run for file in earlier or () for run in results.read(file)]
+        wanted = scenarios.chosen(scenario or ["push-100", "pop-ack-100", "flow-1000"])
         asked = session.Asked(
-            scenarios.chosen(scenario or ["push-100", "pop-ack-100", "flow-1000"]), url, dsn, against, against_dsn,
-            workers, 2 if smoke else seconds, 1 if smoke else runs, session.settings(setting or [], smoke=smoke),
-            folder, journal or audit, audit, profile,
+            wanted, url, dsn, against, against_dsn, workers, 2 if smoke else seconds, runs or (1 if smoke else 3),
+            session.settings(setting or [], wanted, smoke=smoke), folder, journal or audit, audit, profile,
         )  # fmt: skip
-        with interruptible(), _progress() as advance:
-            report = session.carry_out(asked, advance, found)
+        found, report = _load(asked, partial(_show_load, known=known, named=named, folder=folder, html=html))
     except ValueError as wrong:
         fail(wrong, _CANNOT)
-    except QueenError as wrong:
-        problem = wrong
-    finally:
-        # Also of what was ended in the middle, or failed then.
-        if found:
-            _show_load(found, known, folder, html)
-    if problem is not None:
+    except QueenError as problem:
         fail(problem)
+    _conclude_load(found, report, folder)
+
+
+def _load(asked: "Asked", show: "Callable[[list[Run]], None]") -> "tuple[list[Run], Report | None]":
+    """Carries out a session; what it found is shown also if it was ended in the middle, or failed then."""
+    from queen_bench.load import session  # noqa: PLC0415 - as above
+
+    found: list[Run] = []
+    try:
+        with interruptible(), _progress() as advance:
+            return found, session.carry_out(asked, advance, found)
+    finally:
+        if found:
+            show(found)
+
+
+def _show_load(found: "list[Run]", *, known: "list[Run]", named: "list[Run]", folder: Path, html: Path | None) -> None:
+    from queen_bench.load import page, report  # noqa: PLC0415 - as above
+
+    place = html or folder / "report.html"
+    place.write_text(page.as_html(found, known, folder, named), encoding="utf-8")
+    report.show(found, out)
+    out.print(f"The report with plots is in {place}", highlight=False)
+
+
+def _conclude_load(found: "list[Run]", report: "Report | None", folder: Path) -> NoReturn:
+    """Ends the command with what thresholds and audit came to."""
     exit_code = int(any(run.crossed for run in found))
     if report is None:
         raise typer.Exit(exit_code)
     from queen.cli.audit import show  # noqa: PLC0415 - as above
     from queen_audit.report import as_html  # noqa: PLC0415
+    from queen_bench.load import results  # noqa: PLC0415
 
     place = folder / results.session_folder(found[0].session) / "audit.html"
 
@@ -146,15 +172,6 @@ def load(
         out.print(f"The report of the audit is in {place}", highlight=False)
 
     conclude(exit_code or report.exit_code, told, (place, partial(as_html, report)))
-
-
-def _show_load(found: "list[Run]", known: "list[Run]", folder: Path, html: Path | None) -> None:
-    from queen_bench.load import page, report  # noqa: PLC0415 - as above
-
-    place = html or folder / "report.html"
-    place.write_text(page.as_html(found, known, folder), encoding="utf-8")
-    report.show(found, out)
-    out.print(f"The report with plots is in {place}", highlight=False)
 
 
 @bench.command("spool")
@@ -228,19 +245,22 @@ def audit(
         typer.Option(help="Part of a run that lies in one partition; may be repeated.", show_default="0 and 0.3"),
     ] = None,
     read: Annotated[int, typer.Option(help="Messages of a log in PostgreSQL that is read; 0: none.", min=0)] = 0,
-    driver_memory: Annotated[str, typer.Option(help="Heap of Spark's driver.")] = "4g",
+    driver_memory: Annotated[str | None, typer.Option(help="Heap of Spark's driver.", show_default="4g")] = None,
     master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
     json: _Json = None,
     smoke: _Smoke = False,
 ) -> None:
     """All audits of generated runs, valid ones, and the reading of a log."""
+    _check_smoke(smoke, messages=messages, hot=hot, driver_memory=driver_memory)
     import msgspec  # noqa: PLC0415 - `queen --help` does not wait for the benchmark
 
     from queen_audit.errors import AuditError  # noqa: PLC0415
     from queen_bench.audit import report, runner  # noqa: PLC0415
 
     sizes = messages or ([] if read else [1_000_000])
-    profile = runner.Profile(tuple(sizes), tuple(hot if hot is not None else (0.0, 0.3)), read, driver_memory, master)
+    profile = runner.Profile(
+        tuple(sizes), tuple(hot if hot is not None else (0.0, 0.3)), read, driver_memory or "4g", master
+    )
     if smoke:
         profile = msgspec.structs.replace(profile, messages=(10_000,), hot=(0.3,), driver_memory="1g")
     try:
@@ -306,6 +326,12 @@ def depth(
 ) -> None:
     """Polls of a simple-mq queue with one message and of one with millions, in turns, over HTTP."""
     _measure("depth", dsn, json, smoke=smoke, messages=messages, polls=polls, runs=runs)
+
+
+def _check_smoke(smoke: bool, **given: object) -> None:
+    """Ends the command where --smoke would win over other options."""
+    if smoke and (names := [f"--{name.replace('_', '-')}" for name, value in given.items() if value]):
+        fail(f"--smoke has settings of its own: leave out {' and '.join(names)}, or --smoke", _CANNOT)
 
 
 def _measure(name: str, dsn: str | None, json: Path | None, *, smoke: bool, **given: float | None) -> None:

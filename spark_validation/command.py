@@ -84,17 +84,21 @@ def make(request: Request, progress: Progress) -> Report:
             database = _database(spark, archive, snapshot)
             taken_at = database.taken_at if database else None
             tables = Tables(replace(inputs, database=database))
-        about = About(
-            began_at=_iso(began_at),
-            interface=request.interface,
-            snapshot_at=None if taken_at is None else _iso(datetime.fromtimestamp(taken_at / SECOND, UTC)),
-            database=snapshot.place if snapshot else None,
-            journal=str(request.journal.resolve()) if request.journal else None,
-            archive=str(request.archive.resolve()) if request.archive else None,
-            guarantees=request.guarantees,
-            clock_bound_s=request.clock_bound_s,
-        )
+        about = _about(request, began_at, snapshot.place if snapshot else None, taken_at)
         return _report(about, tables, journal, request, progress, began)
+
+
+def _about(request: Request, began_at: datetime, database: str | None, taken_at: int | None) -> About:
+    return About(
+        began_at=_iso(began_at),
+        interface=request.interface,
+        snapshot_at=None if taken_at is None else _iso(datetime.fromtimestamp(taken_at / SECOND, UTC)),
+        database=database,
+        journal=str(request.journal.resolve()) if request.journal else None,
+        archive=str(request.archive.resolve()) if request.archive else None,
+        guarantees=request.guarantees,
+        clock_bound_s=request.clock_bound_s,
+    )
 
 
 @contextmanager

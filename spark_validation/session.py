@@ -27,6 +27,21 @@ appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
 appender.stderr.layout.alwaysWriteExceptions = false
 """
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.autoBroadcastJoinThreshold": "32m",
+    # Tables that are kept lie on disk. To find the best encoding of each of their columns costs more CPU than all
+    # else that is done with them; LZ4 for whatever is written costs little, and makes them about as small.
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",
+    "spark.rdd.compress": "true",
+    # Tables of messages lie by lane and hash: joins by lane, group and hash need not move them.
+    "spark.sql.requireAllClusterKeysForCoPartition": "false",
+}
+# Nobody vanishes on one machine: where a heartbeat is late, it is busy.
+_LOCAL = {"spark.network.timeout": "1h", "spark.executor.heartbeatInterval": "5min"}
+
 PACKAGES = ("queen_audit", "queen_spec")
 """What tasks import."""
 
@@ -136,29 +151,15 @@ def start(
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     log4j = work / "log4j2.properties"
     log4j.write_text(_LOG4J, encoding="utf-8")
-    builder = (
-        SparkSession.builder.appName("queen audit")
-        .master(master)
-        .config("spark.driver.memory", driver_memory)
-        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={log4j} {java_options}")
-        .config("spark.local.dir", str(work))
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.warehouse.dir", str(work / "warehouse"))
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", str(partitions or partitions_of(0)))
-        .config("spark.sql.autoBroadcastJoinThreshold", "32m")
-        # Tables that are kept lie on disk. To find the best encoding of each of their columns costs more CPU than all
-        # else that is done with them; LZ4 for whatever is written costs little, and makes them about as small.
-        .config("spark.sql.inMemoryColumnarStorage.compressed", "false")
-        .config("spark.rdd.compress", "true")
-        # Tables of messages lie by lane and hash: joins by lane, group and hash need not move them.
-        .config("spark.sql.requireAllClusterKeysForCoPartition", "false")
-    )
-    if local:
-        # Nobody vanishes: where a heartbeat is late, the machine is busy.
-        builder = builder.config("spark.network.timeout", "1h").config("spark.executor.heartbeatInterval", "5min")
-    for name, value in options.items():
+    own = {
+        "spark.driver.memory": driver_memory,
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j} {java_options}",
+        "spark.local.dir": str(work),
+        "spark.sql.warehouse.dir": str(work / "warehouse"),
+        "spark.sql.shuffle.partitions": str(partitions or partitions_of(0)),
+    }
+    builder = SparkSession.builder.appName("queen audit").master(master)
+    for name, value in {**_SETTINGS, **(_LOCAL if local else {}), **own, **options}.items():
         builder = builder.config(name, value)
     try:
         session = builder.getOrCreate()

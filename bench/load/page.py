@@ -30,20 +30,21 @@ _STATEMENT = (
 _EARLIER = 3
 
 
-def as_html(runs: Sequence[Run], earlier: Sequence[Run], folder: Path) -> str:
+def as_html(runs: Sequence[Run], earlier: Sequence[Run], folder: Path, named: Sequence[Run] = ()) -> str:
     """The report.
 
     Args:
         runs: of one session, at least one.
-        earlier: runs to compare with.
+        earlier: runs to compare with; the last sessions of which some do.
         folder: where flame graphs lie, in a folder for each run.
+        named: more of them, all of whose sessions the user wants to see.
     """
     parts = [
         f"<h1>Load</h1>{_facts(runs)}",
         "<h2>Results</h2>", _results(runs), _crossed(runs),
         _cpu_split(runs),
         *_against(compare(runs)),
-        *_beside_earlier(runs, earlier),
+        *_beside_earlier(runs, earlier, named),
         *(_scenario(runs, scenario, folder) for scenario in dict.fromkeys(run.scenario for run in runs)),
     ]  # fmt: skip
     return document("Load", parts)
@@ -125,15 +126,19 @@ def _against(comparisons: Sequence[Comparison]) -> Iterator[str]:
         yield from _spreads(comparisons, f"how many times that of {second}")
 
 
-def _beside_earlier(runs: Sequence[Run], earlier: Sequence[Run]) -> Iterator[str]:
-    sessions = sorted({run.session for run in earlier})[-_EARLIER:]
-    for session in reversed(sessions):
-        then = [run for run in earlier if run.session == session]
-        if comparisons := compare_with_earlier(runs, then):
-            facts = then[0].machine
+def _beside_earlier(runs: Sequence[Run], earlier: Sequence[Run], named: Sequence[Run]) -> Iterator[str]:
+    sessions: dict[str, list[Run]] = {}
+    for run in sorted((*earlier, *named), key=lambda run: run.session, reverse=True):
+        sessions.setdefault(run.session, []).append(run)
+    found = {session: some for session, then in sessions.items() if (some := compare_with_earlier(runs, then))}
+    wanted = {run.session for run in named}
+    last = [session for session in found if session not in wanted][:_EARLIER]
+    for session, comparisons in found.items():
+        if session in wanted or session in last:
+            then = sessions[session][0]
             yield (
-                f"<h2>Beside {escape(session)}</h2><p>{escape(facts.processor)}, {facts.cpus} CPUs, load before: "
-                f"{facts.load:.1f} (now {runs[0].machine.load:.1f}); {escape(then[0].version)}</p>"
+                f"<h2>Beside {escape(session)}</h2><p>{escape(then.machine.processor)}, {then.machine.cpus} CPUs, "
+                f"load before: {then.machine.load:.1f} (now {runs[0].machine.load:.1f}); {escape(then.version)}</p>"
             )
             yield from _spreads(comparisons, "how many times that of then")
 

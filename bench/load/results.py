@@ -84,7 +84,7 @@ class Run(Struct, frozen=True):
         seconds: of the load, without its preparation.
         pushed, delivered, acked: messages.
         dropped: calls of an open model that came due while all virtual users were busy.
-        crossed: thresholds of the script that did not hold.
+        crossed: thresholds of the script that did not hold, and a kill of PostgreSQL that did not meet the load.
         latency: by operation; ``end_to_end`` and ``woken`` where the script measures them.
         memory_bytes: of the server's processes at the end.
         table_bytes, wal_bytes: a pushed message; ``None`` where that is not known or hardly anything was pushed.
@@ -173,9 +173,14 @@ def session_folder(session: str) -> str:
     return session.replace(":", "")
 
 
+def server_folder(session: str, server: str) -> str:
+    """The folder of a server's runs in a session: its journals are audited with its log, and no others."""
+    return f"{session_folder(session)}/{server}"
+
+
 def folder_of(session: str, scenario: str, number: int, server: str) -> str:
     """The folder of a run."""
-    return f"{session_folder(session)}/{scenario}-{number}-{server}"
+    return f"{server_folder(session, server)}/{scenario}-{number}"
 
 
 def median_run(runs: Sequence[Run]) -> Run:

@@ -156,6 +156,7 @@ class _Measured:
             memory = usage.memory_bytes(server) or None
             outcome = await load.outcome()
         after, seconds = _spent(server, counted), time.monotonic() - begin
+        missed = _missed_kill(self._killed_ns, outcome.metrics) if self._scenario.restarts else []
         counts = {name: int(values.get("count", 0)) for name, values in outcome.metrics.items()}
         pushed, delivered = counts.get("messages_pushed", 0), counts.get("messages_delivered", 0)
         later = await self._target.sizes()
@@ -166,7 +167,8 @@ class _Measured:
             scenario=self._scenario.name, server=self._target.name, version=versions.server, number=self._number,
             session=self._plan.session, started_at=started_at, seconds=_seconds(outcome.metrics), settings=settings,
             pushed=pushed, delivered=delivered, acked=counts.get("messages_acked", 0),
-            dropped=counts.get("dropped_iterations", 0), crossed=outcome.crossed, latency=_latencies(outcome.metrics),
+            dropped=counts.get("dropped_iterations", 0), crossed=[*outcome.crossed, *missed],
+            latency=_latencies(outcome.metrics),
             used=used(self._timeline, Used(delivered or pushed, seconds, cpu)), memory_bytes=memory,
             table_bytes=grown[0] / pushed if grown else None, wal_bytes=grown[1] / pushed if grown else None,
             stall_s=stall_seconds(self._timeline), timeline=self._timeline,
@@ -195,7 +197,8 @@ class _Measured:
             if at >= next_level:
                 self._levels.append(await self._level(at, server))
                 next_level = at + max(_LEVEL_S_MIN, self._seconds / _LEVELS)
-            if victim is not None and at > self._seconds / 2:
+            loading = counters is not None and counters.loading
+            if victim is not None and loading and at > self._seconds / 2:
                 self._killed_ns = time.time_ns()
                 victim.kill()
                 victim = None
@@ -213,7 +216,7 @@ class _Measured:
         if self._plan.journal:
             from queen_bench.load import faults, journal  # noqa: PLC0415 - needs pyarrow, which only audits bring along
 
-            name = f"{self._folder.name} {self._plan.session}"
+            name = f"{self._scenario.name}-{self._number}-{self._target.name} {self._plan.session}"
             lines, place = self._folder / "calls.log", self._folder / "journal.parquet"
             journal.convert(lines, place, self._plan.session, name, ended=True)
             if self._killed_ns is not None:
@@ -243,6 +246,14 @@ def _seconds(metrics: Mapping[str, Mapping[str, float]]) -> float:
     """From the first to the last answer of the load itself."""
     moments = metrics.get("moment_ms", {})
     return max((moments.get("max", 0) - moments.get("min", 0)) / 1000, 0.001)
+
+
+def _missed_kill(killed_ns: int | None, metrics: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """What a run has not done that is to kill PostgreSQL between the first and the last answer of its load."""
+    load = metrics.get("moment_ms", {})
+    if killed_ns is not None and load.get("min", 0) <= killed_ns / 1_000_000 <= load.get("max", 0):
+        return []
+    return ["PostgreSQL was not killed while load went on: give more --seconds"]
 
 
 def _latencies(metrics: Mapping[str, Mapping[str, float]]) -> dict[str, Latency]:

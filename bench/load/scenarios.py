@@ -1,7 +1,7 @@
 """The scenarios: a k6 script with settings each. The scripts say what their settings mean."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.resources import files
 from pathlib import Path
 
@@ -9,8 +9,9 @@ from msgspec import Struct
 
 SCRIPTS = Path(str(files("queen_bench"))) / "k6"
 _SETTING = re.compile(r"(?:__ENV\.|number\(')([A-Z0-9_]+)")
+_IMPORT = re.compile(r"from '(\.[^']+)'")
 #: What only the driver sets.
-_DRIVEN = {"QUEEN_URL", "BASE_URL", "SUMMARY", "SCENARIO", "SERVER", "SMOKE", "JOURNAL", "PREFIX"}
+_DRIVEN = {"QUEEN_URL", "BASE_URL", "SUMMARY", "SCENARIO", "SERVER", "SMOKE", "JOURNAL", "PREFIX", "DURATION"}
 
 
 class Scenario(Struct, frozen=True):
@@ -87,10 +88,18 @@ SCENARIOS: tuple[Scenario, ...] = (
 )  # fmt: skip
 
 
-def known_settings() -> set[str]:
-    """What the scripts can be told with ``--set``."""
-    texts = [path.read_text(encoding="utf-8") for path in SCRIPTS.rglob("*.js")]
+def known_settings(scenarios: Iterable[Scenario]) -> set[str]:
+    """What the scripts of these scenarios can be told with ``--set``."""
+    texts = [text for scenario in scenarios for text in _texts(SCRIPTS / scenario.script)]
     return {name for text in texts for name in _SETTING.findall(text)} - _DRIVEN
+
+
+def _texts(script: Path) -> Iterator[str]:
+    """A script, and what it imports."""
+    text = script.read_text(encoding="utf-8")
+    yield text
+    for name in _IMPORT.findall(text):
+        yield from _texts(script.parent / name)
 
 
 def chosen(names: list[str]) -> list[Scenario]:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from queen_bench import profile
 from queen_bench.load import target
 from queen_bench.load.auditing import audit, interface_of
-from queen_bench.load.results import Run, session_folder
+from queen_bench.load.results import Run, server_folder
 from queen_bench.load.runner import Plan, Progress, run
 from queen_bench.load.scenarios import Scenario, known_settings
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from queen_audit.report import Report
 
 RESULTS = "results.jsonl"
+_WORKERS = 2
 
 
 class Asked(Struct, frozen=True):
@@ -32,7 +33,7 @@ class Asked(Struct, frozen=True):
     dsn: str | None
     against: str | None
     against_dsn: str | None
-    workers: int
+    workers: int | None
     seconds: int | None
     runs: int
     settings: Mapping[str, str]
@@ -42,24 +43,23 @@ class Asked(Struct, frozen=True):
     profile: bool
 
 
-def settings(texts: Sequence[str], *, smoke: bool) -> dict[str, str]:
+def settings(texts: Sequence[str], scenarios: Sequence[Scenario], *, smoke: bool) -> dict[str, str]:
     """Settings for the scripts from NAME=value.
 
     Raises:
-        ValueError: a text has another form, or no script knows its name.
+        ValueError: a text has another form, or no script of the scenarios knows its name.
     """
-    if smoke and texts:
-        raise ValueError(
-            "--smoke has settings of its own: leave out --set, or give --seconds and --set without --smoke"
-        )
     found = {"SMOKE": "1"} if smoke else {}
-    known = known_settings()
+    known = known_settings(scenarios)
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not value:
             raise ValueError(f"--set {text}: expected is NAME=value, as VUS=20")
+        if name == "DURATION":
+            raise ValueError(f"--set {text}: --seconds says how long a run lasts")
         if name not in known:
-            raise ValueError(f"--set {text}: no script knows {name}. There are: {', '.join(sorted(known))}")
+            listed = ", ".join(sorted(known))
+            raise ValueError(f"--set {text}: no script of these scenarios knows {name}. They know {listed}")
         found[name] = value
     return found
 
@@ -71,8 +71,9 @@ def carry_out(asked: Asked, progress: Progress, found: list[Run]) -> "Report | N
 
     Raises:
         QueenError: a server or k6 is not there, or the results cannot be written; what was found before is there.
-        ValueError: an audit of these scenarios is none.
+        ValueError: options do not go together.
     """
+    _check_options(asked)
     interface = interface_of(asked.scenarios) if asked.audit else ""
     if asked.journal and find_spec("pyspark" if asked.audit else "pyarrow") is None:
         option = "--audit needs Spark" if asked.audit else "--journal writes Parquet"
@@ -88,7 +89,14 @@ def carry_out(asked: Asked, progress: Progress, found: list[Run]) -> "Report | N
         asyncio.run(_gather(plan, asked.folder, file, progress, found))
         if not asked.audit:
             return None
-        return audit(targets[0], asked.folder / session_folder(session), interface, progress)
+        return audit(targets[0], asked.folder / server_folder(session, targets[0].name), interface, progress)
+
+
+def _check_options(asked: Asked) -> None:
+    if asked.against_dsn is not None and asked.against is None:
+        raise ValueError("--against-dsn is of the server that --against names: give --against, too")
+    if asked.workers is not None and asked.url is not None:
+        raise ValueError("--workers is of the server that is started, and --url names another: leave out one of both")
 
 
 async def _gather(plan: Plan, folder: Path, file: BinaryIO, progress: Progress, found: list[Run]) -> None:
@@ -115,7 +123,7 @@ def _targets(asked: Asked) -> Iterator[list[target.Target]]:
     if asked.url is not None:
         yield [target.Target("queen", asked.url, asked.dsn), *others]
         return
-    with target.started(asked.dsn, asked.workers) as own:
+    with target.started(asked.dsn, asked.workers or _WORKERS) as own:
         yield [own, *others]
 
 

@@ -18,7 +18,7 @@ from tests.support.processes import Server, open_folder, run, serving, wait_unti
 from tests.support.servers import create_database, drop_database, serving_database
 
 PATIENCE_MS = 10_000
-SETTINGS = ["RATE=60", "VUS=3", "TOLERATE=1", "DURATION=12s"]
+SETTINGS = ["RATE=60", "VUS=3", "TOLERATE=1"]
 
 
 def kill_in_the_middle(server: Server) -> None:
@@ -43,15 +43,15 @@ async def answers(dsn: str) -> bool:
     return True
 
 
-def load(server: Server, dsn: str, folder: Path, *settings: str) -> Path:
+def load(server: Server, dsn: str, folder: Path, seconds: int) -> Path:
     """Runs k6 against the server; the folder of its journal."""
-    words = [word for setting in settings for word in ("--set", setting)]
+    words = [word for setting in SETTINGS for word in ("--set", setting)]
     done = run(
         "bench", "load", "flow-1000", "--url", f"http://127.0.0.1:{server.port}", "--dsn", dsn, "--runs", "1",
-        "--journal", *words, "--folder", str(folder), patience=300,
+        "--seconds", str(seconds), "--journal", *words, "--folder", str(folder), patience=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    [journal] = folder.glob("*/flow-1000-1-queen")
+    [journal] = folder.glob("*/queen/flow-1000-1")
     assert open_journal(journal, folder).torn == ()
     return journal
 
@@ -72,7 +72,7 @@ def test_load_with_a_kill_in_the_middle_is_audited_green(tmp_path: Path) -> None
         ThreadPoolExecutor(1) as threads,
     ):
         killing = threads.submit(kill_in_the_middle, server)
-        journal = load(server, server.dsn, tmp_path, *SETTINGS)
+        journal = load(server, server.dsn, tmp_path, 12)
         killing.result()
         code, report = audit(server.dsn, journal, tmp_path)
     assert (code, [each for each in report["verdicts"] if each["violations"]]) == (0, [])
@@ -91,6 +91,27 @@ def test_a_session_is_audited_before_its_server_is_gone(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(2400)
+def test_of_two_servers_the_first_is_audited_with_its_own_journals(tmp_path: Path) -> None:
+    """What the other one was told is not in the first one's log."""
+    with open_folder() as folder, serving(folder / "data", "--workers", "1") as other:
+        url = f"http://127.0.0.1:{other.port}"
+        done = run(
+            "bench",
+            "load",
+            "transactions",
+            "--smoke",
+            "--audit",
+            "--against",
+            url,
+            "--folder",
+            str(tmp_path),
+            patience=1500,
+        )
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert len(list(tmp_path.rglob("journal.parquet"))) == 2
+
+
+@pytest.mark.timeout(2400)
 def test_the_same_on_a_server_with_a_fault_is_audited_red(tmp_path: Path, postgres: str) -> None:
     """It leaves out an offset between two flushes, and the audits of that guarantee say so; others do not."""
     [mutant] = [each for each in MUTANTS if each.guarantee == "G-ORD-2"]
@@ -100,7 +121,7 @@ def test_the_same_on_a_server_with_a_fault_is_audited_red(tmp_path: Path, postgr
             mutated(mutant) as tree,
             serving_database(url, tmp_path, "--workers", "1", root=tree, PYTHONPATH=str(tree)) as server,
         ):
-            journal = load(server, url, tmp_path, "RATE=60", "VUS=3", "TOLERATE=1", "DURATION=5s")
+            journal = load(server, url, tmp_path, 5)
             asked = ("G-ORD-2", "G-ORD-3", "G-DUR-1", "G-IDEM-1")
             code, report = audit(url, journal, tmp_path, *(word for id_ in asked for word in ("--guarantee", id_)))
     finally:

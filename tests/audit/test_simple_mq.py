@@ -193,7 +193,7 @@ def test_a_load_is_audited_green_with_its_database(spark: SparkSession, tmp_path
             "--runs", "1", "--journal", "--folder", str(tmp_path), patience=300,
         )  # fmt: skip
         assert loaded.returncode == 0, loaded.stderr
-        [place] = tmp_path.glob("*/simple-mq-1-queen")
+        [place] = tmp_path.glob("*/queen/simple-mq-1")
         journal = open_journal(place, tmp_path)
         with Snapshot(server.dsn) as snapshot:
             calls = spark.read.parquet(*map(str, journal.parquet))

@@ -11,10 +11,12 @@ import msgspec
 import psutil
 import pytest
 
+from queen_bench.load import runner
 from queen_bench.load.results import Run
-from queen_bench.load.scenarios import SCENARIOS, chosen
+from queen_bench.load.runner import Plan
+from queen_bench.load.scenarios import SCENARIOS, chosen, known_settings
 from queen_bench.load.session import settings
-from queen_bench.load.target import Target
+from queen_bench.load.target import Target, started
 from tests.support.processes import PYTHON, ROOT, Server, clean_environment, run, wait_until
 
 
@@ -48,6 +50,8 @@ def test_every_kind_of_scenario_runs_against_a_server_and_both_sides_take_turns(
     assert set(by_name["transactions"].latency) >= {"pop", "transaction"}
     assert "woken" in by_name["waiters-2000"].latency
     assert "How many times the figures of other queen has" in done.stdout
+    folders = [{place.name for place in tmp_path.glob(f"*/{who}/*")} for who in ("queen", "other")]
+    assert folders == [{f"{name}-1" for name in names}] * 2, "each has its own, so that their journals stay apart"
     page = (tmp_path / "report.html").read_text()
     assert all(f"<h2>{name}</h2>" in page for name in names)
     assert "<h2>queen beside other</h2>" in page
@@ -70,9 +74,11 @@ def test_every_other_scenario_runs_and_is_compared_with_what_was_there_before(se
 
 def test_the_load_of_simple_mq_runs_too(server: Server, tmp_path: Path) -> None:
     url = f"http://127.0.0.1:{server.port}"
-    done = bench("simple-mq", "--smoke", "--url", url, "--dsn", server.dsn, "--folder", str(tmp_path))
+    twice = ("--smoke", "--runs", "2")
+    done = bench("simple-mq", *twice, "--url", url, "--dsn", server.dsn, "--folder", str(tmp_path))
     assert done.returncode == 0, done.stderr + done.stdout
-    [found] = runs_of(tmp_path)
+    found, again = runs_of(tmp_path)
+    assert (found.number, again.number) == (1, 2)
     assert found.crossed == []
     assert found.pushed >= found.delivered == found.acked > 0
     assert set(found.latency) == {"enqueue", "dequeue", "ack"}
@@ -85,6 +91,15 @@ def test_a_failover_is_lived_through(tmp_path: Path) -> None:
     [found] = runs_of(tmp_path)
     assert found.pushed > 0
     assert "postgres" not in found.cpu, "the one that was looked at is dead"
+
+
+async def test_a_failover_in_which_nobody_was_killed_has_failed(tmp_path: Path) -> None:
+    """k6 ends long before the middle of what its driver takes for the time of the run."""
+    with started(None, workers=1) as target:
+        plan = Plan(chosen(["failover"]), [target], 1, {"SMOKE": "1"}, 60, "2026-11-21T10:00:00+00:00")
+        [found] = [each async for each in runner.run(plan, tmp_path, lambda *_: None)]
+    assert found.pushed > 0
+    assert found.crossed == ["PostgreSQL was not killed while load went on: give more --seconds"]
 
 
 async def test_of_a_database_that_is_away_for_the_moment_nothing_is_known() -> None:
@@ -121,6 +136,7 @@ def test_the_scenarios_are_listed_and_a_wrong_one_is_refused_with_their_names() 
         (["push-1", "--url", "http://127.0.0.1:99999"], "is no address of a server"),
         (["push-1", "--url", "127.0.0.1:80"], "is no address of a server"),
         (["push-1", "--html", "/nowhere/report.html"], "--html /nowhere/report.html cannot be written"),
+        (["push-1", "--html", "/tmp"], "'--html': file '/tmp' is a directory"),
         (["push-1", "simple-mq", "--audit"], "scenarios of one interface"),
     ],
 )
@@ -131,23 +147,47 @@ def test_what_cannot_be_done_is_one_line(arguments: list[str], text: str, tmp_pa
     assert "Traceback" not in refused.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["load", "push-1", "--against-dsn", "postgresql://x@127.0.0.1:9/x"], "--against-dsn is of the server"),
+        (["load", "push-1", "--url", "http://127.0.0.1:9", "--workers", "3"], "--workers is of the server"),
+        (["load", "push-1", "--smoke", "--seconds", "5"], "leave out --seconds, or --smoke"),
+        (["load", "push-1", "--smoke", "--seconds", "5", "--set", "VUS=3"], "leave out --seconds and --set, or"),
+        (["load", "push-1", "--set", "SHAPE=max"], "no script of these scenarios knows SHAPE"),
+        (["audit", "--smoke", "--messages", "5000"], "leave out --messages, or --smoke"),
+        (["audit", "--smoke", "--hot", "0.5", "--driver-memory", "2g"], "leave out --hot and --driver-memory, or"),
+    ],
+)
+def test_what_would_have_no_effect_is_refused(arguments: list[str], text: str) -> None:
+    refused = run("bench", *arguments)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert text in " ".join(refused.stderr.split())
+    assert "Traceback" not in refused.stderr
+
+
 def test_names_with_a_star_take_all_that_begin_so() -> None:
     assert [each.name for each in chosen(["pop-ack-*", "spike"])] == [
         "pop-ack-1", "pop-ack-10", "pop-ack-100", "pop-ack-1000", "spike",
     ]  # fmt: skip
 
 
-def test_settings_are_those_that_a_script_knows() -> None:
-    assert settings(["VUS=3", "SHAPE=a=b"], smoke=False) == {"VUS": "3", "SHAPE": "a=b"}
-    assert settings([], smoke=True) == {"SMOKE": "1"}
-    for texts, smoke, problem in (
-        (["VSU=3"], False, "no script knows VSU"),
-        (["PREFIX=x"], False, "no script knows PREFIX"),
-        (["VUS="], False, "expected is NAME=value"),
-        (["VUS=3"], True, "--smoke has settings of its own"),
+def test_settings_are_those_that_a_script_of_the_scenarios_knows() -> None:
+    several = chosen(["push-1", "flow-max"])
+    assert settings(["VUS=3", "SHAPE=a=b"], several, smoke=False) == {"VUS": "3", "SHAPE": "a=b"}
+    assert settings([], several, smoke=True) == {"SMOKE": "1"}
+    for text, problem in (
+        ("VSU=3", "no script of these scenarios knows VSU. They know BATCH, "),
+        ("PREFIX=x", "no script of these scenarios knows PREFIX"),
+        ("P95_MS=20", "no script of these scenarios knows P95_MS"),
+        ("VUS=", "expected is NAME=value"),
+        ("DURATION=5s", "--seconds says how long a run lasts"),
     ):
         with pytest.raises(ValueError, match=problem):
-            settings(texts, smoke=smoke)
+            settings([text], several, smoke=False)
+    assert settings(["P95_MS=20"], chosen(["simple-mq"]), smoke=False) == {"P95_MS": "20"}
+    for scenario in SCENARIOS:
+        assert {"QUEEN_TOKEN", *scenario.settings} <= known_settings([scenario])
 
 
 def test_what_is_no_queue_is_refused(tmp_path: Path) -> None:
@@ -191,7 +231,7 @@ def test_who_ends_it_in_the_middle_finds_nothing_left_running(tmp_path: Path) ->
     with (tmp_path / "said").open("wb") as said:
         process = psutil.Popen([*PYTHON, *arguments], cwd=ROOT, env=clean_environment(), stdout=said, stderr=said)
     try:
-        wait_until(lambda: any(tmp_path.glob("*/push-1-1-queen/calls.log")), "k6")
+        wait_until(lambda: any(tmp_path.glob("*/queen/push-1-1/calls.log")), "k6")
         below = process.children(recursive=True)
         assert {each.name() for each in below} >= {"postgres", "k6"}
         process.terminate()

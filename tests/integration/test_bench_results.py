@@ -1,5 +1,6 @@
 """What is computed from runs of load, and the page that shows them, without any load."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,19 @@ def test_results_of_another_version_are_left_out(tmp_path: Path) -> None:
     file = tmp_path / "results.jsonl"
     file.write_bytes(b'{"scenario": "old"}\n' + msgspec.json.encode(made()) + b"\n" + b"{cut")
     assert [each.scenario for each in read(file)] == ["push-1"]
+
+
+def test_the_page_has_the_last_three_sessions_that_compare_and_all_that_were_named(tmp_path: Path) -> None:
+    def beside(*named: Run) -> list[str]:
+        others = [made(session=f"2026-11-2{n}", scenario="push-10") for n in range(5, 9)]
+        earlier = [made(session=f"2026-11-1{n}") for n in range(1, 5)]
+        html = page.as_html([made()], [*earlier, *others], tmp_path, named)
+        return re.findall("<h2>Beside (.*?)</h2>", html)
+
+    last = ["2026-11-14", "2026-11-13", "2026-11-12"]
+    assert beside() == last
+    assert beside(made(session="2025-01-01"), made(session="2026-12-01", scenario="push-10")) == [*last, "2025-01-01"]
+    assert beside(made(session="2026-11-11")) == [*last, "2026-11-11"], "it lies in the folder, too"
 
 
 def test_the_page_is_one_file_with_every_plot_and_nothing_from_elsewhere(tmp_path: Path) -> None:
