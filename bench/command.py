@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from queen.cli.audit import explained
 from queen.cli.ending import interruptible
 from queen.cli.output import can_be_written, conclude, err, fail, out
 from queen.core.errors import QueenError
@@ -254,21 +255,18 @@ def audit(
     _check_smoke(smoke, messages=messages, hot=hot, driver_memory=driver_memory)
     import msgspec  # noqa: PLC0415 - `queen --help` does not wait for the benchmark
 
-    from queen_audit.errors import AuditError  # noqa: PLC0415
-    from queen_bench.audit import report, runner  # noqa: PLC0415
+    with explained(), interruptible():
+        from queen_bench.audit import report, runner  # noqa: PLC0415
 
-    sizes = messages or ([] if read else [1_000_000])
-    profile = runner.Profile(
-        tuple(sizes), tuple(hot if hot is not None else (0.0, 0.3)), read, driver_memory or "4g", master
-    )
-    if smoke:
-        profile = msgspec.structs.replace(profile, messages=(10_000,), hot=(0.3,), driver_memory="1g")
-    try:
+        sizes = messages or ([] if read else [1_000_000])
+        profile = runner.Profile(
+            tuple(sizes), tuple(hot if hot is not None else (0.0, 0.3)), read, driver_memory or "4g", master
+        )
+        if smoke:
+            profile = msgspec.structs.replace(profile, messages=(10_000,), hot=(0.3,), driver_memory="1g")
         can_be_written(json=json)
-        with interruptible(), _progress() as advance:
+        with _progress() as advance:
             found = runner.run(profile, advance)
-    except (QueenError, AuditError) as problem:
-        fail(problem)
     _write(found, json)
     report.show(found, out)
 

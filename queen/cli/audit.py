@@ -19,6 +19,7 @@ from rich.text import Text
 from queen.cli.interface import Interface
 from queen.cli.output import ReaderLeft, can_be_written, conclude, err, fail, out
 from queen.cli.progress import bar as progress_bar
+from queen.core.errors import QueenError
 from queen_audit.errors import AuditError
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def judge(
     if archive and interface is not Interface.queen:
         fail("an archive holds the log of Queen's interface: leave out --archive or --interface", _CANNOT)
     can_be_written(report=report, json=json)
-    with _explained():
+    with explained():
         from queen_audit import command  # noqa: PLC0415 - `queen --help` does not wait for Spark
         from queen_audit.report import as_html, as_json  # noqa: PLC0415
 
@@ -124,7 +125,7 @@ def archive(
     """
     if dsn is None:
         fail("nothing to archive: give --dsn, or set QUEEN_AUDIT_DSN", _CANNOT)
-    with _explained(), progress_bar() as bar:
+    with explained(), progress_bar() as bar:
         bar.add_task("archiving", total=None)
         from queen_audit import command  # noqa: PLC0415 - as above
 
@@ -166,7 +167,7 @@ def watch(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
     told = _Told(json, ended)
-    with _explained():
+    with explained():
         from queen_audit import command  # noqa: PLC0415 - as above
 
         request = command.Watch(dsn, journal, command.Where(master, driver_memory), interval, clock_bound)
@@ -222,13 +223,13 @@ def _place(finding: "Finding") -> str:
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def explained() -> Iterator[None]:
     """What keeps an audit from being made is told in one line."""
     try:
         yield
     except ModuleNotFoundError as problem:
         fail(_INSTALL if (problem.name or "").partition(".")[0] in _SPARK else problem, _CANNOT)
-    except (AuditError, ValueError, OSError) as problem:
+    except (AuditError, QueenError, ValueError, OSError) as problem:
         fail(problem, _CANNOT)
 
 

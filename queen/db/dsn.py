@@ -106,7 +106,8 @@ async def connect(target: Target, statement_timeout_s: float | None = None) -> "
     """
     settings = {"application_name": target.application_name, "timezone": "UTC"}
     if statement_timeout_s is not None and not target.pooled:  # a pooler refuses parameters that it does not know
-        settings["statement_timeout"] = str(int(statement_timeout_s * 1000))
+        # Compiling a statement of a queue takes longer than running it.
+        settings |= {"statement_timeout": str(int(statement_timeout_s * 1000)), "jit": "off"}
     try:
         return await asyncpg.connect(
             target.url,

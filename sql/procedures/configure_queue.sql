@@ -54,7 +54,7 @@ BEGIN
     -- Last of all, because everybody else who changes such options waits for this row.
     PERFORM queen.make_partitions(ARRAY[p_queue], ARRAY['Default']);
     IF v_changes THEN
-        UPDATE queen.push_options SET version = version + 1;
+        UPDATE queen.push_options SET version = version + 1 WHERE id;
     END IF;
     SELECT p.id INTO part_id FROM queen.partitions AS p
     WHERE p.queue_id = configure_queue_v1.queue_id AND p.name = 'Default';

@@ -60,7 +60,8 @@ BEGIN
     -- Not before: what a first sending has stored is stored, whatever was configured since. And under the head locks, for
     -- which a change of the options waits.
     SELECT o.version, EXISTS (SELECT 1 FROM queen.fenced_flushes AS f WHERE f.flush = p_flush) INTO v_version, v_fenced
-    FROM queen.push_options AS o;
+    FROM queen.push_options AS o
+    WHERE o.id;
     IF p_again THEN
         INSERT INTO queen.fenced_flushes VALUES (p_flush, clock_timestamp()) ON CONFLICT DO NOTHING;
     ELSIF v_fenced THEN

@@ -6,6 +6,7 @@ LANGUAGE sql STABLE
 BEGIN ATOMIC
     SELECT o.version, q.name, q.id, q.encryption_enabled, q.max_size
     FROM queen.push_options AS o
-    LEFT JOIN queen.queues AS q ON q.encryption_enabled OR q.max_size > 0;
+    LEFT JOIN queen.queues AS q ON q.encryption_enabled OR q.max_size > 0
+    WHERE o.id;
 END;
 COMMENT ON FUNCTION queen.read_push_options_v1 IS 'Queues that are encrypted or have a maximum size.';

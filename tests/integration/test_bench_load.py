@@ -116,6 +116,13 @@ def test_a_journal_without_what_writes_it_is_refused_at_once(tmp_path: Path) -> 
     assert "pip install 'queen-for-python[audit]'" in " ".join(refused.stderr.split())
 
 
+@pytest.mark.skipif(find_spec("pyspark") is not None, reason="Spark is there")
+def test_without_spark_the_benchmark_of_audits_says_what_to_install() -> None:
+    refused = run("bench", "audit", "--smoke")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "pip install 'queen-for-python[audit]'" in refused.stderr
+
+
 def test_the_scenarios_are_listed_and_a_wrong_one_is_refused_with_their_names() -> None:
     listed = bench("--list")
     assert listed.returncode == 0
