@@ -457,7 +457,8 @@ class Tables:
             names.append(self._database.heads.select("queue", "partition", number.alias("part")))
         rows = reduce(DataFrame.unionByName, names)
         named = rows.groupBy("queue", "partition").agg(F.collect_set("part").alias("numbers"))
-        return self._keep(named.withColumn("lane", lane()))
+        # Cut off from what it was made of: nearly every table hangs on it, and plans would grow without bounds.
+        return named.withColumn("lane", lane()).localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)
 
     @cached_property
     def renewed(self) -> DataFrame:

@@ -58,7 +58,6 @@ def test_an_unknown_guarantee_is_refused_with_those_that_are_known(journal):
         (["--max-evidence", "-1"], "--max-evidence"),
         (["--clock-bound", "inf"], "--clock-bound"),
         (["--clock-bound", "nan"], "--clock-bound"),
-        (["watch", "--json", "/"], "--json"),
         (["archive", "x"], "queen audit archive --dsn"),
     ],
 )
@@ -97,6 +96,11 @@ def test_a_python_of_executors_that_is_set_is_theirs(monkeypatch):
     assert os.environ["PYSPARK_PYTHON"] == "/opt/python3"
     session.set_python("local[*]")
     assert os.environ["PYSPARK_PYTHON"] == sys.executable
+
+
+def test_a_folder_is_no_file_for_violations():
+    ended = run("audit", "watch", "--journal", ".", "--json", "/")
+    assert (ended.returncode, "--json" in ended.stderr) == (2, True)
 
 
 def test_archive_and_watch_say_what_they_need():
