@@ -326,7 +326,7 @@ class Settings:
         "how often retention and the clean-up of partitions run, in ms",
     )
     retention_batch: int = setting(
-        "RETENTION_BATCH_SIZE", 1000, integer(1, 1_000_000), "messages that one transaction of retention removes"
+        "RETENTION_BATCH_SIZE", 500, integer(1, 1_000_000), "messages that one transaction of retention removes"
     )
     eviction_interval_ms: int = setting(
         "EVICTION_INTERVAL",
