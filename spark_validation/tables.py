@@ -137,7 +137,7 @@ class Tables:
 
     interface: ClassVar[str] = "queen"
     of_database: ClassVar[frozenset[str]] = frozenset(
-        {"log", "heads", "cursors", "dead_letters", "queues", "groups", "kept", "deleted", "given_up", "silent"}
+        {"log", "heads", "cursors", "dead_letters", "queues", "groups", "kept", "deleted", "given_up"}
     )
     counted: ClassVar[tuple[str, ...]] = (
         "pushes", "deliveries", "acks", "log", "heads", "cursors", "dead_letters",
@@ -475,20 +475,27 @@ class Tables:
 
     @cached_property
     def kept(self) -> DataFrame:
-        """By lane of a queue that there is: the oldest offset that log or archive hold, and that can be delivered.
+        """By lane of a queue that there is: its oldest offsets, and the time at which the queue was ``made``.
 
-        With the time at which the queue was ``made``: of what was stored before that nothing is to be seen.
+        That which log or archive hold (``oldest``), that which the database holds (``live``), and that which groups
+        must be given and finish (``owed``). Of what was stored before the queue was made nothing is to be seen.
         """
         assert self._database is not None
         heads = self.heads.groupBy("lane").agg(
             F.max("oldest_offset").alias("oldest"),
-            F.max(F.coalesce("live_oldest", "oldest_offset")).alias("deliverable"),
+            F.max(F.coalesce("live_oldest", "oldest_offset")).alias("live"),
         )
-        queues = self.queues.select("queue", F.col("created_at").alias("made"))
+        # What waits for too long is given up, and leaves no trace where no dead letters are kept.
+        silent = (F.col("max_wait_seconds") > 0) & ~F.col("keeps_dead_letters")
+        queues = self.queues.select(
+            "queue", F.col("created_at").alias("made"), F.coalesce(silent, F.lit(False)).alias("silent")
+        )
         lanes = self.lanes if self._inputs.calls is not None else self.heads
         rows = lanes.select("queue", "lane").join(F.broadcast(queues), "queue").join(few(heads), "lane", "left")
         # A partition that is gone held everything, if nobody removed it, and can deliver nothing.
-        return self._keep(rows.fillna(0, ["oldest"]).fillna(NEVER, ["deliverable"]).drop("queue"))
+        rows = rows.fillna(0, ["oldest"]).fillna(NEVER, ["live"])
+        owed = F.when(F.col("silent"), NEVER).otherwise(F.col("live")).alias("owed")
+        return self._keep(rows.select("lane", "oldest", "live", owed, "made"))
 
     @cached_property
     def log(self) -> DataFrame:
@@ -533,12 +540,6 @@ class Tables:
             groups = groups.unionByName(self.fates.select("lane", "group").distinct())
         deleted = groups.join(few(self.deleted.select("lane", "offset")), "lane").select("lane", "group", "offset")
         return self._keep(deleted.unionByName(self.dead_letters.select("lane", "group", "offset")).distinct())
-
-    @cached_property
-    def silent(self) -> DataFrame:
-        """The lanes of queues that give up what waits for too long, and keep no dead letter that would tell."""
-        queues = self.queues.where((F.col("max_wait_seconds") > 0) & ~F.col("keeps_dead_letters"))
-        return self.heads.join(F.broadcast(queues.select("queue")), "queue", "left_semi").select("lane").distinct()
 
     @cached_property
     def queues(self) -> DataFrame:

@@ -7,6 +7,8 @@ from typing import TypeVar
 
 from pyspark.sql import DataFrame
 
+from .excuse import unless_gone
+
 Find = TypeVar("Find", bound=Callable[..., DataFrame])
 
 
@@ -22,16 +24,22 @@ class Basis:
 _BASES: dict[Callable[..., DataFrame], tuple[Basis, ...]] = {}
 
 
-def judges(what: str, rows: Callable[..., DataFrame]) -> Callable[[Find], Find]:
+def judges(what: str, rows: Callable[..., DataFrame], *, excused: bool = False) -> Callable[[Find], Find]:
     """Says what the decorated audit judges; said several times, it needs rows of each.
 
     Args:
         what: stands behind "no" in the text of a verdict that is unknown.
         rows: from tables, by the names of its parameters, to rows; without any the audit must have nothing to report.
+        excused: whether the audit reports nothing of what ``unless_gone`` leaves out, so that it judges only the rest.
     """
+    tables = tuple(signature(rows).parameters)
+
+    def still_there(*given: DataFrame) -> DataFrame:
+        return unless_gone(rows(*given[: len(tables)]), *given[len(tables) :])
 
     def record(find: Find) -> Find:
-        _BASES[find] = (Basis(what, rows, tuple(signature(rows).parameters)), *_BASES.get(find, ()))
+        basis = Basis(what, still_there, (*tables, "kept", "given_up")) if excused else Basis(what, rows, tables)
+        _BASES[find] = (basis, *_BASES.get(find, ()))
         return find
 
     return record

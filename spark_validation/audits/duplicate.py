@@ -21,8 +21,8 @@ def a_transaction_id_is_stored_once(messages: DataFrame, kept: DataFrame | None 
     text = F.when(several, sentence("stands at the offsets %s to %s", "offset", "offset_high"))
     doubled = messages.where(several | (F.col("queued") > 1))
     if kept is not None:
-        live = doubled.join(few(kept.select("lane", "deliverable")), "lane", "left")
-        doubled = live.where(F.coalesce("offset", F.lit(0)) >= F.coalesce("deliverable", F.lit(0)))
+        doubled = doubled.join(few(kept.select("lane", "live")), "lane", "left")
+        doubled = doubled.where(F.coalesce("offset", F.lit(0)) >= F.coalesce("live", F.lit(0)))
     return violations(
         doubled,
         text.otherwise(sentence("was answered as queued %s times", "queued")),

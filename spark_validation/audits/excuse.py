@@ -19,26 +19,22 @@ def unless_removed(rows: DataFrame, kept: DataFrame, stored: str = "answered") -
     return there.where(held).drop("oldest", "made")
 
 
-def unless_gone(
-    rows: DataFrame, kept: DataFrame | None, given_up: DataFrame | None, silent: DataFrame | None
-) -> DataFrame:
+def unless_gone(rows: DataFrame, kept: DataFrame | None, given_up: DataFrame | None) -> DataFrame:
     """The rows (``lane``, ``group``, ``offset``) whose message is there still, and that the group has not given up.
 
     Without a database all of them. In a partition of which something was removed, one of unknown offset may have been.
     """
-    if kept is None or given_up is None or silent is None:
+    if kept is None or given_up is None:
         return rows
-    there = rows.join(few(kept.select("lane", "deliverable")), "lane")
-    there = there.where(F.coalesce("offset", F.lit(0)) >= F.col("deliverable"))
-    there = there.join(few(silent), "lane", "left_anti")
-    return there.join(few(given_up), _MESSAGE, "left_anti").drop("deliverable")
+    there = rows.join(few(kept.select("lane", "owed")), "lane")
+    there = there.where(F.coalesce("offset", F.lit(0)) >= F.col("owed")).drop("owed")
+    return there.join(few(given_up), _MESSAGE, "left_anti")
 
 
-def unless_all_given_up(gaps: DataFrame, given_up: DataFrame | None, silent: DataFrame | None) -> DataFrame:
+def unless_all_given_up(gaps: DataFrame, given_up: DataFrame | None) -> DataFrame:
     """The gaps (``lane``, ``group``, between ``below`` and ``offset``) in which something was not given up."""
-    if given_up is None or silent is None:
+    if given_up is None:
         return gaps
-    gaps = gaps.join(few(silent), "lane", "left_anti")
     spans = few(gaps.select(*_MESSAGE, "below").distinct())
     inside = given_up.withColumnRenamed("offset", "gone").join(spans, ["lane", "group"])
     inside = inside.where((F.col("gone") > F.col("below")) & (F.col("gone") < F.col("offset")))

@@ -21,20 +21,8 @@ def _stored(messages: DataFrame, drained: DataFrame, lanes: DataFrame, hidden: D
     return due.where(F.col("answered") < F.col("empty_at")).drop("empty_at", "answered")
 
 
-def _due(
-    messages: DataFrame,
-    drained: DataFrame,
-    lanes: DataFrame,
-    hidden: DataFrame,
-    kept: DataFrame | None = None,
-    given_up: DataFrame | None = None,
-    silent: DataFrame | None = None,
-) -> DataFrame:
-    return unless_gone(_stored(messages, drained, lanes, hidden), kept, given_up, silent)
-
-
 @checks("G-GRP-1", level=Level.AUDIT)
-@judges("message that was stored before a group was seen to have emptied its queue (drained)", _due)
+@judges("message that was stored before a group was seen to have emptied its queue (drained)", _stored, excused=True)
 def every_group_gets_every_message(
     messages: DataFrame,
     fates: DataFrame,
@@ -43,7 +31,6 @@ def every_group_gets_every_message(
     hidden: DataFrame,
     kept: DataFrame | None = None,
     given_up: DataFrame | None = None,
-    silent: DataFrame | None = None,
 ) -> DataFrame:
     """A message that was stored before the queue was seen to be empty for a group, and never delivered to it.
 
@@ -53,7 +40,7 @@ def every_group_gets_every_message(
     due = _stored(messages, drained, lanes, hidden)
     given = fates.where(F.col("deliveries") > 0).select("lane", "group", "hash")
     missed = due.join(looked_up(given), ["lane", "group", "hash"], "left_anti")
-    missed = unless_gone(missed, kept, given_up, silent)
+    missed = unless_gone(missed, kept, given_up)
     return violations(missed, F.lit("was stored, and never delivered to the group"))
 
 
@@ -63,20 +50,8 @@ def _given(fates: DataFrame, groups: DataFrame, lanes: DataFrame, hidden: DataFr
     return fates.where((F.col("deliveries") > 0) & F.col("offset").isNotNull()).join(lanes, ["lane", "group"])
 
 
-def _given_and_kept(
-    fates: DataFrame,
-    groups: DataFrame,
-    lanes: DataFrame,
-    hidden: DataFrame,
-    kept: DataFrame,
-    given_up: DataFrame,
-    silent: DataFrame,
-) -> DataFrame:
-    return unless_gone(_given(fates, groups, lanes, hidden), kept, given_up, silent)
-
-
 @checks("G-GRP-3", level=Level.AUDIT)
-@judges("delivery to a group that began at the oldest message", _given_and_kept)
+@judges("delivery to a group that began at the oldest message", _given, excused=True)
 def groups_begin_at_the_beginning(
     fates: DataFrame,
     kept: DataFrame,
@@ -84,7 +59,6 @@ def groups_begin_at_the_beginning(
     lanes: DataFrame,
     hidden: DataFrame,
     given_up: DataFrame,
-    silent: DataFrame,
 ) -> DataFrame:
     """A partition of which a group that began at the oldest message was not given the oldest that is kept.
 
@@ -92,6 +66,6 @@ def groups_begin_at_the_beginning(
     """
     first = _given(fates, groups, lanes, hidden)
     first = first.groupBy("lane", "group").agg(F.min("offset").alias("offset"))
-    late = first.join(few(kept.select("lane", "deliverable")), "lane").where(F.col("offset") > F.col("deliverable"))
-    late = unless_all_given_up(late.withColumn("below", F.col("deliverable") - 1), given_up, silent)
+    late = first.join(few(kept.select("lane", "owed")), "lane").where(F.col("offset") > F.col("owed"))
+    late = unless_all_given_up(late.withColumn("below", F.col("owed") - 1), given_up)
     return violations(late, F.lit("is the first of its partition that the group was given"))

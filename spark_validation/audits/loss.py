@@ -137,24 +137,16 @@ def a_request_is_stored_whole_or_not_at_all(
     return violations(first, sentence("%s messages of its request are stored, %s are not", "stored", "missing"))
 
 
-def _arrived(
-    fates: DataFrame,
-    drained: DataFrame,
-    lanes: DataFrame,
-    hidden: DataFrame,
-    kept: DataFrame | None = None,
-    given_up: DataFrame | None = None,
-    silent: DataFrame | None = None,
-) -> DataFrame:
-    """What was delivered to a group before the queue was seen to be empty for it, and is not gone."""
+def _arrived(fates: DataFrame, drained: DataFrame, lanes: DataFrame, hidden: DataFrame) -> DataFrame:
+    """What was delivered to a group before the queue was seen to be empty for it."""
     empty = drained.join(hidden.where("tail"), ["queue", "group"], "left_anti")
     known = few(lanes.join(F.broadcast(empty), "queue").select("lane", "group", "empty_at"))
     arrived = fates.where(F.col("deliveries") > 0).join(known, ["lane", "group"])
-    return unless_gone(arrived.where(F.col("seen_at") < F.col("empty_at")), kept, given_up, silent)
+    return arrived.where(F.col("seen_at") < F.col("empty_at"))
 
 
 @checks("G-ACK-3", level=Level.AUDIT)
-@judges("delivery to a group that was seen to have emptied its queue (drained) later", _arrived)
+@judges("delivery to a group that was seen to have emptied its queue (drained) later", _arrived, excused=True)
 def what_was_delivered_is_done_in_the_end(
     fates: DataFrame,
     drained: DataFrame,
@@ -162,13 +154,12 @@ def what_was_delivered_is_done_in_the_end(
     hidden: DataFrame,
     kept: DataFrame | None = None,
     given_up: DataFrame | None = None,
-    silent: DataFrame | None = None,
 ) -> DataFrame:
     """A message that was delivered before the queue was seen to be empty, and that nobody may have finished.
 
     Not when it was removed, or deleted, or waited for too long.
     """
-    left = _arrived(fates.where(~F.col("may_finish")), drained, lanes, hidden, kept, given_up, silent)
+    left = unless_gone(_arrived(fates.where(~F.col("may_finish")), drained, lanes, hidden), kept, given_up)
     return violations(left, F.lit("was delivered, never finished, and did not come again"))
 
 
@@ -183,23 +174,11 @@ def _passed(
     return rows.join(few(passed), "lane").where(F.col("offset") <= F.col("acked"))
 
 
-def _passed_and_kept(
-    messages: DataFrame,
-    cursors: DataFrame,
-    groups: DataFrame,
-    active: DataFrame,
-    hidden: DataFrame,
-    kept: DataFrame,
-    given_up: DataFrame,
-    silent: DataFrame,
-) -> DataFrame:
-    return unless_gone(_passed(messages, cursors, groups, active, hidden), kept, given_up, silent)
-
-
 @checks("G-ACK-3", "G-GRP-1", level=Level.AUDIT)
 @judges(
     "message below the cursor of a group that began at the oldest one and is known from whole journals",
-    _passed_and_kept,
+    _passed,
+    excused=True,
 )
 def cursors_pass_only_what_is_done(
     fates: DataFrame,
@@ -210,7 +189,6 @@ def cursors_pass_only_what_is_done(
     hidden: DataFrame,
     kept: DataFrame,
     given_up: DataFrame,
-    silent: DataFrame,
 ) -> DataFrame:
     """A message of the log at or below the cursor of a group that nobody of that group may have finished.
 
@@ -220,5 +198,5 @@ def cursors_pass_only_what_is_done(
     rows = _passed(messages, cursors, groups, active, hidden)
     done = fates.where("may_finish").select("lane", "group", "hash")
     skipped = rows.join(looked_up(done), ["lane", "group", "hash"], "left_anti")
-    skipped = unless_gone(skipped, kept, given_up, silent)
+    skipped = unless_gone(skipped, kept, given_up)
     return violations(skipped, sentence("lies at or below the cursor %s, and nobody finished it", "acked"))

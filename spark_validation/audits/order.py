@@ -8,7 +8,7 @@ from queen_spec.guarantees import Level, checks
 from ..tables import NEVER, few, unless
 from .basis import judges
 from .evidence import sentence, violations
-from .excuse import unless_all_given_up, unless_gone
+from .excuse import unless_all_given_up
 from .spans import with_greatest_before
 
 BUCKET = 8192
@@ -80,27 +80,19 @@ def _unswallowed(rows: DataFrame, hidden: DataFrame, lanes: DataFrame) -> DataFr
     return rows.join(few(_lanes_of(swallowed, lanes)), ["lane", "group"], "left_anti")
 
 
-def _behind(
-    deliveries: DataFrame,
-    hidden: DataFrame,
-    lanes: DataFrame,
-    kept: DataFrame | None = None,
-    given_up: DataFrame | None = None,
-    silent: DataFrame | None = None,
-) -> DataFrame:
+def _behind(deliveries: DataFrame, hidden: DataFrame, lanes: DataFrame) -> DataFrame:
     """The deliveries behind which it would be seen that one is missing."""
-    return unless_gone(_unswallowed(_told(deliveries), hidden, lanes), kept, given_up, silent)
+    return _unswallowed(_told(deliveries), hidden, lanes)
 
 
 @checks("G-ORD-2", level=Level.AUDIT)
-@judges("delivery to a group of which every delivery is known, of what nothing has removed,", _behind)
+@judges("delivery to a group of which every delivery is known, of what nothing has removed,", _behind, excused=True)
 def deliveries_leave_no_gap(
     deliveries: DataFrame,
     hidden: DataFrame,
     lanes: DataFrame,
     kept: DataFrame | None = None,
     given_up: DataFrame | None = None,
-    silent: DataFrame | None = None,
 ) -> DataFrame:
     """An offset that was delivered to a group while one between it and the next lower delivered one never was.
 
@@ -122,8 +114,8 @@ def deliveries_leave_no_gap(
     gaps = _unswallowed(gaps, hidden, lanes)
     if kept is not None:
         # What lies between was removed by retention if the oldest kept one lies above it.
-        gaps = gaps.join(few(kept), "lane").where(F.col("deliverable") < F.col("offset"))
-    gaps = unless_all_given_up(gaps, given_up, silent)
+        gaps = gaps.join(few(kept), "lane").where(F.col("owed") < F.col("offset"))
+    gaps = unless_all_given_up(gaps, given_up)
     return violations(gaps, sentence("offset %s was delivered, and nothing between it and %s", "offset", "below"))
 
 
