@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -97,6 +97,7 @@ class Harness:
         policy: BatchPolicy = POLICY,
         vegas: bool = False,
         log: "Log | None" = None,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self.answers: dict[int, list[Any]] = defaultdict(list)
         self.answered_at: dict[int, float] = {}
@@ -119,7 +120,8 @@ class Harness:
         def lane(_kind: JobType) -> Lane:
             return Lane(policy, Vegas(policy.in_flight_max, VegasSettings(window=4)) if vegas else None)
 
-        self.engine = Engine(context, lane, Waiters(100, 1000), Shares(hot, 1, 10_000), self.answer, table)
+        shares, clock = Shares(hot, 1, 10_000), clock or self.loop.time
+        self.engine = Engine(context, lane, Waiters(100, 1000), shares, self.answer, table, clock)
         if log is not None:
             context.heard = self.engine.heard
 
@@ -294,6 +296,18 @@ def test_one_job_too_many_is_refused_and_counted() -> None:
         [push] = [lane for lane in harness.engine.status().lanes if lane.kind is JobType.PUSH]
         assert (push.refused, push.jobs, push.failed) == (6, 4, 0)
         await harness.engine.stop()
+
+    run(live())
+
+
+def test_calls_are_timed_finer_than_a_loop_knows_the_time() -> None:
+    async def live() -> None:
+        times = iter((5.0, 5.0004))
+        harness = Harness(Database(random.Random(0), 0.002), hot=2, clock=lambda: next(times))
+        harness.submit(JobType.ACK, Request(1))
+        await harness.engine.stop()
+        [lane] = [each for each in harness.engine.status().lanes if each.kind is JobType.ACK]
+        assert lane.rtt_ms == pytest.approx(0.4)
 
     run(live())
 
