@@ -170,15 +170,16 @@ CREATE OR REPLACE FUNCTION queen.remove_segments(p_part bigint, p_upto bigint, p
 LANGUAGE plpgsql
 SET enable_seqscan = off
 AS $$
+DECLARE
+    v_hashes uuid[];
 BEGIN
-    -- By their hashes: transaction ids are not ordered by offset.
-    DELETE FROM queen.transaction_ids AS t
-    USING (
-        SELECT encode(substr(s.ids, 16 * i.pos + 1, 16), 'hex')::uuid AS hash
+    -- By their hashes: transaction ids are not ordered by offset. Looked up one by one and not joined: a planner that cannot know
+    -- how few they are reads all ids of the partition.
+    v_hashes := ARRAY(
+        SELECT encode(substr(s.ids, 16 * i.pos + 1, 16), 'hex')::uuid
         FROM queen.segments AS s CROSS JOIN generate_series(0, s.n - 1) AS i (pos)
-        WHERE s.part_id = p_part AND s.last_off <= p_upto AND s.ids IS NOT NULL
-    ) AS gone
-    WHERE t.part_id = p_part AND t.hash = gone.hash AND t.off <= p_upto;
+        WHERE s.part_id = p_part AND s.last_off <= p_upto AND s.ids IS NOT NULL);
+    DELETE FROM queen.transaction_ids AS t WHERE t.part_id = p_part AND t.hash = ANY(v_hashes) AND t.off <= p_upto;
     DELETE FROM queen.segments AS s WHERE s.part_id = p_part AND s.last_off <= p_upto;
     UPDATE queen.deleted_messages AS d SET offsets = d.offsets - int8multirange(int8range(NULL, p_upto, '[]'))
     WHERE d.part_id = p_part;

@@ -15,6 +15,8 @@ from tests.support.servers import create_database, drop_database
 
 READ_WHOLE = "SELECT relname::text FROM pg_stat_xact_user_tables WHERE seq_scan > 0 AND schemaname = 'queen'"
 
+IDS_READ = "SELECT pg_stat_get_xact_tuples_returned('queen.transaction_ids_pkey'::regclass) AS n"
+
 
 @pytest.fixture
 async def pool(postgres: str) -> AsyncIterator[Pool]:
@@ -45,6 +47,26 @@ async def test_push_pop_and_ack_read_no_table_from_end_to_end(pool: Pool) -> Non
     assert await read_whole(pool, store.pop(pop)) == []
     ack = AckColumns(flush.part, [group.grp_id], [lease], ["c"], [0], [0], [None], [None])
     assert await read_whole(pool, store.ack(ack)) == []
+
+
+async def test_what_retention_removes_is_found_by_its_ids_and_not_among_all_of_the_partition(pool: Pool) -> None:
+    """A join had the planner read all ids of a partition for each segment: 18 ms with 100,000 of them."""
+    store, queue, digests = Store(pool), f"plans-{uuid4()}", [uuid4().bytes for _ in range(2000)]
+    for number in range(0, len(digests), 100):
+        flush = await flush_of(store, queue, [b"1"] * 100)
+        flush.hash_part, flush.hash_pos = flush.part * 100, list(range(100))
+        flush.hash = digests[number : number + 100]
+        flush.ids = [b"".join(flush.hash)]
+        assert len(await store.push(flush, again=False)) == 1
+    [part_id] = flush.part
+    await pool.fetch("ANALYZE queen.transaction_ids")
+    await pool.fetch("BEGIN")
+    await pool.fetch("SELECT queen.remove_segments($1, 99, queen.clock())", part_id)
+    [row] = await pool.fetch(IDS_READ)
+    await pool.fetch("COMMIT")
+    assert row["n"] == 100
+    [row] = await pool.fetch("SELECT count(*) AS n FROM queen.transaction_ids WHERE part_id = $1", part_id)
+    assert row["n"] == 1900
 
 
 async def test_statements_are_not_compiled(postgres: str) -> None:
