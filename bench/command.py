@@ -303,7 +303,7 @@ def retention(
         int | None, typer.Option(help="To remove in each run.", min=1000, show_default="1000000")
     ] = None,
     batch_size: Annotated[
-        int | None, typer.Option(help="RETENTION_BATCH_SIZE of the service.", min=1, show_default="500")
+        int | None, typer.Option(help="RETENTION_BATCH_SIZE of the service.", min=1, show_default="1000")
     ] = None,
     runs: Annotated[int | None, typer.Option(help="How often all is measured.", min=1, show_default="3")] = None,
     json: _Json = None,

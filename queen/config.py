@@ -326,7 +326,10 @@ class Settings:
         "how often retention and the clean-up of partitions run, in ms",
     )
     retention_batch: int = setting(
-        "RETENTION_BATCH_SIZE", 500, integer(1, 1_000_000), "messages that one transaction of retention removes"
+        "RETENTION_BATCH_SIZE",
+        1000,
+        integer(1, 1_000_000),
+        "messages that one transaction of retention removes at most; fewer, if those would take it longer than 6 ms",
     )
     eviction_interval_ms: int = setting(
         "EVICTION_INTERVAL",
@@ -335,7 +338,10 @@ class Settings:
         "how often maxWaitTimeSeconds and ttl are enforced, in ms",
     )
     eviction_batch: int = setting(
-        "EVICTION_BATCH_SIZE", 1000, integer(1, 1_000_000), "messages that one transaction of eviction takes out"
+        "EVICTION_BATCH_SIZE",
+        1000,
+        integer(1, 1_000_000),
+        "messages that one transaction of eviction takes out at most; fewer, if those would take it longer than 6 ms",
     )
     partition_cleanup_days: int = setting(
         "PARTITION_CLEANUP_DAYS", 30, integer(0, 36_500), "days after its last push that an empty partition is removed"

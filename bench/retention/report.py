@@ -18,8 +18,8 @@ def show(report: Report, console: Console) -> None:
     console.print(
         f"PostgreSQL {server.version}{', embedded' if server.embedded else ''}; {facts.cpus} CPUs, {facts.processor}; "
         f"load before: {facts.load:.1f}; {profile.runs} runs; {profile.messages:,} messages in {profile.partitions} "
-        f"partitions, {profile.batch} a segment, {profile.batch_size} a transaction; beside it {profile.rate:g} pushes "
-        f"and {profile.rate:g} pops with acks a second",
+        f"partitions, {profile.batch} a segment, at most {profile.batch_size} a transaction; beside it "
+        f"{profile.rate:g} pushes and {profile.rate:g} pops with acks a second",
         markup=False,
     )
     if console.is_terminal:

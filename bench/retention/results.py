@@ -19,7 +19,7 @@ class Profile(Struct, frozen=True):
         messages: that retention removes in each run.
         batch: messages a segment of these.
         partitions: they lie in.
-        batch_size: messages of one transaction of retention.
+        batch_size: most messages of one transaction of retention.
         rate: pushes a second, and pops with their acks a second, of one message each, offered whatever happens.
         quiet_s: length of the quiet measurement of each run.
         runs: how often all is measured.
@@ -28,7 +28,7 @@ class Profile(Struct, frozen=True):
     messages: int = 1_000_000
     batch: int = 100
     partitions: int = 100
-    batch_size: int = 500
+    batch_size: int = 1000
     rate: float = 100.0
     quiet_s: float = 10.0
     runs: int = 3

@@ -33,7 +33,7 @@ class MaintenanceStore:
         """The next partitions in which retention has something to do."""
         return _page(await self._pool.fetch("SELECT * FROM queen.find_expired_v1($1, $2, $3)", queue_id, after, limit))
 
-    async def remove_expired(self, queue_id: int, places: Sequence[Place], messages: int, *, wait: bool) -> list[Step]:
+    async def remove_expired(self, queue_id: int, places: Sequence[Place], messages: int, wait: bool) -> list[Step]:
         """Removes about so many messages whose time is over, whole segments at a time."""
         part_ids = [place.part_id for place in places]
         rows = await self._pool.fetch(
@@ -54,7 +54,7 @@ class MaintenanceStore:
         """The next partitions in which messages have waited too long."""
         return _page(await self._pool.fetch("SELECT * FROM queen.find_overdue_v1($1, $2, $3)", queue_id, after, limit))
 
-    async def evict_overdue(self, queue_id: int, places: Sequence[Place], messages: int, *, wait: bool) -> list[Step]:
+    async def evict_overdue(self, queue_id: int, places: Sequence[Place], messages: int, wait: bool) -> list[Step]:
         """Gives up messages that have waited too long."""
         rows = await self._pool.fetch(
             "SELECT * FROM queen.evict_overdue_v1($1, $2, $3, $4)",

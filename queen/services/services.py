@@ -20,7 +20,7 @@ class Schedule(Struct, frozen=True):
     """How often the services run, and how much each of their transactions does.
 
     Attributes:
-        retention_batch, eviction_batch: messages.
+        retention_batch, eviction_batch: messages, at most; a call is about fewer if those would take it too long.
         partition_idle: how long after its last push an empty partition is removed.
     """
 
@@ -35,24 +35,21 @@ def services_of(database: Maintenance, schedule: Schedule) -> list[Service]:
     """All services."""
 
     def removing(name: str, interval_s: float) -> Service:
-        return Service(
-            name, interval_s, database.find_expired,
-            lambda queue_id, places, wait: database.remove_expired(
-                queue_id, places, schedule.retention_batch, wait=wait
-            ),
-        )  # fmt: skip
+        return Service(name, interval_s, database.find_expired, database.remove_expired, schedule.retention_batch)
 
     return [
         removing("retention", schedule.retention_interval_s),
         removing("expiry", schedule.eviction_interval_s),
         Service(
-            "eviction", schedule.eviction_interval_s, database.find_overdue,
-            lambda queue_id, places, wait: database.evict_overdue(queue_id, places, schedule.eviction_batch, wait=wait),
+            "eviction", schedule.eviction_interval_s, database.find_overdue, database.evict_overdue,
+            schedule.eviction_batch,
         ),
         Service(
             "clean-up", schedule.retention_interval_s,
             lambda queue_id, after, limit: database.find_idle(queue_id, after, limit, schedule.partition_idle),
-            lambda queue_id, places, _wait: database.remove_idle(queue_id, places, schedule.partition_idle),
+            lambda queue_id, places, _messages, _wait: database.remove_idle(queue_id, places, schedule.partition_idle),
+            # Of what has none.
+            messages=1,
         ),
     ]  # fmt: skip
 

@@ -1,7 +1,7 @@
 """Sweeps and leadership with a database and a clock of the test's own."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -13,7 +13,7 @@ from queen.core.errors import DatabaseUnavailableError
 from queen.services.leadership import LEASE_S, RENEWAL_S, Leadership
 from queen.services.ports import Page, Place, State, Step
 from queen.services.services import Chore, Schedule, Services
-from queen.services.sweep import CALL_PARTITIONS, DUTY, Call, Pacer, Service, Work, pause_s, sweep
+from queen.services.sweep import CALL_PARTITIONS, CALL_S, DUTY, Call, Pacer, Portion, Service, Work, pause_s, sweep
 from queen_spec.guarantees import Level, checks
 
 
@@ -33,9 +33,17 @@ class FakeClock:
 class FakeQueue:
     """Partitions with so many messages, of which some are held for so many looks."""
 
-    def __init__(self, partitions: dict[int, int], held: dict[int, int], clock: FakeClock, batch: int = 3) -> None:
+    def __init__(
+        self,
+        partitions: dict[int, int],
+        held: dict[int, int],
+        clock: FakeClock,
+        batch: int = 3,
+        cost: Callable[[int], float] = lambda _messages: 0.01,
+    ) -> None:
         self.left, self.held, self.clock, self.batch = dict(partitions), dict(held), clock, batch
         self.calls: list[tuple[Sequence[Place], bool]] = []
+        self.cost, self.sizes = cost, list[int]()
 
     async def find(self, _queue_id: int, after: str, limit: int) -> Page:
         self.clock.now += 0.001
@@ -43,8 +51,9 @@ class FakeQueue:
         found = [int(name) for name in names if self.left[int(name)]]
         return Page(names[-1] if len(names) == limit else None, found)
 
-    async def apply(self, _queue_id: int, places: Sequence[Place], wait: bool) -> list[Step]:
-        self.clock.now += 0.01
+    async def apply(self, _queue_id: int, places: Sequence[Place], messages: int, wait: bool) -> list[Step]:
+        self.clock.now += self.cost(messages)
+        self.sizes.append(messages)
         self.calls.append((places, wait))
         return [self._step(place, wait) for place in places]
 
@@ -57,7 +66,7 @@ class FakeQueue:
         return Step(place, count, State.MORE if self.left[place.part_id] else State.DONE)
 
     def service(self) -> Service:
-        return Service("test", 1.0, self.find, self.apply)
+        return Service("test", 1.0, self.find, self.apply, 1000)
 
 
 partitions = st.dictionaries(st.integers(0, 3000), st.integers(0, 10), max_size=250)
@@ -82,6 +91,38 @@ async def test_a_sweep_works_for_its_share_of_the_time_only() -> None:
     await sweep(queue.service(), [1], Pacer(clock, clock.sleep), lambda: True)
     assert abs((clock.now - clock.slept) / clock.now - DUTY) < 1e-9
     assert pause_s(0.0) == 0.0
+
+
+@checks("G-RET-4", level=Level.MODEL)
+@given(st.floats(0, 0.003), st.floats(1e-7, 1e-3), st.integers(1, 5000))
+def test_a_call_does_what_fits_into_its_time(fixed_s: float, message_s: float, most: int) -> None:
+    portion = Portion(most)
+    for _ in range(40):
+        assert 1 <= portion.messages <= most
+        took_s = fixed_s + message_s * portion.messages
+        portion.learn(took_s, portion.messages)
+    assert took_s <= CALL_S * 1.1 or portion.messages == 1
+    assert took_s >= CALL_S / 2 or portion.messages == most or fixed_s + 2 * message_s * portion.messages >= CALL_S
+
+
+def test_a_call_that_was_held_up_makes_the_next_ones_small_for_a_while_only() -> None:
+    portion = Portion(1000)
+    for took_s in (CALL_S, 100 * CALL_S):
+        portion.learn(took_s, 100)
+    assert portion.messages == 1
+    for _ in range(10):
+        portion.learn(CALL_S / 10, 1)
+    assert portion.messages == 1000
+    portion.learn(100 * CALL_S, 0)
+    assert portion.messages == 1000, "it did nothing, and tells nothing"
+
+
+async def test_the_calls_of_a_sweep_are_as_large_as_their_time_allows() -> None:
+    clock = FakeClock()
+    queue = FakeQueue({1: 100}, {}, clock, batch=1, cost=lambda messages: messages * CALL_S / 400)
+    await sweep(queue.service(), [1], Pacer(clock, clock.sleep), lambda: True)
+    assert queue.sizes[:3] == [100, 200, 400]
+    assert set(queue.sizes[3:]) <= {399, 400}, "rounding"
 
 
 async def test_a_sweep_ends_when_the_lead_is_lost() -> None:
@@ -169,6 +210,11 @@ class FakeDatabase(FakeLease):
         return Page(None, [])
 
     find_overdue = find_expired
+
+    async def remove_expired(self, _queue_id: int, _places: Sequence[Place], _messages: int, _wait: bool) -> list[Step]:
+        raise AssertionError("nothing was found")
+
+    evict_overdue = remove_expired
 
     async def forget_fenced_flushes(self) -> None:
         pass
