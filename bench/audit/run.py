@@ -3,9 +3,12 @@
 Everything is 100 messages a call: a push, a pop by the group of those who name none, and the ack of all of it. Every
 call takes 0.3 ms, and a segment is pushed each millisecond, so that 100 million messages are 17 minutes. All
 transaction ids are chosen by the producer. A part ``hot`` of the segments lies in one partition.
+
+So that every audit has something to judge, in each twenty segments one was spooled, the push of one was not answered,
+one was pushed again, and one was acked by the transaction that pushed another; in each thousand there is a dead letter.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -15,7 +18,7 @@ import pyarrow.parquet as pq
 
 from queen_audit.archive.folder import File, Part, Run, open_archive
 from queen_audit.columns import arrow_schema
-from queen_audit.inputs import Cursor, Group, Head, Queue, State, WholeRow
+from queen_audit.inputs import Cursor, DeadLetter, Group, Head, Queue, State, WholeRow
 from queen_audit.journal.schema import QUEUE_MODE, VERSION, AckItem, Call, Delivery, PushItem
 
 A_CALL = 100
@@ -25,10 +28,21 @@ _BEGIN = 1_900_000_000_000_000
 _STEP, _TAKES = 1_000, 300
 _POP_AFTER, _ACK_AFTER = 50_000, 50_500
 _LEASE_S = 60.0
-_HASH_DIGITS = 15
 _PAYLOAD_BITS = 52
 
+# Which of so many segments have something to them, by their number.
+_TWENTY, _SPOOLED, _UNANSWERED, _REPEATED, _INPUT = 20, 3, 8, 13, 5
+_THOUSAND, _BURIED = 1_000, 7
+#: The segment that was pushed by the transaction that acks another stands so many behind that.
+_OUTPUT_BEHIND = _POP_AFTER // _STEP
+_REPEATED_AFTER = 400
+#: A message is tried again between the ack that says that it failed and the next pop, and that goes fast.
+_RETRIES, _RETRY_AFTER, _RETRY_STEP, _RETRY_TAKES = 3, 50_810, 30, 25
+
+_SCHEMA = arrow_schema(Call)
+
 Advance = Callable[[str, float], None]
+Numbers = np.ndarray
 
 
 def write(folder: Path, messages: int, partitions: int, hot: float, seed: int, advance: Advance) -> tuple[Path, Path]:
@@ -40,38 +54,57 @@ def write(folder: Path, messages: int, partitions: int, hot: float, seed: int, a
     rng = np.random.default_rng(seed)
     heads = np.zeros(partitions, np.int64)
     segments = -(-messages // A_CALL)
-    files = []
+    files: list[File] = []
+    letters: list[DeadLetter] = []
     for number, first in enumerate(range(0, segments, A_FILE // A_CALL)):
         count = min(A_FILE // A_CALL, segments - first)
         parts = np.where(rng.random(count) < hot, 0, rng.integers(0, partitions, count))
-        chunk = _Chunk(parts, _first_offsets(parts, heads), _BEGIN + _STEP * (first + np.arange(count)))
+        chunk = _Chunk(f"agent-{number:04}", first, parts, _first_offsets(parts, heads))
         path = log / f"000001-{number:05}.parquet"
         pq.write_table(chunk.log(), path, compression="zstd")
         files.append(File(str(path.relative_to(archive)), path.stat().st_size))
-        pq.write_table(chunk.journal(f"agent-{number:04}"), journal / f"{number:05}.parquet", compression="zstd")
+        pq.write_table(chunk.journal(), journal / f"{number:05}.parquet", compression="zstd")
+        letters += chunk.dead_letters()
         advance(f"writing {messages:,} messages", first / segments)
     after = _BEGIN + _STEP * segments + 10 * _ACK_AFTER
     pq.write_table(_drained(after), journal / "drained.parquet")
-    open_archive(archive).add(_archived(heads, files, after), _state(heads, after))
+    open_archive(archive).add(_archived(heads, files, after), _state(heads, letters, after))
     return archive, journal
 
 
-def _first_offsets(parts: np.ndarray, heads: np.ndarray) -> np.ndarray:
+def _first_offsets(parts: Numbers, heads: Numbers) -> Numbers:
     """The first offset of each segment, in the order in which they are pushed; moves the heads."""
     order = np.argsort(parts, kind="stable")
     counts = np.bincount(parts, minlength=len(heads))
     ranks = np.empty(len(parts), np.int64)
     ranks[order] = np.arange(len(parts)) - np.repeat(np.cumsum(counts) - counts, counts)
-    firsts: np.ndarray = heads[parts] + A_CALL * ranks
+    firsts: Numbers = heads[parts] + A_CALL * ranks
     heads += A_CALL * counts
     return firsts
 
 
 class _Chunk:
-    """Some segments, with a push, a pop and an ack each."""
+    """Some segments, with a push, a pop and an ack each, by one agent.
 
-    def __init__(self, parts: np.ndarray, firsts: np.ndarray, at: np.ndarray) -> None:
-        self._parts, self._at, self._n = parts, at, len(parts)
+    Args:
+        agent: whose journal it is.
+        first: the number of the first segment.
+        parts: the partition of each.
+        firsts: the offset of the first message of each.
+    """
+
+    def __init__(self, agent: str, first: int, parts: Numbers, firsts: Numbers) -> None:
+        self._agent, self._parts, self._n = agent, parts, len(parts)
+        numbers = first + np.arange(self._n)
+        self._due = _BEGIN + _STEP * numbers
+        self._spooled, self._unanswered, self._repeated, inputs = (
+            numbers % _TWENTY == which for which in (_SPOOLED, _UNANSWERED, _REPEATED, _INPUT)
+        )
+        self._buried = np.flatnonzero(numbers % _THOUSAND == _BURIED)
+        self._inputs = np.flatnonzero(inputs[: max(self._n - _OUTPUT_BEHIND, 0)])
+        self._outputs = self._inputs + _OUTPUT_BEHIND
+        self._pushed = self._due.copy()
+        self._pushed[self._outputs] = self._due[self._inputs] + _ACK_AFTER
         self._part = np.repeat(parts, A_CALL)
         self._offset = np.repeat(firsts, A_CALL) + np.tile(np.arange(A_CALL), self._n)
         texts = [f"t{part}-{offset}" for part, offset in zip(self._part.tolist(), self._offset.tolist(), strict=True)]
@@ -84,68 +117,144 @@ class _Chunk:
         columns = {
             "part_id": self._part + 1,
             "offset": self._offset,
-            "created_at": np.repeat(self._at, A_CALL),
+            "created_at": np.repeat(self._pushed, A_CALL),
             "hash": self._hash,
             "message": pa.nulls(len(self._part), pa.string()),
         }
         return pa.table(columns, arrow_schema(WholeRow))
 
-    def journal(self, agent: str) -> pa.Table:
+    def dead_letters(self) -> list[DeadLetter]:
+        """The messages that were given up."""
+        return [
+            DeadLetter(_QUEUE, str(self._part[row]), QUEUE_MODE, int(self._offset[row]), _RETRIES)
+            for row in self._last_of(self._buried).tolist()
+        ]
+
+    def journal(self) -> pa.Table:
         """The rows of one agent, with its end."""
-        names = pa.array(np.repeat([_QUEUE], len(self._part)))
-        item = {
-            "queue": names,
-            "partition": pa.array(self._part).cast(pa.string()),
-            "transaction_id": self._ids,
-            "outcome": pa.array(np.repeat(["ok"], len(self._part))),
-            "offset": pa.array(self._offset),
-            "payload_hash": pa.array(self._hash & ((1 << _PAYLOAD_BITS) - 1)),
-            "attempt": pa.array(np.ones(len(self._part), np.int64)),
-            "created_at": pa.array(np.repeat(self._at, A_CALL)),
-            "group": pa.array(np.repeat([QUEUE_MODE], len(self._part))),
-            "status": pa.array(np.repeat(["completed"], len(self._part))),
-            "lease": pa.array([f"{agent}-{n}" for n in range(self._n)]).take(np.repeat(np.arange(self._n), A_CALL)),
+        end = _calls("end", self._due[-1:] + 10 * _ACK_AFTER, {})
+        return _journal(self._agent, [*self._pushes(), *self._pops_and_acks(), *self._retries(), end])
+
+    def _pushes(self) -> Iterator[pa.Table]:
+        own = np.ones(self._n, bool)
+        own[self._outputs] = False
+        own &= ~self._unanswered
+        yield self._push(np.flatnonzero(own), spooled=self._spooled)
+        yield self._push(np.flatnonzero(self._unanswered), outcome="unknown")
+        yield self._push(np.flatnonzero(self._repeated), after=_REPEATED_AFTER, duplicate=True)
+
+    def _push(
+        self, which: Numbers, *, spooled: Numbers | None = None, after: int = 0, outcome: str = "ok",
+        duplicate: bool = False,
+    ) -> pa.Table:  # fmt: skip
+        items = {"pushes": self._items(PushItem, which, spooled=spooled, outcome=outcome, duplicate=duplicate)}
+        return _calls("push", self._pushed[which] + after, items, outcome=outcome)
+
+    def _pops_and_acks(self) -> Iterator[pa.Table]:
+        every = np.arange(self._n)
+        acked = np.ones(self._n, bool)
+        acked[self._inputs] = False
+        pop = self._held(every, 1) | {"deliveries": self._items(Delivery, every)}
+        yield _calls("pop", self._due + _POP_AFTER, pop)
+        acks = np.flatnonzero(acked)
+        yield _calls("ack", self._due[acks] + _ACK_AFTER, {"acks": self._items(AckItem, acks)})
+        transaction = {"acks": self._items(AckItem, self._inputs), "pushes": self._items(PushItem, self._outputs)}
+        yield _calls("transaction", self._due[self._inputs] + _ACK_AFTER, transaction)
+
+    def _retries(self) -> Iterator[pa.Table]:
+        """The last message of a segment fails again and again, until it is a dead letter."""
+        rows = self._last_of(self._buried)
+        for attempt in range(2, _RETRIES + 2):
+            at = self._due[self._buried] + _RETRY_AFTER + 2 * (attempt - 2) * _RETRY_STEP
+            held = self._held(self._buried, attempt)
+            pop = held | {"deliveries": _lists(Delivery, self._columns(rows, attempt), 1)}
+            yield _calls("pop", at, pop, takes=_RETRY_TAKES)
+            dead = {"dead": pa.array(np.full(len(rows), attempt > _RETRIES))}
+            acks = {"acks": _lists(AckItem, self._columns(rows, attempt) | dead, 1)}
+            yield _calls("ack", at + _RETRY_STEP, acks, takes=_RETRY_TAKES)
+
+    def _last_of(self, segments: Numbers) -> Numbers:
+        last: Numbers = segments * A_CALL + A_CALL - 1
+        return last
+
+    def _held(self, segments: Numbers, attempt: int) -> dict[str, pa.Array]:
+        n = len(segments)
+        return {
+            "queue": _same(_QUEUE, n),
+            "group": _same(QUEUE_MODE, n),
+            "batch": _same(A_CALL, n),
+            "partitions": _same(1, n),
+            "lease": self._leases(segments, attempt),
+            "lease_seconds": _same(_LEASE_S, n),
         }
-        leases = pa.array([f"{agent}-{n}" for n in range(self._n)])
-        pop = {
-            "queue": pa.array(np.repeat([_QUEUE], self._n)),
-            "group": pa.array(np.repeat([QUEUE_MODE], self._n)),
-            "batch": pa.array(np.full(self._n, A_CALL)),
-            "partitions": pa.array(np.ones(self._n, np.int64)),
-            "lease": leases,
-            "lease_seconds": pa.array(np.full(self._n, _LEASE_S)),
+
+    def _leases(self, segments: Numbers, attempt: int) -> pa.Array:
+        return pa.array([f"{self._agent}-{segment}-{attempt}" for segment in segments.tolist()], pa.string())
+
+    def _items(
+        self, kind: type, segments: Numbers, *, spooled: Numbers | None = None, outcome: str = "ok",
+        duplicate: bool = False,
+    ) -> pa.Array:  # fmt: skip
+        """The items of calls that are each about a whole segment."""
+        rows = (segments[:, None] * A_CALL + np.arange(A_CALL)).ravel()
+        columns = self._columns(rows, 1)
+        told = np.full(len(rows), outcome == "ok")
+        if spooled is not None:
+            columns["spooled"] = pa.array(np.repeat(spooled[segments], A_CALL))
+            told &= ~np.repeat(spooled[segments], A_CALL)
+        if kind is PushItem:
+            columns["offset"] = pa.array(self._offset[rows], mask=~told)
+            columns["duplicate"] = _same(duplicate, len(rows))
+        return _lists(kind, columns | {"outcome": _same(outcome, len(rows))}, A_CALL)
+
+    def _columns(self, rows: Numbers, attempt: int) -> dict[str, pa.Array]:
+        """What pushes, deliveries and acks say of these messages; each takes the columns that it has."""
+        n, segments = len(rows), rows // A_CALL
+        failed = np.isin(rows, self._last_of(self._buried))
+        return {
+            "queue": _same(_QUEUE, n),
+            "partition": pa.array(self._part[rows]).cast(pa.string()),
+            "transaction_id": self._ids.take(pa.array(rows)),
+            "outcome": _same("ok", n),
+            "offset": pa.array(self._offset[rows]),
+            "payload_hash": pa.array(self._hash[rows] & ((1 << _PAYLOAD_BITS) - 1)),
+            "attempt": _same(attempt, n),
+            "created_at": pa.array(self._pushed[segments]),
+            "group": _same(QUEUE_MODE, n),
+            "status": pa.array(np.where(failed, "failed", "completed")),
+            "lease": self._leases(np.arange(self._n), attempt).take(pa.array(segments)),
         }
-        kinds = [
-            ("push", 0, {"pushes": _lists(PushItem, item, self._n)}),
-            ("pop", _POP_AFTER, {"deliveries": _lists(Delivery, item, self._n)} | pop),
-            ("ack", _ACK_AFTER, {"acks": _lists(AckItem, item, self._n)}),
-        ]
-        tables = [
-            _calls(agent, kind, place * self._n, self._at + after, fields)
-            for place, (kind, after, fields) in enumerate(kinds)
-        ]
-        end = _calls(agent, "end", 3 * self._n, self._at[-1:] + 10 * _ACK_AFTER, {})
-        return pa.concat_tables([*tables, end])
 
 
-def _calls(agent: str, kind: str, first: int, sent: np.ndarray, fields: dict[str, pa.Array]) -> pa.Table:
+def _same(value: object, n: int) -> pa.Array:
+    return pa.repeat(value, n)
+
+
+def _journal(agent: str, calls: Sequence[pa.Table]) -> pa.Table:
+    """The rows of one agent, which have their numbers in this order."""
+    rows = pa.concat_tables(calls)
+    rows = rows.append_column("agent", _same(agent, len(rows))).append_column("number", pa.array(np.arange(len(rows))))
+    return rows.select(_SCHEMA.names).cast(_SCHEMA)
+
+
+def _calls(
+    kind: str, sent: Numbers, fields: dict[str, pa.Array], *, outcome: str = "ok", takes: int = _TAKES
+) -> pa.Table:
     """Rows of one kind; what is not told has its default."""
     n = len(sent)
     known = {
-        "run": pa.array(np.repeat(["run"], n)),
-        "agent": pa.array(np.repeat([agent], n)),
-        "number": pa.array(first + np.arange(n)),
-        "kind": pa.array(np.repeat([kind], n)),
+        "run": _same("run", n),
+        "kind": _same(kind, n),
         "sent": pa.array(sent),
-        "answered": pa.array(sent + _TAKES),
-        "outcome": pa.array(np.repeat(["ok"], n)),
-        "client": pa.array(np.repeat(["c"], n)),
-        "version": pa.array(np.full(n, VERSION)),
-        "auto_ack": pa.array(np.zeros(n, bool)),
+        "answered": pa.array(sent + takes, mask=np.full(n, outcome == "unknown")),
+        "outcome": _same(outcome, n),
+        "client": _same("c", n),
+        "version": _same(VERSION, n),
+        "auto_ack": _same(False, n),
     } | fields
-    schema = arrow_schema(Call)
-    empty = {name: _none(schema.field(name).type, n) for name in schema.names if name not in known}
-    return pa.table({name: (known | empty)[name] for name in schema.names}, schema)
+    told = [field for field in _SCHEMA if field.name not in {"agent", "number"}]
+    columns = [known[field.name] if field.name in known else _none(field.type, n) for field in told]
+    return pa.table(columns, pa.schema(told))
 
 
 def _none(kind: pa.DataType, n: int) -> pa.Array:
@@ -154,11 +263,11 @@ def _none(kind: pa.DataType, n: int) -> pa.Array:
     return pa.nulls(n, kind)
 
 
-def _lists(kind: type, columns: dict[str, pa.Array], n: int) -> pa.Array:
-    """The items of calls: those columns that the kind of item has."""
+def _lists(kind: type, columns: dict[str, pa.Array], each: int) -> pa.Array:
+    """The items of calls, so many of each: those columns that the kind of item has."""
     schema = arrow_schema(kind)
-    rows = n * A_CALL
-    defaults = {pa.bool_(): lambda: pa.array(np.zeros(rows, bool))}
+    rows = len(columns["queue"])
+    defaults = {pa.bool_(): lambda: _same(False, rows)}
     arrays = [
         columns[field.name]
         if field.name in columns
@@ -166,31 +275,30 @@ def _lists(kind: type, columns: dict[str, pa.Array], n: int) -> pa.Array:
         for field in schema
     ]
     items = pa.StructArray.from_arrays(arrays, fields=list(schema))
-    return pa.ListArray.from_arrays(np.arange(0, rows + 1, A_CALL, dtype=np.int32), items)
+    return pa.ListArray.from_arrays(np.arange(0, rows + 1, each, dtype=np.int32), items)
 
 
 def _drained(at: int) -> pa.Table:
     """What somebody saw at the end: the queue is empty."""
     group = {"queue": pa.array([_QUEUE]), "group": pa.array([QUEUE_MODE])}
-    seen = _calls("observer", "drained", 0, np.array([at]), group)
-    return pa.concat_tables([seen, _calls("observer", "end", 1, np.array([at + 1]), {})])
+    return _journal("observer", [_calls("drained", np.array([at]), group), _calls("end", np.array([at + 1]), {})])
 
 
-def _names(heads: np.ndarray) -> Iterator[tuple[int, str, int]]:
+def _names(heads: Numbers) -> Iterator[tuple[int, str, int]]:
     return ((number + 1, str(number), int(head)) for number, head in enumerate(heads))
 
 
-def _state(heads: np.ndarray, at: int) -> State:
+def _state(heads: Numbers, letters: list[DeadLetter], at: int) -> State:
     return State(
         taken_at=at,
         heads=[Head(part, _QUEUE, name, head, 0) for part, name, head in _names(heads)],
         cursors=[Cursor(_QUEUE, name, QUEUE_MODE, head - 1) for _, name, head in _names(heads)],
-        dead_letters=[],
-        queues=[Queue(_QUEUE, 3)],
+        dead_letters=letters,
+        queues=[Queue(_QUEUE, _RETRIES)],
         groups=[Group(_QUEUE, QUEUE_MODE, whole=True)],
     )
 
 
-def _archived(heads: np.ndarray, files: list[File], at: int) -> Run:
+def _archived(heads: Numbers, files: list[File], at: int) -> Run:
     parts = [Part(part, _QUEUE, name, 0, head - 1, head, 0) for part, name, head in _names(heads) if head]
     return Run(1, at, parts, files)

@@ -68,9 +68,10 @@ def _size(profile: Profile, messages: int, hot: float, advance: Advance) -> Size
         with meter:
             report = command.make(command.Request(None, journal, archive, where, (), 20, 0.0), progress)
             total = meter.cpu_s()
-    wrong = [verdict.audit for verdict in report.verdicts if verdict.result is Result.INVALID]
+    # A run has something for each of them, so that none costs nothing because it has nothing to judge.
+    wrong = [f"{verdict.audit}: {verdict.result}" for verdict in report.verdicts if verdict.result is not Result.VALID]
     if wrong:
-        raise MismatchError(f"the run is valid, and {', '.join(wrong)} say that it is not")
+        raise MismatchError(f"the run is valid, and some audits do not say so ({', '.join(wrong)})")
     costs = _costs(report.verdicts, [*marks, total])
     return Size(messages, hot, costs, report.seconds, total, wrote, meter.peak_bytes)
 

@@ -1,29 +1,49 @@
 """The runs that the benchmark of the audits generates are valid; the second implementation says so, without Spark."""
 
+import json
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from queen_audit.archive.folder import open_filled
+from queen_audit.audits import all_audits
 from queen_audit.journal.files import open_journal
 from queen_bench.audit import run
 from tests.audit import second
+from tests.support.processes import run as cli
 from tests.support.runs import Tables
 
 
 @pytest.mark.parametrize("hot", [0.0, 0.3])
 def test_a_generated_run_is_valid(tmp_path, monkeypatch, hot):
     monkeypatch.setattr(run, "A_CALL", 10)
-    monkeypatch.setattr(run, "A_FILE", 500)
+    monkeypatch.setattr(run, "A_FILE", 1_000)
     places = run.write(tmp_path, 2_000, 7, hot, 0, lambda *_: None)
     archive, journal = open_filled(places[0]), open_journal(places[1], tmp_path)
     state = archive.state()
     tables = second.as_tables(
-        Tables(heads=state.heads, cursors=state.cursors, queues=state.queues, groups=state.groups)
+        Tables(
+            heads=state.heads,
+            cursors=state.cursors,
+            dead_letters=state.dead_letters,
+            queues=state.queues,
+            groups=state.groups,
+        )
     )
     log = pa.concat_tables([pq.read_table(path, partitioning=None) for path in archive.files])
     tables["log"] = log.drop_columns(["message"])
     tables["calls"] = pa.concat_tables([pq.read_table(path) for path in journal.parquet])
     assert len(tables["log"]) == 2_000
-    assert len(tables["calls"]) == 3 * 200 + 4 + 2
+    repeated, transactions, retries, ends = 200 // 20, 2 * 3, 2 * 3, 2 + 1
+    assert len(tables["calls"]) == 3 * 200 + repeated - transactions + retries + ends + 1
     assert {audit: reported for audit, reported in second.judge(tables, state.taken_at).items() if reported} == {}
+
+
+def test_a_generated_run_has_something_for_every_audit(tmp_path):
+    done = cli("bench", "audit", "--smoke", "--json", str(tmp_path / "report.json"), patience=600)
+    assert done.returncode == 0, done.stderr
+    [size, *_] = json.loads((tmp_path / "report.json").read_text())["sizes"]
+    audits = [cost for cost in size["costs"] if cost["result"]]
+    assert {cost["result"] for cost in audits} == {"valid"}
+    assert {cost["name"] for cost in audits} == {audit.name for audit in all_audits("queen")}
