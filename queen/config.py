@@ -329,7 +329,7 @@ class Settings:
         "RETENTION_BATCH_SIZE",
         1000,
         integer(1, 1_000_000),
-        "messages that one transaction of retention removes at most; fewer, if those would take it longer than 6 ms",
+        "messages that one transaction of retention removes at most; down to 100, if more take longer than 6 ms",
     )
     eviction_interval_ms: int = setting(
         "EVICTION_INTERVAL",
@@ -341,7 +341,7 @@ class Settings:
         "EVICTION_BATCH_SIZE",
         1000,
         integer(1, 1_000_000),
-        "messages that one transaction of eviction takes out at most; fewer, if those would take it longer than 6 ms",
+        "messages that one transaction of eviction takes out at most; down to 100, if more take longer than 6 ms",
     )
     partition_cleanup_days: int = setting(
         "PARTITION_CLEANUP_DAYS", 30, integer(0, 36_500), "days after its last push that an empty partition is removed"

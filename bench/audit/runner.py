@@ -17,8 +17,7 @@ from queen_audit import command, session
 from queen_audit.log.snapshot import Snapshot
 from queen_audit.run import Result, Verdict
 from queen_bench import database
-from queen_bench.audit import log
-from queen_bench.audit import run as generated
+from queen_bench.audit import generator, log
 from queen_bench.audit.results import Cost, Reading, Report, Size
 from queen_bench.errors import MismatchError
 from queen_bench.machine import describe
@@ -55,7 +54,7 @@ def run(profile: Profile, advance: Advance) -> Report:
 def _size(profile: Profile, messages: int, hot: float, advance: Advance) -> Size:
     with tempfile.TemporaryDirectory(prefix="queen-bench-") as name:
         began = time.process_time()
-        archive, journal = generated.write(Path(name), messages, _PARTITIONS, hot, 0, advance)
+        archive, journal = generator.write(Path(name), messages, _PARTITIONS, hot, 0, advance)
         wrote = time.process_time() - began
         meter = Meter()
         marks: list[float] = []
@@ -139,7 +138,7 @@ def _read(profile: Profile, advance: Advance) -> Reading:
 
 async def _with_database(server: str, profile: Profile, measure: Callable[[str], Reading]) -> Reading:
     async with database.scratch_database(server) as dsn:
-        await log.load(dsn, profile.read, _PARTITIONS, generated.A_CALL, hot=0.2)
+        await log.load(dsn, profile.read, _PARTITIONS, generator.A_CALL, hot=0.2)
         return await asyncio.to_thread(measure, dsn)
 
 
@@ -176,7 +175,7 @@ class _Producer(threading.Thread):
     def run(self) -> None:
         """Writes, and waits a little."""
         while not self._ended.wait(_PAUSE_S):
-            asyncio.run(log.load(self._dsn, self._AT_ONCE, _PARTITIONS, generated.A_CALL, seed=self._wrote))
+            asyncio.run(log.load(self._dsn, self._AT_ONCE, _PARTITIONS, generator.A_CALL, seed=self._wrote))
             self._wrote += self._AT_ONCE
 
     def stop(self) -> int:

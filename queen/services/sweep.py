@@ -18,7 +18,8 @@ CALL_PARTITIONS = 100
 DUTY = 0.25
 #: How long a call should take, in seconds: who wants what it holds waits for its end.
 CALL_S = 0.006
-_FIRST_MESSAGES = 100
+#: A call is never about fewer messages: where a commit alone takes longer than that, smaller calls are no shorter.
+FEWEST_MESSAGES = 100
 
 
 class Service(Struct, frozen=True):
@@ -76,18 +77,18 @@ class Portion:
     from 10 to 50 µs. No I/O.
 
     Args:
-        most: there are never more.
+        most: there are never more; and never fewer than ``FEWEST_MESSAGES``, if it is not less.
     """
 
     def __init__(self, most: int) -> None:
-        self._most = most
-        self.messages = min(most, _FIRST_MESSAGES)
+        self._most, self._fewest = most, min(most, FEWEST_MESSAGES)
+        self.messages = self._fewest
 
     def learn(self, took_s: float, done: int) -> None:
         """A call has done so many; one that found nothing says nothing."""
         if done:
             fitting = self.messages * CALL_S / took_s if took_s > 0 else self._most
-            self.messages = max(1, int(min(fitting, 2 * self.messages, self._most)))
+            self.messages = max(self._fewest, int(min(fitting, 2 * self.messages, self._most)))
 
 
 def pause_s(took_s: float) -> float:

@@ -9,7 +9,7 @@ import pytest
 from queen_audit.archive.folder import open_filled
 from queen_audit.audits import all_audits
 from queen_audit.journal.files import open_journal
-from queen_bench.audit import run
+from queen_bench.audit import generator
 from tests.audit import second
 from tests.support.processes import run as cli
 from tests.support.runs import Tables
@@ -17,9 +17,9 @@ from tests.support.runs import Tables
 
 @pytest.mark.parametrize("hot", [0.0, 0.3])
 def test_a_generated_run_is_valid(tmp_path, monkeypatch, hot):
-    monkeypatch.setattr(run, "A_CALL", 10)
-    monkeypatch.setattr(run, "A_FILE", 1_000)
-    places = run.write(tmp_path, 2_000, 7, hot, 0, lambda *_: None)
+    monkeypatch.setattr(generator, "A_CALL", 10)
+    monkeypatch.setattr(generator, "A_FILE", 1_000)
+    places = generator.write(tmp_path, 2_000, 7, hot, 0, lambda *_: None)
     archive, journal = open_filled(places[0]), open_journal(places[1], tmp_path)
     state = archive.state()
     tables = second.as_tables(
