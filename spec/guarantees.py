@@ -316,6 +316,12 @@ _CATALOGUE: Collection[Guarantee] = (
         "A downstream system that is away needs time, and order forbids to go around the message.",
     ),
     _safety(
+        "G-ACK-7",
+        "LF",
+        "An ack that is answered as refused has changed nothing; one of which nobody can tell is answered as an error.",
+        "Who is told that a message was not given back waits for the end of a lease that is over.",
+    ),
+    _safety(
         "G-DLQ-1",
         "MLFA",
         "A message that fails again and again is dead-lettered after exactly `retryLimit` retries, once, with payload "

@@ -109,19 +109,29 @@ class Context:
             patience_s: for how long, if not as long as usual.
 
         Raises:
-            DatabaseUnavailableError: PostgreSQL stayed away.
+            DatabaseUnavailableError: PostgreSQL stayed away, and nothing was done.
+            OutcomeUnknownError: PostgreSQL stayed away, and one of the tries may have been committed.
         """
+        result, _ = await self.tried(call, outwaits=outwaits, patience_s=patience_s)
+        return result
+
+    async def tried(
+        self, call: Callable[[bool], Awaitable[T]], *, outwaits: bool = True, patience_s: float | None = None
+    ) -> tuple[T, bool]:
+        """What ``patiently`` gives, and whether an earlier try may have been committed: the result may be its doing."""
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + (patience_s or self._patience_s)
         again, pause_ms = False, 0.0
         while True:
             try:
-                return await call(again)
+                return await call(again), again
             except DatabaseUnavailableError as problem:
                 self.meter.db_errors += 1
                 again = again or isinstance(problem, OutcomeUnknownError)
                 pause_ms = doubled(pause_ms, _RETRY_FIRST_MS, _RETRY_LIMIT_MS)
                 if loop.time() + pause_ms / 1000 > give_up_at or (self.away and not outwaits):
+                    if again and not isinstance(problem, OutcomeUnknownError):
+                        raise OutcomeUnknownError(str(problem)) from problem
                     raise
                 # All calls of all workers fail at the same moment: they should not come again at the same moment.
                 await asyncio.sleep(pause_ms / 1000 * random.uniform(0.5, 1.0))  # noqa: S311 - no secret

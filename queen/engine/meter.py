@@ -55,7 +55,9 @@ class Meter:
                     self._push(minute, request, result)
         elif kind is JobType.ACK:
             for result in results:
-                self._ack(minute, result)
+                # Of some nobody can tell what became of them.
+                if isinstance(result, Acked):
+                    self._ack(minute, result)
         elif kind is JobType.TRANSACTION:
             for request, result in zip(requests, results, strict=True):
                 # One that would have overtaken the spool was refused.

@@ -10,10 +10,13 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_now timestamptz := queen.clock();
+    v_now timestamptz;
 BEGIN
     PERFORM 1 FROM queen.partition_consumers AS c
     WHERE c.lease = ANY(p_lease) ORDER BY c.part_id, c.grp_id FOR UPDATE;
+    -- Now, not before: while it waited the lease may have ended and one of its partitions been given away. The others are not
+    -- renewed then, for who asks takes a renewal for one of all that the lease still held.
+    v_now := queen.clock();
     UPDATE queen.partition_consumers AS c
     SET ready_at = greatest(c.ready_at, v_now + make_interval(secs => u.seconds))
     FROM (

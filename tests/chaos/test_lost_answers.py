@@ -1,4 +1,8 @@
-"""Pops of which PostgreSQL's answer is lost: no message comes to nobody, and none is withheld for a whole lease."""
+"""Calls of which PostgreSQL's answer is lost.
+
+Of pops no message comes to nobody, and none is withheld for a whole lease. Of acks nobody is told that they were
+refused because of what they did themselves.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,7 +13,7 @@ import httpx
 import pytest
 
 from queen_spec.guarantees import Level, checks
-from tests.support.api import Api, open_client
+from tests.support.api import Api, ack_of, open_client
 from tests.support.chaos.proxy import Proxy, Streams
 from tests.support.outage import fragile_postgres
 from tests.support.processes import PATIENCE_S, open_folder
@@ -96,3 +100,115 @@ async def test_a_lease_of_which_nobody_heard_is_given_back_when_postgresql_answe
         proxy.deliver("back")
         await changes(connection, _LEASED, 1)
         assert await popped(http) == [2]
+
+
+@asynccontextmanager
+async def lost_answer(
+    proxy: Proxy, connection: "asyncpg.Connection[asyncpg.Record]", question: str
+) -> AsyncIterator[None]:
+    """What PostgreSQL answers meanwhile is lost; ends when it answers the question in another way."""
+    before = await connection.fetchval(question)
+    proxy.swallow("back")
+    yield
+    await changes(connection, question, before)
+    proxy.reset()
+    proxy.deliver("back")
+
+
+async def warmed(api: Api) -> None:
+    """From here on an ack is a single call: its queue, partition and group are known, and its statement is prepared."""
+    await api.push("q", -2, -1)
+    await api.ack((await api.pop("q")).messages)
+    [message] = (await api.pop("q")).messages
+    assert (await api.transact([{"type": "ack", **ack_of(message)}]))["success"] is True
+
+
+@checks("G-ACK-7", "G-LEASE-2", level=Level.FAULTS)
+@pytest.mark.parametrize("status", ["failed", "retry"])
+async def test_a_message_that_was_given_back_is_not_told_as_refused_when_the_answer_is_lost(status: str) -> None:
+    """It was, so whoever has it now does not have it beside its old consumer."""
+    async with lossy() as (http, proxy, connection):
+        api = Api(http)
+        await api.configure("q", retryLimit=3)
+        await warmed(api)
+        await api.push("q", 1)
+        [message] = (await api.pop("q")).messages
+        async with lost_answer(proxy, connection, _LEASED):
+            acking = asyncio.create_task(http.post("/api/v1/ack", json=ack_of(message, status)))
+        answer = await acking
+        assert (answer.status_code, answer.json()["code"]) == (503, "outcome_unknown")
+        assert [found["deliveryAttempt"] for found in (await api.pop("q")).messages] == [2]
+        assert await connection.fetchval("SELECT retries ->> '2' FROM queen.partition_consumers") == (
+            "1" if status == "failed" else None
+        ), "it was counted once"
+        [told] = await api.ack([message], status)
+        assert (told["success"], told["error"]) == (False, "Invalid or expired lease"), "this one has changed nothing"
+
+
+@checks("G-ACK-7", "G-DLQ-1", level=Level.FAULTS)
+async def test_a_failure_without_a_lease_counts_once_when_the_answer_is_lost() -> None:
+    """Nothing but its lease would tell the second sending from another failure."""
+    async with lossy() as (http, proxy, connection):
+        api = Api(http)
+        await api.configure("q", retryLimit=3)
+        await warmed(api)
+        await api.push("q", 1)
+        [message] = (await api.pop("q")).messages
+        await api.ack([message], "retry")
+        async with lost_answer(proxy, connection, "SELECT count(retries) FROM queen.partition_consumers"):
+            acking = asyncio.create_task(http.post("/api/v1/ack", json=ack_of(message, "failed", leaseId=None)))
+        answer = await acking
+        assert (answer.status_code, answer.json()["code"]) == (503, "outcome_unknown")
+        assert await connection.fetchval("SELECT retries ->> '2' FROM queen.partition_consumers") == "1"
+
+
+@checks("G-ACK-7", "G-DLQ-1", level=Level.FAULTS)
+@pytest.mark.parametrize("status", ["failed", "dlq"])
+async def test_a_dead_letter_is_not_told_as_refused_when_the_answer_is_lost(status: str) -> None:
+    """Others in the same call are told what became of them."""
+    async with lossy() as (http, proxy, connection):
+        api = Api(http)
+        await api.configure("q", retryLimit=0)
+        await warmed(api)
+        await api.push("q", 1, 2)
+        messages = (await api.pop("q", batch=2)).messages
+        async with lost_answer(proxy, connection, "SELECT count(*) FROM queen.dead_letter_queue"):
+            items = [ack_of(messages[0], status), ack_of(messages[1])]
+            acking = asyncio.create_task(http.post("/api/v1/ack/batch", json={"acknowledgments": items}))
+        answer = await acking
+        assert (answer.status_code, answer.json()["code"]) == (503, "outcome_unknown")
+        assert await connection.fetchval("SELECT count(*) FROM queen.dead_letter_queue") == 1
+        told = await api.ack_items(items)
+        assert [each["success"] for each in told] == [False, True]
+
+
+@checks("G-ACK-4", "G-ACK-7", level=Level.FAULTS)
+async def test_completed_messages_are_told_as_completed_when_the_answer_is_lost() -> None:
+    async with lossy() as (http, proxy, connection):
+        api = Api(http)
+        await warmed(api)
+        await api.push("q", 1, 2)
+        messages = (await api.pop("q", batch=2)).messages
+        async with lost_answer(proxy, connection, _ACKED):
+            acking = asyncio.create_task(api.ack(messages))
+        assert [each["success"] for each in await acking] == [True, True]
+
+
+@checks("G-TXN-1", "G-ACK-7", level=Level.FAULTS)
+@pytest.mark.parametrize("status", ["completed", "dlq"])
+async def test_a_transaction_that_only_acks_is_not_told_as_undone_when_the_answer_is_lost(status: str) -> None:
+    """One that pushes is found in the log again. Of this one nothing says who put a message among the dead letters."""
+    async with lossy() as (http, proxy, connection):
+        api = Api(http)
+        await warmed(api)
+        await api.push("q", 1)
+        [message] = (await api.pop("q")).messages
+        operations = [{"type": "ack", **ack_of(message, status)}]
+        async with lost_answer(proxy, connection, _ACKED):
+            sending = asyncio.create_task(http.post("/api/v1/transaction", json={"operations": operations}))
+        answer = await sending
+        if status == "completed":
+            assert answer.json()["success"] is True
+        else:
+            assert (answer.status_code, answer.json()["code"]) == (503, "outcome_unknown")
+        assert (await api.transact(operations))["success"] is False, "this one has changed nothing"

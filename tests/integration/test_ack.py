@@ -96,7 +96,7 @@ _REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@checks("G-ISO-4", "G-LEASE-3", level=Level.LIVE)
+@checks("G-ISO-4", "G-LEASE-3", "G-ACK-7", level=Level.LIVE)
 @pytest.mark.parametrize("form", ["single", "batch"])
 @pytest.mark.parametrize("name", _REFUSALS)
 async def test_ack_that_is_refused_is_an_answer_and_changes_nothing(api: Api, queue: str, name: str, form: str) -> None:

@@ -1,7 +1,9 @@
 """Leases over HTTP: exclusive, expiring, renewable."""
 
+import asyncio
 import time
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import asyncpg
@@ -12,6 +14,11 @@ from tests.support.api import Api, Message
 from tests.support.clock import eventually
 
 NO_LEASE = "00000000-0000-4000-8000-000000000000"
+
+
+async def holds(database: "asyncpg.Connection[Any]", condition: str) -> bool:
+    """Whether PostgreSQL finds it so."""
+    return bool(await database.fetchval(f"SELECT {condition}"))
 
 
 async def seconds_left(database: "asyncpg.Connection[Any]", lease: str) -> float:
@@ -127,6 +134,32 @@ async def test_lease_renewal_moves_the_end_of_every_partition(
     assert 20 < await seconds_left(database, lease) <= 60
     end = datetime.fromisoformat(body["expiresAt"])
     assert 20 < (end - datetime.now(UTC)).total_seconds() <= 61
+
+
+@checks("G-LEASE-1", "G-LEASE-4", level=Level.LIVE)
+async def test_lease_renewal_that_waits_until_its_end_renews_no_partition(
+    api: Api, database: "asyncpg.Connection[Any]", queue: str
+) -> None:
+    """Another pop takes one of its partitions meanwhile; a renewal of the other one would be told as one of both."""
+    await api.push_items([{"queue": queue, "partition": p, "payload": 1} for p in "ab"])
+    lease = (await api.pop(queue, batch=2, partitions=2, leaseSeconds=1)).lease
+    async with database.transaction():
+        part_id, end = await database.fetchrow(
+            "SELECT part_id, ready_at FROM queen.partition_consumers WHERE lease = $1 LIMIT 1 FOR UPDATE", lease
+        )
+        renewing = asyncio.create_task(api.extend(lease, 60))
+        for condition in ("EXISTS (SELECT FROM pg_locks WHERE NOT granted)", f"clock_timestamp() > '{end}'"):
+            await eventually(partial(holds, database, condition), condition)
+        await database.execute(
+            "UPDATE queen.partition_consumers SET lease = gen_random_uuid(), ready_at = clock_timestamp() + '1 minute'"
+            " WHERE lease = $1 AND part_id = $2",
+            lease, part_id,
+        )  # fmt: skip
+    answer = await renewing
+    assert (answer["success"], answer.get("renewed", 0)) == (False, 0)
+    assert await database.fetchval(
+        "SELECT array_agg(ready_at) FROM queen.partition_consumers WHERE lease = $1", lease
+    ) == [end]
 
 
 @checks("G-LEASE-4", level=Level.LIVE)

@@ -71,7 +71,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-DUR-2", "an ack is answered before it is carried out, and forgotten now and then",
-        ("queen/engine/handlers/ack.py", "    if gathered.columns.part:\n        rows = await", "    if gathered.columns.part and time.time_ns() % 10 == 0:\n        return [Acked([AckResult(None) for _ in request.items]) for request in acks]\n    if gathered.columns.part:\n        rows = await"),
+        ("queen/engine/handlers/ack.py", "    if gathered.columns.part:\n        rows, lost = await", "    if gathered.columns.part and time.time_ns() % 10 == 0:\n        return [Acked([AckResult(None) for _ in request.items]) for request in acks]\n    if gathered.columns.part:\n        rows, lost = await"),
         ("queen/engine/handlers/ack.py", "from uuid import UUID\n", "from uuid import UUID\nimport time\n"),
         tests="tests/chaos/test_kill.py",
     ),
@@ -133,6 +133,11 @@ MUTANTS: tuple[Mutant, ...] = (
         (RENEW, "greatest(c.ready_at, v_now + make_interval(secs => u.seconds))", "v_now + make_interval(secs => u.seconds)"),
     ),
     _sql(
+        "G-LEASE-4", "a renewal is judged by the time before it waited",
+        (RENEW, "v_now timestamptz;", "v_now timestamptz := queen.clock();"), (RENEW, "    v_now := queen.clock();\n", ""),
+        tests="tests/integration/test_lease.py",
+    ),
+    _sql(
         "G-LEASE-5", "every delivery is the first",
         (CLAIM, "array_agg(u.attempts + 1)", "array_agg(u.attempts * 0 + 1)"),
         (CLAIM, "v_claims.attempt || v_cursor.attempts + 1", "v_claims.attempt || 1"),
@@ -164,6 +169,16 @@ MUTANTS: tuple[Mutant, ...] = (
         "G-ACK-6", "a change of the delays ends the pause after a failure",
         ("sql/procedures/configure_queue.sql", "greatest(queen.clock(), c.retry_at)", "queen.clock()"),
         tests=COMBINATIONS,
+    ),
+    _engine(
+        "G-ACK-7", "what an ack has done itself refuses it when it is sent again",
+        ("queen/engine/handlers/ack.py", "if lost and in_doubt(", "if False and in_doubt("),
+        tests="tests/chaos/test_lost_answers.py",
+    ),
+    _engine(
+        "G-DLQ-1", "a failure without a lease counts twice when it is sent again",
+        ("queen/engine/handlers/ack.py", "_fenced(gathered.columns) if again else gathered.columns", "gathered.columns"),
+        tests="tests/chaos/test_lost_answers.py",
     ),
     _sql("G-DLQ-1", "a dead letter one try early", (ACK_CURSOR, "v_tries >= v_group.retry_limit", "v_tries + 1 >= v_group.retry_limit")),
     _sql("G-DLQ-1", "a dead letter one try late", (ACK_CURSOR, "v_tries >= v_group.retry_limit", "v_tries > v_group.retry_limit")),
@@ -354,7 +369,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-ISO-1", "a bad ack fails the acks that it was fused with",
-        ("queen/engine/handlers/ack.py", "    answers, begin = [], 0\n    for request in acks:\n", "    if any(result.problem for result in results):\n        results = [AckResult('Message not found') for _ in results]\n    answers, begin = [], 0\n    for request in acks:\n"),
+        ("queen/engine/handlers/ack.py", "    begin = 0\n    for request in acks:\n", "    if any(result.problem for result in results):\n        results = [AckResult('Message not found') for _ in results]\n    begin = 0\n    for request in acks:\n"),
     ),
     _engine(
         "G-ISO-1", "a call that is refused fails those of its transaction",

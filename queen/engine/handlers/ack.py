@@ -5,9 +5,11 @@ from collections.abc import Iterator, Sequence
 from math import inf
 from uuid import UUID
 
+import msgspec
 from msgspec import Struct
 
 from queen.core import ids
+from queen.core.errors import OutcomeUnknownError
 from queen.core.operations import Ack, Acked, AckItem, AckResult
 from queen.engine.context import Context
 from queen.engine.ports import AckColumns, AckRow, Notice, PartitionName
@@ -18,7 +20,8 @@ MESSAGE_NOT_FOUND = "Message not found"
 #: An ack waits longer than other calls for PostgreSQL to come back, and less than clients wait for an answer: their
 #: consumers end when it fails a few times.
 PATIENCE_S = 22.0
-_INVALID_LEASE = "Invalid or expired lease"
+#: Refusals of ``sql/internal/050_ack.sql``, after which a message is no longer held.
+INVALID_LEASE, ALREADY_COMPLETED = "Invalid or expired lease", "Message already completed"
 
 
 class Spot(Struct, frozen=True):
@@ -145,7 +148,7 @@ class Gathered:
         problem, noop = row.problem, False
         if row.exists_upto is not None and offset > row.exists_upto:
             problem = MESSAGE_NOT_FOUND
-        elif problem in {None, _INVALID_LEASE}:
+        elif problem in {None, INVALID_LEASE}:
             # A row may speak for neighbours: what is done of them is harmless, whatever is wrong with the others.
             done = row.done_upto is not None and (offset <= row.done_upto or offset in (row.also_done or ()))
             if done and _KINDS[self._items[number].status] == "c":
@@ -179,18 +182,49 @@ def _neighbours(members: Sequence[tuple[int, int]]) -> Iterator[list[tuple[int, 
     yield run
 
 
-async def ack(context: Context, acks: Sequence[Ack]) -> list[Acked]:
-    """Applies the acks of all requests; one answer each."""
+async def ack(context: Context, acks: Sequence[Ack]) -> list[Acked | OutcomeUnknownError]:
+    """Applies the acks of all requests; one answer each, or an error where nobody can tell what was done already."""
     items = [item for request in acks for item in request.items]
     spots = await context.patiently(lambda _again: locate(context, items), patience_s=PATIENCE_S)
     gathered = Gathered(items, spots, fuse=True)
     rows: list[AckRow] = []
+    lost = False
     if gathered.columns.part:
-        rows = await context.patiently(lambda _again: context.database.ack(gathered.columns), patience_s=PATIENCE_S)
+        rows, lost = await context.tried(
+            lambda again: context.database.ack(_fenced(gathered.columns) if again else gathered.columns),
+            patience_s=PATIENCE_S,
+        )
     results = gathered.results(rows)
     gathered.announce(context, rows)
-    answers, begin = [], 0
+    answers: list[Acked | OutcomeUnknownError] = []
+    begin = 0
     for request in acks:
-        answers.append(Acked(results[begin : begin + len(request.items)]))
-        begin += len(request.items)
+        own = results[begin : begin + len(request.items)]
+        begin += len(own)
+        answers.append(unknown_outcome() if lost and in_doubt(request.items, own) else Acked(own))
     return answers
+
+
+def _fenced(columns: AckColumns) -> AckColumns:
+    """The same, sent again: a failure that names no lease would count once more, so it gets one that never lived."""
+    leases = [
+        _NO_LEASE if lease is None and kind != "c" else lease
+        for lease, kind in zip(columns.lease, columns.kind, strict=True)
+    ]
+    return msgspec.structs.replace(columns, lease=leases)
+
+
+def in_doubt(items: Sequence[AckItem], results: Sequence[AckResult]) -> bool:
+    """Whether acks that were sent twice may be refused because of what they did the first time.
+
+    Not those of completed messages: what is done stays done, and they find it so.
+    """
+    return any(
+        result.problem in {INVALID_LEASE, ALREADY_COMPLETED} and _KINDS[item.status] != "c"
+        for item, result in zip(items, results, strict=True)
+    )
+
+
+def unknown_outcome() -> OutcomeUnknownError:
+    """The answer to acks of which nobody can tell whether they were carried out."""
+    return OutcomeUnknownError("PostgreSQL went away during an ack, which it may have carried out")

@@ -135,14 +135,7 @@ async def acknowledge(context: Context, requests: Sequence[Acknowledge]) -> list
     """Removes the messages of all requests; one answer each."""
     queues = [request.queue for request in requests for _ in request.message_ids]
     messages = [message for request in requests for message in request.message_ids]
-    lost = False
-
-    async def call(again: bool) -> list[tuple[str, bool]]:
-        nonlocal lost
-        lost = again
-        return await context.simple_mq.database.acknowledge(queues, messages)
-
-    found = await context.patiently(call)
+    found, lost = await context.tried(lambda _again: context.simple_mq.database.acknowledge(queues, messages))
     if lost and any(outcome == "missing" for outcome, _ in found):
         # The call whose answer was lost may have removed them, or somebody else long ago: nobody can tell.
         raise OutcomeUnknownError("PostgreSQL went away during an ack")

@@ -11,7 +11,7 @@ from queen.core.errors import DatabaseUnavailableError, NoEncryptionKeyError, Qu
 from queen.core.operations import AckItem, AckResult, Executed, Push, Pushed, Transaction
 from queen.engine.context import Context
 from queen.engine.flush import Flush
-from queen.engine.handlers.ack import Gathered, Spot, lease_of, locate
+from queen.engine.handlers.ack import Gathered, Spot, lease_of, locate, unknown_outcome
 from queen.engine.handlers.push import (
     CHANGES_TOO_OFTEN,
     LAYOUTS_MAX,
@@ -118,13 +118,16 @@ async def _call(context: Context, group: Sequence[_Located]) -> Sequence[Execute
         planned = flush.answers(())
         if any(stored.duplicates or stored.refused for pushed in planned for stored in pushed.stored):
             return [Executed(True, planned[0], [])] if len(group) == 1 else None
-        rows = await context.patiently(
+        rows, lost = await context.tried(
             lambda again, f=flush, n=new: context.database.execute(  # type: ignore[misc]
                 f.columns, gathered.columns, required, n, again=again
             )
         )
         if flush.columns.part and is_stale(context, rows.appended):
             continue
+        if rows.undone and lost and not flush.columns.part:
+            # One that pushes is found in the log again. Of these the first sending may have done what refuses them now.
+            return [unknown_outcome() for _ in group]
         if rows.undone and len(group) > 1:
             return None
         if (full := await _full_queue(context, rows, new)) is not None:

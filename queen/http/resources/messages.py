@@ -292,15 +292,8 @@ class MessageResource(Administrative):
         key = _key(req)
 
         async def delete(context: Context) -> bool:
-            repeated = False
-
-            async def attempt(again: bool) -> bool:
-                nonlocal repeated
-                repeated = again
-                return await context.administration.messages.delete(key)
-
-            # Sent again, the first sending may have deleted it.
-            return await context.patiently(attempt) or repeated
+            deleted, lost = await context.tried(lambda _again: context.administration.messages.delete(key))
+            return deleted or lost  # by the sending whose answer was lost
 
         if not await self.run(delete):
             raise NotFoundError(MESSAGE_NOT_FOUND)

@@ -19,7 +19,7 @@ from queen.core.errors import BadRequestError, QueenError
 from queen.core.operations import QUEUE_MODE, Ack, AckItem, AckResult, JobType, Pop, Popped, RenewLease
 from queen.core.operations import Renewed as LeaseRenewed
 from queen.engine.context import Context
-from queen.engine.handlers.ack import lease_of
+from queen.engine.handlers.ack import ALREADY_COMPLETED, INVALID_LEASE, lease_of
 from queen.engine.handlers.give_back import give_back
 from queen.engine.thread import EngineThread
 from queen.http import problems
@@ -39,8 +39,6 @@ GOING_AWAY, INTERNAL_ERROR, TRY_AGAIN_LATER = 1001, 1011, 1013
 
 #: Acks of one socket that may be under way; then its frames wait.
 _ACKS_MAX = 16
-#: Refusals of an ack after which a message is no longer held: see ``sql/internal/050_ack.sql``.
-INVALID_LEASE, ALREADY_COMPLETED = "Invalid or expired lease", "Message already completed"
 #: When a lease whose length is not known is looked at first; and the shortest pause between two looks.
 _LEASE_LOOK_S, _LEASE_PAUSE_S = 1.0, 0.2
 #: A delivery that has failed, because PostgreSQL is away, is begun again after this time.

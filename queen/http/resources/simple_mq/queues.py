@@ -159,15 +159,8 @@ class QueueResource:
 
 async def _delete(context: Context, queue: UUID) -> str:
     queues, tally = context.simple_mq.administration, context.simple_mq.tally
-    repeated = False
-
-    async def call(again: bool) -> str:
-        nonlocal repeated
-        repeated = again
-        return await queues.delete_queue(queue)
-
-    outcome = await context.patiently(call)
-    if outcome == "unknown" and repeated:
+    outcome, lost = await context.tried(lambda _again: queues.delete_queue(queue))
+    if outcome == "unknown" and lost:
         outcome = "deleted"  # By the call whose answer was lost, or by somebody else: it is gone as was asked.
     if outcome == "unknown":
         tally.add(queue, "delete_queue", "queue_not_found")
