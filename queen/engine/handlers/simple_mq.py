@@ -19,6 +19,7 @@ from queen.core.simple_mq import (
     Routed,
 )
 from queen.engine.context import Context
+from queen.engine.handlers.ack import unknown_outcome
 from queen.engine.look import Look
 from queen.engine.ports import EnqueueColumns, Notice
 
@@ -131,23 +132,23 @@ async def give_back(context: Context, poll: Dequeue, dequeued: Dequeued) -> None
 # ---------------------------------------------------------------- acknowledge, extend visibility
 
 
-async def acknowledge(context: Context, requests: Sequence[Acknowledge]) -> list[Acknowledged]:
-    """Removes the messages of all requests; one answer each."""
+async def acknowledge(context: Context, requests: Sequence[Acknowledge]) -> list[Acknowledged | OutcomeUnknownError]:
+    """Removes the messages of all requests; one answer each, or an error where nobody can tell what was done."""
     queues = [request.queue for request in requests for _ in request.message_ids]
     messages = [message for request in requests for message in request.message_ids]
     found, lost = await context.tried(lambda _again: context.simple_mq.database.acknowledge(queues, messages))
-    if lost and any(outcome == "missing" for outcome, _ in found):
-        # The call whose answer was lost may have removed them, or somebody else long ago: nobody can tell.
-        raise OutcomeUnknownError("PostgreSQL went away during an ack")
     for queue, (outcome, freed) in zip(queues, found, strict=True):
         context.simple_mq.tally.add(queue, "ack", _ACKNOWLEDGED[outcome])
         if freed:
             announce(context, queue, 1)
-    answers, begin = [], 0
+    answers: list[Acknowledged | OutcomeUnknownError] = []
+    begin = 0
     for request in requests:
-        end = begin + len(request.message_ids)
-        answers.append(Acknowledged([outcome for outcome, _ in found[begin:end]]))
-        begin = end
+        outcomes = [outcome for outcome, _ in found[begin : begin + len(request.message_ids)]]
+        begin += len(outcomes)
+        # The call whose answer was lost may have removed what is missing, or somebody else long ago.
+        in_doubt = lost and "missing" in outcomes
+        answers.append(unknown_outcome() if in_doubt else Acknowledged(outcomes))
     return answers
 
 

@@ -1,0 +1,104 @@
+"""Calls whose first sending may have been carried out: who of those that shared it can still be answered."""
+
+import asyncio
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from queen.core.errors import DatabaseUnavailableError, OutcomeUnknownError
+from queen.core.operations import Renewed, RenewLease
+from queen.core.simple_mq import Acknowledge, Acknowledged
+from queen.engine.context import Context, tell_nobody
+from queen.engine.handlers import simple_mq
+from queen.engine.handlers.renew_lease import renew_lease
+from queen_spec.guarantees import Level, checks
+
+ONE, OTHER = UUID(int=1), UUID(int=2)
+
+
+class Lossy:
+    """A database that answers each of its calls as given: with rows, or not at all."""
+
+    def __init__(self, *answers: object) -> None:
+        self._answers = list(answers)
+
+    async def call(self, *_arguments: object) -> Any:
+        answer = self._answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    acknowledge = renew_leases = call
+
+
+def context_of(*answers: object) -> Context:
+    """A context over such a database; nothing else of it is there."""
+    nothing: Any = SimpleNamespace()
+    database: Any = Lossy(*answers)
+    queues: Any = SimpleNamespace(database=database, tally=SimpleNamespace(add=lambda *_: None))
+    return Context(database, nothing, nothing, tell_nobody, patience_s=60, simple_mq=queues)
+
+
+LOST, AWAY = OutcomeUnknownError("broken"), DatabaseUnavailableError("away")
+
+
+def kinds(answers: Sequence[object]) -> list[type]:
+    return [type(answer) for answer in answers]
+
+
+@pytest.mark.parametrize(
+    ("lost", "expected"), [((), Acknowledged), ((LOST,), OutcomeUnknownError), ((AWAY,), Acknowledged)]
+)
+def test_an_ack_that_finds_nothing_is_unknown_only_if_its_own_first_sending_may_have_removed_it(
+    lost: tuple[Exception, ...], expected: type
+) -> None:
+    context = context_of(*lost, [("deleted", False), ("missing", False), ("deleted", False)])
+    requests = [Acknowledge(ONE, [ONE]), Acknowledge(ONE, [OTHER, ONE])]
+    assert kinds(asyncio.run(simple_mq.acknowledge(context, requests))) == [Acknowledged, expected]
+
+
+@checks("G-LEASE-4", level=Level.MODEL)
+@pytest.mark.parametrize(("lost", "expected"), [((), Renewed), ((LOST,), OutcomeUnknownError), ((AWAY,), Renewed)])
+def test_a_lease_that_is_over_is_refused_only_if_no_sending_may_have_renewed_it(
+    lost: tuple[Exception, ...], expected: type
+) -> None:
+    context = context_of(*lost, [(0, None), (2, None)])
+    requests = [RenewLease(str(ONE), 1), RenewLease(str(OTHER), 1)]
+    assert kinds(asyncio.run(renew_lease(context, requests))) == [expected, Renewed]
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        ((AWAY, AWAY), DatabaseUnavailableError),
+        ((LOST, AWAY), OutcomeUnknownError),
+        ((AWAY, LOST), OutcomeUnknownError),
+    ],
+)
+def test_what_may_have_been_carried_out_is_not_told_as_not_sent(
+    answers: tuple[Exception, ...], expected: type[Exception]
+) -> None:
+    context = context_of(*answers)
+
+    async def try_twice() -> None:
+        calls = 0
+
+        async def call(_again: bool) -> None:
+            nonlocal calls
+            calls += 1
+            try:
+                await context.database.renew_leases([], [])
+            except DatabaseUnavailableError:
+                if calls == len(answers):
+                    context.failover = away
+                raise
+
+        await context.patiently(call, outwaits=False)
+
+    away: Any = SimpleNamespace(away=True)
+    with pytest.raises(DatabaseUnavailableError) as raised:
+        asyncio.run(try_twice())
+    assert type(raised.value) is expected
