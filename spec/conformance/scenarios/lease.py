@@ -63,7 +63,7 @@ async def what_an_expired_lease_held_comes_again_in_time(lab: Lab) -> None:
     expect(all_accepted(await lab.ack(held)), "the acks of the last holder were refused")
 
 
-@checks("G-LEASE-3", level=Level.LIVE)
+@checks("G-LEASE-3", "G-ACK-7", level=Level.LIVE)
 async def a_stale_lease_changes_nothing(lab: Lab) -> None:
     """Its holder comes back after the messages were given to another one."""
     queue = await lab.queue(leaseTime=lab.short_s)
