@@ -305,12 +305,22 @@ def retention(
     batch_size: Annotated[
         int | None, typer.Option(help="RETENTION_BATCH_SIZE of the service.", min=1, show_default="1000")
     ] = None,
+    interval: Annotated[
+        float | None,
+        typer.Option(
+            help="RETENTION_INTERVAL of the service, in seconds: a sweep that lasts longer takes more of the time.",
+            min=0.1,
+            show_default="300",
+        ),
+    ] = None,
     runs: Annotated[int | None, typer.Option(help="How often all is measured.", min=1, show_default="3")] = None,
     json: _Json = None,
     smoke: _Smoke = False,
 ) -> None:
     """What retention removes a second, and what pushes and pops feel of it beside their quiet selves."""
-    _measure("retention", dsn, json, smoke=smoke, messages=messages, batch_size=batch_size, runs=runs)
+    _measure(
+        "retention", dsn, json, smoke=smoke, messages=messages, batch_size=batch_size, interval_s=interval, runs=runs
+    )
 
 
 @bench.command("depth")

@@ -329,7 +329,7 @@ class Settings:
         "RETENTION_BATCH_SIZE",
         1000,
         integer(1, 1_000_000),
-        "messages that one transaction of retention removes at most; down to 100, if more take longer than 6 ms",
+        "messages that one transaction of retention removes at most",
     )
     eviction_interval_ms: int = setting(
         "EVICTION_INTERVAL",

@@ -17,8 +17,8 @@ from queen.core.errors import QueenError
 from queen_bench import programs
 
 _THRESHOLDS_CROSSED = 99
-#: The figures of each second: see ``queen_bench.load.record``.
-RECORD = "seconds.ndjson"
+#: The figures of each period: see ``queen_bench.load.record``.
+RECORD = "periods.ndjson"
 
 
 class K6Error(QueenError):
@@ -102,10 +102,11 @@ class K6:
 
 
 @asynccontextmanager
-async def running(script: Path, settings: Mapping[str, str], folder: Path) -> AsyncIterator[K6]:
+async def running(script: Path, settings: Mapping[str, str], folder: Path, period_s: int) -> AsyncIterator[K6]:
     """k6 with a script; its files go to ``folder``.
 
-    ``calls.log`` is its journal (what it writes on its console), ``seconds.ndjson`` what its web dashboard records.
+    ``calls.log`` is its journal (what it writes on its console), ``periods.ndjson`` what its web dashboard records: a
+    line each period, and each time it sorts all that it has measured so far.
     """
     port, summary, log = _free_port(), folder / "summary.json", folder / "k6.log"
     arguments = [
@@ -113,7 +114,7 @@ async def running(script: Path, settings: Mapping[str, str], folder: Path) -> As
         "--console-output", str(folder / "calls.log"), str(script),
     ]  # fmt: skip
     dashboard = {
-        "K6_WEB_DASHBOARD": "true", "K6_WEB_DASHBOARD_PORT": "-1", "K6_WEB_DASHBOARD_PERIOD": "1s",
+        "K6_WEB_DASHBOARD": "true", "K6_WEB_DASHBOARD_PORT": "-1", "K6_WEB_DASHBOARD_PERIOD": f"{period_s}s",
         "K6_WEB_DASHBOARD_TAGS": "op", "K6_WEB_DASHBOARD_RECORD": str(folder / RECORD),
     }  # fmt: skip
     environment = {**os.environ, **dashboard, **settings, "SUMMARY": str(summary), "NO_COLOR": "1"}

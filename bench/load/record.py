@@ -1,4 +1,4 @@
-"""Latency over time, from what k6's web dashboard records: percentiles of each second, which no other output of k6 has.
+"""Latency over time, from what k6's web dashboard records: percentiles of each period, which no other output of k6 has.
 
 The file has an event a line. ``metric`` names metrics as they appear, ``param`` the figures of each kind of metric, and
 ``snapshot`` has the figures of one period: a list a metric, in the order of their names.
@@ -22,7 +22,7 @@ class _Event(Struct):
 
 
 def moments(path: Path, names: Mapping[str, str]) -> Iterator[Moment]:
-    """The median and the 99th percentile of each second and operation; nothing if there is no file.
+    """The median and the 99th percentile of each period and operation; nothing if there is no file.
 
     Args:
         path: what k6 wrote; a last line that was cut off is left out.

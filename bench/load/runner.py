@@ -127,6 +127,10 @@ class _Measured:
         self._levels: list[Level] = []
         self._killed_ns: int | None = None
 
+    def _period_s(self) -> int:
+        """Latency over time has as many points in a long run as in one of a minute."""
+        return max(1, self._seconds // 60)
+
     def _settings(self) -> dict[str, str]:
         own = {
             "QUEEN_URL": self._target.url, "PREFIX": f"bench-{uuid4().hex[:8]}", "SCENARIO": self._scenario.name,
@@ -147,8 +151,9 @@ class _Measured:
         sizes = await self._target.sizes()
         # Of one that is killed in the middle nobody knows what it used.
         counted = None if self._scenario.restarts else postmaster
+        script = SCRIPTS / self._scenario.script
         begin, before = time.monotonic(), _spent(server, counted)
-        async with k6.running(SCRIPTS / self._scenario.script, settings, self._folder) as load:
+        async with k6.running(script, settings, self._folder, self._period_s()) as load:
             workers = _python(server) if self._plan.profile else []
             async with profile.flame_graphs(workers, self._folder) as graphs:
                 victim = postmaster if self._scenario.restarts else None

@@ -20,6 +20,7 @@ class Profile(Struct, frozen=True):
         batch: messages a segment of these.
         partitions: they lie in.
         batch_size: most messages of one transaction of retention.
+        interval_s: between two sweeps; one that lasts longer takes more of the time.
         rate: pushes a second, and pops with their acks a second, of one message each, offered whatever happens.
         quiet_s: length of the quiet measurement of each run.
         runs: how often all is measured.
@@ -29,6 +30,7 @@ class Profile(Struct, frozen=True):
     batch: int = 100
     partitions: int = 100
     batch_size: int = 1000
+    interval_s: float = 300.0
     rate: float = 100.0
     quiet_s: float = 10.0
     runs: int = 3

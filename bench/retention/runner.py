@@ -118,15 +118,16 @@ class _Bench:
     async def _remove(self, queue_id: int) -> tuple[int, float]:
         """What a server's retention does: messages removed, and when it was done."""
 
-        async def apply(queue: int, places: Sequence[Place], messages: int, wait: bool) -> list[Step]:
+        async def apply(queue: int, places: Sequence[Place], wait: bool) -> list[Step]:
             begin = time.perf_counter()
             try:
-                return await self._store.remove_expired(queue, places, messages, wait)
+                return await self._store.remove_expired(queue, places, self._profile.batch_size, wait)
             finally:
                 self._busy_s += time.perf_counter() - begin
 
-        service = Service("retention", 0.0, self._store.find_expired, apply, self._profile.batch_size)
-        removed = await sweep(service, [queue_id], Pacer(time.perf_counter, asyncio.sleep), lambda: True)
+        service = Service("retention", self._profile.interval_s, self._store.find_expired, apply)
+        pacer = Pacer(time.perf_counter, asyncio.sleep, service.interval_s)
+        removed = await sweep(service, [queue_id], pacer, lambda: True)
         return removed, time.perf_counter()
 
     async def _load(self, queue: str, work: Awaitable[object]) -> Latencies:

@@ -35,21 +35,22 @@ def services_of(database: Maintenance, schedule: Schedule) -> list[Service]:
     """All services."""
 
     def removing(name: str, interval_s: float) -> Service:
-        return Service(name, interval_s, database.find_expired, database.remove_expired, schedule.retention_batch)
+        return Service(
+            name, interval_s, database.find_expired,
+            lambda queue_id, places, wait: database.remove_expired(queue_id, places, schedule.retention_batch, wait),
+        )  # fmt: skip
 
     return [
         removing("retention", schedule.retention_interval_s),
         removing("expiry", schedule.eviction_interval_s),
         Service(
-            "eviction", schedule.eviction_interval_s, database.find_overdue, database.evict_overdue,
-            schedule.eviction_batch,
+            "eviction", schedule.eviction_interval_s, database.find_overdue,
+            lambda queue_id, places, wait: database.evict_overdue(queue_id, places, schedule.eviction_batch, wait),
         ),
         Service(
             "clean-up", schedule.retention_interval_s,
             lambda queue_id, after, limit: database.find_idle(queue_id, after, limit, schedule.partition_idle),
-            lambda queue_id, places, _messages, _wait: database.remove_idle(queue_id, places, schedule.partition_idle),
-            # Of what has none.
-            messages=1,
+            lambda queue_id, places, _wait: database.remove_idle(queue_id, places, schedule.partition_idle),
         ),
     ]  # fmt: skip
 
@@ -82,7 +83,7 @@ class Services:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._database = database
-        self._pacer, self._sleep = Pacer(clock, sleep), sleep
+        self._clock, self._sleep = clock, sleep
         self.leadership = Leadership(database, clock)
         forgetting = Chore("clean-up", schedule.retention_interval_s, database.forget_fenced_flushes)
         self._chores = [*map(self._sweeping, services_of(database, schedule)), forgetting, *chores]
@@ -108,7 +109,8 @@ class Services:
     def _sweeping(self, service: Service) -> Chore:
         async def run() -> None:
             queue_ids = await self._database.find_queues(service.name)
-            total = await sweep(service, queue_ids, self._pacer, lambda: self.leadership.held)
+            pacer = Pacer(self._clock, self._sleep, service.interval_s)
+            total = await sweep(service, queue_ids, pacer, lambda: self.leadership.held)
             if total:
                 log.info("%s", service.name, extra={"count": total})
 

@@ -77,7 +77,7 @@ BEGIN
     SELECT array_agg(h.part_id) INTO v_heads
     FROM (
         SELECT l.part_id FROM queen.partition_lookup AS l
-        WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR UPDATE SKIP LOCKED
+        WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR NO KEY UPDATE SKIP LOCKED
     ) AS h;
     IF v_heads IS NULL THEN
         RETURN;

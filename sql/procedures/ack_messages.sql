@@ -72,7 +72,7 @@ BEGIN
             SELECT l.part_id, u.cursor::int AS cursor
             FROM unnest(m_part, m_last) WITH ORDINALITY AS u (part_id, last, cursor)
             JOIN queen.partition_lookup AS l ON l.part_id = u.part_id AND l.next_off = u.last + 1
-            ORDER BY l.part_id FOR UPDATE OF l SKIP LOCKED
+            ORDER BY l.part_id FOR NO KEY UPDATE OF l SKIP LOCKED
         ) AS h;
         UPDATE queen.partition_consumers AS c
         SET

@@ -39,7 +39,7 @@ BEGIN
     IF p_limited IS NOT NULL THEN
         PERFORM queen.lock_queues(p_limited);
     END IF;
-    PERFORM 1 FROM queen.partition_lookup AS l WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR UPDATE;
+    PERFORM 1 FROM queen.partition_lookup AS l WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR NO KEY UPDATE;
     PERFORM 1 FROM queen.partition_consumers AS c
     WHERE (c.part_id = ANY(p_part) AND c.ready_at = 'infinity') OR (c.part_id = p_source AND c.grp_id = p_grp)
     ORDER BY c.part_id, c.grp_id FOR UPDATE;

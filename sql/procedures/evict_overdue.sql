@@ -29,9 +29,9 @@ COMMENT ON FUNCTION queen.find_overdue_v1 IS 'The next partitions of a queue in 
 -- Purpose:   gives up, for each group that has not done them, messages that have waited longer than max_wait_time_seconds,
 --            unless they are under a live lease. They leave a dead letter, unless the queue keeps none. A queue that nobody
 --            has ever read from gets the group of consumers that name none, which would be their reader.
--- Arguments: p_part  partitions of one queue, ascending; p_messages where to stop, if 20 ms have
---            not passed before; p_wait whether to wait for cursors that
---            consumers hold, or to pass them over
+-- Arguments: p_part  partitions of one queue, ascending; p_messages at most, and fewer if they
+--            take longer than 6 ms (queen.portion); p_wait whether to wait for
+--            cursors that consumers hold, or to pass them over
 -- Returns:   one row a partition: the messages given up, and state: done, more, or busy.
 -- Locks:     as subscribe_v1, if the queue has no group, and then nothing else; or the queue row FOR SHARE, groups that should
 --            have begun by now with their heads and cursors, then cursors in (part_id, grp_id) order.
@@ -50,10 +50,10 @@ DECLARE
     v_cursor record;
     v_page refcursor;
     v_counts jsonb := '{}';
-    v_states jsonb := '{}';
     v_given_up record;
-    v_left bigint := p_messages;
-    v_end timestamptz := clock_timestamp() + interval '20 ms';
+    v_began timestamptz;
+    v_portion int := queen.portion(clock_timestamp(), 0, p_messages);
+    v_evicted bigint := 0;
     v_stopped bigint;
 BEGIN
     IF NOT EXISTS (
@@ -87,24 +87,27 @@ BEGIN
     LOOP
         FETCH v_page INTO v_cursor;
         EXIT WHEN NOT FOUND OR v_queue.id IS NULL;
-        IF v_left <= 0 OR (v_left < p_messages AND clock_timestamp() > v_end) THEN
-            v_stopped := v_cursor.part_id;
-            EXIT;
-        END IF;
-        SELECT * INTO v_given_up FROM queen.give_up(v_queue, v_cursor.part_id, v_cursor.grp_id, v_older, v_left::int, v_now);
-        v_left := v_left - v_given_up.messages;
-        v_counts := v_counts || jsonb_build_object(
-            v_cursor.part_id, coalesce((v_counts ->> v_cursor.part_id::text)::bigint, 0) + v_given_up.messages);
-        IF v_given_up.more THEN
-            v_states := v_states || jsonb_build_object(v_cursor.part_id, 'more');
-        END IF;
+        v_began := coalesce(v_began, clock_timestamp());
+        LOOP
+            IF v_portion <= 0 THEN
+                v_stopped := v_cursor.part_id;
+                EXIT;
+            END IF;
+            SELECT * INTO v_given_up FROM queen.give_up(v_queue, v_cursor.part_id, v_cursor.grp_id, v_older, v_portion, v_now);
+            v_evicted := v_evicted + v_given_up.messages;
+            v_counts := v_counts || jsonb_build_object(
+                v_cursor.part_id, coalesce((v_counts ->> v_cursor.part_id::text)::bigint, 0) + v_given_up.messages);
+            v_portion := queen.portion(v_began, v_evicted, p_messages);
+            EXIT WHEN NOT v_given_up.more;
+        END LOOP;
+        EXIT WHEN v_stopped IS NOT NULL;
     END LOOP;
     CLOSE v_page;
-    PERFORM queen.count_removed(v_queue.name, 0, 0, p_messages - v_left);
+    PERFORM queen.count_removed(v_queue.name, 0, 0, v_evicted);
     RETURN QUERY
     SELECT u.part_id, coalesce((v_counts ->> u.part_id::text)::bigint, 0),
         CASE
-            WHEN v_states ? u.part_id::text OR u.part_id >= v_stopped THEN 'more'
+            WHEN u.part_id >= v_stopped THEN 'more'
             WHEN NOT p_wait AND o.part_ids IS NOT NULL THEN 'busy'
             ELSE 'done'
         END

@@ -40,7 +40,7 @@ BEGIN
     END IF;
     IF p_again THEN
         -- Outside of what may be undone: if this sending is refused, the first must not arrive and be carried out later.
-        PERFORM 1 FROM queen.partition_lookup AS l WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR UPDATE;
+        PERFORM 1 FROM queen.partition_lookup AS l WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR NO KEY UPDATE;
         INSERT INTO queen.fenced_flushes VALUES (p_flush, clock_timestamp()) ON CONFLICT DO NOTHING;
     END IF;
     BEGIN
@@ -68,7 +68,7 @@ BEGIN
         INTO v_parked, v_heads, v_next_off
         FROM (
             SELECT l.part_id, l.parked, l.next_off FROM queen.partition_lookup AS l
-            WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR UPDATE
+            WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR NO KEY UPDATE
         ) AS h;
         PERFORM 1 FROM queen.partition_consumers AS c
         WHERE (c.part_id, c.grp_id) IN (

@@ -40,7 +40,7 @@ BEGIN
     SELECT array_agg(h.next_off), array_agg(h.part_id) FILTER (WHERE h.parked) INTO v_next, v_parked
     FROM (
         SELECT l.part_id, l.next_off, l.parked FROM queen.partition_lookup AS l
-        WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR UPDATE
+        WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR NO KEY UPDATE
     ) AS h;
     -- Under the head locks: a first sending that is still on its way cannot overtake its repetition, or be overtaken. And before
     -- anything is said to be unknown: a queue may have been deleted since the first sending was committed.

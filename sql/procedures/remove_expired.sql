@@ -74,11 +74,12 @@ COMMENT ON FUNCTION queen.expired IS 'Internal: the oldest segments of a partiti
 --            and moves cursors that stood before what is left.
 -- Arguments: p_part, p_from  partitions of one queue, ascending, and offsets up to which they are known to be empty
 --            p_messages      where to stop, if 20 ms have not passed before; whole segments go
---            p_wait          whether to wait for what producers and consumers hold, or to pass it over
+--            p_wait          whether to wait for what others hold, or to pass it over
 -- Returns:   one row a partition: upto, removed up to this offset (null: nothing was), the messages, and state: done, more
 --            (the call was at its limit), or busy (passed over).
--- Locks:     the queue row FOR SHARE; then, partition by partition, the head and the cursors that have to move. Where it
---            waits, the call is for one partition, so that the order of all others is kept.
+-- Locks:     the queue row FOR SHARE; then, partition by partition, the head FOR KEY SHARE and the cursors that have to move.
+--            Where it waits, the call is for one partition, so that the order of all others is kept, and waits before it removes
+--            anything: a push may want a transaction id that is being removed.
 -- Writes:    segments, transaction_ids, deleted_messages, partition_consumers, retention_metrics.
 CREATE OR REPLACE FUNCTION queen.remove_expired_v1(
     p_queue_id bigint, p_part bigint[], p_from bigint[], p_messages int, p_wait bool
@@ -104,8 +105,7 @@ BEGIN
         messages := 0;
         state := 'more';
         IF v_left > 0 AND clock_timestamp() < v_end THEN
-            -- Only now, not all at first: who pushes to the others need not wait.
-            state := CASE WHEN queen.lock_heads(ARRAY[v_place.part_id], p_wait) <> '{}' THEN 'done' ELSE 'busy' END;
+            state := CASE WHEN queen.share_head(v_place.part_id, p_wait) THEN 'done' ELSE 'busy' END;
         END IF;
         IF state = 'done' THEN
             SELECT * INTO v_expired FROM queen.expired(v_place.part_id, v_queue, v_place.empty_upto, v_left::int, v_now);
@@ -126,22 +126,21 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.remove_expired_v1 IS 'Removes the oldest segments of partitions that the options of their queue let go.';
 
--- Those of the heads that could be locked: all that exist, if it waits.
-CREATE OR REPLACE FUNCTION queen.lock_heads(p_part bigint[], p_wait bool) RETURNS bigint[]
+-- Whether a head is held now against whoever moves a cursor back, who takes it FOR UPDATE. A push holds it beside (FOR NO KEY
+-- UPDATE): what it appends is not among the oldest.
+CREATE OR REPLACE FUNCTION queen.share_head(p_part bigint, p_wait bool) RETURNS bool
 LANGUAGE plpgsql
 SET enable_seqscan = off
 AS $$
 BEGIN
     IF p_wait THEN
-        RETURN ARRAY(
-            SELECT l.part_id FROM queen.partition_lookup AS l
-            WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR UPDATE);
+        PERFORM 1 FROM queen.partition_lookup AS l WHERE l.part_id = p_part FOR KEY SHARE;
+    ELSE
+        PERFORM 1 FROM queen.partition_lookup AS l WHERE l.part_id = p_part FOR KEY SHARE SKIP LOCKED;
     END IF;
-    RETURN ARRAY(
-        SELECT l.part_id FROM queen.partition_lookup AS l
-        WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR UPDATE SKIP LOCKED);
+    RETURN FOUND;
 END $$;
-COMMENT ON FUNCTION queen.lock_heads IS 'Internal: locks heads, waiting for them or passing over what others hold.';
+COMMENT ON FUNCTION queen.share_head IS 'Internal: holds a head beside pushes, waiting for it or passing over what others hold.';
 
 -- Whether all cursors that stand below an offset are locked now.
 CREATE OR REPLACE FUNCTION queen.lock_cursors_below(p_part bigint, p_off bigint, p_wait bool) RETURNS bool
@@ -165,7 +164,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.lock_cursors_below IS 'Internal: locks cursors below an offset.';
 
--- Removes the segments of a partition up to an offset. The caller holds the head and the cursors below the offset.
+-- Removes the segments of a partition up to an offset. The caller shares the head and holds the cursors below the offset.
 CREATE OR REPLACE FUNCTION queen.remove_segments(p_part bigint, p_upto bigint, p_now timestamptz) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off

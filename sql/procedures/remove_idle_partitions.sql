@@ -49,7 +49,9 @@ DECLARE
     v_idle bigint[];
 BEGIN
     PERFORM queen.lock_queues(ARRAY[p_queue_id]);
-    v_heads := queen.lock_heads(p_part, false);
+    v_heads := ARRAY(
+        SELECT l.part_id FROM queen.partition_lookup AS l
+        WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR UPDATE SKIP LOCKED);
     v_idle := ARRAY(SELECT u.part_id FROM unnest(v_heads) AS u (part_id) WHERE queen.is_idle(u.part_id, p_idle));
     PERFORM queen.remove_partitions(v_idle);
     RETURN QUERY

@@ -117,7 +117,7 @@ def test_what_was_set_aside_or_has_no_rows_counts_as_cut_short_from_the_beginnin
     (folder / "d.jsonl").write_bytes(b'{"run":')
     (folder / "e.half").write_bytes(b"PAR1")
     (folder / "deep" / "f.parquet.lost").write_bytes(b"PAR1")
-    (folder / "seconds.ndjson").write_text('{"metrics": 1}\n')
+    (folder / "periods.ndjson").write_text('{"metrics": 1}\n')
     found = agents(folder, tmp_path / "work")
     assert len(found.pop("q")) == len(calls)
     lost = ("b.parquet", "c.jsonl", "d.jsonl", "e.half", "deep/f.parquet.lost")

@@ -109,7 +109,7 @@ def test_what_the_dashboard_records_is_latency_by_second(tmp_path: Path) -> None
         {"event": "snapshot", "data": [[0, 0, 0, 0, 0, 0, 0], [0, 0], [6000]]},
         {"event": "snapshot", "data": [[1, 9, 3, 1, 3, 4, 6], [7, 7], [7000]]},
     ]
-    path = tmp_path / "seconds.ndjson"
+    path = tmp_path / "periods.ndjson"
     path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines) + b'{"event":"snaps')
     found = list(record.moments(path, {names[0]: "push", "http_req_duration{op:ack}": "ack"}))
     assert found == [Moment(0, "push", 2, 5), Moment(2, "push", 3, 6)]

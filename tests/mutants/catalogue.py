@@ -22,7 +22,7 @@ RETENTION, KEPT = (
     "tests/integration/test_retention.py",
     "tests/integration/test_retention.py::test_what_the_options_keep_stays",
 )
-SERVICES = "tests/integration/test_services.py"
+SERVICES, BESIDE = "tests/integration/test_services.py", "tests/integration/test_retention_beside.py"
 ENCRYPTION, KEYS = "tests/integration/test_encryption.py", "tests/property/test_keyring.py"
 COMBINATIONS = "tests/property/test_combinations.py"
 SPOOL_ON_A_DISK, SPOOL_CRASHES = "tests/property/test_spool.py", "tests/property/test_spool_crashes.py"
@@ -327,6 +327,21 @@ MUTANTS: tuple[Mutant, ...] = (
         ("sql/procedures/lead_services.sql", "    WHERE l.holder = excluded.holder OR l.expires_at <= clock_timestamp();", "    WHERE l.holder = excluded.holder;"),
         ("sql/procedures/lead_services.sql", "    DELETE FROM queen.service_leader AS l WHERE l.holder = p_holder;", "    PERFORM 1 FROM queen.service_leader AS l WHERE l.holder = p_holder;"),
         tests=SERVICES,
+    ),
+    _sql(
+        "G-RET-4", "retention and pushes wait for each other",
+        (EXPIRED, "WHERE l.part_id = p_part FOR KEY SHARE;", "WHERE l.part_id = p_part FOR UPDATE;"),
+        tests=BESIDE,
+    ),
+    _sql(
+        "G-RET-4", "retention does not mind who moves a cursor back",
+        (EXPIRED, "    RETURN FOUND;\nEND $$;\nCOMMENT ON FUNCTION queen.share_head", "    RETURN true;\nEND $$;\nCOMMENT ON FUNCTION queen.share_head"),
+        tests=BESIDE,
+    ),
+    _engine(
+        "G-RET-4", "a sweep that does not keep up gets no more of the time",
+        ("queen/services/sweep.py", "max(1.0, lasted_s / interval_s)", "1.0"),
+        tests="tests/property/test_sweep.py",
     ),
     _sql(
         "G-RET-5", "a rewind brings a deleted message back",

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,15 +16,12 @@ from queen.services.ports import Page, Place, State, Step
 from queen.services.services import Chore, Schedule, Services
 from queen.services.sweep import (
     CALL_PARTITIONS,
-    CALL_S,
     DUTY,
-    FEWEST_MESSAGES,
     Call,
     Pacer,
-    Portion,
     Service,
     Work,
-    pause_s,
+    share,
     sweep,
 )
 from queen_spec.guarantees import Level, checks
@@ -43,19 +41,11 @@ class FakeClock:
 
 
 class FakeQueue:
-    """Partitions with so many messages, of which some are held for so many looks."""
+    """Partitions with so many messages, of which some are held for so many looks; a call takes 10 ms."""
 
-    def __init__(
-        self,
-        partitions: dict[int, int],
-        held: dict[int, int],
-        clock: FakeClock,
-        batch: int = 3,
-        cost: Callable[[int], float] = lambda _messages: 0.01,
-    ) -> None:
-        self.left, self.held, self.clock, self.batch = dict(partitions), dict(held), clock, batch
+    def __init__(self, partitions: dict[int, int], held: dict[int, int], clock: FakeClock) -> None:
+        self.left, self.held, self.clock = dict(partitions), dict(held), clock
         self.calls: list[tuple[Sequence[Place], bool]] = []
-        self.cost, self.sizes = cost, list[int]()
 
     async def find(self, _queue_id: int, after: str, limit: int) -> Page:
         self.clock.now += 0.001
@@ -63,9 +53,8 @@ class FakeQueue:
         found = [int(name) for name in names if self.left[int(name)]]
         return Page(names[-1] if len(names) == limit else None, found)
 
-    async def apply(self, _queue_id: int, places: Sequence[Place], messages: int, wait: bool) -> list[Step]:
-        self.clock.now += self.cost(messages)
-        self.sizes.append(messages)
+    async def apply(self, _queue_id: int, places: Sequence[Place], wait: bool) -> list[Step]:
+        self.clock.now += 0.01
         self.calls.append((places, wait))
         return [self._step(place, wait) for place in places]
 
@@ -73,12 +62,13 @@ class FakeQueue:
         if self.held.get(place.part_id, 0) > 0 and not wait:
             self.held[place.part_id] -= 1
             return Step(place, 0, State.BUSY)
-        count = min(self.batch, self.left[place.part_id])
+        count = min(3, self.left[place.part_id])
         self.left[place.part_id] -= count
         return Step(place, count, State.MORE if self.left[place.part_id] else State.DONE)
 
-    def service(self) -> Service:
-        return Service("test", 1.0, self.find, self.apply, 1000)
+    async def sweep(self, interval_s: float = 1e9, goes_on: Callable[[], bool] = lambda: True) -> int:
+        service = Service("test", interval_s, self.find, self.apply)
+        return await sweep(service, [1], Pacer(self.clock, self.clock.sleep, interval_s), goes_on)
 
 
 partitions = st.dictionaries(st.integers(0, 3000), st.integers(0, 10), max_size=250)
@@ -89,7 +79,7 @@ partitions = st.dictionaries(st.integers(0, 3000), st.integers(0, 10), max_size=
 async def test_a_sweep_does_everything_whoever_holds_it(sizes: dict[int, int], held: dict[int, int]) -> None:
     clock = FakeClock()
     queue = FakeQueue(sizes, held, clock)
-    assert await sweep(queue.service(), [1], Pacer(clock, clock.sleep), lambda: True) == sum(sizes.values())
+    assert await queue.sweep() == sum(sizes.values())
     assert not any(queue.left.values())
     for places, wait in queue.calls:
         ids = [place.part_id for place in places]
@@ -100,48 +90,52 @@ async def test_a_sweep_does_everything_whoever_holds_it(sizes: dict[int, int], h
 async def test_a_sweep_works_for_its_share_of_the_time_only() -> None:
     clock = FakeClock()
     queue = FakeQueue(dict.fromkeys(range(500), 9), {}, clock)
-    await sweep(queue.service(), [1], Pacer(clock, clock.sleep), lambda: True)
+    await queue.sweep()
     assert abs((clock.now - clock.slept) / clock.now - DUTY) < 1e-9
-    assert pause_s(0.0) == 0.0
+
+
+@given(st.floats(0, 1e6), st.floats(0, 1e6), st.floats(0.1, 86_400))
+def test_a_sweep_that_does_not_keep_up_gets_more_of_the_time(lasted_s: float, more_s: float, interval_s: float) -> None:
+    assert DUTY <= share(lasted_s, interval_s) <= share(lasted_s + more_s, interval_s) <= 1
+    assert share(min(lasted_s, interval_s), interval_s) == DUTY
+    assert share(interval_s / DUTY, interval_s) == 1
+
+
+class FilledQueue(FakeQueue):
+    """One partition into which messages come all the time; a call that removes 100 takes 20 ms."""
+
+    def __init__(self, clock: FakeClock, messages_per_s: float) -> None:
+        super().__init__({1: 1}, {}, clock)
+        self.rate, self.removed = messages_per_s, 0
+
+    @property
+    def stored(self) -> int:
+        return int(self.clock.now * self.rate) - self.removed
+
+    async def apply(self, _queue_id: int, places: Sequence[Place], _wait: bool) -> list[Step]:
+        self.clock.now += 0.02
+        count = min(100, self.stored)
+        self.removed += count
+        return [Step(place, count, State.MORE if self.stored else State.DONE) for place in places]
 
 
 @checks("G-RET-4", level=Level.MODEL)
-@given(st.floats(0, 0.05), st.floats(1e-7, 1e-3), st.integers(1, 5000))
-def test_a_call_does_what_fits_into_its_time(commit_s: float, message_s: float, most: int) -> None:
-    """Where a commit alone takes longer, smaller calls would not be shorter, and nothing would ever be removed."""
-    fewest, portion = min(most, FEWEST_MESSAGES), Portion(most)
-    for _ in range(60):
-        assert fewest <= portion.messages <= most
-        took_s = commit_s + message_s * portion.messages
-        portion.learn(took_s, portion.messages)
-    assert took_s <= CALL_S * 1.1 or portion.messages == fewest
-    assert took_s >= CALL_S * 0.9 or portion.messages == most
-
-
-def test_a_call_that_was_held_up_makes_the_next_ones_small_for_a_while_only() -> None:
-    portion = Portion(1000)
-    for took_s in (CALL_S, 100 * CALL_S):
-        portion.learn(took_s, 100)
-    assert portion.messages == FEWEST_MESSAGES
-    for _ in range(10):
-        portion.learn(CALL_S / 10, 1)
-    assert portion.messages == 1000
-    portion.learn(100 * CALL_S, 0)
-    assert portion.messages == 1000, "it did nothing, and tells nothing"
-
-
-async def test_the_calls_of_a_sweep_are_as_large_as_their_time_allows() -> None:
-    clock = FakeClock()
-    queue = FakeQueue({1: 100}, {}, clock, batch=1, cost=lambda messages: messages * CALL_S / 400)
-    await sweep(queue.service(), [1], Pacer(clock, clock.sleep), lambda: True)
-    assert queue.sizes[:3] == [100, 200, 400]
-    assert set(queue.sizes[3:]) <= {399, 400}, "rounding"
+@pytest.mark.parametrize("messages_per_s", [1000.0, 2000.0, 4000.0])
+async def test_what_is_stored_is_bounded_as_long_as_removing_is_faster_than_pushing(messages_per_s: float) -> None:
+    """A quarter of the time would be enough for 1,250 a second."""
+    clock, interval_s = FakeClock(), 60.0
+    queue = FilledQueue(clock, messages_per_s)
+    most = 3 * interval_s * messages_per_s
+    for _ in range(20):
+        await clock.sleep(interval_s)
+        await queue.sweep(interval_s, goes_on=lambda: queue.stored < most)
+        assert queue.stored < messages_per_s, "what came since the last call"
 
 
 async def test_a_sweep_ends_when_the_lead_is_lost() -> None:
     clock = FakeClock()
     queue = FakeQueue(dict.fromkeys(range(1000), 1), {}, clock)
-    await sweep(queue.service(), [1], Pacer(clock, clock.sleep), lambda: len(queue.calls) < 2)
+    await queue.sweep(goes_on=lambda: len(queue.calls) < 2)
     assert len(queue.calls) == 2
 
 

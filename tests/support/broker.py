@@ -154,7 +154,7 @@ class Broker:
     async def _sweep(self, service: Service, queue: str) -> int:
         """One sweep of a background service in one queue, without its pauses; what it did."""
         ids = [row["id"] for row in await self._pool.fetch("SELECT id FROM queen.queues WHERE name = $1", queue)]
-        return await sweep(service, ids, Pacer(lambda: 0.0, no_sleep), lambda: True)
+        return await sweep(service, ids, Pacer(lambda: 0.0, no_sleep, service.interval_s), lambda: True)
 
     async def _oldest(self, queue: str) -> dict[str, int]:
         """The oldest kept offset of each partition."""

@@ -1,9 +1,9 @@
 // Producers and consumers together. Messages come at a fixed rate whatever the server does (an open model), so that a server that
 // falls behind shows as latency and is not spared the requests that it would have delayed. SHAPE=spike triples the rate in the
 // middle; SHAPE=max has PRODUCERS that push as fast as they are answered; RETENTION_S removes messages of that age; GROUPS sets how many consumer groups get every message; PAUSE_S is the longest gap that a failover may leave.
-import { Trend } from 'k6/metrics';
+import { Rate, Trend } from 'k6/metrics';
 import {
-  DURATION, PREFIX, SECONDS, SMOKE, ack, configure, grace, messages, number, pop, push, remove, summary, limits, within,
+  DURATION, PREFIX, SECONDS, SMOKE, ack, configure, grace, messages, number, pop, push, remove, slowest, summary, limits,
 } from './lib.js';
 
 const RATE = number('RATE', 1000, 50);
@@ -32,6 +32,9 @@ const shapes = {
 };
 
 const endToEnd = new Trend('end_to_end_ms', true);
+const IN_TIME_MS = slowest(SHAPE === 'max' || __ENV.TOLERATE === '1' ? 1000 * number('PAUSE_S', 30) : 2000);
+// The threshold of the slowest one in a hundred. On the trend itself, k6 would sort it every two seconds: millions of messages in a soak.
+const inTime = new Rate('end_to_end_in_time');
 
 export const options = {
   scenarios: {
@@ -46,7 +49,7 @@ export const options = {
   },
   ...limits({
     ...(SMOKE || SHAPE === 'max' || __ENV.TOLERATE === '1' ? {} : { dropped_iterations: ['count==0'] }),
-    end_to_end_ms: within(SHAPE === 'max' || __ENV.TOLERATE === '1' ? 1000 * number('PAUSE_S', 30) : 2000),
+    end_to_end_in_time: ['rate>=0.99'],
   }),
 };
 
@@ -66,7 +69,10 @@ export function consume() {
   const popped = pop(QUEUE, { batch: POP, partitions: 10, consumerGroup: group, data: true });
   if (!popped) return;
   const now = Date.now();
-  for (const data of popped.data) endToEnd.add(now - data.at);
+  for (const data of popped.data) {
+    endToEnd.add(now - data.at);
+    inTime.add(now - data.at < IN_TIME_MS);
+  }
   ack(popped, group);
 }
 
