@@ -236,7 +236,7 @@ def _levels(shown: Sequence[Run]) -> Iterator[str]:
         if run.seconds >= STEADY_S and (found := drifts(run)):
             rows = [(each.figure, f"{each.first:,.1f}", f"{each.last:,.1f}", f"{each.ratio:.2f}") for each in found]
             yield f"<figure><figcaption>{escape(_line(run, shown, 'first and last third'))}</figcaption>"
-            yield table(("mean of", "first third", "last third", "ratio"), rows) + "</figure>"
+            yield table(("median of", "first third", "last third", "ratio"), rows) + "</figure>"
 
 
 def _end(shown: Sequence[Run]) -> float:

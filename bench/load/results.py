@@ -309,7 +309,7 @@ def rates(timeline: Sequence[Second]) -> list[tuple[str, float, float]]:
 
 
 class Drift(Struct, frozen=True):
-    """How a figure of a run has changed: its mean in the last third beside that in the first third."""
+    """How a figure of a run has changed: its median in the last third beside that in the first third."""
 
     figure: str
     first: float
@@ -334,8 +334,8 @@ def drifts(run: Run) -> list[Drift]:
     found = []
     for name, values in figures.items():
         third = len(values) // 3
-        if third and (first := sum(values[:third]) / third):
-            found.append(Drift(name, first, sum(values[-third:]) / third))
+        if third and (first := median(values[:third])):
+            found.append(Drift(name, first, median(values[-third:])))
     return found
 
 

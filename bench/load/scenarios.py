@@ -23,6 +23,7 @@ class Scenario(Struct, frozen=True):
         seconds: of a run, unless the user says otherwise.
         restarts: whether PostgreSQL is restarted in the middle.
         share: of the most that the server can do, found before, which the script gets as RATE; 0: it has its own.
+        server: settings of the server that is started for it.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Scenario(Struct, frozen=True):
     seconds: int = 20
     restarts: bool = False
     share: float = 0.0
+    server: dict[str, str] = {}
 
 
 #: More than is consumed in the time of a run, as far as it can be pushed in a few seconds.
@@ -71,7 +73,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario("flow-max", _FLOW, "as many messages as go through, 10 a request", {"BATCH": "10", "SHAPE": "max"}),
     Scenario(
         "soak", _FLOW, "70 % of the maximum for half an hour, 10 messages a request, with retention",
-        {"BATCH": "10", "RETENTION_S": "60"}, seconds=1800, share=0.7,
+        {"BATCH": "10", "RETENTION_S": "60"}, seconds=1800, share=0.7, server={"RETENTION_INTERVAL": "15000"},
     ),
     Scenario(
         "failover", _FLOW, "500 messages a second while PostgreSQL is restarted",

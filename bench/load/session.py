@@ -123,7 +123,8 @@ def _targets(asked: Asked) -> Iterator[list[target.Target]]:
     if asked.url is not None:
         yield [target.Target("queen", asked.url, asked.dsn), *others]
         return
-    with target.started(asked.dsn, asked.workers or _WORKERS) as own:
+    settings = {name: value for scenario in asked.scenarios for name, value in scenario.server.items()}
+    with target.started(asked.dsn, asked.workers or _WORKERS, settings) as own:
         yield [own, *others]
 
 

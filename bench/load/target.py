@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -179,8 +179,13 @@ def _first_of_its_kind(process: psutil.Process) -> psutil.Process:
 
 
 @contextmanager
-def started(dsn: str | None, workers: int) -> Iterator[Target]:
+def started(dsn: str | None, workers: int, settings: Mapping[str, str] | None = None) -> Iterator[Target]:
     """A server of this installation for the length of the block, on an embedded PostgreSQL if no other is given.
+
+    Args:
+        dsn: its PostgreSQL.
+        workers: how many it has.
+        settings: of the server, where the environment says nothing else.
 
     Raises:
         TargetError: it does not start; the text ends with what it said.
@@ -196,7 +201,8 @@ def started(dsn: str | None, workers: int) -> Iterator[Target]:
         ]  # fmt: skip
         log = folder / "server.log"
         with log.open("wb") as output:
-            process = subprocess.Popen(command, stdout=output, stderr=output)
+            environment = {**(settings or {}), **os.environ}
+            process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
         try:
             _wait_until_it_answers(process, port, log)
             yield Target(

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from queen_spec.guarantees import Level, checks
-from tests.support.api import Api, ack_of, open_client
+from tests.support.api import Api, Message, ack_of, open_client
 from tests.support.chaos.proxy import Proxy, Streams
 from tests.support.outage import fragile_postgres
 from tests.support.processes import PATIENCE_S, open_folder
@@ -54,6 +54,10 @@ async def changes(connection: "asyncpg.Connection[asyncpg.Record]", question: st
             await asyncio.sleep(0.02)
 
 
+def is_unknown(answer: httpx.Response) -> bool:
+    return (answer.status_code, answer.json()["code"]) == (503, "outcome_unknown")
+
+
 async def popped(http: httpx.AsyncClient, **parameters: str) -> list[object]:
     """What a pop gets as soon as it gets something."""
     async with asyncio.timeout(PATIENCE_S):
@@ -77,8 +81,7 @@ async def test_pop_with_auto_ack_whose_answer_is_lost_is_not_repeated(waits: boo
         await changes(connection, _ACKED, before)
         proxy.reset()
         proxy.deliver("back")
-        answer = await popping
-        assert (answer.status_code, answer.json()["code"]) == (503, "outcome_unknown")
+        assert is_unknown(await popping)
         assert await popped(http, autoAck="true") == [3]
 
 
@@ -115,12 +118,14 @@ async def lost_answer(
     proxy.deliver("back")
 
 
-async def warmed(api: Api) -> None:
-    """From here on an ack is a single call: its queue, partition and group are known, and its statement is prepared."""
+async def taken(api: Api, *payloads: int) -> list[Message]:
+    """Messages, popped. Their ack is one call: queue, partition and group are known, and its statement is prepared."""
     await api.push("q", -2, -1)
     await api.ack((await api.pop("q")).messages)
     [message] = (await api.pop("q")).messages
     assert (await api.transact([{"type": "ack", **ack_of(message)}]))["success"] is True
+    await api.push("q", *payloads)
+    return (await api.pop("q", batch=len(payloads))).messages
 
 
 @checks("G-ACK-7", "G-LEASE-2", level=Level.FAULTS)
@@ -130,13 +135,10 @@ async def test_a_message_that_was_given_back_is_not_told_as_refused_when_the_ans
     async with lossy() as (http, proxy, connection):
         api = Api(http)
         await api.configure("q", retryLimit=3)
-        await warmed(api)
-        await api.push("q", 1)
-        [message] = (await api.pop("q")).messages
+        [message] = await taken(api, 1)
         async with lost_answer(proxy, connection, _LEASED):
             acking = asyncio.create_task(http.post("/api/v1/ack", json=ack_of(message, status)))
-        answer = await acking
-        assert (answer.status_code, answer.json()["code"]) == (503, "outcome_unknown")
+        assert is_unknown(await acking)
         assert [found["deliveryAttempt"] for found in (await api.pop("q")).messages] == [2]
         assert await connection.fetchval("SELECT retries ->> '2' FROM queen.partition_consumers") == (
             "1" if status == "failed" else None
@@ -151,14 +153,11 @@ async def test_a_failure_without_a_lease_counts_once_when_the_answer_is_lost() -
     async with lossy() as (http, proxy, connection):
         api = Api(http)
         await api.configure("q", retryLimit=3)
-        await warmed(api)
-        await api.push("q", 1)
-        [message] = (await api.pop("q")).messages
+        [message] = await taken(api, 1)
         await api.ack([message], "retry")
         async with lost_answer(proxy, connection, "SELECT count(retries) FROM queen.partition_consumers"):
             acking = asyncio.create_task(http.post("/api/v1/ack", json=ack_of(message, "failed", leaseId=None)))
-        answer = await acking
-        assert (answer.status_code, answer.json()["code"]) == (503, "outcome_unknown")
+        assert is_unknown(await acking)
         assert await connection.fetchval("SELECT retries ->> '2' FROM queen.partition_consumers") == "1"
 
 
@@ -169,14 +168,11 @@ async def test_a_dead_letter_is_not_told_as_refused_when_the_answer_is_lost(stat
     async with lossy() as (http, proxy, connection):
         api = Api(http)
         await api.configure("q", retryLimit=0)
-        await warmed(api)
-        await api.push("q", 1, 2)
-        messages = (await api.pop("q", batch=2)).messages
+        messages = await taken(api, 1, 2)
         async with lost_answer(proxy, connection, "SELECT count(*) FROM queen.dead_letter_queue"):
             items = [ack_of(messages[0], status), ack_of(messages[1])]
             acking = asyncio.create_task(http.post("/api/v1/ack/batch", json={"acknowledgments": items}))
-        answer = await acking
-        assert (answer.status_code, answer.json()["code"]) == (503, "outcome_unknown")
+        assert is_unknown(await acking)
         assert await connection.fetchval("SELECT count(*) FROM queen.dead_letter_queue") == 1
         told = await api.ack_items(items)
         assert [each["success"] for each in told] == [False, True]
@@ -186,9 +182,7 @@ async def test_a_dead_letter_is_not_told_as_refused_when_the_answer_is_lost(stat
 async def test_completed_messages_are_told_as_completed_when_the_answer_is_lost() -> None:
     async with lossy() as (http, proxy, connection):
         api = Api(http)
-        await warmed(api)
-        await api.push("q", 1, 2)
-        messages = (await api.pop("q", batch=2)).messages
+        messages = await taken(api, 1, 2)
         async with lost_answer(proxy, connection, _ACKED):
             acking = asyncio.create_task(api.ack(messages))
         assert [each["success"] for each in await acking] == [True, True]
@@ -200,9 +194,7 @@ async def test_a_transaction_that_only_acks_is_not_told_as_undone_when_the_answe
     """One that pushes is found in the log again. Of this one nothing says who put a message among the dead letters."""
     async with lossy() as (http, proxy, connection):
         api = Api(http)
-        await warmed(api)
-        await api.push("q", 1)
-        [message] = (await api.pop("q")).messages
+        [message] = await taken(api, 1)
         operations = [{"type": "ack", **ack_of(message, status)}]
         async with lost_answer(proxy, connection, _ACKED):
             sending = asyncio.create_task(http.post("/api/v1/transaction", json={"operations": operations}))
@@ -210,5 +202,5 @@ async def test_a_transaction_that_only_acks_is_not_told_as_undone_when_the_answe
         if status == "completed":
             assert answer.json()["success"] is True
         else:
-            assert (answer.status_code, answer.json()["code"]) == (503, "outcome_unknown")
+            assert is_unknown(answer)
         assert (await api.transact(operations))["success"] is False, "this one has changed nothing"

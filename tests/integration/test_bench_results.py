@@ -92,7 +92,7 @@ def test_preparation_is_no_part_of_what_a_message_takes() -> None:
 
 def test_a_run_that_changes_is_seen_by_its_thirds() -> None:
     timeline = [Second(at, pushed, 0, 0) for at, pushed in enumerate((0, 10, 20, 30, 35, 40, 45))]
-    moments = [Moment(at, "push", 1, p99) for at, p99 in enumerate((2, 2, 3, 3, 6, 6))]
+    moments = [Moment(at, "push", 1, p99) for at, p99 in enumerate((2, 2, 2, 3, 3, 3, 6, 6, 600))]
     levels = [Level(at, (at + 1) * 1_000_000, None) for at in range(3)]
     found = {each.figure: each.ratio for each in drifts(made(timeline=timeline, moments=moments, levels=levels))}
     assert found == {"messages/s": 0.5, "p99 of push, ms": 3.0, "memory, MB": 3.0}

@@ -107,6 +107,21 @@ async def test_the_row_gives_the_lead_to_one_at_a_time(
             await pool.close()
 
 
+@pytest.mark.parametrize(
+    ("seconds_left", "done", "most", "portion"),
+    [(60, 0, 1000, 100), (60, 100, 1000, 100), (60, 400, 1000, 400), (60, 800, 1000, 200), (60, 0, 3, 3), (60, 3, 3, 0),
+     (-60, 100, 1000, 0)],
+)  # fmt: skip
+async def test_the_portions_of_a_transaction_double_until_its_time_is_over(
+    postgres: str, seconds_left: int, done: int, most: int, portion: int
+) -> None:
+    await prepare(postgres, 5000)
+    database = await asyncpg.connect(postgres)
+    question = "SELECT queen.portion(clock_timestamp() + make_interval(secs => $1), $2, $3)"
+    assert await database.fetchval(question, seconds_left, done, most) == portion
+    await database.close()
+
+
 async def test_services_work_behind_pgbouncer(pgbouncer: tuple[str, str]) -> None:  # noqa: F811
     through, direct = pgbouncer
     with open_folder() as folder, serving_database(through, folder, "--workers", "2", **BUSY) as server:

@@ -172,7 +172,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-ACK-7", "what an ack has done itself refuses it when it is sent again",
-        ("queen/engine/handlers/ack.py", "if lost and in_doubt(", "if False and in_doubt("),
+        ("queen/engine/handlers/ack.py", "if lost and _in_doubt(", "if False and _in_doubt("),
         tests="tests/chaos/test_lost_answers.py",
     ),
     _engine(

@@ -201,7 +201,7 @@ async def ack(context: Context, acks: Sequence[Ack]) -> list[Acked | OutcomeUnkn
     for request in acks:
         own = results[begin : begin + len(request.items)]
         begin += len(own)
-        answers.append(unknown_outcome() if lost and in_doubt(request.items, own) else Acked(own))
+        answers.append(unknown_outcome() if lost and _in_doubt(request.items, own) else Acked(own))
     return answers
 
 
@@ -214,7 +214,7 @@ def _fenced(columns: AckColumns) -> AckColumns:
     return msgspec.structs.replace(columns, lease=leases)
 
 
-def in_doubt(items: Sequence[AckItem], results: Sequence[AckResult]) -> bool:
+def _in_doubt(items: Sequence[AckItem], results: Sequence[AckResult]) -> bool:
     """Whether acks that were sent twice may be refused because of what they did the first time.
 
     Not those of completed messages: what is done stays done, and they find it so.
