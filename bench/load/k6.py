@@ -48,17 +48,19 @@ class Outcome(Struct, frozen=True):
 
 
 class Counters(Struct, frozen=True):
-    """The counts so far, by metric, and whether the load itself has begun."""
+    """Messages and requests so far, and whether the load itself has begun."""
 
-    counts: dict[str, float]
+    pushed: int
+    delivered: int
+    requests: int
     loading: bool
 
 
 class K6:
     """A running k6."""
 
-    def __init__(self, process: asyncio.subprocess.Process, port: int, summary: Path, log: Path) -> None:
-        self._process, self._port, self._summary, self._log = process, port, summary, log
+    def __init__(self, process: asyncio.subprocess.Process, api: httpx.AsyncClient, summary: Path, log: Path) -> None:
+        self._process, self._api, self._summary, self._log = process, api, summary, log
 
     @property
     def pid(self) -> int:
@@ -68,15 +70,23 @@ class K6:
     async def counters(self) -> Counters | None:
         """The counts so far; ``None`` while k6 does not answer."""
         try:
-            async with httpx.AsyncClient(trust_env=False) as client:
-                answer = await client.get(f"http://127.0.0.1:{self._port}/v1/metrics", timeout=1)
-            told = answer.json()
+            return Counters(
+                await self._count("messages_pushed"), await self._count("messages_delivered"),
+                await self._count("http_reqs"),
+                # Scripts set it only in the load itself.
+                loading=await self._sample("moment_ms") is not None,
+            )  # fmt: skip
         except (httpx.HTTPError, ValueError):
             return None
-        found = {each["id"]: each["attributes"]["sample"] for each in told.get("data") or []}
-        counts = {name: sample["count"] for name, sample in found.items() if "count" in sample}
-        # Scripts set it only in the load itself.
-        return Counters(counts, "moment_ms" in found)
+
+    async def _count(self, metric: str) -> int:
+        return int((await self._sample(metric) or {"count": 0})["count"])
+
+    async def _sample(self, metric: str) -> dict[str, float] | None:
+        """What a metric is now; ``None``: it has nothing yet. Asked for all metrics, k6 would sort every trend."""
+        answer = await self._api.get(f"/v1/metrics/{metric}")
+        found: dict[str, float] | None = answer.json()["data"]["attributes"]["sample"] if answer.is_success else None
+        return found
 
     def running(self) -> bool:
         """Whether it has not ended yet."""
@@ -122,13 +132,14 @@ async def running(script: Path, settings: Mapping[str, str], folder: Path, perio
         process = await asyncio.create_subprocess_exec(
             program(), *arguments, stdout=output, stderr=output, env=environment, stdin=asyncio.subprocess.DEVNULL
         )
-    k6 = K6(process, port, summary, log)
-    try:
-        yield k6
-    finally:
-        if k6.running():
-            process.terminate()
-            await process.wait()
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=1, trust_env=False) as api:
+        k6 = K6(process, api, summary, log)
+        try:
+            yield k6
+        finally:
+            if k6.running():
+                process.terminate()
+                await process.wait()
 
 
 def _free_port() -> int:

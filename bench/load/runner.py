@@ -229,9 +229,7 @@ class _Measured:
 
 
 def _second(at: float, counters: k6.Counters, cpu: Mapping[str, float]) -> Second:
-    names = ("messages_pushed", "messages_delivered", "http_reqs")
-    pushed, delivered, requests = [int(counters.counts.get(name, 0)) for name in names]
-    return Second(at, pushed, delivered, requests, cpu, counters.loading)
+    return Second(at, counters.pushed, counters.delivered, counters.requests, cpu, counters.loading)
 
 
 def _spent(server: Sequence[psutil.Process], postmaster: psutil.Process | None) -> dict[str, float]:
