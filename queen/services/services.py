@@ -20,7 +20,7 @@ class Schedule(Struct, frozen=True):
     """How often the services run, and how much each of their transactions does.
 
     Attributes:
-        retention_batch, eviction_batch: messages, at most; a call is about fewer if those would take it too long.
+        retention_batch, eviction_batch: messages, at most.
         partition_idle: how long after its last push an empty partition is removed.
     """
 

@@ -126,6 +126,16 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.evict_overdue_v1 IS 'Gives up messages that have waited longer than their queue allows.';
 
+-- How many messages a transaction of eviction takes on next: 100 at first, then as many as all before, as long as that fits into
+-- 6 ms as far as can be told, because consumers wait for their cursors; 0: it ends.
+CREATE OR REPLACE FUNCTION queen.portion(p_began timestamptz, p_done bigint, p_most int) RETURNS int
+LANGUAGE sql VOLATILE
+RETURN CASE
+    WHEN clock_timestamp() - p_began > interval '3 ms' THEN 0
+    ELSE least(p_most - p_done, greatest(p_done, 100))::int
+END;
+COMMENT ON FUNCTION queen.portion IS 'Internal: how many messages a transaction of eviction takes on next.';
+
 -- What one cursor gives up: undone messages created before p_older, those under a live lease left out. The caller holds it.
 CREATE OR REPLACE FUNCTION queen.give_up(
     p_queue queen.queues, p_part bigint, p_grp bigint, p_older timestamptz, p_messages int, p_now timestamptz,

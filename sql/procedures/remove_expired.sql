@@ -77,7 +77,7 @@ COMMENT ON FUNCTION queen.expired IS 'Internal: the oldest segments of a partiti
 --            p_wait          whether to wait for what others hold, or to pass it over
 -- Returns:   one row a partition: upto, removed up to this offset (null: nothing was), the messages, and state: done, more
 --            (the call was at its limit), or busy (passed over).
--- Locks:     the queue row FOR SHARE; then, partition by partition, the head FOR KEY SHARE and the cursors that have to move.
+-- Locks:     the queue row FOR SHARE; then, partition by partition, queen.lock_oldest and the cursors that have to move.
 --            Where it waits, the call is for one partition, so that the order of all others is kept, and waits before it removes
 --            anything: a push may want a transaction id that is being removed.
 -- Writes:    segments, transaction_ids, deleted_messages, partition_consumers, retention_metrics.
@@ -105,7 +105,7 @@ BEGIN
         messages := 0;
         state := 'more';
         IF v_left > 0 AND clock_timestamp() < v_end THEN
-            state := CASE WHEN queen.share_head(v_place.part_id, p_wait) THEN 'done' ELSE 'busy' END;
+            state := CASE WHEN queen.lock_oldest(v_place.part_id, p_wait) THEN 'done' ELSE 'busy' END;
         END IF;
         IF state = 'done' THEN
             SELECT * INTO v_expired FROM queen.expired(v_place.part_id, v_queue, v_place.empty_upto, v_left::int, v_now);
@@ -126,21 +126,24 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.remove_expired_v1 IS 'Removes the oldest segments of partitions that the options of their queue let go.';
 
--- Whether a head is held now against whoever moves a cursor back, who takes it FOR UPDATE. A push holds it beside (FOR NO KEY
--- UPDATE): what it appends is not among the oldest.
-CREATE OR REPLACE FUNCTION queen.share_head(p_part bigint, p_wait bool) RETURNS bool
+-- Whether what is oldest in a partition is the caller's to remove. The head is held against whoever moves a cursor back, who
+-- takes it FOR UPDATE; a push holds it beside (FOR NO KEY UPDATE), for what it appends is not among the oldest. The row of the
+-- partition is held against others that remove.
+CREATE OR REPLACE FUNCTION queen.lock_oldest(p_part bigint, p_wait bool) RETURNS bool
 LANGUAGE plpgsql
 SET enable_seqscan = off
 AS $$
 BEGIN
     IF p_wait THEN
-        PERFORM 1 FROM queen.partition_lookup AS l WHERE l.part_id = p_part FOR KEY SHARE;
+        PERFORM 1 FROM queen.partition_lookup AS l JOIN queen.partitions AS p ON p.id = l.part_id
+        WHERE l.part_id = p_part FOR KEY SHARE OF l FOR NO KEY UPDATE OF p;
     ELSE
-        PERFORM 1 FROM queen.partition_lookup AS l WHERE l.part_id = p_part FOR KEY SHARE SKIP LOCKED;
+        PERFORM 1 FROM queen.partition_lookup AS l JOIN queen.partitions AS p ON p.id = l.part_id
+        WHERE l.part_id = p_part FOR KEY SHARE OF l SKIP LOCKED FOR NO KEY UPDATE OF p SKIP LOCKED;
     END IF;
     RETURN FOUND;
 END $$;
-COMMENT ON FUNCTION queen.share_head IS 'Internal: holds a head beside pushes, waiting for it or passing over what others hold.';
+COMMENT ON FUNCTION queen.lock_oldest IS 'Internal: locks what is oldest in a partition, waiting for it or passing over what others hold.';
 
 -- Whether all cursors that stand below an offset are locked now.
 CREATE OR REPLACE FUNCTION queen.lock_cursors_below(p_part bigint, p_off bigint, p_wait bool) RETURNS bool
@@ -164,7 +167,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.lock_cursors_below IS 'Internal: locks cursors below an offset.';
 
--- Removes the segments of a partition up to an offset. The caller shares the head and holds the cursors below the offset.
+-- Removes the segments of a partition up to an offset. The caller has queen.lock_oldest and the cursors below the offset.
 CREATE OR REPLACE FUNCTION queen.remove_segments(p_part bigint, p_upto bigint, p_now timestamptz) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off

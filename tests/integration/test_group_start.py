@@ -2,42 +2,30 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias
 from uuid import uuid4
 
-import asyncpg
 import pytest
 
 from queen.db.dsn import parse
 from queen.db.pool import Pool
-from queen.db.setup import prepare
 from queen.db.store import Store
 from queen.engine.ports import PushColumns
 from queen_spec.guarantees import Level, checks
 from tests.support.flushes import flush_of
+from tests.support.locks import Connection, prepared_connections, until_waiting
 
-Connection: TypeAlias = "asyncpg.Connection[Any]"
 SUBSCRIBE = "SELECT grp_id, starts_in FROM queen.subscribe_v1($1, 'g', 'timestamp', $2, false, true, 100)"
 
 
 @pytest.fixture
 async def connections(postgres: str) -> AsyncIterator[list[Connection]]:
-    await prepare(postgres, 5000)
-    async with AsyncExitStack() as stack:
-        opened = [await asyncpg.connect(postgres) for _ in range(3)]
-        for connection in opened:
-            stack.push_async_callback(connection.close)
+    async with prepared_connections(postgres, 3) as opened:
         yield opened
 
 
 async def set_clock(connection: Connection, moment: datetime) -> None:
     await connection.execute("SELECT set_config('queen.clock', $1, false)", moment.isoformat())
-
-
-async def waits_for_a_lock(observer: Connection, pid: int) -> bool:
-    return bool(await observer.fetchval("SELECT cardinality(pg_blocking_pids($1)) > 0", pid))
 
 
 async def one_message(postgres: str) -> tuple[str, PushColumns]:
@@ -69,9 +57,7 @@ async def test_a_push_from_before_the_start_that_commits_after_it_is_passed_over
         columns.flush, columns.part, columns.n, columns.data, columns.ends, columns.ids,
     )  # fmt: skip
     arrival = asyncio.create_task(subscriber.fetchrow(SUBSCRIBE, queue, start))
-    async with asyncio.timeout(240):
-        while not arrival.done() and not await waits_for_a_lock(observer, subscriber.get_server_pid()):
-            await asyncio.sleep(0)
+    await until_waiting(observer, subscriber, arrival)
     await transaction.commit()
     reached = await arrival
     assert reached is not None
@@ -101,9 +87,8 @@ async def test_eviction_at_the_start_of_a_group_takes_its_locks_in_the_order_of_
         eviction = asyncio.create_task(
             evictor.fetch("SELECT * FROM queen.evict_overdue_v1($1, $2, 100, true)", queue_id, [part_id])
         )
-        async with asyncio.timeout(240):
-            while not await waits_for_a_lock(observer, evictor.get_server_pid()):
-                await asyncio.sleep(0)
+        await until_waiting(observer, evictor, eviction)
+        assert not eviction.done()
         await changer.execute(
             "SELECT FROM queen.partition_lookup AS h JOIN queen.partition_consumers AS c USING (part_id)"
             " WHERE h.part_id = $1 FOR UPDATE NOWAIT", part_id,

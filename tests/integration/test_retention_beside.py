@@ -2,23 +2,20 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
-from typing import Any, TypeAlias
+from typing import Any
 from uuid import UUID, uuid4
 
-import asyncpg
 import pytest
 from msgspec.structs import replace
 
 from queen.db.dsn import parse
 from queen.db.pool import Pool
-from queen.db.setup import prepare
 from queen.db.store import Store
 from queen.engine.ports import PushColumns
 from queen_spec.guarantees import Level, checks
 from tests.support.flushes import flush_of
+from tests.support.locks import Connection, prepared_connections, until_waiting
 
-Connection: TypeAlias = "asyncpg.Connection[Any]"
 HASH = UUID(int=7)
 
 
@@ -54,13 +51,7 @@ class Old:
 
 @pytest.fixture
 async def connections(postgres: str) -> AsyncIterator[list[Connection]]:
-    await prepare(postgres, 5000)
-    async with AsyncExitStack() as stack:
-        opened = [await asyncpg.connect(postgres) for _ in range(3)]
-        for connection in opened:
-            stack.push_async_callback(connection.close)
-            # Who waits where nobody should have to wait fails with it.
-            await connection.execute("SET lock_timeout = '30s'")
+    async with prepared_connections(postgres, 3) as opened:
         yield opened
 
 
@@ -79,12 +70,6 @@ async def old(postgres: str, connections: list[Connection]) -> Old:
         "UPDATE queen.segments SET created_at = created_at - interval '1 h' WHERE part_id = $1", made.part_id
     )
     return made
-
-
-async def until_waiting(observer: Connection, waiter: Connection) -> None:
-    async with asyncio.timeout(240):
-        while not await observer.fetchval("SELECT cardinality(pg_blocking_pids($1)) > 0", waiter.get_server_pid()):
-            await asyncio.sleep(0)
 
 
 @checks("G-RET-4", level=Level.LIVE)
@@ -119,7 +104,8 @@ async def test_retention_waits_for_who_moves_a_cursor_back(old: Old, connections
         await seeker.execute("SELECT queen.seek_group_v1($1, 'g', NULL, false, NULL, 0, 100)", old.name)
         assert await old.remove(remover, wait=False) == (0, "busy")
         removal = asyncio.create_task(old.remove(remover, wait=True))
-        await until_waiting(observer, remover)
+        await until_waiting(observer, remover, removal)
+        assert not removal.done()
     assert await removal == (1, "done")
     cursor = "SELECT acked FROM queen.partition_consumers WHERE part_id = $1"
     assert await observer.fetchval(cursor, old.part_id) == 0
@@ -135,8 +121,24 @@ async def test_a_push_of_an_id_that_is_being_removed_is_new_if_it_has_been_remov
     await removal.start()
     assert await old.remove(remover, wait=False) == (1, "done")
     push = asyncio.create_task(old.push(pusher, HASH))
-    await until_waiting(observer, pusher)
+    await until_waiting(observer, pusher, push)
+    assert not push.done()
     await (removal.commit() if commits else removal.rollback())
     [row] = await push
     assert (row["first_off"], row["dup_off"]) == ((1, None) if commits else (1, [0]))
     assert await old.kept(observer) == ([1] if commits else [0])
+
+
+@checks("G-RET-4", level=Level.LIVE)
+async def test_what_two_remove_at_once_is_removed_and_counted_once(old: Old, connections: list[Connection]) -> None:
+    """Retention and expiry sweep the same queue, and of two leaders both may think that they lead for a moment."""
+    first, second, observer = connections
+    async with first.transaction():
+        assert await old.remove(first, wait=False) == (1, "done")
+        assert await old.remove(second, wait=False) == (0, "busy")
+        removal = asyncio.create_task(old.remove(second, wait=True))
+        await until_waiting(observer, second, removal)
+        assert not removal.done()
+    assert await removal == (0, "done")
+    counted = "SELECT sum(retention_messages) FROM queen.retention_metrics WHERE queue = $1"
+    assert await observer.fetchval(counted, old.name) == 1

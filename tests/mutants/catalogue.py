@@ -330,12 +330,19 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-RET-4", "retention and pushes wait for each other",
-        (EXPIRED, "WHERE l.part_id = p_part FOR KEY SHARE;", "WHERE l.part_id = p_part FOR UPDATE;"),
+        (EXPIRED, "FOR KEY SHARE OF l FOR NO", "FOR UPDATE OF l FOR NO"),
+        (EXPIRED, "FOR KEY SHARE OF l SKIP", "FOR UPDATE OF l SKIP"),
         tests=BESIDE,
     ),
     _sql(
         "G-RET-4", "retention does not mind who moves a cursor back",
-        (EXPIRED, "    RETURN FOUND;\nEND $$;\nCOMMENT ON FUNCTION queen.share_head", "    RETURN true;\nEND $$;\nCOMMENT ON FUNCTION queen.share_head"),
+        (EXPIRED, "    RETURN FOUND;\nEND $$;\nCOMMENT ON FUNCTION queen.lock_oldest", "    RETURN true;\nEND $$;\nCOMMENT ON FUNCTION queen.lock_oldest"),
+        tests=BESIDE,
+    ),
+    _sql(
+        "G-RET-4", "two remove the same at once",
+        (EXPIRED, "FOR NO KEY UPDATE OF p;", ";"),
+        (EXPIRED, "FOR KEY SHARE OF l SKIP LOCKED FOR NO KEY UPDATE OF p SKIP LOCKED;", "FOR KEY SHARE OF l SKIP LOCKED;"),
         tests=BESIDE,
     ),
     _engine(
