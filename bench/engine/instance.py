@@ -23,7 +23,7 @@ from queen.engine.ports import Notice
 from queen.engine.waiters import Waiters
 from queen.http.parsing import parse_push_items, to_push
 from queen.http.rendering import render_ack, render_buffered, render_pop, render_push
-from queen.http.resources.ack import AckBatchBody, to_ack_item
+from queen.http.resources.ack import AckBatchBody, to_ack_items
 from queen_bench.database import CONNECT_TIMEOUT_MS
 from queen_bench.errors import MismatchError
 
@@ -76,7 +76,7 @@ class Instance:
         """The same for a batch of acks."""
         batch = _acks.decode(body)
         group = batch.consumerGroup or QUEUE_MODE
-        items = [to_ack_item(each, group) for each in batch.acknowledgments]
+        items = to_ack_items(batch.acknowledgments, group)
         acked = await self._submit(JobType.ACK, Ack(items))
         return render_ack(items, acked.results)
 

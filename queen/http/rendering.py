@@ -127,6 +127,7 @@ def _render_claim(claim: Claim, lease: bytes, group: bytes, keys: Keyring | None
         ids.partition_id(claim.part_id).encode(), _json(claim.queue), _json(claim.partition), lease, group,
     )  # fmt: skip
     parts: list[bytes] = []
+    skip, seen = claim.skip, claim.seen
     for piece in claim.slices:
         stamp = b'"createdAt":"%b"' % timestamp(piece.created_at).encode() + tail.replace(b"%", b"%%")
         stamp += b'"offset":%d,"deliveryAttempt":%d}'
@@ -137,17 +138,15 @@ def _render_claim(claim: Claim, lease: bytes, group: bytes, keys: Keyring | None
             + prefix
             + b'%012x","traceId":null,"data":%b,"producerSub":null,'
         ) + stamp
-        offset = piece.first
-        for entry in decode_entries(piece.data, piece.ends, piece.start):
-            if offset > claim.upto:
-                break
-            if offset not in claim.skip:
-                attempt = claim.attempt if offset <= claim.seen else 1
-                if isinstance(entry, bytes):
-                    parts.append(plain % (offset, offset, entry, offset, attempt))
-                else:
-                    parts.append(_render_entry(entry, prefix, offset, claim, keys) + stamp % (offset, attempt))
-            offset += 1
+        entries = decode_entries(piece.data, piece.ends, piece.start)[: max(claim.upto + 1 - piece.first, 0)]
+        for offset, entry in enumerate(entries, piece.first):
+            if skip and offset in skip:
+                continue
+            attempt = claim.attempt if offset <= seen else 1
+            if isinstance(entry, bytes):
+                parts.append(plain % (offset, offset, entry, offset, attempt))
+            else:
+                parts.append(_render_entry(entry, prefix, offset, claim, keys) + stamp % (offset, attempt))
     return b",".join(parts)
 
 
@@ -189,17 +188,27 @@ class AckAnswer(Struct):
     noop: bool | UnsetType = UNSET
 
 
+_ACK_HEAD = b'{"index":0,"transactionId":""'
+
+
 def render_ack(items: Sequence[AckItem], results: Sequence[AckResult]) -> bytes:
     """The array that answers an ack: one object an item, in the order of the request."""
-    return _json(
-        [
-            AckAnswer(
-                index, item.transaction_id, result.problem is None, result.problem, result.queue, result.partition,
-                result.released, result.dead, result.noop or UNSET,
-            )
-            for index, (item, result) in enumerate(zip(items, results, strict=True))
-        ]
+    parts: list[bytes] = []
+    last, tail = None, b""
+    for index, (item, result) in enumerate(zip(items, results, strict=True)):
+        if result is not last:  # most share one with their neighbours
+            last, tail = result, _ack_tail(result)
+        parts.append(b'{"index":%d,"transactionId":%b%b' % (index, _json(item.transaction_id), tail))
+    return b"[" + b",".join(parts) + b"]"
+
+
+def _ack_tail(result: AckResult) -> bytes:
+    """What an answer says behind its index and its transaction id."""
+    answer = AckAnswer(
+        0, "", result.problem is None, result.problem, result.queue, result.partition, result.released, result.dead,
+        result.noop or UNSET,
     )  # fmt: skip
+    return _json(answer).removeprefix(_ACK_HEAD)
 
 
 # ---------------------------------------------------------------- lease, transaction

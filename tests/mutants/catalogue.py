@@ -402,9 +402,14 @@ MUTANTS: tuple[Mutant, ...] = (
         "G-ISO-2", "the results of acks come in the order of their outcome",
         (
             "queen/engine/handlers/ack.py",
-            "results[number] = self._special(row, place, number)\n        return results\n",
-            "results[number] = self._special(row, place, number)\n        return sorted(results, key=lambda result: result.problem is not None)\n",
+            "results[number] = self._special(row, place, number, element.cursor.name)\n        return results\n",
+            "results[number] = self._special(row, place, number, element.cursor.name)\n        return sorted(results, key=lambda result: result.problem is not None)\n",
         ),
+    ),
+    _engine(
+        "G-ISO-2", "ids that are read together may run into each other",
+        ("queen/core/ids.py", "    if head or set(map(len, digits)) != {12} or numbers.strip(_HEX):\n", "    if head or numbers.strip(_HEX):\n"),
+        tests="tests/property/test_ack_columns.py",
     ),
     _engine(
         "G-ISO-3", "a malformed request is an internal error",

@@ -1,8 +1,10 @@
 """ACK: what consumers say of many messages, gathered by cursor, one call."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, pairwise
 from math import inf
+from operator import attrgetter
 from uuid import UUID
 
 import msgspec
@@ -16,6 +18,7 @@ from queen.engine.ports import AckColumns, AckRow, Notice, PartitionName
 
 _KINDS = {"completed": "c", "success": "c", "acked": "c", "ok": "c", "failed": "f", "retry": "r", "dlq": "d"}
 _NO_LEASE = UUID(int=0)
+_SAME = attrgetter("partition_id", "group", "lease", "status")
 MESSAGE_NOT_FOUND = "Message not found"
 #: An ack waits longer than other calls for PostgreSQL to come back, and less than clients wait for an answer: their
 #: consumers end when it fails a few times.
@@ -24,13 +27,25 @@ PATIENCE_S = 22.0
 INVALID_LEASE, ALREADY_COMPLETED = "Invalid or expired lease", "Message already completed"
 
 
-class Spot(Struct, frozen=True):
-    """Where the message of an ack is: its cursor, and its offset unless only the database knows it."""
+class Cursor(Struct, frozen=True):
+    """A group's place in a partition."""
 
     part_id: int
     grp_id: int
-    offset: int | None
     name: PartitionName
+
+
+class Stretch(Struct, frozen=True):
+    """Neighbouring acks that say the same of messages of one cursor, under one lease.
+
+    Attributes:
+        cursor: or what is wrong with all of them.
+        offsets: of their messages, ``None`` where only the database knows it.
+    """
+
+    items: Sequence[AckItem]
+    cursor: Cursor | str
+    offsets: Sequence[int | None] = ()
 
 
 def lease_of(text: str | None) -> UUID | None:
@@ -43,42 +58,65 @@ def lease_of(text: str | None) -> UUID | None:
         return _NO_LEASE
 
 
-async def locate(context: Context, items: Sequence[AckItem]) -> list[Spot | str]:
-    """The spot of each item, or the problem with it."""
+async def locate(context: Context, items: Sequence[AckItem]) -> list[Stretch]:
+    """Where the messages of these items are, in their order."""
     part_ids = {text: ids.parse_partition_id(text) for text in {item.partition_id for item in items}}
     names = await context.directory.names(part_id for part_id in part_ids.values() if part_id is not None)
-    cursors: dict[tuple[str, str], Spot | str] = {}
-    for key in {(item.partition_id, item.group) for item in items}:
-        part_id = part_ids[key[0]]
-        cursors[key] = await _cursor(context, names.get(part_id) if part_id is not None else None, key[1])
-    return [_spot(item, cursors[item.partition_id, item.group]) for item in items]
+    cursors: dict[tuple[str, str], Cursor | str] = {}
+    stretches = []
+    for (partition_id, group, _, status), run in groupby(items, _SAME):
+        if (partition_id, group) not in cursors:
+            part_id = part_ids[partition_id]
+            name = names.get(part_id) if part_id is not None else None
+            cursors[partition_id, group] = await _cursor(context, name, group)
+        stretches.append(_stretch(list(run), cursors[partition_id, group], status))
+    return stretches
 
 
-async def _cursor(context: Context, name: PartitionName | None, group: str) -> Spot | str:
-    """The spot of a message that only the database knows, or what is wrong with all acks of this cursor."""
+async def _cursor(context: Context, name: PartitionName | None, group: str) -> Cursor | str:
+    """The cursor, or what is wrong with all acks of it."""
     if name is None:
         return MESSAGE_NOT_FOUND
     grp_id = await context.directory.group(name, group)
     if grp_id is None:
         return "Consumer group not found" if context.directory.knows(name.part_id) else MESSAGE_NOT_FOUND
-    return Spot(name.part_id, grp_id, None, name)
+    return Cursor(name.part_id, grp_id, name)
 
 
-def _spot(item: AckItem, cursor: Spot | str) -> Spot | str:
-    if cursor == MESSAGE_NOT_FOUND:
-        return cursor
-    if item.status not in _KINDS:
-        return f"Unknown status: {item.status}"
+def _stretch(items: Sequence[AckItem], cursor: Cursor | str, status: str) -> Stretch:
+    if cursor != MESSAGE_NOT_FOUND and status not in _KINDS:
+        cursor = f"Unknown status: {status}"
     if isinstance(cursor, str):
-        return cursor
-    offset = ids.offset_of(item.transaction_id, cursor.part_id)
-    return cursor if offset is None else Spot(cursor.part_id, cursor.grp_id, offset, cursor.name)
+        return Stretch(items, cursor)
+    return Stretch(items, cursor, ids.offsets_of([item.transaction_id for item in items], cursor.part_id))
 
 
-class AckElement(Struct):
-    """One element of an ack call and the items that it speaks for, as (offset or ``None``, number of the item)."""
+class AckElement(Struct, frozen=True):
+    """One element of an ack call: offsets, ascending, and the numbers of the items that they stand for."""
 
-    items: list[tuple[int | None, int]]
+    cursor: Cursor
+    offsets: Sequence[int | None]
+    numbers: Sequence[int]
+
+
+class _Run(Struct, frozen=True):
+    """Completed messages of a cursor, under one lease."""
+
+    cursor: Cursor
+    offsets: list[int]
+    numbers: list[int]
+
+    def elements(self) -> Iterator[AckElement]:
+        """Cuts where an offset is missing."""
+        first = self.offsets[0]
+        if self.offsets == list(range(first, first + len(self.offsets))):  # whoever acks a batch as it came
+            yield AckElement(self.cursor, self.offsets, self.numbers)
+            return
+        members = sorted(zip(self.offsets, self.numbers, strict=True))
+        cuts = [place for place in range(1, len(members)) if members[place][0] > members[place - 1][0] + 1]
+        for begin, end in pairwise([0, *cuts, len(members)]):
+            offsets, numbers = zip(*members[begin:end], strict=True)
+            yield AckElement(self.cursor, offsets, numbers)
 
 
 class Gathered:
@@ -88,50 +126,59 @@ class Gathered:
     the one that failed.
     """
 
-    def __init__(self, items: Sequence[AckItem], spots: Sequence[Spot | str], *, fuse: bool) -> None:
+    def __init__(self, stretches: Iterable[Stretch], *, fuse: bool) -> None:
         self.columns = AckColumns()
-        self._items = items
-        self._spots = {number: spot for number, spot in enumerate(spots) if isinstance(spot, Spot)}
-        self._refused = {number: spot for number, spot in enumerate(spots) if isinstance(spot, str)}
+        self._items: list[AckItem] = []
+        self._refused: list[tuple[int, str]] = []
         self._elements: list[AckElement] = []
-        runs: dict[tuple[int, int, str | None], list[tuple[int, int]]] = {}
-        for number, spot in self._spots.items():
-            item = items[number]
-            if fuse and spot.offset is not None and _KINDS[item.status] == "c":
-                runs.setdefault((spot.part_id, spot.grp_id, item.lease), []).append((spot.offset, number))
+        runs: dict[tuple[int, int, str | None], _Run] = {}
+        for stretch in stretches:
+            numbers = range(len(self._items), len(self._items) + len(stretch.items))
+            self._items.extend(stretch.items)
+            cursor, head = stretch.cursor, stretch.items[0]
+            if isinstance(cursor, str):
+                self._refused.extend([(number, cursor) for number in numbers])
+                continue
+            known = [offset for offset in stretch.offsets if offset is not None]
+            if fuse and _KINDS[head.status] == "c" and len(known) == len(numbers):
+                run = runs.setdefault((cursor.part_id, cursor.grp_id, head.lease), _Run(cursor, [], []))
+                run.offsets.extend(known)
+                run.numbers.extend(numbers)
             else:
-                self._add(spot.offset, spot.offset, [(spot.offset, number)])
-        for members in runs.values():
-            for run in _neighbours(sorted(members)):
-                self._add(run[0][0], run[-1][0], list(run))
+                for offset, number in zip(stretch.offsets, numbers, strict=True):
+                    self._add(AckElement(cursor, [offset], [number]))
+        for run in runs.values():
+            for element in run.elements():
+                self._add(element)
 
-    def _add(self, first: int | None, last: int | None, members: list[tuple[int | None, int]]) -> None:
-        number = members[0][1]
-        item, spot, c = self._items[number], self._spots[number], self.columns
-        c.part.append(spot.part_id)
-        c.grp.append(spot.grp_id)
+    def _add(self, element: AckElement) -> None:
+        item, cursor, c = self._items[element.numbers[0]], element.cursor, self.columns
+        first = element.offsets[0]
+        c.part.append(cursor.part_id)
+        c.grp.append(cursor.grp_id)
         c.lease.append(lease_of(item.lease))
         c.kind.append(_KINDS[item.status])
         c.first.append(first)
-        c.last.append(last)
+        c.last.append(element.offsets[-1])
         c.hash.append(ids.transaction_hash(item.transaction_id) if first is None else None)
         c.error.append(item.error)
-        self._elements.append(AckElement(members))
+        self._elements.append(element)
 
     def results(self, rows: Sequence[AckRow]) -> list[AckResult]:
         """One result an item, from the rows of the call."""
-        results = [AckResult(self._refused.get(number, MESSAGE_NOT_FOUND)) for number in range(len(self._items))]
+        results = [AckResult(MESSAGE_NOT_FOUND)] * len(self._items)
+        for number, problem in self._refused:
+            results[number] = AckResult(problem)
         for row in rows:
-            members = self._elements[row.ord - 1].items
-            name = self._spots[members[0][1]].name
-            common = _result(row, row.problem, name)
+            element = self._elements[row.ord - 1]
+            common = _result(row, row.problem, element.cursor.name)
             low, high = _uniform(row)
-            for offset, number in members:
+            for offset, number in zip(element.offsets, element.numbers, strict=True):
                 place = offset if offset is not None else row.first
                 if place is None or low < place <= high:
                     results[number] = common
                 else:
-                    results[number] = self._special(row, place, number)
+                    results[number] = self._special(row, place, number, element.cursor.name)
         return results
 
     def announce(self, context: Context, rows: Sequence[AckRow]) -> None:
@@ -139,12 +186,12 @@ class Gathered:
         freed: Counter[tuple[str, str]] = Counter()
         for row in rows:
             if row.ready:
-                number = self._elements[row.ord - 1].items[0][1]
-                freed[self._spots[number].name.queue, self._items[number].group] += 1
+                element = self._elements[row.ord - 1]
+                freed[element.cursor.name.queue, self._items[element.numbers[0]].group] += 1
         for (queue, group), partitions in freed.items():
             context.heard(Notice(queue, partitions, group))
 
-    def _special(self, row: AckRow, offset: int, number: int) -> AckResult:
+    def _special(self, row: AckRow, offset: int, number: int, name: PartitionName) -> AckResult:
         problem, noop = row.problem, False
         if row.exists_upto is not None and offset > row.exists_upto:
             problem = MESSAGE_NOT_FOUND
@@ -155,7 +202,7 @@ class Gathered:
                 problem, noop = None, True
             elif problem is None and row.within is not None and offset > row.within:
                 problem = "Message not delivered under this lease" if self._items[number].lease else MESSAGE_NOT_FOUND
-        return _result(row, problem, self._spots[number].name, noop=noop)
+        return _result(row, problem, name, noop=noop)
 
 
 def _uniform(row: AckRow) -> tuple[float, float]:
@@ -171,22 +218,11 @@ def _result(row: AckRow, problem: str | None, name: PartitionName, *, noop: bool
     return AckResult(problem, name.queue, name.partition, row.released and problem is None, row.dead, noop)
 
 
-def _neighbours(members: Sequence[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
-    """Cuts ascending (offset, number) pairs where an offset is missing."""
-    run = [members[0]]
-    for member in members[1:]:
-        if member[0] > run[-1][0] + 1:
-            yield run
-            run = []
-        run.append(member)
-    yield run
-
-
 async def ack(context: Context, acks: Sequence[Ack]) -> list[Acked | OutcomeUnknownError]:
     """Applies the acks of all requests; one answer each, or an error where nobody can tell what was done already."""
     items = [item for request in acks for item in request.items]
-    spots = await context.patiently(lambda _again: locate(context, items), patience_s=PATIENCE_S)
-    gathered = Gathered(items, spots, fuse=True)
+    stretches = await context.patiently(lambda _again: locate(context, items), patience_s=PATIENCE_S)
+    gathered = Gathered(stretches, fuse=True)
     rows: list[AckRow] = []
     lost = False
     if gathered.columns.part:

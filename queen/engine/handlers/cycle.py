@@ -63,8 +63,8 @@ async def _ack(context: Context, request: Cycle) -> AckColumns | str | None:
     if request.ack is None:
         return None
     items = [request.ack]
-    [spot] = await context.patiently(lambda _again: locate(context, items))
-    return spot if isinstance(spot, str) else Gathered(items, [spot], fuse=False).columns
+    [stretch] = await context.patiently(lambda _again: locate(context, items))
+    return stretch.cursor if isinstance(stretch.cursor, str) else Gathered([stretch], fuse=False).columns
 
 
 def _state(request: Cycle) -> StateColumns:

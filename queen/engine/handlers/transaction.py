@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from queen.core import ids
 from queen.core.errors import DatabaseUnavailableError, NoEncryptionKeyError, QueenError
-from queen.core.operations import AckItem, AckResult, Executed, Push, Pushed, Transaction
+from queen.core.operations import AckResult, Executed, Push, Pushed, Transaction
 from queen.engine.context import Context
 from queen.engine.flush import Flush
-from queen.engine.handlers.ack import Gathered, Spot, lease_of, locate, unknown_outcome
+from queen.engine.handlers.ack import Cursor, Gathered, Stretch, lease_of, locate, unknown_outcome
 from queen.engine.handlers.push import (
     CHANGES_TOO_OFTEN,
     LAYOUTS_MAX,
@@ -36,14 +36,23 @@ class _Located(Struct, frozen=True):
 
     number: int
     push: Push
-    acks: Sequence[AckItem]
-    spots: Sequence[Spot | str]
+    acks: Sequence[Stretch]
     required: Sequence[UUID] | None
 
     @property
     def cursors(self) -> set[tuple[int, int]]:
         """The cursors that its acks concern."""
-        return {(spot.part_id, spot.grp_id) for spot in self.spots if isinstance(spot, Spot)}
+        located = [stretch.cursor for stretch in self.acks]
+        return {(cursor.part_id, cursor.grp_id) for cursor in located if isinstance(cursor, Cursor)}
+
+    @property
+    def problems(self) -> list[AckResult]:
+        """What is known to be wrong with its acks before they are tried."""
+        return [
+            AckResult(stretch.cursor if isinstance(stretch.cursor, str) else None)
+            for stretch in self.acks
+            for _ in stretch.items
+        ]
 
 
 async def transaction(context: Context, requests: Sequence[Transaction]) -> list[Executed | QueenError]:
@@ -52,18 +61,16 @@ async def transaction(context: Context, requests: Sequence[Transaction]) -> list
     results: dict[int, Executed | QueenError] = {}
     sound = []
     for each in located:
-        if all(isinstance(spot, Spot) for spot in each.spots):
+        if all(isinstance(stretch.cursor, Cursor) for stretch in each.acks):
             sound.append(each)
         else:
-            problems = [AckResult(spot if isinstance(spot, str) else None) for spot in each.spots]
-            results[each.number] = Executed(True, Pushed([]), problems)
+            results[each.number] = Executed(True, Pushed([]), each.problems)
     for group in _apart(sound):
         await _execute(context, group, results)
     return [results[number] for number in range(len(requests))]
 
 
 async def _locate(context: Context, number: int, request: Transaction) -> _Located:
-    spots = await context.patiently(lambda _again: locate(context, request.acks))
     acks, required = request.acks, None
     if request.required_leases is not None and not all(item.lease for item in acks):
         if len(request.required_leases) == 1:
@@ -71,7 +78,8 @@ async def _locate(context: Context, number: int, request: Transaction) -> _Locat
         else:
             leases = [lease_of(text) for text in request.required_leases]
             required = [lease for lease in leases if lease is not None]
-    return _Located(number, request.push, acks, spots, required)
+    stretches = await context.patiently(lambda _again: locate(context, acks))
+    return _Located(number, request.push, stretches, required)
 
 
 def _apart(transactions: Sequence[_Located]) -> list[list[_Located]]:
@@ -104,9 +112,7 @@ async def _execute(context: Context, group: Sequence[_Located], results: dict[in
 async def _call(context: Context, group: Sequence[_Located]) -> Sequence[Executed | QueenError] | None:
     """One answer each, or ``None`` when several were undone because of one of them."""
     pushes = [each.push for each in group]
-    gathered = Gathered(
-        [item for each in group for item in each.acks], [spot for each in group for spot in each.spots], fuse=False
-    )
+    gathered = Gathered((stretch for each in group for stretch in each.acks), fuse=False)
     required = list(group[0].required) if group[0].required is not None else None
     for _ in range(LAYOUTS_MAX):
         options = await current_options(context)
@@ -139,8 +145,9 @@ async def _call(context: Context, group: Sequence[_Located]) -> Sequence[Execute
             gathered.announce(context, rows.acks)
         answers, begin = [], 0
         for each, pushed in zip(group, flush.answers(rows.appended), strict=True):
-            answers.append(Executed(rows.undone, pushed, acked[begin : begin + len(each.acks)]))
-            begin += len(each.acks)
+            end = begin + sum([len(stretch.items) for stretch in each.acks])
+            answers.append(Executed(rows.undone, pushed, acked[begin:end]))
+            begin = end
         return answers
     raise DatabaseUnavailableError(CHANGES_TOO_OFTEN)
 

@@ -1,5 +1,7 @@
 """``POST /api/v1/ack`` and ``POST /api/v1/ack/batch``."""
 
+from collections.abc import Sequence
+
 import falcon
 import falcon.asgi
 import msgspec
@@ -59,11 +61,20 @@ _batch = msgspec.json.Decoder(AckBatchBody)
 
 
 def to_ack_item(body: AckBody, group: str, field: str = "") -> AckItem:
-    """An acknowledgment as the engine takes it; raises BadRequestError for empty ids and overlong texts."""
+    """An acknowledgment as the engine takes it; raises BadRequestError for an empty transactionId."""
     if not body.transactionId:
         raise BadRequestError(f"{field}transactionId must not be empty", f"{field}transactionId")
     error = body.error[: limits.ERROR_TEXT_CHARS_MAX].replace("\0", "\N{REPLACEMENT CHARACTER}") if body.error else None
     return AckItem(body.transactionId, body.partitionId, group, body.leaseId or None, body.status or "completed", error)
+
+
+def to_ack_items(bodies: Sequence[AckBody], group: str) -> list[AckItem]:
+    """The same for the elements of ``acknowledgments``."""
+    try:
+        return [to_ack_item(body, group) for body in bodies]
+    except BadRequestError:
+        # Only now is it worth a name for each element.
+        return [to_ack_item(body, group, f"acknowledgments[{number}].") for number, body in enumerate(bodies)]
 
 
 class AckResource:
@@ -82,10 +93,7 @@ class AckResource:
         """Many acknowledgments, each with a result of its own."""
         body = decode(_batch, await read_body(req, self._body_bytes_max), _BATCH_TEXTS)
         group = check_group(body.consumerGroup, "consumerGroup", QUEUE_MODE)
-        items = [
-            to_ack_item(each, group, f"acknowledgments[{number}].") for number, each in enumerate(body.acknowledgments)
-        ]
-        await self._acknowledge(resp, items)
+        await self._acknowledge(resp, to_ack_items(body.acknowledgments, group))
 
     async def _acknowledge(self, resp: falcon.asgi.Response, items: list[AckItem]) -> None:
         resp.content_type = falcon.MEDIA_JSON

@@ -26,7 +26,7 @@ from queen.http import problems
 from queen.http.parsing import check_group
 from queen.http.rendering import render_pop, timestamp
 from queen.http.request import QueenRequest
-from queen.http.resources.ack import to_ack_item
+from queen.http.resources.ack import to_ack_items
 from queen.http.socket import frames
 from queen.http.socket.delivery import Windows, deliver_batches, messages_of
 from queen.http.socket.frames import AckFrame, Ref, Refused, ServerFrame, SocketLimits, WindowTimes
@@ -365,10 +365,7 @@ class Session:
         if (frame.batch is None) == (frame.acknowledgments is None):
             raise BadRequestError("An ack needs batch or acknowledgments, and not both", "batch")
         if frame.acknowledgments is not None:
-            return [
-                to_ack_item(each, group, f"acknowledgments[{number}].")
-                for number, each in enumerate(frame.acknowledgments)
-            ]
+            return to_ack_items(frame.acknowledgments, group)
         held = list(self._credit.of_batch(frame.batch or 0))
         if not held:
             raise BadRequestError(f"Nothing of batch {frame.batch} is held: acked already, or its lease ended", "batch")
