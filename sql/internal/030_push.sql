@@ -9,12 +9,12 @@ BEGIN
     SET ready_at = p_now + make_interval(secs => greatest(q.delayed_processing, q.window_buffer))
     FROM (
         SELECT l.part_id, l.grp_id FROM queen.partition_consumers AS l
-        WHERE l.part_id = ANY(p_part) AND l.ready_at = 'infinity'
+        WHERE l.part_id = ANY(p_part) AND NOT isfinite(l.ready_at)
         ORDER BY l.part_id, l.grp_id FOR UPDATE
     ) AS parked
-    JOIN queen.partitions AS p ON p.id = parked.part_id
-    JOIN queen.queues AS q ON q.id = p.queue_id
-    WHERE c.part_id = parked.part_id AND c.grp_id = parked.grp_id AND c.ready_at = 'infinity';
+    JOIN queen.partitions AS p ON p.id = ANY(ARRAY[parked.part_id])
+    JOIN queen.queues AS q ON q.id = ANY(ARRAY[p.queue_id])
+    WHERE c.part_id = ANY(ARRAY[parked.part_id]) AND c.grp_id = ANY(ARRAY[parked.grp_id]) AND NOT isfinite(c.ready_at);
 END $$;
 COMMENT ON FUNCTION queen.wake IS 'Internal: makes the parked cursors of these partitions ready.';
 
@@ -44,7 +44,7 @@ BEGIN
         LEFT JOIN LATERAL (
             SELECT array_agg(h.pos ORDER BY h.pos) AS pos, array_agg(t.off ORDER BY h.pos) AS off
             FROM unnest(p_hash_part, p_hash_pos, p_hash) AS h (part_id, pos, hash)
-            JOIN queen.transaction_ids AS t ON t.part_id = h.part_id AND t.hash = h.hash
+            JOIN queen.transaction_ids AS t ON t.part_id = ANY(ARRAY[h.part_id]) AND t.hash = ANY(ARRAY[h.hash])
             WHERE h.part_id = u.part_id
         ) AS d ON true
     LOOP
@@ -112,7 +112,7 @@ BEGIN
     LEFT JOIN LATERAL (
         SELECT array_agg(h.pos ORDER BY h.pos) AS pos, array_agg(t.off ORDER BY h.pos) AS off
         FROM unnest(p_hash_part, p_hash_pos, p_hash) AS h (part_id, pos, hash)
-        JOIN queen.transaction_ids AS t ON t.part_id = h.part_id AND t.hash = h.hash
+        JOIN queen.transaction_ids AS t ON t.part_id = ANY(ARRAY[h.part_id]) AND t.hash = ANY(ARRAY[h.hash])
         WHERE h.part_id = u.part_id AND (s.last_off IS NULL OR t.off NOT BETWEEN s.first_off AND s.last_off)
     ) AS d ON true;
 END $$;

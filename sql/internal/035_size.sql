@@ -53,7 +53,7 @@ BEGIN
     WITH pushed AS (
         SELECT p.id, p.queue_id, sum(u.n) OVER (PARTITION BY p.queue_id) AS n
         FROM unnest(p_part, p_n) AS u (part_id, n)
-        JOIN queen.partitions AS p ON p.id = u.part_id AND p.queue_id = ANY(p_limited)
+        JOIN queen.partitions AS p ON p.id = ANY(ARRAY[u.part_id]) AND p.queue_id = ANY(p_limited)
     ), limited AS (
         SELECT q.id, greatest(q.max_size - queen.backlog(q.id), 0) AS room
         FROM queen.queues AS q WHERE q.id = ANY(p_limited) AND q.max_size > 0

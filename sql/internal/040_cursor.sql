@@ -86,14 +86,14 @@ BEGIN
     WITH parked AS (
         UPDATE queen.partition_consumers AS c SET ready_at = 'infinity', lease = NULL
         FROM unnest(p_part, p_grp) AS u (part_id, grp_id)
-        JOIN queen.partition_lookup AS l ON l.part_id = u.part_id
-        WHERE c.part_id = u.part_id AND c.grp_id = u.grp_id AND u.part_id = ANY(v_heads)
+        JOIN queen.partition_lookup AS l ON l.part_id = ANY(ARRAY[u.part_id])
+        WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = ANY(ARRAY[u.grp_id]) AND u.part_id = ANY(v_heads)
             AND (SELECT e.messages FROM queen.run_end(c.acked, c.ahead, l.next_off - 1, 1) AS e) = 0
         RETURNING c.part_id
     )
     UPDATE queen.partition_lookup AS l SET parked = true
     FROM (SELECT DISTINCT p.part_id FROM parked AS p) AS u
-    WHERE l.part_id = u.part_id AND NOT l.parked;
+    WHERE l.part_id = ANY(ARRAY[u.part_id]) AND NOT l.parked;
 END $$;
 COMMENT ON FUNCTION queen.park IS 'Internal: parks those of the given cursors that have nothing to deliver.';
 
@@ -114,7 +114,7 @@ BEGIN
         AS u (part_id, grp_id, again_at, delay, pause)
     JOIN queen.consumer_groups_metadata AS g ON g.id = u.grp_id
     JOIN queen.queues AS q ON q.id = g.queue_id
-    WHERE c.part_id = u.part_id AND c.grp_id = u.grp_id AND u.again_at IS NOT NULL;
+    WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = ANY(ARRAY[u.grp_id]) AND u.again_at IS NOT NULL;
     PERFORM queen.park(p_claims.idle_part, p_claims.idle_grp);
 END $$;
 COMMENT ON FUNCTION queen.rest IS 'Internal: puts off or parks cursors that a pop found with nothing to deliver.';

@@ -37,7 +37,8 @@ BEGIN
         SELECT array_agg(coalesce(u.first, t.off) ORDER BY u.ord), array_agg(coalesce(u.last, t.off) ORDER BY u.ord)
         INTO p_first, p_last
         FROM unnest(p_part, p_first, p_last, p_hash) WITH ORDINALITY AS u (part_id, first, last, hash, ord)
-        LEFT JOIN queen.transaction_ids AS t ON u.first IS NULL AND t.part_id = u.part_id AND t.hash = u.hash;
+        LEFT JOIN queen.transaction_ids AS t
+            ON u.first IS NULL AND t.part_id = ANY(ARRAY[u.part_id]) AND t.hash = ANY(ARRAY[u.hash]);
     END IF;
 
     -- The plain way: all elements of the cursor complete, under its live lease, one run from where it stands.
@@ -60,8 +61,8 @@ BEGIN
             FROM unnest(p_part, p_grp, p_lease, p_kind, p_first, p_last) AS u (part_id, grp_id, lease, kind, first, last)
             GROUP BY u.part_id, u.grp_id
         ) AS a
-        JOIN queen.partition_consumers AS c ON c.part_id = a.part_id AND c.grp_id = a.grp_id
-        ORDER BY c.part_id, c.grp_id
+        JOIN queen.partition_consumers AS c ON c.part_id = ANY(ARRAY[a.part_id]) AND c.grp_id = ANY(ARRAY[a.grp_id])
+        ORDER BY a.part_id, a.grp_id
         FOR UPDATE OF c
     ) AS e;
 
@@ -71,8 +72,8 @@ BEGIN
         FROM (
             SELECT l.part_id, u.cursor::int AS cursor
             FROM unnest(m_part, m_last) WITH ORDINALITY AS u (part_id, last, cursor)
-            JOIN queen.partition_lookup AS l ON l.part_id = u.part_id AND l.next_off = u.last + 1
-            ORDER BY l.part_id FOR NO KEY UPDATE OF l SKIP LOCKED
+            JOIN queen.partition_lookup AS l ON l.part_id = ANY(ARRAY[u.part_id]) AND l.next_off = u.last + 1
+            ORDER BY u.part_id FOR NO KEY UPDATE OF l SKIP LOCKED
         ) AS h;
         UPDATE queen.partition_consumers AS c
         SET
@@ -83,7 +84,7 @@ BEGIN
                 WHEN u.last < u.upto THEN c.ready_at WHEN u.cursor = ANY(v_drained) THEN 'infinity' ELSE v_now
             END
         FROM unnest(m_part, m_grp, m_last, m_upto) WITH ORDINALITY AS u (part_id, grp_id, last, upto, cursor)
-        WHERE c.part_id = u.part_id AND c.grp_id = u.grp_id;
+        WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = ANY(ARRAY[u.grp_id]);
         UPDATE queen.partition_lookup AS l SET parked = true WHERE l.part_id = ANY(v_heads) AND NOT l.parked;
         RETURN QUERY
         SELECT
@@ -109,7 +110,9 @@ BEGIN
             SELECT e.part_id, e.grp_id, array_agg(e.ord) AS ord, array_agg(e.lease) AS lease, array_agg(e.kind) AS kind,
                 array_agg(e.first) AS first, array_agg(e.last) AS last, array_agg(e.error) AS error
             FROM element AS e
-            JOIN queen.partition_consumers AS c ON c.part_id = e.part_id AND c.grp_id = e.grp_id
+            CROSS JOIN LATERAL (
+                SELECT 1 FROM queen.partition_consumers AS c WHERE c.part_id = e.part_id AND c.grp_id = e.grp_id OFFSET 0
+            ) AS cursor
             WHERE e.first IS NOT NULL
             GROUP BY e.part_id, e.grp_id
         ), acked AS (

@@ -40,9 +40,15 @@ BEGIN
         PERFORM queen.lock_queues(p_limited);
     END IF;
     PERFORM 1 FROM queen.partition_lookup AS l WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR NO KEY UPDATE;
-    PERFORM 1 FROM queen.partition_consumers AS c
-    WHERE (c.part_id = ANY(p_part) AND c.ready_at = 'infinity') OR (c.part_id = p_source AND c.grp_id = p_grp)
-    ORDER BY c.part_id, c.grp_id FOR UPDATE;
+    PERFORM 1
+    FROM (
+        SELECT l.part_id, l.grp_id FROM queen.partition_consumers AS l
+        WHERE l.part_id = ANY(p_part) AND NOT isfinite(l.ready_at)
+        UNION
+        SELECT p_source, p_grp
+    ) AS u
+    JOIN queen.partition_consumers AS c ON c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = ANY(ARRAY[u.grp_id])
+    ORDER BY u.part_id, u.grp_id FOR UPDATE OF c;
     PERFORM 1 FROM queen.streams AS s WHERE s.id = p_stream FOR KEY SHARE;
     IF NOT FOUND THEN
         v_problem := 'Unknown query_id: register the query first';

@@ -70,14 +70,15 @@ BEGIN
             SELECT l.part_id, l.parked, l.next_off FROM queen.partition_lookup AS l
             WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR NO KEY UPDATE
         ) AS h;
-        PERFORM 1 FROM queen.partition_consumers AS c
-        WHERE (c.part_id, c.grp_id) IN (
+        PERFORM 1
+        FROM (
             SELECT l.part_id, l.grp_id FROM queen.partition_consumers AS l
-            WHERE l.part_id = ANY(v_parked) AND l.ready_at = 'infinity'
+            WHERE l.part_id = ANY(v_parked) AND NOT isfinite(l.ready_at)
             UNION
-            SELECT u.part_id, u.grp_id FROM unnest(p_ack_part, p_ack_grp) AS u (part_id, grp_id)
-        )
-        ORDER BY c.part_id, c.grp_id FOR UPDATE;
+            SELECT a.part_id, a.grp_id FROM unnest(p_ack_part, p_ack_grp) AS a (part_id, grp_id)
+        ) AS u
+        JOIN queen.partition_consumers AS c ON c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = ANY(ARRAY[u.grp_id])
+        ORDER BY u.part_id, u.grp_id FOR UPDATE OF c;
 
         -- A repeated sending whose first was committed is answered from the log: its acks were accepted then.
         IF p_again AND EXISTS (SELECT 1 FROM queen.flushed(p_flush, p_part, p_hash_part, p_hash_pos, p_hash)) THEN
@@ -89,7 +90,8 @@ BEGIN
             SELECT 'ack', NULL::bigint, u.ord::int, NULL, coalesce(u.first, t.off), NULL::timestamptz, NULL::int[],
                 NULL::bigint[], NULL::bigint, NULL::bigint, NULL::bigint, false, false, true
             FROM unnest(p_ack_part, p_ack_first, p_ack_hash) WITH ORDINALITY AS u (part_id, first, hash, ord)
-            LEFT JOIN queen.transaction_ids AS t ON u.first IS NULL AND t.part_id = u.part_id AND t.hash = u.hash;
+            LEFT JOIN queen.transaction_ids AS t
+                ON u.first IS NULL AND t.part_id = ANY(ARRAY[u.part_id]) AND t.hash = ANY(ARRAY[u.hash]);
             RETURN;
         END IF;
 

@@ -43,7 +43,7 @@ BEGIN
         ready_at = u.ready_at
     FROM unnest(v_claims.pop, v_claims.part_id, v_claims.grp_id, v_claims.upto, v_claims.attempt, v_claims.ready_at)
         AS u (pop, part_id, grp_id, upto, attempt, ready_at)
-    WHERE c.part_id = u.part_id AND c.grp_id = u.grp_id;
+    WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = ANY(ARRAY[u.grp_id]);
     IF array_position(p_lease, NULL) IS NOT NULL THEN
         PERFORM queen.complete_deliveries(u.part_id, u.grp_id, v_now)
         FROM unnest(v_claims.pop, v_claims.part_id, v_claims.grp_id) AS u (pop, part_id, grp_id)

@@ -102,7 +102,7 @@ BEGIN
             UPDATE queen.partition_lookup AS l
             SET next_off = l.next_off + u.n, last_at = greatest(l.last_at, v_now), parked = false
             FROM unnest(p_part, p_n) AS u (part_id, n)
-            WHERE l.part_id = u.part_id
+            WHERE l.part_id = ANY(ARRAY[u.part_id])
             RETURNING l.part_id, l.next_off, l.last_at
         ), segment AS (
             INSERT INTO queen.segments (part_id, last_off, n, created_at, flush, ids, ends, data)

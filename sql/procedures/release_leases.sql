@@ -9,7 +9,7 @@ AS $$
 DECLARE
     v_now timestamptz := queen.clock();
 BEGIN
-    PERFORM 1 FROM queen.partition_consumers AS c WHERE c.lease = ANY(p_lease) ORDER BY c.part_id, c.grp_id FOR UPDATE;
+    PERFORM 1 FROM queen.partition_consumers AS c WHERE c.lease = ANY(p_lease) ORDER BY c.part_id + 0, c.grp_id FOR UPDATE;
     UPDATE queen.partition_consumers AS c
     SET lease = NULL, ready_at = least(c.ready_at, v_now), attempts = greatest(c.attempts - 1, 0), seen = c.seen_before
     WHERE c.lease = ANY(p_lease);

@@ -13,7 +13,7 @@ DECLARE
     v_now timestamptz;
 BEGIN
     PERFORM 1 FROM queen.partition_consumers AS c
-    WHERE c.lease = ANY(p_lease) ORDER BY c.part_id, c.grp_id FOR UPDATE;
+    WHERE c.lease = ANY(p_lease) ORDER BY c.part_id + 0, c.grp_id FOR UPDATE;
     -- Now, not before: while it waited the lease may have ended and one of its partitions been given away. The others are not
     -- renewed then, for who asks takes a renewal for one of all that the lease still held.
     v_now := queen.clock();
@@ -22,11 +22,11 @@ BEGIN
     FROM (
         SELECT r.lease, max(r.seconds) AS seconds FROM unnest(p_lease, p_seconds) AS r (lease, seconds) GROUP BY r.lease
     ) AS u
-    WHERE c.lease = u.lease AND c.ready_at > v_now;
+    WHERE c.lease = ANY(ARRAY[u.lease]) AND c.ready_at > v_now;
     RETURN QUERY
     SELECT u.ord::int, count(c.part_id)::int, min(c.ready_at)
     FROM unnest(p_lease) WITH ORDINALITY AS u (lease, ord)
-    LEFT JOIN queen.partition_consumers AS c ON c.lease = u.lease AND c.ready_at > v_now
+    LEFT JOIN queen.partition_consumers AS c ON c.lease = ANY(ARRAY[u.lease]) AND c.ready_at > v_now
     GROUP BY u.ord ORDER BY u.ord;
 END $$;
 COMMENT ON FUNCTION queen.renew_lease_v1 IS 'Puts off the end of live leases.';

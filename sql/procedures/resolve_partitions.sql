@@ -7,6 +7,7 @@
 CREATE OR REPLACE FUNCTION queen.resolve_partitions_v1(p_queue text[], p_partition text[], p_create bool)
 RETURNS TABLE (ord int, queue_id bigint, part_id bigint)
 LANGUAGE plpgsql
+SET enable_seqscan = off
 AS $$
 #variable_conflict use_column
 BEGIN
@@ -22,14 +23,15 @@ BEGIN
     RETURN QUERY
     SELECT u.ord::int, q.id, p.id
     FROM unnest(p_queue, p_partition) WITH ORDINALITY AS u (queue, partition, ord)
-    LEFT JOIN queen.queues AS q ON q.name = u.queue
-    LEFT JOIN queen.partitions AS p ON p.queue_id = q.id AND p.name = u.partition
+    LEFT JOIN queen.queues AS q ON q.name = ANY(ARRAY[u.queue])
+    LEFT JOIN queen.partitions AS p ON p.queue_id = ANY(ARRAY[q.id]) AND p.name = ANY(ARRAY[u.partition])
     ORDER BY u.ord;
 END $$;
 COMMENT ON FUNCTION queen.resolve_partitions_v1 IS 'The numbers of queues and partitions by name; makes missing ones if asked.';
 
 CREATE OR REPLACE FUNCTION queen.make_partitions(p_queue text[], p_partition text[]) RETURNS void
 LANGUAGE plpgsql
+SET enable_seqscan = off
 AS $$
 BEGIN
     PERFORM 1 FROM queen.queues AS q WHERE q.name = ANY(p_queue) ORDER BY q.id FOR SHARE;
@@ -37,8 +39,9 @@ BEGIN
         INSERT INTO queen.partitions (queue_id, name, created_at)
         SELECT q.id, u.name, queen.clock()
         FROM (SELECT DISTINCT n.queue, n.name FROM unnest(p_queue, p_partition) AS n (queue, name)) AS u
-        JOIN queen.queues AS q ON q.name = u.queue
-        WHERE NOT EXISTS (SELECT 1 FROM queen.partitions AS p WHERE p.queue_id = q.id AND p.name = u.name)
+        JOIN queen.queues AS q ON q.name = ANY(ARRAY[u.queue])
+        WHERE NOT EXISTS (SELECT 1 FROM queen.partitions AS p
+            WHERE p.queue_id = ANY(ARRAY[q.id]) AND p.name = ANY(ARRAY[u.name]))
         ORDER BY q.id, u.name
         ON CONFLICT DO NOTHING
         RETURNING id, queue_id

@@ -96,7 +96,7 @@ BEGIN
         RETURNING part_id, ready_at
     )
     UPDATE queen.partition_lookup AS h SET parked = true
-    FROM made WHERE made.part_id = h.part_id AND made.ready_at = 'infinity' AND NOT h.parked;
+    FROM made WHERE h.part_id = ANY(ARRAY[made.part_id]) AND made.ready_at = 'infinity' AND NOT h.parked;
     UPDATE queen.consumer_groups_metadata AS g
     SET subscribed_upto = CASE
         WHEN coalesce(cardinality(v_heads), 0) < p_step THEN 9223372036854775807 ELSE v_heads[cardinality(v_heads)]

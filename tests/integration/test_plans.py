@@ -1,20 +1,28 @@
 """What the procedures of the hot path read: rows by an index, and no table from end to end, however empty it is."""
 
 from collections.abc import AsyncIterator, Awaitable
-from uuid import uuid4
+from typing import TypeVar
+from uuid import UUID, uuid4
 
 import pytest
 
+from queen.core.simple_mq import NewQueue
 from queen.db.dsn import parse
 from queen.db.pool import Pool
 from queen.db.setup import prepare
+from queen.db.simple_mq import SimpleMqAdministrationStore, SimpleMqStore
 from queen.db.store import Store
-from queen.engine.ports import AckColumns, PopColumns
+from queen.engine.ports import AckColumns, EnqueueColumns, NewPartitions, PopColumns, PushColumns
 from tests.support.flushes import flush_of
 from tests.support.servers import create_database, drop_database
 
 READ_WHOLE = "SELECT relname::text FROM pg_stat_xact_user_tables WHERE seq_scan > 0 AND schemaname = 'queen'"
 
+READ = """
+SELECT relname::text, (seq_tup_read + coalesce(idx_tup_fetch, 0))::int AS n FROM pg_stat_xact_user_tables
+WHERE schemaname IN ('queen', 'simple_mq')
+"""
+T = TypeVar("T")
 IDS_READ = "SELECT pg_stat_get_xact_tuples_returned('queen.transaction_ids_pkey'::regclass) AS n"
 
 
@@ -47,6 +55,148 @@ async def test_push_pop_and_ack_read_no_table_from_end_to_end(pool: Pool) -> Non
     assert await read_whole(pool, store.pop(pop)) == []
     ack = AckColumns(flush.part, [group.grp_id], [lease], ["c"], [0], [0], [None], [None])
     assert await read_whole(pool, store.ack(ack)) == []
+
+
+CURSORS = """
+INSERT INTO queen.partition_consumers (part_id, grp_id, acked, upto, seen, ready_at)
+SELECT p.id, $1, -1, -1, -1, 'infinity' FROM queen.partitions AS p JOIN queen.queues AS q ON q.id = p.queue_id
+WHERE q.name = $2 ON CONFLICT DO NOTHING
+"""
+
+
+class Hot:
+    """Calls of the hot path, and how many rows of a table each reads at most."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool, self.store, self.simple_mq = pool, Store(pool), SimpleMqStore(pool)
+        self._read: dict[str, int] = {}
+
+    @property
+    def reads_much(self) -> dict[str, int]:
+        """What reads more than a few rows of a table."""
+        return {what: number for what, number in self._read.items() if number > 40}
+
+    async def count(self, name: str, call: Awaitable[T]) -> T:
+        await self.pool.fetch("BEGIN")
+        before = await self._rows()
+        result = await call
+        after = await self._rows()
+        await self.pool.fetch("COMMIT")
+        self._read |= {f"{name}: {table}": number - before.get(table, 0) for table, number in after.items()}
+        return result
+
+    async def _rows(self) -> dict[str, int]:
+        return {row["relname"]: row["n"] for row in await self.pool.fetch(READ)}
+
+    async def group(self, queue: str) -> int:
+        group = await self.store.subscribe(queue, "g", "all", None, create_queue=True, create_group=True)
+        assert group.grp_id is not None
+        return group.grp_id
+
+    async def flush(self, queue: str) -> PushColumns:
+        """Three messages of which the first has an id of its own."""
+        flush = await flush_of(self.store, queue, [b"1"] * 3)
+        digest = uuid4().bytes
+        flush.hash_part, flush.hash_pos, flush.hash = flush.part, [0], [digest]
+        flush.ids = [digest + bytes(32)]
+        return flush
+
+    async def round(self) -> None:
+        queue, leases = f"plans-{uuid4()}", [uuid4() for _ in range(3)]
+        await self.count("resolve", self.store.resolve_partitions([(queue, "p")], create=True))
+        grp_id, flush = await self.group(queue), await self.flush(queue)
+        [part_id] = flush.part
+        await self.count("push", self.store.push(flush, again=False))
+        await self.count("push again", self.store.push(flush, again=True))
+        for lease, named in zip(leases, (None, part_id, None), strict=True):
+            pop = PopColumns([1], [1], [lease], [60], [1], [grp_id], [named])
+            [delivered], _, _ = await self.count("pop" if named is None else "pop of a partition", self.store.pop(pop))
+            await self.count("renew", self.store.renew_leases([lease], [90]))
+            if delivered.slice.first == 0:
+                ack = AckColumns([part_id], [grp_id], [lease], ["c"], [None], [None], [flush.hash[0]], [None])
+                await self.count("ack by id", self.store.ack(ack))
+            elif lease is leases[1]:
+                ack = AckColumns([part_id], [grp_id], [lease], ["c"], [1], [1], [None], [None])
+                await self.count("ack", self.store.ack(ack))
+        await self.count("release", self.store.release_leases([leases[2]]))
+        await self.count(
+            "pop nothing",
+            self.store.pop(PopColumns([1], [2], [uuid4()], [60], [1], [await self.group(f"{queue}-2")], [None])),
+        )
+        await self.count("pop", self.store.pop(PopColumns([1], [1], [leases[2]], [60], [1], [grp_id], [None])))
+        failed = AckColumns([part_id], [grp_id], [leases[2]], ["r"], [2], [2], [None], [None])
+        await self.count("ack that fails", self.store.ack(failed))
+        await self.count("pop all", self.store.pop(PopColumns([9], [9], [None], [60], [1], [grp_id], [None])))
+        await self.count("push that wakes", self.store.push(await self.flush(queue), again=False))
+        await self.count("pop of many", self.store.pop(PopColumns([9], [9], [leases[0]], [60], [1], [grp_id], [None])))
+        done = AckColumns([part_id], [grp_id], [leases[0]], ["c"], [3], [3], [None], [None])
+        rows = await self.count(
+            "transaction", self.store.execute(await self.flush(queue), done, None, NewPartitions(), again=False)
+        )
+        assert not rows.undone
+        rest = AckColumns([part_id], [grp_id], [leases[0]], ["c"], [4], [5], [None], [None])
+        await self.count("ack of all", self.store.ack(rest))
+
+    async def simple_mq_queue(self) -> UUID:
+        queue = uuid4()
+        made = SimpleMqAdministrationStore(self.pool).create_queue(NewQueue(queue, f"plans-{queue}", 10_000, 30, 3), 0)
+        assert await made
+        return queue
+
+    async def simple_mq_round(self) -> None:
+        queue = await self.simple_mq_queue()
+        for group in (None, "group"):
+            columns = EnqueueColumns(uuid4(), [queue], [1, 1], [group] * 2, ["text"] * 2)
+            await self.count("enqueue", self.simple_mq.enqueue(columns))
+            for _ in range(2):
+                polled = await self.count("dequeue", self.simple_mq.dequeue([queue], [1]))
+                [message] = polled.answers[0].messages
+                named = [queue], [message.message_id]
+                await self.count("extend", self.simple_mq.extend_visibility(*named, [60]))
+                await self.count("give back", self.simple_mq.give_back(queue, [message]))
+                await self.count("dequeue again", self.simple_mq.dequeue([queue], [1]))
+                [(outcome, _)] = await self.count("acknowledge", self.simple_mq.acknowledge(*named))
+                assert outcome == "deleted"
+            await self.count("dequeue nothing", self.simple_mq.dequeue([queue], [1]))
+
+
+@pytest.fixture
+async def hot(postgres: str) -> AsyncIterator[Hot]:
+    """Over one connection to a database of its own, whose statistics nobody else changes."""
+    url = await create_database(postgres)
+    try:
+        await prepare(url, 5000)
+        pool = Pool(parse(url, "queen test", 5000), 1, 30)
+        yield Hot(pool)
+        await pool.close()
+    finally:
+        await drop_database(postgres, url)
+
+
+async def test_a_plan_made_while_tables_were_small_is_good_when_they_are_large(hot: Hot) -> None:
+    """What is read does not grow. Autovacuum tells planners of small tables, and a plan stays until it comes again."""
+    await hot.round()
+    await hot.pool.fetch("VACUUM ANALYZE")
+    await hot.round()
+    queue = f"large-{uuid4()}"
+    grp_id = await hot.group(queue)
+    await hot.store.resolve_partitions([(queue, f"{number}") for number in range(1000)], create=True)
+    await hot.pool.fetch(CURSORS, grp_id, queue)
+    await hot.round()
+    assert hot.reads_much == {}
+
+
+async def test_a_plan_of_simple_mq_made_while_tables_were_small_is_good_when_they_are_large(hot: Hot) -> None:
+    await hot.simple_mq_round()
+    await hot.pool.fetch("VACUUM ANALYZE")
+    await hot.simple_mq_round()
+    queue = await hot.simple_mq_queue()
+    for number, group in enumerate([None, None, "a", "b"]):
+        columns = EnqueueColumns(uuid4(), [queue], [1] * 500, [group] * 500, ["text"] * 500)
+        await hot.simple_mq.enqueue(columns)
+        await hot.simple_mq.dequeue([queue], [100 * number])
+    await hot.simple_mq_round()
+    assert hot.reads_much == {}
 
 
 async def test_what_retention_removes_is_found_by_its_ids_and_not_among_all_of_the_partition(pool: Pool) -> None:

@@ -90,14 +90,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-IDEM-2", "the answer to a duplicate names the message after the stored one",
-        (APPEND, "SELECT array_agg(h.pos ORDER BY h.pos) AS pos, array_agg(t.off ORDER BY h.pos) AS off\n            FROM unnest(p_hash_part, p_hash_pos, p_hash) AS h (part_id, pos, hash)\n            JOIN queen.transaction_ids AS t ON t.part_id = h.part_id AND t.hash = h.hash\n            WHERE h.part_id = u.part_id\n        ) AS d ON true\n    LOOP",
-         "SELECT array_agg(h.pos ORDER BY h.pos) AS pos, array_agg(t.off + 1 ORDER BY h.pos) AS off\n            FROM unnest(p_hash_part, p_hash_pos, p_hash) AS h (part_id, pos, hash)\n            JOIN queen.transaction_ids AS t ON t.part_id = h.part_id AND t.hash = h.hash\n            WHERE h.part_id = u.part_id\n        ) AS d ON true\n    LOOP"),
+        (APPEND, "SELECT array_agg(h.pos ORDER BY h.pos) AS pos, array_agg(t.off ORDER BY h.pos) AS off\n            FROM unnest(p_hash_part, p_hash_pos, p_hash) AS h (part_id, pos, hash)\n            JOIN queen.transaction_ids AS t ON t.part_id = ANY(ARRAY[h.part_id]) AND t.hash = ANY(ARRAY[h.hash])\n            WHERE h.part_id = u.part_id\n        ) AS d ON true\n    LOOP",
+         "SELECT array_agg(h.pos ORDER BY h.pos) AS pos, array_agg(t.off + 1 ORDER BY h.pos) AS off\n            FROM unnest(p_hash_part, p_hash_pos, p_hash) AS h (part_id, pos, hash)\n            JOIN queen.transaction_ids AS t ON t.part_id = ANY(ARRAY[h.part_id]) AND t.hash = ANY(ARRAY[h.hash])\n            WHERE h.part_id = u.part_id\n        ) AS d ON true\n    LOOP"),
     ),
     _sql(
         "G-IDEM-3", "dedupe across partitions",
         (PUSH, "            ORDER BY u.part_id, u.hash;\n", "            ORDER BY u.part_id, u.hash;\n            v_duplicates := true;\n            DELETE FROM queen.transaction_ids AS d USING unnest(p_hash_part, p_hash) AS u (part_id, hash) WHERE d.part_id = u.part_id AND d.hash = u.hash;\n"),
-        (APPEND, "            JOIN queen.transaction_ids AS t ON t.part_id = h.part_id AND t.hash = h.hash\n            WHERE h.part_id = u.part_id\n        ) AS d ON true\n    LOOP",
-         "            JOIN queen.transaction_ids AS t ON t.hash = h.hash\n            WHERE h.part_id = u.part_id\n        ) AS d ON true\n    LOOP"),
+        (APPEND, "            JOIN queen.transaction_ids AS t ON t.part_id = ANY(ARRAY[h.part_id]) AND t.hash = ANY(ARRAY[h.hash])\n            WHERE h.part_id = u.part_id\n        ) AS d ON true\n    LOOP",
+         "            JOIN queen.transaction_ids AS t ON t.hash = ANY(ARRAY[h.hash])\n            WHERE h.part_id = u.part_id\n        ) AS d ON true\n    LOOP"),
     ),
     _engine(
         "G-IDEM-4", "a message id is a transaction id like any other",

@@ -57,7 +57,7 @@ BEGIN
         WHERE q.queue_id = ANY(v_due)
     ), judged AS (
         UPDATE simple_mq.messages AS m SET state = CASE WHEN due.last THEN 'x' ELSE 'r' END
-        FROM due WHERE m.queue_id = due.queue_id AND m.message_id = due.message_id
+        FROM due WHERE m.queue_id = ANY(ARRAY[due.queue_id]) AND m.message_id = ANY(ARRAY[due.message_id])
         RETURNING m.message_id, due.last
     )
     SELECT coalesce(array_agg(j.message_id) FILTER (WHERE j.last), '{}') INTO v_exhausted FROM judged AS j;
