@@ -43,7 +43,7 @@ BEGIN
     PERFORM 1
     FROM (
         SELECT l.part_id, l.grp_id FROM queen.partition_consumers AS l
-        WHERE l.part_id = ANY(p_part) AND NOT isfinite(l.ready_at)
+        WHERE l.part_id = ANY(p_part) AND l.lease IS NULL AND NOT isfinite(l.ready_at)
         UNION
         SELECT p_source, p_grp
     ) AS u

@@ -73,7 +73,7 @@ BEGIN
         PERFORM 1
         FROM (
             SELECT l.part_id, l.grp_id FROM queen.partition_consumers AS l
-            WHERE l.part_id = ANY(v_parked) AND NOT isfinite(l.ready_at)
+            WHERE l.part_id = ANY(v_parked) AND l.lease IS NULL AND NOT isfinite(l.ready_at)
             UNION
             SELECT a.part_id, a.grp_id FROM unnest(p_ack_part, p_ack_grp) AS a (part_id, grp_id)
         ) AS u

@@ -24,7 +24,9 @@ BEGIN
     SELECT u.ord::int, q.id, p.id
     FROM unnest(p_queue, p_partition) WITH ORDINALITY AS u (queue, partition, ord)
     LEFT JOIN queen.queues AS q ON q.name = ANY(ARRAY[u.queue])
-    LEFT JOIN queen.partitions AS p ON p.queue_id = ANY(ARRAY[q.id]) AND p.name = ANY(ARRAY[u.partition])
+    LEFT JOIN LATERAL (
+        SELECT l.id FROM queen.partitions AS l WHERE l.queue_id = q.id AND l.name = u.partition OFFSET 0
+    ) AS p ON true
     ORDER BY u.ord;
 END $$;
 COMMENT ON FUNCTION queen.resolve_partitions_v1 IS 'The numbers of queues and partitions by name; makes missing ones if asked.';
@@ -40,8 +42,7 @@ BEGIN
         SELECT q.id, u.name, queen.clock()
         FROM (SELECT DISTINCT n.queue, n.name FROM unnest(p_queue, p_partition) AS n (queue, name)) AS u
         JOIN queen.queues AS q ON q.name = ANY(ARRAY[u.queue])
-        WHERE NOT EXISTS (SELECT 1 FROM queen.partitions AS p
-            WHERE p.queue_id = ANY(ARRAY[q.id]) AND p.name = ANY(ARRAY[u.name]))
+        WHERE NOT EXISTS (SELECT 1 FROM queen.partitions AS p WHERE p.queue_id = q.id AND p.name = u.name OFFSET 0)
         ORDER BY q.id, u.name
         ON CONFLICT DO NOTHING
         RETURNING id, queue_id

@@ -25,6 +25,11 @@ BEGIN
         END IF;
     END IF;
     skipped := false;
+    IF p_rows_max IS NULL THEN
+        -- All of everything: where statistics are of a time when tables were small, a planner would join row by row. What is left
+        -- of such joins looks expensive enough to be compiled.
+        PERFORM set_config('enable_nestloop', 'off', true), set_config('jit', 'off', true);
+    END IF;
     v_now := queen.clock();
     SELECT array_agg(s.id) INTO v_queues
     FROM (
