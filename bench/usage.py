@@ -21,6 +21,13 @@ def cpu_seconds(processes: Sequence[psutil.Process]) -> float:
     return total
 
 
+def found(pid: int) -> list[psutil.Process]:
+    """The process with an id; none, when it has ended."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return [psutil.Process(pid)]
+    return []
+
+
 def family(root: psutil.Process) -> list[psutil.Process]:
     """A process and all its descendants, now."""
     with contextlib.suppress(psutil.NoSuchProcess):

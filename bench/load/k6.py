@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from queen.core.errors import QueenError
-from queen_bench import programs
+from queen_bench import programs, usage
 
 _THRESHOLDS_CROSSED = 99
 #: The figures of each period: see ``queen_bench.load.record``.
@@ -61,11 +61,11 @@ class K6:
 
     def __init__(self, process: asyncio.subprocess.Process, api: httpx.AsyncClient, summary: Path, log: Path) -> None:
         self._process, self._api, self._summary, self._log = process, api, summary, log
+        self._used = usage.found(process.pid)
 
-    @property
-    def pid(self) -> int:
-        """Its process."""
-        return self._process.pid
+    def cpu_seconds(self) -> float:
+        """User and system time so far; 0 of one that ended before anybody looked, as with a setting that is wrong."""
+        return usage.cpu_seconds(self._used)
 
     async def counters(self) -> Counters | None:
         """The counts so far; ``None`` while k6 does not answer."""

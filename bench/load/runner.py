@@ -191,13 +191,13 @@ class _Measured:
         advance: Callable[[float], None],
     ) -> None:
         """Looks every second until k6 ends, and kills the victim in the middle."""
-        begin, generator, next_level = time.monotonic(), psutil.Process(load.pid), 0.0
+        begin, next_level = time.monotonic(), 0.0
         while load.running():
             await asyncio.sleep(_TICK_S)
             at = time.monotonic() - begin
             advance(at / self._seconds)
             if (counters := await load.counters()) is not None:
-                cpu = _spent(server, postmaster) | {"load": usage.cpu_seconds([generator])}
+                cpu = _spent(server, postmaster) | {"load": load.cpu_seconds()}
                 self._timeline.append(_second(at, counters, cpu))
             if at >= next_level:
                 self._levels.append(await self._level(at, server))

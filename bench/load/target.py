@@ -105,8 +105,10 @@ class Target:
         """Its processes, without PostgreSQL's, if it runs on this machine."""
         for each in psutil.net_connections("tcp"):
             if each.status == psutil.CONN_LISTEN and each.pid and self._is_at(each.laddr):
-                family = usage.family(_first_of_its_kind(psutil.Process(each.pid)))
-                return [process for process in family if _name(process) not in ("postgres", None)]
+                # One that ends meanwhile is none of the server's.
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    family = usage.family(_first_of_its_kind(psutil.Process(each.pid)))
+                    return [process for process in family if _name(process) not in ("postgres", None)]
         return []
 
     def _is_at(self, listener: Any) -> bool:  # noqa: ANN401 - psutil's pair of address and port

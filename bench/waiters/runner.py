@@ -21,7 +21,7 @@ import psutil
 
 from queen.core.operations import QUEUE_MODE
 from queen.db.setup import prepare
-from queen_bench import database, machine
+from queen_bench import database, machine, usage
 from queen_bench.waiters.client import Plan
 from queen_bench.waiters.instance import Connection, Instance, InstanceError, connection_to_each, instance
 from queen_bench.waiters.results import Idle, Latencies, Profile, Report
@@ -45,7 +45,7 @@ async def run(dsn: str, profile: Profile, advance: Advance, *, embedded: bool) -
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
     connection = await asyncpg.connect(dsn)
     postgres = await database.describe(connection, embedded=embedded)
-    postmaster = _postmaster(connection.get_server_pid())
+    postmaster = await usage.postmaster(connection)
     await connection.close()
     with tempfile.TemporaryDirectory(prefix="queen-bench-") as name:
         async with database.scratch_database(dsn) as url:
@@ -194,20 +194,11 @@ def _idle_cpu(one: Instance, postmaster: psutil.Process | None, seconds: float) 
     """CPU time of the workers and of PostgreSQL, in percent of a core; 0 for one on another machine."""
 
     def postgres_s() -> float:
-        return sum(sum(p.cpu_times()[:2]) for p in postmaster.children()) if postmaster else 0.0
+        return usage.cpu_seconds(usage.family(postmaster)) if postmaster else 0.0
 
     workers, postgres = one.cpu_s(), postgres_s()
     time.sleep(seconds)
     return 100 * (one.cpu_s() - workers) / seconds, 100 * (postgres_s() - postgres) / seconds
-
-
-def _postmaster(back_end: int) -> psutil.Process | None:
-    """The parent of a back end, if that is a process of this machine."""
-    try:
-        process = psutil.Process(back_end)
-        return process.parent() if process.name() == "postgres" else None
-    except psutil.NoSuchProcess:
-        return None
 
 
 def _wake(one: Instance, profile: Profile, groups: list[Clients], pids: list[int]) -> Latencies:

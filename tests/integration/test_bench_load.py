@@ -1,5 +1,6 @@
 """`queen bench load`: every scenario runs against a real server, and says what happened."""
 
+import asyncio
 import signal
 import subprocess
 import threading
@@ -7,11 +8,12 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 
+import httpx
 import msgspec
 import psutil
 import pytest
 
-from queen_bench.load import runner
+from queen_bench.load import k6, runner
 from queen_bench.load.results import Run
 from queen_bench.load.runner import Plan
 from queen_bench.load.scenarios import SCENARIOS, chosen, known_settings
@@ -256,6 +258,18 @@ def test_what_was_measured_before_a_failure_is_shown(tmp_path: Path) -> None:
     assert "push-1" in done.stdout
     assert "SHAPE=round: expected is steady, spike or max" in " ".join(done.stderr.split())
     assert (tmp_path / "report.html").exists()
+
+
+async def test_k6_that_has_ended_before_anybody_looks_at_it_says_why_it_did(tmp_path: Path) -> None:
+    log = tmp_path / "k6.log"
+    with log.open("wb") as output:
+        process = await asyncio.create_subprocess_exec("sh", "-c", "echo no such setting; exit 107", stdout=output)
+    await process.wait()
+    async with httpx.AsyncClient() as api:
+        load = k6.K6(process, api, tmp_path / "summary.json", log)
+        assert load.cpu_seconds() == 0
+        with pytest.raises(k6.K6Error, match="k6 ended with 107: no such setting"):
+            await load.outcome()
 
 
 def test_earlier_results_that_are_none_are_refused(tmp_path: Path) -> None:
