@@ -260,10 +260,14 @@ def audit(
 
         sizes = messages or ([] if read else [1_000_000])
         profile = runner.Profile(
-            tuple(sizes), tuple(hot if hot is not None else (0.0, 0.3)), read, driver_memory or "4g", master
+            tuple(sizes),
+            tuple(hot if hot is not None else (0.0, 0.3)),
+            read,
+            driver_memory=driver_memory or "4g",
+            master=master,
         )
         if smoke:
-            profile = msgspec.structs.replace(profile, messages=(10_000,), hot=(0.3,), driver_memory="1g")
+            profile = msgspec.structs.replace(profile, messages=(10_000,), hot=(0.3,), warm_up=0, driver_memory="1g")
         can_be_written(json=json)
         with _progress() as advance:
             found = runner.run(profile, advance)

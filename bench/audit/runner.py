@@ -5,6 +5,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Self
 
@@ -29,13 +30,24 @@ _PAUSE_S = 0.2
 
 
 class Profile(Struct, frozen=True):
-    """What is measured: audits of runs of these sizes, even and with a hot partition; ``read``: messages of the log."""
+    """What is measured: audits of runs of these sizes, even and with a hot partition; ``read``: messages of the log.
+
+    ``warm_up``: messages of a run before them that does not count; 0: none.
+    """
 
     messages: tuple[int, ...] = (1_000_000,)
     hot: tuple[float, ...] = (0.0, 0.3)
     read: int = 0
+    warm_up: int = 20_000
     driver_memory: str = "4g"
     master: str = "local[*]"
+
+
+class Mark(Struct, frozen=True):
+    """A moment, in seconds of the clock, and the CPU seconds until then."""
+
+    at: float
+    cpu_s: float
 
 
 def run(profile: Profile, advance: Advance) -> Report:
@@ -47,6 +59,9 @@ def run(profile: Profile, advance: Advance) -> Report:
     """
     machine = describe()
     reading = _read(profile, advance) if profile.read else None
+    # Java compiles what it meets first, which the first run would bear for the others.
+    if profile.messages and profile.warm_up:
+        _size(profile, profile.warm_up, 0.0, advance)
     sizes = [_size(profile, messages, hot, advance) for messages in profile.messages for hot in profile.hot]
     return Report(machine, profile.driver_memory, sizes, reading)
 
@@ -57,30 +72,36 @@ def _size(profile: Profile, messages: int, hot: float, advance: Advance) -> Size
         archive, journal = generator.write(Path(name), messages, _PARTITIONS, hot, 0, advance)
         wrote = time.process_time() - began
         meter = Meter()
-        marks: list[float] = []
+        marks: list[Mark] = []
 
         def progress(done: int, total: int, what: str) -> None:
-            marks.append(meter.cpu_s())
+            marks.append(meter.mark())
             advance(f"{messages:,} messages, {hot:.0%} hot: {what.replace('_', ' ')}", done / total)
 
         where = command.Where(profile.master, profile.driver_memory)
         with meter:
+            begin = meter.mark()
             report = command.make(command.Request(None, journal, archive, where, (), 20, 0.0), progress)
-            total = meter.cpu_s()
+            end = meter.mark()
     # A run has something for each of them, so that none costs nothing because it has nothing to judge.
     wrong = [f"{verdict.audit}: {verdict.result}" for verdict in report.verdicts if verdict.result is not Result.VALID]
     if wrong:
         raise MismatchError(f"the run is valid, and some audits do not say so ({', '.join(wrong)})")
-    costs = _costs(report.verdicts, [*marks, total])
-    return Size(messages, hot, costs, report.seconds, total, wrote, meter.peak_bytes)
+    costs = _costs(report.verdicts, [begin, *marks, end])
+    return Size(messages, hot, costs, end.at - begin.at, end.cpu_s - begin.cpu_s, wrote, meter.peak_bytes)
 
 
-def _costs(verdicts: tuple[Verdict, ...], marks: list[float]) -> list[Cost]:
+def _costs(verdicts: tuple[Verdict, ...], marks: list[Mark]) -> list[Cost]:
     """An audit pays for the tables that it is the first to ask for; what is left is the plots and the counting."""
-    costs = [Cost("start of Spark, conversion", "", 0.0, marks[0])]
-    for verdict, before, after in zip(verdicts, marks, marks[1:], strict=False):
-        costs.append(Cost(verdict.audit, verdict.result, verdict.seconds, after - before))
-    return [*costs, Cost("figures of the run", "", 0.0, marks[-1] - marks[-2])]
+    of = [
+        ("start of Spark, conversion", ""),
+        *[(each.audit, each.result) for each in verdicts],
+        ("figures of the run", ""),
+    ]
+    return [
+        Cost(name, result, after.at - before.at, after.cpu_s - before.cpu_s)
+        for (name, result), (before, after) in zip(of, pairwise(marks), strict=True)
+    ]
 
 
 class Meter:
@@ -89,13 +110,10 @@ class Meter:
     def __init__(self) -> None:
         self._self = psutil.Process()
         self._seen: dict[int, float] = {}
-        self._begin = 0.0
         self.peak_bytes = 0
         self._done = threading.Event()
 
     def __enter__(self) -> Self:
-        self._look()
-        self._begin = sum(self._seen.values())
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
         return self
@@ -104,10 +122,10 @@ class Meter:
         self._done.set()
         self._thread.join()
 
-    def cpu_s(self) -> float:
-        """Since the beginning."""
+    def mark(self) -> Mark:
+        """Now."""
         self._look()
-        return sum(self._seen.values()) - self._begin
+        return Mark(time.perf_counter(), sum(self._seen.values()))
 
     def _watch(self) -> None:
         while not self._done.wait(_SAMPLE_S):
@@ -151,16 +169,16 @@ def _measure(spark: SparkSession, dsn: str, profile: Profile, advance: Advance) 
         rows.agg(*figures).collect()
         advance("reading the log", 0.5)
         with Meter() as meter:
-            began = time.perf_counter()
+            begin = meter.mark()
             # Another query: the first one has its shuffle still, and would read nothing again.
             [found] = rows.agg(*figures).collect()
-            took, cpu = time.perf_counter() - began, meter.cpu_s()
+            end = meter.mark()
         wrote = producer.stop()
         told = snapshot.fetch("SELECT sum(n), sum(n * (2 * last_off - n + 1) / 2) FROM queen.segments")[0]
     exact = (found.n, found.offsets) == tuple(map(int, told)) and found.n == profile.read
     if not exact:
         raise MismatchError(f"{found.n} messages were read, and the snapshot has {told[0]}")
-    return Reading(profile.read, wrote, took, cpu, exact)
+    return Reading(profile.read, wrote, end.at - begin.at, end.cpu_s - begin.cpu_s, exact)
 
 
 class _Producer(threading.Thread):

@@ -46,4 +46,7 @@ def test_a_generated_run_has_something_for_every_audit(tmp_path):
     [size, *_] = json.loads((tmp_path / "report.json").read_text())["sizes"]
     audits = [cost for cost in size["costs"] if cost["result"]]
     assert {cost["result"] for cost in audits} == {"valid"}
+    assert all(cost["seconds"] > 0 and cost["cpu_s"] >= 0 for cost in size["costs"])
+    assert sum(cost["seconds"] for cost in size["costs"]) == pytest.approx(size["seconds"])
+    assert sum(cost["cpu_s"] for cost in size["costs"]) == pytest.approx(size["cpu_s"])
     assert {cost["name"] for cost in audits} == {audit.name for audit in all_audits("queen")}
