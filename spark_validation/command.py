@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -184,13 +184,14 @@ def _spark(where: Where, work: Path, rows: int = 0) -> Iterator[SparkSession]:
     spark = session.start(where.master, work, driver_memory=where.driver_memory, partitions=session.partitions_of(rows))
     try:
         yield spark
-    except (PySparkException, Py4JError) as problem:
+    except (PySparkException, Py4JError, *session.JAVA_IS_GONE) as problem:
         raise AuditError(
             f"Spark gave up: {session.first_line(problem)}. If it was memory, raise --driver-memory; "
             "if it was the disk, point TMPDIR at a larger one"
         ) from problem
     finally:
-        spark.stop()
+        with suppress(*session.JAVA_IS_GONE):
+            spark.stop()
 
 
 def _database(spark: SparkSession, archive: Archive | None, snapshot: Snapshot | None) -> Database | None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -36,11 +36,18 @@ _SETTINGS = {
     # else that is done with them; LZ4 for whatever is written costs little, and makes them about as small.
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
     "spark.rdd.compress": "true",
+    # A row of a journal is a call with thousands of messages; Spark would have 4,096 of them in memory at once.
+    "spark.sql.parquet.columnarReaderBatchSize": "32",
     # Tables of messages lie by lane and hash: joins by lane, group and hash need not move them.
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
 }
+# What goes on without the memory it asked for ends later, and says something else.
+_WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError"
 # Nobody vanishes on one machine: where a heartbeat is late, it is busy.
 _LOCAL = {"spark.network.timeout": "1h", "spark.executor.heartbeatInterval": "5min"}
+
+JAVA_IS_GONE = (Py4JNetworkError, ConnectionError)
+"""What is raised by whatever is asked of Spark when Java has ended."""
 
 PACKAGES = ("queen_audit", "queen_spec")
 """What tasks import."""
@@ -153,7 +160,7 @@ def start(
     log4j.write_text(_LOG4J, encoding="utf-8")
     own = {
         "spark.driver.memory": driver_memory,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j} {java_options}",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j} {_WITHOUT_MEMORY} {java_options}",
         "spark.local.dir": str(work),
         "spark.sql.warehouse.dir": str(work / "warehouse"),
         "spark.sql.shuffle.partitions": str(partitions or partitions_of(0)),
@@ -172,6 +179,10 @@ def start(
 
 def first_line(problem: BaseException) -> str:
     """What an error of Spark says, without the stacks around it: what a task of ours said, else its first line."""
+    # py4j says of an answer that did not come whole what it says of one with a stack, without the stack.
+    unanswered = type(problem) is Py4JError and "Trace:" not in str(problem)
+    if unanswered or isinstance(problem, JAVA_IS_GONE):
+        return "its Java process has ended"
     said = str(problem.java_exception) if isinstance(problem, Py4JJavaError) else str(problem)
     ours = _OURS.search(said)
     return ours[1] if ours else said.strip().partition("\n")[0]

@@ -13,6 +13,7 @@ from queen_audit import java, session
 from queen_audit.command import conversions
 from queen_audit.errors import JavaError
 from queen_audit.journal.files import open_journal, write_lines, write_parquet
+from queen_audit.journal.schema import Call, PushItem
 from queen_bench.audit.log import load
 from tests.audit.faults import ordinary
 from tests.support.processes import run
@@ -31,6 +32,54 @@ def test_without_anything_to_audit_it_says_what_to_give():
     ended = run("audit")
     assert ended.returncode == 2
     assert "nothing to audit: give --dsn, --journal" in ended.stderr
+
+
+@pytest.fixture
+def large_requests(tmp_path):
+    """A journal of 200 pushes, each of 2,000 messages with long ids."""
+    folder = tmp_path / "large"
+    folder.mkdir()
+
+    def push(number):
+        ids = [f"{number} {offset} {'-' * 200}" for offset in range(2_000)]
+        items = [PushItem("q", f"p{number}", each, "ok", offset=n, message_id=each) for n, each in enumerate(ids)]
+        return Call(
+            run="r", agent="a", number=number, kind="push", sent=number, answered=number + 1, pushes=tuple(items)
+        )
+
+    write_parquet(
+        folder / "a.parquet", [*map(push, range(200)), Call(run="r", agent="a", number=200, kind="end", sent=201)]
+    )
+    return folder
+
+
+def test_large_requests_fit_into_little_memory(large_requests):
+    ended = run("audit", "--journal", str(large_requests), "--guarantee", "G-ORD-3", "--driver-memory", "512m")
+    assert ended.returncode == 0, ended.stderr
+    assert "1 audits valid" in ended.stdout
+
+
+_JAVA_ENDS = """
+import sys
+from pathlib import Path
+import psutil
+from queen_audit import command
+from queen_audit.errors import AuditError
+
+try:
+    with command._spark(command.Where("local[1]", "512m"), Path(sys.argv[1])) as spark:
+        for each in psutil.Process().children(recursive=True):
+            each.kill()
+        spark.range(1).count()
+except AuditError as problem:
+    print(problem)
+"""
+
+
+def test_java_that_ends_in_the_middle_is_an_error_in_a_line(tmp_path):
+    ended = subprocess.run([sys.executable, "-c", _JAVA_ENDS, tmp_path], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert "Spark gave up: its Java process has ended. If it was memory, raise --driver-memory" in ended.stdout
 
 
 def test_an_unknown_guarantee_is_refused_with_those_that_are_known(journal):
