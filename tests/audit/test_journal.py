@@ -157,6 +157,20 @@ def test_rows_of_a_kind_or_outcome_that_nobody_knows_are_refused(tmp_path, calls
             open_journal(tmp_path, tmp_path)
 
 
+def test_words_are_looked_at_in_a_journal_of_many_row_groups(tmp_path, calls):
+    """A batch of rows that are in several of them, as of every journal of more than 50,000 calls."""
+    path, place = tmp_path / "a.parquet", next(n for n, call in reversed(list(enumerate(calls))) if call.acks)
+    wrong = replace(calls[place], acks=(replace(calls[place].acks[0], outcome="perhaps"),))
+    for written, said in ((calls, None), ([*calls[:place], wrong], "'perhaps' is no outcome")):
+        write_parquet(path, written)
+        pq.write_table(pq.read_table(path), path, row_group_size=5)
+        if said is None:
+            assert open_journal(tmp_path, tmp_path).parquet == (path,)
+        else:
+            with pytest.raises(JournalError, match=said):
+                open_journal(tmp_path, tmp_path)
+
+
 def test_another_schema_is_refused_by_column(tmp_path, calls):
     path = tmp_path / "a.parquet"
     write_parquet(path, calls)
