@@ -175,13 +175,18 @@ AS $$
 DECLARE
     v_hashes uuid[];
 BEGIN
-    -- By their hashes: transaction ids are not ordered by offset. Looked up one by one and not joined: a planner that cannot know
-    -- how few they are reads all ids of the partition.
+    -- By their hashes: transaction ids are not ordered by offset. Each is looked up for itself, which no planner can turn into
+    -- reading all ids of the partition (ADR 38). An id that was free again, and was given to another message, has a higher offset.
     v_hashes := ARRAY(
         SELECT encode(substr(s.ids, 16 * i.pos + 1, 16), 'hex')::uuid
         FROM queen.segments AS s CROSS JOIN generate_series(0, s.n - 1) AS i (pos)
         WHERE s.part_id = p_part AND s.last_off <= p_upto AND s.ids IS NOT NULL);
-    DELETE FROM queen.transaction_ids AS t WHERE t.part_id = p_part AND t.hash = ANY(v_hashes) AND t.off <= p_upto;
+    DELETE FROM queen.transaction_ids AS t
+    WHERE t.ctid = ANY(ARRAY(
+        SELECT i.place FROM unnest(v_hashes) AS u (hash)
+        CROSS JOIN LATERAL (
+            SELECT f.ctid AS place FROM queen.transaction_ids AS f
+            WHERE f.part_id = p_part AND f.hash = u.hash AND f.off <= p_upto OFFSET 0) AS i));
     DELETE FROM queen.segments AS s WHERE s.part_id = p_part AND s.last_off <= p_upto;
     UPDATE queen.deleted_messages AS d SET offsets = d.offsets - int8multirange(int8range(NULL, p_upto, '[]'))
     WHERE d.part_id = p_part;
