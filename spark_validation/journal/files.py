@@ -11,7 +11,6 @@ agent of which nothing is known: it counts as cut short from the beginning.
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import get_args
 
@@ -27,7 +26,7 @@ from .schema import VERSION, Call, Kind, Outcome
 WORK = "queen-audit-"
 """How the folders begin in which audits keep what is theirs."""
 
-_CHUNK = 50_000
+_MESSAGES_AT_ONCE = 200_000
 #: A row has thousands of messages.
 _ROWS_AT_ONCE = 2_000
 _NOT_FINISHED = ".half"
@@ -66,11 +65,24 @@ def write_parquet(path: Path, calls: Iterable[Call]) -> None:
     """Writes a journal as Parquet; the file gets its name when it is complete."""
     schema = arrow_schema(Call)
     half = path.with_suffix(_NOT_FINISHED)
-    rows = iter(calls)
     with pq.ParquetWriter(half, schema, compression="zstd") as writer:
-        while chunk := list(islice(rows, _CHUNK)):
+        for chunk in _chunks(calls):
             writer.write_table(arrow_table(Call, chunk))
     half.rename(path)
+
+
+def _chunks(calls: Iterable[Call]) -> Iterator[list[Call]]:
+    """As many calls at once as have about so many messages: those of 50,000 calls may be 50 million."""
+    chunk: list[Call] = []
+    room = _MESSAGES_AT_ONCE
+    for call in calls:
+        chunk.append(call)
+        room -= 1 + len(call.pushes) + len(call.deliveries) + len(call.acks)
+        if room <= 0:
+            yield chunk
+            chunk, room = [], _MESSAGES_AT_ONCE
+    if chunk:
+        yield chunk
 
 
 def read_lines(path: Path) -> Iterator[Call]:

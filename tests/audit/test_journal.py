@@ -157,6 +157,15 @@ def test_rows_of_a_kind_or_outcome_that_nobody_knows_are_refused(tmp_path, calls
             open_journal(tmp_path, tmp_path)
 
 
+def test_large_requests_are_written_few_at_once(tmp_path):
+    items = tuple(PushItem("q", "p", str(number), "ok") for number in range(30_000))
+    calls = [Call(run="r", agent="a", number=n, kind="push", sent=n, answered=n, pushes=items) for n in range(15)]
+    write_parquet(tmp_path / "a.parquet", calls)
+    with pq.ParquetFile(tmp_path / "a.parquet") as file:
+        assert [file.metadata.row_group(n).num_rows for n in range(file.metadata.num_row_groups)] == [7, 7, 1]
+        assert file.read(["number"])["number"].to_pylist() == list(range(15))
+
+
 def test_words_are_looked_at_in_a_journal_of_many_row_groups(tmp_path, calls):
     """A batch of rows that are in several of them, as of every journal of more than 50,000 calls."""
     path, place = tmp_path / "a.parquet", next(n for n, call in reversed(list(enumerate(calls))) if call.acks)
