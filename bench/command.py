@@ -331,7 +331,7 @@ def retention(
 def depth(
     dsn: _Dsn = None,
     messages: Annotated[int | None, typer.Option(help="In the deep queue.", min=1, show_default="5000000")] = None,
-    polls: Annotated[int | None, typer.Option(help="Of each queue in a run.", min=10, show_default="500")] = None,
+    polls: Annotated[int | None, typer.Option(help="Of each queue in a run.", min=10, show_default="1000")] = None,
     runs: Annotated[int | None, typer.Option(help="How often all is measured.", min=1, show_default="5")] = None,
     json: _Json = None,
     smoke: _Smoke = False,

@@ -1,5 +1,6 @@
 """A database for one benchmark: made beside those of the user, never in them, and dropped afterwards."""
 
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -12,7 +13,7 @@ import asyncpg
 from msgspec import Struct
 
 from queen.core.errors import DatabaseSetupError, DatabaseUnavailableError
-from queen.db.dsn import connect, parse
+from queen.db.dsn import UNREACHABLE, connect, parse
 from queen.db.sqlstate import reason_of
 from queen.server.embedded import EmbeddedPostgres
 
@@ -69,9 +70,22 @@ async def scratch_database(dsn: str) -> AsyncIterator[str]:
         try:
             yield _with_database(parse(dsn, "queen bench", CONNECT_TIMEOUT_MS).url, name)
         finally:
-            await connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+            await _drop(dsn, name)
     finally:
         await connection.close()
+
+
+async def _drop(dsn: str, name: str) -> None:
+    """Over a connection of its own: the first one may have been cut in an hour, or its server ended."""
+    try:
+        connection = await connect(parse(dsn, "queen bench", CONNECT_TIMEOUT_MS))
+        try:
+            await connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+        finally:
+            await connection.close()
+    except UNREACHABLE as problem:
+        # Neither what was measured is lost for that, nor why it could not be measured.
+        sys.stderr.write(f"The benchmark's database {name} is left behind: {reason_of(problem)}\n")
 
 
 async def _check(connection: "asyncpg.Connection[Any]") -> None:

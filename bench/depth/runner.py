@@ -48,7 +48,14 @@ async def run(dsn: str, profile: Profile, progress: Progress, *, embedded: bool)
 
     Raises:
         QueenError: the server cannot be used, or answers wrongly.
+        DepthError: the deep queue would be empty before the end.
     """
+    polls = profile.polls * profile.runs + profile.polls // 10
+    if profile.messages < polls:
+        raise DepthError(
+            f"{polls:,} polls take {polls:,} messages, and the deep queue has {profile.messages:,}: give more "
+            "--messages, or fewer --polls or --runs"
+        )
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
     facts = machine.describe()
     async with database.scratch_database(dsn) as url:

@@ -4,9 +4,10 @@ import asyncio
 import itertools
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime
 
+from queen.core.errors import DataRejectedError
 from queen.core.operations import Pop
 from queen.db.dsn import parse
 from queen.db.pool import Pool
@@ -17,7 +18,7 @@ from queen_bench.engine.load import Clients, CpuMeter
 from queen_bench.engine.results import PUSH, Cost
 from queen_bench.growth.results import Pair, Profile, Report, System
 from queen_bench.procedures.segments import Segments
-from queen_bench.procedures.side import Call, MessageSource
+from queen_bench.procedures.side import Call, MessageSource, portions
 
 #: Is told what comes next, and how much of the whole is done.
 Progress = Callable[[str, float], None]
@@ -91,8 +92,9 @@ class _System:
         """Says how many messages were pushed to fill it, and has PostgreSQL put it in order."""
         self._filled = filled
         await self._clients.start()
-        for statement in ("VACUUM ANALYZE", "CHECKPOINT"):
-            await self._pool.fetch(statement)
+        await self._pool.fetch("VACUUM ANALYZE")
+        with suppress(DataRejectedError):  # this user may not
+            await self._pool.fetch("CHECKPOINT")
 
     async def measure(self, operation: str, batch: int, clients: int, seconds: float) -> Cost:
         """One measurement."""
@@ -123,16 +125,14 @@ def _fillings(profile: Profile) -> Mapping[str, Callable[[_System], Awaitable[in
 
     async def messages(system: _System) -> int:
         await system.side.make_partitions(_QUEUE, _RETAINED_IN)
-        source, per_call = MessageSource(), max(1, profile.step // _SEGMENT)
-        calls = profile.messages // (per_call * _SEGMENT)
-        numbers = itertools.cycle(range(_RETAINED_IN))
+        source, numbers = MessageSource(), itertools.cycle(range(_RETAINED_IN))
 
-        def call() -> Call:
-            taken = [source.take(_SEGMENT, next(numbers), chosen=False) for _ in range(per_call)]
+        def call(count: int) -> Call:
+            taken = [source.take(size, next(numbers), chosen=False) for size in portions(count, _SEGMENT)]
             return system.side.push(_QUEUE, [message for some in taken for message in some])
 
-        await _carry_out(call() for _ in range(calls))
-        return calls * per_call * _SEGMENT
+        await _carry_out(call(count) for count in portions(profile.messages, profile.step))
+        return profile.messages
 
     async def partitions(system: _System) -> int:
         await system.side.make_partitions(_QUEUE, profile.partitions)

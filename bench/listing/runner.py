@@ -48,13 +48,13 @@ async def run(dsn: str, profile: Profile, progress: Progress, *, embedded: bool)
         try:
             await _fill(Segments(pool, url), profile, progress)
             await pool.fetch("VACUUM ANALYZE")
-            [row] = await pool.fetch("SHOW data_directory")
-            data_directory = str(row["data_directory"])
+            # Another server's is not for every user to know.
+            [row] = await pool.fetch("SHOW data_directory") if embedded else [None]
         finally:
             await pool.close()
         with _server(url) as (port, server):
             await asyncio.to_thread(_operations, port)
-            processes = _processes(server, data_directory) if embedded else []
+            processes = _processes(server, str(row["data_directory"])) if row else []
             timings, refresh_ms = await asyncio.to_thread(_measure, port, profile, progress, processes)
         connection = await connect(target)
         try:

@@ -92,7 +92,7 @@ def _row(scenario: str, server: str, some: Sequence[Run]) -> list[str]:
 
 
 def _middle(values: Iterable[float | None], digits: int) -> str:
-    known = [value for value in values if value]
+    known = [value for value in values if value is not None]
     return f"{median(known):,.{digits}f}" if known else ""
 
 

@@ -196,16 +196,15 @@ def used(timeline: Sequence[Second], whole: Used) -> Used:
         whole: all of it, with preparation; it is the answer where the run was too short for two moments.
     """
     loading = [moment for moment in timeline if moment.loading]
-    steps = [(a, b) for a, b in pairwise(loading) if _count(b) > _count(a)]
+    delivers = any(moment.delivered for moment in loading)
+    counts = [moment.delivered if delivers else moment.pushed for moment in loading]
+    steps = [n for n, (before, after) in enumerate(pairwise(counts)) if after > before]
     if not steps:
         return whole
-    first, last = steps[0][0], steps[-1][1]
+    begin, end = steps[0], steps[-1] + 1
+    first, last = loading[begin], loading[end]
     cpu = {part: last.cpu[part] - first.cpu[part] for part in last.cpu if part in first.cpu}
-    return Used(_count(last) - _count(first), last.at - first.at, cpu)
-
-
-def _count(moment: Second) -> int:
-    return moment.delivered or moment.pushed
+    return Used(counts[end] - counts[begin], last.at - first.at, cpu)
 
 
 # ---------------------------------------------------------------- comparisons
@@ -349,14 +348,14 @@ def read(path: Path) -> list[Run]:
         ValueError: it is no such file at all.
     """
     decoder, found, strange = msgspec.json.Decoder(Run), [], 0
-    lines = path.read_bytes().splitlines()
-    for line in lines:
+    for line in path.read_bytes().splitlines():
         try:
             found.append(decoder.decode(line))
         except msgspec.ValidationError:
             continue
-        except msgspec.DecodeError:  # the last one of who was ended in the middle
-            strange += 1
-    if lines and strange == len(lines):
+        except msgspec.DecodeError:
+            # The line of who was ended in the middle begins as all do.
+            strange += not line.startswith(b"{")
+    if strange and not found:
         raise ValueError(f"{path} has no results of `queen bench load`: it wants a results.jsonl")
     return found

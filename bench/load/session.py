@@ -1,6 +1,7 @@
 """A session of `queen bench load`: the servers are there, the scenarios run, every result is written at once."""
 
 import asyncio
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -110,11 +111,20 @@ async def _gather(plan: Plan, folder: Path, file: BinaryIO, progress: Progress, 
 def _results(folder: Path) -> Iterator[BinaryIO]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / RESULTS).open("ab")
+        file = (folder / RESULTS).open("a+b")
+        _end_line(file)
     except OSError as problem:
         raise target.TargetError(f"Results cannot be written to {folder}: {problem.strerror}") from problem
     with file:
         yield file
+
+
+def _end_line(file: BinaryIO) -> None:
+    """What comes next is not part of a line that was cut off."""
+    if file.tell():
+        file.seek(-1, os.SEEK_END)
+        if file.read() != b"\n":
+            file.write(b"\n")
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 import itertools
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Protocol
 from uuid import UUID
 
@@ -59,6 +59,12 @@ class Side(Consumable, Protocol):
 
     async def stored(self) -> int:
         """How many messages are stored."""
+
+
+def portions(total: int, at_once: int) -> Iterator[int]:
+    """So many in portions: all of the same size, but for the last one."""
+    for begin in range(0, total, at_once):
+        yield min(at_once, total - begin)
 
 
 class MessageSource:

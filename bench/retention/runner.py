@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,7 +18,7 @@ from queen.services.sweep import Pacer, Service, sweep
 from queen_bench import database, machine
 from queen_bench.errors import MismatchError
 from queen_bench.procedures.segments import Segments
-from queen_bench.procedures.side import MessageSource
+from queen_bench.procedures.side import MessageSource, portions
 from queen_bench.retention.results import Latencies, Profile, Report, Run
 
 #: Is told what comes next, and how much of the whole is done.
@@ -100,8 +100,8 @@ class _Bench:
         await self._side.make_partitions(queue, profile.partitions)
         numbers = itertools.cycle(range(profile.partitions))
         calls = iter([
-            self._side.push(queue, self._source.take(profile.batch, next(numbers), chosen=True))
-            for _ in range(profile.messages // profile.batch)
+            self._side.push(queue, self._source.take(size, next(numbers), chosen=True))
+            for size in portions(profile.messages, profile.batch)
         ])  # fmt: skip
 
         async def fill() -> None:
@@ -110,8 +110,10 @@ class _Bench:
 
         await asyncio.gather(*[fill() for _ in range(_FILLERS)])
         await self.connection.execute(_OLD, queue)
-        for statement in ("VACUUM ANALYZE", "CHECKPOINT"):  # the quiet load does not pay for the filling
-            await self.connection.execute(statement)
+        # The quiet load does not pay for the filling.
+        await self.connection.execute("VACUUM ANALYZE")
+        with suppress(asyncpg.InsufficientPrivilegeError):
+            await self.connection.execute("CHECKPOINT")
         await self._side.join(queue, _GROUP)
         return int(await self.connection.fetchval(_KEEP, queue))
 

@@ -115,13 +115,14 @@ def targets(report: Report) -> list[Target]:
     return [
         _below(f"{idle.waiters:,} idle long polls: workers' CPU, % of a core", 5, idle.worker_cpu),
         _below("memory of a long poll beyond its connection, bytes", 10_000, idle.waiter_bytes),
-        _below("woken by a push on the other worker, p99, ms", 50, report.woken.p99),
-        _below("late at its timeout, worst, ms", 50, report.lateness.worst),
-        _below("from instance to instance by NOTIFY, p99, ms", 50, report.notify.p99),
-        _below("from instance to instance by UDP, p99, ms", 10, report.udp.p99),
+        _below("woken by a push on the other worker, p99, ms", 50, report.woken.p99, report.woken.count),
+        _below("late at its timeout, worst, ms", 50, report.lateness.worst, report.lateness.count),
+        _below("from instance to instance by NOTIFY, p99, ms", 50, report.notify.p99, report.notify.count),
+        _below("from instance to instance by UDP, p99, ms", 10, report.udp.p99, report.udp.count),
         Target("answers that did not come as they should", "0", failed, failed == 0),
     ]
 
 
-def _below(what: str, wanted: float, measured: float) -> Target:
-    return Target(what, f"< {wanted:g}", measured, measured < wanted)
+def _below(what: str, wanted: float, measured: float, cases: int = 1) -> Target:
+    """Nothing is below where there was no case."""
+    return Target(what, f"< {wanted:g}", measured, cases > 0 and measured < wanted)

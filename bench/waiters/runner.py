@@ -43,12 +43,11 @@ async def run(dsn: str, profile: Profile, advance: Advance, *, embedded: bool) -
     _allow_files(profile.waiters, profile.workers)
     facts = machine.describe()
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
-    connection = await asyncpg.connect(dsn)
-    postgres = await database.describe(connection, embedded=embedded)
-    postmaster = await usage.postmaster(connection)
-    await connection.close()
     with tempfile.TemporaryDirectory(prefix="queen-bench-") as name:
         async with database.scratch_database(dsn) as url:
+            async with usage.connection(url) as connection:
+                postgres = await database.describe(connection, embedded=embedded)
+                postmaster = await usage.postmaster(connection)
             advance("making queues", 0.0)
             await _make_queues(url, profile)
             idle, woken, lateness = _one_instance(url, profile, postmaster, Path(name), advance)

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from queen_bench.database import Postgres
-from queen_bench.load import page, record
+from queen_bench.load import page, record, session
 from queen_bench.load.results import (
     Latency,
     Level,
@@ -87,6 +87,8 @@ def test_preparation_is_no_part_of_what_a_message_takes() -> None:
     assert used(timeline, Used(1, 1, {})) == Used(20, 2, {"server": 2.0})
     whole = Used(7, 7, {"server": 7.0})
     assert used(timeline[:2], whole) == whole
+    late = [Second(1, 1000, 0, 9), Second(2, 2000, 0, 9), Second(3, 3000, 100, 9), Second(4, 4000, 400, 9)]
+    assert used(late, whole) == Used(400, 2, {}), "what was pushed before is not what was delivered"
     assert rates(timeline) == [("delivered", 3, 10.0), ("delivered", 4, 10.0), ("delivered", 5, 0.0)]
 
 
@@ -120,6 +122,25 @@ def test_results_of_another_version_are_left_out(tmp_path: Path) -> None:
     file = tmp_path / "results.jsonl"
     file.write_bytes(b'{"scenario": "old"}\n' + msgspec.json.encode(made()) + b"\n" + b"{cut")
     assert [each.scenario for each in read(file)] == ["push-1"]
+
+
+def test_who_was_ended_in_the_middle_takes_nothing_from_the_next_session(tmp_path: Path) -> None:
+    file = tmp_path / "results.jsonl"
+    for before in (b"", msgspec.json.encode(made(number=1)) + b"\n"):
+        file.write_bytes(before + msgspec.json.encode(made(number=2))[:50])
+        assert len(read(file)) == bool(before)
+        with session._results(tmp_path) as results:
+            results.write(msgspec.json.encode(made(number=3)) + b"\n")
+        assert [run.number for run in read(file)] == ([1, 3] if before else [3])
+        with session._results(tmp_path) as results:
+            results.write(msgspec.json.encode(made(number=4)) + b"\n")
+        assert [run.number for run in read(file)][-2:] == [3, 4]
+        assert file.read_bytes().count(b"\n\n") == 0
+
+
+def test_a_run_that_came_to_nothing_counts_in_the_middle(tmp_path: Path) -> None:
+    runs = [made(number=number, pushed=pushed) for number, pushed in enumerate((0, 0, 10_000))]
+    assert "5,000" not in page.as_html(runs, [], tmp_path, [])
 
 
 def test_the_page_has_the_last_three_sessions_that_compare_and_all_that_were_named(tmp_path: Path) -> None:
