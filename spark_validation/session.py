@@ -160,7 +160,7 @@ def start(
     log4j.write_text(_LOG4J, encoding="utf-8")
     own = {
         "spark.driver.memory": driver_memory,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j} {_WITHOUT_MEMORY} {java_options}",
+        "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={log4j}" {_WITHOUT_MEMORY} {java_options}',
         "spark.local.dir": str(work),
         "spark.sql.warehouse.dir": str(work / "warehouse"),
         "spark.sql.shuffle.partitions": str(partitions or partitions_of(0)),

@@ -8,6 +8,7 @@ A file that was set aside (``*.lost``), that its writer has not finished (``*.ha
 agent of which nothing is known: it counts as cut short from the beginning.
 """
 
+import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -164,9 +165,32 @@ def open_journal(folder: Path, work: Path) -> Journal:
 
 
 def files_of(folder: Path) -> list[Path]:
-    """The files that agents have left in a folder, in order: not those of an audit that works there, or was killed."""
-    inside = ((path, path.relative_to(folder).parts[:-1]) for path in folder.rglob("*") if path.is_file())
-    return sorted(path for path, folders in inside if not any(each.startswith(WORK) for each in folders))
+    """The files that agents have left in a folder, in order: not those of an audit that works there, or was killed.
+
+    Raises:
+        JournalError: something there cannot be seen; without it an audit would take for lost what it tells of.
+    """
+    found: list[Path] = []
+    seen: set[str] = set()
+    for place, folders, names in os.walk(folder, onerror=_refuse_folder, followlinks=True):
+        real = os.path.realpath(place)
+        folders[:] = [each for each in folders if not each.startswith(WORK)] if real not in seen else []
+        if real not in seen:
+            found += [path for name in names if _is_file(path := Path(place, name))]
+        seen.add(real)
+    return sorted(found)
+
+
+def _is_file(path: Path) -> bool:
+    if path.is_symlink() and not path.exists():
+        raise JournalError(
+            f"{path} stands for {path.readlink()}, which is not there: remove it, or mount what it names"
+        )
+    return path.is_file()
+
+
+def _refuse_folder(problem: OSError) -> None:
+    raise JournalError(f"{problem.filename} cannot be looked into: {problem.strerror}") from problem
 
 
 def _refuse_journal(path: Path) -> None:

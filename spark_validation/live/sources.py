@@ -16,7 +16,7 @@ import numpy as np
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from ..errors import AwayError, JournalError
-from ..journal.files import decode_line
+from ..journal.files import decode_line, files_of
 from ..log.snapshot import CONNECT_S, reason
 from .calls import said
 from .windows import Segment
@@ -148,7 +148,7 @@ class LineReader(DataSourceStreamReader):
 
     def latestOffset(self) -> dict[str, int]:  # type: ignore[override]  # noqa: N802 - Spark 4.1 gives no arguments
         """How far the files are written."""
-        return {str(path): _whole_lines(path) for path in sorted(self._folder.rglob("*.jsonl"))}
+        return {str(path): _whole_lines(path) for path in files_of(self._folder) if path.suffix == ".jsonl"}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[Lines]:
         """The files that have grown."""

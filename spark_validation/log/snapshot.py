@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from itertools import pairwise
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -70,6 +71,7 @@ _QUEUES = """
 SELECT to_jsonb(q)::text AS options, (extract(epoch FROM q.created_at) * 1000000)::bigint AS created_at
 FROM queen.queues AS q
 """
+_CLOSE_S = 5
 _INSTALLATION = "SELECT value #>> '{}' FROM queen.system_state WHERE key = 'installation'"
 
 
@@ -125,7 +127,9 @@ class Snapshot:
 
     def close(self) -> None:
         """Gives the snapshot up."""
-        self._runner.run(self._connection.close())
+        # It may have gone away since: what was read is not worth less for that.
+        with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            self._runner.run(self._connection.close(timeout=_CLOSE_S))
         self._runner.close()
 
     def fetch(self, query: str, *arguments: object) -> list[Any]:

@@ -59,6 +59,14 @@ def test_large_requests_fit_into_little_memory(large_requests):
     assert "1 audits valid" in ended.stdout
 
 
+def test_the_folder_for_what_spark_spills_may_have_a_space(journal, tmp_path):
+    folder = tmp_path / "big disk"
+    folder.mkdir()
+    ended = run("audit", "--journal", str(journal), "--guarantee", "G-ORD-5", TMPDIR=str(folder))
+    assert ended.returncode == 0, ended.stderr
+    assert list(folder.iterdir()) == []
+
+
 _JAVA_ENDS = """
 import sys
 from pathlib import Path

@@ -1,5 +1,6 @@
 """Journals: there and back, and what is said of files that cannot be read."""
 
+import os
 import random
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from queen_audit.errors import JournalError
-from queen_audit.journal.files import open_journal, read_lines, write_lines, write_parquet
+from queen_audit.journal.files import files_of, open_journal, read_lines, write_lines, write_parquet
 from queen_audit.journal.history import from_history, to_history
 from queen_audit.journal.schema import VERSION, AckItem, Call, Delivery, PushItem
 from tests.audit.faults import ordinary
@@ -155,6 +156,31 @@ def test_rows_of_a_kind_or_outcome_that_nobody_knows_are_refused(tmp_path, calls
         write_parquet(path, [*calls[:place], replace(calls[place], **change)])
         with pytest.raises(JournalError, match=said):
             open_journal(tmp_path, tmp_path)
+
+
+def test_what_cannot_be_seen_is_refused_and_folders_behind_links_are_read(tmp_path, calls, monkeypatch):
+    folder, elsewhere = tmp_path / "journal", tmp_path / "elsewhere"
+    for each in (folder / "host1", elsewhere):
+        each.mkdir(parents=True)
+    write_lines(folder / "host1" / "a.jsonl", calls)
+    write_lines(elsewhere / "b.jsonl", calls)
+    (folder / "host2").symlink_to(elsewhere)
+    (elsewhere / "round").symlink_to(folder)
+    (elsewhere / "again").symlink_to(elsewhere)
+    assert [path.name for path in files_of(folder)] == ["a.jsonl", "b.jsonl"]
+    (folder / "gone.jsonl").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(JournalError, match=r"gone.jsonl stands for .*nowhere, which is not there"):
+        files_of(folder)
+    (folder / "gone.jsonl").unlink()
+
+    def scan(path, really=os.scandir):
+        if str(path).endswith("host1"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return really(path)
+
+    monkeypatch.setattr(os, "scandir", scan)
+    with pytest.raises(JournalError, match="host1 cannot be looked into: Permission denied"):
+        files_of(folder)
 
 
 def test_large_requests_are_written_few_at_once(tmp_path):

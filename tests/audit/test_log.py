@@ -47,6 +47,13 @@ def test_exactly_the_rows_of_the_snapshot_are_read(spark, dsn):
         assert later.database(spark).log.count() == MESSAGES + 900
 
 
+def test_a_connection_that_ended_takes_nothing_from_what_was_read(dsn):
+    with Snapshot(dsn) as ending, Snapshot(dsn) as other:
+        [row] = ending.fetch("SELECT pg_backend_pid() AS pid")
+        [ended] = other.fetch("SELECT pg_terminate_backend($1, 5000) AS done", row["pid"])
+    assert ended["done"]
+
+
 def test_a_hash_is_that_of_the_transaction_id(spark, dsn):
     with Snapshot(dsn) as snapshot:
         log = snapshot.database(spark).log
