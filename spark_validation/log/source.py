@@ -22,6 +22,9 @@ from ..inputs import LogRow, WholeRow
 NAME = "queen_log"
 SET_SNAPSHOT = "SET TRANSACTION SNAPSHOT '{}'"
 _SEGMENTS_A_BATCH = 2_000
+# With messages, their bytes count: Arrow has no more than 2 GiB of text in a batch, and Java has it in memory.
+_BYTES_A_BATCH = 32 << 20
+_SEGMENTS_AT_FIRST = 20
 _SELECT = """
 SELECT part_id, last_off, n, (extract(epoch FROM created_at) * 1000000)::bigint AS created_at, ids{more}
 FROM queen.segments
@@ -96,10 +99,35 @@ class LogReader(DataSourceReader):
                 await connection.execute(SET_SNAPSHOT.format(self._snapshot))
                 for span in spans:
                     cursor = await connection.cursor(query, *msgspec.structs.astuple(span))
-                    while rows := await cursor.fetch(_SEGMENTS_A_BATCH):
-                        yield explode(rows, whole=self._whole)
+                    count = _SEGMENTS_AT_FIRST if self._whole else _SEGMENTS_A_BATCH
+                    while rows := await cursor.fetch(count):
+                        if not self._whole:
+                            yield explode(rows)
+                            continue
+                        for portion in portions(rows):
+                            yield explode(portion, whole=True)
+                        count = _segments_of_a_batch(rows)
         finally:
             await connection.close()
+
+
+def portions(rows: list[Any]) -> Iterator[list[Any]]:
+    """Segments with their messages, about as many bytes at once as a batch may have; a larger one for itself."""
+    portion: list[Any] = []
+    size = 0
+    for row in rows:
+        if portion and size + len(row[6]) > _BYTES_A_BATCH:
+            yield portion
+            portion, size = [], 0
+        portion.append(row)
+        size += len(row[6])
+    yield portion
+
+
+def _segments_of_a_batch(rows: list[Any]) -> int:
+    """How many like these have the bytes of a batch."""
+    mean = sum(len(row[6]) for row in rows) // len(rows)
+    return min(max(_BYTES_A_BATCH // max(mean, 1), 1), _SEGMENTS_A_BATCH)
 
 
 def explode(rows: list[Any], *, whole: bool = False) -> pa.RecordBatch:

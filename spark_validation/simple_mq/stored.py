@@ -14,7 +14,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ..columns import arrow_schema, arrow_table
 from ..errors import DatabaseError
-from ..journal.hashes import hash_of
 from ..log.snapshot import Snapshot
 
 _PAGE = 50_000
@@ -24,9 +23,11 @@ SELECT q.queue_id::text AS queue, q.queue_size AS size, q.visibility_timeout, q.
     q.dlq_id::text AS dead_letter_queue, q.parent_id::text AS parent, simple_mq.message_count(q.queue_id) AS counted
 FROM simple_mq.queues AS q
 """
-# Those of queues that are deleted are gone for everybody, though their rows are removed step by step.
+# Those of queues that are deleted are gone for everybody, though their rows are removed step by step. Messages are
+# hashed where they are: a page of them may be gigabytes.
 _MESSAGES = """
-SELECT m.queue_id::text AS queue, m.message_id::text AS message_id, m.delivery_count, m.data
+SELECT m.queue_id::text AS queue, m.message_id::text AS message_id, m.delivery_count,
+    left(encode(sha256(convert_to(m.data, 'UTF8')), 'hex'), 13) AS digits
 FROM simple_mq.messages AS m
 WHERE (m.queue_id, m.message_id) > ($1::uuid, $2::uuid)
     AND EXISTS (SELECT 1 FROM simple_mq.queues AS q WHERE q.queue_id = m.queue_id)
@@ -83,7 +84,7 @@ def _pages(snapshot: Snapshot) -> Iterator[list[StoredMessage]]:
     queue = message = _NIL
     while rows := snapshot.fetch(_MESSAGES, queue, message, _PAGE):
         yield [
-            StoredMessage(row["queue"], row["message_id"], row["delivery_count"], hash_of(row["data"].encode()))
+            StoredMessage(row["queue"], row["message_id"], row["delivery_count"], int(row["digits"], 16))
             for row in rows
         ]
         queue, message = rows[-1]["queue"], rows[-1]["message_id"]
