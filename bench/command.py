@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from queen.cli.audit import explained
 from queen.cli.ending import interruptible
-from queen.cli.output import can_be_written, conclude, err, fail, out
+from queen.cli.output import can_be_written, conclude, err, fail, out, written
 from queen.core.errors import QueenError
 
 if TYPE_CHECKING:
@@ -127,39 +127,46 @@ def load(
             wanted, url, dsn, against, against_dsn, workers, 2 if smoke else seconds, runs or (1 if smoke else 3),
             session.settings(setting or [], wanted, smoke=smoke), folder, journal or audit, audit, profile,
         )  # fmt: skip
-        found, report = _load(asked, partial(_show_load, known=known, named=named, folder=folder, html=html))
+        found, report, shown = _load(asked, partial(_show_load, known=known, named=named, folder=folder, html=html))
     except ValueError as wrong:
         fail(wrong, _CANNOT)
     except QueenError as problem:
         fail(problem)
-    _conclude_load(found, report, folder)
+    _conclude_load(found, report, folder, 0 if shown else _CANNOT)
 
 
-def _load(asked: "Asked", show: "Callable[[list[Run]], None]") -> "tuple[list[Run], Report | None]":
-    """Carries out a session; what it found is shown also if it was ended in the middle, or failed then."""
+def _load(asked: "Asked", show: "Callable[[list[Run]], bool]") -> "tuple[list[Run], Report | None, bool]":
+    """Carries out a session, and shows what it found, also if it was ended in the middle, or failed then.
+
+    Whether all of that could be written comes last.
+    """
     from queen_bench.load import session  # noqa: PLC0415 - as above
 
     found: list[Run] = []
     try:
         with interruptible(), _progress() as advance:
-            return found, session.carry_out(asked, advance, found)
-    finally:
+            report = session.carry_out(asked, advance, found)
+    except BaseException:
         if found:
             show(found)
+        raise
+    return found, report, show(found)
 
 
-def _show_load(found: "list[Run]", *, known: "list[Run]", named: "list[Run]", folder: Path, html: Path | None) -> None:
+def _show_load(found: "list[Run]", *, known: "list[Run]", named: "list[Run]", folder: Path, html: Path | None) -> bool:
+    """Prints the tables and writes the page with plots; whether it could be written."""
     from queen_bench.load import page, report  # noqa: PLC0415 - as above
 
-    place = html or folder / "report.html"
-    place.write_text(page.as_html(found, known, folder, named), encoding="utf-8")
     report.show(found, out)
-    out.print(f"The report with plots is in {place}", highlight=False)
+    place = html or folder / "report.html"
+    if fine := written(place, page.as_html(found, known, folder, named)):
+        out.print(f"The report with plots is in {place}", highlight=False)
+    return fine
 
 
-def _conclude_load(found: "list[Run]", report: "Report | None", folder: Path) -> NoReturn:
-    """Ends the command with what thresholds and audit came to."""
-    exit_code = int(any(run.crossed for run in found))
+def _conclude_load(found: "list[Run]", report: "Report | None", folder: Path, shown: int) -> NoReturn:
+    """Ends the command with what thresholds and audit came to, or what ``shown`` says if these were fine."""
+    exit_code = int(any(run.crossed for run in found)) or shown
     if report is None:
         raise typer.Exit(exit_code)
     from queen.cli.audit import show  # noqa: PLC0415 - as above

@@ -24,6 +24,18 @@ def arrow_schema(kind: type[Struct]) -> pa.Schema:
     return pa.schema([(name, _arrow(each)) for name, each in _columns(kind)])
 
 
+@cache
+def required_columns(kind: type[Struct]) -> frozenset[tuple[str, ...]]:
+    """The columns that have no null: of the struct, and, as (list, name), of the structs in its lists."""
+    found: set[tuple[str, ...]] = set()
+    for name, hint in _columns(kind):
+        if get_origin(hint) is tuple:
+            found |= {(name, *each) for each in required_columns(get_args(hint)[0])}
+        elif type(None) not in get_args(hint):
+            found.add((name,))
+    return frozenset(found)
+
+
 def _columns(kind: type[Struct]) -> list[tuple[str, object]]:
     hints = get_type_hints(kind)
     return [(field.encode_name, hints[field.name]) for field in msgspec.structs.fields(kind)]

@@ -19,7 +19,7 @@ from .archive import job
 from .archive.folder import Archive, locked, open_archive, open_filled
 from .errors import AuditError, JournalError
 from .inputs import Database, Inputs
-from .journal.files import Journal, files_of, open_journal
+from .journal.files import Journal, files_of, open_journal, text_of
 from .live import watch as live
 from .log.snapshot import Snapshot
 from .measures import series
@@ -94,8 +94,8 @@ def _about(request: Request, began_at: datetime, database: str | None, taken_at:
         interface=request.interface,
         snapshot_at=None if taken_at is None else _iso(datetime.fromtimestamp(taken_at / SECOND, UTC)),
         database=database,
-        journal=str(request.journal.resolve()) if request.journal else None,
-        archive=str(request.archive.resolve()) if request.archive else None,
+        journal=text_of(request.journal.resolve()) if request.journal else None,
+        archive=text_of(request.archive.resolve()) if request.archive else None,
         guarantees=request.guarantees,
         clock_bound_s=request.clock_bound_s,
     )
@@ -169,7 +169,7 @@ def watch(request: Watch, listener: live.Listener, go_on: Callable[[], bool]) ->
             Snapshot(request.dsn).close()
         spark = stack.enter_context(_spark(request.where, work))
         stream = live.streams(spark, request.dsn, request.journal)
-        found = live.findings(stream, int(request.clock_bound_s * SECOND))
+        found = live.findings(stream, int(request.clock_bound_s * SECOND), with_log=bool(request.dsn))
         live.watch(found, work, request.interval_s, listener, go_on, request.dsn)
 
 
@@ -238,7 +238,7 @@ def _clocks(tables: Tables) -> tuple[Clock, ...]:
         return ()
     callers = calls.where(~F.col("kind").isin("fault", "end")).select("agent").distinct()
     rows = clocks.join(callers, "agent", "left_semi").orderBy("agent").collect()
-    return tuple(Clock(row.agent, row.low, row.high, row.comparisons) for row in rows)
+    return tuple(Clock(row.agent, row.low, row.high, row.comparisons, row.was_set) for row in rows)
 
 
 def _report(
@@ -254,7 +254,7 @@ def _report(
             counts,
             _clocks(tables),
             tuple(Tail(row.agent, row.missing, row.ended) for row in tails.collect()) if tails else (),
-            tuple(map(str, journal.torn)) if journal else (),
+            tuple(map(text_of, journal.torn)) if journal else (),
             _unknown_queues(tables),
             _renewed(tables),
             series(tables),

@@ -15,12 +15,16 @@ _WORST_FIRST = (Result.INVALID, Result.UNKNOWN, Result.VALID)
 
 
 class Clock(Struct, frozen=True):
-    """By how much an agent's clock is ahead of the server's, in microseconds, between bounds."""
+    """By how much an agent's clock is ahead of the server's, in microseconds, between bounds.
+
+    ``was_set``: comparisons contradict each other, so one of the two clocks was set meanwhile.
+    """
 
     agent: str
     low: int
     high: int
     comparisons: int
+    was_set: bool = False
 
 
 class Tail(Struct, frozen=True):
@@ -152,6 +156,11 @@ class Report(Struct, frozen=True):
             found.append(
                 f"clocks differ most from the server's at {worst.agent}: ahead by {worst.low / 1e6} "
                 f"to {worst.high / 1e6} s"
+            )
+        if reset := [clock.agent for clock in self.clocks if clock.was_set]:
+            found.append(
+                f"the clocks of {len(reset)} agents, as {', '.join(reset[:_NAMED])}, or the server's, were set while "
+                "they ran: what depends on time is judged as if each of their calls were at any of these times"
             )
         return found
 

@@ -179,16 +179,23 @@ class Tables:
 
         A server time D, rounded down to a multiple of p, was true at some moment between sending and answer. So the
         agent's clock is ahead by more than sent - D - p and by no more than answered - D, and all comparisons
-        together bound it from both sides.
+        together bound it from both sides. Where they contradict each other one of the clocks was set, and it was ahead
+        by something that some comparison allows.
         """
         assert self._inputs.calls is not None  # get() has looked
         calls = self._inputs.calls
         # A time that does not say how far it was rounded bounds nothing.
         told = ("answered", "server_time", "server_precision")
         compared = calls.where((F.col("kind") == "clock") & reduce(and_, [F.col(name).isNotNull() for name in told]))
-        low = F.max(F.col("sent") - F.col("server_time") - F.col("server_precision"))
-        high = F.min(F.col("answered") - F.col("server_time"))
-        bounds = compared.groupBy("agent").agg(low.alias("low"), high.alias("high"), F.count("*").alias("comparisons"))
+        low = F.col("sent") - F.col("server_time") - F.col("server_precision")
+        high = F.col("answered") - F.col("server_time")
+        set_ = F.max(low) > F.min(high)
+        bounds = compared.groupBy("agent").agg(
+            F.when(set_, F.min(low)).otherwise(F.max(low)).alias("low"),
+            F.when(set_, F.max(high)).otherwise(F.min(high)).alias("high"),
+            F.count("*").alias("comparisons"),
+            set_.alias("was_set"),
+        )
         bound = self._inputs.clock_bound
         none = F.col("comparisons").isNull()
         clocks = (
@@ -197,9 +204,10 @@ class Tables:
             .join(bounds, "agent", "left")
             .select(
                 "agent",
-                F.when(none, F.lit(-bound)).otherwise(F.least("low", "high")).alias("low"),
-                F.when(none, F.lit(bound)).otherwise(F.greatest("low", "high")).alias("high"),
+                F.when(none, F.lit(-bound)).otherwise(F.col("low")).alias("low"),
+                F.when(none, F.lit(bound)).otherwise(F.col("high")).alias("high"),
                 F.coalesce("comparisons", F.lit(0)).alias("comparisons"),
+                F.coalesce("was_set", F.lit(False)).alias("was_set"),
             )
         )
         return self._keep(clocks)
@@ -385,23 +393,30 @@ class Tables:
     def tails(self) -> DataFrame:
         """Agents whose journal lacks rows, and since when: they were killed, or rows in between are missing.
 
-        Of a ``blank`` one no call is known.
+        Each of their clients may have had a call under way from its last known one on, however many calls of others
+        are known. Of a ``blank`` agent no call is known.
         """
-        calls = self.calls
-        holes = calls.groupBy("agent").agg(
+        told = F.when(F.col("completed") < NEVER, F.col("completed")).otherwise(F.col("invoked"))
+        call = ~F.col("kind").isin("end", "clock", "configured", "fault")
+        clients = self.calls.groupBy("agent", "client").agg(
             F.max(F.col("kind") == "end").alias("ended"),
             F.max("number").alias("last"),
             F.countDistinct("number").alias("rows"),
-            F.max(
-                F.greatest("invoked", F.when(F.col("completed") < NEVER, F.col("completed")).otherwise(F.lit(0)))
-            ).alias("known_until"),
+            F.max(F.when(call, F.greatest("invoked", told))).alias("known_until"),
             F.min("invoked").alias("known_from"),
-            F.min(F.col("kind").isin("end", "clock", "configured", "fault")).alias("blank"),
+        )
+        agents = clients.groupBy("agent").agg(
+            F.max("ended").alias("ended"),
+            F.max("last").alias("last"),
+            F.sum("rows").alias("rows"),
+            F.min("known_until").alias("known_until"),
+            F.min("known_from").alias("known_from"),
         )
         complete = F.col("rows") == F.col("last") + 1
         return self._keep(
-            holes.where(~(F.col("ended") & complete))
-            .withColumn("since", F.when(complete, F.col("known_until")).otherwise(F.col("known_from")))
+            agents.where(~(F.col("ended") & complete))
+            .withColumn("blank", F.col("known_until").isNull())
+            .withColumn("since", F.coalesce(F.when(complete, F.col("known_until")), "known_from"))
             .select("agent", "since", (F.col("last") + 1 - F.col("rows")).alias("missing"), "ended", "blank")
         )
 

@@ -1,5 +1,7 @@
 """A report as tables for people."""
 
+from math import isfinite
+
 from rich.console import Console
 
 from queen_bench.engine.results import Report, Shape, middle
@@ -41,4 +43,5 @@ def _requests_a_call(shape: Shape) -> float:
 def _costs(shape: Shape) -> list[str]:
     layers = shape.layers
     figures = [spread(layers[name], 1) if name in layers else "" for name in ("PostgreSQL", "driver", "engine", "HTTP")]
-    return [*figures, f"{middle(shape.http or shape.engine, lambda cost: cost.cpu_us):,.1f}"]
+    whole = middle(shape.http or shape.engine, lambda cost: cost.cpu_us)
+    return [*figures, f"{whole:,.1f}" if isfinite(whole) else ""]

@@ -1,6 +1,7 @@
 """What a message costs in each layer."""
 
 from collections.abc import Callable, Sequence
+from math import isfinite, nan
 from statistics import median
 
 from msgspec import Struct
@@ -22,6 +23,7 @@ class Profile(Struct, frozen=True):
         shapes: messages of a request, and how many clients send such requests.
         http: whether a whole server is measured, too.
         http_s: seconds of each run of k6; it counts whole ones.
+        http_backlog: messages for the consumers of k6; ``None``: as many as its scenarios have.
     """
 
     seconds: float = 2.0
@@ -30,9 +32,10 @@ class Profile(Struct, frozen=True):
     shapes: tuple[tuple[int, int], ...] = ((1, 50), (10, 50), (100, 8), (1000, 8))
     http: bool = True
     http_s: int = 5
+    http_backlog: int | None = None
 
 
-SMOKE = Profile(http_s=2, seconds=0.05, runs=1, backlog=2_000, shapes=((10, 4),))
+SMOKE = Profile(http_s=2, http_backlog=2_000, seconds=0.05, runs=1, backlog=2_000, shapes=((10, 4),))
 
 
 class Cost(Struct, frozen=True):
@@ -40,7 +43,7 @@ class Cost(Struct, frozen=True):
 
     Attributes:
         seconds: by the clock.
-        python_s: CPU seconds of Python, without those of the clients.
+        python_s: CPU seconds of Python, without those of the clients; not a number if nobody could look at it.
         postgres_s: CPU seconds of PostgreSQL; ``None`` if that runs elsewhere.
         calls: of procedures; 0 where they are not known.
     """
@@ -93,19 +96,20 @@ class Shape(Struct):
         """CPU microseconds a message of each layer: what it needs beyond the one below it."""
         calls, engine, http = self.calls, self.engine, self.http
         found = {
-            "PostgreSQL": Spread.of([cost.postgres_us for cost in engine]),
-            "driver": Spread.of([cost.python_us for cost in calls]),
+            "PostgreSQL": [cost.postgres_us for cost in engine],
+            "driver": [cost.python_us for cost in calls],
             "engine": _beyond(engine, calls),
+            "HTTP": _beyond(http, engine) if http else [],
         }
-        return found | ({"HTTP": _beyond(http, engine)} if http else {})
+        return {name: Spread.of(known) for name, costs in found.items() if (known := list(filter(isfinite, costs)))}
 
     def ratio(self, above: Sequence[Cost], below: Sequence[Cost]) -> Spread:
         """How many times the rate of the layer below the one above reaches."""
         return Spread.of([a.rate / b.rate for a, b in zip(above, below, strict=True)])
 
 
-def _beyond(above: Sequence[Cost], below: Sequence[Cost]) -> Spread:
-    return Spread.of([a.python_us - b.python_us for a, b in zip(above, below, strict=True)])
+def _beyond(above: Sequence[Cost], below: Sequence[Cost]) -> list[float]:
+    return [a.python_us - b.python_us for a, b in zip(above, below, strict=True)]
 
 
 class Report(Struct, frozen=True):
@@ -119,5 +123,6 @@ class Report(Struct, frozen=True):
 
 
 def middle(costs: Sequence[Cost], figure: Callable[[Cost], float]) -> float:
-    """The median of a figure."""
-    return median(figure(cost) for cost in costs)
+    """The median of a figure, of those that are known; not a number if none is."""
+    known = [each for cost in costs if isfinite(each := figure(cost))]
+    return median(known) if known else nan

@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
-from math import ceil
+from math import ceil, nan
 from pathlib import Path
 
 from msgspec import Struct
@@ -108,17 +108,23 @@ class _Http(Struct, frozen=True):
     target: Target
     folder: Path
     seconds: int
-    backlog: int
+    backlog: int | None
 
     async def measure(self, shape: Shape, number: int) -> Cost:
         """One run of k6, with as many virtual users as the engine had clients."""
         script = {PUSH: "push", TAKE: "pop-ack"}[shape.operation]
         [scenario] = scenarios.chosen([f"{script}-{shape.batch}"])
-        settings = {"VUS": str(shape.clients), "BACKLOG": str(min(self.backlog, 4_000 * shape.batch))}
+        settings = {"VUS": str(shape.clients)}
+        if self.backlog is not None:
+            settings["BACKLOG"] = str(self.backlog)
         plan = runner.Plan([scenario], [self.target], 1, settings, self.seconds, f"{number}-{shape.clients}")
         [found] = [each async for each in runner.run(plan, self.folder, lambda _what, _done: None)]
-        used = found.used
-        return Cost(used.messages, used.seconds, used.cpu["server"], used.cpu.get("postgres"))
+        # The rate is that of all answers; CPU is looked at each second, and of a short run not at all.
+        python_s, postgres_s = [
+            None if (us := found.part_us(part)) is None else us * found.messages / 1e6
+            for part in ("server", "postgres")
+        ]
+        return Cost(found.messages, found.seconds, nan if python_s is None else python_s, postgres_s)
 
 
 @contextmanager
@@ -127,4 +133,4 @@ def _http(url: str | None, profile: Profile) -> Iterator[_Http | None]:
         yield None
         return
     with tempfile.TemporaryDirectory(prefix="queen-bench-k6-") as folder, started(url, workers=1) as target:
-        yield _Http(target, Path(folder), max(profile.http_s, round(profile.seconds)), profile.backlog)
+        yield _Http(target, Path(folder), max(profile.http_s, round(profile.seconds)), profile.http_backlog)

@@ -18,7 +18,7 @@ import psutil
 from queen.core.errors import DatabaseUnavailableError
 from queen.db.dsn import connect, parse
 from queen.db.pool import Pool
-from queen_bench import database, machine
+from queen_bench import database, machine, programs
 from queen_bench.listing.results import Profile, Report, Timing
 from queen_bench.procedures.segments import Segments
 from queen_bench.procedures.side import MessageSource
@@ -91,12 +91,9 @@ def _server(url: str) -> Iterator[tuple[int, int]]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    try:
+    with programs.ending(process):
         _wait_until_healthy(port, process)
         yield port, process.pid
-    finally:
-        process.terminate()
-        process.wait()
 
 
 def _wait_until_healthy(port: int, process: "subprocess.Popen[bytes]") -> None:

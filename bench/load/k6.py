@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from queen.core.errors import QueenError
 from queen_bench import programs, usage
+from queen_bench.load.scenarios import read_by
 
 _THRESHOLDS_CROSSED = 99
 #: The figures of each period: see ``queen_bench.load.record``.
@@ -127,7 +128,11 @@ async def running(script: Path, settings: Mapping[str, str], folder: Path, perio
         "K6_WEB_DASHBOARD": "true", "K6_WEB_DASHBOARD_PORT": "-1", "K6_WEB_DASHBOARD_PERIOD": f"{period_s}s",
         "K6_WEB_DASHBOARD_TAGS": "op", "K6_WEB_DASHBOARD_RECORD": str(folder / RECORD),
     }  # fmt: skip
-    environment = {**os.environ, **dashboard, **settings, "SUMMARY": str(summary), "NO_COLOR": "1"}
+    # What a script reads comes from the settings: a BASE_URL of somebody's shell would be loaded instead. But a token
+    # on a command line is for everybody to see.
+    own = read_by(script) - {"QUEEN_TOKEN"}
+    around = {name: value for name, value in os.environ.items() if name not in own}
+    environment = {**around, **dashboard, **settings, "SUMMARY": str(summary), "NO_COLOR": "1"}
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
             program(), *arguments, stdout=output, stderr=output, env=environment, stdin=asyncio.subprocess.DEVNULL

@@ -13,6 +13,8 @@ from queen_bench.machine import Machine
 from queen_bench.procedures.results import Spread
 
 OPERATIONS = ("push", "pop", "ack", "transaction", "enqueue", "dequeue")
+#: With fewer messages the bytes a message say more of the pages that happened to be full.
+_WEIGHED = 10_000
 PARTS = ("server", "postgres", "load")
 _OF_ONE_RUN = {"QUEEN_URL", "PREFIX"}
 
@@ -62,6 +64,14 @@ class Level(Struct, frozen=True):
     table_bytes: int | None
 
 
+class Weight(Struct, frozen=True):
+    """How many messages the load had pushed by a moment, and the bytes of all tables, and of all WAL ever."""
+
+    pushed: int
+    tables: int
+    wal: int
+
+
 class Used(Struct, frozen=True):
     """CPU seconds by ``server``, ``postgres`` and ``load``, and the messages and the time in which they were used.
 
@@ -87,7 +97,7 @@ class Run(Struct, frozen=True):
         crossed: thresholds of the script that did not hold, and a kill of PostgreSQL that did not meet the load.
         latency: by operation; ``end_to_end`` and ``woken`` where the script measures them.
         memory_bytes: of the server's processes at the end.
-        table_bytes, wal_bytes: a pushed message; ``None`` where that is not known or hardly anything was pushed.
+        table_bytes, wal_bytes: a pushed message; ``None`` where that is not known: see ``bytes_a_message``.
         stall_s: the longest time, between others, in which nothing was delivered or pushed.
         timeline, moments, levels: the run over time.
         profiles: flame graphs, files in the folder of the run.
@@ -205,6 +215,21 @@ def used(timeline: Sequence[Second], whole: Used) -> Used:
     first, last = loading[begin], loading[end]
     cpu = {part: last.cpu[part] - first.cpu[part] for part in last.cpu if part in first.cpu}
     return Used(counts[end] - counts[begin], last.at - first.at, cpu)
+
+
+def bytes_a_message(weights: Sequence[Weight]) -> tuple[float | None, float | None]:
+    """Of tables and of WAL, from the first to the last look at the load: what comes later deletes its queues.
+
+    Args:
+        weights: of a run, as it was looked at.
+
+    Returns:
+        both; ``None`` where they are not known: hardly anything was pushed, or the tables had room for it.
+    """
+    if not weights or (messages := weights[-1].pushed - weights[0].pushed) < _WEIGHED:
+        return None, None
+    tables, wal = weights[-1].tables - weights[0].tables, weights[-1].wal - weights[0].wal
+    return (tables / messages if tables > 0 else None), wal / messages
 
 
 # ---------------------------------------------------------------- comparisons

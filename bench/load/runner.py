@@ -22,11 +22,13 @@ from queen_bench.load.results import (
     Run,
     Second,
     Used,
+    Weight,
+    bytes_a_message,
     folder_of,
     stall_seconds,
     used,
 )
-from queen_bench.load.scenarios import SCRIPTS, Scenario
+from queen_bench.load.scenarios import SCRIPTS, SECRETS, Scenario
 from queen_bench.load.target import Target, TargetError
 
 #: Is told what comes next, and how much of the whole is done.
@@ -35,8 +37,8 @@ Progress = Callable[[str, float], None]
 _TICK_S = 1.0
 #: Memory and tables are looked at so many times a run, but not more often than every so many seconds.
 _LEVELS, _LEVEL_S_MIN = 60, 5.0
-#: With fewer messages the bytes a message say more of the pages that happened to be full.
-_WEIGHED = 10_000
+#: The setting of a script by which messages are deleted while they are counted.
+_RETENTION = "RETENTION_S"
 #: How long the maximum is looked for of which a scenario takes a share.
 _SEARCH_S = 15
 _TRENDS = {f"http_req_duration{{op:{operation}}}": operation for operation in OPERATIONS} | {
@@ -125,6 +127,7 @@ class _Measured:
         self._seconds = plan.seconds or scenario.seconds
         self._timeline: list[Second] = []
         self._levels: list[Level] = []
+        self._weights: list[Weight] = []
         self._killed_ns: int | None = None
 
     def _period_s(self) -> int:
@@ -148,7 +151,8 @@ class _Measured:
         server, postmaster = self._target.server_processes(), await self._target.postmaster()
         if self._scenario.restarts and postmaster is None:
             raise TargetError("A scenario kills PostgreSQL in the middle, and it does not even answer at the beginning")
-        sizes = await self._target.sizes()
+        if not self._plan.journal:
+            await self._target.compact()
         # Of one that is killed in the middle nobody knows what it used.
         counted = None if self._scenario.restarts else postmaster
         script = SCRIPTS / self._scenario.script
@@ -164,18 +168,19 @@ class _Measured:
         missed = _missed_kill(self._killed_ns, outcome.metrics) if self._scenario.restarts else []
         counts = {name: int(values.get("count", 0)) for name, values in outcome.metrics.items()}
         pushed, delivered = counts.get("messages_pushed", 0), counts.get("messages_delivered", 0)
-        later = await self._target.sizes()
-        grown = (later.tables - sizes.tables, later.wal - sizes.wal) if sizes and later and pushed >= _WEIGHED else None
+        table_bytes, wal_bytes = bytes_a_message(self._weights)
         load_s = max([moment.cpu.get("load", 0.0) for moment in self._timeline], default=0.0)
         cpu = {name: after[name] - before[name] for name in before if name in after} | {"load": load_s}
+        # What preparation took is not known apart.
+        whole = Used(delivered or pushed, seconds, {} if counts.get("messages_prepared") else cpu)
         return Run(
             scenario=self._scenario.name, server=self._target.name, version=versions.server, number=self._number,
-            session=self._plan.session, started_at=started_at, seconds=_seconds(outcome.metrics), settings=settings,
-            pushed=pushed, delivered=delivered, acked=counts.get("messages_acked", 0),
+            session=self._plan.session, started_at=started_at, seconds=_seconds(outcome.metrics),
+            settings=_shown(settings), pushed=pushed, delivered=delivered, acked=counts.get("messages_acked", 0),
             dropped=counts.get("dropped_iterations", 0), crossed=[*outcome.crossed, *missed],
             latency=_latencies(outcome.metrics),
-            used=used(self._timeline, Used(delivered or pushed, seconds, cpu)), memory_bytes=memory,
-            table_bytes=grown[0] / pushed if grown else None, wal_bytes=grown[1] / pushed if grown else None,
+            used=used(self._timeline, whole), memory_bytes=memory,
+            table_bytes=None if _RETENTION in settings else table_bytes, wal_bytes=wal_bytes,
             stall_s=stall_seconds(self._timeline), timeline=self._timeline,
             moments=list(record.moments(self._folder / k6.RECORD, _TRENDS)), levels=self._levels, machine=facts,
             postgres=await self._target.describe(), load=versions.load, profiles=[path.name for path in graphs],
@@ -200,7 +205,7 @@ class _Measured:
                 cpu = _spent(server, postmaster) | {"load": load.cpu_seconds()}
                 self._timeline.append(_second(at, counters, cpu))
             if at >= next_level:
-                self._levels.append(await self._level(at, server))
+                await self._look(at, server, counters)
                 next_level = at + max(_LEVEL_S_MIN, self._seconds / _LEVELS)
             loading = counters is not None and counters.loading
             if victim is not None and loading and at > self._seconds / 2:
@@ -208,9 +213,11 @@ class _Measured:
                 victim.kill()
                 victim = None
 
-    async def _level(self, at: float, server: Sequence[psutil.Process]) -> Level:
+    async def _look(self, at: float, server: Sequence[psutil.Process], counters: k6.Counters | None) -> None:
         sizes = await self._target.sizes()
-        return Level(at, usage.memory_bytes(server) or None, sizes.tables if sizes else None)
+        self._levels.append(Level(at, usage.memory_bytes(server) or None, sizes.tables if sizes else None))
+        if sizes is not None and counters is not None and counters.loading:
+            self._weights.append(Weight(counters.pushed, sizes.tables, sizes.wal))
 
     def write_journal(self) -> None:
         """Makes a journal of what k6 wrote down, if it was to.
@@ -226,6 +233,11 @@ class _Measured:
             journal.convert(lines, place, self._plan.session, name, ended=True)
             if self._killed_ns is not None:
                 faults.write(self._folder / "faults.jsonl", self._plan.session, name, self._killed_ns)
+
+
+def _shown(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings as results and page have them."""
+    return {name: "…" if name in SECRETS else value for name, value in settings.items()}
 
 
 def _second(at: float, counters: k6.Counters, cpu: Mapping[str, float]) -> Second:

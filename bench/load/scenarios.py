@@ -10,6 +10,8 @@ from msgspec import Struct
 SCRIPTS = Path(str(files("queen_bench"))) / "k6"
 _SETTING = re.compile(r"(?:__ENV\.|number\(')([A-Z0-9_]+)")
 _IMPORT = re.compile(r"from '(\.[^']+)'")
+#: Settings that nobody is to read in results or on a page.
+SECRETS = ("QUEEN_TOKEN", "TOKEN")
 #: What only the driver sets.
 _DRIVEN = {"QUEEN_URL", "BASE_URL", "SUMMARY", "SCENARIO", "SERVER", "SMOKE", "JOURNAL", "PREFIX", "DURATION"}
 
@@ -92,8 +94,12 @@ SCENARIOS: tuple[Scenario, ...] = (
 
 def known_settings(scenarios: Iterable[Scenario]) -> set[str]:
     """What the scripts of these scenarios can be told with ``--set``."""
-    texts = [text for scenario in scenarios for text in _texts(SCRIPTS / scenario.script)]
-    return {name for text in texts for name in _SETTING.findall(text)} - _DRIVEN
+    return {name for scenario in scenarios for name in read_by(SCRIPTS / scenario.script)} - _DRIVEN
+
+
+def read_by(script: Path) -> set[str]:
+    """The variables that a script reads."""
+    return {name for text in _texts(script) for name in _SETTING.findall(text)}
 
 
 def _texts(script: Path) -> Iterator[str]:

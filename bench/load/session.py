@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -102,9 +102,12 @@ def _check_options(asked: Asked) -> None:
 
 async def _gather(plan: Plan, folder: Path, file: BinaryIO, progress: Progress, found: list[Run]) -> None:
     async for each in run(plan, folder, progress):
-        file.write(msgspec.json.encode(each) + b"\n")
-        file.flush()
         found.append(each)
+        try:
+            file.write(msgspec.json.encode(each) + b"\n")
+            file.flush()
+        except OSError as problem:
+            raise _unwritten(folder, problem) from problem
 
 
 @contextmanager
@@ -114,9 +117,17 @@ def _results(folder: Path) -> Iterator[BinaryIO]:
         file = (folder / RESULTS).open("a+b")
         _end_line(file)
     except OSError as problem:
-        raise target.TargetError(f"Results cannot be written to {folder}: {problem.strerror}") from problem
-    with file:
+        raise _unwritten(folder, problem) from problem
+    try:
         yield file
+    finally:
+        # What could not be written is tried once more here, and that was told.
+        with suppress(OSError):
+            file.close()
+
+
+def _unwritten(folder: Path, problem: OSError) -> target.TargetError:
+    return target.TargetError(f"Results cannot be written to {folder}: {problem.strerror}")
 
 
 def _end_line(file: BinaryIO) -> None:

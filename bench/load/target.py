@@ -22,19 +22,20 @@ from queen.core.errors import QueenError
 from queen.db.dsn import UNREACHABLE
 from queen.db.sqlstate import reason_of
 from queen.server.embedded import dsn_of_running
-from queen_bench import usage
+from queen_bench import programs, usage
 from queen_bench.database import Postgres, describe
 
+_DATABASE = ("DATABASE_URL", "PG_HOST")
 _START_S = 60.0
-_STOP_S = 40.0
 _PORTS = {"http": 80, "https": 443}
 _ANY = {"0.0.0.0", "::"}
 #: Of Queen, and of the original of simple-mq.
 _HEALTH = ("/health", "/actuator/health")
-_SIZES = """
+_OURS = "FROM pg_class AS c WHERE c.relnamespace::regnamespace::text IN ('queen', 'simple_mq') AND c.relkind = 'r'"
+_SIZES = f"""
     SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::int8 AS tables,
-        (pg_current_wal_insert_lsn() - '0/0')::int8 AS wal
-    FROM pg_class AS c WHERE c.relnamespace::regnamespace::text IN ('queen', 'simple_mq') AND c.relkind = 'r'"""
+        (pg_current_wal_insert_lsn() - '0/0')::int8 AS wal {_OURS}"""
+_TABLES = f"SELECT c.oid::regclass::text AS name {_OURS}"
 
 _Connection: TypeAlias = "asyncpg.Connection[Any]"
 _Answer = TypeVar("_Answer")
@@ -126,6 +127,11 @@ class Target:
         """Its sizes now, if its database is known and answers."""
         return await self._asked(_sizes)
 
+    async def compact(self) -> None:
+        """Gives back the space of what was deleted, so that tables grow by what is added; only of an embedded one."""
+        if self.embedded:
+            await self._asked(_compact)
+
     async def describe(self) -> Postgres | None:
         """Version and settings of its PostgreSQL, if its database is known and answers."""
         return await self._asked(lambda connection: describe(connection, embedded=self.embedded))
@@ -162,6 +168,11 @@ async def _sizes(connection: _Connection) -> Sizes:
     row = await connection.fetchrow(_SIZES)
     assert row is not None
     return Sizes(row["tables"], row["wal"])
+
+
+async def _compact(connection: _Connection) -> None:
+    for row in await connection.fetch(_TABLES):
+        await connection.execute(f"VACUUM (FULL) {row['name']}")
 
 
 def _name(process: psutil.Process) -> str | None:
@@ -204,16 +215,15 @@ def started(dsn: str | None, workers: int, settings: Mapping[str, str] | None = 
         log = folder / "server.log"
         with log.open("wb") as output:
             environment = {**(settings or {}), **os.environ}
+            for variable in _DATABASE:  # the one that is measured is named above
+                environment.pop(variable, None)
             process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
-        try:
+        with programs.ending(process):
             _wait_until_it_answers(process, port, log)
             yield Target(
                 "queen", f"http://127.0.0.1:{port}", dsn or dsn_of_running(folder / "data"), embedded=dsn is None,
                 workers=workers,
             )  # fmt: skip
-        finally:
-            process.terminate()
-            process.wait(_STOP_S)
 
 
 def _free_port() -> int:

@@ -15,6 +15,7 @@ import psutil
 from msgspec import Struct
 
 from queen.core.errors import QueenError
+from queen_bench import programs
 
 _PATIENCE_S = 60.0
 
@@ -97,12 +98,9 @@ def instance(dsn: str, workers: int, folder: Path, settings: Mapping[str, str]) 
             stdout=file,
             stderr=subprocess.STDOUT,
         )
-    try:
+    with programs.ending(process):
         _wait_until_it_answers(process, port, output)
         yield Instance(port, process.pid)
-    finally:
-        process.terminate()
-        process.wait(_PATIENCE_S)
 
 
 def _wait_until_it_answers(process: "subprocess.Popen[bytes]", port: int, output: Path) -> None:

@@ -63,6 +63,17 @@ def even_unread() -> AbstractContextManager[None]:
     return suppress(ReaderLeft)
 
 
+def written(path: Path, text: str) -> bool:
+    """Writes a file, or says on standard error why it cannot be; whether it was."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as problem:
+        with even_unread():
+            err.print(f"[bold red]error:[/] {escape(str(path))} cannot be written: {problem.strerror}")
+        return False
+    return True
+
+
 def conclude(exit_code: int, show: Callable[[], object], *files: tuple[Path | None, Callable[[], str]]) -> NoReturn:
     """Ends a command with what it came to: its files, what it prints, and an exit code that says it, too.
 
@@ -75,13 +86,8 @@ def conclude(exit_code: int, show: Callable[[], object], *files: tuple[Path | No
         files: where to write, if anywhere, and what makes the text.
     """
     for path, text in files:
-        if path:
-            try:
-                path.write_text(text(), encoding="utf-8")
-            except OSError as problem:
-                exit_code = exit_code or _USAGE
-                with even_unread():
-                    err.print(f"[bold red]error:[/] {escape(str(path))} cannot be written: {problem.strerror}")
+        if path and not written(path, text()):
+            exit_code = exit_code or _USAGE
     with even_unread():
         show()
     raise typer.Exit(exit_code)

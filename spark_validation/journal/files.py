@@ -20,16 +20,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ..columns import arrow_schema, arrow_table
+from ..batches import batches
+from ..columns import arrow_schema, arrow_table, required_columns
 from ..errors import JournalError
-from .schema import VERSION, Call, Kind, Outcome
+from .schema import VERSION, WHOLE_MAX, Call, Kind, Outcome
 
 WORK = "queen-audit-"
 """How the folders begin in which audits keep what is theirs."""
 
 _MESSAGES_AT_ONCE = 200_000
-#: A row has thousands of messages.
-_ROWS_AT_ONCE = 2_000
+_ROWS_AT_ONCE = 20_000
+_WORDS = {"kind": get_args(Kind), "outcome": get_args(Outcome)}
+_SCHEMA = "docs/journal.md has the schema"
 _NOT_FINISHED = ".half"
 _LOST = (".lost", _NOT_FINISHED)
 _FOR_PATTERNS = "*?[]{}\\:"
@@ -67,23 +69,14 @@ def write_parquet(path: Path, calls: Iterable[Call]) -> None:
     schema = arrow_schema(Call)
     half = path.with_suffix(_NOT_FINISHED)
     with pq.ParquetWriter(half, schema, compression="zstd") as writer:
-        for chunk in _chunks(calls):
-            writer.write_table(arrow_table(Call, chunk))
+        for batch in batches(calls, _messages_of, _MESSAGES_AT_ONCE):
+            writer.write_table(arrow_table(Call, batch))
     half.rename(path)
 
 
-def _chunks(calls: Iterable[Call]) -> Iterator[list[Call]]:
-    """As many calls at once as have about so many messages: those of 50,000 calls may be 50 million."""
-    chunk: list[Call] = []
-    room = _MESSAGES_AT_ONCE
-    for call in calls:
-        chunk.append(call)
-        room -= 1 + len(call.pushes) + len(call.deliveries) + len(call.acks)
-        if room <= 0:
-            yield chunk
-            chunk, room = [], _MESSAGES_AT_ONCE
-    if chunk:
-        yield chunk
+def _messages_of(call: Call) -> int:
+    """What a row weighs: those of 50,000 calls may be 50 million."""
+    return 1 + len(call.pushes) + len(call.deliveries) + len(call.acks)
 
 
 def read_lines(path: Path) -> Iterator[Call]:
@@ -157,11 +150,16 @@ def open_journal(folder: Path, work: Path) -> Journal:
     read |= {path: pq.read_metadata(path).num_rows for path in parquet}
     lost += [path for path, rows in read.items() if not rows]
     # A row without those before it: rows of this agent are missing from the beginning.
-    ends = [Call(run="", agent=str(path.relative_to(folder)), number=1, kind="end", sent=0) for path in lost]
+    ends = [Call(run="", agent=text_of(path.relative_to(folder)), number=1, kind="end", sent=0) for path in lost]
     if ends:
         converted.append(work / "lost.parquet")
         write_parquet(converted[-1], ends)
     return Journal((*parquet, *converted), tuple(path for path in lines if is_torn(path)))
+
+
+def text_of(path: Path) -> str:
+    """A path as text for people: one that is no UTF-8 cannot be written as it is."""
+    return os.fsencode(path).decode(errors="replace")
 
 
 def files_of(folder: Path) -> list[Path]:
@@ -211,10 +209,12 @@ def _refuse_journal(path: Path) -> None:
 
 def _name_for_spark(path: Path) -> None:
     """Spark leaves out files that seem hidden, and takes other characters for patterns."""
-    if path.name.startswith((".", "_")) or any(each in str(path.absolute()) for each in _FOR_PATTERNS):
+    whole = str(path.absolute())
+    foreign = text_of(path.absolute()) != whole
+    if foreign or path.name.startswith((".", "_")) or any(each in whole for each in _FOR_PATTERNS):
         raise JournalError(
-            f"{path} cannot be read by Spark: rename it so that its name begins with a letter or a digit, and neither "
-            f"it nor its folders have one of {_FOR_PATTERNS}"
+            f"{text_of(path)} cannot be read by Spark: rename it so that its name begins with a letter or a digit, and "
+            f"neither it nor its folders have one of {_FOR_PATTERNS}, or bytes that are no UTF-8"
         )
 
 
@@ -245,25 +245,62 @@ def _look_at(path: Path) -> None:
     }
     if versions - {VERSION}:
         raise JournalError(_version_text(path, versions))
-    _check_words(path, bounds)
+    _check_rows(path, bounds)
 
 
-def _check_words(path: Path, metadata: pq.FileMetaData) -> None:
-    """Looks whether every kind and outcome is one of the schema: audits would pass over a row with another one."""
-    leaves = [metadata.schema.column(n).path for n in range(metadata.num_columns)]
-    names = [leaf for leaf in leaves if leaf in ("kind", "outcome") or leaf.endswith(".outcome")]
+def _check_rows(path: Path, metadata: pq.FileMetaData) -> None:
+    """Looks whether every value is one of the schema: audits would pass over a row with another one."""
+    required = required_columns(Call)
+    leaves = [metadata.schema.column(n) for n in range(metadata.num_columns)]
+    # Optional texts are not looked at: they can be anything.
+    names = [leaf.path for leaf in leaves if _place(leaf.path) in required or leaf.physical_type == "INT64"]
     # Not read as dictionaries, which would be faster: of lists, pyarrow cannot when a batch has rows of two row groups.
     with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(columns=names, batch_size=_ROWS_AT_ONCE):
-            for name, column in zip(batch.schema.names, batch.columns, strict=True):
-                values = column.flatten().field("outcome") if pa.types.is_list(column.type) else column
-                known = get_args(Kind if name == "kind" else Outcome)
-                strange = [value for value in pc.unique(values).to_pylist() if value not in known]
-                if strange:
-                    raise JournalError(
-                        f"{path}: {strange[0]!r} is no {'kind' if name == 'kind' else 'outcome'} of a row. Known are "
-                        f"{', '.join(known)}; docs/journal.md has the schema"
-                    )
+        for batch in file.iter_batches(columns=names, batch_size=_rows_at_once(metadata)):
+            for place, values in _values(batch):
+                if place in required and values.null_count:
+                    raise JournalError(f"{path}: {'.'.join(place)} is null in a row. {_SCHEMA}")
+                _check_values(path, place, values)
+
+
+def _check_values(path: Path, place: tuple[str, ...], values: pa.Array) -> None:
+    if known := _WORDS.get(place[-1]):
+        strange = [value for value in pc.unique(values).to_pylist() if value not in known]
+        if strange:
+            raise JournalError(
+                f"{path}: {strange[0]!r} is no {place[-1]} of a row. Known are {', '.join(known)}. {_SCHEMA}"
+            )
+    if pa.types.is_integer(values.type) and len(values):
+        least, most = (value or 0 for value in pc.min_max(values).as_py().values())
+        if least < 0 or most > WHOLE_MAX:
+            strange = [least if least < 0 else most]
+            raise JournalError(
+                f"{path}: {strange[0]} is no {'.'.join(place)} of a row. Expected is 0 to {WHOLE_MAX}; times are "
+                f"microseconds. {_SCHEMA}"
+            )
+
+
+def _place(leaf: str) -> tuple[str, ...]:
+    """The column of a leaf of Parquet, without what its writer calls the elements of lists."""
+    first, *deeper = leaf.split(".")
+    return (first, deeper[-1]) if deeper else (first,)
+
+
+def _values(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, ...], pa.Array]]:
+    """The columns, and those of the structs in its lists."""
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if pa.types.is_list(column.type):
+            structs = column.flatten()
+            for field, values in zip(structs.type, structs.flatten(), strict=True):
+                yield (name, field.name), values
+        else:
+            yield (name,), column
+
+
+def _rows_at_once(metadata: pq.FileMetaData) -> int:
+    """As many as have about so many messages as are written at once."""
+    rows: int = _MESSAGES_AT_ONCE * metadata.num_rows // max(_items(metadata), 1)
+    return max(1, min(_ROWS_AT_ONCE, rows))
 
 
 def _items(metadata: pq.FileMetaData) -> int:

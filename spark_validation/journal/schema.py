@@ -3,9 +3,9 @@
 Times are microseconds since 1970 of the agent's clock, save ``created_at`` and ``server_time``, which are the server's.
 """
 
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 VERSION = 1
 """Of the schema; a change that old readers would misread makes a new one."""
@@ -13,6 +13,10 @@ VERSION = 1
 QUEUE_MODE = "__QUEUE_MODE__"
 """The group of consumers that name none."""
 
+WHOLE_MAX = (1 << 60) - 1
+"""No time in microseconds, offset or count is greater; as nanoseconds every time is."""
+
+Whole: TypeAlias = Annotated[int, Meta(ge=0, le=WHOLE_MAX)]
 Outcome: TypeAlias = Literal["ok", "fail", "unknown"]
 Kind: TypeAlias = Literal[
     "push", "pop", "ack", "renew", "transaction", "drained", "configured", "clock", "fault", "end",
@@ -37,9 +41,9 @@ class PushItem(Struct, frozen=True):
     outcome: Outcome = "unknown"
     duplicate: bool = False
     spooled: bool = False
-    offset: int | None = None
+    offset: Whole | None = None
     message_id: str | None = None
-    payload_hash: int | None = None
+    payload_hash: Whole | None = None
 
 
 class Delivery(Struct, frozen=True):
@@ -48,11 +52,11 @@ class Delivery(Struct, frozen=True):
     queue: str
     partition: str
     transaction_id: str
-    offset: int | None = None
-    attempt: int | None = None
-    created_at: int | None = None
+    offset: Whole | None = None
+    attempt: Whole | None = None
+    created_at: Whole | None = None
     message_id: str | None = None
-    payload_hash: int | None = None
+    payload_hash: Whole | None = None
 
 
 class AckItem(Struct, frozen=True):
@@ -68,7 +72,7 @@ class AckItem(Struct, frozen=True):
     dead: bool = False
     noop: bool = False
     error: str | None = None
-    offset: int | None = None
+    offset: Whole | None = None
     message_id: str | None = None
 
 
@@ -97,24 +101,24 @@ class Call(Struct, frozen=True, kw_only=True):
 
     run: str
     agent: str
-    number: int
+    number: Whole
     kind: Kind
-    sent: int
-    answered: int | None = None
+    sent: Whole
+    answered: Whole | None = None
     outcome: Outcome = "ok"
     client: str = ""
-    version: int = VERSION
+    version: Whole = VERSION
     queue: str | None = None
     partition: str | None = None
     group: str | None = None
-    batch: int | None = None
-    partitions: int | None = None
+    batch: Whole | None = None
+    partitions: Whole | None = None
     auto_ack: bool = False
     lease: str | None = None
     lease_seconds: float | None = None
-    retry_limit: int | None = None
-    server_time: int | None = None
-    server_precision: int | None = None
+    retry_limit: Whole | None = None
+    server_time: Whole | None = None
+    server_precision: Whole | None = None
     pushes: tuple[PushItem, ...] = ()
     deliveries: tuple[Delivery, ...] = ()
     acks: tuple[AckItem, ...] = ()

@@ -3,23 +3,27 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ..journal.schema import QUEUE_MODE, AckItem, Call, Delivery
+from ..journal.schema import QUEUE_MODE, AckItem, Call, Delivery, PushItem
 from .windows import Place, Said
 
 _KIND = "-8001-8000-"
+_Told = Delivery | AckItem | PushItem
 
 
 def said(call: Call) -> Iterator[tuple[Place, Said]]:
     """One for each partition and group; what was pushed is told of the partition alone."""
-    found: dict[Place, dict[str, list[Any]]] = {}
+    found: dict[Place, dict[str, Any]] = {}
 
-    def at(queue: str, partition: str, group: str = "") -> dict[str, list[Any]]:
-        return found.setdefault(
-            Place(queue, partition, group), {"first": [], "given": [], "finished": [], "queued": []}
+    def at(item: _Told, group: str = "") -> dict[str, Any]:
+        there = found.setdefault(
+            Place(item.queue, item.partition, group),
+            {"first": [], "given": [], "finished": [], "queued": [], "part": None},
         )
+        there["part"] = _part(item) if there["part"] is None else there["part"]
+        return there
 
     for delivery in call.deliveries:
-        there = at(delivery.queue, delivery.partition, call.group or QUEUE_MODE)
+        there = at(delivery, call.group or QUEUE_MODE)
         there["given"].append(delivery.transaction_id)
         if call.auto_ack:
             there["finished"].append(delivery.transaction_id)
@@ -27,21 +31,32 @@ def said(call: Call) -> Iterator[tuple[Place, Said]]:
             there["first"].append(offset)
     for ack in call.acks:
         if _finishes(ack):
-            at(ack.queue, ack.partition, ack.group)["finished"].append(ack.transaction_id)
+            at(ack, ack.group)["finished"].append(ack.transaction_id)
     for push in call.pushes:
         if push.outcome == "ok" and push.transaction_id and not push.duplicate and not push.spooled:
-            at(push.queue, push.partition)["queued"].append(push.transaction_id)
-    for place, lists in found.items():
-        yield place, Said(call.agent, call.number, call.sent, call.answered, **lists)
+            at(push)["queued"].append((push.transaction_id, _offset(push)))
+    for place, what in found.items():
+        yield place, Said(call.agent, call.number, call.sent, call.answered, **what)
 
 
 def _finishes(ack: AckItem) -> bool:
     return ack.outcome == "ok" and ack.status != "retry" and (ack.status != "failed" or ack.dead)
 
 
-def _offset(delivery: Delivery) -> int | None:
-    """As told, else from the message id (``queen/core/ids.py`` documents it)."""
-    id_ = delivery.message_id or ""
-    if delivery.offset is None and id_[13:24] == _KIND:
+def _id_of(item: _Told) -> str:
+    """The message id of an item, if it was told (``queen/core/ids.py`` documents its form)."""
+    id_ = item.message_id or ""
+    return id_ if id_[13:24] == _KIND else ""
+
+
+def _offset(item: Delivery | PushItem) -> int | None:
+    """As told, else from the message id."""
+    if item.offset is None and (id_ := _id_of(item)):
         return int(id_[24:], 16)
-    return delivery.offset
+    return item.offset
+
+
+def _part(item: _Told) -> int | None:
+    """The number of the partition, from the message id."""
+    id_ = _id_of(item)
+    return int(id_[:8] + id_[9:13], 16) if id_ else None

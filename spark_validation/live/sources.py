@@ -29,7 +29,7 @@ _TAIL = 1 << 20
 _HEADS = "SELECT part_id, next_off FROM queen.partition_lookup"
 _SEGMENTS = """
 SELECT
-    q.name AS queue, p.name AS partition, s.last_off - s.n + 1 AS first, s.last_off AS last,
+    q.name AS queue, p.name AS partition, s.part_id AS part, s.last_off - s.n + 1 AS first, s.last_off AS last,
     (extract(epoch FROM s.created_at) * 1000000)::bigint AS created_at, s.ids, w.since, o.oldest
 FROM unnest($1::bigint [], $2::bigint [], $3::bigint []) AS w (part_id, since, till)
 JOIN queen.partitions AS p ON p.id = w.part_id
@@ -108,7 +108,9 @@ class SegmentReader(DataSourceStreamReader):
         assert isinstance(partition, Parts)
         for row in _ask(self._dsn, _SEGMENTS, *map(list, zip(*partition.parts, strict=True))):
             hashes = (np.frombuffer(row["ids"] or b"", ">u8")[::2] >> np.uint64(4)).tolist()
-            segment = Segment(row["first"], row["last"], row["created_at"], row["since"], row["oldest"], hashes)
+            segment = Segment(
+                row["part"], row["first"], row["last"], row["created_at"], row["since"], row["oldest"], hashes
+            )
             yield row["queue"], row["partition"], "", msgspec.msgpack.encode(segment), None
 
 
@@ -159,14 +161,15 @@ class LineReader(DataSourceStreamReader):
         assert isinstance(partition, Lines)
         with Path(partition.path).open("rb") as file:
             file.seek(partition.start)
-            lines = file.read(partition.end - partition.start).splitlines()
-        for line in lines:
-            try:
-                call = decode_line(line)
-            except msgspec.DecodeError as problem:
-                raise JournalError(f"{partition.path}: {problem}, in the line {line[:80]!r}") from problem
-            for place, what in said(call):
-                yield place.queue, place.partition, place.group, None, msgspec.msgpack.encode(what)
+            # Line by line: a journal that is long when the watch begins does not fit into memory.
+            while file.tell() < partition.end:
+                line = file.readline()
+                try:
+                    call = decode_line(line)
+                except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+                    raise JournalError(f"{partition.path}: {problem}, in the line {line[:80]!r}") from problem
+                for place, what in said(call):
+                    yield place.queue, place.partition, place.group, None, msgspec.msgpack.encode(what)
 
 
 class LineSource(DataSource):

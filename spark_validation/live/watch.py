@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -38,16 +37,18 @@ class Window(Struct):
     calls: CallWindow = msgspec.field(default_factory=CallWindow)
 
 
-def findings(stream: DataFrame, clock_bound: int) -> DataFrame:
-    """What is wrong with the rows of the sources, as they come."""
+def findings(stream: DataFrame, clock_bound: int, *, with_log: bool) -> DataFrame:
+    """What is wrong with the rows of the sources, as they come; ``with_log``: the log is among these."""
 
     def judge(key: tuple[str, ...], batches: Iterator[pd.DataFrame], state: "GroupState") -> Iterator[pd.DataFrame]:
         window = msgspec.msgpack.decode(state.get[0], type=Window) if state.exists else Window()
-        rows = list(chain.from_iterable(zip(batch["segment"], batch["said"], strict=True) for batch in batches))
-        segments = [msgspec.msgpack.decode(segment, type=Segment) for segment, _ in rows if segment is not None]
-        calls = [msgspec.msgpack.decode(call, type=Said) for _, call in rows if call is not None]
-        place = Place(*key)
-        found = [*window.log.add(place, segments), *window.calls.add(place, calls, clock_bound)]
+        place, segments, found = Place(*key), list[Segment](), list[Finding]()
+        for batch in batches:
+            # Calls may come in any order, and may be more than fit into memory; segments have to be sorted.
+            calls = [msgspec.msgpack.decode(call, type=Said) for call in batch["said"].dropna()]
+            found += window.calls.add(place, calls, clock_bound, beside_log=with_log)
+            segments += [msgspec.msgpack.decode(segment, type=Segment) for segment in batch["segment"].dropna()]
+        found += window.log.add(place, segments)
         state.update((msgspec.msgpack.encode(window),))
         yield pd.DataFrame([msgspec.structs.astuple(each) for each in found], columns=list(Finding.__struct_fields__))
 
@@ -101,6 +102,8 @@ def watch(
 
     # A trigger that finds nothing new says so, too.
     found.sparkSession.conf.set("spark.sql.streaming.noDataProgressEventInterval", "1s")
+    # A call has thousands of messages; Spark's 10,000 at once would be gigabytes.
+    found.sparkSession.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "500")
     writer = found.writeStream.outputMode("append").foreachBatch(tell).trigger(processingTime=f"{interval_s} seconds")
     slow = 0
     while True:

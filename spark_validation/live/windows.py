@@ -5,7 +5,7 @@ has left a window is no longer compared: the audit of the whole log, afterwards,
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import islice, takewhile
 
 import msgspec
 from msgspec import Struct
@@ -32,10 +32,11 @@ class Finding(Struct, frozen=True):
 class Segment(Struct, frozen=True):
     """Messages ``first`` to ``last`` of a partition; ``ids`` are their hashes, 0 for one that the server made.
 
-    ``since`` is where the reader went on, and ``oldest`` the oldest offset of the partition at the time: what is
-    missing below that was removed.
+    ``part`` is the number of the partition: of those of one name, that of a later one is higher. ``since`` is where the
+    reader went on, and ``oldest`` the oldest offset of the partition at the time: what lies below that was removed.
     """
 
+    part: int
     first: int
     last: int
     created_at: int
@@ -47,7 +48,8 @@ class Segment(Struct, frozen=True):
 class Said(Struct, frozen=True):
     """What one call says of one partition and group: what it delivered, finished, or pushed, by transaction id.
 
-    ``first`` are the offsets of deliveries that the server called the first, in the order of the answer.
+    ``first`` are the offsets of deliveries that the server called the first, in the order of the answer; ``queued`` has
+    those of pushes as far as they were told. ``part`` is the number of the partition, if a message id told it.
     """
 
     agent: str
@@ -57,7 +59,8 @@ class Said(Struct, frozen=True):
     first: list[int]
     given: list[str]
     finished: list[str]
-    queued: list[str]
+    queued: list[tuple[str, int | None]]
+    part: int | None = None
 
 
 class Place(Struct, frozen=True):
@@ -69,21 +72,30 @@ class Place(Struct, frozen=True):
 
 
 class LogWindow(Struct):
-    """Offsets are dense, times never fall, and a transaction id comes once."""
+    """Offsets are dense, times never fall, and a transaction id comes once, as long as its message is kept."""
 
+    part: int = 0
     next: int | None = None
     created_at: int = 0
     seen: dict[int, int] = msgspec.field(default_factory=dict)
 
     def add(self, place: Place, segments: Iterable[Segment]) -> Iterator[Finding]:
         """Takes in new segments in any order."""
-        for segment in sorted(segments, key=lambda each: each.first):
+        for segment in sorted(segments, key=lambda each: (each.part, each.first)):
+            if segment.part > self.part:
+                self.part, self.next, self.created_at, self.seen = segment.part, None, 0, {}
+            self._remove_below(segment.oldest)
             yield from self._look(place, segment)
             self.next, self.created_at = segment.last + 1, max(self.created_at, segment.created_at)
             for place_, id_ in enumerate(segment.ids):
                 if id_:
                     self.seen.setdefault(id_, segment.first + place_)
         _forget(self.seen, MESSAGES)
+
+    def _remove_below(self, oldest: int) -> None:
+        """The transaction ids of messages that retention has removed are free again."""
+        for id_, _ in takewhile(lambda item: item[1] < oldest, list(self.seen.items())):
+            del self.seen[id_]
 
     def _look(self, place: Place, new: Segment) -> Iterator[Finding]:
         def finding(guarantee: str, offset: int, text: str) -> Finding:
@@ -116,18 +128,33 @@ class Bounds(Struct, frozen=True):
 class CallWindow(Struct):
     """First deliveries come in the order of offsets, what is done does not come again, and is queued once.
 
-    Journals arrive in any order, so each pair of calls is compared when the later of both arrives.
+    Journals arrive in any order, so each pair of calls is compared when the later of both arrives. Of a partition that
+    was deleted and made anew only calls count that are known to be of the new one.
     """
 
+    part: int | None = None
+    renewed: bool = False
     calls: list[Bounds] = msgspec.field(default_factory=list)
     given: dict[str, int] = msgspec.field(default_factory=dict)
     done: dict[str, int] = msgspec.field(default_factory=dict)
-    queued: dict[str, int] = msgspec.field(default_factory=dict)
+    queued: dict[str, int | None] = msgspec.field(default_factory=dict)
 
-    def add(self, place: Place, calls: Iterable[Said], clock_bound: int) -> Iterator[Finding]:
-        """Takes in what calls say; the clocks of two agents differ by no more than ``clock_bound`` microseconds."""
+    def add(
+        self, place: Place, calls: Iterable[Said], clock_bound: int, *, beside_log: bool = False
+    ) -> Iterator[Finding]:
+        """Takes in what calls say.
+
+        Args:
+            place: where.
+            calls: what is new, in any order.
+            clock_bound: the clocks of two agents differ by no more than so many microseconds.
+            beside_log: a ``LogWindow`` looks at the log of this partition, too. It knows when a transaction id that was
+                queued before is free again, because its message was removed.
+        """
         for call in sorted(calls, key=lambda each: (each.sent, each.agent, each.number)):
-            for guarantee, offset, text in self._look(call, clock_bound):
+            if not self._is_of_partition(call):
+                continue
+            for guarantee, offset, text in self._look(call, clock_bound, beside_log=beside_log):
                 where = f"{text} ({call.agent} {call.number})"
                 yield Finding(guarantee, place.queue, place.partition, place.group, offset, where)
             self._remember(call)
@@ -135,7 +162,18 @@ class CallWindow(Struct):
         for remembered in (self.given, self.done, self.queued):
             _forget(remembered, MESSAGES)
 
-    def _look(self, call: Said, clock_bound: int) -> Iterator[tuple[str, int | None, str]]:
+    def _is_of_partition(self, call: Said) -> bool:
+        """Whether it counts; the first call of a new partition of the name makes the window new."""
+        if call.part is None or self.part == call.part:
+            return call.part is not None or not self.renewed
+        if self.part is not None and call.part < self.part:
+            return False
+        if self.part is not None:
+            self.renewed, self.calls, self.given, self.done, self.queued = True, [], {}, {}, {}
+        self.part = call.part
+        return True
+
+    def _look(self, call: Said, clock_bound: int, *, beside_log: bool) -> Iterator[tuple[str, int | None, str]]:
         for above, offset in zip(call.first, call.first[1:], strict=False):
             if offset <= above:
                 yield "G-ORD-1", offset, f"offset {offset} stands behind offset {above} in the answer to a pop"
@@ -148,8 +186,9 @@ class CallWindow(Struct):
             for name in call.finished:
                 if self.given.get(name, 0) - clock_bound > call.answered:
                     yield "G-ACK-2", None, f"{name} was delivered after its completion had been answered"
-        for name in call.queued:
-            if name in self.queued:
+        for name, stored_at in call.queued:
+            same = stored_at is not None and stored_at == self.queued.get(name)
+            if same or (name in self.queued and not beside_log):
                 yield "G-IDEM-1", None, f"{name} was answered as queued more than once"
 
     def _order(self, call: Bounds, clock_bound: int) -> Iterator[tuple[str, int | None, str]]:
@@ -169,8 +208,7 @@ class CallWindow(Struct):
         if call.answered is not None:
             for name in call.finished:
                 self.done[name] = min(call.answered, self.done.get(name, call.answered))
-        for name in call.queued:
-            self.queued[name] = call.sent
+        self.queued.update(call.queued)
 
 
 def _bounds(call: Said, answered: int) -> Bounds:
@@ -187,7 +225,7 @@ def _out_of_order(offset: int, behind: int) -> tuple[str, int | None, str]:
     return "G-ORD-1", offset, f"offset {offset} was delivered first after offset {behind}"
 
 
-def _forget(remembered: dict[str, int] | dict[int, int], most: int) -> None:
+def _forget(remembered: dict[str, int] | dict[int, int] | dict[str, int | None], most: int) -> None:
     """The oldest entries, until there are no more than so many."""
     for key in list(islice(remembered, max(0, len(remembered) - most))):
         del remembered[key]  # type: ignore[arg-type]

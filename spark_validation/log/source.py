@@ -16,6 +16,7 @@ import pyarrow as pa
 from msgspec import Struct
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from ..batches import batches
 from ..columns import arrow_schema, spark_schema
 from ..inputs import LogRow, WholeRow
 
@@ -23,7 +24,7 @@ NAME = "queen_log"
 SET_SNAPSHOT = "SET TRANSACTION SNAPSHOT '{}'"
 _SEGMENTS_A_BATCH = 2_000
 # With messages, their bytes count: Arrow has no more than 2 GiB of text in a batch, and Java has it in memory.
-_BYTES_A_BATCH = 32 << 20
+BYTES_A_BATCH = 32 << 20
 _SEGMENTS_AT_FIRST = 20
 _SELECT = """
 SELECT part_id, last_off, n, (extract(epoch FROM created_at) * 1000000)::bigint AS created_at, ids{more}
@@ -104,30 +105,22 @@ class LogReader(DataSourceReader):
                         if not self._whole:
                             yield explode(rows)
                             continue
-                        for portion in portions(rows):
-                            yield explode(portion, whole=True)
+                        for batch in batches(rows, size_of, BYTES_A_BATCH):
+                            yield explode(batch, whole=True)
                         count = _segments_of_a_batch(rows)
         finally:
             await connection.close()
 
 
-def portions(rows: list[Any]) -> Iterator[list[Any]]:
-    """Segments with their messages, about as many bytes at once as a batch may have; a larger one for itself."""
-    portion: list[Any] = []
-    size = 0
-    for row in rows:
-        if portion and size + len(row[6]) > _BYTES_A_BATCH:
-            yield portion
-            portion, size = [], 0
-        portion.append(row)
-        size += len(row[6])
-    yield portion
+def size_of(row: Any) -> int:  # noqa: ANN401 - a record of asyncpg
+    """The bytes of a segment with its messages."""
+    return len(row[6])
 
 
 def _segments_of_a_batch(rows: list[Any]) -> int:
     """How many like these have the bytes of a batch."""
-    mean = sum(len(row[6]) for row in rows) // len(rows)
-    return min(max(_BYTES_A_BATCH // max(mean, 1), 1), _SEGMENTS_A_BATCH)
+    mean = sum(map(size_of, rows)) // len(rows)
+    return min(max(BYTES_A_BATCH // max(mean, 1), 1), _SEGMENTS_A_BATCH)
 
 
 def explode(rows: list[Any], *, whole: bool = False) -> pa.RecordBatch:

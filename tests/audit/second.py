@@ -37,11 +37,14 @@ CREATE MACRO key_of(numbers, id, off) AS CASE WHEN id IS NULL OR is_own(numbers,
 CREATE MACRO place_of(numbers, off, message, id) AS
     coalesce(off, offset_in(message), CASE WHEN is_own(numbers, id) THEN offset_in(id) END);
 
-CREATE TABLE bounds AS SELECT agent, coalesce(least(low, high), 0) AS low, coalesce(greatest(low, high), 0) AS high
-FROM (SELECT agent, max(sent - server_time - server_precision) FILTER (WHERE compared) AS low,
-    min(answered - server_time) FILTER (WHERE compared) AS high
-    FROM (SELECT *, kind = 'clock' AND answered + server_time + server_precision IS NOT NULL AS compared FROM calls)
-    GROUP BY agent);
+CREATE TABLE compared AS SELECT agent, sent - server_time - server_precision AS low, answered - server_time AS high
+FROM calls WHERE kind = 'clock' AND answered + server_time + server_precision IS NOT NULL;
+CREATE TABLE bounds AS SELECT agent, coalesce(b.low, 0) AS low, coalesce(b.high, 0) AS high
+FROM (SELECT DISTINCT agent FROM calls) LEFT JOIN (
+    SELECT agent, CASE WHEN max(low) > min(high) THEN min(low) ELSE max(low) END AS low,
+        CASE WHEN max(low) > min(high) THEN max(high) ELSE min(high) END AS high
+    FROM compared GROUP BY agent
+) AS b USING (agent);
 CREATE TABLE c AS SELECT calls.*, coalesce("group", '__QUEUE_MODE__') AS grp, sent - high AS began,
     coalesce(answered - low, {NEVER}) AS ended
 FROM calls JOIN bounds USING (agent);
@@ -123,12 +126,16 @@ CREATE TABLE finished AS SELECT DISTINCT queue, part, grp, key FROM (
     SELECT queue, part, grp, key FROM d WHERE auto_ack UNION ALL SELECT queue, part, grp, key FROM a WHERE may_finish
 );
 CREATE TABLE empty AS SELECT queue, grp, max(began) AS moment FROM c WHERE kind = 'drained' GROUP BY ALL;
-CREATE TABLE cut AS SELECT agent, blank, CASE WHEN complete THEN last ELSE first END AS since FROM (
-    SELECT agent, bool_or(kind = 'end') AS over, count(DISTINCT number) = max(number) + 1 AS complete,
-        bool_and(kind IN ('end', 'clock', 'configured', 'fault')) AS blank, min(began) AS first,
-        max(CASE WHEN ended < {NEVER} THEN greatest(began, ended) ELSE began END) AS last
+CREATE TABLE last_calls AS SELECT agent, min(last) AS last FROM (
+    SELECT agent, max(CASE WHEN ended < {NEVER} THEN greatest(began, ended) ELSE began END) AS last FROM c
+    WHERE kind NOT IN ('end', 'clock', 'configured', 'fault') GROUP BY agent, client
+) GROUP BY agent;
+CREATE TABLE cut AS
+SELECT agent, last IS NULL AS blank, CASE WHEN complete AND last IS NOT NULL THEN last ELSE first END AS since FROM (
+    SELECT agent, min(began) AS first, bool_or(kind = 'end') AS over,
+        count(DISTINCT number) = max(number) + 1 AS complete
     FROM c GROUP BY agent
-) WHERE NOT (over AND complete);
+) LEFT JOIN last_calls USING (agent) WHERE NOT (over AND complete);
 CREATE TABLE hidden AS
 SELECT queue, grp, min(since) AS since, bool_or(auto_ack) AS swallowed, bool_or(tail) AS tail FROM (
     SELECT queue, grp, auto_ack, false AS tail, began AS since FROM c

@@ -11,10 +11,11 @@ import pytest
 from queen.db.setup import prepare
 from queen_audit.archive import database, job
 from queen_audit.archive.folder import Archive, locked, open_archive, open_filled
+from queen_audit.batches import batches
 from queen_audit.errors import ArchiveError
 from queen_audit.inputs import Inputs
 from queen_audit.log.snapshot import Snapshot
-from queen_audit.log.source import portions
+from queen_audit.log.source import BYTES_A_BATCH, size_of
 from queen_audit.run import Result, run
 from queen_bench.audit.log import load
 from tests.support.servers import create_database, drop_database
@@ -44,7 +45,12 @@ def ask(dsn, query):
 def test_large_messages_are_taken_few_at_once():
     """Arrow has no more than 2 GiB of text in a batch."""
     rows = [(0, 0, 1, 0, None, b"", bytes(size << 20)) for size in (1, 1, 40, 1, 20, 20, 12)]
-    assert [[len(row[6]) >> 20 for row in some] for some in portions(rows)] == [[1, 1], [40], [1, 20], [20, 12]]
+    assert [[len(row[6]) >> 20 for row in some] for some in batches(rows, size_of, BYTES_A_BATCH)] == [
+        [1, 1],
+        [40],
+        [1, 20],
+        [20, 12],
+    ]
 
 
 def add(spark, dsn: str, folder: Path) -> job.Done:

@@ -103,6 +103,45 @@ def test_a_killed_agent_makes_unknown_what_it_may_have_done(spark):
     assert "none was cut short" in said["a_duplicate_has_an_original_in_its_partition"][1]
 
 
+def test_each_client_of_a_killed_agent_may_have_had_a_call_under_way(spark):
+    """One that pushed what another was given, and whose answer nobody wrote down."""
+    agent = Run("k", 1)
+    for name in ("one", "two"):
+        agent.push(("a", name))
+    for _ in range(2):
+        agent.ack(agent.pop(None, 1))
+    rows = Scene(agent, agent.tables()).renumbered()
+    clients = {"push": "producer", "pop": "consumer", "ack": "consumer"}
+    calls = [replace_(call, client=clients.get(call.kind, "")) for call in rows.calls]
+    last_push = max(n for n, call in enumerate(calls) if call.kind == "push")
+    del calls[last_push]
+    rows.calls = [replace_(call, number=number) for number, call in enumerate(calls)]
+    assert Result.INVALID not in {result for result, _ in said_of(inputs(spark, rows), "G-DUR-3").values()}
+    assert not any(second.judge(second.as_tables(rows), TAKEN_AT).values())
+    rows.calls = [replace_(call, client="") for call in rows.calls]
+    assert {each.audit for each in run(inputs(spark, rows), ("G-DUR-3",)) if each.violations}, "one client has one call"
+
+
+def test_a_clock_that_is_set_is_bounded_on_both_sides_of_it(spark):
+    """Comparisons before and after contradict each other: the clock was 2 s ahead, and then 3 s behind."""
+
+    def compared(number: int, true: int, ahead: int) -> Call:
+        sent = 100 * SECOND + true + ahead
+        server = (100 * SECOND + true) // SECOND * SECOND
+        times = {"sent": sent, "answered": sent + 10, "server_time": server, "server_precision": SECOND}
+        return Call(run="r", agent="a", number=number, kind="clock", **times)
+
+    aheads = (2 * SECOND, -3 * SECOND)
+    rows = Tables(
+        calls=[compared(n, n * SECOND // 10, ahead) for n, ahead in enumerate(a for a in aheads for _ in range(20))]
+    )
+    [bounds] = tables.Tables(Inputs(inputs(spark, rows).calls)).clocks.collect()
+    assert bounds.was_set
+    assert bounds.low <= min(aheads) < max(aheads) <= bounds.high
+    assert bounds.low > min(aheads) - SECOND
+    assert bounds.high < max(aheads) + SECOND
+
+
 def test_an_agent_of_which_nothing_is_known_may_have_taken_anything(spark):
     """Only the end of its journal is there, as of a file that was set aside."""
     scene = Scene(*ordinary("s", 1))
@@ -162,4 +201,4 @@ def test_what_is_all_excused_is_not_valid(spark):
 def test_a_server_time_without_its_precision_bounds_no_clock(spark):
     calls = [Call(run="r", agent="a", number=0, kind="clock", sent=SECOND, answered=SECOND + 5, server_time=SECOND)]
     given = replace(journal(spark, calls), clock_bound=7)
-    assert [tuple(row) for row in tables.Tables(given).clocks.collect()] == [("a", -7, 7, 0)]
+    assert [tuple(row) for row in tables.Tables(given).clocks.collect()] == [("a", -7, 7, 0, False)]

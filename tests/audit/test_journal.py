@@ -158,6 +158,54 @@ def test_rows_of_a_kind_or_outcome_that_nobody_knows_are_refused(tmp_path, calls
             open_journal(tmp_path, tmp_path)
 
 
+def test_values_that_are_none_are_refused(tmp_path, calls):
+    path = tmp_path / "a.parquet"
+    write_parquet(path, calls)
+    table = pq.read_table(path)
+    rows = table.to_pylist()
+    deliveries = next(row for row in rows if row["deliveries"])["deliveries"]
+    acks = next(row for row in rows if row["acks"])["acks"]
+    for change, said in (
+        ({"agent": None}, r"agent is null in a row"),
+        ({"auto_ack": None}, r"auto_ack is null in a row"),
+        ({"acks": [acks[0] | {"dead": None}]}, r"acks\.dead is null in a row"),
+        ({"deliveries": [*deliveries, deliveries[0] | {"partition": None}]}, r"deliveries\.partition is null in a row"),
+        ({"deliveries": [None]}, r"deliveries\.\w+ is null in a row"),
+        ({"sent": -1}, r"-1 is no sent of a row"),
+        (
+            {"answered": 1_900_000_000_000_000_000},
+            r"1900000000000000000 is no answered of a row.*times are microseconds",
+        ),
+        ({"deliveries": [deliveries[0] | {"offset": -5}]}, r"-5 is no deliveries\.offset of a row"),
+    ):
+        changed = [*rows[:-1], rows[-1] | change]
+        pq.write_table(pa.Table.from_pylist(changed, table.schema), path)
+        with pytest.raises(JournalError, match=said):
+            open_journal(tmp_path, tmp_path)
+    pq.write_table(pa.Table.from_pylist([row | {"pushes": row["pushes"] or None} for row in rows], table.schema), path)
+    assert open_journal(tmp_path, tmp_path).parquet == (path,), "no list is an empty one"
+
+
+@pytest.mark.parametrize("sent", ["-1", "1900000000000000000", "99999999999999999999999", "1.5"])
+def test_a_time_that_is_none_is_told_with_its_line(tmp_path, sent):
+    path = tmp_path / "a.jsonl"
+    path.write_text(f'{{"run":"r","agent":"a","number":0,"kind":"end","sent":{sent}}}\n')
+    with pytest.raises(JournalError, match=r"a\.jsonl, line 1: Expected `int`.*`\$\.sent`"):
+        list(read_lines(path))
+
+
+def test_a_folder_whose_name_is_no_text_is_read(tmp_path, calls):
+    folder = tmp_path / os.fsdecode(b"r\xe9sultats")
+    folder.mkdir()
+    write_lines(folder / "a.jsonl", calls)
+    (folder / os.fsdecode(b"b\xe9.lost")).touch()
+    assert set(agents(folder, tmp_path / "work")) == {"q", "b\N{REPLACEMENT CHARACTER}.lost"}
+    write_parquet(tmp_path / "b.parquet", calls)
+    (tmp_path / "b.parquet").rename(folder / "b.parquet")
+    with pytest.raises(JournalError, match=r"b\.parquet cannot be read by Spark: rename it .* no UTF-8"):
+        open_journal(folder, tmp_path)
+
+
 def test_what_cannot_be_seen_is_refused_and_folders_behind_links_are_read(tmp_path, calls, monkeypatch):
     folder, elsewhere = tmp_path / "journal", tmp_path / "elsewhere"
     for each in (folder / "host1", elsewhere):
@@ -188,7 +236,7 @@ def test_large_requests_are_written_few_at_once(tmp_path):
     calls = [Call(run="r", agent="a", number=n, kind="push", sent=n, answered=n, pushes=items) for n in range(15)]
     write_parquet(tmp_path / "a.parquet", calls)
     with pq.ParquetFile(tmp_path / "a.parquet") as file:
-        assert [file.metadata.row_group(n).num_rows for n in range(file.metadata.num_row_groups)] == [7, 7, 1]
+        assert [file.metadata.row_group(n).num_rows for n in range(file.metadata.num_row_groups)] == [6, 6, 3]
         assert file.read(["number"])["number"].to_pylist() == list(range(15))
 
 

@@ -73,7 +73,7 @@ def test_what_is_broken_while_it_watches_is_told(spark, dsn, tmp_path):
 
     heard = Heard(write_on)
     told = heard.findings
-    found = live.findings(live.streams(spark, dsn, journal), 0)
+    found = live.findings(live.streams(spark, dsn, journal), 0, with_log=True)
     asyncio.run(remove_one_and_push_on(dsn))
     # Both partitions have a gap, and the journal a message that comes too late.
     live.watch(found, tmp_path, 0.2, heard, lambda: len(told) < 3, dsn)
@@ -92,7 +92,7 @@ def test_a_line_that_is_none_is_named(spark, tmp_path):
     journal: Path = tmp_path / "journal"
     journal.mkdir()
     (journal / "a.jsonl").write_bytes(b"{}\n")
-    found = live.findings(live.streams(spark, None, journal), 0)
+    found = live.findings(live.streams(spark, None, journal), 0, with_log=False)
     with pytest.raises(AuditError, match=r"a\.jsonl: Object missing required field"):
         live.watch(found, tmp_path, 0.2, Heard(), lambda: True, None)
 
@@ -112,7 +112,7 @@ def test_a_postgresql_that_is_away_is_waited_for(spark, tmp_path):
                     asyncio.run(remove_one_and_push_on(url))
 
         heard = Restarting(postgres.kill)
-        found = live.findings(live.streams(spark, url, None), 0)
+        found = live.findings(live.streams(spark, url, None), 0, with_log=True)
         asyncio.run(remove_one_and_push_on(url))
         live.watch(found, tmp_path, 0.2, heard, lambda: len(heard.findings) < 4, url)
     assert [text.partition(":")[0] for text in heard.notices] == ["PostgreSQL is away", "PostgreSQL is back"]

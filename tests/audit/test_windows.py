@@ -16,7 +16,7 @@ MS = 1_000
 
 def segments(count: int, size: int = 3) -> list[Segment]:
     return [
-        Segment(size * n, size * n + size - 1, 1000 + n, 0, 0, [0, *range(size * n + 1, size * n + size)])
+        Segment(1, size * n, size * n + size - 1, 1000 + n, 0, 0, [0, *range(size * n + 1, size * n + size)])
         for n in range(count)
     ]
 
@@ -63,6 +63,23 @@ def test_what_retention_removed_is_no_gap():
     assert of_log([*rows[:3], late, *rows[8:]]) == []
 
 
+def test_transaction_ids_of_what_retention_removed_are_free_again():
+    rows = segments(4)
+    again = Segment(1, 12, 14, 2000, 0, 6, [0, 1, 10])
+    assert [(each.guarantee, each.offset) for each in of_log([*rows, again])] == [("G-IDEM-1", 14)], "10 is still kept"
+    beyond = Segment(1, 12, 14, 2000, 0, 12, [0, 1, 10])
+    assert of_log([*rows, beyond]) == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_partition_that_is_made_anew_begins_anew(seed):
+    old = segments(6)
+    new = [msgspec.structs.replace(each, part=2, created_at=each.created_at - 500) for each in segments(6)]
+    assert of_log([*old, *new], seed) == []
+    gap = [*old, *new[:3], *new[4:]]
+    assert [(each.guarantee, each.offset) for each in of_log(gap, seed)] == [("G-ORD-2", 12)]
+
+
 def calls(count: int) -> list[Said]:
     """One after the other: a pop of one message, then its ack."""
     rows = []
@@ -78,12 +95,43 @@ def test_each_fault_of_calls_is_found_once_in_whatever_order_they_arrive(seed):
     rows, rng = calls(20), random.Random(seed)
     late = Said("b", 0, 500 * MS, 501 * MS, [7], ["other"], [], [])
     again = Said("b", 1, 600 * MS, 601 * MS, [], ["t5"], [], [])
-    queued = [Said("b", 2 + n, 700 * MS + n, 701 * MS + n, [], [], [], ["u"]) for n in range(2)]
+    queued = [Said("b", 2 + n, 700 * MS + n, 701 * MS + n, [], [], [], [("u", n)]) for n in range(2)]
     for faults, guarantee in (([late], "G-ORD-1"), ([again], "G-ACK-2"), (queued, "G-IDEM-1")):
         shuffled = [*rows, *faults]
         rng.shuffle(shuffled)
         assert [each.guarantee for each in of_calls(shuffled, seed=seed)] == [guarantee]
     assert of_calls(rng.sample(rows, len(rows)), seed=seed) == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_calls_of_a_partition_that_is_made_anew_are_compared_with_each_other_only(seed):
+    rng = random.Random(seed)
+    old = [msgspec.structs.replace(call, part=1) for call in calls(10)]
+    later = [
+        msgspec.structs.replace(call, sent=call.sent + 500 * MS, answered=call.answered + 500 * MS) for call in old
+    ]
+    new = [msgspec.structs.replace(call, part=2) for call in later]
+    assert {each.guarantee for each in of_calls([*old, *later], seed=seed)} == {"G-ORD-1", "G-ACK-2"}
+    assert of_calls([*old, *new], seed=seed) == []
+    assert of_calls(rng.sample([*old, *new], 40), seed=seed) == []
+    [late, _] = calls(1)
+    nowhere = msgspec.structs.replace(late, sent=2_000 * MS, answered=2_001 * MS)
+    assert of_calls([*old, *new, nowhere], seed=seed) == [], "it may be of either"
+    assert {each.guarantee for each in of_calls([*old, *new, msgspec.structs.replace(nowhere, part=2)], seed=seed)} == {
+        "G-ORD-1", "G-ACK-2",
+    }  # fmt: skip
+
+
+def test_beside_a_log_an_id_may_be_queued_again_as_another_message():
+    """Its message may have been removed, which the log tells."""
+
+    def queued(number: int, offset: int | None) -> Said:
+        return Said("a", number, number * MS, number * MS + 1, [], [], [], [("u", offset)])
+
+    for again, alone, beside in ((7, 1, 0), (3, 1, 1), (None, 1, 0)):
+        rows = [queued(0, 3), queued(1, again)]
+        assert len(list(CallWindow().add(PLACE, rows, 0))) == alone
+        assert len(list(CallWindow().add(PLACE, rows, 0, beside_log=True))) == beside
 
 
 def test_disorder_within_an_answer_is_found():

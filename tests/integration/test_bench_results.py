@@ -1,10 +1,12 @@
 """What is computed from runs of load, and the page that shows them, without any load."""
 
 import re
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
+import pytest
 
 from queen_bench.database import Postgres
 from queen_bench.load import page, record, session
@@ -15,6 +17,8 @@ from queen_bench.load.results import (
     Run,
     Second,
     Used,
+    Weight,
+    bytes_a_message,
     compare,
     compare_with_earlier,
     drifts,
@@ -24,7 +28,16 @@ from queen_bench.load.results import (
     stall_seconds,
     used,
 )
+from queen_bench.load.runner import Plan
+from queen_bench.load.target import TargetError
 from queen_bench.machine import Machine
+
+
+@pytest.fixture
+def full_disk() -> Iterator[BinaryIO]:
+    with Path("/dev/full").open("wb", buffering=0) as file:
+        yield file
+
 
 MACHINE = Machine(2, "a <processor>", 1 << 30, "Linux", "3.11", {"asyncpg": "1"}, 0.5)
 
@@ -49,6 +62,29 @@ def test_a_stall_is_the_longest_time_without_progress() -> None:
     assert stall_seconds([]) == 0
     idle_at_both_ends = [Second(1, 0, 0, 0), Second(9, 5, 0, 9), Second(10, 6, 0, 9), Second(20, 6, 0, 9)]
     assert stall_seconds(idle_at_both_ends) == 0
+
+
+def test_bytes_are_those_of_messages_that_came_between_two_looks() -> None:
+    looks = [Weight(5_000, 900_000, 7_000), Weight(9_000, 1_000_000, 8_000), Weight(25_000, 2_900_000, 4_007_000)]
+    assert bytes_a_message(looks) == (100.0, 200.0)
+    assert bytes_a_message(looks[:2]) == (None, None), "too few messages"
+    assert bytes_a_message(looks[:1]) == bytes_a_message([]) == (None, None)
+    reused = [Weight(0, 900_000, 0), Weight(20_000, 900_000, 4_000_000)]
+    assert bytes_a_message(reused) == (None, 200.0), "what came went where something had been deleted"
+
+
+async def test_results_that_cannot_be_written_are_told_of_and_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full_disk: BinaryIO
+) -> None:
+    async def two(*_: object) -> AsyncIterator[Run]:
+        yield made(number=1)
+        yield made(number=2)
+
+    monkeypatch.setattr(session, "run", two)
+    plan, found = Plan([], [], 2, {}, None, "2026-11-21T10:00:00+00:00"), list[Run]()
+    with pytest.raises(TargetError, match=r"No space left on device"):
+        await session._gather(plan, tmp_path, full_disk, lambda *_: None, found)
+    assert [each.number for each in found] == [1]
 
 
 def test_only_runs_of_one_kind_are_compared_with_earlier_ones() -> None:
