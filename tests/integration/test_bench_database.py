@@ -1,6 +1,7 @@
 """The database of a benchmark: it goes when the benchmark ends, however that ends, and an ordinary user is enough."""
 
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
@@ -40,15 +41,16 @@ def test_a_server_that_is_not_there_is_an_error_in_a_line(name: str) -> None:
 
 
 @pytest.fixture
-async def ordinary(postgres: str) -> str:
+async def ordinary(postgres: str) -> AsyncIterator[str]:
     """The connection string of a user who may make databases, and nothing else."""
     name = f"ordinary_{uuid4().hex[:8]}"
     connection = await asyncpg.connect(postgres)
     await connection.execute(f"CREATE ROLE {name} LOGIN CREATEDB PASSWORD 'x'")
-    await connection.close()
     parts = urlsplit(postgres)
     place = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{name}:x@{place}"))
+    yield urlunsplit(parts._replace(netloc=f"{name}:x@{place}"))
+    await connection.execute(f"DROP ROLE {name}")
+    await connection.close()
 
 
 @pytest.mark.parametrize("name", ["growth", "listing", "retention"])
