@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 SCRIPTS = Path(str(files("queen_bench"))) / "k6"
-_SETTING = re.compile(r"(?:__ENV\.|number\(')([A-Z0-9_]+)")
+_SETTING = re.compile(r"(?:__ENV\.|number\('|oneOf\(')([A-Z0-9_]+)")
 _IMPORT = re.compile(r"from '(\.[^']+)'")
 #: Settings that nobody is to read in results or on a page.
 SECRETS = ("QUEEN_TOKEN", "TOKEN")

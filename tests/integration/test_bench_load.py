@@ -9,6 +9,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 
+import asyncpg
 import httpx
 import msgspec
 import psutil
@@ -303,6 +304,18 @@ def test_a_server_that_does_not_end_is_killed_with_all_that_it_started() -> None
             [below] = psutil.Process(process.pid).children()
     assert process.returncode == -signal.SIGKILL
     assert not below.is_running() or below.status() == psutil.STATUS_ZOMBIE
+
+
+async def test_producers_may_choose_the_ids(server: Server, tmp_path: Path) -> None:
+    there = ("--url", f"http://127.0.0.1:{server.port}", "--folder", str(tmp_path), "--seconds", "2", "--runs", "1")
+    done = await asyncio.to_thread(bench, "push-10", "--set", "IDS=chosen", "--set", "KEEP=1", *there)
+    assert done.returncode == 0, done.stderr + done.stdout
+    connection = await asyncpg.connect(server.dsn)
+    stored = await connection.fetchval("SELECT count(*) FROM queen.transaction_ids")
+    await connection.close()
+    assert stored >= runs_of(tmp_path)[0].pushed > 0
+    wrong = await asyncio.to_thread(bench, "push-10", "--set", "IDS=mine", *there)
+    assert "IDS=mine: expected is server or chosen" in " ".join(wrong.stderr.split())
 
 
 async def test_k6_that_has_ended_before_anybody_looks_at_it_says_why_it_did(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@
 //   SMOKE=1                  seconds instead of minutes
 //   SUMMARY                  file for the summary, as JSON
 //   SCENARIO, SERVER         tags of all figures, for who sends them elsewhere (k6 run --out)
+//   IDS=chosen               producers choose the transaction id of each message; else the server makes it
 //   TOLERATE=1               refusals and lost answers are part of the scenario (failover)
 
 import http from 'k6/http';
@@ -21,6 +22,7 @@ export const PREFIX = __ENV.PREFIX || 'k6';
 export const DURATION = SMOKE ? '2s' : __ENV.DURATION || '30s';
 export const SECONDS = seconds(DURATION);
 const TOLERATE = __ENV.TOLERATE === '1';
+const CHOSEN = oneOf('IDS', ['server', 'chosen']) === 'chosen';
 const BASE = `${__ENV.QUEEN_URL || 'http://127.0.0.1:6632'}/api/v1`;
 const HEADERS = { 'Content-Type': 'application/json' };
 if (__ENV.QUEEN_TOKEN) HEADERS.Authorization = `Bearer ${__ENV.QUEEN_TOKEN}`;
@@ -36,6 +38,14 @@ export function number(name, usual, smoke, least = 1) {
   if (SMOKE && smoke !== undefined) return smoke;
   const found = Number(__ENV[name] || usual);
   if (!Number.isInteger(found) || found < least) throw new Error(`${name}=${__ENV[name]}: expected is a whole number of ${least} or more`);
+  return found;
+}
+
+// One of some words, the first of them if nothing is set.
+export function oneOf(name, words) {
+  const found = __ENV[name] || words[0];
+  const listed = `${words.slice(0, -1).join(', ')} or ${words[words.length - 1]}`;
+  if (!words.includes(found)) throw new Error(`${name}=${found}: expected is ${listed}`);
   return found;
 }
 
@@ -170,7 +180,7 @@ let prepared_ids = 0;
 // Where answers may be lost, or say no more than "buffered", only an id of its own tells afterwards what became of a message.
 function name() {
   prepared_ids += 1;
-  return JOURNAL && TOLERATE ? { transactionId: `${PREFIX}-${__VU}-${prepared_ids}` } : {};
+  return CHOSEN || (JOURNAL && TOLERATE) ? { transactionId: `${PREFIX}-${__VU}-${prepared_ids}` } : {};
 }
 
 export function messages(queue, count, partitions) {

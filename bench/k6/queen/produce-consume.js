@@ -3,7 +3,7 @@
 // middle; SHAPE=max has PRODUCERS that push as fast as they are answered; RETENTION_S removes messages of that age; GROUPS sets how many consumer groups get every message; PAUSE_S is the longest gap that a failover may leave.
 import { Rate, Trend } from 'k6/metrics';
 import {
-  DURATION, PREFIX, SECONDS, SMOKE, ack, configure, grace, messages, number, pop, push, remove, slowest, summary, limits,
+  DURATION, PREFIX, SECONDS, SMOKE, ack, configure, grace, messages, number, oneOf, pop, push, remove, slowest, summary, limits,
 } from './lib.js';
 
 const RATE = number('RATE', 1000, 50);
@@ -13,8 +13,7 @@ const GROUPS = number('GROUPS', 1);
 const PARTITIONS = number('PARTITIONS', 20);
 const QUEUE = `${PREFIX}-flow`;
 const RETENTION = number('RETENTION_S', 0, undefined, 0);
-const SHAPE = __ENV.SHAPE || 'steady';
-if (!['steady', 'spike', 'max'].includes(SHAPE)) throw new Error(`SHAPE=${SHAPE}: expected is steady, spike or max`);
+const SHAPE = oneOf('SHAPE', ['steady', 'spike', 'max']);
 const CALLS = Math.max(1, Math.round(RATE / BATCH));
 const third = (n) => `${Math.max(1, Math.round(n / 3))}s`;
 
