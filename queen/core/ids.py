@@ -8,7 +8,7 @@ the same.
 import hashlib
 import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 _MESSAGE, _PARTITION, _QUEUE = "8001", "8002", "8003"
@@ -117,3 +117,9 @@ def _parse_number(text: str, kind: str) -> int | None:
 def transaction_hash(transaction_id: str) -> bytes:
     """The 16 bytes by which the log knows a transaction id: the start of its SHA-256 (FIPS 180-4)."""
     return hashlib.sha256(transaction_id.encode()).digest()[:16]
+
+
+def transaction_hashes(transaction_ids: Iterable[str]) -> list[bytes]:
+    """Those of many."""
+    sha256 = hashlib.sha256
+    return [sha256(text.encode()).digest()[:16] for text in transaction_ids]

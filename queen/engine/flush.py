@@ -22,13 +22,21 @@ class _Segment:
         self.lengths: list[int] = []
         self.by_hash: dict[bytes, int] = {}  # chosen transaction ids, and where in the segment
 
-    def add(self, body: bytes, lengths: Sequence[int]) -> int:
-        """Appends messages; returns the place of the first."""
+    def add(self, body: bytes, lengths: Sequence[int]) -> range:
+        """Appends messages; returns their places."""
         first = self.count
         self.bodies.append(body)
         self.lengths += lengths
         self.count += len(lengths)
-        return first
+        return range(first, self.count)
+
+    def add_with_ids(self, body: bytes, lengths: Sequence[int], digests: Sequence[bytes]) -> range | None:
+        """Appends messages that all have a chosen id; ``None``: one of the ids would be there twice, so it did not."""
+        new = dict(zip(digests, range(self.count, self.count + len(digests)), strict=True))
+        if len(new) < len(digests) or not new.keys().isdisjoint(self.by_hash):
+            return None
+        self.by_hash |= new
+        return self.add(body, lengths)
 
     def write_to(self, columns: PushColumns) -> None:
         columns.part.append(self.part_id)
@@ -38,26 +46,31 @@ class _Segment:
         if not self.by_hash:
             columns.ids.append(None)
             return
-        column = bytearray(16 * self.count)
-        for digest, place in self.by_hash.items():
-            column[16 * place : 16 * place + 16] = digest
-        columns.ids.append(bytes(column))
+        columns.ids.append(self._ids())
         columns.hash_part += [self.part_id] * len(self.by_hash)
         columns.hash_pos += self.by_hash.values()
         columns.hash += self.by_hash
 
+    def _ids(self) -> bytes:
+        if len(self.by_hash) == self.count:
+            return b"".join(self.by_hash)
+        column = bytearray(16 * self.count)
+        for digest, place in self.by_hash.items():
+            column[16 * place : 16 * place + 16] = digest
+        return bytes(column)
+
 
 class _Placed:
-    """Where the messages of a lot stand in its segment: a run from ``first``, or one place each.
+    """Where the messages of a lot stand in its segment: a ``run`` of places, or one place each.
 
     ``places`` holds ``None`` for a refused item, ``(place, False)`` for a message that goes in, ``(place, True)`` for a
     repetition of one that stands earlier in the same flush, and ``~offset`` for a repetition of one stored before.
     """
 
-    __slots__ = ("first", "places", "segment")
+    __slots__ = ("places", "run", "segment")
 
-    def __init__(self, segment: _Segment, first: int | None, places: "list[tuple[int, bool] | int | None]") -> None:
-        self.segment, self.first, self.places = segment, first, places
+    def __init__(self, segment: _Segment, run: range | None, places: "list[tuple[int, bool] | int | None]") -> None:
+        self.segment, self.run, self.places = segment, run, places
 
 
 def reserved_ids(pushes: Sequence[Push], part_ids: Mapping[tuple[str, str], int]) -> dict[str, tuple[int, int]]:
@@ -105,9 +118,13 @@ class Flush:
             segment = self._segments[part_id] = _Segment(part_id)
         if lot.ids is None:
             return _Placed(segment, segment.add(lot.body, lot.lengths), [])
-        return self._place_with_ids(lot, segment)
+        if all(lot.ids) and self._reserved.keys().isdisjoint(lot.ids):
+            run = segment.add_with_ids(lot.body, lot.lengths, ids.transaction_hashes(lot.ids))
+            if run is not None:
+                return _Placed(segment, run, [])
+        return self._place_each(lot, segment)
 
-    def _place_with_ids(self, lot: Lot, segment: _Segment) -> _Placed:
+    def _place_each(self, lot: Lot, segment: _Segment) -> _Placed:
         places: list[tuple[int, bool] | int | None] = []
         begin = 0
         for text, length in zip(lot.ids or (), lot.lengths, strict=True):
@@ -121,7 +138,7 @@ class Flush:
             if known is not None:
                 places.append((known, True))
                 continue
-            place = segment.add(entry, (length,))
+            [place] = segment.add(entry, (length,))
             if digest:
                 segment.by_hash[digest] = place
             places.append((place, False))
@@ -143,11 +160,15 @@ class Flush:
         first = row.first if row is not None and row.first is not None else 0
         gone = row.dup_pos or () if row is not None else ()
         part_id = placed.segment.part_id
-        if placed.first is not None:
-            return Stored(part_id, first + placed.first - bisect_left(gone, placed.first))
+        places: Sequence[tuple[int, bool] | int | None] = placed.places
+        if placed.run is not None:
+            before = bisect_left(gone, placed.run.start)
+            if before == bisect_left(gone, placed.run.stop):
+                return Stored(part_id, first + placed.run.start - before)
+            places = [(place, False) for place in placed.run]
         stored_before = dict(zip(gone, row.dup_off or (), strict=True)) if row is not None else {}
         offsets, duplicates, refused = [], set(), set()
-        for number, place in enumerate(placed.places):
+        for number, place in enumerate(places):
             if place is None:
                 refused.add(number)
                 offsets.append(-1)

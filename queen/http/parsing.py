@@ -13,7 +13,7 @@ from msgspec import Raw, Struct
 from queen.core.errors import BadRequestError
 from queen.core.limits import GROUP_CHARS_MAX, NAME_CHARS_MAX, TRANSACTION_ID_CHARS_MAX
 from queen.core.operations import Lot, Push
-from queen.core.segment import encode_entry, encode_plain, plain_length
+from queen.core.segment import encode_entry, encode_named, encode_plain, plain_length
 from queen.http.fields import Name, TransactionId
 
 T = TypeVar("T")
@@ -169,7 +169,7 @@ def to_push(items: Sequence[PushItem], producer_sub: str | None = None, fields: 
         check_name(queue, f"{first}.queue")
         check_name(partition, f"{first}.partition")
         members = [items[number] for number in numbers]
-        if any([item.transactionId or item.traceId for item in members]):
+        if _has_odd_ids(members):
             for number, item in zip(numbers, members, strict=True):
                 _check_ids(item, fields[number] if fields else f"items[{number}]")
         lots.append(_lot(queue, partition, numbers, members, producer_sub))
@@ -177,16 +177,28 @@ def to_push(items: Sequence[PushItem], producer_sub: str | None = None, fields: 
 
 
 def _lot(queue: str, partition: str, places: list[int], items: list[PushItem], producer_sub: str | None) -> Lot:
-    if producer_sub is None and not any([item.transactionId or item.traceId for item in items]):
-        payloads = [item.payload for item in items]
-        return Lot(queue, partition, places, encode_plain(payloads), [plain_length(p) for p in payloads], None)
-    entries = [
-        encode_entry(bytes(item.payload), item.transactionId or None, item.traceId or None, producer_sub)
-        for item in items
-    ]
+    payloads = [item.payload for item in items]
     chosen = [item.transactionId or "" for item in items]
+    simple = producer_sub is None and not any([item.traceId for item in items])
+    if simple and not any(chosen):
+        return Lot(queue, partition, places, encode_plain(payloads), [plain_length(p) for p in payloads], None)
+    if simple and all(chosen):
+        entries = encode_named(payloads, chosen)
+    else:
+        entries = [
+            encode_entry(bytes(item.payload), item.transactionId or None, item.traceId or None, producer_sub)
+            for item in items
+        ]
     lengths = [len(entry) + 1 for entry in entries]
     return Lot(queue, partition, places, b",".join(entries), lengths, chosen if any(chosen) else None)
+
+
+def _has_odd_ids(items: Sequence[PushItem]) -> bool:
+    """Whether one of the ids has to be looked at by itself; in nearly all requests none has."""
+    chosen = [item.transactionId for item in items if item.transactionId]
+    if any([item.traceId for item in items]):
+        return True
+    return bool(chosen) and (max(map(len, chosen)) > TRANSACTION_ID_CHARS_MAX or "\0" in "".join(chosen))
 
 
 def _check_ids(item: PushItem, field: str) -> None:

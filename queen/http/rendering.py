@@ -38,20 +38,18 @@ def _render_lot(parts: list[bytes], items: Sequence[PushItem], lot: Lot, stored:
     prefix = ids.message_id_prefix(stored.part_id).encode()
     queue = _json(lot.queue)
     partition_id = ids.partition_id(stored.part_id).encode()
-    tail = b'","partition_id":"' + partition_id + b'","trace_id":null,"queueName":' + queue.replace(b"%", b"%%") + b"}"
-    if stored.first is not None and lot.ids is None and not any([items[place].traceId for place in lot.places]):
-        template = (
-            b'{"index":%d,"transaction_id":"'
-            + prefix
-            + b'%012x","status":"queued","message_id":"'
-            + prefix
-            + b"%012x"
-            + tail
-        )
-        offset = stored.first
-        for place in lot.places:
-            parts[place] = template % (place, offset, offset)
-            offset += 1
+    if stored.first is not None and not any([items[place].traceId for place in lot.places]):
+        own = b'"' + prefix + b'%012x"'
+        rest = b',"status":"queued","message_id":' + own + b',"partition_id":"' + partition_id
+        rest += b'","trace_id":null,"queueName":' + queue.replace(b"%", b"%%") + b"}"
+        if lot.ids is None:
+            template = b'{"index":%d,"transaction_id":' + own + rest
+            for offset, place in enumerate(lot.places, stored.first):
+                parts[place] = template % (place, offset, offset)
+            return
+        template = b'{"index":%d,"transaction_id":%b' + rest
+        for offset, (place, text) in enumerate(zip(lot.places, lot.ids, strict=True), stored.first):
+            parts[place] = template % (place, _json(text) if text else own % offset, offset)
         return
     for number, place in enumerate(lot.places):
         parts[place] = _render_item(items[place], place, number, stored, queue)

@@ -17,7 +17,10 @@ from queen_spec.guarantees import Level, checks
 PARTS = {("q", "a"): 1, ("q", "b"): 2, ("r", "a"): 3}
 keys = st.sampled_from(sorted(PARTS))
 items = st.tuples(keys, st.none() | st.sampled_from("uvwxyz"))
-requests = st.lists(st.lists(items, min_size=1, max_size=5), min_size=1, max_size=5)
+named = st.tuples(keys, st.sampled_from("uvwxyz"))
+requests = st.lists(
+    st.lists(items, min_size=1, max_size=5) | st.lists(named, min_size=1, max_size=5), min_size=1, max_size=5
+)
 
 
 class Log:

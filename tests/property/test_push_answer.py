@@ -1,0 +1,78 @@
+"""Pushes as bytes: what is stored, and what is answered, is the same JSON whichever way it was made."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from queen.core import ids
+from queen.core.operations import Pushed, Stored
+from queen.http.parsing import PushItem, to_push
+from queen.http.rendering import render_push
+
+PART, TRACE = 7, "0190d9f6-7a4e-7c2b-9a66-6a1f0f0e2d11"
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=8) | st.just(
+    '100 %d "%b"\\'
+)
+queues = st.sampled_from(["q", 'quote"%s'])
+items = st.lists(
+    st.builds(
+        PushItem,
+        queue=queues,
+        partition=st.just("p"),
+        payload=st.sampled_from([Raw(b"1"), Raw(b'{"a":"%"}'), Raw(b"null")]),
+        transactionId=st.none() | st.just("") | texts,
+        traceId=st.none() | st.just(TRACE),
+    ),
+    min_size=1,
+    max_size=6,
+) | st.lists(
+    st.builds(PushItem, queue=queues, partition=st.just("p"), payload=st.just(Raw(b"1")), transactionId=texts),
+    min_size=1,
+    max_size=6,
+)  # fmt: skip
+
+
+@given(items, st.none() | st.just("somebody"))
+def test_a_lot_has_the_messages_of_its_items(items: list[PushItem], producer: str | None) -> None:
+    for lot in to_push(items, producer).lots:
+        stored = json.loads(b"[" + lot.body + b"]")
+        wanted = []
+        for item in (items[place] for place in lot.places):
+            optional = {"transactionId": item.transactionId, "traceId": item.traceId, "producerSub": producer}
+            wanted.append(
+                {name: text for name, text in optional.items() if text} | {"payload": json.loads(bytes(item.payload))}
+            )
+        assert stored == wanted
+        begin = 0
+        for length, message in zip(lot.lengths, stored, strict=True):
+            assert json.loads(lot.body[begin : begin + length - 1]) == message
+            begin += length
+        chosen = [items[place].transactionId or "" for place in lot.places]
+        assert lot.ids == (chosen if any(chosen) else None)
+
+
+@given(items, st.booleans())
+def test_an_answer_names_what_was_stored_where(items: list[PushItem], dense: bool) -> None:
+    lots = to_push(items).lots
+    stored = [
+        Stored(PART, 40)
+        if dense
+        else Stored(PART, None, range(40, 40 + len(lot.places)), frozenset({0}), frozenset({1}))
+        for lot in lots
+    ]
+    answer = json.loads(render_push(items, lots, Pushed(stored)))
+    assert [each["index"] for each in answer] == list(range(len(items)))
+    for lot in lots:
+        for number, place in enumerate(lot.places):
+            item, told = items[place], answer[place]
+            message_id = ids.message_id(PART, 40 + number)
+            status = "queued" if dense or number > 1 else ("duplicate", "failed")[number]
+            assert (told["status"], told["queueName"]) == (status, item.queue)
+            if status == "failed":
+                assert told["transaction_id"] == item.transactionId
+                continue
+            assert (told["transaction_id"], told["message_id"]) == (item.transactionId or message_id, message_id)
+            if status == "queued":
+                assert (told["partition_id"], told["trace_id"]) == (ids.partition_id(PART), item.traceId)
