@@ -8,7 +8,7 @@ the same.
 import hashlib
 import sys
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 _MESSAGE, _PARTITION, _QUEUE = "8001", "8002", "8003"
@@ -116,10 +116,10 @@ def _parse_number(text: str, kind: str) -> int | None:
 
 def transaction_hash(transaction_id: str) -> bytes:
     """The 16 bytes by which the log knows a transaction id: the start of its SHA-256 (FIPS 180-4)."""
-    return hashlib.sha256(transaction_id.encode()).digest()[:16]
+    return transaction_hashes((transaction_id,))[0]
 
 
-def transaction_hashes(transaction_ids: Iterable[str]) -> list[bytes]:
-    """Those of many."""
+def transaction_hashes(transaction_ids: Sequence[str]) -> list[bytes]:
+    """The hash of each transaction id, as ``transaction_hash`` has it; empty where the id is, for none was chosen."""
     sha256 = hashlib.sha256
-    return [sha256(text.encode()).digest()[:16] for text in transaction_ids]
+    return [sha256(text.encode()).digest()[:16] if text else b"" for text in transaction_ids]

@@ -58,8 +58,8 @@ def encode_plain(payloads: Sequence[Raw | bytes]) -> bytes:
     return _PLAIN + (b"}," + _PLAIN).join(payloads) + b"}"
 
 
-def encode_named(payloads: Sequence[Raw], transaction_ids: Sequence[str]) -> list[bytes]:
-    """The objects of messages that have a payload and a transaction id, and nothing else."""
+def encode_identified(payloads: Sequence[Raw], transaction_ids: Sequence[str]) -> list[bytes]:
+    """The object of each message that has a payload and a transaction id, and nothing else."""
     return [
         b'{"transactionId":%b,"payload":%b}' % (_encode(text), payload)
         for text, payload in zip(transaction_ids, payloads, strict=True)

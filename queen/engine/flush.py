@@ -31,7 +31,7 @@ class _Segment:
         return range(first, self.count)
 
     def add_with_ids(self, body: bytes, lengths: Sequence[int], digests: Sequence[bytes]) -> range | None:
-        """Appends messages that all have a chosen id; ``None``: one of the ids would be there twice, so it did not."""
+        """Appends messages that all have a chosen id; ``None``, and nothing is appended, if an id would stand twice."""
         new = dict(zip(digests, range(self.count, self.count + len(digests)), strict=True))
         if len(new) < len(digests) or not new.keys().isdisjoint(self.by_hash):
             return None
@@ -118,31 +118,34 @@ class Flush:
             segment = self._segments[part_id] = _Segment(part_id)
         if lot.ids is None:
             return _Placed(segment, segment.add(lot.body, lot.lengths), [])
-        if all(lot.ids) and self._reserved.keys().isdisjoint(lot.ids):
-            run = segment.add_with_ids(lot.body, lot.lengths, ids.transaction_hashes(lot.ids))
+        digests = ids.transaction_hashes(lot.ids)
+        # Nearly always all of them can be placed at once.
+        if all(digests) and self._reserved.keys().isdisjoint(lot.ids):
+            run = segment.add_with_ids(lot.body, lot.lengths, digests)
             if run is not None:
                 return _Placed(segment, run, [])
-        return self._place_each(lot, segment)
+        return _Placed(segment, None, self._place_each(lot, lot.ids, digests, segment))
 
-    def _place_each(self, lot: Lot, segment: _Segment) -> _Placed:
+    def _place_each(
+        self, lot: Lot, texts: Sequence[str], digests: Sequence[bytes], segment: _Segment
+    ) -> list[tuple[int, bool] | int | None]:
         places: list[tuple[int, bool] | int | None] = []
         begin = 0
-        for text, length in zip(lot.ids or (), lot.lengths, strict=True):
+        for text, digest, length in zip(texts, digests, lot.lengths, strict=True):
             entry = lot.body[begin : begin + length - 1]
             begin += length
             if text in self._reserved:
                 places.append(~self._reserved[text][1] if text in self._server_made else None)
                 continue
-            digest = ids.transaction_hash(text) if text else b""
             known = segment.by_hash.get(digest) if digest else None
             if known is not None:
                 places.append((known, True))
                 continue
-            [place] = segment.add(entry, (length,))
+            place = segment.add(entry, (length,)).start
             if digest:
                 segment.by_hash[digest] = place
             places.append((place, False))
-        return _Placed(segment, None, places)
+        return places
 
     def name_partitions(self, numbers: Mapping[int, int]) -> None:
         """Says which partitions the numbers stand for that were only places for them."""
@@ -162,6 +165,7 @@ class Flush:
         part_id = placed.segment.part_id
         places: Sequence[tuple[int, bool] | int | None] = placed.places
         if placed.run is not None:
+            # Of a run with chosen ids some may have been stored before; not if none is gone between its two ends.
             before = bisect_left(gone, placed.run.start)
             if before == bisect_left(gone, placed.run.stop):
                 return Stored(part_id, first + placed.run.start - before)

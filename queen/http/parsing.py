@@ -13,7 +13,7 @@ from msgspec import Raw, Struct
 from queen.core.errors import BadRequestError
 from queen.core.limits import GROUP_CHARS_MAX, NAME_CHARS_MAX, TRANSACTION_ID_CHARS_MAX
 from queen.core.operations import Lot, Push
-from queen.core.segment import encode_entry, encode_named, encode_plain, plain_length
+from queen.core.segment import encode_entry, encode_identified, encode_plain, plain_length
 from queen.http.fields import Name, TransactionId
 
 T = TypeVar("T")
@@ -169,7 +169,7 @@ def to_push(items: Sequence[PushItem], producer_sub: str | None = None, fields: 
         check_name(queue, f"{first}.queue")
         check_name(partition, f"{first}.partition")
         members = [items[number] for number in numbers]
-        if _has_odd_ids(members):
+        if _must_check_ids(members):
             for number, item in zip(numbers, members, strict=True):
                 _check_ids(item, fields[number] if fields else f"items[{number}]")
         lots.append(_lot(queue, partition, numbers, members, producer_sub))
@@ -183,7 +183,7 @@ def _lot(queue: str, partition: str, places: list[int], items: list[PushItem], p
     if simple and not any(chosen):
         return Lot(queue, partition, places, encode_plain(payloads), [plain_length(p) for p in payloads], None)
     if simple and all(chosen):
-        entries = encode_named(payloads, chosen)
+        entries = encode_identified(payloads, chosen)
     else:
         entries = [
             encode_entry(bytes(item.payload), item.transactionId or None, item.traceId or None, producer_sub)
@@ -193,11 +193,11 @@ def _lot(queue: str, partition: str, places: list[int], items: list[PushItem], p
     return Lot(queue, partition, places, b",".join(entries), lengths, chosen if any(chosen) else None)
 
 
-def _has_odd_ids(items: Sequence[PushItem]) -> bool:
-    """Whether one of the ids has to be looked at by itself; in nearly all requests none has."""
-    chosen = [item.transactionId for item in items if item.transactionId]
+def _must_check_ids(items: Sequence[PushItem]) -> bool:
+    """Whether each id has to be looked at by itself: some item has a trace id, or one of the chosen ids is wrong."""
     if any([item.traceId for item in items]):
         return True
+    chosen = [item.transactionId for item in items if item.transactionId]
     return bool(chosen) and (max(map(len, chosen)) > TRANSACTION_ID_CHARS_MAX or "\0" in "".join(chosen))
 
 

@@ -47,6 +47,7 @@ def _render_lot(parts: list[bytes], items: Sequence[PushItem], lot: Lot, stored:
             for offset, place in enumerate(lot.places, stored.first):
                 parts[place] = template % (place, offset, offset)
             return
+        # An id that is empty was not chosen: it is the message's.
         template = b'{"index":%d,"transaction_id":%b' + rest
         for offset, (place, text) in enumerate(zip(lot.places, lot.ids, strict=True), stored.first):
             parts[place] = template % (place, _json(text) if text else own % offset, offset)

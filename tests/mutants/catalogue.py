@@ -77,7 +77,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-DUR-3", "a payload loses its slashes",
-        ("queen/core/segment.py", """return b'{%b"payload":%b}' % (head, payload)""", """return b'{%b"payload":%b}' % (head, payload.replace(b"/", b""))"""),
+        ("queen/core/segment.py", """% (_encode(text), payload)""", """% (_encode(text), bytes(payload).replace(b"/", b""))"""),
     ),
     _engine(
         "G-DUR-4", "the good items before a bad one are stored",
@@ -86,7 +86,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-IDEM-1", "no dedupe at all",
-        ("queen/core/ids.py", "return hashlib.sha256(transaction_id.encode()).digest()[:16]", "import os\n    return os.urandom(16)"),
+        ("queen/core/ids.py", "[sha256(text.encode()).digest()[:16] if text", "[__import__('os').urandom(16) if text"),
     ),
     _sql(
         "G-IDEM-2", "the answer to a duplicate names the message after the stored one",

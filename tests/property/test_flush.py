@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from queen.core import ids
 from queen.core.operations import Push, Pushed
-from queen.engine.flush import Flush
+from queen.engine.flush import Flush, reserved_ids
 from queen.engine.ports import Appended
 from queen.http.parsing import PushItem, to_push
 from queen_spec.guarantees import Level, checks
@@ -35,7 +35,9 @@ class Log:
         assert c.part == sorted(set(c.part)), "partitions ascending and distinct"
         hashes = {(part, place): digest for part, place, digest in zip(c.hash_part, c.hash_pos, c.hash, strict=True)}
         assert len({(part, digest) for (part, _), digest in hashes.items()}) == len(hashes), "no hash twice"
-        for part, number, data in zip(c.part, c.n, c.data, strict=True):
+        for part, number, data, column in zip(c.part, c.n, c.data, c.ids, strict=True):
+            wanted = [hashes.get((part, place), bytes(16)) for place in range(number)]
+            assert column == (b"".join(wanted) if any(map(any, wanted)) else None)
             payloads = [entry["payload"] for entry in json.loads(data)]
             assert len(payloads) == number
             dups = [p for p in range(number) if (part, hashes.get((part, p))) in self.stored]
@@ -94,3 +96,24 @@ def answer_of(push: Push, answer: Pushed, place: int) -> tuple[int, int, bool]:
             number = list(lot.places).index(place)
             return stored.part_id, stored.offset(number), number in stored.duplicates
     raise AssertionError(f"item {place} was not answered")
+
+
+@given(st.lists(st.sampled_from(["u", "v", ids.message_id(1, 4), ids.message_id(1, 5)]), min_size=1, max_size=5))
+def test_an_id_that_only_the_server_gives_out_names_its_message_or_is_refused(texts: list[str]) -> None:
+    """Of the two the first was given out."""
+    made = ids.message_id(1, 4)
+    [push] = pushes = pushes_of([[(("q", "a"), text) for text in texts]])
+    reserved = reserved_ids(pushes, PARTS)
+    assert reserved == {text: (1, int(text[-1])) for text in texts if len(text) == 36}
+    flush = Flush(UUID(int=1), pushes, PARTS, reserved, frozenset({made}))
+    log = Log({1: 10, 2: 20, 3: 30}, {})
+    [answer] = flush.answers(log.append(flush))
+    for place, text in enumerate(texts):
+        part, offset, duplicate = answer_of(push, answer, place)
+        assert part == 1
+        assert (place in answer.stored[0].refused) == (text == ids.message_id(1, 5))
+        if text == made:
+            assert (offset, duplicate) == (4, True)
+        elif len(text) == 1:
+            assert (offset >= 10, duplicate) == (True, text in texts[:place])
+    assert len(log.written) == len({text for text in texts if len(text) == 1})

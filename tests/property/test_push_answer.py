@@ -2,11 +2,13 @@
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
 from queen.core import ids
+from queen.core.errors import BadRequestError
 from queen.core.operations import Pushed, Stored
 from queen.http.parsing import PushItem, to_push
 from queen.http.rendering import render_push
@@ -76,3 +78,13 @@ def test_an_answer_names_what_was_stored_where(items: list[PushItem], dense: boo
             assert (told["transaction_id"], told["message_id"]) == (item.transactionId or message_id, message_id)
             if status == "queued":
                 assert (told["partition_id"], told["trace_id"]) == (ids.partition_id(PART), item.traceId)
+
+
+@pytest.mark.parametrize(
+    ("odd", "said"), [("a\0b", "must not contain NUL"), ("x" * 256, "has 256 characters, more than 255")]
+)
+@pytest.mark.parametrize("place", [0, 2])
+def test_the_item_with_an_id_out_of_its_limits_is_named(odd: str, said: str, place: int) -> None:
+    items = [PushItem("q", "p", Raw(b"1"), "x" * 255 if n != place else odd) for n in range(3)]
+    with pytest.raises(BadRequestError, match=rf"^items\[{place}\]\.transactionId {said}"):
+        to_push(items)
