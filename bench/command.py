@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from queen.cli.audit import explained
 from queen.cli.ending import interruptible
-from queen.cli.output import can_be_written, conclude, err, fail, out, written
+from queen.cli.output import can_be_written, conclude, err, even_unread, fail, out, written
 from queen.core.errors import QueenError
 
 if TYPE_CHECKING:
@@ -154,13 +154,15 @@ def _load(asked: "Asked", show: "Callable[[list[Run]], bool]") -> "tuple[list[Ru
 
 
 def _show_load(found: "list[Run]", *, known: "list[Run]", named: "list[Run]", folder: Path, html: Path | None) -> bool:
-    """Prints the tables and writes the page with plots; whether it could be written."""
+    """Writes the page with plots and prints the tables; whether it could be written."""
     from queen_bench.load import page, report  # noqa: PLC0415 - as above
 
-    report.show(found, out)
     place = html or folder / "report.html"
-    if fine := written(place, page.as_html(found, known, folder, named)):
-        out.print(f"The report with plots is in {place}", highlight=False)
+    fine = written(place, page.as_html(found, known, folder, named))
+    with even_unread():
+        report.show(found, out)
+        if fine:
+            out.print(f"The report with plots is in {place}", highlight=False)
     return fine
 
 

@@ -34,10 +34,10 @@ def ending(process: "subprocess.Popen[bytes]", patience_s: float = _PATIENCE_S) 
         try:
             process.wait(patience_s)
         except subprocess.TimeoutExpired:
-            warnings.warn(f"The server did not end within {patience_s:g} s: it was killed", stacklevel=1)
             everything = [each for root in usage.found(process.pid) for each in usage.family(root)]
             for each in everything:
                 with suppress(psutil.NoSuchProcess):
                     each.kill()
             process.wait()
             psutil.wait_procs(everything, _DYING_S)
+            warnings.warn(f"The server did not end within {patience_s:g} s: it was killed", stacklevel=1)

@@ -1,6 +1,7 @@
 """Tables of a report, for people; in a file they are Markdown."""
 
 from collections.abc import Sequence
+from io import StringIO
 
 from rich import box
 from rich.console import Console
@@ -41,8 +42,11 @@ def print_tables(tables: Sequence[Table], console: Console) -> None:
     if console.is_terminal:
         console.print(*tables)
         return
-    page = Console(file=console.file, width=_FILE_WIDTH, highlight=False)
+    text = StringIO()
+    page = Console(file=text, width=_FILE_WIDTH, highlight=False)
     for each in tables:
         page.print(f"\n{each.title}", markup=False)
         each.title, each.box = None, box.MARKDOWN
         page.print(each)
+    # By the console that was given: it knows what to do when its reader has left.
+    console.out(text.getvalue(), end="", highlight=False)

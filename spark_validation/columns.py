@@ -24,16 +24,26 @@ def arrow_schema(kind: type[Struct]) -> pa.Schema:
     return pa.schema([(name, _arrow(each)) for name, each in _columns(kind)])
 
 
+class Column(Struct, frozen=True):
+    """A column of a struct, or of the structs in one of its lists: ``place`` is (name,) or (list, name)."""
+
+    place: tuple[str, ...]
+    type: type
+    required: bool
+
+
 @cache
-def required_columns(kind: type[Struct]) -> frozenset[tuple[str, ...]]:
-    """The columns that have no null: of the struct, and, as (list, name), of the structs in its lists."""
-    found: set[tuple[str, ...]] = set()
+def leaf_columns(kind: type[Struct]) -> tuple[Column, ...]:
+    """The columns of the struct that are no lists, and those of the structs in its lists."""
+    found: list[Column] = []
     for name, hint in _columns(kind):
-        if get_origin(hint) is tuple:
-            found |= {(name, *each) for each in required_columns(get_args(hint)[0])}
-        elif type(None) not in get_args(hint):
-            found.add((name,))
-    return frozenset(found)
+        bare = _bare(hint)
+        if get_origin(bare) is tuple:
+            found += [Column((name, *each.place), each.type, each.required) for each in leaf_columns(get_args(bare)[0])]
+        else:
+            assert isinstance(bare, type)
+            found.append(Column((name,), bare, type(None) not in get_args(hint)))
+    return tuple(found)
 
 
 def _columns(kind: type[Struct]) -> list[tuple[str, object]]:

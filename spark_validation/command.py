@@ -163,6 +163,10 @@ def watch(request: Watch, listener: live.Listener, go_on: Callable[[], bool]) ->
     _check(request.where)
     if request.journal and not request.journal.is_dir():
         raise JournalError(f"{request.journal} is no folder. --journal names the folder that agents write to")
+    if request.journal and text_of(request.journal.resolve()) != str(request.journal.resolve()):
+        raise JournalError(
+            f"{text_of(request.journal)}: the name of the folder is no UTF-8, which Spark needs: rename it"
+        )
     with ExitStack() as stack:
         work = Path(stack.enter_context(session.work_folder()))
         if request.dsn:
@@ -238,7 +242,7 @@ def _clocks(tables: Tables) -> tuple[Clock, ...]:
         return ()
     callers = calls.where(~F.col("kind").isin("fault", "end")).select("agent").distinct()
     rows = clocks.join(callers, "agent", "left_semi").orderBy("agent").collect()
-    return tuple(Clock(row.agent, row.low, row.high, row.comparisons, row.was_set) for row in rows)
+    return tuple(Clock(row.agent, row.low, row.high, row.comparisons, row.moved) for row in rows)
 
 
 def _report(

@@ -17,14 +17,14 @@ _WORST_FIRST = (Result.INVALID, Result.UNKNOWN, Result.VALID)
 class Clock(Struct, frozen=True):
     """By how much an agent's clock is ahead of the server's, in microseconds, between bounds.
 
-    ``was_set``: comparisons contradict each other, so one of the two clocks was set meanwhile.
+    ``moved``: comparisons contradict each other, so one of the two clocks drifted, or was set meanwhile.
     """
 
     agent: str
     low: int
     high: int
     comparisons: int
-    was_set: bool = False
+    moved: bool = False
 
 
 class Tail(Struct, frozen=True):
@@ -157,10 +157,10 @@ class Report(Struct, frozen=True):
                 f"clocks differ most from the server's at {worst.agent}: ahead by {worst.low / 1e6} "
                 f"to {worst.high / 1e6} s"
             )
-        if reset := [clock.agent for clock in self.clocks if clock.was_set]:
+        if moved := [clock.agent for clock in self.clocks if clock.moved]:
             found.append(
-                f"the clocks of {len(reset)} agents, as {', '.join(reset[:_NAMED])}, or the server's, were set while "
-                "they ran: what depends on time is judged as if each of their calls were at any of these times"
+                f"the clocks of {len(moved)} agents, as {', '.join(moved[:_NAMED])}, or the server's, drifted or were "
+                "set while they ran: each of their calls is judged as if it were at any of the times within the bounds"
             )
         return found
 

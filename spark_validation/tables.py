@@ -17,7 +17,7 @@ from operator import and_
 from typing import ClassVar
 
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, GroupedData
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from .inputs import Database, Inputs
@@ -80,6 +80,17 @@ def _message(item: str) -> tuple[Column, Column]:
     server_made = chosen.isNull() | own
     return F.when(server_made, hash_of_offset(offset)).otherwise(hash_of_text(chosen)).alias("hash"), offset.alias(
         "offset"
+    )
+
+
+def _bounds(rows: GroupedData, comparisons: Column) -> DataFrame:
+    """Bounds ``low`` and ``high`` that hold at once; the widest where they contradict each other (``moved``)."""
+    moved = F.max("low") > F.min("high")
+    return rows.agg(
+        F.when(moved, F.min("low")).otherwise(F.max("low")).alias("low"),
+        F.when(moved, F.max("high")).otherwise(F.min("high")).alias("high"),
+        comparisons.alias("comparisons"),
+        moved.alias("moved"),
     )
 
 
@@ -179,23 +190,22 @@ class Tables:
 
         A server time D, rounded down to a multiple of p, was true at some moment between sending and answer. So the
         agent's clock is ahead by more than sent - D - p and by no more than answered - D, and all comparisons
-        together bound it from both sides. Where they contradict each other one of the clocks was set, and it was ahead
-        by something that some comparison allows.
+        together bound it from both sides. Where they contradict each other one of the clocks drifted, or was set: then
+        those of each half minute bound it for that time, and it was within the widest of these bounds.
         """
         assert self._inputs.calls is not None  # get() has looked
         calls = self._inputs.calls
         # A time that does not say how far it was rounded bounds nothing.
         told = ("answered", "server_time", "server_precision")
         compared = calls.where((F.col("kind") == "clock") & reduce(and_, [F.col(name).isNotNull() for name in told]))
-        low = F.col("sent") - F.col("server_time") - F.col("server_precision")
-        high = F.col("answered") - F.col("server_time")
-        set_ = F.max(low) > F.min(high)
-        bounds = compared.groupBy("agent").agg(
-            F.when(set_, F.min(low)).otherwise(F.max(low)).alias("low"),
-            F.when(set_, F.max(high)).otherwise(F.min(high)).alias("high"),
-            F.count("*").alias("comparisons"),
-            set_.alias("was_set"),
+        ahead = compared.select(
+            "agent",
+            F.floor(F.col("sent") / (30 * SECOND)).alias("while"),
+            (F.col("sent") - F.col("server_time") - F.col("server_precision")).alias("low"),
+            (F.col("answered") - F.col("server_time")).alias("high"),
         )
+        at_once = _bounds(ahead.groupBy("agent", "while"), F.count("*"))
+        bounds = _bounds(at_once.groupBy("agent"), F.sum("comparisons"))
         bound = self._inputs.clock_bound
         none = F.col("comparisons").isNull()
         clocks = (
@@ -207,7 +217,7 @@ class Tables:
                 F.when(none, F.lit(-bound)).otherwise(F.col("low")).alias("low"),
                 F.when(none, F.lit(bound)).otherwise(F.col("high")).alias("high"),
                 F.coalesce("comparisons", F.lit(0)).alias("comparisons"),
-                F.coalesce("was_set", F.lit(False)).alias("was_set"),
+                F.coalesce("moved", F.lit(False)).alias("moved"),
             )
         )
         return self._keep(clocks)
@@ -393,10 +403,11 @@ class Tables:
     def tails(self) -> DataFrame:
         """Agents whose journal lacks rows, and since when: they were killed, or rows in between are missing.
 
-        Each of their clients may have had a call under way from its last known one on, however many calls of others
-        are known. Of a ``blank`` agent no call is known.
+        Each of their clients may have had a call under way from the end of its last known one on, which is ``told`` by
+        the earliest time at which it can have ended, however many calls of others are known. What came before the first
+        row that is known is known of nothing. Of a ``blank`` agent no call is known.
         """
-        told = F.when(F.col("completed") < NEVER, F.col("completed")).otherwise(F.col("invoked"))
+        told = F.coalesce("answered", "sent") - F.col("high")
         call = ~F.col("kind").isin("end", "clock", "configured", "fault")
         clients = self.calls.groupBy("agent", "client").agg(
             F.max(F.col("kind") == "end").alias("ended"),
@@ -404,6 +415,7 @@ class Tables:
             F.countDistinct("number").alias("rows"),
             F.max(F.when(call, F.greatest("invoked", told))).alias("known_until"),
             F.min("invoked").alias("known_from"),
+            F.min("number").alias("first"),
         )
         agents = clients.groupBy("agent").agg(
             F.max("ended").alias("ended"),
@@ -411,12 +423,18 @@ class Tables:
             F.sum("rows").alias("rows"),
             F.min("known_until").alias("known_until"),
             F.min("known_from").alias("known_from"),
+            F.min("first").alias("first"),
         )
         complete = F.col("rows") == F.col("last") + 1
         return self._keep(
             agents.where(~(F.col("ended") & complete))
             .withColumn("blank", F.col("known_until").isNull())
-            .withColumn("since", F.coalesce(F.when(complete, F.col("known_until")), "known_from"))
+            .withColumn(
+                "since",
+                F.when(F.col("first") > 0, F.lit(0)).otherwise(
+                    F.coalesce(F.when(complete, F.col("known_until")), "known_from")
+                ),
+            )
             .select("agent", "since", (F.col("last") + 1 - F.col("rows")).alias("missing"), "ended", "blank")
         )
 
@@ -664,6 +682,7 @@ class Tables:
                 F.min("attempt").alias("attempt_low"),
                 F.max("attempt").alias("attempt_high"),
                 F.min("offset").alias("offset"),
+                F.max("offset").alias("offset_high"),
                 F.min("created_at").alias("created_at"),
                 F.max("may_finish").alias("may_finish"),
                 F.min("done_at").alias("done_at"),

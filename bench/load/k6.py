@@ -15,9 +15,14 @@ from msgspec import Struct
 
 from queen.core.errors import QueenError
 from queen_bench import programs, usage
-from queen_bench.load.scenarios import read_by
+from queen_bench.load.scenarios import SECRETS, read_by
 
 _THRESHOLDS_CROSSED = 99
+#: How variables begin that say where k6 sends its figures, and how it trusts a server.
+_OUTPUTS = (
+    "K6_OUT", "K6_CLOUD_", "K6_CSV_", "K6_DATADOG_", "K6_INFLUXDB_", "K6_OTEL_", "K6_PROMETHEUS_", "K6_STATSD_",
+    "K6_INSECURE_SKIP_TLS_VERIFY", "K6_TLS",
+)  # fmt: skip
 #: The figures of each period: see ``queen_bench.load.record``.
 RECORD = "periods.ndjson"
 
@@ -112,6 +117,11 @@ class K6:
         return Outcome({name: metric["values"] for name, metric in found.items()}, crossed)
 
 
+def _overrides(name: str) -> bool:
+    """Whether k6 would take this variable for an option that wins over those of the script, as K6_VUS."""
+    return name.startswith("K6_") and not name.startswith(_OUTPUTS)
+
+
 @asynccontextmanager
 async def running(script: Path, settings: Mapping[str, str], folder: Path, period_s: int) -> AsyncIterator[K6]:
     """k6 with a script; its files go to ``folder``.
@@ -128,10 +138,10 @@ async def running(script: Path, settings: Mapping[str, str], folder: Path, perio
         "K6_WEB_DASHBOARD": "true", "K6_WEB_DASHBOARD_PORT": "-1", "K6_WEB_DASHBOARD_PERIOD": f"{period_s}s",
         "K6_WEB_DASHBOARD_TAGS": "op", "K6_WEB_DASHBOARD_RECORD": str(folder / RECORD),
     }  # fmt: skip
-    # What a script reads comes from the settings: a BASE_URL of somebody's shell would be loaded instead. But a token
-    # on a command line is for everybody to see.
-    own = read_by(script) - {"QUEEN_TOKEN"}
-    around = {name: value for name, value in os.environ.items() if name not in own}
+    # What a script reads comes from the settings, not from somebody's shell: its BASE_URL would be loaded instead. But
+    # a token on a command line is for everybody to see.
+    own = read_by(script) - set(SECRETS)
+    around = {name: value for name, value in os.environ.items() if name not in own and not _overrides(name)}
     environment = {**around, **dashboard, **settings, "SUMMARY": str(summary), "NO_COLOR": "1"}
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(

@@ -217,15 +217,19 @@ def used(timeline: Sequence[Second], whole: Used) -> Used:
     return Used(counts[end] - counts[begin], last.at - first.at, cpu)
 
 
-def bytes_a_message(weights: Sequence[Weight]) -> tuple[float | None, float | None]:
-    """Of tables and of WAL, from the first to the last look at the load: what comes later deletes its queues.
+def bytes_a_message(weights: Sequence[Weight], pushed: int) -> tuple[float | None, float | None]:
+    """Of tables and of WAL, from the first look at the load to the last one behind which there was more of it.
+
+    At the others its queues may be deleted already.
 
     Args:
         weights: of a run, as it was looked at.
+        pushed: messages, in all of it.
 
     Returns:
         both; ``None`` where they are not known: hardly anything was pushed, or the tables had room for it.
     """
+    weights = [weight for weight in weights if weight.pushed < pushed]
     if not weights or (messages := weights[-1].pushed - weights[0].pushed) < _WEIGHED:
         return None, None
     tables, wal = weights[-1].tables - weights[0].tables, weights[-1].wal - weights[0].wal

@@ -168,7 +168,7 @@ class _Measured:
         missed = _missed_kill(self._killed_ns, outcome.metrics) if self._scenario.restarts else []
         counts = {name: int(values.get("count", 0)) for name, values in outcome.metrics.items()}
         pushed, delivered = counts.get("messages_pushed", 0), counts.get("messages_delivered", 0)
-        table_bytes, wal_bytes = bytes_a_message(self._weights)
+        table_bytes, wal_bytes = bytes_a_message(self._weights, pushed)
         load_s = max([moment.cpu.get("load", 0.0) for moment in self._timeline], default=0.0)
         cpu = {name: after[name] - before[name] for name in before if name in after} | {"load": load_s}
         # What preparation took is not known apart.
@@ -180,7 +180,7 @@ class _Measured:
             dropped=counts.get("dropped_iterations", 0), crossed=[*outcome.crossed, *missed],
             latency=_latencies(outcome.metrics),
             used=used(self._timeline, whole), memory_bytes=memory,
-            table_bytes=None if _RETENTION in settings else table_bytes, wal_bytes=wal_bytes,
+            table_bytes=table_bytes if settings.get(_RETENTION, "0") == "0" else None, wal_bytes=wal_bytes,
             stall_s=stall_seconds(self._timeline), timeline=self._timeline,
             moments=list(record.moments(self._folder / k6.RECORD, _TRENDS)), levels=self._levels, machine=facts,
             postgres=await self._target.describe(), load=versions.load, profiles=[path.name for path in graphs],

@@ -66,7 +66,8 @@ def even_unread() -> AbstractContextManager[None]:
 def written(path: Path, text: str) -> bool:
     """Writes a file, or says on standard error why it cannot be; whether it was."""
     try:
-        path.write_text(text, encoding="utf-8")
+        # A name of a file may be no text.
+        path.write_text(text, encoding="utf-8", errors="replace")
     except OSError as problem:
         with even_unread():
             err.print(f"[bold red]error:[/] {escape(str(path))} cannot be written: {problem.strerror}")

@@ -21,9 +21,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..batches import batches
-from ..columns import arrow_schema, arrow_table, required_columns
+from ..columns import Column, arrow_schema, arrow_table, leaf_columns
 from ..errors import JournalError
-from .schema import VERSION, WHOLE_MAX, Call, Kind, Outcome
+from .schema import SECONDS_MAX, VERSION, WHOLE_MAX, Call, Kind, Outcome
 
 WORK = "queen-audit-"
 """How the folders begin in which audits keep what is theirs."""
@@ -32,6 +32,10 @@ _MESSAGES_AT_ONCE = 200_000
 _ROWS_AT_ONCE = 20_000
 _WORDS = {"kind": get_args(Kind), "outcome": get_args(Outcome)}
 _SCHEMA = "docs/journal.md has the schema"
+_DAMAGED = (
+    "Use the JSON lines of the agent if there are any, or rename it to {}.lost (its agent then counts as cut short "
+    "from the beginning)"
+)
 _NOT_FINISHED = ".half"
 _LOST = (".lost", _NOT_FINISHED)
 _FOR_PATTERNS = "*?[]{}\\:"
@@ -224,8 +228,7 @@ def _look_at(path: Path) -> None:
         found = pq.read_schema(path)
     except (pa.ArrowException, OSError) as problem:
         raise JournalError(
-            f"{path} is not complete: {problem}. Its writer was probably killed: use the JSON lines of the agent if "
-            f"there are any, or rename it to {path.name}.lost (its agent then counts as cut short from the beginning)"
+            f"{path} is not complete: {problem}. Its writer was probably killed. {_DAMAGED.format(path.name)}"
         ) from problem
     wanted = arrow_schema(Call)
     there = {field.name: field.type for field in found}
@@ -236,48 +239,48 @@ def _look_at(path: Path) -> None:
     ]
     if wrong:
         raise JournalError(f"{path} has another schema: {'; '.join(wrong)}. docs/journal.md has the schema")
-    bounds = pq.ParquetFile(path).metadata
-    versions = {
-        value
-        for group in range(bounds.num_row_groups)
-        if (statistics := bounds.row_group(group).column(_leaf(bounds, "version")).statistics)
-        for value in (statistics.min, statistics.max)
-    }
-    if versions - {VERSION}:
-        raise JournalError(_version_text(path, versions))
-    _check_rows(path, bounds)
+    _check_rows(path, pq.read_metadata(path))
 
 
 def _check_rows(path: Path, metadata: pq.FileMetaData) -> None:
     """Looks whether every value is one of the schema: audits would pass over a row with another one."""
-    required = required_columns(Call)
-    leaves = [metadata.schema.column(n) for n in range(metadata.num_columns)]
-    # Optional texts are not looked at: they can be anything.
-    names = [leaf.path for leaf in leaves if _place(leaf.path) in required or leaf.physical_type == "INT64"]
-    # Not read as dictionaries, which would be faster: of lists, pyarrow cannot when a batch has rows of two row groups.
-    with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(columns=names, batch_size=_rows_at_once(metadata)):
-            for place, values in _values(batch):
-                if place in required and values.null_count:
-                    raise JournalError(f"{path}: {'.'.join(place)} is null in a row. {_SCHEMA}")
-                _check_values(path, place, values)
+    # Optional texts can be anything, and are not looked at.
+    looked_at = {each.place: each for each in leaf_columns(Call) if each.required or each.type in (int, float)}
+    leaves = [metadata.schema.column(n).path for n in range(metadata.num_columns)]
+    names = [leaf for leaf in leaves if _place(leaf) in looked_at]
+    try:
+        # Not read as dictionaries, which would be faster: of lists, pyarrow cannot when a batch has rows of two groups.
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(columns=names, batch_size=_rows_at_once(metadata)):
+                # Rows of another version may have anything.
+                for place, values in sorted(_values(batch), key=lambda each: each[0] != ("version",)):
+                    if column := looked_at.get(place):
+                        _check_values(path, column, values)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as problem:
+        reason = " ".join(str(problem).split()).rstrip(".")
+        raise JournalError(f"{path} cannot be read: {reason}. {_DAMAGED.format(path.name)}") from problem
 
 
-def _check_values(path: Path, place: tuple[str, ...], values: pa.Array) -> None:
-    if known := _WORDS.get(place[-1]):
+def _check_values(path: Path, column: Column, values: pa.Array) -> None:
+    name = ".".join(column.place)
+    if column.required and values.null_count:
+        raise JournalError(f"{path}: {name} is null in a row. {_SCHEMA}")
+    if known := _WORDS.get(column.place[-1]):
         strange = [value for value in pc.unique(values).to_pylist() if value not in known]
         if strange:
             raise JournalError(
-                f"{path}: {strange[0]!r} is no {place[-1]} of a row. Known are {', '.join(known)}. {_SCHEMA}"
+                f"{path}: {strange[0]!r} is no {column.place[-1]} of a row. Known are {', '.join(known)}. {_SCHEMA}"
             )
-    if pa.types.is_integer(values.type) and len(values):
-        least, most = (value or 0 for value in pc.min_max(values).as_py().values())
-        if least < 0 or most > WHOLE_MAX:
-            strange = [least if least < 0 else most]
+    if column.type in (int, float) and values.null_count < len(values):
+        most = WHOLE_MAX if column.type is int else SECONDS_MAX
+        within = pc.and_(pc.greater_equal(values, 0), pc.less_equal(values, most))
+        if not pc.all(within).as_py():
             raise JournalError(
-                f"{path}: {strange[0]} is no {'.'.join(place)} of a row. Expected is 0 to {WHOLE_MAX}; times are "
-                f"microseconds. {_SCHEMA}"
+                f"{path}: {values.filter(pc.invert(within))[0]} is no {name} of a row. Expected is 0 to {most:.0f}; "
+                f"times are microseconds. {_SCHEMA}"
             )
+    if column.place == ("version",) and (others := set(pc.unique(values).to_pylist()) - {VERSION}):
+        raise JournalError(_version_text(path, others))
 
 
 def _place(leaf: str) -> tuple[str, ...]:
@@ -307,11 +310,6 @@ def _items(metadata: pq.FileMetaData) -> int:
     lists = [n for n in range(metadata.num_columns) if metadata.schema.column(n).path.endswith(".queue")]
     groups = range(metadata.num_row_groups)
     return sum(metadata.row_group(group).column(number).num_values for group in groups for number in lists)
-
-
-def _leaf(metadata: pq.FileMetaData, name: str) -> int:
-    """The number of a column of simple values among all that the file stores."""
-    return next(n for n in range(metadata.num_columns) if metadata.schema.column(n).path == name)
 
 
 def _same(found: pa.DataType, wanted: pa.DataType) -> bool:

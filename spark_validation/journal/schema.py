@@ -17,6 +17,8 @@ WHOLE_MAX = (1 << 60) - 1
 """No time in microseconds, offset or count is greater; as nanoseconds every time is."""
 
 Whole: TypeAlias = Annotated[int, Meta(ge=0, le=WHOLE_MAX)]
+SECONDS_MAX = WHOLE_MAX / 1_000_000
+Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=SECONDS_MAX)]
 Outcome: TypeAlias = Literal["ok", "fail", "unknown"]
 Kind: TypeAlias = Literal[
     "push", "pop", "ack", "renew", "transaction", "drained", "configured", "clock", "fault", "end",
@@ -115,7 +117,7 @@ class Call(Struct, frozen=True, kw_only=True):
     partitions: Whole | None = None
     auto_ack: bool = False
     lease: str | None = None
-    lease_seconds: float | None = None
+    lease_seconds: Seconds | None = None
     retry_limit: Whole | None = None
     server_time: Whole | None = None
     server_precision: Whole | None = None

@@ -1,12 +1,13 @@
 """From a row of a journal to what it says of each partition and group."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from ..journal.schema import QUEUE_MODE, AckItem, Call, Delivery, PushItem
 from .windows import Place, Said
 
-_KIND = "-8001-8000-"
+_MESSAGE_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-8001-8000-[0-9a-f]{12}")
 _Told = Delivery | AckItem | PushItem
 
 
@@ -24,14 +25,14 @@ def said(call: Call) -> Iterator[tuple[Place, Said]]:
 
     for delivery in call.deliveries:
         there = at(delivery, call.group or QUEUE_MODE)
-        there["given"].append(delivery.transaction_id)
+        there["given"].append((delivery.transaction_id, _offset(delivery)))
         if call.auto_ack:
-            there["finished"].append(delivery.transaction_id)
+            there["finished"].append((delivery.transaction_id, _offset(delivery)))
         if delivery.attempt == 1 and (offset := _offset(delivery)) is not None:
             there["first"].append(offset)
     for ack in call.acks:
         if _finishes(ack):
-            at(ack, ack.group)["finished"].append(ack.transaction_id)
+            at(ack, ack.group)["finished"].append((ack.transaction_id, _offset(ack)))
     for push in call.pushes:
         if push.outcome == "ok" and push.transaction_id and not push.duplicate and not push.spooled:
             at(push)["queued"].append((push.transaction_id, _offset(push)))
@@ -46,10 +47,10 @@ def _finishes(ack: AckItem) -> bool:
 def _id_of(item: _Told) -> str:
     """The message id of an item, if it was told (``queen/core/ids.py`` documents its form)."""
     id_ = item.message_id or ""
-    return id_ if id_[13:24] == _KIND else ""
+    return id_ if _MESSAGE_ID.fullmatch(id_) else ""
 
 
-def _offset(item: Delivery | PushItem) -> int | None:
+def _offset(item: _Told) -> int | None:
     """As told, else from the message id."""
     if item.offset is None and (id_ := _id_of(item)):
         return int(id_[24:], 16)

@@ -30,7 +30,8 @@ _HEADS = "SELECT part_id, next_off FROM queen.partition_lookup"
 _SEGMENTS = """
 SELECT
     q.name AS queue, p.name AS partition, s.part_id AS part, s.last_off - s.n + 1 AS first, s.last_off AS last,
-    (extract(epoch FROM s.created_at) * 1000000)::bigint AS created_at, s.ids, w.since, o.oldest
+    (extract(epoch FROM s.created_at) * 1000000)::bigint AS created_at, s.ids, w.since, o.oldest,
+    d.deleted
 FROM unnest($1::bigint [], $2::bigint [], $3::bigint []) AS w (part_id, since, till)
 JOIN queen.partitions AS p ON p.id = w.part_id
 JOIN queen.queues AS q ON q.id = p.queue_id
@@ -38,6 +39,11 @@ CROSS JOIN LATERAL (
     SELECT f.last_off - f.n + 1 AS oldest FROM queen.segments AS f
     WHERE f.part_id = w.part_id ORDER BY f.last_off LIMIT 1
 ) AS o
+LEFT JOIN LATERAL (
+    SELECT array_agg(ARRAY[lower(run), upper(run)]) AS deleted
+    FROM queen.deleted_messages AS m CROSS JOIN LATERAL unnest(m.offsets) AS run
+    WHERE m.part_id = w.part_id
+) AS d ON true
 JOIN queen.segments AS s ON s.part_id = w.part_id AND s.last_off >= w.since AND s.last_off < w.till
 ORDER BY s.part_id, s.last_off
 """
@@ -109,7 +115,14 @@ class SegmentReader(DataSourceStreamReader):
         for row in _ask(self._dsn, _SEGMENTS, *map(list, zip(*partition.parts, strict=True))):
             hashes = (np.frombuffer(row["ids"] or b"", ">u8")[::2] >> np.uint64(4)).tolist()
             segment = Segment(
-                row["part"], row["first"], row["last"], row["created_at"], row["since"], row["oldest"], hashes
+                row["part"],
+                row["first"],
+                row["last"],
+                row["created_at"],
+                row["since"],
+                row["oldest"],
+                hashes,
+                [tuple(run) for run in row["deleted"] or ()],
             )
             yield row["queue"], row["partition"], "", msgspec.msgpack.encode(segment), None
 

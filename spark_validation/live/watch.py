@@ -13,6 +13,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.state import GroupStateTimeout
 
+from ..batches import batches
 from ..errors import AuditError, AwayError
 from ..session import first_line
 from .sources import LineSource, SegmentSource, heads
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _FINDING = "guarantee string, queue string, partition string, `group` string, offset bigint, text string"
 _PLACE = ["queue", "partition", "group"]
 _LOOK_S = 1
+_BYTES_AT_ONCE = 32 << 20
 _SLOW = 4
 _TOO_SLOW = "Python worker failed to connect back"
 """Spark gives a Python process ten seconds to start. Under load that may be too little once, and the query goes on."""
@@ -40,14 +42,20 @@ class Window(Struct):
 def findings(stream: DataFrame, clock_bound: int, *, with_log: bool) -> DataFrame:
     """What is wrong with the rows of the sources, as they come; ``with_log``: the log is among these."""
 
-    def judge(key: tuple[str, ...], batches: Iterator[pd.DataFrame], state: "GroupState") -> Iterator[pd.DataFrame]:
+    def judge(key: tuple[str, ...], chunks: Iterator[pd.DataFrame], state: "GroupState") -> Iterator[pd.DataFrame]:
         window = msgspec.msgpack.decode(state.get[0], type=Window) if state.exists else Window()
         place, segments, found = Place(*key), list[Segment](), list[Finding]()
-        for batch in batches:
-            # Calls may come in any order, and may be more than fit into memory; segments have to be sorted.
-            calls = [msgspec.msgpack.decode(call, type=Said) for call in batch["said"].dropna()]
+
+        def said() -> Iterator[bytes]:
+            for rows in chunks:
+                # Segments have to be sorted, all of them; they are few.
+                segments.extend(msgspec.msgpack.decode(segment, type=Segment) for segment in rows["segment"].dropna())
+                yield from rows["said"].dropna()
+
+        # Calls may come in any order. More is found among those that are sorted together; all may not fit into memory.
+        for some in batches(said(), len, _BYTES_AT_ONCE):
+            calls = [msgspec.msgpack.decode(call, type=Said) for call in some]
             found += window.calls.add(place, calls, clock_bound, beside_log=with_log)
-            segments += [msgspec.msgpack.decode(segment, type=Segment) for segment in batch["segment"].dropna()]
         found += window.log.add(place, segments)
         state.update((msgspec.msgpack.encode(window),))
         yield pd.DataFrame([msgspec.structs.astuple(each) for each in found], columns=list(Finding.__struct_fields__))

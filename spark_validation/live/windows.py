@@ -6,10 +6,14 @@ has left a window is no longer compared: the audit of the whole log, afterwards,
 
 from collections.abc import Iterable, Iterator
 from itertools import islice, takewhile
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 
 MESSAGES = 1_000
 """Remembered of each partition (and group)."""
@@ -34,6 +38,7 @@ class Segment(Struct, frozen=True):
 
     ``part`` is the number of the partition: of those of one name, that of a later one is higher. ``since`` is where the
     reader went on, and ``oldest`` the oldest offset of the partition at the time: what lies below that was removed.
+    ``deleted`` are runs of offsets, the end not among them, whose messages somebody deleted.
     """
 
     part: int
@@ -43,13 +48,15 @@ class Segment(Struct, frozen=True):
     since: int
     oldest: int
     ids: list[int]
+    deleted: list[tuple[int, int]] = []
 
 
 class Said(Struct, frozen=True):
-    """What one call says of one partition and group: what it delivered, finished, or pushed, by transaction id.
+    """What one call says of one partition and group: what it delivered, finished, or pushed.
 
-    ``first`` are the offsets of deliveries that the server called the first, in the order of the answer; ``queued`` has
-    those of pushes as far as they were told. ``part`` is the number of the partition, if a message id told it.
+    ``first`` are the offsets of deliveries that the server called the first, in the order of the answer. Messages are
+    transaction ids, with their offset as far as it was told: retention may free an id for another message. ``part`` is
+    the number of the partition, if a message id told it.
     """
 
     agent: str
@@ -57,8 +64,8 @@ class Said(Struct, frozen=True):
     sent: int
     answered: int | None
     first: list[int]
-    given: list[str]
-    finished: list[str]
+    given: list[tuple[str, int | None]]
+    finished: list[tuple[str, int | None]]
     queued: list[tuple[str, int | None]]
     part: int | None = None
 
@@ -84,7 +91,7 @@ class LogWindow(Struct):
         for segment in sorted(segments, key=lambda each: (each.part, each.first)):
             if segment.part > self.part:
                 self.part, self.next, self.created_at, self.seen = segment.part, None, 0, {}
-            self._remove_below(segment.oldest)
+            self._remove(segment)
             yield from self._look(place, segment)
             self.next, self.created_at = segment.last + 1, max(self.created_at, segment.created_at)
             for place_, id_ in enumerate(segment.ids):
@@ -92,10 +99,13 @@ class LogWindow(Struct):
                     self.seen.setdefault(id_, segment.first + place_)
         _forget(self.seen, MESSAGES)
 
-    def _remove_below(self, oldest: int) -> None:
-        """The transaction ids of messages that retention has removed are free again."""
-        for id_, _ in takewhile(lambda item: item[1] < oldest, list(self.seen.items())):
-            del self.seen[id_]
+    def _remove(self, new: Segment) -> None:
+        """The transaction ids of messages that retention has removed, or somebody deleted, are free again."""
+        gone = [id_ for id_, _ in takewhile(lambda item: item[1] < new.oldest, self.seen.items())]
+        if new.deleted:
+            gone += [id_ for id_ in new.ids if _is_in(self.seen.get(id_), new.deleted)]
+        for id_ in gone:
+            self.seen.pop(id_, None)
 
     def _look(self, place: Place, new: Segment) -> Iterator[Finding]:
         def finding(guarantee: str, offset: int, text: str) -> Finding:
@@ -111,6 +121,13 @@ class LogWindow(Struct):
             earlier = self.seen.get(id_, within.setdefault(id_, offset)) if id_ else offset
             if earlier != offset:
                 yield finding("G-IDEM-1", offset, f"has the transaction id of offset {earlier}")
+
+
+class Moment(Struct, frozen=True):
+    """When something was last known of a message, and its offset, if that was told."""
+
+    at: int
+    offset: int | None
 
 
 class Bounds(Struct, frozen=True):
@@ -135,8 +152,8 @@ class CallWindow(Struct):
     part: int | None = None
     renewed: bool = False
     calls: list[Bounds] = msgspec.field(default_factory=list)
-    given: dict[str, int] = msgspec.field(default_factory=dict)
-    done: dict[str, int] = msgspec.field(default_factory=dict)
+    given: dict[str, Moment] = msgspec.field(default_factory=dict)
+    done: dict[str, Moment] = msgspec.field(default_factory=dict)
     queued: dict[str, int | None] = msgspec.field(default_factory=dict)
 
     def add(
@@ -159,19 +176,22 @@ class CallWindow(Struct):
                 yield Finding(guarantee, place.queue, place.partition, place.group, offset, where)
             self._remember(call)
         del self.calls[:-CALLS]
-        for remembered in (self.given, self.done, self.queued):
-            _forget(remembered, MESSAGES)
+        _forget(self.given, MESSAGES)
+        _forget(self.done, MESSAGES)
+        _forget(self.queued, MESSAGES)
 
     def _is_of_partition(self, call: Said) -> bool:
         """Whether it counts; the first call of a new partition of the name makes the window new."""
-        if call.part is None or self.part == call.part:
-            return call.part is not None or not self.renewed
-        if self.part is not None and call.part < self.part:
-            return False
-        if self.part is not None:
-            self.renewed, self.calls, self.given, self.done, self.queued = True, [], {}, {}, {}
-        self.part = call.part
-        return True
+        if call.part is None:
+            return not self.renewed
+        if self.part == call.part:
+            return True
+        # What was said without a number may be of another one, too.
+        if self.part is None or call.part > self.part or not self.renewed:
+            self.calls, self.given, self.done, self.queued = [], {}, {}, {}
+        self.renewed = self.part is not None
+        self.part = max(call.part, self.part or 0)
+        return self.part == call.part
 
     def _look(self, call: Said, clock_bound: int, *, beside_log: bool) -> Iterator[tuple[str, int | None, str]]:
         for above, offset in zip(call.first, call.first[1:], strict=False):
@@ -179,13 +199,15 @@ class CallWindow(Struct):
                 yield "G-ORD-1", offset, f"offset {offset} stands behind offset {above} in the answer to a pop"
         if call.first and call.answered is not None:
             yield from self._order(_bounds(call, call.answered), clock_bound)
-        for name in call.given:
-            if call.sent - clock_bound > self.done.get(name, call.sent):
-                yield "G-ACK-2", None, f"{name} was delivered after its completion had been answered"
+        for name, given_at in call.given:
+            done = self.done.get(name)
+            if done is not None and _may_be(done, given_at) and call.sent - clock_bound > done.at:
+                yield "G-ACK-2", given_at, f"{name} was delivered after its completion had been answered"
         if call.answered is not None:
-            for name in call.finished:
-                if self.given.get(name, 0) - clock_bound > call.answered:
-                    yield "G-ACK-2", None, f"{name} was delivered after its completion had been answered"
+            for name, finished_at in call.finished:
+                given = self.given.get(name)
+                if given is not None and _may_be(given, finished_at) and given.at - clock_bound > call.answered:
+                    yield "G-ACK-2", given.offset, f"{name} was delivered after its completion had been answered"
         for name, stored_at in call.queued:
             same = stored_at is not None and stored_at == self.queued.get(name)
             if same or (name in self.queued and not beside_log):
@@ -203,16 +225,29 @@ class CallWindow(Struct):
         self.calls.append(replace(call, told=highest is not None))
 
     def _remember(self, call: Said) -> None:
-        for name in call.given:
-            self.given[name] = max(call.sent, self.given.get(name, 0))
+        for name, offset in call.given:
+            given = self.given.get(name)
+            if given is None or not _may_be(given, offset) or call.sent > given.at:
+                self.given[name] = Moment(call.sent, offset)
         if call.answered is not None:
-            for name in call.finished:
-                self.done[name] = min(call.answered, self.done.get(name, call.answered))
+            for name, offset in call.finished:
+                done = self.done.get(name)
+                if done is None or not _may_be(done, offset) or call.answered < done.at:
+                    self.done[name] = Moment(call.answered, offset)
         self.queued.update(call.queued)
+
+
+def _is_in(offset: int | None, runs: Iterable[tuple[int, int]]) -> bool:
+    return offset is not None and any(first <= offset < end for first, end in runs)
 
 
 def _bounds(call: Said, answered: int) -> Bounds:
     return Bounds(call.agent, call.number, call.sent, answered, min(call.first), max(call.first))
+
+
+def _may_be(known: Moment, offset: int | None) -> bool:
+    """Whether an id stands for the same message as before, as far as is known."""
+    return known.offset is None or offset is None or known.offset == offset
 
 
 def _late(call: Bounds, behind: Bounds, clock_bound: int) -> bool:
@@ -225,7 +260,7 @@ def _out_of_order(offset: int, behind: int) -> tuple[str, int | None, str]:
     return "G-ORD-1", offset, f"offset {offset} was delivered first after offset {behind}"
 
 
-def _forget(remembered: dict[str, int] | dict[int, int] | dict[str, int | None], most: int) -> None:
+def _forget(remembered: dict[_Key, _Value], most: int) -> None:
     """The oldest entries, until there are no more than so many."""
     for key in list(islice(remembered, max(0, len(remembered) - most))):
-        del remembered[key]  # type: ignore[arg-type]
+        del remembered[key]

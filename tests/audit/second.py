@@ -37,13 +37,18 @@ CREATE MACRO key_of(numbers, id, off) AS CASE WHEN id IS NULL OR is_own(numbers,
 CREATE MACRO place_of(numbers, off, message, id) AS
     coalesce(off, offset_in(message), CASE WHEN is_own(numbers, id) THEN offset_in(id) END);
 
-CREATE TABLE compared AS SELECT agent, sent - server_time - server_precision AS low, answered - server_time AS high
+CREATE TABLE compared AS SELECT agent, sent // 30000000 AS half_minute,
+    sent - server_time - server_precision AS low, answered - server_time AS high
 FROM calls WHERE kind = 'clock' AND answered + server_time + server_precision IS NOT NULL;
 CREATE TABLE bounds AS SELECT agent, coalesce(b.low, 0) AS low, coalesce(b.high, 0) AS high
 FROM (SELECT DISTINCT agent FROM calls) LEFT JOIN (
     SELECT agent, CASE WHEN max(low) > min(high) THEN min(low) ELSE max(low) END AS low,
         CASE WHEN max(low) > min(high) THEN max(high) ELSE min(high) END AS high
-    FROM compared GROUP BY agent
+    FROM (
+        SELECT agent, CASE WHEN max(low) > min(high) THEN min(low) ELSE max(low) END AS low,
+            CASE WHEN max(low) > min(high) THEN max(high) ELSE min(high) END AS high
+        FROM compared GROUP BY agent, half_minute
+    ) GROUP BY agent
 ) AS b USING (agent);
 CREATE TABLE c AS SELECT calls.*, coalesce("group", '__QUEUE_MODE__') AS grp, sent - high AS began,
     coalesce(answered - low, {NEVER}) AS ended
@@ -127,12 +132,13 @@ CREATE TABLE finished AS SELECT DISTINCT queue, part, grp, key FROM (
 );
 CREATE TABLE empty AS SELECT queue, grp, max(began) AS moment FROM c WHERE kind = 'drained' GROUP BY ALL;
 CREATE TABLE last_calls AS SELECT agent, min(last) AS last FROM (
-    SELECT agent, max(CASE WHEN ended < {NEVER} THEN greatest(began, ended) ELSE began END) AS last FROM c
+    SELECT agent, max(greatest(began, coalesce(answered, sent) - high)) AS last FROM c
     WHERE kind NOT IN ('end', 'clock', 'configured', 'fault') GROUP BY agent, client
 ) GROUP BY agent;
 CREATE TABLE cut AS
-SELECT agent, last IS NULL AS blank, CASE WHEN complete AND last IS NOT NULL THEN last ELSE first END AS since FROM (
-    SELECT agent, min(began) AS first, bool_or(kind = 'end') AS over,
+SELECT agent, last IS NULL AS blank,
+    CASE WHEN lowest > 0 THEN 0 WHEN complete AND last IS NOT NULL THEN last ELSE first END AS since FROM (
+    SELECT agent, min(number) AS lowest, min(began) AS first, bool_or(kind = 'end') AS over,
         count(DISTINCT number) = max(number) + 1 AS complete
     FROM c GROUP BY agent
 ) LEFT JOIN last_calls USING (agent) WHERE NOT (over AND complete);
@@ -298,7 +304,9 @@ UNION ALL SELECT queue, off FROM t AS x WHERE EXISTS (FROM t AS y
     WHERE (y.queue, y.part, y.grp, y.key) = (x.queue, x.part, x.grp, x.key) AND y.ended < x.began
     AND y.attempt >= x.attempt)""",
     "what_is_done_does_not_come_again": """
-SELECT queue, off FROM d JOIN done USING (queue, part, grp, key) WHERE d.began > done.moment""",
+SELECT queue, off FROM d JOIN done USING (queue, part, grp, key) WHERE d.began > done.moment AND NOT EXISTS (
+    FROM d AS x, d AS y WHERE (x.queue, x.part, x.grp, x.key) = (d.queue, d.part, d.grp, d.key)
+    AND (y.queue, y.part, y.grp, y.key) = (d.queue, d.part, d.grp, d.key) AND x.off < y.off)""",
     "answered_acks_are_below_the_cursor": """
 SELECT queue, o.off FROM done JOIN (
     SELECT queue, part, key, coalesce(min(d.off), min(m.off), min(m.log_off)) AS off

@@ -122,6 +122,24 @@ def test_each_client_of_a_killed_agent_may_have_had_a_call_under_way(spark):
     assert {each.audit for each in run(inputs(spark, rows), ("G-DUR-3",)) if each.violations}, "one client has one call"
 
 
+def test_an_id_that_stands_for_another_message_now_is_no_redelivery(spark):
+    """Retention had removed the first one, which was done."""
+    agent = Run("r", 1)
+    agent.push(("a", "x"))
+    popped = agent.pop(None, 1)
+    agent.ack(popped)
+    agent.end()
+    *calls, end = agent.tables().calls
+    later = {"sent": end.sent + 10, "answered": end.sent + 20}
+    for offset, result in ((0, Result.INVALID), (9, Result.VALID)):
+        told = replace_(popped.deliveries[0], offset=offset, message_id=None)
+        rows = Tables(calls=[*calls, replace_(popped, lease="another", deliveries=(told,), **later), end])
+        rows.calls = [replace_(call, number=number) for number, call in enumerate(rows.calls)]
+        given = Inputs(inputs(spark, rows).calls)
+        assert said_of(given, "G-ACK-2")["what_is_done_does_not_come_again"][0] is result
+        assert bool(second.judge(second.as_tables(rows), TAKEN_AT)["what_is_done_does_not_come_again"]) == (offset == 0)
+
+
 def test_a_clock_that_is_set_is_bounded_on_both_sides_of_it(spark):
     """Comparisons before and after contradict each other: the clock was 2 s ahead, and then 3 s behind."""
 
@@ -136,10 +154,23 @@ def test_a_clock_that_is_set_is_bounded_on_both_sides_of_it(spark):
         calls=[compared(n, n * SECOND // 10, ahead) for n, ahead in enumerate(a for a in aheads for _ in range(20))]
     )
     [bounds] = tables.Tables(Inputs(inputs(spark, rows).calls)).clocks.collect()
-    assert bounds.was_set
+    assert bounds.moved
     assert bounds.low <= min(aheads) < max(aheads) <= bounds.high
     assert bounds.low >= min(aheads) - SECOND
     assert bounds.high <= max(aheads) + SECOND
+
+
+def test_a_clock_that_drifts_is_known_as_well_as_at_any_moment(spark):
+    """By 5 millionths, for half an hour."""
+    calls = []
+    for n in range(1800):
+        true = 1_000 * SECOND + n * SECOND + n * 137_911 % SECOND
+        sent = true + round(5e-6 * n * SECOND)
+        times = {"sent": sent, "answered": sent + 1_000, "server_time": (true + 500) // SECOND * SECOND}
+        calls.append(Call(run="r", agent="a", number=n, kind="clock", **times, server_precision=SECOND))
+    [bounds] = tables.Tables(Inputs(inputs(spark, Tables(calls=calls)).calls)).clocks.collect()
+    assert bounds.low <= 0 < 9_000 <= bounds.high
+    assert bounds.high - bounds.low < SECOND // 5
 
 
 def test_an_agent_of_which_nothing_is_known_may_have_taken_anything(spark):

@@ -1,5 +1,6 @@
 """Journals: there and back, and what is said of files that cannot be read."""
 
+import math
 import os
 import random
 from pathlib import Path
@@ -177,6 +178,8 @@ def test_values_that_are_none_are_refused(tmp_path, calls):
             r"1900000000000000000 is no answered of a row.*times are microseconds",
         ),
         ({"deliveries": [deliveries[0] | {"offset": -5}]}, r"-5 is no deliveries\.offset of a row"),
+        ({"lease_seconds": math.nan}, r"nan is no lease_seconds of a row"),
+        ({"lease_seconds": -1.0}, r"-1\.0 is no lease_seconds of a row"),
     ):
         changed = [*rows[:-1], rows[-1] | change]
         pq.write_table(pa.Table.from_pylist(changed, table.schema), path)
@@ -192,6 +195,26 @@ def test_a_time_that_is_none_is_told_with_its_line(tmp_path, sent):
     path.write_text(f'{{"run":"r","agent":"a","number":0,"kind":"end","sent":{sent}}}\n')
     with pytest.raises(JournalError, match=r"a\.jsonl, line 1: Expected `int`.*`\$\.sent`"):
         list(read_lines(path))
+
+
+def test_columns_of_others_may_hold_anything(tmp_path, calls):
+    path = tmp_path / "a.parquet"
+    write_parquet(path, calls)
+    table = pq.read_table(path)
+    for name, values in (("n", [-5]), ("many", [[-1]]), ("deep", [[[1]]]), ("notes", [[{"kind": 1, "outcome": "x"}]])):
+        table = table.append_column(name, pa.array(values * len(table)))
+    pq.write_table(table, path)
+    assert open_journal(tmp_path, tmp_path).parquet == (path,)
+
+
+def test_a_damaged_page_is_told_with_its_file(tmp_path, calls):
+    path = tmp_path / "a.parquet"
+    write_parquet(path, calls)
+    data = bytearray(path.read_bytes())
+    data[4:400] = bytes(396)
+    path.write_bytes(data)
+    with pytest.raises(JournalError, match=r"a\.parquet cannot be read: .*a\.parquet\.lost"):
+        open_journal(tmp_path, tmp_path)
 
 
 def test_a_folder_whose_name_is_no_text_is_read(tmp_path, calls):
@@ -265,9 +288,11 @@ def test_another_schema_is_refused_by_column(tmp_path, calls):
 
 def test_another_version_is_refused(tmp_path, calls):
     newer = [replace(call, version=VERSION + 1) for call in calls]
-    write_parquet(tmp_path / "a.parquet", newer)
-    with pytest.raises(JournalError, match=rf"schema version \[{VERSION + 1}\]"):
-        open_journal(tmp_path, tmp_path)
+    for statistics in (True, False):
+        write_parquet(tmp_path / "a.parquet", newer)
+        pq.write_table(pq.read_table(tmp_path / "a.parquet"), tmp_path / "a.parquet", write_statistics=statistics)
+        with pytest.raises(JournalError, match=rf"schema version \[{VERSION + 1}\]"):
+            open_journal(tmp_path, tmp_path)
     write_lines(tmp_path / "a.jsonl", newer)
     with pytest.raises(JournalError, match=rf"schema version \[{VERSION + 1}\]"):
         list(read_lines(tmp_path / "a.jsonl"))

@@ -71,6 +71,39 @@ def test_transaction_ids_of_what_retention_removed_are_free_again():
     assert of_log([*rows, beyond]) == []
 
 
+def test_transaction_ids_of_deleted_messages_are_free_again():
+    again = Segment(1, 12, 14, 2000, 0, 0, [0, 1, 10], [(0, 1), (10, 12)])
+    assert [(each.guarantee, each.offset) for each in of_log([*segments(4), again])] == [("G-IDEM-1", 13)]
+
+
+def test_a_batch_of_many_segments_takes_time_by_its_length():
+    """Not by its square: so many looks at so many ids would not end."""
+    looks = 0
+
+    class Counted(dict):
+        def items(self):
+            nonlocal looks
+            for item in super().items():
+                looks += 1
+                yield item
+
+    window = LogWindow(seen=Counted())
+    rows = [Segment(1, 100 * n, 100 * n + 99, n, 0, 0, list(range(100 * n + 1, 100 * n + 101))) for n in range(300)]
+    assert list(window.add(PLACE, rows)) == []
+    assert looks <= len(rows)
+
+
+def test_an_id_that_stands_for_another_message_now_may_be_delivered_again():
+    """Retention removed the first one; offsets tell the two apart."""
+
+    def said(number: int, given, finished) -> Said:
+        return Said("a", number, number * MS, number * MS + 1, [], given, finished, [])
+
+    for again, violations in ((9, 0), (3, 1), (None, 1)):
+        rows = [said(0, [("x", 3)], []), said(1, [], [("x", 3)]), said(2, [("x", again)], [])]
+        assert len(of_calls(rows)) == violations
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_a_partition_that_is_made_anew_begins_anew(seed):
     old = segments(6)
@@ -85,16 +118,16 @@ def calls(count: int) -> list[Said]:
     rows = []
     for n in range(count):
         at = 10 * n * MS
-        rows.append(Said("a", 2 * n, at, at + MS, [n], [f"t{n}"], [], []))
-        rows.append(Said("a", 2 * n + 1, at + 2 * MS, at + 3 * MS, [], [], [f"t{n}"], []))
+        rows.append(Said("a", 2 * n, at, at + MS, [n], [(f"t{n}", n)], [], []))
+        rows.append(Said("a", 2 * n + 1, at + 2 * MS, at + 3 * MS, [], [], [(f"t{n}", None)], []))
     return rows
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_each_fault_of_calls_is_found_once_in_whatever_order_they_arrive(seed):
     rows, rng = calls(20), random.Random(seed)
-    late = Said("b", 0, 500 * MS, 501 * MS, [7], ["other"], [], [])
-    again = Said("b", 1, 600 * MS, 601 * MS, [], ["t5"], [], [])
+    late = Said("b", 0, 500 * MS, 501 * MS, [7], [("other", 7)], [], [])
+    again = Said("b", 1, 600 * MS, 601 * MS, [], [("t5", 5)], [], [])
     queued = [Said("b", 2 + n, 700 * MS + n, 701 * MS + n, [], [], [], [("u", n)]) for n in range(2)]
     for faults, guarantee in (([late], "G-ORD-1"), ([again], "G-ACK-2"), (queued, "G-IDEM-1")):
         shuffled = [*rows, *faults]
@@ -115,6 +148,16 @@ def test_calls_of_a_partition_that_is_made_anew_are_compared_with_each_other_onl
     assert of_calls([*old, *new], seed=seed) == []
     assert of_calls(rng.sample([*old, *new], 40), seed=seed) == []
     [late, _] = calls(1)
+    ack = Said("b", 1, 900 * MS, 901 * MS, [], [], [("t12", None)], [])
+    pop = Said("a", 1, 990 * MS, 991 * MS, [2], [("t12", 2)], [], [], 9)
+    older = Said("b", 0, 800 * MS, 801 * MS, [12], [("t12", 12)], [], [], 5)
+    for rows in (
+        [msgspec.structs.replace(pop, sent=1, answered=2, given=[]), older, ack, pop],
+        [older, ack, pop],
+        [ack, pop],
+    ):
+        window = CallWindow()
+        assert [finding for row in rows for finding in window.add(PLACE, [row], 0)] == []
     nowhere = msgspec.structs.replace(late, sent=2_000 * MS, answered=2_001 * MS)
     assert of_calls([*old, *new, nowhere], seed=seed) == [], "it may be of either"
     assert {each.guarantee for each in of_calls([*old, *new, msgspec.structs.replace(nowhere, part=2)], seed=seed)} == {
@@ -135,12 +178,12 @@ def test_beside_a_log_an_id_may_be_queued_again_as_another_message():
 
 
 def test_disorder_within_an_answer_is_found():
-    [found] = of_calls([Said("a", 0, 0, MS, [2, 1], ["x", "y"], [], [])])
+    [found] = of_calls([Said("a", 0, 0, MS, [2, 1], [("x", 2), ("y", 1)], [], [])])
     assert (found.guarantee, found.offset) == ("G-ORD-1", 1)
 
 
 def test_clocks_that_may_differ_excuse_what_is_close():
-    rows = [Said("a", 0, 0, MS, [5], ["x"], [], []), Said("b", 0, 2 * MS, 3 * MS, [4], ["y"], [], [])]
+    rows = [Said("a", 0, 0, MS, [5], [("x", 5)], [], []), Said("b", 0, 2 * MS, 3 * MS, [4], [("y", 4)], [], [])]
     assert [each.guarantee for each in of_calls(rows)] == ["G-ORD-1"]
     assert of_calls(rows, clock_bound=2 * MS) == []
 

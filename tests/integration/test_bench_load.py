@@ -265,11 +265,17 @@ def test_what_was_measured_before_a_failure_is_shown(tmp_path: Path) -> None:
 
 
 def test_the_environment_moves_load_to_no_other_server_and_tokens_are_not_shown(tmp_path: Path) -> None:
-    elsewhere = {"BASE_URL": "http://127.0.0.1:1", "DATABASE_URL": "postgresql://127.0.0.1:1/x", "SMOKE": "0"}
+    elsewhere = {
+        "BASE_URL": "http://127.0.0.1:1",
+        "DATABASE_URL": "postgresql://127.0.0.1:1/x",
+        "K6_ITERATIONS": "1",
+        "SMOKE": "0",
+    }
     arguments = ("simple-mq-happy-path", "push-1", "--set", "QUEEN_TOKEN=not-for-everybody", "--seconds", "2")
     done = run("bench", "load", *arguments, "--runs", "1", "--folder", str(tmp_path), patience=300, **elsewhere)
     assert done.returncode == 0, done.stderr
     assert [each.settings["QUEEN_TOKEN"] for each in runs_of(tmp_path)] == ["…", "…"]
+    assert runs_of(tmp_path)[-1].pushed > 50, "each of so many producers was free to push more than once"
     for kept in ("results.jsonl", "report.html"):
         assert "not-for-everybody" not in (tmp_path / kept).read_text()
 

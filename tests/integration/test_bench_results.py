@@ -66,11 +66,14 @@ def test_a_stall_is_the_longest_time_without_progress() -> None:
 
 def test_bytes_are_those_of_messages_that_came_between_two_looks() -> None:
     looks = [Weight(5_000, 900_000, 7_000), Weight(9_000, 1_000_000, 8_000), Weight(25_000, 2_900_000, 4_007_000)]
-    assert bytes_a_message(looks) == (100.0, 200.0)
-    assert bytes_a_message(looks[:2]) == (None, None), "too few messages"
-    assert bytes_a_message(looks[:1]) == bytes_a_message([]) == (None, None)
+    assert bytes_a_message(looks, 26_000) == (100.0, 200.0)
+    assert bytes_a_message([*looks, Weight(26_000, 3_000_000, 9_000_000)], 26_000) == (100.0, 200.0), (
+        "the queue is deleted"
+    )
+    assert bytes_a_message(looks[:2], 26_000) == (None, None), "too few messages"
+    assert bytes_a_message(looks[:1], 26_000) == bytes_a_message([], 0) == (None, None)
     reused = [Weight(0, 900_000, 0), Weight(20_000, 900_000, 4_000_000)]
-    assert bytes_a_message(reused) == (None, 200.0), "what came went where something had been deleted"
+    assert bytes_a_message(reused, 30_000) == (None, 200.0), "what came went where something had been deleted"
 
 
 async def test_results_that_cannot_be_written_are_told_of_and_kept(
