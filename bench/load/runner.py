@@ -1,6 +1,7 @@
 """Runs scenarios, one server after the other in turns, so that a noisy machine hits both alike."""
 
 import asyncio
+import re
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -37,6 +38,7 @@ Progress = Callable[[str, float], None]
 _TICK_S = 1.0
 #: Memory and tables are looked at so many times a run, but not more often than every so many seconds.
 _LEVELS, _LEVEL_S_MIN = 60, 5.0
+_USER = re.compile(r"//[^/@]*@")
 #: The setting of a script by which messages are deleted while they are counted.
 _RETENTION = "RETENTION_S"
 #: How long the maximum is looked for of which a scenario takes a share.
@@ -176,7 +178,7 @@ class _Measured:
         return Run(
             scenario=self._scenario.name, server=self._target.name, version=versions.server, number=self._number,
             session=self._plan.session, started_at=started_at, seconds=_seconds(outcome.metrics),
-            settings=_shown(settings), pushed=pushed, delivered=delivered, acked=counts.get("messages_acked", 0),
+            settings=shown(settings), pushed=pushed, delivered=delivered, acked=counts.get("messages_acked", 0),
             dropped=counts.get("dropped_iterations", 0), crossed=[*outcome.crossed, *missed],
             latency=_latencies(outcome.metrics),
             used=used(self._timeline, whole), memory_bytes=memory,
@@ -235,9 +237,9 @@ class _Measured:
                 faults.write(self._folder / "faults.jsonl", self._plan.session, name, self._killed_ns)
 
 
-def _shown(settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings as results and page have them."""
-    return {name: "…" if name in SECRETS else value for name, value in settings.items()}
+def shown(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings as results and page have them: without tokens, and without user and password in an address."""
+    return {name: "…" if name in SECRETS else _USER.sub("//…@", value) for name, value in settings.items()}
 
 
 def _second(at: float, counters: k6.Counters, cpu: Mapping[str, float]) -> Second:

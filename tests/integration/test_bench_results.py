@@ -28,7 +28,7 @@ from queen_bench.load.results import (
     stall_seconds,
     used,
 )
-from queen_bench.load.runner import Plan
+from queen_bench.load.runner import Plan, shown
 from queen_bench.load.target import TargetError
 from queen_bench.machine import Machine
 
@@ -74,6 +74,11 @@ def test_bytes_are_those_of_messages_that_came_between_two_looks() -> None:
     assert bytes_a_message(looks[:1], 26_000) == bytes_a_message([], 0) == (None, None)
     reused = [Weight(0, 900_000, 0), Weight(20_000, 900_000, 4_000_000)]
     assert bytes_a_message(reused, 30_000) == (None, 200.0), "what came went where something had been deleted"
+
+
+def test_what_nobody_is_to_read_is_not_shown() -> None:
+    settings = {"QUEEN_URL": "http://me:word@host:1/x", "QUEEN_TOKEN": "t", "VUS": "5"}
+    assert shown(settings) == {"QUEEN_URL": "http://…@host:1/x", "QUEEN_TOKEN": "…", "VUS": "5"}
 
 
 async def test_results_that_cannot_be_written_are_told_of_and_kept(
