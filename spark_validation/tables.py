@@ -17,7 +17,7 @@ from operator import and_
 from typing import ClassVar
 
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, GroupedData
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from .inputs import Database, Inputs
@@ -83,13 +83,13 @@ def _message(item: str) -> tuple[Column, Column]:
     )
 
 
-def _bounds(rows: GroupedData, comparisons: Column) -> DataFrame:
-    """Bounds ``low`` and ``high`` that hold at once; the widest where they contradict each other (``moved``)."""
-    moved = F.max("low") > F.min("high")
-    return rows.agg(
+def _bounds(rows: DataFrame, *by: str) -> DataFrame:
+    """The bounds ``low`` and ``high`` of many; the widest of them where they contradict each other (``moved``)."""
+    moved = F.max("moved") | (F.max("low") > F.min("high"))
+    return rows.groupBy(*by).agg(
         F.when(moved, F.min("low")).otherwise(F.max("low")).alias("low"),
         F.when(moved, F.max("high")).otherwise(F.min("high")).alias("high"),
-        comparisons.alias("comparisons"),
+        F.sum("comparisons").alias("comparisons"),
         moved.alias("moved"),
     )
 
@@ -204,8 +204,8 @@ class Tables:
             (F.col("sent") - F.col("server_time") - F.col("server_precision")).alias("low"),
             (F.col("answered") - F.col("server_time")).alias("high"),
         )
-        at_once = _bounds(ahead.groupBy("agent", "while"), F.count("*"))
-        bounds = _bounds(at_once.groupBy("agent"), F.sum("comparisons"))
+        at_once = _bounds(ahead.withColumns({"moved": F.lit(False), "comparisons": F.lit(1)}), "agent", "while")
+        bounds = _bounds(at_once, "agent")
         bound = self._inputs.clock_bound
         none = F.col("comparisons").isNull()
         clocks = (

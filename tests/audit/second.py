@@ -42,13 +42,16 @@ CREATE TABLE compared AS SELECT agent, sent // 30000000 AS half_minute,
 FROM calls WHERE kind = 'clock' AND answered + server_time + server_precision IS NOT NULL;
 CREATE TABLE bounds AS SELECT agent, coalesce(b.low, 0) AS low, coalesce(b.high, 0) AS high
 FROM (SELECT DISTINCT agent FROM calls) LEFT JOIN (
-    SELECT agent, CASE WHEN max(low) > min(high) THEN min(low) ELSE max(low) END AS low,
-        CASE WHEN max(low) > min(high) THEN max(high) ELSE min(high) END AS high
+    SELECT agent, CASE WHEN apart THEN lowest ELSE low END AS low, CASE WHEN apart THEN highest ELSE high END AS high
     FROM (
-        SELECT agent, CASE WHEN max(low) > min(high) THEN min(low) ELSE max(low) END AS low,
-            CASE WHEN max(low) > min(high) THEN max(high) ELSE min(high) END AS high
-        FROM compared GROUP BY agent, half_minute
-    ) GROUP BY agent
+        SELECT agent, min(CASE WHEN apart THEN lowest ELSE low END) AS lowest, max(low) AS low, min(high) AS high,
+            max(CASE WHEN apart THEN highest ELSE high END) AS highest, bool_or(apart) OR max(low) > min(high) AS apart
+        FROM (
+            SELECT agent, min(low) AS lowest, max(low) AS low, min(high) AS high, max(high) AS highest,
+                max(low) > min(high) AS apart
+            FROM compared GROUP BY agent, half_minute
+        ) GROUP BY agent
+    )
 ) AS b USING (agent);
 CREATE TABLE c AS SELECT calls.*, coalesce("group", '__QUEUE_MODE__') AS grp, sent - high AS began,
     coalesce(answered - low, {NEVER}) AS ended
@@ -132,7 +135,7 @@ CREATE TABLE finished AS SELECT DISTINCT queue, part, grp, key FROM (
 );
 CREATE TABLE empty AS SELECT queue, grp, max(began) AS moment FROM c WHERE kind = 'drained' GROUP BY ALL;
 CREATE TABLE last_calls AS SELECT agent, min(last) AS last FROM (
-    SELECT agent, max(greatest(began, coalesce(answered, sent) - high)) AS last FROM c
+    SELECT agent, max(began + greatest(coalesce(answered - sent, 0), 0)) AS last FROM c
     WHERE kind NOT IN ('end', 'clock', 'configured', 'fault') GROUP BY agent, client
 ) GROUP BY agent;
 CREATE TABLE cut AS
