@@ -30,6 +30,10 @@ appender.stderr.layout.alwaysWriteExceptions = false
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # What ended is kept for pages that nobody looks at: a thousand plans with their texts, 100 MB of the heap.
+    "spark.sql.ui.retainedExecutions": "1",
+    "spark.ui.retainedJobs": "1",
+    "spark.ui.retainedStages": "1",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.autoBroadcastJoinThreshold": "32m",
     # Tables that are kept lie on disk. To find the best encoding of each of their columns costs more CPU than all

@@ -29,7 +29,7 @@ SMALL = {
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     work = tmp_path_factory.mktemp("spark")
     java = "-XX:TieredStopAtLevel=1"
-    session = start("local[2]", work, driver_memory="1g", partitions=2, java_options=java, options=SMALL)
+    session = start("local[2]", work, driver_memory="2g", partitions=2, java_options=java, options=SMALL)
     yield session
     session.stop()
 
