@@ -600,6 +600,7 @@ class Tables:
         """By lane and hash: what became of its pushes, how often the log has it (``logged``), and its deliveries."""
         ok = F.col("outcome") == "ok"
         queued = ok & ~F.col("duplicate")
+        direct = queued & ~F.col("spooled")
         parts = [
             self.pushes.select(
                 "lane",
@@ -607,6 +608,7 @@ class Tables:
                 F.col("invoked").alias("pushed"),
                 F.when(ok, F.col("completed")).alias("answered"),
                 queued.cast("int").alias("queued"),
+                direct.alias("direct"),
                 (F.col("outcome") == "fail").cast("int").alias("refused"),
                 F.when(queued, F.col("offset")).alias("offset"),
                 F.col("payload_hash").alias("pushed_payload"),
@@ -630,6 +632,7 @@ class Tables:
             .agg(
                 F.count("pushed").alias("attempts"),
                 F.sum("queued").alias("queued"),
+                F.max("direct").alias("direct"),
                 F.sum("refused").alias("refused"),
                 F.min("pushed").alias("pushed_from"),
                 F.min("answered").alias("answered"),

@@ -133,7 +133,7 @@ def a_request_is_stored_whole_or_not_at_all(
     half = found.where((F.col("call") == "fail") | (F.col("missing") > 0)).withColumn(
         "missing", F.coalesce("missing", F.lit(0))
     )
-    first = half.join(pushes.select(*call, "position", "lane", "hash"), [*call, "position"])
+    first = pushes.select(*call, "position", "lane", "hash").join(few(half), [*call, "position"])
     return violations(first, sentence("%s messages of its request are stored, %s are not", "stored", "missing"))
 
 

@@ -15,6 +15,7 @@ BUCKET = 8192
 """Offsets that one task sorts at a time, so that a hot partition is many tasks."""
 
 _BITS = 64
+_CALL_IN_LANE = ["agent", "number", "lane"]
 
 
 def _told(deliveries: DataFrame) -> DataFrame:
@@ -57,22 +58,24 @@ def _lanes_of(hidden: DataFrame, lanes: DataFrame) -> DataFrame:
 
 
 def _disorder_within_answers(told: DataFrame) -> DataFrame:
-    rows = _disorder(told)
+    rows = _disorder(_odd(told))
     return violations(rows, sentence("offset %s stands behind offset %s in the answer to a pop", "offset", "above"))
 
 
 def _disorder(rows: DataFrame) -> DataFrame:
-    """Rows of calls whose offset is not above that of the row of the same lane before them (``above``).
+    """Rows of calls whose offset is not above that of the row of the same lane before them (``above``)."""
+    line = Window.partitionBy(*_CALL_IN_LANE).orderBy("position")
+    return rows.withColumn("above", F.lag("offset").over(line)).where(F.col("above") >= F.col("offset"))
 
-    Sorted are only calls whose offsets do not rise with their positions one by one, as those of most calls do.
+
+def _odd(rows: DataFrame) -> DataFrame:
+    """The rows of calls whose offsets do not rise with their positions one by one, as those of most calls do.
+
+    Only these have to be sorted to find what is in disorder.
     """
-    call = ["agent", "number", "lane"]
     shift = F.col("offset") - F.col("position")
-    odd = rows.groupBy(*call).agg(F.min(shift).alias("least"), F.max(shift).alias("most"))
-    odd = odd.where(F.col("least") != F.col("most")).select(*call)
-    line = Window.partitionBy(*call).orderBy("position")
-    looked_at = rows.join(few(odd), call).withColumn("above", F.lag("offset").over(line))
-    return looked_at.where(F.col("above") >= F.col("offset"))
+    odd = rows.groupBy(*_CALL_IN_LANE).agg(F.min(shift).alias("least"), F.max(shift).alias("most"))
+    return rows.join(few(odd.where(F.col("least") != F.col("most")).select(*_CALL_IN_LANE)), _CALL_IN_LANE)
 
 
 def _unswallowed(rows: DataFrame, hidden: DataFrame, lanes: DataFrame) -> DataFrame:
@@ -170,7 +173,7 @@ def the_log_has_no_gap(log: DataFrame, heads: DataFrame) -> DataFrame:
 
 
 @checks("G-ORD-3", level=Level.AUDIT)
-def pushes_keep_their_order(placed: DataFrame, tails: DataFrame) -> DataFrame:
+def pushes_keep_their_order(placed: DataFrame, messages: DataFrame, tails: DataFrame) -> DataFrame:
     """A message with a smaller offset than one whose push was answered before this one was first sent.
 
     A message was stored by one of its attempts: after the first was sent, before the first was answered as stored. When
@@ -180,8 +183,9 @@ def pushes_keep_their_order(placed: DataFrame, tails: DataFrame) -> DataFrame:
     message = ["lane", "hash"]
     direct = ok & ~F.col("duplicate") & ~F.col("spooled")
     # What was answered as queued was stored by that very push; others have to be gathered from their attempts.
+    # Asked is the table that lies by message: to look among the pushes themselves would move every one of them.
     others = unless(told.where(~direct), tails)
-    queued = told.where(direct).select(*message).join(few(others.select(*message).distinct()), message).distinct()
+    queued = messages.where(F.col("direct") & (F.col("attempts") > 1)).select(*message)
     retried = (
         others.join(few(queued), message, "left_anti")
         .groupBy(*message)
@@ -219,11 +223,11 @@ def a_request_keeps_its_order(placed: DataFrame, messages: DataFrame) -> DataFra
 
     Looked at are the messages that this request alone pushed.
     """
+    rows = placed.where((F.col("outcome") != "fail") & ~F.col("duplicate"))
     shared = messages.where(F.col("attempts") > 1).select("lane", "hash")
-    rows = placed.where((F.col("outcome") != "fail") & ~F.col("duplicate")).join(
-        few(shared), ["lane", "hash"], "left_anti"
-    )
-    return violations(_disorder(rows), sentence("offset %s stands behind offset %s in its request", "offset", "above"))
+    # Calls that are odd without what others pushed too are odd with it.
+    alone = _odd(rows).join(few(shared), ["lane", "hash"], "left_anti")
+    return violations(_disorder(alone), sentence("offset %s stands behind offset %s in its request", "offset", "above"))
 
 
 def _dated(deliveries: DataFrame) -> DataFrame:

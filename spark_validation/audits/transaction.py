@@ -1,5 +1,7 @@
 """Transactions: all or none, and each input once."""
 
+from functools import reduce
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -59,17 +61,16 @@ def a_transaction_happens_whole_or_not_at_all(
     inputs = acks.where(_TRANSACTION).select(*_CALL, "lane", "group", "hash").join(few(happened), _CALL)
     again = fates.select("lane", "group", "hash", "last_invoked").join(few(inputs), ["lane", "group", "hash"])
     again = again.where(F.col("last_invoked") > F.col("happened_at"))
-    first = few(pushes.select(*_CALL, "position", "lane", "hash"))
-    found = [
+    kinds = [
         (failed, "was pushed by a transaction that failed, and is there"),
         (absent, "was pushed by a transaction of which a message is missing"),
         (again, "was pushed by a transaction whose input was delivered again"),
     ]
-    rows = [
-        violations(each.select(*_CALL, "position").distinct().join(first, [*_CALL, "position"]), F.lit(text))
-        for each, text in found
-    ]
-    return rows[0].unionByName(rows[1]).unionByName(rows[2])
+    found = [each.select(*_CALL, "position").distinct().withColumn("text", F.lit(text)) for each, text in kinds]
+    first = pushes.select(*_CALL, "position", "lane", "hash").join(
+        few(reduce(DataFrame.unionByName, found)), [*_CALL, "position"]
+    )
+    return violations(first, F.col("text"))
 
 
 @checks("G-TXN-2", level=Level.AUDIT)
