@@ -71,7 +71,7 @@ def judge(
     max_evidence: Annotated[
         int, typer.Option(help="Violations to show of each audit; all are counted.", min=0, max=100_000)
     ] = 20,
-    driver_memory: DriverMemory = "2g",
+    driver_memory: DriverMemory = "4g",
     clock_bound: Annotated[
         float,
         typer.Option(
@@ -117,7 +117,7 @@ def archive(
     folder: Annotated[Path, typer.Argument(help="Folder of the archive; made if it is not there.", show_default=False)],
     dsn: Dsn = None,
     master: Master = "local[*]",
-    driver_memory: DriverMemory = "2g",
+    driver_memory: DriverMemory = "4g",
 ) -> None:
     """Add to an archive what the log has beyond it, as Parquet by queue and day; checked against the log.
 
@@ -141,7 +141,7 @@ def watch(
     dsn: Dsn = None,
     journal: Journal = None,
     master: Master = "local[*]",
-    driver_memory: DriverMemory = "2g",
+    driver_memory: DriverMemory = "4g",
     interval: Annotated[
         float, typer.Option(help="Seconds between two looks.", min=0.1, max=30, callback=_number)
     ] = 5.0,
