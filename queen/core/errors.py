@@ -107,6 +107,22 @@ class OutcomeUnknownError(DatabaseUnavailableError):
     code = "outcome_unknown"
 
 
+class TooSlowError(QueenError):
+    """PostgreSQL cancelled a statement at its time limit, or at the limit of a wait for a lock. Nothing was changed.
+
+    This says nothing about whether PostgreSQL is reachable: it is, or it could not have said so.
+
+    Attributes:
+        lock: the limit was that of a wait for a lock, which some other transaction holds: the statement is not at fault.
+    """
+
+    code = "too_slow"
+
+    def __init__(self, message: str, *, lock: bool = False) -> None:
+        super().__init__(message)
+        self.lock = lock
+
+
 class DatabaseSetupError(QueenError):
     """The database cannot be used at all: wrong password, too old, schema newer than the code."""
 

@@ -61,33 +61,47 @@ class Pool:
         """Open connections without a call."""
         return len(self._idle)
 
-    async def fetch(self, sql: str, *arguments: object) -> list[Any]:
+    async def fetch(self, sql: str, *arguments: object, limit_s: float | None = None) -> list[Any]:
         """The rows of one statement.
+
+        Args:
+            sql: the statement.
+            arguments: its arguments.
+            limit_s: a time limit of its own, which PostgreSQL keeps. It costs three more round trips.
 
         Raises:
             DatabaseUnavailableError: there is no connection; nothing was sent.
-            OutcomeUnknownError: the connection broke, or the call took too long, after sending.
+            OutcomeUnknownError: the connection broke, or PostgreSQL did not answer in time, after sending.
+            TooSlowError: PostgreSQL cancelled the statement at its time limit; nothing was changed.
             DataRejectedError: PostgreSQL refused the data; nothing was changed.
         """
         async with self._connection() as connection:
-            self._watch.begin(connection)
+            watch = self._watch if limit_s is None else Watch(limit_s + _ANSWER_S, self._discard)
+            watch.begin(connection)
             try:
-                rows = await connection.fetch(sql, *arguments)
+                if limit_s is None:
+                    rows = await connection.fetch(sql, *arguments)
+                else:
+                    rows = await _fetch_within(limit_s, connection, sql, arguments)
             except Exception as problem:
-                error = self._error_of(problem, connection)
+                error = self._error_of(problem, connection, watch)
                 if error is None:
                     raise
                 if isinstance(error, OutcomeUnknownError) or not is_of_use(problem):
                     self._discard(connection)
                 raise error from problem
             finally:
-                self._watch.end(connection)
+                watch.end(connection)
+                if watch is not self._watch:
+                    watch.close()
         self.answered_at = asyncio.get_running_loop().time()
         return rows
 
-    def _error_of(self, problem: Exception, connection: "asyncpg.Connection[Any]") -> QueenError | None:
-        if connection not in self._watch:
-            return OutcomeUnknownError(f"PostgreSQL did not answer within {self._watch.limit_s:g} s")
+    def _error_of(
+        self, problem: Exception, connection: "asyncpg.Connection[Any]", watch: "Watch[asyncpg.Connection[Any]]"
+    ) -> QueenError | None:
+        if connection not in watch:
+            return OutcomeUnknownError(f"PostgreSQL did not answer within {watch.limit_s:g} s")
         error = translate(problem)
         if error is None and (connection.is_closed() or isinstance(problem, RuntimeError)):
             # uvloop has an error of its own for writing to what was closed, also before the connection has heard of it.
@@ -163,3 +177,12 @@ class Pool:
         if connection in self._idle:
             self._idle.remove(connection)
         connection.terminate()
+
+
+async def _fetch_within(
+    limit_s: float, connection: "asyncpg.Connection[Any]", sql: str, arguments: tuple[object, ...]
+) -> list[Any]:
+    async with connection.transaction():
+        # For this transaction only: behind a pooler the connection belongs to others next.
+        await connection.execute(f"SET LOCAL statement_timeout = {max(1, round(limit_s * 1000))}")
+        return await connection.fetch(sql, *arguments)

@@ -2,10 +2,18 @@
 
 import asyncpg
 
-from queen.core.errors import DatabaseUnavailableError, DataRejectedError, OutcomeUnknownError, QueenError
+from queen.core.errors import (
+    DatabaseUnavailableError,
+    DataRejectedError,
+    OutcomeUnknownError,
+    QueenError,
+    TooSlowError,
+)
 
-#: The server said that it did nothing, and that nothing is wrong with the data: deadlock, serialization, cancelled.
-RETRYABLE = frozenset({"40P01", "40001", "57014"})
+#: The server said that it did nothing, and that nothing is wrong with the data: deadlock, serialization.
+RETRYABLE = frozenset({"40P01", "40001"})
+#: The statement was cancelled: at its time limit or by an administrator, or at the limit of a wait for a lock.
+_CANCELLED, _LOCK_TIMEOUT = "57014", "55P03"
 #: The connection is at an end; the statement may have been committed just before.
 _BROKEN = frozenset({"57P01", "57P02", "57P05", "08000", "08003", "08006"})
 #: Nothing was sent, or the server takes nothing: it starts, stops, is full or read-only.
@@ -34,6 +42,8 @@ def translate(problem: BaseException) -> QueenError | None:
             return OutcomeUnknownError(f"PostgreSQL ended the connection: {problem}")
         if state in _UNAVAILABLE or state in RETRYABLE:
             return DatabaseUnavailableError(f"PostgreSQL cannot serve at the moment: {problem}")
+        if state in (_CANCELLED, _LOCK_TIMEOUT):
+            return TooSlowError(f"PostgreSQL cancelled the statement: {problem}", lock=state == _LOCK_TIMEOUT)
         return DataRejectedError(f"PostgreSQL refused the data ({state}): {problem}", state)
     if isinstance(problem, asyncpg.InterfaceError) and isinstance(problem, ValueError):
         return DataRejectedError(f"The driver refused the data: {problem}", "22000")

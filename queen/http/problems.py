@@ -27,6 +27,7 @@ from queen.core.errors import (
     ShuttingDownError,
     SpoolDrainingError,
     SpoolError,
+    TooSlowError,
     UnauthorizedError,
 )
 from queen.http import refusals
@@ -61,6 +62,7 @@ _STATUS: Mapping[type[QueenError], int] = {
     ShuttingDownError: 503,
     SpoolDrainingError: 503,
     SpoolError: 503,
+    TooSlowError: 504,
 }
 _TITLES = {
     400: "Bad request",
@@ -76,6 +78,7 @@ _TITLES = {
     429: "Limit reached",
     500: "Internal error",
     503: "Not available at the moment",
+    504: "Database too slow",
 }
 
 

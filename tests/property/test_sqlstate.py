@@ -3,7 +3,7 @@
 import asyncpg
 import pytest
 
-from queen.core.errors import DatabaseUnavailableError, DataRejectedError, OutcomeUnknownError
+from queen.core.errors import DatabaseUnavailableError, DataRejectedError, OutcomeUnknownError, TooSlowError
 from queen.db.sqlstate import translate
 
 
@@ -20,6 +20,8 @@ from queen.db.sqlstate import translate
             OutcomeUnknownError,
         ),
         (asyncpg.CannotConnectNowError("starting up"), DatabaseUnavailableError),
+        (asyncpg.QueryCanceledError("canceling statement due to statement timeout"), TooSlowError),
+        (asyncpg.LockNotAvailableError("canceling statement due to lock timeout"), TooSlowError),
         (asyncpg.UniqueViolationError("twice"), DataRejectedError),
         (ZeroDivisionError(), type(None)),
     ],
