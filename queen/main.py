@@ -138,6 +138,7 @@ async def prepare_spool(settings: Settings) -> Path:
             settings.patience_ms / 1000,
             failover,
             keys=_keys(settings),
+            limit_s=settings.statement_timeout_ms / 1000,
         )
         await copy_switches(context)
         await keep_for_spool(context)
@@ -226,6 +227,7 @@ def assembly(settings: Settings) -> Assemble:
             settings.patience_ms / 1000,
             failover,
             keys=_keys(settings),
+            limit_s=settings.statement_timeout_ms / 1000,
             simple_mq=simple_mq,
         )
         # Where nobody tells of other instances, each place has to look for itself at its own pace.

@@ -113,14 +113,27 @@ class TooSlowError(QueenError):
     This says nothing about whether PostgreSQL is reachable: it is, or it could not have said so.
 
     Attributes:
-        lock: the limit was that of a wait for a lock, which some other transaction holds: the statement is not at fault.
+        lock: the limit was that of a wait for a lock, which another transaction holds: the statement is not at fault.
+        limit_s: the time limit of the call, where it is known.
     """
 
     code = "too_slow"
 
-    def __init__(self, message: str, *, lock: bool = False) -> None:
+    def __init__(self, message: str, *, lock: bool = False, limit_s: float | None = None) -> None:
         super().__init__(message)
-        self.lock = lock
+        self.lock, self.limit_s = lock, limit_s
+
+
+class DatabaseSlowError(QueenError):
+    """PostgreSQL is too slow for all requests, or had no time left for this one; try again later."""
+
+    code = "database_slow"
+
+
+class LockedError(QueenError):
+    """Another transaction held a lock for longer than the request could wait; try again later."""
+
+    code = "locked"
 
 
 class DatabaseSetupError(QueenError):

@@ -25,6 +25,8 @@ _NEEDLESS = {
     "keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout", "client_encoding",
     "fallback_application_name", "gssencmode", "sslcompression", "sslsni",
 }  # fmt: skip
+#: Of the time of a statement: so long it waits for one lock.
+_LOCK_SHARE = 0.8
 _PAIR = re.compile(r"\s*(\w+)\s*=\s*('(?:[^'\\]|\\.)*'|(?:[^\s'\\]|\\.)+)")
 
 
@@ -99,15 +101,24 @@ def parse(dsn: str, application_name: str, connect_timeout_ms: int) -> Target:
     )  # fmt: skip
 
 
+def lock_timeout_ms(limit_s: float) -> int:
+    """How long a statement with this time limit waits for one lock: less, so that it says what kept it."""
+    return max(1, round(limit_s * 1000 * _LOCK_SHARE))
+
+
 async def connect(target: Target, statement_timeout_s: float | None = None) -> "asyncpg.Connection[Any]":
-    """One connection, in UTC, on which PostgreSQL itself ends a statement after that time.
+    """One connection, in UTC, on which PostgreSQL itself ends a statement after that time, and a wait for a lock before.
 
     Raises what asyncpg raises, and SettingError for a DSN that it cannot read.
     """
     settings = {"application_name": target.application_name, "timezone": "UTC"}
     if statement_timeout_s is not None and not target.pooled:  # a pooler refuses parameters that it does not know
         # Compiling a statement of a queue takes longer than running it.
-        settings |= {"statement_timeout": str(int(statement_timeout_s * 1000)), "jit": "off"}
+        settings |= {
+            "statement_timeout": str(int(statement_timeout_s * 1000)),
+            "lock_timeout": str(lock_timeout_ms(statement_timeout_s)),
+            "jit": "off",
+        }
     try:
         return await asyncpg.connect(
             target.url,

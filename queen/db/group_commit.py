@@ -2,7 +2,7 @@
 
 A transaction costs a round trip and a wait for the disk, whatever it does, and of a small call that is most. So calls
 that are ready together share one, in the order of ``Member``: a pop finds what a push of its group has stored. If one
-is refused, all are undone, and each is made again by itself.
+is refused, or they are too slow together, all are undone, and each is made again by itself.
 
 See DeWitt et al., "Implementation Techniques for Main Memory Database Systems", SIGMOD 1984, section 5.
 """
@@ -12,9 +12,10 @@ from collections.abc import Container, Sequence
 from enum import Enum
 from typing import Any
 
-from queen.core.errors import DatabaseUnavailableError, OutcomeUnknownError, QueenError
+from queen.core.errors import DatabaseUnavailableError, OutcomeUnknownError, QueenError, TooSlowError
 from queen.db.pool import Pool
 from queen.db.statement import call
+from queen.engine.failures import call_limit_s, shorter_limit_s
 
 
 class Member(Enum):
@@ -50,10 +51,12 @@ _ABSENT = {member: (None,) * member.arguments for member in Member}
 class _Group:
     """Calls that leave together; the first of them makes the call, the others wait for it."""
 
-    __slots__ = ("arguments", "done")
+    __slots__ = ("arguments", "done", "limit_s")
 
     def __init__(self) -> None:
         self.arguments: dict[Member, tuple[object, ...]] = {}
+        #: Of each of its calls by itself, when they were too slow together.
+        self.limit_s: float | None = None
         self.done: asyncio.Future[Sequence[Any] | None] | None = None
 
 
@@ -77,10 +80,12 @@ class GroupCommit:
         Raises:
             DatabaseUnavailableError: there is no connection; nothing was sent.
             OutcomeUnknownError: the connection broke, or the call took too long, after sending.
+            TooSlowError: PostgreSQL cancelled this call at its time limit; nothing was changed.
             DataRejectedError: PostgreSQL refused the data of this call; nothing was changed.
         """
         group = self._open
-        if alone or (group is not None and member in group.arguments):
+        limited = call_limit_s.get() is not None
+        if alone or limited or (group is not None and member in group.arguments):
             return await self._alone(member, arguments), ()
         if group is not None:
             group.arguments[member] = arguments
@@ -90,11 +95,13 @@ class GroupCommit:
             group.arguments[member] = arguments
             rows = await self._lead(group)
         if rows is None:
-            return await self._alone(member, arguments), ()
+            return await self._alone(member, arguments, group.limit_s), ()
         return member.rows(rows), group.arguments
 
-    async def _alone(self, member: Member, arguments: tuple[object, ...]) -> Sequence[Any]:
-        return await self._pool.fetch(member.statement, *arguments, *member.more)
+    async def _alone(
+        self, member: Member, arguments: tuple[object, ...], limit_s: float | None = None
+    ) -> Sequence[Any]:
+        return await self._pool.fetch(member.statement, *arguments, *member.more, limit_s=limit_s)
 
     async def _lead(self, group: _Group) -> Sequence[Any] | None:
         """The rows of a group, for its first call; ``None``: its calls are to be made each by itself."""
@@ -119,11 +126,13 @@ class GroupCommit:
         return await asyncio.shield(group.done)
 
     async def _call(self, group: _Group) -> Sequence[Any] | None:
-        """The rows of all calls; ``None``: PostgreSQL has refused one of them, and nothing was done."""
+        """The rows of all calls; ``None``: nothing was done, because of one of them."""
         columns = (value for member in Member for value in group.arguments.get(member, _ABSENT[member]))
         try:
             return await self._pool.fetch(_GROUP, *columns)
         except DatabaseUnavailableError:
             raise
-        except QueenError:
+        except QueenError as problem:
+            if isinstance(problem, TooSlowError) and not problem.lock and problem.limit_s is not None:
+                group.limit_s = shorter_limit_s(problem.limit_s, problem.limit_s)
             return None

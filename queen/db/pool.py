@@ -11,10 +11,11 @@ from typing import Any
 
 import asyncpg
 
-from queen.core.errors import DatabaseUnavailableError, OutcomeUnknownError, QueenError
-from queen.db.dsn import UNREACHABLE, Target, connect
+from queen.core.errors import DatabaseUnavailableError, OutcomeUnknownError, QueenError, TooSlowError
+from queen.db.dsn import UNREACHABLE, Target, connect, lock_timeout_ms
 from queen.db.sqlstate import is_of_use, reason_of, translate
 from queen.db.watch import Watch
+from queen.engine.failures import call_limit_s
 
 #: How much later than PostgreSQL should have ended a call it is taken for gone.
 _ANSWER_S = 1.0
@@ -67,7 +68,8 @@ class Pool:
         Args:
             sql: the statement.
             arguments: its arguments.
-            limit_s: a time limit of its own, which PostgreSQL keeps. It costs three more round trips.
+            limit_s: a time limit of its own, by default that of the context (``call_limit_s``), which PostgreSQL keeps.
+                It costs three more round trips.
 
         Raises:
             DatabaseUnavailableError: there is no connection; nothing was sent.
@@ -75,6 +77,8 @@ class Pool:
             TooSlowError: PostgreSQL cancelled the statement at its time limit; nothing was changed.
             DataRejectedError: PostgreSQL refused the data; nothing was changed.
         """
+        if limit_s is None:
+            limit_s = call_limit_s.get()
         async with self._connection() as connection:
             watch = self._watch if limit_s is None else Watch(limit_s + _ANSWER_S, self._discard)
             watch.begin(connection)
@@ -85,6 +89,8 @@ class Pool:
                     rows = await _fetch_within(limit_s, connection, sql, arguments)
             except Exception as problem:
                 error = self._error_of(problem, connection, watch)
+                if isinstance(error, TooSlowError):
+                    error.limit_s = limit_s or self._call_timeout_s
                 if error is None:
                     raise
                 if isinstance(error, OutcomeUnknownError) or not is_of_use(problem):
@@ -184,5 +190,7 @@ async def _fetch_within(
 ) -> list[Any]:
     async with connection.transaction():
         # For this transaction only: behind a pooler the connection belongs to others next.
-        await connection.execute(f"SET LOCAL statement_timeout = {max(1, round(limit_s * 1000))}")
+        limit_ms = max(1, round(limit_s * 1000))
+        locks_ms = lock_timeout_ms(limit_s)
+        await connection.execute(f"SET LOCAL statement_timeout = {limit_ms}; SET LOCAL lock_timeout = {locks_ms}")
         return await connection.fetch(sql, *arguments)

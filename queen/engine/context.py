@@ -7,11 +7,11 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from queen.core.backoff import doubled
-from queen.core.errors import DatabaseUnavailableError, OutcomeUnknownError
+from queen.core.errors import DatabaseUnavailableError, QueenError, TooSlowError
 from queen.engine.administration import Administration
 from queen.engine.directory import Directory
 from queen.engine.failover import Failover
+from queen.engine.failures import Repeats, Rules
 from queen.engine.meter import Gauges, Meter
 from queen.engine.orphans import Orphans
 from queen.engine.ports import Database, Heard, Notice, SimpleMqAdministration, SimpleMqDatabase
@@ -19,8 +19,6 @@ from queen.engine.tally import Tally
 from queen.security.keyring import Keyring
 
 T = TypeVar("T")
-
-_RETRY_FIRST_MS, _RETRY_LIMIT_MS = 20.0, 500.0
 
 
 class SimpleMq(Struct, frozen=True):
@@ -56,6 +54,10 @@ class Context:
         meter: counts what is done.
         simple_mq: what simple-mq needs; ``None`` where only the log is looked after.
         keys: those of encrypted queues; ``None`` if the server has none.
+        limit_s: how long PostgreSQL lets a call take.
+
+    Attributes:
+        rules: what may be set of the policy for failures.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Context:
         meter: Meter | None = None,
         simple_mq: "SimpleMq | None" = None,
         keys: Keyring | None = None,
+        limit_s: float = 30.0,
     ) -> None:
         self.database = database
         self.administration = administration
@@ -80,7 +83,7 @@ class Context:
         self.keys = keys
         self.database_answers: Callable[[], Awaitable[bool]] = _always
         self.orphans = Orphans()
-        self._patience_s = patience_s
+        self.rules = Rules(limit_s, patience_s)
         self._simple_mq = simple_mq
 
     @property
@@ -95,9 +98,7 @@ class Context:
         """Whether PostgreSQL is known to be away; a call that fails may also be the first to find out."""
         return self.failover is not None and self.failover.away
 
-    async def patiently(
-        self, call: Callable[[bool], Awaitable[T]], *, outwaits: bool = True, patience_s: float | None = None
-    ) -> T:
+    async def patiently(self, call: Callable[[bool], Awaitable[T]], *, outwaits: bool = True) -> T:
         """The result of ``call(again)``, repeated while PostgreSQL is away, for a bounded time.
 
         ``again`` is true from the moment that an earlier try may have been committed although its answer was lost: the
@@ -106,32 +107,28 @@ class Context:
         Args:
             call: what to do.
             outwaits: whether to go on when PostgreSQL is known to be away, and not only to bridge a broken connection.
-            patience_s: for how long, if not as long as usual.
 
         Raises:
             DatabaseUnavailableError: PostgreSQL stayed away, and nothing was done.
             OutcomeUnknownError: PostgreSQL stayed away, and one of the tries may have been committed.
+            TooSlowError: the call was too slow, and nothing was done.
         """
-        result, _ = await self.tried(call, outwaits=outwaits, patience_s=patience_s)
+        result, _ = await self.tried(call, outwaits=outwaits)
         return result
 
-    async def tried(
-        self, call: Callable[[bool], Awaitable[T]], *, outwaits: bool = True, patience_s: float | None = None
-    ) -> tuple[T, bool]:
+    async def tried(self, call: Callable[[bool], Awaitable[T]], *, outwaits: bool = True) -> tuple[T, bool]:
         """What ``patiently`` gives, and whether an earlier try may have been committed: the result may be its doing."""
         loop = asyncio.get_running_loop()
-        give_up_at = loop.time() + (patience_s or self._patience_s)
-        again, pause_ms = False, 0.0
+        repeats = Repeats(self.rules, loop.time())
         while True:
             try:
-                return await call(again), again
-            except DatabaseUnavailableError as problem:
+                return await call(repeats.again), repeats.again
+            except (DatabaseUnavailableError, TooSlowError) as problem:
                 self.meter.db_errors += 1
-                again = again or isinstance(problem, OutcomeUnknownError)
-                pause_ms = doubled(pause_ms, _RETRY_FIRST_MS, _RETRY_LIMIT_MS)
-                if loop.time() + pause_ms / 1000 > give_up_at or (self.away and not outwaits):
-                    if again and not isinstance(problem, OutcomeUnknownError):
-                        raise OutcomeUnknownError(str(problem)) from problem
+                pause = repeats.after(problem, loop.time(), waits=outwaits or not self.away)
+                if pause is problem:
                     raise
-                # All calls of all workers fail at the same moment: they should not come again at the same moment.
-                await asyncio.sleep(pause_ms / 1000 * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
+                if isinstance(pause, QueenError):
+                    raise pause from problem
+            # All calls of all workers fail at the same moment: they should not come again at the same moment.
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - no secret

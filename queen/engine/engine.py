@@ -15,10 +15,17 @@ from typing import Any
 
 from msgspec import Struct
 
-from queen.core.errors import DatabaseUnavailableError, DataRejectedError, OverloadedError, QueenError
+from queen.core.errors import (
+    DatabaseSlowError,
+    DatabaseUnavailableError,
+    LockedError,
+    OverloadedError,
+    QueenError,
+)
 from queen.core.limits import GROUP_BYTES_MAX
 from queen.core.operations import JobType
 from queen.engine.context import Context
+from queen.engine.failures import Pace, Trial, call_limit_s
 from queen.engine.handlers.give_back import give_back_orphans
 from queen.engine.job import Job, Ride
 from queen.engine.lane import Lane
@@ -38,6 +45,8 @@ _CONTENDED_S = 0.002
 _CONTENDED_LOOKS = 10
 #: A long poll outlives an outage of PostgreSQL and looks again after this time; so does who gives back orphaned leases.
 _AWAY_S = 0.5
+#: What a long poll waits out, and looks again.
+_OUTWAITED = (DatabaseUnavailableError, DatabaseSlowError, LockedError)
 
 
 class Shares(Struct, frozen=True):
@@ -84,6 +93,7 @@ class Engine:
         self._shares = shares
         self._operations = operations
         self._lanes = {kind: lane(kind) for kind in operations}
+        self._paces = {kind: Pace() for kind in operations}
         self._hot = Slots(shares.hot, [kind for kind in operations if not operations[kind].cold])
         self._cold = Slots(shares.cold, [kind for kind in operations if operations[kind].cold])
         self._waiting_refused = 0
@@ -269,32 +279,44 @@ class Engine:
             self._drain()
 
     async def _execute(self, kind: JobType, batch: Sequence[Job], ride: Ride | None = None) -> None:
+        """Carries out a batch, in parts if a call fails; each job is answered as soon as it is clear how."""
         if not batch:
             return
-        try:
-            results = await self._call(kind, batch)
-        except DataRejectedError as problem:
-            await self._split(kind, batch, problem, ride)
-        except Exception as problem:
-            if not isinstance(problem, QueenError):
-                log.exception("A %s call failed", kind.value)
-            for job in batch:
-                if isinstance(problem, DatabaseUnavailableError) and self._is_long_poll(job):
-                    self._outwait(job)
+        rules, repeats = self._context.rules, not self._operations[kind].cold
+        trial = Trial(batch, rules, self._paces[kind], self._loop.time(), repeats=repeats)
+        while (part := trial.next(self._loop.time())) is not None:
+            if part.pause_s:
+                await asyncio.sleep(part.pause_s)
+            jobs = [job for job in part.requests if not job.gone]
+            results, problem = await self._try(kind, jobs, part.limit_s)
+            answers = trial.settle(part, list(zip(jobs, results, strict=True)), self._loop.time())
+            for job, result in answers:
+                if problem is not None and result is problem:
+                    self._end_with(job, problem)
                 else:
-                    self._fail(job, problem)
+                    self._end(job, result)
+            if problem is None:
+                # After the answers: what is counted or told must not change what was done.
+                requests, results = [job.request for job, _ in answers], [result for _, result in answers]
+                self._context.meter.batch(kind, requests, results)
+                self._announce(kind, requests, results, ride)
+
+    def _end_with(self, job: Job, problem: Exception) -> None:
+        """A job whose call has failed."""
+        if isinstance(problem, DatabaseUnavailableError) and self._is_long_poll(job):
+            self._outwait(job)
         else:
-            for job, result in zip(batch, results, strict=True):
-                if isinstance(result, Look):
-                    self._finish_look(job, result)
-                elif type(result) is DatabaseUnavailableError and self._is_long_poll(job):
-                    self._outwait(job)
-                else:
-                    self._finish(job, result)
-            # After the answers: what is counted or told must not change what was done.
-            requests = [job.request for job in batch]
-            self._context.meter.batch(kind, requests, results)
-            self._announce(kind, requests, results, ride)
+            self._fail(job, problem)
+
+    def _end(self, job: Job, result: Any) -> None:  # noqa: ANN401 - a result or an exception
+        if isinstance(result, Look):
+            self._finish_look(job, result)
+        elif not isinstance(result, Exception):
+            self._finish(job, result)
+        elif type(result) in _OUTWAITED and self._is_long_poll(job):
+            self._outwait(job)
+        else:
+            self._fail(job, result)
 
     def _announce(self, kind: JobType, requests: Sequence[Any], results: Sequence[Any], ride: Ride | None) -> None:
         news = self._operations[kind].news
@@ -316,11 +338,27 @@ class Engine:
             self._fosters = False
 
     def _outwait(self, job: Job) -> None:
-        """A long poll during an outage: it looks again, and ends empty at its timeout."""
+        """A long poll that cannot look at the moment: it looks again, and ends empty at its timeout."""
         if self._may_wait(job):
             self._park(job, _AWAY_S)
         else:
             self._finish(job, self._nothing(job))
+
+    async def _try(
+        self, kind: JobType, jobs: Sequence[Job], limit_s: float | None
+    ) -> tuple[Sequence[Any], Exception | None]:
+        """The results of one call, and the exception with which it ended, which then stands for each of them."""
+        if not jobs:
+            return (), None
+        limited = call_limit_s.set(limit_s)
+        try:
+            return await self._call(kind, jobs), None
+        except Exception as problem:
+            if not isinstance(problem, QueenError):
+                log.exception("A %s call failed", kind.value)
+            return [problem] * len(jobs), problem
+        finally:
+            call_limit_s.reset(limited)
 
     async def _call(self, kind: JobType, batch: Sequence[Job]) -> Sequence[Any]:
         """One call of the handler; the limiter and the metrics learn how long it took."""
@@ -333,15 +371,6 @@ class Engine:
         lane.limiter.sample((end - begin) * 1000, len(batch), in_flight, end)
         observe_call(kind, end - begin, len(batch))
         return results
-
-    async def _split(self, kind: JobType, batch: Sequence[Job], problem: DataRejectedError, ride: Ride | None) -> None:
-        """Repeats a refused batch in halves, so that the requests beside the bad one succeed."""
-        if len(batch) == 1:
-            self._fail(batch[0], problem)
-            return
-        middle = len(batch) // 2
-        await self._execute(kind, batch[:middle], ride)
-        await self._execute(kind, batch[middle:], ride)
 
     def _finish(self, job: Job, result: Any) -> None:  # noqa: ANN401 - a result or an exception
         self._waiters.leave(job)

@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from queen.core.errors import QueenError
 from queen.core.operations import JobType, Pop, Popped, Push, Pushed, Transaction
 from queen.core.simple_mq import Dequeued, Enqueue
 from queen.engine.context import Context
@@ -53,8 +54,9 @@ class Operation(Struct, frozen=True):
     """How a kind of job is carried out.
 
     Attributes:
-        handler: takes the requests of a batch and returns a result each; whatever it raises, nothing was changed or the
-            batch may be repeated.
+        handler: takes the requests of a batch and returns a result each, or the error of its call, the same for those
+            that shared it (``queen.engine.failures``); whatever it raises, nothing was changed or the batch may be
+            repeated.
         key: jobs with the same key are never in two calls at the same time.
         size: bytes that a request adds to a call.
         items: messages or acks that a request adds to a call.
@@ -106,7 +108,14 @@ def _transaction_size(request: Transaction) -> int:
 
 async def custom(context: Context, requests: Sequence[Callable[[Context], Awaitable[Any]]]) -> list[Any]:
     """Runs functions that bring their own calls; one after another, since each may be slow."""
-    return [await request(context) for request in requests]
+    return [await _run(context, request) for request in requests]
+
+
+async def _run(context: Context, request: Callable[[Context], Awaitable[Any]]) -> Any:  # noqa: ANN401 - its result
+    try:
+        return await request(context)
+    except QueenError as problem:
+        return problem
 
 
 OPERATIONS: Mapping[JobType, Operation] = {

@@ -216,7 +216,8 @@ class Database(Protocol):
     """The stored procedures that messages need, one method each.
 
     Every method raises ``DatabaseUnavailableError`` when there is no connection, ``OutcomeUnknownError`` when it broke
-    during the call, and ``DataRejectedError`` when PostgreSQL refused the data.
+    during the call, ``TooSlowError`` when PostgreSQL cancelled the call at its time limit (``call_limit_s`` of
+    ``queen.engine.failures``), and ``DataRejectedError`` when it refused the data.
     """
 
     async def push(self, columns: PushColumns, *, again: bool) -> list[Appended]: ...

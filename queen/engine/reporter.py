@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import psutil
 
-from queen.core.errors import DatabaseUnavailableError
+from queen.core.errors import DatabaseUnavailableError, TooSlowError
 from queen.core.metrics import Sample, Worker
 from queen.engine.administration import Metrics
 from queen.engine.meter import Gauges, Meter
@@ -74,7 +74,7 @@ class Reporter:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         try:
             await write_down(self._meter, self._metrics)
-        except DatabaseUnavailableError as problem:
+        except (DatabaseUnavailableError, TooSlowError) as problem:
             log.warning("The last metrics of this worker are lost: %s", problem)
 
     async def _watch(self) -> None:
@@ -106,8 +106,8 @@ class Reporter:
     async def _quietly(self, work: Awaitable[object]) -> None:
         try:
             await work
-        except DatabaseUnavailableError as problem:
-            log.debug("No report while PostgreSQL is away: %s", problem)
+        except (DatabaseUnavailableError, TooSlowError) as problem:
+            log.debug("No report at the moment: %s", problem)
         except Exception:
             log.exception("A report failed; the next one is tried")
 

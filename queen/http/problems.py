@@ -14,11 +14,13 @@ from queen.core.errors import (
     BodyTooLargeError,
     CapacityError,
     ConflictError,
+    DatabaseSlowError,
     DatabaseUnavailableError,
     DataRejectedError,
     DecryptionError,
     ForbiddenError,
     KeysUnavailableError,
+    LockedError,
     NoEncryptionKeyError,
     NotFoundError,
     OverloadedError,
@@ -58,7 +60,9 @@ _STATUS: Mapping[type[QueenError], int] = {
     KeysUnavailableError: 503,
     NoEncryptionKeyError: 503,
     OverloadedError: 503,
+    DatabaseSlowError: 503,
     DatabaseUnavailableError: 503,
+    LockedError: 503,
     ShuttingDownError: 503,
     SpoolDrainingError: 503,
     SpoolError: 503,
@@ -150,7 +154,10 @@ def describe(error: QueenError, req: QueenRequest) -> Problem:
         detail = "The message could be stored neither in the database nor in the spool; try again"
     elif isinstance(error, DatabaseUnavailableError):
         log.warning("%s", error, extra=req.log_fields)
-        detail = "The database cannot be reached at the moment; try again"
+        # Consumers of the published client end at an error, unless its text has the word "connection".
+        detail = "There is no connection to the database at the moment; try again"
+    elif status == 504 or isinstance(error, DatabaseSlowError | LockedError):
+        log.warning("%s", error, extra=req.log_fields)
     elif status in _REFUSED:
         refusals.log.warning("%s", error, extra={**req.log_fields, "status": status})
     return problem(req, status, detail, error.code, getattr(error, "field", ""))

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from msgspec import Struct
 
-from queen.core.errors import DatabaseUnavailableError
+from queen.core.errors import DatabaseUnavailableError, TooSlowError
 from queen.services.leadership import RENEWAL_S, Leadership
 from queen.services.ports import Maintenance
 from queen.services.sweep import Pacer, Service, sweep
@@ -103,7 +103,7 @@ class Services:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         try:
             await self.leadership.resign()
-        except DatabaseUnavailableError as problem:
+        except (DatabaseUnavailableError, TooSlowError) as problem:
             log.info("The lead of the services ends by itself: %s", problem)
 
     def _sweeping(self, service: Service) -> Chore:
@@ -129,7 +129,7 @@ class Services:
         while True:
             try:
                 await chore.run()
-            except DatabaseUnavailableError as problem:
+            except (DatabaseUnavailableError, TooSlowError) as problem:
                 log.warning("%s could not run: %s", chore.name, problem)
             except Exception:
                 log.exception("%s failed", chore.name)

@@ -19,6 +19,7 @@ from queen.core.errors import DatabaseUnavailableError, DataRejectedError, Overl
 from queen.core.operations import Claim, JobType, Lot, Pop, Popped, Push, Pushed
 from queen.engine.context import tell_nobody
 from queen.engine.engine import Engine, Shares
+from queen.engine.failures import Rules
 from queen.engine.handlers.pop import Outcome
 from queen.engine.job import Job
 from queen.engine.lane import Lane
@@ -109,6 +110,7 @@ class Harness:
             directory=None,
             meter=SimpleNamespace(batch=lambda *_: None, pop=lambda _request, popped: self.counted.append(popped)),
             orphans=Orphans(),
+            rules=Rules(30, 5),
         )
         table = {kind: Operation(database.handler(kind)) for kind in HOT}
         popping = database.handler(JobType.POP) if log is None else log.pop

@@ -20,9 +20,6 @@ _KINDS = {"completed": "c", "success": "c", "acked": "c", "ok": "c", "failed": "
 _NO_LEASE = UUID(int=0)
 _SAME = attrgetter("partition_id", "group", "lease", "status")
 MESSAGE_NOT_FOUND = "Message not found"
-#: An ack waits longer than other calls for PostgreSQL to come back, and less than clients wait for an answer: their
-#: consumers end when it fails a few times.
-PATIENCE_S = 22.0
 #: Refusals of ``sql/internal/050_ack.sql``, after which a message is no longer held.
 INVALID_LEASE, ALREADY_COMPLETED = "Invalid or expired lease", "Message already completed"
 
@@ -221,14 +218,13 @@ def _result(row: AckRow, problem: str | None, name: PartitionName, *, noop: bool
 async def ack(context: Context, acks: Sequence[Ack]) -> list[Acked | OutcomeUnknownError]:
     """Applies the acks of all requests; one answer each, or an error where nobody can tell what was done already."""
     items = [item for request in acks for item in request.items]
-    stretches = await context.patiently(lambda _again: locate(context, items), patience_s=PATIENCE_S)
+    stretches = await context.patiently(lambda _again: locate(context, items))
     gathered = Gathered(stretches, fuse=True)
     rows: list[AckRow] = []
     lost = False
     if gathered.columns.part:
         rows, lost = await context.tried(
-            lambda again: context.database.ack(_fenced(gathered.columns) if again else gathered.columns),
-            patience_s=PATIENCE_S,
+            lambda again: context.database.ack(_fenced(gathered.columns) if again else gathered.columns)
         )
     results = gathered.results(rows)
     gathered.announce(context, rows)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from queen.core.errors import DatabaseUnavailableError, NoEncryptionKeyError
+from queen.core.errors import DatabaseUnavailableError, NoEncryptionKeyError, QueenError
 from queen.core.operations import Cycle, Cycled
 from queen.engine.context import Context
 from queen.engine.handlers.ack import Gathered, locate
@@ -18,9 +18,16 @@ from queen.engine.handlers.push import (
 from queen.engine.ports import AckColumns, Notice, PartitionName, StateColumns
 
 
-async def cycle(context: Context, requests: Sequence[Cycle]) -> list[Cycled]:
-    """Commits each cycle in a call of its own."""
-    return [await _commit(context, request) for request in requests]
+async def cycle(context: Context, requests: Sequence[Cycle]) -> list[Cycled | QueenError]:
+    """Commits each cycle in a call of its own; one answer each, or the error of its call."""
+    return [await _try(context, request) for request in requests]
+
+
+async def _try(context: Context, request: Cycle) -> Cycled | QueenError:
+    try:
+        return await _commit(context, request)
+    except QueenError as problem:
+        return problem
 
 
 async def _commit(context: Context, request: Cycle) -> Cycled:

@@ -32,6 +32,7 @@ async def push_or_spool(context: Context, pushes: Sequence[Push]) -> Sequence[Pu
     Raises:
         DatabaseUnavailableError: PostgreSQL is away, and nobody here knows which queues are encrypted.
         SpoolError: neither is possible.
+        TooSlowError: the call was too slow; that is no outage, and nothing is stored or spooled.
     """
     failover, sending = context.failover, Sending(pushes)
     if failover is None:
@@ -71,7 +72,7 @@ async def transaction_behind_spool(
     return [refusal if request.push.lots else next(executed) for request in requests]
 
 
-async def cycle_behind_spool(context: Context, requests: Sequence[Cycle]) -> Sequence[Cycled | SpoolDrainingError]:
+async def cycle_behind_spool(context: Context, requests: Sequence[Cycle]) -> Sequence[Cycled | QueenError]:
     """Commits the cycles; those that push wait for the end of the spool, as transactions do."""
     if not any(request.push.lots for request in requests) or await _spool_ends(context):
         return await cycle(context, requests)

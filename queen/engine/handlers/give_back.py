@@ -1,6 +1,6 @@
 """Leases whose messages never reached a consumer: given back as if they had never been given."""
 
-from queen.core.errors import DatabaseUnavailableError
+from queen.core.errors import DatabaseUnavailableError, TooSlowError
 from queen.core.operations import Popped
 from queen.engine.context import Context
 from queen.engine.ports import Notice
@@ -19,7 +19,7 @@ async def give_back(context: Context, popped: Popped, group: str) -> None:
 
 
 async def give_back_orphans(context: Context) -> None:
-    """The same for leases of which only PostgreSQL may know.
+    """The same for leases of which only PostgreSQL may know; where it is too slow for that, another time.
 
     Raises:
         DatabaseUnavailableError: it is not there; they are kept for another time.
@@ -32,6 +32,9 @@ async def give_back_orphans(context: Context) -> None:
     except DatabaseUnavailableError:
         context.orphans.add(orphans)
         raise
+    except TooSlowError:
+        context.orphans.add(orphans)
+        return
     # A pop that looks at many queues finds what is free by itself.
     for queue, group in {(orphan.queue, orphan.group) for orphan in orphans if orphan.queue}:
         context.heard(Notice(queue, 1, group))

@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from queen.core import ids
-from queen.core.errors import DatabaseUnavailableError, NoEncryptionKeyError, QueenError
+from queen.core.errors import DatabaseUnavailableError, DataRejectedError, NoEncryptionKeyError, QueenError
 from queen.core.operations import AckResult, Executed, Push, Pushed, Transaction
 from queen.engine.context import Context
 from queen.engine.flush import Flush
@@ -56,7 +56,7 @@ class _Located(Struct, frozen=True):
 
 
 async def transaction(context: Context, requests: Sequence[Transaction]) -> list[Executed | QueenError]:
-    """Executes all requests; one answer each, or the error of one that is refused."""
+    """Executes all requests; one answer each, or the error of its call."""
     located = [await _locate(context, number, request) for number, request in enumerate(requests)]
     results: dict[int, Executed | QueenError] = {}
     sound = []
@@ -66,7 +66,7 @@ async def transaction(context: Context, requests: Sequence[Transaction]) -> list
         else:
             results[each.number] = Executed(True, Pushed([]), each.problems)
     for group in _apart(sound):
-        await _execute(context, group, results)
+        results |= zip([each.number for each in group], await _execute(context, group), strict=True)
     return [results[number] for number in range(len(requests))]
 
 
@@ -97,20 +97,20 @@ def _apart(transactions: Sequence[_Located]) -> list[list[_Located]]:
     return [together, *alone] if together else alone
 
 
-async def _execute(context: Context, group: Sequence[_Located], results: dict[int, Executed | QueenError]) -> None:
-    """One call for a group; if that is undone, one for each half, until who is at fault is alone."""
-    executed = await _call(context, group)
-    if executed is None:
-        middle = len(group) // 2
-        await _execute(context, group[:middle], results)
-        await _execute(context, group[middle:], results)
-        return
-    for each, result in zip(group, executed, strict=True):
-        results[each.number] = result
+async def _execute(context: Context, group: Sequence[_Located]) -> Sequence[Executed | QueenError]:
+    """One answer each, or the error of the call for each of them: groups before this one may have been executed."""
+    try:
+        return await _call(context, group)
+    except QueenError as problem:
+        return [problem] * len(group)
 
 
-async def _call(context: Context, group: Sequence[_Located]) -> Sequence[Executed | QueenError] | None:
-    """One answer each, or ``None`` when several were undone because of one of them."""
+async def _call(context: Context, group: Sequence[_Located]) -> Sequence[Executed | QueenError]:
+    """One answer each.
+
+    Raises:
+        DataRejectedError: one of several is refused, and so all were undone.
+    """
     pushes = [each.push for each in group]
     gathered = Gathered((stretch for each in group for stretch in each.acks), fuse=False)
     required = list(group[0].required) if group[0].required is not None else None
@@ -119,11 +119,15 @@ async def _call(context: Context, group: Sequence[_Located]) -> Sequence[Execute
         try:
             sealed = [seal(context, push, options) for push in pushes]
         except NoEncryptionKeyError as problem:
-            return [problem] if len(group) == 1 else None
+            if len(group) > 1:
+                raise _one_refused() from problem
+            return [problem]
         flush, new = await context.patiently(lambda _again, s=sealed, o=options: _lay_out(context, s, o))  # type: ignore[misc]
         planned = flush.answers(())
         if any(stored.duplicates or stored.refused for pushed in planned for stored in pushed.stored):
-            return [Executed(True, planned[0], [])] if len(group) == 1 else None
+            if len(group) > 1:
+                raise _one_refused()
+            return [Executed(True, planned[0], [])]
         rows, lost = await context.tried(
             lambda again, f=flush, n=new: context.database.execute(  # type: ignore[misc]
                 f.columns, gathered.columns, required, n, again=again
@@ -135,7 +139,7 @@ async def _call(context: Context, group: Sequence[_Located]) -> Sequence[Execute
             # One that pushes is found in the log again. Of these the first sending may have done what refuses them now.
             return [unknown_outcome() for _ in group]
         if rows.undone and len(group) > 1:
-            return None
+            raise _one_refused()
         if (full := await _full_queue(context, rows, new)) is not None:
             return [Executed(True, planned[0], [], full)]
         flush.name_partitions({place: part_id for place, part_id in rows.made.items() if part_id is not None})
@@ -150,6 +154,10 @@ async def _call(context: Context, group: Sequence[_Located]) -> Sequence[Execute
             begin = end
         return answers
     raise DatabaseUnavailableError(CHANGES_TOO_OFTEN)
+
+
+def _one_refused() -> DataRejectedError:
+    return DataRejectedError("One of the transactions that shared a call is refused")
 
 
 async def _full_queue(context: Context, rows: TransactionRows, new: NewPartitions) -> str | None:

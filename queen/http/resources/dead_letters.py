@@ -8,19 +8,16 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from queen.core import ids
-from queen.core.administration import DeadLetter, DeadLetterFilter, DeadLetterRow, Replayed
-from queen.core.errors import BadRequestError, DatabaseUnavailableError, NotFoundError, QueueFullError
-from queen.core.operations import Lot, Push
+from queen.core.administration import DeadLetter, DeadLetterFilter, DeadLetterRow
+from queen.core.errors import BadRequestError, NotFoundError
 from queen.engine.context import Context
-from queen.engine.handlers.push import CHANGES_TOO_OFTEN, LAYOUTS_MAX, current_options, lay_out_in, seal
-from queen.engine.ports import Notice
+from queen.engine.handlers.dead_letters import PutBack, replay_dead_letter, transaction_id_of
 from queen.engine.thread import EngineThread
 from queen.http import queries
 from queen.http.answers import Administrative, answer, shown, text
 from queen.http.fields import Name
-from queen.http.parsing import PushItem, check_name, decode, to_push
+from queen.http.parsing import check_name, decode
 from queen.security.keyring import Keyring
-from queen.security.messages import open_payload
 
 DEAD_LETTER_NOT_FOUND = "Dead letter not found"
 _BODY_BYTES_MAX = 64 * 1024
@@ -155,7 +152,11 @@ class Replayer(Administrative):
 
         async def work(context: Context) -> ReplayAnswer | None:
             letter = await context.patiently(lambda _again: find(context))
-            return await _replay(context, letter, target) if letter is not None else None
+            if letter is None:
+                return None
+            queue, partition = target.queue or letter.queue, target.partition or letter.partition
+            put_back = await replay_dead_letter(context, letter, queue, partition)
+            return _answer(letter, queue, partition, put_back) if put_back is not None else None
 
         replayed = await self.run(work)
         if replayed is None:
@@ -163,62 +164,19 @@ class Replayer(Administrative):
         answer(resp, replayed)
 
 
-async def _replay(context: Context, letter: DeadLetter, target: ReplayBody) -> ReplayAnswer | None:
-    queue, partition = target.queue or letter.queue, target.partition or letter.partition
-    item = PushItem(
-        queue, partition, Raw(_payload(context, letter)), f"dlq:{ids.dead_letter_id(letter.id)}", letter.trace_id
-    )
-    request = to_push([item], letter.producer_sub)
-    for _ in range(LAYOUTS_MAX):
-        options = await current_options(context)
-        part_ids = await context.patiently(
-            lambda _again: context.directory.partitions([(queue, partition)], create=True)
-        )
-        if not part_ids:
-            continue
-        flush = await lay_out_in(context, [seal(context, request, options)], part_ids, options)
-        replayed = await context.patiently(
-            lambda again, f=flush: context.administration.dead_letters.replay(letter.id, f.columns, again=again)  # type: ignore[misc]
-        )
-        if replayed.outcome == "unknown":
-            context.directory.forget_queue(queue)
-            continue
-        if replayed.outcome == "stale":
-            context.directory.forget_push_options()
-            continue
-        if replayed.outcome == "full":
-            raise QueueFullError(f"Queue {queue!r} is full (maxSize): try again when its consumers have caught up")
-        if replayed.off is None:
-            return None
-        context.heard(Notice(queue, 1))
-        return _answer(letter, request, replayed, part_ids[queue, partition], replayed.off)
-    raise DatabaseUnavailableError(CHANGES_TOO_OFTEN)
-
-
-def _payload(context: Context, letter: DeadLetter) -> bytes:
-    """In clear: what is encrypted is bound to the partition that it was pushed to."""
-    payload = letter.payload.encode()
-    if letter.key_id is None:
-        return payload
-    return open_payload(letter.key_id, payload, letter.queue, letter.partition, context.keys)
-
-
-def _answer(letter: DeadLetter, request: Push, replayed: Replayed, part_id: int, offset: int) -> ReplayAnswer:
-    lot: Lot = request.lots[0]
-    moved = replayed.outcome == "moved"
-    dlq_id = ids.dead_letter_id(letter.id)
-    status = "queued" if moved else "duplicate"
-    own = ReplayedAs(0, ids.message_id(part_id, offset), f"dlq:{dlq_id}", lot.queue, status, offset)
+def _answer(letter: DeadLetter, queue: str, partition: str, put_back: PutBack) -> ReplayAnswer:
+    message_id = ids.message_id(put_back.part_id, put_back.offset)
+    status = "queued" if put_back.moved else "duplicate"
     return ReplayAnswer(
         True,
-        replayed.outcome,
-        lot.queue,
-        lot.partition,
+        "moved" if put_back.moved else "duplicate",
+        queue,
+        partition,
         letter.consumer_group,
-        dlq_id,
+        ids.dead_letter_id(letter.id),
         letter.transaction_id,
-        own,
-        moved,
+        ReplayedAs(0, message_id, transaction_id_of(letter), queue, status, put_back.offset),
+        put_back.moved,
     )
 
 

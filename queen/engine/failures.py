@@ -1,0 +1,297 @@
+"""The one policy for failures: what follows when a call to PostgreSQL has failed. No I/O, no clock.
+
+    what happened, and its error    what is known        what follows
+    ----------------------------    -----------------    -----------------------------------------------------------
+    unreachable                     nothing was sent     A push is spooled, a long poll stays parked. Any other call
+      DatabaseUnavailableError                           is repeated, with pauses, until DB_PATIENCE_MS is over:
+                                                         503 database_unavailable.
+    outcome unknown                 committed, or not    The same; it is sent again under the same id, so that it
+      OutcomeUnknownError                                happens once. What nobody can tell in the end: 503
+                                                         outcome_unknown.
+    too slow                        nothing was changed  Never an outage, never spooled. The requests are halved, each
+      TooSlowError                                       half under a shorter limit. One that is too slow alone has a
+                                                         last try with the whole limit, when the others are answered;
+                                                         then it is at fault: 504 too_slow. But if the next one alone is
+                                                         too slow as well, and nothing else of the kind gets through,
+                                                         PostgreSQL is slow: 503 database_slow for all, and the next
+                                                         calls pause before they begin.
+    locked                          nothing was changed  Never at fault. The requests are halved, so that the others
+      TooSlowError, lock                                 get through. One alone is repeated until DB_PATIENCE_MS is
+                                                         over: 503 locked.
+    refused                         nothing was changed  The requests are halved, until the one at fault is alone and
+      DataRejectedError                                  gets the error.
+
+A call is halved between requests, never inside one. ``Repeats`` decides the first two rows, for one call; ``Trial`` the
+others, for the requests of a batch. A call that was sent again because its outcome is unknown stays unknown when it is
+too slow then: halves would have other ids.
+
+How long others wait: after a call that was too slow under the limit T come halves under T/4, their halves under T/16,
+and so on, but not below T/64 or 0.25 s. That goes on for 2T; then last tries begin for as long. What had no turn by
+then is told to come again (503): it shared its batch with dozens that were at fault, or with two large ones.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from contextvars import ContextVar
+from math import inf
+from typing import Any, Generic, TypeVar
+
+from msgspec import Struct
+
+from queen.core.backoff import doubled
+from queen.core.errors import (
+    DatabaseSlowError,
+    DataRejectedError,
+    LockedError,
+    OutcomeUnknownError,
+    QueenError,
+    TooSlowError,
+)
+
+R = TypeVar("R")
+
+#: The time limit in seconds of the calls that are made in this context; ``None``: that of the connection.
+call_limit_s: ContextVar[float | None] = ContextVar("call_limit_s", default=None)
+
+_PAUSE_FIRST_MS, _PAUSE_LIMIT_MS = 20.0, 500.0
+#: How long the calls of a kind pause before the next one when PostgreSQL is slow.
+_SLOW_FIRST_MS, _SLOW_LIMIT_MS = 100.0, 2000.0
+_SHORTER, _SHORTEST, _SHORTEST_S = 4, 64, 0.25
+#: How long a batch is halved, and how long last tries begin afterwards: in whole limits, and at least so many seconds.
+_SEARCH, _SEARCH_S, _LAST_TRIES = 2, 10.0, 2
+
+_TOO_SLOW = "PostgreSQL did not complete this request alone within {:g} s"
+_IN_PARTS = "; nothing of it was stored. Send it in smaller parts"
+_SLOW = "PostgreSQL is too slow for all requests at the moment: try again later"
+_NO_TIME = "Other requests took all the time that PostgreSQL had: try again"
+_LOCKED = "Another transaction in PostgreSQL holds a lock that this request needs: try again later"
+
+
+def shorter_limit_s(limit_s: float, whole_s: float) -> float:
+    """The limit of the parts of a call that was too slow under ``limit_s``, where the first had ``whole_s``."""
+    return min(whole_s, max(limit_s / _SHORTER, whole_s / _SHORTEST, _SHORTEST_S))
+
+
+class Rules(Struct, frozen=True):
+    """What may be set of the policy.
+
+    Attributes:
+        limit_s: how long a call may take (``DB_STATEMENT_TIMEOUT``).
+        patience_s: how long a call is repeated (``DB_PATIENCE_MS``).
+    """
+
+    limit_s: float
+    patience_s: float
+
+
+class Repeats:
+    """One call that is repeated while PostgreSQL cannot be reached.
+
+    Attributes:
+        again: whether an earlier try may have been committed although its answer was lost.
+    """
+
+    def __init__(self, rules: Rules, now: float) -> None:
+        self.again = False
+        self._until = now + rules.patience_s
+        self._pause_ms = 0.0
+
+    def after(self, problem: QueenError, now: float, *, waits: bool) -> float | QueenError:
+        """Seconds until the next try, or the error with which the call ends; ``waits``: whether there may be one."""
+        if isinstance(problem, TooSlowError) and not self.again:
+            return problem
+        self.again = self.again or isinstance(problem, OutcomeUnknownError)
+        self._pause_ms = doubled(self._pause_ms, _PAUSE_FIRST_MS, _PAUSE_LIMIT_MS)
+        if waits and now + self._pause_ms / 1000 <= self._until:
+            return self._pause_ms / 1000
+        if self.again and not isinstance(problem, OutcomeUnknownError):
+            return OutcomeUnknownError(str(problem))
+        return problem
+
+
+class Pace:
+    """What a worker knows of the calls of one kind: whether they get through at the moment.
+
+    Attributes:
+        pause_s: how long each waits before it begins.
+    """
+
+    def __init__(self) -> None:
+        self.pause_s = 0.0
+        self._through = self._slow = -inf
+
+    def got_through(self, begun: float) -> None:
+        """A call that began then was carried out in time."""
+        self._through = max(self._through, begun)
+        self.pause_s = 0.0
+
+    def too_slow(self, now: float) -> None:
+        """A request alone was too slow, and had the whole limit."""
+        self._slow = now
+
+    def back_off(self) -> None:
+        """PostgreSQL is slow."""
+        self.pause_s = doubled(self.pause_s * 1000, _SLOW_FIRST_MS, _SLOW_LIMIT_MS) / 1000
+
+    def through_since(self, begin: float) -> bool:
+        """Whether a call that began since then was carried out in time."""
+        return self._through >= begin
+
+    def too_slow_since(self, begin: float) -> bool:
+        """Whether a request that was alone has been too slow since then."""
+        return self._slow >= begin
+
+
+class Part(Struct, Generic[R], frozen=True):
+    """Requests that go into a call together.
+
+    Attributes:
+        limit_s: the time limit of the call; ``None``: the usual one.
+        pause_s: how long to wait before it.
+        last: it is one request, and its last try.
+    """
+
+    requests: Sequence[R]
+    limit_s: float | None = None
+    pause_s: float = 0.0
+    last: bool = False
+
+
+class Trial(Generic[R]):
+    """The requests of a batch, until each has its answer. Times in seconds, by one clock.
+
+    Args:
+        requests: the batch.
+        rules: the settings.
+        pace: that of their kind.
+        now: when it begins.
+        repeats: whether calls may be made again; without, a request ends with the first failure of its call.
+    """
+
+    def __init__(self, requests: Sequence[R], rules: Rules, pace: Pace, now: float, *, repeats: bool = True) -> None:
+        self._rules, self._pace, self._repeats = rules, pace, repeats
+        self._begun = self._called = now
+        self._parts = deque([Part(requests, pause_s=pace.pause_s)])
+        #: Too slow alone: under a shorter limit, and under the whole one.
+        self._suspects: list[R] = []
+        self._convicts: list[R] = []
+        self._locked_until: float | None = None
+        self._search_until = now + rules.limit_s + max(_SEARCH * rules.limit_s, _SEARCH_S)
+        self._last_until = inf
+        self._pause_ms = 0.0
+
+    def next(self, now: float) -> Part[R] | None:
+        """The requests of the next call, which is made now; ``None``: all are answered."""
+        self._called = now
+        return self._parts.popleft() if self._parts else None
+
+    def settle(self, part: Part[R], outcomes: Sequence[tuple[R, Any]], now: float) -> list[tuple[R, Any]]:
+        """Which requests are answered how, after the call of a part.
+
+        Args:
+            part: that was called last.
+            outcomes: its requests, or those that are still wanted, each with its result or with the error of its call:
+                requests whose call was the same have the same error.
+            now: when the call ended.
+        """
+        answers: list[tuple[R, Any]] = []
+        failed: dict[int, tuple[TooSlowError | DataRejectedError, list[R]]] = {}
+        for request, result in outcomes:
+            if isinstance(result, TooSlowError | DataRejectedError):
+                failed.setdefault(id(result), (result, []))[1].append(request)
+            else:
+                answers.append((request, result))
+        if any([not isinstance(result, Exception) for _, result in answers]):
+            self._pace.got_through(self._called)
+        for problem, requests in failed.values():
+            answers += self._after(part, problem, requests, now)
+        return answers + self._judge(now)
+
+    def _after(
+        self, part: Part[R], problem: TooSlowError | DataRejectedError, requests: list[R], now: float
+    ) -> list[tuple[R, Any]]:
+        """Requests whose call has failed: what goes on, or the answers."""
+        if not self._repeats and len(requests) > 1:
+            return [(request, problem) for request in requests]
+        if isinstance(problem, DataRejectedError):
+            if len(requests) == 1:
+                return [(requests[0], problem)]
+            self._halve(requests, part.limit_s)
+        elif problem.lock:
+            return self._after_lock(part, requests, now)
+        elif len(requests) > 1:
+            self._halve(requests, shorter_limit_s(self._limit_of(part, problem), self._rules.limit_s))
+        elif part.last or not self._repeats or self._limit_of(part, problem) >= self._rules.limit_s:
+            self._convicts += requests
+        else:
+            self._suspects += requests
+        return []
+
+    def _limit_of(self, part: Part[R], problem: TooSlowError) -> float:
+        return problem.limit_s or part.limit_s or self._rules.limit_s
+
+    def _halve(self, requests: list[R], limit_s: float | None) -> None:
+        middle = len(requests) // 2
+        self._parts += Part(requests[:middle], limit_s), Part(requests[middle:], limit_s)
+
+    def _after_lock(self, part: Part[R], requests: list[R], now: float) -> list[tuple[R, Any]]:
+        if self._locked_until is None:
+            self._locked_until = now + self._rules.patience_s
+        if len(requests) > 1:
+            self._halve(requests, part.limit_s)
+            return []
+        pause_ms = doubled(self._pause_ms, _PAUSE_FIRST_MS, _PAUSE_LIMIT_MS)
+        rest_s = self._locked_until - now - pause_ms / 1000
+        if rest_s < 0 or not self._repeats:
+            return [(requests[0], LockedError(_LOCKED))]
+        self._pause_ms = pause_ms
+        limit_s = part.limit_s if part.last else shorter_limit_s(rest_s * _SHORTER, self._rules.limit_s)
+        self._parts.append(Part(requests, limit_s, pause_ms / 1000, part.last))
+        return []
+
+    def _judge(self, now: float) -> list[tuple[R, Any]]:
+        """Those that are too slow alone, when it is clear what that says: the answers of some, last tries of others."""
+        through = self._pace.through_since(self._begun)
+        answers: list[tuple[R, Any]] = []
+        if through:
+            answers += self._convict()
+        elif len(self._convicts) > 1 or (self._convicts and self._pace.too_slow_since(self._begun)):
+            return self._give_up(now)
+        if now >= self._search_until and any([not part.last for part in self._parts]):
+            if not through:
+                return self._give_up(now)
+            answers += _late(self._drop(last=False))
+        if now >= self._last_until:
+            answers += _late(self._drop(last=True))
+        if self._parts:
+            return answers
+        if self._suspects:
+            self._last_until = now + _LAST_TRIES * self._rules.limit_s
+            self._parts += [Part([request], self._rules.limit_s, last=True) for request in self._suspects]
+            self._suspects = []
+        elif self._convicts:
+            self._pace.too_slow(now)
+            answers += self._convict()
+        return answers
+
+    def _give_up(self, now: float) -> list[tuple[R, Any]]:
+        """PostgreSQL is slow: nobody is at fault, and all calls of the kind back off."""
+        self._pace.too_slow(now)
+        self._pace.back_off()
+        slow = [*self._convicts, *self._suspects, *self._drop(last=True), *self._drop(last=False)]
+        self._convicts, self._suspects = [], []
+        return [(request, DatabaseSlowError(_SLOW)) for request in slow]
+
+    def _drop(self, *, last: bool) -> list[R]:
+        dropped = [request for part in self._parts if part.last is last for request in part.requests]
+        self._parts = deque([part for part in self._parts if part.last is not last])
+        return dropped
+
+    def _convict(self) -> list[tuple[R, Any]]:
+        convicts, self._convicts = self._convicts, []
+        text = _TOO_SLOW.format(self._rules.limit_s) + (_IN_PARTS if self._repeats else "")
+        return [(request, TooSlowError(text)) for request in convicts]
+
+
+def _late(requests: Sequence[R]) -> list[tuple[R, Any]]:
+    return [(request, DatabaseSlowError(_NO_TIME)) for request in requests]
