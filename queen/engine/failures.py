@@ -60,11 +60,12 @@ _SHORTER, _SHORTEST, _SHORTEST_S = 4, 64, 0.25
 #: How long a batch is halved, and how long last tries begin afterwards: in whole limits, and at least so many seconds.
 _SEARCH, _SEARCH_S, _LAST_TRIES = 2, 10.0, 2
 
-_TOO_SLOW = "PostgreSQL did not complete this request alone within {:g} s"
+# Consumers of the published client end at an error that is answered, unless its text has the word "timeout".
+_TOO_SLOW = "PostgreSQL did not complete this request alone within {:g} s (DB_STATEMENT_TIMEOUT)"
 _IN_PARTS = "; nothing of it was stored. Send it in smaller parts"
-_SLOW = "PostgreSQL is too slow for all requests at the moment: try again later"
-_NO_TIME = "Other requests took all the time that PostgreSQL had: try again"
-_LOCKED = "Another transaction in PostgreSQL holds a lock that this request needs: try again later"
+_SLOW = "PostgreSQL is too slow at the moment: all requests meet DB_STATEMENT_TIMEOUT. Try again later"
+_NO_TIME = "PostgreSQL had no time for this request beside others that met DB_STATEMENT_TIMEOUT. Try again"
+_LOCKED = "Another transaction in PostgreSQL holds a lock that this request needs (lock timeout). Try again later"
 
 
 def shorter_limit_s(limit_s: float, whole_s: float) -> float:
@@ -217,10 +218,10 @@ class Trial(Generic[R]):
             if len(requests) == 1:
                 return [(requests[0], problem)]
             self._halve(requests, part.limit_s)
-        elif problem.lock:
-            return self._after_lock(part, requests, now)
         elif len(requests) > 1:
             self._halve(requests, shorter_limit_s(self._limit_of(part, problem), self._rules.limit_s))
+        elif problem.lock:
+            return self._after_lock(part, requests[0], now)
         elif part.last or not self._repeats or self._limit_of(part, problem) >= self._rules.limit_s:
             self._convicts += requests
         else:
@@ -234,19 +235,16 @@ class Trial(Generic[R]):
         middle = len(requests) // 2
         self._parts += Part(requests[:middle], limit_s), Part(requests[middle:], limit_s)
 
-    def _after_lock(self, part: Part[R], requests: list[R], now: float) -> list[tuple[R, Any]]:
+    def _after_lock(self, part: Part[R], request: R, now: float) -> list[tuple[R, Any]]:
         if self._locked_until is None:
             self._locked_until = now + self._rules.patience_s
-        if len(requests) > 1:
-            self._halve(requests, part.limit_s)
-            return []
         pause_ms = doubled(self._pause_ms, _PAUSE_FIRST_MS, _PAUSE_LIMIT_MS)
         rest_s = self._locked_until - now - pause_ms / 1000
         if rest_s < 0 or not self._repeats:
-            return [(requests[0], LockedError(_LOCKED))]
+            return [(request, LockedError(_LOCKED))]
         self._pause_ms = pause_ms
         limit_s = part.limit_s if part.last else shorter_limit_s(rest_s * _SHORTER, self._rules.limit_s)
-        self._parts.append(Part(requests, limit_s, pause_ms / 1000, part.last))
+        self._parts.append(Part([request], limit_s, pause_ms / 1000, part.last))
         return []
 
     def _judge(self, now: float) -> list[tuple[R, Any]]:
