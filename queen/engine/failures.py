@@ -60,7 +60,7 @@ _SHORTER, _SHORTEST, _SHORTEST_S = 4, 64, 0.25
 #: How long a batch is halved, and how long last tries begin afterwards: in whole limits, and at least so many seconds.
 _SEARCH, _SEARCH_S, _LAST_TRIES = 2, 10.0, 2
 
-# Consumers of the published client end at an error that is answered, unless its text has the word "timeout".
+# Consumers of the published client end when a pop fails, unless the text has the word "timeout".
 _TOO_SLOW = "PostgreSQL did not complete this request alone within {:g} s (DB_STATEMENT_TIMEOUT)"
 _IN_PARTS = "; nothing of it was stored. Send it in smaller parts"
 _SLOW = "PostgreSQL is too slow at the moment: all requests meet DB_STATEMENT_TIMEOUT. Try again later"

@@ -154,7 +154,7 @@ def describe(error: QueenError, req: QueenRequest) -> Problem:
         detail = "The message could be stored neither in the database nor in the spool; try again"
     elif isinstance(error, DatabaseUnavailableError):
         log.warning("%s", error, extra=req.log_fields)
-        # Consumers of the published client end at an error, unless its text has the word "connection".
+        # Consumers of the published client end when a pop fails, unless the text has the word "connection".
         detail = "There is no connection to the database at the moment; try again"
     elif status == 504 or isinstance(error, DatabaseSlowError | LockedError):
         log.warning("%s", error, extra=req.log_fields)

@@ -15,7 +15,7 @@ from tests.support.api import Api, ack_of, open_client
 from tests.support.clock import eventually
 from tests.support.locks import Connection
 from tests.support.outage import fragile_postgres
-from tests.support.processes import Server, open_folder
+from tests.support.processes import ROOT, Server, open_folder
 from tests.support.servers import create_database, drop_database, serving_database
 
 #: Short, so that the tests are; a call at a time, so that requests share the next one.
@@ -37,7 +37,7 @@ QUICK = "DROP FUNCTION public.sleep CASCADE"
 @pytest.fixture(scope="module")
 def server(postgres: str) -> Iterator[Server]:
     url = asyncio.run(create_database(postgres))
-    with open_folder() as folder, serving_database(url, folder, "--workers", "1", **SETTINGS) as running:
+    with open_folder() as folder, serving_database(url, folder, "--workers", "1", root=ROOT, **SETTINGS) as running:
         running.given_dsn = url
         yield running
     asyncio.run(drop_database(postgres, url))
@@ -208,7 +208,7 @@ async def test_an_ack_waits_for_postgresql_as_long_as_is_set(queue: str) -> None
             answer = await http.post("/api/v1/ack", json=ack_of(message, "completed"))
             assert time.monotonic() - begin < 10, "twenty times what is set"
             assert code_of(answer) in {(503, "database_unavailable"), (503, "outcome_unknown")}
-            assert "connection" in answer.json()["error"], "or consumers of the published client end"
+            assert "connection" in answer.json()["error"], "or consumers of the published client end at a pop"
             postgres.start()
 
             async def acked() -> bool:

@@ -81,7 +81,7 @@ class Database:
 
 def carry_out(database: Database, requests: Sequence[Request], pace: Pace | None = None) -> dict[int, Any]:
     """The answers to a batch, as the engine finds them."""
-    trial, answers = Trial(requests, RULES, pace or Pace(), database.now), {}
+    trial, answers = Trial(requests, RULES, pace or Pace(), database.now), dict[int, Any]()
     while (part := trial.next(database.now)) is not None:
         database.now += part.pause_s
         limit_s = RULES.limit_s if part.limit_s is None else part.limit_s
@@ -203,7 +203,7 @@ def test_a_call_of_another_batch_that_got_through_says_that_postgresql_is_not_sl
     [part] = [other.next(1.0)]
     assert part is not None
     assert other.settle(part, [(part.requests[0], "done")], 1.1) == [(part.requests[0], "done")]
-    answers, now = {}, 0.0
+    answers, now = dict[int, type](), 0.0
     while (part := slow.next(now)) is not None:
         now += 30.0 if part.limit_s is None else part.limit_s
         outcomes: list[tuple[Request, Any]] = [(request, TooSlowError("slow")) for request in part.requests]
@@ -301,7 +301,7 @@ class Harness:
     """An engine with one kind of jobs that write and one that look, over such a database."""
 
     def __init__(self, database: Database) -> None:
-        self.database, self.answers = database, {}
+        self.database, self.answers = database, dict[int, tuple[Any, float]]()
         self.loop = asyncio.get_running_loop()
         context: Any = SimpleNamespace(
             heard=tell_nobody, away=False, directory=None, orphans=Orphans(), rules=RULES,

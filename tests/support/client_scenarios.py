@@ -204,8 +204,11 @@ async def names(client: Client, queue: str) -> object:
 
 
 async def consume_through_an_outage(client: Client, queue: str) -> object:
-    """A consumer whose first ack comes when the database is away; whoever runs this says when that is."""
-    await client.queue(queue).config({"leaseTime": 300}).create()
+    """A consumer whose first ack comes when the database is down, for so long that all tries of the ack fail.
+
+    The one who runs this says when that is. The message comes again when its lease is over.
+    """
+    await client.queue(queue).config({"leaseTime": 60}).create()
     await client.queue(queue).push([{"data": "before"}])
     seen = []
 
@@ -216,7 +219,7 @@ async def consume_through_an_outage(client: Client, queue: str) -> object:
             print("handling", flush=True)
             await asyncio.to_thread(sys.stdin.readline)
 
-    await client.queue(queue).group("g").subscription_mode("all").batch(1).limit(3).each().consume(handle)
+    await client.queue(queue).group("g").subscription_mode("all").batch(1).limit(4).each().consume(handle)
     left = await client.queue(queue).group("g").wait(False).pop()
     return {"seen": seen, "left": len(left)}
 
