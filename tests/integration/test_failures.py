@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncpg
@@ -17,6 +16,7 @@ from tests.support.locks import Connection
 from tests.support.outage import fragile_postgres
 from tests.support.processes import ROOT, Server, open_folder
 from tests.support.servers import create_database, drop_database, serving_database
+from tests.support.slowness import slow_segments
 
 #: Short, so that the tests are; a call at a time, so that requests share the next one.
 SETTINGS = {
@@ -27,11 +27,6 @@ SETTINGS = {
     "QUEEN_TRANSACTION_MAX_CONCURRENT": "1",
 }
 OTHERS = [f"p{number}" for number in range(12)]
-SLOW = """
-    CREATE FUNCTION public.sleep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(60); RETURN NEW; END';
-    CREATE TRIGGER slow BEFORE INSERT ON queen.segments FOR EACH ROW {} EXECUTE FUNCTION public.sleep();
-"""
-QUICK = "DROP FUNCTION public.sleep CASCADE"
 
 
 @pytest.fixture(scope="module")
@@ -53,22 +48,12 @@ async def api(server: Server) -> AsyncIterator[Api]:
 async def operator(server: Server) -> AsyncIterator[Connection]:
     connection = await asyncpg.connect(server.dsn)
     yield connection
-    await connection.execute(QUICK.replace("FUNCTION", "FUNCTION IF EXISTS"))
     await connection.close()
 
 
 async def made(api: Api, queue: str) -> None:
     """Makes the partitions, with a message each."""
     await api.push_items([{"queue": queue, "partition": name, "payload": 0} for name in ("slow", *OTHERS)])
-
-
-@asynccontextmanager
-async def slow_segments(operator: Connection, queue: str) -> AsyncIterator[None]:
-    """Writing to the partition ``slow`` takes a minute."""
-    part_id = await part_id_of(operator, queue)
-    await operator.execute(SLOW.format(f"WHEN (NEW.part_id = {part_id})"))
-    yield
-    await operator.execute(QUICK)
 
 
 async def part_id_of(operator: Connection, queue: str) -> int:
@@ -114,7 +99,7 @@ async def test_a_request_that_is_too_slow_fails_alone_and_nothing_is_spooled(
     api: Api, operator: Connection, queue: str, send: Any
 ) -> None:
     await made(api, queue)
-    async with slow_segments(operator, queue):
+    async with slow_segments(operator, await part_id_of(operator, queue)):
         first = asyncio.create_task(send(api, queue, "slow"))
         # While the first one is under way the others gather, and share a call.
         while not await operator.fetchval("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"):
@@ -171,7 +156,7 @@ async def test_a_dead_letter_whose_replay_is_too_slow_is_kept(api: Api, operator
     popped = await api.pop(queue, "slow")
     await api.ack(popped.messages, "dlq")
     [letter] = (await api.http.get("/api/v1/dlq", params={"queue": queue})).json()["messages"]
-    async with slow_segments(operator, queue):
+    async with slow_segments(operator, await part_id_of(operator, queue)):
         assert code_of(await api.http.post(f"/api/v1/dlq/{letter['id']}/replay")) == (504, "too_slow")
     assert (await api.http.post(f"/api/v1/dlq/{letter['id']}/replay")).json()["result"] == "moved"
 
@@ -179,16 +164,15 @@ async def test_a_dead_letter_whose_replay_is_too_slow_is_kept(api: Api, operator
 @checks("G-ISO-1", level=Level.LIVE)
 async def test_where_postgresql_is_slow_for_all_nobody_is_at_fault(api: Api, operator: Connection, queue: str) -> None:
     await made(api, queue)
-    await operator.execute(SLOW.format(""))
-    first = asyncio.create_task(push(api, queue, "slow"))
-    while not await operator.fetchval("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"):
-        assert not first.done()
-    answers = await asyncio.gather(*(push(api, queue, partition) for partition in OTHERS))
-    await first
-    assert {code_of(answer) for answer in answers} == {(503, "database_slow")}
-    assert all(answer.headers["retry-after"] for answer in answers)
-    assert not await is_spooling(api)
-    await operator.execute(QUICK)
+    async with slow_segments(operator):
+        first = asyncio.create_task(push(api, queue, "slow"))
+        while not await operator.fetchval("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"):
+            assert not first.done()
+        answers = await asyncio.gather(*(push(api, queue, partition) for partition in OTHERS))
+        await first
+        assert {code_of(answer) for answer in answers} == {(503, "database_slow")}
+        assert all(answer.headers["retry-after"] for answer in answers)
+        assert not await is_spooling(api)
     assert (await push(api, queue, "slow")).status_code == 201
     assert await stored(operator, queue) == dict.fromkeys(OTHERS, 1) | {"slow": 2}
 

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
 
-from queen.core.errors import DataRejectedError, OutcomeUnknownError
+from queen.core.errors import DataRejectedError, OutcomeUnknownError, TooSlowError
 from queen.db.dsn import parse
 from queen.db.pool import Pool
 from queen.db.setup import prepare
@@ -15,6 +16,7 @@ from queen.db.store import Store
 from queen.engine.ports import AckColumns, PopColumns
 from queen_spec.guarantees import Level, checks
 from tests.support.flushes import flush_of
+from tests.support.slowness import slow_segments
 
 BLOCKED = "FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%commit_group_v1%'"
 
@@ -98,6 +100,39 @@ async def test_a_call_that_is_refused_takes_nobody_with_it(world: World) -> None
     assert isinstance(popped, tuple)
     delivered, _, behind = popped
     assert (delivered, behind) == ([], False)  # each was made by itself: the one message is done, or still leased
+
+
+@checks("G-ISO-1", level=Level.LIVE)
+@pytest.mark.parametrize("lock", [False, True])
+async def test_a_call_that_is_too_slow_takes_nobody_with_it_and_is_made_again_under_a_shorter_limit(
+    world: World, postgres: str, lock: bool
+) -> None:
+    impatient = Pool(parse(postgres, "queen test", 5000), 4, 1)
+    store, operator = Store(impatient), await asyncpg.connect(postgres)
+    try:
+        async with AsyncExitStack() as stack:
+            if lock:
+                await stack.enter_async_context(operator.transaction())
+                await operator.execute(
+                    "SELECT FROM queen.partition_lookup WHERE part_id = $1 FOR UPDATE", world.part_id
+                )
+            else:
+                await stack.enter_async_context(slow_segments(operator, world.part_id))
+            acked, problem, popped = await asyncio.gather(
+                store.ack(world.columns_of_ack()),
+                store.push(world.push, again=False),
+                store.pop(world.columns_of_pop(uuid4())),
+                return_exceptions=True,
+            )
+    finally:
+        await operator.close()
+        await impatient.close()
+    assert isinstance(problem, TooSlowError)
+    assert (problem.lock, problem.limit_s) == (lock, 1 if lock else 0.25)
+    assert isinstance(acked, list)
+    assert [row.problem for row in acked] == [None]
+    assert isinstance(popped, tuple)
+    assert [row.part_id for row in await world.store.push(world.push, again=True)] == [world.part_id]
 
 
 async def test_what_must_be_alone_is_alone(world: World) -> None:
