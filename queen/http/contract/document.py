@@ -134,7 +134,9 @@ def _responses(operation: Operation, refusals: Sequence[int], schemas: Schemas, 
         if answer.body:
             content = {"schema": schemas.of_answer(answer.body)} | _example(examples, str(answer.status))
             response.setdefault("content", {})[answer.media_type] = content
-    for number in map(str, sorted({*operation.errors, *refusals})):
+    # What needs the database may find it down, and may be too slow for it.
+    slow = (504,) if 503 in operation.errors else ()
+    for number in map(str, sorted({*operation.errors, *refusals, *slow})):
         if number in responses:
             responses[number]["content"] |= _PROBLEM
         else:

@@ -19,7 +19,8 @@ ERRORS: Mapping[int, str] = {
     426: "This path is a WebSocket.",
     429: "A limit of size or number is reached; there may be room later (`Retry-After`).",
     501: "This worker cannot hold another long poll (worker classes `gthread` and `meinheld`): ask without waiting.",
-    503: "Not at the moment: the database is away, the server is full or stops. Try again (`Retry-After`).",
+    503: "Not at the moment: the database is down or slow, the server is full or stops. Try again (`Retry-After`).",
+    504: "The database did not complete this request alone within its time limit. Send it in smaller parts.",
 }
 
 
