@@ -203,7 +203,10 @@ class Settings:
         "DB_CONNECTION_TIMEOUT", 2000, integer(100, 600_000), "limit of one attempt to connect to PostgreSQL, in ms"
     )
     statement_timeout_ms: int = setting(
-        "DB_STATEMENT_TIMEOUT", 30_000, integer(100, 3_600_000), "limit of one procedure call, in ms"
+        "DB_STATEMENT_TIMEOUT",
+        30_000,
+        integer(100, 3_600_000),
+        "limit of one procedure call, in ms; a request that needs more alone is answered 504",
     )
     cached_partitions: int = setting(
         "QUEEN_CACHE_PARTITION_MAX", 200_000, integer(100, 10_000_000), "partition ids that a worker remembers"
@@ -280,7 +283,7 @@ class Settings:
         "DB_PATIENCE_MS",
         5000,
         integer(0, 600_000),
-        "how long a call is repeated while PostgreSQL is away, before its sender is told so, in ms",
+        "how long a call is repeated while PostgreSQL is down, or what it needs is locked, before its sender is told, in ms",
     )
     concurrency_mode: str = setting(
         "QUEEN_CONCURRENCY_MODE",

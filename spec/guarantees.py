@@ -537,7 +537,7 @@ _CATALOGUE: Collection[Guarantee] = (
     _safety(
         "G-ISO-1",
         "LF",
-        "One request's bad data never fails another's.",
+        "One request's bad data, or the time that it takes, never fails another's.",
         "Requests of strangers are fused into one call.",
     ),
     _safety(

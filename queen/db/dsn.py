@@ -109,7 +109,9 @@ def lock_timeout_ms(limit_s: float) -> int:
 async def connect(target: Target, statement_timeout_s: float | None = None) -> "asyncpg.Connection[Any]":
     """One connection, in UTC, on which PostgreSQL itself ends a statement after that time.
 
-    A wait for a lock ends earlier (``lock_timeout_ms``). Raises what asyncpg raises, and SettingError for a DSN that it cannot read.
+    A wait for a lock ends earlier (``lock_timeout_ms``).
+
+    Raises what asyncpg raises, and SettingError for a DSN that it cannot read.
     """
     settings = {"application_name": target.application_name, "timezone": "UTC"}
     if statement_timeout_s is not None and not target.pooled:  # a pooler refuses parameters that it does not know

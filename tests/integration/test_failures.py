@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
 import asyncpg
@@ -16,7 +16,7 @@ from tests.support.locks import Connection
 from tests.support.outage import fragile_postgres
 from tests.support.processes import ROOT, Server, open_folder
 from tests.support.servers import create_database, drop_database, serving_database
-from tests.support.slowness import slow_segments
+from tests.support.slowness import refused_segments, slow_segments
 
 #: Short, so that the tests are; a call at a time, so that requests share the next one.
 SETTINGS = {
@@ -56,9 +56,9 @@ async def made(api: Api, queue: str) -> None:
     await api.push_items([{"queue": queue, "partition": name, "payload": 0} for name in ("slow", *OTHERS)])
 
 
-async def part_id_of(operator: Connection, queue: str) -> int:
-    """The number of the partition ``slow``."""
-    [row] = await operator.fetch("SELECT part_id FROM queen.resolve_partitions_v1($1, $2, false)", [queue], ["slow"])
+async def part_id_of(operator: Connection, queue: str, partition: str = "slow") -> int:
+    """The number of a partition."""
+    [row] = await operator.fetch("SELECT part_id FROM queen.resolve_partitions_v1($1, $2, false)", [queue], [partition])
     return int(row["part_id"])
 
 
@@ -68,8 +68,13 @@ async def push(api: Api, queue: str, partition: str, payload: Any = 1) -> httpx.
 
 
 async def transact(api: Api, queue: str, partition: str) -> httpx.Response:
-    item = {"type": "push", "items": [{"queue": queue, "partition": partition, "payload": 1}]}
-    return await api.http.post("/api/v1/transaction", json={"operations": [item]})
+    return await api.http.post("/api/v1/transaction", json=transaction(queue, partition))
+
+
+def transaction(queue: str, partition: str, *acks: Mapping[str, Any]) -> dict[str, Any]:
+    """One that pushes a message to a partition, and acks."""
+    push = {"type": "push", "items": [{"queue": queue, "partition": partition, "payload": 1}]}
+    return {"operations": [*({"type": "ack", **ack} for ack in acks), push]}
 
 
 async def is_spooling(api: Api) -> bool:
@@ -159,6 +164,28 @@ async def test_a_dead_letter_whose_replay_is_too_slow_is_kept(api: Api, operator
     async with slow_segments(operator, await part_id_of(operator, queue)):
         assert code_of(await api.http.post(f"/api/v1/dlq/{letter['id']}/replay")) == (504, "too_slow")
     assert (await api.http.post(f"/api/v1/dlq/{letter['id']}/replay")).json()["result"] == "moved"
+
+
+@checks("G-TXN-1", "G-ISO-1", level=Level.LIVE)
+async def test_a_transaction_is_carried_out_once_whatever_becomes_of_others_of_its_batch(
+    api: Api, operator: Connection, queue: str
+) -> None:
+    await api.push(queue, 0, 1, partition="p0")
+    await made(api, queue)
+    first, second, *_ = (await api.pop(queue, "p0", batch=10)).messages
+    part_id = await part_id_of(operator, queue)
+    # Of two that ack at one cursor the second has a call of its own, behind that of the first.
+    one = transaction(queue, "p1", ack_of(first, "completed"))
+    other = transaction(queue, "p2", ack_of(second, "completed"))
+    async with slow_segments(operator, part_id), refused_segments(operator, await part_id_of(operator, queue, "p2")):
+        occupant = asyncio.create_task(transact(api, queue, "slow"))
+        while not await operator.fetchval("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"):
+            assert not occupant.done()
+        answers = await asyncio.gather(*(api.http.post("/api/v1/transaction", json=body) for body in (one, other)))
+        assert code_of(await occupant) == (504, "too_slow")
+    assert answers[0].json()["success"] is True, answers[0].text
+    assert code_of(answers[1]) == (422, "data_rejected")
+    assert (await stored(operator, queue))["p1"] == 2
 
 
 @checks("G-ISO-1", level=Level.LIVE)

@@ -399,6 +399,16 @@ MUTANTS: tuple[Mutant, ...] = (
         tests="tests/integration/test_group_commit.py",
     ),
     _engine(
+        "G-ISO-1", "a statement timeout is taken for an outage",
+        ("queen/db/sqlstate.py", 'RETRYABLE = frozenset({"40P01", "40001"})', 'RETRYABLE = frozenset({"40P01", "40001", "57014"})'),
+        tests="tests/integration/test_failures.py",
+    ),
+    _engine(
+        "G-ISO-1", "requests that are too slow together all fail",
+        ("queen/engine/failures.py", "        elif len(requests) > 1:\n            self._halve", "        elif len(requests) > 1:\n            self._convicts += requests\n            return []\n            self._halve"),
+        tests="tests/property/test_failures.py",
+    ),
+    _engine(
         "G-ISO-2", "the results of acks come in the order of their outcome",
         (
             "queen/engine/handlers/ack.py",
