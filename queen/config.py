@@ -283,7 +283,7 @@ class Settings:
         "DB_PATIENCE_MS",
         5000,
         integer(0, 600_000),
-        "how long a call is repeated while PostgreSQL is down, or its rows are locked, before its sender is told, in ms",
+        "how long a call is repeated while PostgreSQL is down or its rows are locked, before its sender is told, in ms",
     )
     concurrency_mode: str = setting(
         "QUEEN_CONCURRENCY_MODE",

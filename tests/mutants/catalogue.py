@@ -395,7 +395,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-ISO-1", "a call that is refused fails those of its transaction",
-        ("queen/db/group_commit.py", "        except QueenError:\n            return None", "        except QueenError:\n            raise"),
+        ("queen/db/group_commit.py", "        except QueenError as problem:\n", "        except QueenError as problem:\n            raise\n"),
         tests="tests/integration/test_group_commit.py",
     ),
     _engine(
