@@ -36,7 +36,6 @@ class Bounds(Struct, frozen=True):
         headers_max: lines of a head.
         url_bytes_max: path and query of a request, as it was sent.
         request_timeout_s: how long a head may take, and the time over which the speed of a body is judged.
-        idle_s: how long a connection is kept between two requests.
         connections_max: open connections.
         held_bytes_max: of requests that are not answered, and of answers that are not read.
         body_bytes_max: the largest body.
@@ -46,7 +45,6 @@ class Bounds(Struct, frozen=True):
     headers_max: int
     url_bytes_max: int
     request_timeout_s: float
-    idle_s: float
     connections_max: int
     held_bytes_max: int
     body_bytes_max: int

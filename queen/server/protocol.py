@@ -19,7 +19,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from queen.http import problems
-from queen.server.connections import Connections, Stage
+from queen.server.connections import Connection, Connections, Stage
 
 #: Requests of one connection that may wait for the answers of earlier ones.
 _PIPELINED_MAX = 100
@@ -121,6 +121,9 @@ class OneWriteProtocol(HttpToolsProtocol):
 
     transport: OneWriteTransport  # type: ignore[assignment]
     flow: _Flow
+    connections: set[Connection]  # type: ignore[assignment]
+    #: ``None`` before the first request, which uvicorn's type does not say.
+    cycle: Any
 
     def __init__(self, shared: Connections, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - uvicorn's
         super().__init__(*arguments, **options)
@@ -131,7 +134,7 @@ class OneWriteProtocol(HttpToolsProtocol):
         self.held = self.unfinished = 0
         #: Bytes of an answer that the client has not read.
         self._unread = 0
-        #: Bytes that have come since the last piece of a body, that is, of a head or trailers; 0 between requests.
+        #: Bytes that have come since the last piece of a body (of a head or trailers); 0 if no request is unfinished.
         self._of_head = 0
         #: The end of the time over which the speed of the client is judged, and what has come in it.
         self._judged_at = 0.0
@@ -203,8 +206,6 @@ class OneWriteProtocol(HttpToolsProtocol):
         self.held += size
         self._shared.bytes += size
         super().data_received(data)
-        if self._refused:
-            return
         if self._of_head:
             self._expect_more(size)
         elif self.unfinished:
@@ -257,7 +258,7 @@ class OneWriteProtocol(HttpToolsProtocol):
         if not self.expect_100_continue:
             super().on_headers_complete()
             return
-        application, self.app = self.app, _before_the_body(self.app)  # type: ignore[assignment, arg-type]
+        application, self.app = self.app, _before_the_body(self.app)
         super().on_headers_complete()
         self.app = application
 
@@ -268,6 +269,8 @@ class OneWriteProtocol(HttpToolsProtocol):
     def _expect_more(self, size: int) -> None:
         """A piece has come that does not end a request."""
         shared, bounds = self._shared, self._shared.bounds
+        if self._refused:
+            return
         if self._of_head > bounds.head_bytes_max:
             self._refuse(_URL_TOO_LONG if len(self.url) > bounds.url_bytes_max else _HEAD_TOO_LARGE)
             return
@@ -310,7 +313,8 @@ class OneWriteProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Goes on with a request that came meanwhile, or begins to be idle."""
         self.server_state.total_requests += 1
-        self._shared.forget(self)
+        if not self._of_head:
+            self._shared.forget(self)
         kept = self.unfinished + self._unread
         held, self.held = self.held, kept
         self._shared.release(held - kept)

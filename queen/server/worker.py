@@ -64,7 +64,6 @@ class QueenWorker(UvicornWorker):  # type: ignore[misc]
 
     CONFIG_KWARGS = {  # noqa: RUF012 - uvicorn_worker's way to configure
         "loop": "uvloop",
-        "ws": QueenWebSocket,
         # Costs memory and processor time a socket, and JSON of a few hundred bytes gains little.
         "ws_per_message_deflate": False,
         "lifespan": "on",
@@ -77,8 +76,9 @@ class QueenWorker(UvicornWorker):  # type: ignore[misc]
         super().__init__(*arguments, **options)
         self.config.timeout_graceful_shutdown = _seconds_to_finish(self.cfg.graceful_timeout)
         settings = from_environment()
-        self._connections = Connections(_bounds(settings, self.cfg.keepalive))
-        self.config.http = partial(OneWriteProtocol, self._connections)  # type: ignore[assignment]
+        self._connections = Connections(_bounds(settings))
+        self.config.http = partial(OneWriteProtocol, self._connections)
+        self.config.ws = partial(QueenWebSocket, self._connections)
         self.config.ws_max_size = settings.socket_frame_bytes
         self.config.ws_ping_interval = self.config.ws_ping_timeout = settings.socket_ping_s
         # Its lines about each start and stop repeat gunicorn's.
@@ -114,13 +114,12 @@ class QueenWorker(UvicornWorker):  # type: ignore[misc]
             await asyncio.sleep(_HEARTBEAT_S)
 
 
-def _bounds(settings: Settings, idle_s: float) -> Bounds:
+def _bounds(settings: Settings) -> Bounds:
     return Bounds(
         head_bytes_max=settings.head_bytes_max,
         headers_max=settings.headers_max,
         url_bytes_max=settings.url_bytes_max,
         request_timeout_s=settings.request_timeout_s,
-        idle_s=idle_s,
         connections_max=open_files.connections(settings),
         held_bytes_max=settings.held_bytes_max,
         body_bytes_max=settings.max_body_bytes,

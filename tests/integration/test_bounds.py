@@ -325,6 +325,19 @@ async def test_idle_clients_are_left_alone(server: Server) -> None:
         assert (await consumer.ask(type="ping"))["type"] == "pong"
 
 
+def test_unfinished_frames_of_many_websockets_hold_no_memory(server: Server) -> None:
+    handshake = (
+        b"GET /api/v1/subscribe HTTP/1.1\r\nHost: queen\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+    )
+    half_a_frame = b"\x81\xff" + (MIB - 1).to_bytes(8) + b"mask" + b"x" * (MIB - 10)
+    with witnessed(server) as others, many(server, 1000, handshake) as attackers:
+        for attacker in attackers:
+            assert attacker.recv(12) == b"HTTP/1.1 101"
+            send_what_is_taken(attacker, [half_a_frame])
+        others.pushes(100)
+
+
 # ------------------------------------------------------------------ connections
 
 FEW_FILES = 400
