@@ -169,7 +169,7 @@ class Settings:
         "MAX_BODY_SIZE QUEEN_MAX_BODY_BYTES", 64 << 20, integer(1024, 1 << 30), "largest request body, in bytes"
     )
     head_bytes_max: int = setting(
-        "QUEEN_MAX_HEADER_BYTES", 32 << 10, integer(4096, 1 << 20), "largest head of a request, in bytes"
+        "QUEEN_MAX_HEADER_BYTES", 32 << 10, integer(1024, 1 << 20), "largest head of a request, in bytes"
     )
     headers_max: int = setting("QUEEN_MAX_HEADERS", 100, integer(10, 10_000), "most header lines of a request")
     url_bytes_max: int = setting(
@@ -191,7 +191,7 @@ class Settings:
     held_bytes_max: int = setting(
         "QUEEN_MAX_HELD_BYTES",
         64 << 20,
-        integer(1 << 20, 1 << 40),
+        integer(1024, 1 << 40),
         "bytes of requests that are not answered, and of answers that are not read, that one worker holds; beyond them "
         "large bodies wait, and one at a time goes on",
     )

@@ -13,7 +13,7 @@ is not.
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
-from enum import IntEnum
+from enum import Enum
 from typing import Protocol
 
 from msgspec import Struct
@@ -60,15 +60,19 @@ class Bounds(Struct, frozen=True):
         return self.held_bytes_max + self.body_bytes_max + self.held_bytes_max // 4
 
 
-class Stage(IntEnum):
-    """Where a connection is; the first are closed first if there is no room."""
+class Stage(Enum):
+    """Where a connection is; ``HEAD`` is also one that has sent nothing yet."""
 
     CLOSING = 0
     HEAD = 1
-    IDLE = 2
-    BODY = 3
+    BODY = 2
+    IDLE = 3
     ANSWER_UNREAD = 4
     BUSY = 5
+
+
+#: The client owes the rest of a request, or of what it still sends after a refusal.
+_UNFINISHED = frozenset({Stage.CLOSING, Stage.HEAD, Stage.BODY})
 
 
 class Connection(Protocol):
@@ -110,12 +114,14 @@ class Connections:
         bounds: what is allowed.
         bytes: that all of them hold.
         unfinished: those of them in requests that have not come to their ends.
+        is_crowded: some wait for room, or one goes on beyond the limit.
     """
 
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
         self.bytes = 0
         self.unfinished = 0
+        self.is_crowded = False
         self._waiting: dict[Connection, None] = {}
         self._ahead: Connection | None = None
         self._refused: Counter[int] = Counter()
@@ -135,6 +141,7 @@ class Connections:
         if connection.held <= _SMALL_BYTES or connection.stage is not Stage.BODY or self._may_go_ahead(connection):
             return False
         self._waiting[connection] = None
+        self.is_crowded = True
         connection.stop_reading()
         return True
 
@@ -147,11 +154,10 @@ class Connections:
 
     def shed(self, everybody: Iterable[Connection]) -> None:
         """Refuses what is not complete, and gives up what is not read, until no more is held than may be."""
-        idle = (Stage.CLOSING, Stage.IDLE, Stage.BUSY)
-        self._end_some(
-            (each for each in everybody if each.held and each.stage not in idle),
-            lambda: self.bytes <= self.bounds.held_bytes_max,
-        )
+        holding = _longest_silent_first(each for each in everybody if each.held)
+        unfinished = [each for each in holding if each.stage in _UNFINISHED]
+        unread = [each for each in holding if each.stage is Stage.ANSWER_UNREAD]
+        self._end_some(unfinished + unread, lambda: self.bytes <= self.bounds.held_bytes_max)
 
     def release(self, count: int) -> None:
         """So many bytes are not held any more."""
@@ -164,6 +170,13 @@ class Connections:
         self._waiting.pop(connection, None)
         if self._ahead is connection:
             self._ahead = None
+        self.is_crowded = bool(self._waiting) or self._ahead is not None
+
+    def step_aside(self, connection: Connection) -> None:
+        """A request is answered: others may go on, unless the connection has begun with one more."""
+        if not connection.unfinished:
+            self.forget(connection)
+        self.release(0)
 
     def waits(self, connection: Connection) -> bool:
         """Whether a connection waits for room."""
@@ -172,7 +185,7 @@ class Connections:
     def _may_go_ahead(self, connection: Connection) -> bool:
         """One body goes on beyond the limit, unless complete requests hold what will soon be free."""
         if self._ahead is None and self.bytes - self.unfinished <= self.bounds.held_bytes_max // 4:
-            self._ahead = connection
+            self._ahead, self.is_crowded = connection, True
         return self._ahead is connection
 
     def _admit(self) -> None:
@@ -188,9 +201,11 @@ class Connections:
         bound = self.bounds.connections_max
         if len(everybody) <= bound:
             return True
-        enough = bound - int(bound * _CLOSED_AT_A_TIME)
-        closable = [each for each in everybody if each.stage <= Stage.BODY]
-        self._end_some(closable, lambda: len(everybody) <= enough)
+        some = max(1, int(bound * _CLOSED_AT_A_TIME))
+        unfinished = _longest_silent_first(each for each in everybody if each.stage in _UNFINISHED)
+        idle = _longest_silent_first(each for each in everybody if each.stage is Stage.IDLE)
+        # The last that came are probably about to go on; where they are many, most of them are not.
+        self._end_some(unfinished[:-some] + idle + unfinished[-some:-1], lambda: len(everybody) <= bound - some)
         return len(everybody) <= bound
 
     def look(self, everybody: Iterable[Connection], now: float) -> None:
@@ -205,8 +220,11 @@ class Connections:
 
     @staticmethod
     def _end_some(some: Iterable[Connection], is_enough: Callable[[], bool]) -> None:
-        """Ends those in the earliest stage, the longest silent first."""
-        for connection in sorted(some, key=lambda each: (each.stage, each.since)):
+        for connection in some:
             if is_enough():
                 return
             connection.give_way()
+
+
+def _longest_silent_first(some: Iterable[Connection]) -> list[Connection]:
+    return sorted(some, key=lambda each: each.since)

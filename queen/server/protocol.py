@@ -14,6 +14,7 @@ from http import HTTPStatus
 from math import inf
 from typing import Any
 
+import httptools
 from msgspec import Struct
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -48,6 +49,7 @@ class Refusal(Struct, frozen=True):
         return head.encode() + body
 
 
+_NOT_HTTP = Refusal(400, "http_error", "Invalid HTTP request received.")
 _HEAD_TOO_LARGE = Refusal(
     431, "head_too_large", "The head of the request is larger than QUEEN_MAX_HEADER_BYTES, or has more lines than "
     "QUEEN_MAX_HEADERS"
@@ -56,6 +58,10 @@ _URL_TOO_LONG = Refusal(414, "url_too_long", "The URL is longer than QUEEN_MAX_U
 _TOO_SLOW = Refusal(408, "request_timeout", "The request took longer than QUEEN_REQUEST_TIMEOUT to arrive")
 _NO_ROOM = Refusal(503, "overloaded", "Requests and answers hold QUEEN_MAX_HELD_BYTES; try again later")
 _NO_CONNECTION = Refusal(503, "overloaded", "The server has QUEEN_MAX_CONNECTIONS connections; try again later")
+
+
+class _RefusedError(Exception):
+    """Stops the parser."""
 
 
 class OneWriteTransport:
@@ -127,15 +133,17 @@ class OneWriteProtocol(HttpToolsProtocol):
 
     def __init__(self, shared: Connections, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - uvicorn's
         super().__init__(*arguments, **options)
-        self._shared = shared
+        self._shared, self._bounds = shared, shared.bounds
         self.deadline = inf
         self.since = 0.0
         #: Bytes of requests that are not answered, and how many of them are of one that has not come to its end.
         self.held = self.unfinished = 0
         #: Bytes of an answer that the client has not read.
         self._unread = 0
-        #: Bytes that have come since the last piece of a body (of a head or trailers); 0 if no request is unfinished.
-        self._of_head = 0
+        #: Bytes of a head or trailers that have come and are not complete; with what is being read at the moment; and
+        #: the body at the last look, with its length then.
+        self._of_head = self._of_head_and_read = 0
+        self._body_seen: tuple[bytes | bytearray, int] = (b"", 0)
         #: The end of the time over which the speed of the client is judged, and what has come in it.
         self._judged_at = 0.0
         self._came = 0
@@ -153,7 +161,7 @@ class OneWriteProtocol(HttpToolsProtocol):
         self.transport = OneWriteTransport(transport, self.loop, self._close)
         self.flow = _Flow(transport)
         self.since = self.loop.time()
-        self.deadline = self._judged_at = self.since + self._shared.bounds.request_timeout_s
+        self.deadline = self.since + self._bounds.request_timeout_s
         if not self._shared.make_room(self.connections):
             self._shared.count_refusal(_NO_CONNECTION.status)
             transport.write(_NO_CONNECTION.answer())
@@ -177,7 +185,7 @@ class OneWriteProtocol(HttpToolsProtocol):
 
     def _close(self) -> None:
         """Ends the connection; a client that still sends would not get the answer if it were cut off."""
-        if not (self._of_head or self._refused) or self._real.is_closing():
+        if not (self.unfinished or self._refused) or self._real.is_closing():
             self._real.close()
             return
         self._refused = True
@@ -202,62 +210,71 @@ class OneWriteProtocol(HttpToolsProtocol):
         if self._refused:
             return
         size = len(data)
-        self._of_head += size
+        self._of_head_and_read = self._of_head + size
         self.held += size
         self._shared.bytes += size
-        super().data_received(data)
-        if self._of_head:
+        if not self._unread:
+            self.deadline = inf
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError:
+            if not self._refused:
+                self._refuse(_NOT_HTTP)
+            return
+        except httptools.HttpParserUpgrade:
+            if self._should_upgrade():
+                self.handle_websocket_upgrade()
+                return
+            self._unsupported_upgrade_warning()
+        cycle = self.cycle
+        if cycle is None or cycle.more_body or cycle.scope is not self.scope:
             self._expect_more(size)
         elif self.unfinished:
             self._is_complete()
 
     def on_headers_complete(self) -> None:
-        """Judges a head, and begins with the request."""
-        shared, bounds = self._shared, self._shared.bounds
-        if self._refused:
-            return
-        if len(self.headers) > bounds.headers_max:
+        """Begins with a request.
+
+        Raises:
+            _RefusedError: there will be none; the parser stops.
+        """
+        shared, bounds = self._shared, self._bounds
+        if (
+            len(self.headers) > bounds.headers_max
+            or len(self.url) > bounds.url_bytes_max
+            or self._of_head_and_read > bounds.head_bytes_max
+            or shared.bytes > bounds.held_bytes_max
+            or self.pipeline
+        ):
+            self._judge_head()
+        if self.unfinished:
+            self._of_head, self._judged_at = 0, 0.0
+        if self.expect_100_continue:
+            self._begin_before_the_body()
+        else:
+            super().on_headers_complete()
+
+    def _judge_head(self) -> None:
+        """Judges a head that may be beyond a bound."""
+        shared, bounds = self._shared, self._bounds
+        if len(self.headers) > bounds.headers_max or self._size_of_head() > bounds.head_bytes_max:
             self._refuse(_HEAD_TOO_LARGE)
         elif len(self.url) > bounds.url_bytes_max:
             self._refuse(_URL_TOO_LONG)
-        elif self._of_head > bounds.head_bytes_max and self._size_of_head() > bounds.head_bytes_max:
-            self._refuse(_HEAD_TOO_LARGE)
-        elif shared.bytes > bounds.held_bytes_max and shared.is_overloaded(self.connections):
+        elif shared.is_overloaded(self.connections):
             self._refuse(_NO_ROOM)
         elif len(self.pipeline) >= _PIPELINED_MAX:
             self._end_after_answers()
         else:
-            self._judged_at = 0.0
-            self._begin()
-
-    def on_body(self, body: bytes) -> None:
-        """Takes a piece of a body."""
-        if not self._refused:
-            self._of_head = 1
-            super().on_body(body)
-
-    def on_message_complete(self) -> None:
-        """A request has come to its end."""
-        if not self._refused:
-            self._of_head = 0
-            super().on_message_complete()
+            return
+        raise _RefusedError
 
     def handle_websocket_upgrade(self) -> None:
         """Hands the connection over."""
-        if not self._refused:
-            self._of_head = 0
-            self._let_go()
-            super().handle_websocket_upgrade()
+        self._let_go()
+        super().handle_websocket_upgrade()
 
-    def send_400_response(self, msg: str) -> None:
-        """Answers what cannot be parsed."""
-        if not self._refused:
-            self._refuse(Refusal(400, "http_error", msg))
-
-    def _begin(self) -> None:
-        if not self.expect_100_continue:
-            super().on_headers_complete()
-            return
+    def _begin_before_the_body(self) -> None:
         application, self.app = self.app, _before_the_body(self.app)
         super().on_headers_complete()
         self.app = application
@@ -268,9 +285,8 @@ class OneWriteProtocol(HttpToolsProtocol):
 
     def _expect_more(self, size: int) -> None:
         """A piece has come that does not end a request."""
-        shared, bounds = self._shared, self._shared.bounds
-        if self._refused:
-            return
+        shared, bounds = self._shared, self._bounds
+        self._of_head = 0 if self._has_more_of_body() else self._of_head + size
         if self._of_head > bounds.head_bytes_max:
             self._refuse(_URL_TOO_LONG if len(self.url) > bounds.url_bytes_max else _HEAD_TOO_LARGE)
             return
@@ -278,52 +294,58 @@ class OneWriteProtocol(HttpToolsProtocol):
         if not self._judged_at:
             self._judge_anew()
         self._came += size
-        self.deadline = self._judged_at
         unfinished = self.held - self._unread
         shared.unfinished += unfinished - self.unfinished
         self.unfinished = unfinished
         if self._keep_alive is None and self._is_in_body():
             # An answer that comes before the end of the request ends the connection.
             self._keep_alive, self.cycle.keep_alive = self.cycle.keep_alive, False
+        self.deadline = self._judged_at
         if shared.is_held_back(self, self.connections):
-            self.deadline = self.since + bounds.request_timeout_s
+            self.deadline = self.since + self._bounds.request_timeout_s
 
     def _is_complete(self) -> None:
         """A request that came in pieces has come to its end."""
-        self._judged_at = 0.0
+        self._of_head, self._judged_at, self._body_seen = 0, 0.0, (b"", 0)
         self._shared.unfinished -= self.unfinished
         self.unfinished = 0
         if self._keep_alive is not None and not self.cycle.response_started:
             self.cycle.keep_alive = self._keep_alive
         self._keep_alive = None
 
+    def _has_more_of_body(self) -> bool:
+        """Whether a piece of a body has come since the last call; the application may have taken what came before."""
+        if not self._is_in_body():
+            return False
+        before, self._body_seen = self._body_seen, (self.cycle.body, len(self.cycle.body))
+        return len(self.cycle.body) > (before[1] if before[0] is self.cycle.body else 0)
+
     def _judge_anew(self) -> None:
         self._came = 0
-        self._judged_at = self.loop.time() + self._shared.bounds.request_timeout_s
+        self._judged_at = self.loop.time() + self._bounds.request_timeout_s
 
     def _is_in_body(self) -> bool:
         return self.cycle is not None and self.cycle.more_body and not self.cycle.response_complete
 
     def _unset_keepalive_if_required(self) -> None:
-        if not self.flow.write_paused:
-            self.deadline = inf
+        """There is no timer."""
 
     # ------------------------------------------------------------------ what goes
 
     def on_response_complete(self) -> None:
         """Goes on with a request that came meanwhile, or begins to be idle."""
         self.server_state.total_requests += 1
-        if not self._of_head:
-            self._shared.forget(self)
-        kept = self.unfinished + self._unread
-        held, self.held = self.held, kept
-        self._shared.release(held - kept)
+        shared, kept = self._shared, self.unfinished + self._unread
+        shared.bytes -= self.held - kept
+        self.held = kept
+        if shared.is_crowded:
+            shared.step_aside(self)
         if self.transport.is_closing():
             return
         self.flow.resume_reading()
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
-        elif not (self._of_head or self.flow.write_paused):
+        elif not kept:
             self.since = self.loop.time()
             self.deadline = self.since + self.timeout_keep_alive
 
@@ -332,7 +354,7 @@ class OneWriteProtocol(HttpToolsProtocol):
         super().pause_writing()
         self._count_unread()
         self.since = self.loop.time()
-        self.deadline = self.since + self._shared.bounds.request_timeout_s
+        self.deadline = self.since + self._bounds.request_timeout_s
 
     def resume_writing(self) -> None:
         """It has read."""
@@ -362,7 +384,7 @@ class OneWriteProtocol(HttpToolsProtocol):
             return Stage.ANSWER_UNREAD
         if self._refused:
             return Stage.BUSY  # with earlier requests
-        if self._of_head:
+        if self.unfinished:
             return Stage.BODY if self._is_in_body() else Stage.HEAD
         if self.cycle is None:
             return Stage.HEAD
@@ -377,11 +399,11 @@ class OneWriteProtocol(HttpToolsProtocol):
                 self._expect_reading(now)
             case Stage.IDLE:
                 self.transport.close()
-            case Stage.HEAD if not self._of_head:
+            case Stage.HEAD if not self.unfinished:
                 self.transport.close()  # nobody waits for an answer who has asked nothing
             case Stage.BODY if self._shared.waits(self):
                 self._refuse(_NO_ROOM)
-            case Stage.BODY if self.flow.read_paused or self._came >= self._shared.bounds.timeout_bytes_min:
+            case Stage.BODY if self.flow.read_paused or self._came >= self._bounds.timeout_bytes_min:
                 self._judge_anew()
                 self.deadline = self._judged_at
             case Stage.HEAD | Stage.BODY:
@@ -392,7 +414,7 @@ class OneWriteProtocol(HttpToolsProtocol):
     def give_way(self) -> None:
         """Others need the room."""
         self.connections.discard(self)
-        if self.stage in (Stage.HEAD, Stage.BODY) and self._of_head:
+        if self.stage in (Stage.HEAD, Stage.BODY) and self.unfinished:
             self._refuse(_NO_ROOM)
         self._let_go()
         self._real.abort() if self.stage is Stage.ANSWER_UNREAD else self._real.close()
@@ -412,10 +434,10 @@ class OneWriteProtocol(HttpToolsProtocol):
     def _expect_reading(self, now: float) -> None:
         before = self._unread
         self._count_unread()
-        if before - self._unread < self._shared.bounds.timeout_bytes_min:
+        if before - self._unread < self._bounds.timeout_bytes_min:
             self._shared.count_refusal(_TOO_SLOW.status)
             self._real.abort()
-        self.deadline = now + self._shared.bounds.request_timeout_s
+        self.deadline = now + self._bounds.request_timeout_s
 
     def _refuse(self, refusal: Refusal) -> None:
         """Answers, and ends the connection."""

@@ -94,7 +94,7 @@ def witnessed(server: Server) -> Iterator[Witness]:
         f"pushes {len(witness.seconds)}, median {statistics.median(witness.seconds):.4f} s, "
         f"slowest {max(witness.seconds):.3f} s, resident {witness.resident >> 20} MiB"
     )
-    assert witness.statuses == {201}
+    assert witness.statuses == {201}, witness.statuses
     assert max(witness.seconds) < PUSH_S_MAX
     assert witness.resident < RESIDENT_BYTES_MAX
     assert server.workers() == before, "gunicorn has replaced a worker"
