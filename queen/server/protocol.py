@@ -16,7 +16,6 @@ from typing import Any
 
 import httptools
 from msgspec import Struct
-from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from queen.http import problems
@@ -112,21 +111,29 @@ class OneWriteTransport:
             self._transport.write(held)
 
 
-class _Flow(FlowControl):
-    """uvicorn's, which reads on when the application asks for it, but not while there is no room."""
-
-    waits_for_room = False
-
-    def resume_reading(self) -> None:
-        if not self.waits_for_room:
-            super().resume_reading()
-
-
 class OneWriteProtocol(HttpToolsProtocol):
     """uvicorn's protocol over such a transport, and within the bounds of the worker."""
 
+    # Not for their memory: CPython is slower with all attributes of an object that has more than thirty in its dict.
+    __slots__ = (
+        "_body_seen",
+        "_bounds",
+        "_came",
+        "_judged_at",
+        "_keep_alive",
+        "_of_head",
+        "_of_head_and_read",
+        "_real",
+        "_refused",
+        "_shared",
+        "_unread",
+        "deadline",
+        "held",
+        "since",
+        "unfinished",
+    )
+
     transport: OneWriteTransport  # type: ignore[assignment]
-    flow: _Flow
     connections: set[Connection]  # type: ignore[assignment]
     #: ``None`` before the first request, which uvicorn's type does not say.
     cycle: Any
@@ -159,7 +166,6 @@ class OneWriteProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self._real = transport
         self.transport = OneWriteTransport(transport, self.loop, self._close)
-        self.flow = _Flow(transport)
         self.since = self.loop.time()
         self.deadline = self.since + self._bounds.request_timeout_s
         if not self._shared.make_room(self.connections):
@@ -421,13 +427,13 @@ class OneWriteProtocol(HttpToolsProtocol):
 
     def stop_reading(self) -> None:
         """Reads nothing until ``read_on``."""
-        self.flow.pause_reading()
-        self.flow.waits_for_room = True
+        # uvicorn does not know of it, and so does not resume when the application asks for more.
+        self.flow.read_paused = False
+        self._real.pause_reading()
 
     def read_on(self) -> None:
         """Reads again."""
-        self.flow.waits_for_room = False
-        self.flow.resume_reading()
+        self._real.resume_reading()
         self._judge_anew()
         self.deadline = self._judged_at
 
