@@ -168,6 +168,33 @@ class Settings:
     max_body_bytes: int = setting(
         "MAX_BODY_SIZE QUEEN_MAX_BODY_BYTES", 64 << 20, integer(1024, 1 << 30), "largest request body, in bytes"
     )
+    head_bytes_max: int = setting(
+        "QUEEN_MAX_HEADER_BYTES", 32 << 10, integer(1024, 1 << 20), "largest head of a request, in bytes"
+    )
+    headers_max: int = setting("QUEEN_MAX_HEADERS", 100, integer(10, 10_000), "most header lines of a request")
+    url_bytes_max: int = setting(
+        "QUEEN_MAX_URL_BYTES", 16 << 10, integer(1024, 1 << 20), "longest path of a request with its query, in bytes"
+    )
+    request_timeout_s: int = setting(
+        "QUEEN_REQUEST_TIMEOUT",
+        20,
+        integer(1, 3600),
+        "seconds in which the head of a request has to come, and over which the speed of a body, and of the reading of "
+        "an answer, is judged: 1 KiB a second at least",
+    )
+    connections_max: int = setting(
+        "QUEEN_MAX_CONNECTIONS",
+        0,
+        integer(0, 10_000_000),
+        "connections of clients that one worker holds at most; 0: as many as it may open files",
+    )
+    held_bytes_max: int = setting(
+        "QUEEN_MAX_HELD_BYTES",
+        64 << 20,
+        integer(1024, 1 << 40),
+        "bytes of requests that are not answered, and of answers that are not read, that one worker holds; beyond them "
+        "large bodies wait, and one at a time goes on",
+    )
     cors_origins: tuple[str, ...] = setting(
         "QUEEN_CORS_ORIGINS",
         ("*",),
@@ -598,6 +625,11 @@ def _checked(settings: Settings) -> Settings:
         raise SettingError(
             "QUEEN_UDP_PEERS and QUEEN_PEERS need QUEEN_SYNC_SECRET, the same on all instances: without it anybody "
             "could send notices"
+        )
+    if settings.connections_max and settings.waiters_max > settings.connections_max:
+        raise SettingError(
+            f"QUEEN_MAX_WAITERS={settings.waiters_max} is more than QUEEN_MAX_CONNECTIONS={settings.connections_max}: "
+            "each long poll is a connection"
         )
     if bool(settings.tls_certificate) != bool(settings.tls_key):
         raise SettingError("QUEEN_TLS_CERTFILE and QUEEN_TLS_KEYFILE belong together: give both or neither")

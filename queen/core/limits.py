@@ -21,3 +21,11 @@ REPLAY_LANES = 4
 #: Connections to PostgreSQL that a worker opens at most beside those of the settings: for notices, the pulse, the
 #: services and the replay.
 CONNECTIONS_BESIDE_POOLS = 3 + REPLAY_LANES
+#: Open files of a worker that are neither clients' connections nor PostgreSQL's: listeners, the spool, logs, metrics.
+FILES_OF_WORKER = 64
+#: Clients' connections that a worker must be able to hold, or it is not started.
+CONNECTIONS_MIN = 16
+#: The slowest that a body may come, or an answer be read, measured over each QUEEN_REQUEST_TIMEOUT.
+BYTES_PER_S_MIN = 1024
+#: A notice of another instance: the outbox of its sender holds less.
+NOTICES_BYTES_MAX = 1 << 20

@@ -21,7 +21,11 @@ def _mac(secret: bytes, now_ms: int, content: bytes) -> bytes:
 
 
 def _is_good(secret: bytes, sealed_ms: int, mac: bytes, content: bytes, now_ms: int) -> bool:
-    return hmac.compare_digest(mac, _mac(secret, sealed_ms, content)) and abs(now_ms - sealed_ms) <= WINDOW_MS
+    return hmac.compare_digest(mac, _mac(secret, sealed_ms, content)) and _is_recent(sealed_ms, now_ms)
+
+
+def _is_recent(sealed_ms: int, now_ms: int) -> bool:
+    return abs(now_ms - sealed_ms) <= WINDOW_MS
 
 
 def seal(secret: bytes, content: bytes, now_ms: int) -> bytes:
@@ -42,6 +46,12 @@ def unseal(secret: bytes, datagram: bytes, now_ms: int) -> bytes | None:
 def signature(secret: bytes, content: bytes, now_ms: int) -> str:
     """The value of the header ``Queen-Signature`` for a body."""
     return f"t={now_ms},mac={_mac(secret, now_ms, content).hex()}"
+
+
+def may_be_signed(header: str, now_ms: int) -> bool:
+    """Whether a header can be a good signature of any body: it has the form of one, and is not too old."""
+    match = _HEADER.fullmatch(header)
+    return match is not None and _is_recent(int(match[1]), now_ms)
 
 
 def is_signed(secret: bytes, header: str, content: bytes, now_ms: int) -> bool:

@@ -56,7 +56,7 @@ class QueenApp:
         except falcon.errors.UnsupportedError:
             if scope["type"] != "http":
                 raise
-            body = problems.too_old()
+            body = problems.unread(400, "The request must be HTTP/1.0 or newer")
             headers = [(b"content-type", problems.PROBLEM_JSON.encode()), (b"content-length", b"%d" % len(body))]
             await send({"type": "http.response.start", "status": 400, "headers": headers})
             await send({"type": "http.response.body", "body": body})

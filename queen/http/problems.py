@@ -74,12 +74,15 @@ _TITLES = {
     403: "Not allowed",
     404: "Not found",
     405: "Method not allowed",
+    408: "Request timeout",
     409: "Not possible now",
     413: "Request body too large",
+    414: "URL too long",
     415: "Unsupported media type",
     422: "Data refused",
     426: "Upgrade required",
     429: "Limit reached",
+    431: "Request head too large",
     500: "Internal error",
     503: "Not available at the moment",
     504: "Database too slow",
@@ -117,10 +120,9 @@ def problem(req: QueenRequest, status: int, detail: str, code: str, field: str =
     )
 
 
-def too_old() -> bytes:
-    """The body that answers a version of HTTP of which there is no request."""
-    detail = "The request must be HTTP/1.0 or newer"
-    return msgspec.json.encode(Problem(400, _title(400), detail, detail, _HTTP_ERROR))
+def unread(status: int, detail: str, code: str = _HTTP_ERROR) -> bytes:
+    """The body of an answer to what never became a request of falcon's."""
+    return msgspec.json.encode(Problem(status, _title(status), detail, detail, code))
 
 
 def _title(status: int) -> str:

@@ -88,8 +88,8 @@ class QueenRequest(falcon.asgi.Request):
             pass
 
 
-async def read_body(req: QueenRequest, bytes_max: int) -> bytes:
-    """The whole body.
+async def read_body(req: QueenRequest, bytes_max: int, limit: str = "MAX_BODY_SIZE") -> bytes:
+    """The whole body; ``limit`` is what ``bytes_max`` is called in the error.
 
     Raises:
         BodyTooLargeError: it is larger than ``bytes_max``; it is not read to its end.
@@ -98,16 +98,16 @@ async def read_body(req: QueenRequest, bytes_max: int) -> bytes:
     event = req.opening
     body: bytes = event.get("body", b"")
     if event.get("more_body") or len(body) > bytes_max:
-        body = await _read_on(req, body, bytes_max)
+        body = await _read_on(req, body, bytes_max, limit)
     if not body:
         raise BadRequestError("Empty request body")
     req.body = body
     return body
 
 
-async def _read_on(req: QueenRequest, body: bytes, bytes_max: int) -> bytes:
+async def _read_on(req: QueenRequest, body: bytes, bytes_max: int, limit: str) -> bytes:
     if (req.content_length or 0) > bytes_max:
-        raise _too_large(bytes_max)
+        raise _too_large(bytes_max, limit)
     chunks, size, more = [body], len(body), True
     while more and size <= bytes_max:
         event = await req.next_event()
@@ -117,9 +117,9 @@ async def _read_on(req: QueenRequest, body: bytes, bytes_max: int) -> bytes:
         size += len(chunks[-1])
         more = event.get("more_body", False)
     if size > bytes_max:
-        raise _too_large(bytes_max)
+        raise _too_large(bytes_max, limit)
     return b"".join(chunks)
 
 
-def _too_large(bytes_max: int) -> BodyTooLargeError:
-    return BodyTooLargeError(f"The body is larger than {bytes_max} bytes (MAX_BODY_SIZE)")
+def _too_large(bytes_max: int, limit: str) -> BodyTooLargeError:
+    return BodyTooLargeError(f"The body is larger than {bytes_max} bytes ({limit})")

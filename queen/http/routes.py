@@ -185,7 +185,7 @@ def routes(settings: Settings, engine: EngineThread, sockets: Sockets) -> Sequen
         Route("/api/v1/status/buffers", BuffersResource(engine), {"GET": READ_ONLY}),
         # ------------------------------------------------------------ between instances
         # Public as far as tokens go: the request is signed with the secret of the instances.
-        Route("/internal/api/notify", NotifyResource(engine, settings.sync_secret, body_bytes_max), {"POST": PUBLIC}),
+        Route("/internal/api/notify", NotifyResource(engine, settings.sync_secret), {"POST": PUBLIC}),
         *_simple_mq_routes(settings, engine),
         # ------------------------------------------------------------ the contract
         Route("/openapi.json", ContractResource(lambda: document(levels(table))), {"GET": PUBLIC}),

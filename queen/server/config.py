@@ -34,6 +34,12 @@ http_parser = "python"
 
 # Of gthread, meinheld and asgi: connections that one worker holds, long polls among them.
 worker_connections = open_files.connections(_settings)
+
+# Of gthread and asgi: the bounds of a request's head, as far as gunicorn's parsers know them.
+limit_request_line = min(_settings.url_bytes_max, 8190)
+limit_request_fields = _settings.headers_max
+limit_request_field_size = _settings.head_bytes_max
+
 graceful_timeout = _settings.graceful_timeout_s
 
 #: Seconds without a heartbeat after which a worker is taken for stuck and replaced.

@@ -1,24 +1,83 @@
-"""HTTP/1.1 as uvicorn speaks it, with one write a response and one timer a connection.
+"""HTTP/1.1 as uvicorn speaks it, with one write a response, and with bounds.
 
 uvicorn writes the head of a response and its body apart: two system calls, two packets, and two wake-ups of the client.
 Here the head waits for the body, or for the end of the loop's turn if that comes first.
 
-uvicorn also sets a timer for the end of an idle connection after each response, and takes it back with each request.
-Here a timer runs on, and looks at its end whether the connection has been idle for so long.
+uvicorn bounds nothing but idle connections, with a timer that it sets after each response and takes back with each
+request. Here heads, bodies, time and memory have bounds (``queen.server.connections``). What a request costs for that
+is a few additions for each piece of it that is read; nothing is done for a header line.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from math import inf
 from typing import Any
 
+import httptools
+from msgspec import Struct
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from queen.http import problems
+from queen.server.connections import Connection, Connections, Stage
+
+#: Requests of one connection that may wait for the answers of earlier ones.
+_PIPELINED_MAX = 100
+#: After a refusal, how long what the client still sends is thrown away, so that it can read the answer.
+_LAST_WORD_S = 5.0
+
+Event = dict[str, Any]
+Receive = Callable[[], Awaitable[Event]]
+
+
+class Refusal(Struct, frozen=True):
+    """An answer to what is no request, or will not become one."""
+
+    status: int
+    code: str
+    detail: str
+
+    def answer(self) -> bytes:
+        """The bytes to send."""
+        body = problems.unread(self.status, self.detail, self.code)
+        later = f"Retry-After: {problems.RETRY_AFTER_S}\r\n" if self.status == HTTPStatus.SERVICE_UNAVAILABLE else ""
+        head = (
+            f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}\r\nContent-Type: {problems.PROBLEM_JSON}\r\n"
+            f"Content-Length: {len(body)}\r\n{later}Connection: close\r\n\r\n"
+        )
+        return head.encode() + body
+
+
+_NOT_HTTP = Refusal(400, "http_error", "Invalid HTTP request received.")
+_HEAD_TOO_LARGE = Refusal(
+    431, "head_too_large", "The head of the request is larger than QUEEN_MAX_HEADER_BYTES, or has more lines than "
+    "QUEEN_MAX_HEADERS"
+)  # fmt: skip
+_URL_TOO_LONG = Refusal(414, "url_too_long", "The URL is longer than QUEEN_MAX_URL_BYTES")
+_TOO_SLOW = Refusal(408, "request_timeout", "The request took longer than QUEEN_REQUEST_TIMEOUT to arrive")
+_NO_ROOM = Refusal(503, "overloaded", "Requests and answers hold QUEEN_MAX_HELD_BYTES; try again later")
+_NO_CONNECTION = Refusal(503, "overloaded", "The server has QUEEN_MAX_CONNECTIONS connections; try again later")
+
+
+class _RefusedError(Exception):
+    """Stops the parser."""
 
 
 class OneWriteTransport:
-    """A transport that joins what is written in one turn of the loop, two pieces at a time."""
+    """A transport that joins what is written in one turn of the loop, two pieces at a time.
 
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport, self._loop = transport, loop
+    Args:
+        transport: the real one.
+        loop: whose turns they are.
+        close: ends the connection when everything is written.
+    """
+
+    def __init__(
+        self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, close: Callable[[], None]
+    ) -> None:
+        self._transport, self._loop, self._close = transport, loop, close
         self._held = b""
+        self._closing = False
 
     def write(self, data: bytes) -> None:
         """Holds the first piece back, and sends it with the second."""
@@ -31,12 +90,17 @@ class OneWriteTransport:
 
     def is_closing(self) -> bool:
         """Whether it is closed, or about to be."""
-        return self._transport.is_closing()
+        return self._closing or self._transport.is_closing()
 
     def close(self) -> None:
         """Sends what is held back, then closes."""
         self._flush()
-        self._transport.close()
+        self._closing = True
+        self._close()
+
+    def detach(self) -> None:
+        """The connection has ended; nothing else is told of it."""
+        self._close = self._transport.close
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - everything else is the transport's
         return getattr(self._transport, name)
@@ -48,47 +112,377 @@ class OneWriteTransport:
 
 
 class OneWriteProtocol(HttpToolsProtocol):
-    """uvicorn's protocol over such a transport."""
+    """uvicorn's protocol over such a transport, and within the bounds of the worker."""
+
+    # Not for their memory: CPython is slower with all attributes of an object that has more than thirty in its dict.
+    __slots__ = (
+        "_body_seen",
+        "_bounds",
+        "_came",
+        "_judged_at",
+        "_keep_alive",
+        "_of_head",
+        "_of_head_and_read",
+        "_real",
+        "_refused",
+        "_shared",
+        "_unread",
+        "deadline",
+        "held",
+        "since",
+        "unfinished",
+    )
+
+    transport: OneWriteTransport  # type: ignore[assignment]
+    connections: set[Connection]  # type: ignore[assignment]
+    #: ``None`` before the first request, which uvicorn's type does not say.
+    cycle: Any
+
+    def __init__(self, shared: Connections, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - uvicorn's
+        super().__init__(*arguments, **options)
+        self._shared, self._bounds = shared, shared.bounds
+        self.deadline = inf
+        self.since = 0.0
+        #: Bytes of requests that are not answered, and how many of them are of one that has not come to its end.
+        self.held = self.unfinished = 0
+        #: Bytes of an answer that the client has not read.
+        self._unread = 0
+        #: Bytes of a head or trailers that have come and are not complete; with what is being read at the moment; and
+        #: the body at the last look, with its length then.
+        self._of_head = self._of_head_and_read = 0
+        self._body_seen: tuple[bytes | bytearray, int] = (b"", 0)
+        #: The end of the time over which the speed of the client is judged, and what has come in it.
+        self._judged_at = 0.0
+        self._came = 0
+        #: What a request would be followed by if it had come to its end.
+        self._keep_alive: bool | None = None
+        #: What comes is thrown away.
+        self._refused = False
+
+    # ------------------------------------------------------------------ the connection
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client has connected."""
         super().connection_made(transport)
-        self.transport = OneWriteTransport(transport, self.loop)  # type: ignore[assignment]
-        self._idle_since: float | None = None
+        self._real = transport
+        self.transport = OneWriteTransport(transport, self.loop, self._close)
+        self.since = self.loop.time()
+        self.deadline = self.since + self._bounds.request_timeout_s
+        if not self._shared.make_room(self.connections):
+            self._shared.count_refusal(_NO_CONNECTION.status)
+            transport.write(_NO_CONNECTION.answer())
+            self._refused = True
+            self.connections.discard(self)
+            transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection has ended."""
         super().connection_lost(exc)
-        if self.timeout_keep_alive_task is not None:
-            self.timeout_keep_alive_task.cancel()
-            self.timeout_keep_alive_task = None
+        self._let_go()
+        self.transport.detach()
+
+    def shutdown(self) -> None:
+        """The server stops: an answer is the last one, and nothing is waited for that is not complete."""
+        self._keep_alive = False
+        if self.stage is Stage.CLOSING or self.cycle is None or self.cycle.response_complete:
+            self._real.close()
+        else:
+            super().shutdown()
+
+    def _close(self) -> None:
+        """Ends the connection; a client that still sends would not get the answer if it were cut off."""
+        if not (self.unfinished or self._refused) or self._real.is_closing():
+            self._real.close()
+            return
+        self._refused = True
+        self._let_go()
+        self._real.resume_reading()
+        if self._real.can_write_eof():
+            self._real.write_eof()
+        self.since = self.loop.time()
+        self.deadline = self.since + _LAST_WORD_S
+
+    def _let_go(self) -> None:
+        """Nothing is held for it any more."""
+        self._shared.forget(self)
+        self._shared.unfinished -= self.unfinished
+        held, self.held, self.unfinished, self._unread = self.held, 0, 0, 0
+        self._shared.release(held)
+
+    # ------------------------------------------------------------------ what comes
+
+    def data_received(self, data: bytes) -> None:
+        """Reads a piece of a request, a whole one, or several."""
+        if self._refused:
+            return
+        size = len(data)
+        self._of_head_and_read = self._of_head + size
+        self.held += size
+        self._shared.bytes += size
+        if not self._unread:
+            self.deadline = inf
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError:
+            if not self._refused:
+                self._refuse(_NOT_HTTP)
+            return
+        except httptools.HttpParserUpgrade:
+            if self._should_upgrade():
+                self.handle_websocket_upgrade()
+                return
+            self._unsupported_upgrade_warning()
+        cycle = self.cycle
+        if cycle is None or cycle.more_body or cycle.scope is not self.scope:
+            self._expect_more(size)
+        elif self.unfinished:
+            self._is_complete()
+
+    def on_headers_complete(self) -> None:
+        """Begins with a request.
+
+        Raises:
+            _RefusedError: there will be none; the parser stops.
+        """
+        shared, bounds = self._shared, self._bounds
+        if (
+            len(self.headers) > bounds.headers_max
+            or len(self.url) > bounds.url_bytes_max
+            or self._of_head_and_read > bounds.head_bytes_max
+            or shared.bytes > bounds.held_bytes_max
+            or self.pipeline
+        ):
+            self._judge_head()
+        if self.unfinished:
+            self._of_head, self._judged_at = 0, 0.0
+        if self.expect_100_continue:
+            self._begin_before_the_body()
+        else:
+            super().on_headers_complete()
+
+    def _judge_head(self) -> None:
+        """Judges a head that may be beyond a bound."""
+        shared, bounds = self._shared, self._bounds
+        if len(self.headers) > bounds.headers_max or self._size_of_head() > bounds.head_bytes_max:
+            self._refuse(_HEAD_TOO_LARGE)
+        elif len(self.url) > bounds.url_bytes_max:
+            self._refuse(_URL_TOO_LONG)
+        elif shared.is_overloaded(self.connections):
+            self._refuse(_NO_ROOM)
+        elif len(self.pipeline) >= _PIPELINED_MAX:
+            self._end_after_answers()
+        else:
+            return
+        raise _RefusedError
+
+    def handle_websocket_upgrade(self) -> None:
+        """Hands the connection over."""
+        self._let_go()
+        super().handle_websocket_upgrade()
+
+    def _begin_before_the_body(self) -> None:
+        application, self.app = self.app, _before_the_body(self.app)
+        super().on_headers_complete()
+        self.app = application
+
+    def _size_of_head(self) -> int:
+        """What the head would have if it were sent anew: what was read may hold more than a head."""
+        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+
+    def _expect_more(self, size: int) -> None:
+        """A piece has come that does not end a request."""
+        shared, bounds = self._shared, self._bounds
+        self._of_head = 0 if self._has_more_of_body() else self._of_head + size
+        if self._of_head > bounds.head_bytes_max:
+            self._refuse(_URL_TOO_LONG if len(self.url) > bounds.url_bytes_max else _HEAD_TOO_LARGE)
+            return
+        self.since = self.loop.time()
+        if not self._judged_at:
+            self._judge_anew()
+        self._came += size
+        unfinished = self.held - self._unread
+        shared.unfinished += unfinished - self.unfinished
+        self.unfinished = unfinished
+        if self._keep_alive is None and self._is_in_body():
+            # An answer that comes before the end of the request ends the connection.
+            self._keep_alive, self.cycle.keep_alive = self.cycle.keep_alive, False
+        self.deadline = self._judged_at
+        if shared.is_held_back(self, self.connections):
+            self.deadline = self.since + self._bounds.request_timeout_s
+
+    def _is_complete(self) -> None:
+        """A request that came in pieces has come to its end."""
+        self._of_head, self._judged_at, self._body_seen = 0, 0.0, (b"", 0)
+        self._shared.unfinished -= self.unfinished
+        self.unfinished = 0
+        if self._keep_alive is not None and not self.cycle.response_started:
+            self.cycle.keep_alive = self._keep_alive
+        self._keep_alive = None
+
+    def _has_more_of_body(self) -> bool:
+        """Whether a piece of a body has come since the last call; the application may have taken what came before."""
+        if not self._is_in_body():
+            return False
+        before, self._body_seen = self._body_seen, (self.cycle.body, len(self.cycle.body))
+        return len(self.cycle.body) > (before[1] if before[0] is self.cycle.body else 0)
+
+    def _judge_anew(self) -> None:
+        self._came = 0
+        self._judged_at = self.loop.time() + self._bounds.request_timeout_s
+
+    def _is_in_body(self) -> bool:
+        return self.cycle is not None and self.cycle.more_body and not self.cycle.response_complete
+
+    def _unset_keepalive_if_required(self) -> None:
+        """There is no timer."""
+
+    # ------------------------------------------------------------------ what goes
 
     def on_response_complete(self) -> None:
         """Goes on with a request that came meanwhile, or begins to be idle."""
         self.server_state.total_requests += 1
+        shared, kept = self._shared, self.unfinished + self._unread
+        shared.bytes -= self.held - kept
+        self.held = kept
+        if shared.is_crowded:
+            shared.step_aside(self)
         if self.transport.is_closing():
             return
         self.flow.resume_reading()
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
+        elif not kept:
+            self.since = self.loop.time()
+            self.deadline = self.since + self.timeout_keep_alive
+
+    def pause_writing(self) -> None:
+        """The client does not read as fast as it is sent to."""
+        super().pause_writing()
+        self._count_unread()
+        self.since = self.loop.time()
+        self.deadline = self.since + self._bounds.request_timeout_s
+
+    def resume_writing(self) -> None:
+        """It has read."""
+        super().resume_writing()
+        self._count_unread()
+        self.since = self.loop.time()
+        match self.stage:
+            case Stage.IDLE:
+                self.deadline = self.since + self.timeout_keep_alive
+            case Stage.BUSY:
+                self.deadline = inf
+
+    def _count_unread(self) -> None:
+        unread = self._real.get_write_buffer_size() if self.flow.write_paused else 0
+        change, self._unread = unread - self._unread, unread
+        self.held += change
+        self._shared.release(-change)
+
+    # ------------------------------------------------------------------ bounds
+
+    @property
+    def stage(self) -> Stage:
+        """Where the connection is."""
+        if self.transport.is_closing():
+            return Stage.CLOSING
+        if self.flow.write_paused:
+            return Stage.ANSWER_UNREAD
+        if self._refused:
+            return Stage.BUSY  # with earlier requests
+        if self.unfinished:
+            return Stage.BODY if self._is_in_body() else Stage.HEAD
+        if self.cycle is None:
+            return Stage.HEAD
+        return Stage.IDLE if self.cycle.response_complete else Stage.BUSY
+
+    def end(self, now: float) -> None:
+        """Something has taken too long."""
+        match self.stage:
+            case Stage.CLOSING:
+                self._real.abort()
+            case Stage.ANSWER_UNREAD:
+                self._expect_reading(now)
+            case Stage.IDLE:
+                self.transport.close()
+            case Stage.HEAD if not self.unfinished:
+                self.transport.close()  # nobody waits for an answer who has asked nothing
+            case Stage.BODY if self._shared.waits(self):
+                self._refuse(_NO_ROOM)
+            case Stage.BODY if self.flow.read_paused or self._came >= self._bounds.timeout_bytes_min:
+                self._judge_anew()
+                self.deadline = self._judged_at
+            case Stage.HEAD | Stage.BODY:
+                self._refuse(_TOO_SLOW)
+            case Stage.BUSY:
+                self.deadline = inf
+
+    def give_way(self) -> None:
+        """Others need the room."""
+        self.connections.discard(self)
+        if self.stage in (Stage.HEAD, Stage.BODY) and self.unfinished:
+            self._refuse(_NO_ROOM)
+        self._let_go()
+        self._real.abort() if self.stage is Stage.ANSWER_UNREAD else self._real.close()
+
+    def stop_reading(self) -> None:
+        """Reads nothing until ``read_on``."""
+        # uvicorn does not know of it, and so does not resume when the application asks for more.
+        self.flow.read_paused = False
+        self._real.pause_reading()
+
+    def read_on(self) -> None:
+        """Reads again."""
+        self._real.resume_reading()
+        self._judge_anew()
+        self.deadline = self._judged_at
+
+    def _expect_reading(self, now: float) -> None:
+        before = self._unread
+        self._count_unread()
+        if before - self._unread < self._bounds.timeout_bytes_min:
+            self._shared.count_refusal(_TOO_SLOW.status)
+            self._real.abort()
+        self.deadline = now + self._bounds.request_timeout_s
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """Answers, and ends the connection."""
+        self._shared.count_refusal(refusal.status)
+        if self._is_in_body():
+            self._abandon_request()
+        elif self.cycle is not None and not self.cycle.response_complete:
+            # An answer now would be taken for that of an earlier request.
+            self._end_after_answers()
             return
-        self._idle_since = self.loop.time()
-        if self.timeout_keep_alive_task is None:
-            self._look_in(self.timeout_keep_alive)
+        self.transport.write(refusal.answer())
+        self._refused = True
+        self.transport.close()
 
-    def timeout_keep_alive_handler(self) -> None:
-        """Closes the connection if it has been idle for long enough, else looks again when it could have been."""
-        self.timeout_keep_alive_task = None
-        if self._idle_since is None:
-            return
-        left = self._idle_since + self.timeout_keep_alive - self.loop.time()
-        if left > 0:
-            self._look_in(left)
-        else:
-            super().timeout_keep_alive_handler()
+    def _abandon_request(self) -> None:
+        """The application is told that the client has left; an answer that has begun cannot be another one."""
+        if self.pipeline or self.cycle.response_started:
+            self._real.abort()
+        self.cycle.disconnected = True
+        self.cycle.message_event.set()
 
-    def _look_in(self, seconds: float) -> None:
-        self.timeout_keep_alive_task = self.loop.call_later(seconds, self.timeout_keep_alive_handler)
+    def _end_after_answers(self) -> None:
+        self._refused = True
+        self.cycle.keep_alive = False
+        self.deadline = inf
 
-    def _unset_keepalive_if_required(self) -> None:
-        self._idle_since = None
+
+def _before_the_body(application: Callable[[Event, Receive, Any], Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    """The application for a request whose client waits for ``100 Continue``, which goes out when the body is wanted.
+
+    falcon asks for the first piece of a body before anything else, and uvicorn takes that for such a wish.
+    """
+
+    async def call(scope: Event, receive: Receive, send: Any) -> None:  # noqa: ANN401 - ASGI
+        opening: list[Event] = [{"type": "http.request", "body": b"", "more_body": True}]
+
+        async def next_event() -> Event:
+            return opening.pop() if opening else await receive()
+
+        await application(scope, next_event, send)
+
+    return call

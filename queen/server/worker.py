@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -15,11 +16,14 @@ from uvicorn.config import Config
 from uvicorn.server import Server
 from uvicorn_worker import UvicornWorker
 
-from queen.config import from_environment
+from queen.config import Settings, from_environment
+from queen.server import open_files
+from queen.server.connections import Bounds, Connections
 from queen.server.parent_death import die_with
 from queen.server.protocol import OneWriteProtocol
 from queen.server.websocket import QueenWebSocket
 
+#: How often gunicorn is told that the worker lives, and connections are looked at.
 _HEARTBEAT_S = 1.0
 _COLLECT_AFTER_OBJECTS = 50_000
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
@@ -60,8 +64,6 @@ class QueenWorker(UvicornWorker):  # type: ignore[misc]
 
     CONFIG_KWARGS = {  # noqa: RUF012 - uvicorn_worker's way to configure
         "loop": "uvloop",
-        "http": OneWriteProtocol,
-        "ws": QueenWebSocket,
         # Costs memory and processor time a socket, and JSON of a few hundred bytes gains little.
         "ws_per_message_deflate": False,
         "lifespan": "on",
@@ -74,6 +76,9 @@ class QueenWorker(UvicornWorker):  # type: ignore[misc]
         super().__init__(*arguments, **options)
         self.config.timeout_graceful_shutdown = _seconds_to_finish(self.cfg.graceful_timeout)
         settings = from_environment()
+        self._connections = Connections(_bounds(settings))
+        self.config.http = partial(OneWriteProtocol, self._connections)
+        self.config.ws = partial(QueenWebSocket, self._connections)
         self.config.ws_max_size = settings.socket_frame_bytes
         self.config.ws_ping_interval = self.config.ws_ping_timeout = settings.socket_ping_s
         # Its lines about each start and stop repeat gunicorn's.
@@ -92,7 +97,7 @@ class QueenWorker(UvicornWorker):  # type: ignore[misc]
         # gives them back at the end and raises them once more: by default that kills the process.
         for number in _STOP_SIGNALS:
             signal.signal(number, server.handle_exit)
-        heartbeat = asyncio.create_task(self._beat())
+        heartbeat = asyncio.create_task(self._beat(server))
         _spare_collections()
         # The sockets themselves: gunicorn's wrappers around them complain when uvloop has closed them already.
         await server.serve(sockets=[wrapper.sock for wrapper in self.sockets])
@@ -100,11 +105,25 @@ class QueenWorker(UvicornWorker):  # type: ignore[misc]
         if not server.started:
             sys.exit(Arbiter.WORKER_BOOT_ERROR)
 
-    async def _beat(self) -> None:
+    async def _beat(self, server: Server) -> None:
         """Tells gunicorn that we live, also while we stop: uvicorn's own heartbeat ends when a stop begins."""
+        loop = asyncio.get_running_loop()
         while True:
             self.notify()
+            self._connections.look(server.server_state.connections, loop.time())  # type: ignore[arg-type]
             await asyncio.sleep(_HEARTBEAT_S)
+
+
+def _bounds(settings: Settings) -> Bounds:
+    return Bounds(
+        head_bytes_max=settings.head_bytes_max,
+        headers_max=settings.headers_max,
+        url_bytes_max=settings.url_bytes_max,
+        request_timeout_s=settings.request_timeout_s,
+        connections_max=open_files.connections(settings),
+        held_bytes_max=settings.held_bytes_max,
+        body_bytes_max=settings.max_body_bytes,
+    )
 
 
 def _spare_collections() -> None:

@@ -8,7 +8,8 @@ import msgspec
 from msgspec import Struct
 
 from queen.core.errors import BadRequestError
-from queen.core.seal import is_signed
+from queen.core.limits import NOTICES_BYTES_MAX
+from queen.core.seal import is_signed, may_be_signed
 from queen.engine.notices import sheet_of
 from queen.engine.ports import Notice
 from queen.engine.thread import EngineThread
@@ -30,20 +31,32 @@ class NotifyBody(Struct):
     partition: str | None = None
 
 
+_NOT_SIGNED = "Queen-Signature is missing, wrong, or too old (do the clocks agree?)"
 _sheets = msgspec.json.Decoder(list[msgspec.Raw] | NotifyBody)
 
 
 class NotifyResource:
-    """Wakes long polls. The request is signed with the secret of all instances, or refused."""
+    """Wakes long polls. The request is signed with the secret of all instances, or refused.
 
-    def __init__(self, engine: EngineThread, secret: str, body_bytes_max: int) -> None:
-        self._engine, self._secret, self._body_bytes_max = engine, secret.encode(), body_bytes_max
+    Anybody may send one, so as little as possible of it is read: nothing where the header shows already that the
+    signature cannot be good.
+    """
+
+    def __init__(self, engine: EngineThread, secret: str) -> None:
+        self._engine, self._secret = engine, secret.encode()
 
     async def on_post(self, req: QueenRequest, resp: falcon.asgi.Response) -> None:
         """Answers when the notice is on its way to the waiters; a repeated one is passed over."""
-        body = await read_body(req, self._body_bytes_max)
-        if refusal := self._refusal(req.get_header("Queen-Signature") or "", body):
-            problems.answer(resp, problems.problem(req, 403, refusal, "not_signed"))
+        signature = req.get_header("Queen-Signature") or ""
+        if not self._secret:
+            _refuse(req, resp, "Notices need QUEEN_SYNC_SECRET, which this server was not given")
+            return
+        if not may_be_signed(signature, _now_ms()):
+            _refuse(req, resp, _NOT_SIGNED)
+            return
+        body = await read_body(req, NOTICES_BYTES_MAX, "the limit of notices")
+        if not is_signed(self._secret, signature, body, _now_ms()):
+            _refuse(req, resp, _NOT_SIGNED)
             return
         try:
             decoded = _sheets.decode(body)
@@ -55,12 +68,13 @@ class NotifyResource:
         resp.content_type = falcon.MEDIA_JSON
         resp.data = b'{"status":"ok"}'
 
-    def _refusal(self, header: str, body: bytes) -> str:
-        if not self._secret:
-            return "Notices need QUEEN_SYNC_SECRET, which this server was not given"
-        if not is_signed(self._secret, header, body, time.time_ns() // 1_000_000):
-            return "Queen-Signature is missing, wrong, or too old (do the clocks agree?)"
-        return ""
+
+def _refuse(req: QueenRequest, resp: falcon.asgi.Response, why: str) -> None:
+    problems.answer(resp, problems.problem(req, 403, why, "not_signed"))
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _sheet(body: NotifyBody) -> bytes:

@@ -1,0 +1,164 @@
+"""Clients that misbehave, and what others notice of them."""
+
+import http.client
+import json
+import socket
+import statistics
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass, field
+
+import psutil
+
+from tests.support.processes import Server, wait_until
+
+#: What a push of another client may take during an attack: the wanted second, with the margin of a busy machine.
+PUSH_S_MAX = 5.0
+RESIDENT_BYTES_MAX = 512 << 20
+#: The most that an attacker waits for an answer.
+PATIENCE_S = 60.0
+
+
+@dataclass
+class Witness:
+    """A client that pushes all the time, over one connection and over new ones, and looks at the workers' memory.
+
+    Attributes:
+        seconds: what each push took.
+        statuses: how each was answered.
+        resident: the most bytes that a worker had in memory.
+    """
+
+    server: Server
+    seconds: list[float] = field(default_factory=list)
+    statuses: set[int | str] = field(default_factory=set)
+    resident: int = 0
+    _over: threading.Event = field(default_factory=threading.Event)
+
+    def pushes(self, count: int) -> None:
+        """Returns after so many further pushes."""
+        wanted = len(self.seconds) + count
+        wait_until(lambda: len(self.seconds) >= wanted, f"{count} pushes beside an attack")
+
+    def run(self) -> None:
+        """Until ``end`` is called."""
+        workers = [psutil.Process(pid) for pid in self.server.workers()]
+        kept = self.server.connection(PATIENCE_S)
+        while not self._over.wait(0.01):
+            self._push(kept)
+            with closing(self.server.connection(PATIENCE_S)) as fresh:
+                self._push(fresh)
+            self.resident = max([self.resident, *(_resident(worker) for worker in workers)])
+        kept.close()
+
+    def end(self) -> None:
+        """Ends ``run``."""
+        self._over.set()
+
+    def _push(self, connection: http.client.HTTPConnection) -> None:
+        body = json.dumps({"items": [{"queue": "witness", "payload": {"n": len(self.seconds)}}]})
+        began = time.monotonic()
+        try:
+            connection.request("POST", "/api/v1/push", body)
+            response = connection.getresponse()
+            response.read()
+            self.statuses.add(response.status)
+        except (OSError, http.client.HTTPException) as problem:
+            self.statuses.add(repr(problem))
+            connection.close()
+        self.seconds.append(time.monotonic() - began)
+
+
+def _resident(worker: psutil.Process) -> int:
+    with suppress(psutil.NoSuchProcess):
+        return int(worker.memory_info().rss)
+    return 0
+
+
+@contextmanager
+def witnessed(server: Server) -> Iterator[Witness]:
+    """Another client works during the block; at its end, nobody has noticed anything."""
+    before, witness = server.workers(), Witness(server)
+    thread = threading.Thread(target=witness.run, daemon=True)
+    thread.start()
+    try:
+        witness.pushes(10)
+        yield witness
+        witness.pushes(10)
+    finally:
+        witness.end()
+        thread.join()
+    print(
+        f"pushes {len(witness.seconds)}, median {statistics.median(witness.seconds):.4f} s, "
+        f"slowest {max(witness.seconds):.3f} s, resident {witness.resident >> 20} MiB"
+    )
+    assert witness.statuses == {201}, witness.statuses
+    assert max(witness.seconds) < PUSH_S_MAX
+    assert witness.resident < RESIDENT_BYTES_MAX
+    assert server.workers() == before, "gunicorn has replaced a worker"
+
+
+@dataclass
+class Answer:
+    """What came back on a raw connection; status 0: nothing before it was closed."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+def connect(server: Server) -> socket.socket:
+    """A raw connection."""
+    return socket.create_connection(("127.0.0.1", server.port), PATIENCE_S)
+
+
+def send_what_is_taken(connection: socket.socket, pieces: Iterator[bytes] | Sequence[bytes]) -> int:
+    """Sends until the server closes; the bytes sent."""
+    sent = 0
+    with suppress(OSError):
+        for piece in pieces:
+            connection.sendall(piece)
+            sent += len(piece)
+    return sent
+
+
+def answer_of(connection: socket.socket) -> Answer:
+    """The next answer on a raw connection."""
+    response = http.client.HTTPResponse(connection)
+    try:
+        response.begin()
+        return Answer(response.status, {name.lower(): text for name, text in response.getheaders()}, response.read())
+    except (http.client.HTTPException, ConnectionError):
+        return Answer(0, {}, b"")
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Waits for the end of a connection; false if it stays open for ``PATIENCE_S``."""
+    try:
+        while connection.recv(65536):
+            pass
+    except TimeoutError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+@contextmanager
+def many(server: Server, count: int, opening: bytes) -> Iterator[list[socket.socket]]:
+    """So many connections, on each of which the same was sent."""
+    with ExitStack() as stack:
+        connections = []
+        for _ in range(count):
+            connection = stack.enter_context(connect(server))
+            send_what_is_taken(connection, [opening] if opening else [])
+            connections.append(connection)
+        yield connections
+
+
+def post(path: str, length: int, *lines: str) -> bytes:
+    """The head of a request with a body of so many bytes."""
+    more = "".join(f"{line}\r\n" for line in lines)
+    return f"POST {path} HTTP/1.1\r\nHost: queen\r\nContent-Length: {length}\r\n{more}\r\n".encode()
