@@ -18,6 +18,8 @@ from queen.db.watch import Watch
 
 #: How much later than PostgreSQL should have ended a call it is taken for gone.
 _ANSWER_S = 1.0
+#: A call with a limit of its own waits for a lock for half of it at most, and for no longer than this.
+_LOCK_MAX_S = 5.0
 
 
 class Pool:
@@ -184,5 +186,9 @@ async def _fetch_within(
 ) -> list[Any]:
     async with connection.transaction():
         # For this transaction only: behind a pooler the connection belongs to others next.
-        await connection.execute(f"SET LOCAL statement_timeout = {max(1, round(limit_s * 1000))}")
+        lock_s = min(limit_s / 2, _LOCK_MAX_S)
+        await connection.execute(
+            f"SET LOCAL statement_timeout = {max(1, round(limit_s * 1000))}; "
+            f"SET LOCAL lock_timeout = {max(1, round(lock_s * 1000))}"
+        )
         return await connection.fetch(sql, *arguments)

@@ -1,6 +1,21 @@
 """What the spool looks like from outside, for health, metrics and people."""
 
+from collections.abc import Sequence
+
 from msgspec import Struct
+
+from queen.spool.held import Held
+
+#: Partitions and files that are named at most, where only some are.
+NAMED_MAX = 10
+
+
+class SetAside(Struct, frozen=True):
+    """A file that was set aside, since when (seconds since 1970; 0: not known), and why."""
+
+    file: str
+    since: float
+    reason: str
 
 
 class SpoolState(Struct, frozen=True):
@@ -14,6 +29,10 @@ class SpoolState(Struct, frozen=True):
         replayed: messages replayed since the folder was last recovered.
         failed: files that were set aside.
         bytes_max: how much may wait.
+        held_partitions: partitions that are held back: a request to them could not be stored yet.
+        held_age_s: how long the longest of them has been; 0 when none is.
+        held: the first of them, longest first.
+        set_aside: the first of the failed files.
     """
 
     spooling: bool
@@ -25,6 +44,10 @@ class SpoolState(Struct, frozen=True):
     replayed: int
     failed: int
     bytes_max: int
+    held_partitions: int = 0
+    held_age_s: float = 0.0
+    held: Sequence[Held] = ()
+    set_aside: Sequence[SetAside] = ()
 
     @property
     def full(self) -> bool:
