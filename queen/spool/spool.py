@@ -220,8 +220,12 @@ class Spool:
             file = SpoolFile(file.header, file.records[:-1], torn.start)
             self._folder.truncate(held_file, torn.start)
             self._folder.sync(held_file)
+        if not file.records:
+            self._folder.remove(held_file)
+            self._folder.sync_names()
+            return None
         self._held_ends[held_file] = self._folder.size(held_file)
-        return file if file.header is not None or file.records else None
+        return file
 
     # ------------------------------------------------------------ encrypted queues
 

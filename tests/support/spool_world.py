@@ -72,6 +72,7 @@ class Postgres:
     fenced: set[UUID] = field(default_factory=set)
     needs_s: dict[str, float] = field(default_factory=dict)  # how long a call for these partitions takes
     locked: set[str] = field(default_factory=set)
+    late: list[Any] = field(default_factory=list)  # calls that are still on their way
 
     async def resolve_partitions(self, names: Any, *, create: bool) -> list[tuple[int, int]]:
         return [(1, self.parts.setdefault(name, len(self.parts) + 1)) for name in names]
@@ -112,6 +113,23 @@ class Postgres:
         self.tick()
         if self.refuses and any(POISON.encode() in data for data in columns.data):
             raise DataRejectedError("simulated", "22P05")
+        for call in self.late:
+            with contextlib.suppress(TooSlowError):
+                self._commit(*call)
+        self.late.clear()
+        if self.rng.random() < 0.05:
+            self.late.append((lane, first, upto, sent_at, columns))
+            raise OutcomeUnknownError("simulated: it arrives when nobody waits for it")
+        replayed = self._commit(lane, first, upto, sent_at, columns, limit_s)
+        self.tick()
+        await asyncio.sleep(0)
+        if self.rng.random() < 0.1:
+            raise OutcomeUnknownError("simulated")
+        return replayed
+
+    def _commit(
+        self, lane: UUID, first: int, upto: int, sent_at: Any, columns: PushColumns, limit_s: float | None = None
+    ) -> Replayed:
         position = self.positions.setdefault(lane, 0)
         if position != first:
             return Replayed(position)
@@ -130,10 +148,6 @@ class Postgres:
                 self._append(names[part], data)
             self.flushes.add(columns.flush)
         self.positions[lane] = upto
-        self.tick()
-        await asyncio.sleep(0)
-        if self.rng.random() < 0.1:
-            raise OutcomeUnknownError("simulated")
         return Replayed(upto)
 
     async def forget(self, lanes: Sequence[UUID]) -> None:
@@ -181,31 +195,43 @@ class World:
         self.replay = Replay(context, failover, self.postgres, 3, 0)
 
     def push(self) -> None:
-        """One request to one worker, as the engine carries it out."""
+        """A call of one worker's engine: one request, or two that came at the same time."""
+        spool = self.rng.choice(self.workers)
+        requests = [self._request() for _ in range(2 if self.rng.random() < 0.2 else 1)]
+        behind = [
+            not spool.spooling and bool({("q", partition) for partition in request} & spool.held_back.keys())
+            for request in requests
+        ]
+        for held in (False, True):
+            part = [request for request, each in zip(requests, behind, strict=True) if each is held]
+            if part:
+                self._push_or_spool(spool, part, held=held)
+
+    def _request(self) -> dict[str, list[int]]:
         partitions = self.rng.sample("abcde", 2 if self.rng.random() < 0.2 else 1)
-        numbers = {partition: self._numbers() for partition in partitions}
-        request = joined([push_of(partition, each) for partition, each in numbers.items()])
-        flush, spool = uuid4(), self.rng.choice(self.workers)
-        sent_at = None
-        behind = not spool.spooling and bool({("q", partition) for partition in partitions} & spool.held_back.keys())
-        if not spool.spooling and not behind:
+        return {partition: self._numbers() for partition in partitions}
+
+    def _push_or_spool(self, spool: Spool, requests: list[dict[str, list[int]]], *, held: bool) -> None:
+        pushes = [joined([push_of(partition, each) for partition, each in request.items()]) for request in requests]
+        flush, sent_at = uuid4(), None
+        if not spool.spooling and not held:
             if not self.postgres.away:
                 self.folder.tick()
-                self.postgres.store(flush, [request])
+                self.postgres.store(flush, pushes)
                 self.folder.tick()
-                self._answer(numbers)
+                self._answer(requests)
                 return
             sent_at = 1000.0
             if self.rng.random() < 0.3:
                 # It was committed just before PostgreSQL went, and nobody heard of it.
-                self.postgres.store(flush, [request])
-        record = Record(flush, sent_at, 1000.0, [spool_request(request)])
+                self.postgres.store(flush, pushes)
+        record = Record(flush, sent_at, 1000.0, [spool_request(push) for push in pushes])
         try:
             if not spool.append([entry_of(record)], insist=self.postgres.away):
                 raise AssertionError("nothing ends the spool between two looks here")
         except SpoolError:
             return
-        self._answer(numbers)
+        self._answer(requests)
 
     def _numbers(self) -> list[int]:
         numbers = list(range(self.next, self.next + self.rng.randint(1, 3)))
@@ -213,9 +239,10 @@ class World:
         self.sent.update(numbers)
         return numbers
 
-    def _answer(self, numbers: dict[str, list[int]]) -> None:
-        for partition, each in numbers.items():
-            self.answered.setdefault(partition, []).extend(each)
+    def _answer(self, requests: list[dict[str, list[int]]]) -> None:
+        for request in requests:
+            for partition, each in request.items():
+                self.answered.setdefault(partition, []).extend(each)
 
     def push_beside_the_replay(self) -> None:
         """Somebody pushes while a call of the replay is under way, unless the replay has made everybody wait."""
