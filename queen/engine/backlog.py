@@ -92,6 +92,7 @@ class Backlog:
         self._moving: dict[str, set[Partition]] = {}
         self._lanes: list[HeldLane] = []
         self._waits: Counter[Partition] = Counter()
+        self._files: set[str] = set()
         self._held: dict[Partition, Held] = {}
         self._done: dict[str, list[Lane]] = {}
 
@@ -133,8 +134,13 @@ class Backlog:
             self._waits[partition] += 1
             self._held.setdefault(partition, Held(*partition, since, reason))
 
-    def add(self, lanes: Sequence[Lane], known: Mapping[Partition, Held], since: float) -> None:
-        """Lanes of a file that grows no more, behind all others."""
+    def knows(self, name: str) -> bool:
+        """Whether the lanes of a file have been added."""
+        return name in self._files
+
+    def add(self, name: str, lanes: Sequence[Lane], known: Mapping[Partition, Held], since: float) -> None:
+        """The lanes of a file that grows no more, behind all others."""
+        self._files.add(name)
         for lane in lanes:
             held = HeldLane(lane)
             self._lanes.append(held)
@@ -163,13 +169,13 @@ class Backlog:
                 free[lane.limit_s > _QUICK_S] -= 1
                 yield lane
 
-    def explain(self, lane: HeldLane, problem: Exception) -> bool:
+    def explain(self, lane: HeldLane, reason: str) -> bool:
         """Why the partitions of a lane are held back now; whether that is news."""
         changed = False
         for partition in lane.partitions:
             held = self._held[partition]
-            changed |= held.reason != str(problem)
-            self._held[partition] = msgspec.structs.replace(held, reason=str(problem))
+            changed |= held.reason != reason
+            self._held[partition] = msgspec.structs.replace(held, reason=reason)
         return changed
 
     def finish(self, lane: HeldLane) -> list[Lane] | None:
@@ -179,6 +185,7 @@ class Backlog:
         self._done.setdefault(lane.lane.name, []).append(lane.lane)
         if any(each.lane.name == lane.lane.name for each in self._lanes):
             return None
+        self._files.discard(lane.lane.name)
         return self._done.pop(lane.lane.name)
 
     def _leave(self, partitions: Collection[Partition]) -> None:

@@ -50,7 +50,7 @@ from queen.engine.replay_lanes import (
 from queen.engine.switches import copy_switches, maintenance_is_on
 from queen.spool.folder import Lock
 from queen.spool.format import Damage, Record, SpooledLot, SpoolFile, packed, request_of
-from queen.spool.held import BEHIND
+from queen.spool.held import BEHIND, reason_of
 from queen.spool.spool import held_file_of
 
 log = logging.getLogger("queen.spool")
@@ -200,13 +200,7 @@ class Replay:
         lock = self._spool.try_replay_lock()
         if lock is None:
             return False
-        try:
-            self._backlog = Backlog()
-            await self._load()
-        except BaseException:
-            lock.release()
-            raise
-        self._lock = lock
+        self._lock, self._backlog = lock, Backlog()
         return True
 
     async def _let_go(self) -> None:
@@ -237,6 +231,7 @@ class Replay:
     async def _drain(self) -> bool:
         last_pass_bytes = _LAST_PASS_BYTES
         self._limit_s = None
+        await self._load()
         # Pushes wait while the last pass does. A commit may wait for as long as a standby is gone: without them.
         await self._see_a_commit()
         while not await self._last_pass(last_pass_bytes):
@@ -450,7 +445,7 @@ class Replay:
             return batch.upto
         if settled is not None:
             batch = msgspec.structs.replace(batch, doubtful=None)
-        return await self._store_nothing(lane, await self._without(lane, batch, batch.stored, str(problem)))
+        return await self._store_nothing(lane, await self._without(lane, batch, batch.stored, reason_of(problem)))
 
     async def _fence(self, lane: Lane, batch: Batch) -> int | None:
         """What was sent for this place of the lane stores nothing any more; the lane's position if it had."""
@@ -502,7 +497,7 @@ class Replay:
                     source = self._spool.source_of(name)
                     for unit in held_units_of(file):
                         self._backlog.hold(source, [unit], _reason(unit), _since(file))
-            else:
+            elif not self._backlog.knows(name):
                 await self._add(name)
 
     async def _adopt(self) -> None:
@@ -516,7 +511,7 @@ class Replay:
         file = await self._read(name, self._spool.read_held)
         if file is not None:
             lanes = await uninterrupted(held_lanes_of, name, file)
-            self._backlog.add(lanes, self._failover.held_back, _since(file))
+            self._backlog.add(name, lanes, self._failover.held_back, _since(file))
 
     async def _keep_retrying(self) -> None:
         """Tries lanes that are held back, until none is."""
@@ -591,9 +586,9 @@ class Replay:
 
     async def _explain(self, held: HeldLane, problem: Exception, now: float) -> None:
         held.fail(problem, now)
-        if self._backlog.explain(held, problem):
+        if self._backlog.explain(held, reason := reason_of(problem)):
             _tell(problem, f"A request of {held.lane.name} is held back")
-            await self._change(self._spool.note_reason, held.partitions, str(problem))
+            await self._change(self._spool.note_reason, held.partitions, reason)
 
     async def _finish_held(self, held: HeldLane) -> None:
         lanes = self._backlog.finish(held)

@@ -5,11 +5,13 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from msgspec import Struct
 
+from queen.core.errors import QueenError
+
 #: Queue and name.
 Partition = tuple[str, str]
 
 #: Why a partition is held back in which nothing failed.
-BEHIND = "A request to it and to a partition that is held back waits"
+BEHIND = "behind: a request to it has other partitions, too, or was sent together with one that has"
 
 
 class Held(Struct, frozen=True):
@@ -17,7 +19,7 @@ class Held(Struct, frozen=True):
 
     Attributes:
         since: seconds since 1970.
-        reason: why its first request is not stored yet.
+        reason: why its first request is not stored yet: the code of an error, a colon, and the error.
     """
 
     queue: str
@@ -25,8 +27,18 @@ class Held(Struct, frozen=True):
     since: float
     reason: str
 
+    @property
+    def code(self) -> str:
+        """The code of the error alone, which names no queue."""
+        return self.reason.partition(":")[0]
+
 
 _decoder = msgspec.json.Decoder(list[Held])
+
+
+def reason_of(problem: Exception) -> str:
+    """Why a request is not stored yet."""
+    return f"{problem.code if isinstance(problem, QueenError) else 'internal'}: {problem}"
 
 
 def encode_held(held: Iterable[Held]) -> bytes:

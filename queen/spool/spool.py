@@ -44,7 +44,7 @@ from queen.spool.format import (
 )
 from queen.spool.held import BEHIND, Held, Partition, decode_held, encode_held
 from queen.spool.ledger import Ledger, decode, encode
-from queen.spool.state import NAMED_MAX, SetAside, SpoolState
+from queen.spool.state import SetAside, SpoolState
 
 log = logging.getLogger("queen.spool")
 
@@ -54,7 +54,7 @@ _ENCRYPTED, _NEW = "encrypted-queues", ".new"
 _LEDGER, _APPEND_LOCK, _REPLAY_LOCK = "ledger", "append.lock", "replay.lock"
 _TRIAL, _TRIAL_BYTES = "trial", 64 << 10
 _WRITING, _COMPLETE, _FAILED, _MAKING = ".buf.tmp", ".buf", ".failed", ".failed.tmp"
-_HELD_BACK = ".held"
+_HELD_BACK, _HELD_FAILED = ".held", "-held.failed"
 
 
 class Limits(Struct, frozen=True):
@@ -90,6 +90,11 @@ def _partitions_of(request: Sequence[SpooledLot]) -> frozenset[Partition]:
 def _number(name: str) -> int:
     digits = name.partition(".")[0].partition("-")[0]
     return int(digits) if digits.isdecimal() else 0
+
+
+def _place(name: str) -> int:
+    digits = name.partition(".")[0].partition("-")[2]
+    return int(digits) if digits.isdecimal() else -1
 
 
 def is_waiting(name: str) -> bool:
@@ -503,8 +508,7 @@ class Spool:
 
     def give_up(self, name: str) -> str:
         """Sets a file aside whole, which cannot be read; its new name. The caller holds the lock."""
-        stem, _, kind = name.partition(".")
-        failed = f"{stem}-held{_FAILED}" if f".{kind}" == _HELD_BACK else stem + _FAILED
+        failed = name.partition(".")[0] + (_HELD_FAILED if is_held_back(name) else _FAILED)
         self._folder.rename(name, failed)
         self._folder.sync_names()
         return failed
@@ -585,25 +589,29 @@ class Spool:
 
     def state(self) -> SpoolState:
         """What the spool looks like now."""
-        ledger, failed = self._ledger(), self.failed_files()
-        held = sorted(self.held_back.values(), key=lambda each: each.since)
-        held_since = held[0].since if held else self._clock()
+        ledger, held, aside = self._ledger(), self.held_back.values(), self.set_aside_files()
+        now = self._clock()
+        held_since = min([each.since for each in held], default=now)
         oldest_at = min(ledger.oldest_at, held_since) if ledger.requests else held_since
         return SpoolState(
             spooling=self.spooling,
             requests=ledger.requests,
             messages=ledger.messages,
             bytes=ledger.size,
-            oldest_age_s=max(self._clock() - oldest_at, 0.0),
+            oldest_age_s=max(now - oldest_at, 0.0),
             replay_rate=ledger.rate if ledger.requests else 0.0,
             replayed=ledger.replayed,
-            failed=len(failed),
+            failed=len(aside),
             bytes_max=self._limits.bytes_max,
             held_partitions=len(held),
-            held_age_s=max(self._clock() - held_since, 0.0),
-            held=held[:NAMED_MAX],
-            set_aside=[self._set_aside(name) for name in failed[:NAMED_MAX]],
+            held_age_s=max(now - held_since, 0.0),
+            held_codes=sorted({each.code for each in held}),
+            failed_age_s=max(now - min([each.since for each in aside if each.since], default=now), 0.0),
         )
+
+    def set_aside_files(self) -> list[SetAside]:
+        """The files that were set aside, since when and why, in the order in which they were pushed."""
+        return [self._set_aside(name) for name in self.failed_files()]
 
     def _set_aside(self, name: str) -> SetAside:
         """What is told of a failed file, which never changes, so it is read once."""
@@ -622,8 +630,8 @@ class Spool:
         return sorted(filter(is_waiting, self._folder.names()), key=_number)
 
     def failed_files(self) -> list[str]:
-        """The files that were set aside."""
-        return sorted(filter(is_failed, self._folder.names()))
+        """The files that were set aside, in the order in which they were pushed."""
+        return sorted(filter(is_failed, self._folder.names()), key=lambda name: (_number(name), _place(name)))
 
     def size(self, name: str) -> int:
         """Bytes of a file."""
@@ -637,12 +645,17 @@ class Spool:
         with self.held():
             self.complete()
             ledger = self._counted(self._ledger(), file, self._folder.size(name))
-            number = max([_number(each) for each in self._folder.names()]) + 1
-            self._folder.rename(name, _complete(number))
+            if name.endswith(_HELD_FAILED):
+                # PostgreSQL knows by its name how far it is stored.
+                self.note_held({**_held_in(file), **self.held_back})
+                new = held_file_of(name)
+            else:
+                new = _complete(max([_number(each) for each in self._folder.names()]) + 1)
+            self._folder.rename(name, new)
             self._folder.sync_names()
             self._note(ledger)
             self.set_flag(SPOOLING, True)
-        return _complete(number)
+        return new
 
     def discard(self, name: str) -> None:
         """Removes a file for good, with the messages in it."""

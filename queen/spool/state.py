@@ -4,11 +4,6 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from queen.spool.held import Held
-
-#: Partitions and files that are named at most, where only some are.
-NAMED_MAX = 10
-
 
 class SetAside(Struct, frozen=True):
     """A file that was set aside, since when (seconds since 1970; 0: not known), and why."""
@@ -29,10 +24,10 @@ class SpoolState(Struct, frozen=True):
         replayed: messages replayed since the folder was last recovered.
         failed: files that were set aside.
         bytes_max: how much may wait.
+        failed_age_s: how long the oldest of them has been; 0 when there is none, or it cannot be read.
         held_partitions: partitions that are held back: a request to them could not be stored yet.
         held_age_s: how long the longest of them has been; 0 when none is.
-        held: the first of them, longest first.
-        set_aside: the first of the failed files.
+        held_codes: why they are, without names.
     """
 
     spooling: bool
@@ -46,8 +41,8 @@ class SpoolState(Struct, frozen=True):
     bytes_max: int
     held_partitions: int = 0
     held_age_s: float = 0.0
-    held: Sequence[Held] = ()
-    set_aside: Sequence[SetAside] = ()
+    held_codes: Sequence[str] = ()
+    failed_age_s: float = 0.0
 
     @property
     def full(self) -> bool:
