@@ -15,7 +15,7 @@ import uvloop
 
 from queen.config import Settings
 from queen.core.errors import QueenError, SettingError
-from queen.core.limits import FILES_BESIDE_WAITERS, REPLAY_LANES
+from queen.core.limits import FILES_BESIDE_WAITERS, REPLAY_CALL_S, REPLAY_LANES
 from queen.db.administration import AdministrationStore
 from queen.db.dsn import Target, parse
 from queen.db.maintenance import MaintenanceStore
@@ -95,14 +95,19 @@ def _pools(target: Target, settings: Settings) -> tuple[Pool, Pool, Pool, Pool]:
     return (
         Pool(target, share(settings.hot_connections, settings.workers), timeout_s),
         Pool(target, share(settings.cold_connections, settings.workers), timeout_s),
-        Pool(target, REPLAY_LANES, timeout_s),
+        Pool(target, REPLAY_LANES, min(timeout_s, REPLAY_CALL_S)),
         Pool(msgspec.structs.replace(target, application_name="queen services"), 1, timeout_s),
     )
 
 
+def _spool_store(pool: Pool, target: Target) -> SpoolStore:
+    """The procedures of the replay. A pooler takes no limit for a connection, so each call names it."""
+    return SpoolStore(pool, REPLAY_CALL_S if target.pooled else None)
+
+
 @asynccontextmanager
 async def _pool(target: Target, size: int, settings: Settings) -> AsyncIterator[Pool]:
-    pool = Pool(target, size, settings.statement_timeout_ms / 1000)
+    pool = Pool(target, size, min(settings.statement_timeout_ms / 1000, REPLAY_CALL_S))
     try:
         yield pool
     finally:
@@ -146,7 +151,7 @@ async def prepare_spool(settings: Settings) -> Path:
             waiting = spool.state()
             log.warning("storing what the spool holds", extra={"messages": waiting.messages, "bytes": waiting.bytes})
             try:
-                await Replay(context, failover, SpoolStore(pool), settings.spool_batch, 0).drain()
+                await Replay(context, failover, _spool_store(pool, _target(settings)), settings.spool_batch, 0).drain()
             except (QueenError, OSError) as problem:
                 log.error("The spool is not empty yet: %s", problem)  # noqa: TRY400 - it explains itself
     return path
@@ -239,7 +244,7 @@ def assembly(settings: Settings) -> Assemble:
         )
         pulse = Pulse(target, lost, found, lambda: max(pool.answered_at for pool in pools))
         interval_s = settings.spool_interval_ms / 1000
-        replay = Replay(context, failover, SpoolStore(replaying), settings.spool_batch, interval_s)
+        replay = Replay(context, failover, _spool_store(replaying, target), settings.spool_batch, interval_s)
         await notices.start(engine.heard, engine.missed)
         pulse.start()
         replay.start()

@@ -97,6 +97,10 @@ def _spools(settings: Settings) -> Iterator[SpoolFacts]:
                 state.oldest_age_s,
                 state.failed,
                 shutil.disk_usage(path).free,
+                state.failed_age_s,
+                state.held_partitions,
+                state.held_age_s,
+                state.held_codes,
             )
 
 

@@ -15,7 +15,7 @@ from queen.core.segment import Entry, decode_entries, encode_ends
 from queen.main import open_spool
 from queen.spool import place
 from queen.spool.format import Damage, Record, SpooledLot, SpoolFile, request_of
-from queen.spool.spool import Spool, is_failed
+from queen.spool.spool import Spool, is_failed, is_held_back
 
 spool = typer.Typer(
     name="spool", help="Look at the spool, and decide what becomes of failed files.", no_args_is_help=True
@@ -40,15 +40,20 @@ def _spool() -> None:
 
 @spool.command("ls")
 def ls(folder: Folder = None) -> None:
-    """List the files: waiting, being written, failed."""
+    """List the files: waiting, being written, held back, failed; and the partitions that are held back, and why."""
     for path, each in _spools(folder):
         state = each.state()
-        out.print(f"{path}: {'spooling' if state.spooling else 'idle'}, {state.failed} failed", markup=False)
-        rows = [row for name in (*each.files(), *each.failed_files()) if (row := _row(each, name))]
+        also = f", {state.held_partitions} partitions held back" if state.held_partitions else ""
+        out.print(f"{path}: {'spooling' if state.spooling else 'idle'}, {state.failed} failed{also}", markup=False)
+        rows = [row for name in _files(each) if (row := _row(each, name))]
         if rows:
             out.print(_LINE.format(*_TITLES), markup=False)
         for row in rows:
             out.print(_LINE.format(*row), markup=False)
+        for held in sorted(each.held_back.values(), key=lambda each: each.since):
+            out.print(
+                f"held back: {held.queue} / {held.partition} since {_time(held.since)}: {held.reason}", markup=False
+            )
 
 
 @spool.command("show")
@@ -67,9 +72,46 @@ def show(
             out.print(f"… {len(lines) - limit} more", markup=False)
 
 
-@spool.command("replay")
+@spool.command("retry")
+def retry(
+    names: Annotated[list[str] | None, typer.Argument(help="Names of failed files.", show_default="all")] = None,
+    folder: Folder = None,
+) -> None:
+    """Put failed files back, in order, to be stored again: a server that runs does it at once, else the next one.
+
+    What is refused again is set aside again. A message whose transaction id was stored meanwhile is a duplicate.
+    """
+    if names:
+        for name in sorted(_failed(names)):
+            try:
+                line = _put_back(_holding(name, folder), name)
+            except (QueenError, OSError) as problem:
+                fail(problem)
+            with even_unread():
+                out.print(line, markup=False)
+        return
+    everything = True
+    for path, each in _spools(folder):
+        put_back = left = 0
+        for name in each.failed_files():
+            try:
+                line = _put_back(each, name)
+                put_back += 1
+            except (QueenError, OSError) as problem:
+                line = f"{name} is left: {problem}"
+                left += 1
+                everything = False
+            with even_unread():
+                out.print(line, markup=False)
+        with even_unread():
+            out.print(f"{path}: {put_back} files wait to be stored again, {left} are left", markup=False)
+    if not everything:
+        raise typer.Exit(1)
+
+
+@spool.command("replay", hidden=True)
 def replay(names: Names, folder: Folder = None, yes: Yes = False) -> None:
-    """Line failed files up to be stored again; a server that runs does it at once, else the next one that starts."""
+    """What `retry` does, asked for with --yes."""
     for name in _failed(names):
         each = _holding(name, folder)
         file = _read(each, name)
@@ -79,11 +121,19 @@ def replay(names: Names, folder: Folder = None, yes: Yes = False) -> None:
             out.print(f"would replay {name}: {file.messages} messages (--yes does it)", markup=False)
             continue
         try:
-            waiting = each.replay_failed(name)
-        except QueenError as problem:
+            line = _put_back(each, name)
+        except (QueenError, OSError) as problem:
             fail(problem)
         with even_unread():
-            out.print(f"{name} waits as {waiting}", markup=False)
+            out.print(line, markup=False)
+
+
+def _put_back(each: Spool, name: str) -> str:
+    aside = next((aside for aside in each.set_aside_files() if aside.file == name), None)
+    messages = each.read(name).messages
+    waiting = each.replay_failed(name)
+    why = f" (was refused: {aside.reason})" if aside else ""
+    return f"{name} waits as {waiting}: {messages} messages{why}"
 
 
 @spool.command("discard")
@@ -128,9 +178,17 @@ def paths(settings: Settings, folder: Path | None) -> Sequence[Path]:
 def _holding(name: str, folder: Path | None) -> Spool:
     """The spool that has a file of this name."""
     for _, each in _spools(folder):
-        if name in (*each.files(), *each.failed_files()):
+        if name in _files(each):
             return each
     return fail(f"There is no file {name} in the spool: `queen spool ls` shows which there are")
+
+
+def _files(each: Spool) -> Sequence[str]:
+    return (*each.held_files(), *each.files(), *each.failed_files())
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def _read(each: Spool, name: str) -> SpoolFile:
@@ -155,9 +213,12 @@ def _row(each: Spool, name: str) -> list[str] | None:
         file, size = each.read(name), each.size(name)
     except FileNotFoundError:
         return None
-    state = "failed" if is_failed(name) else "being written" if name.endswith(".tmp") else "waiting"
+    except OSError as problem:
+        return [name, "failed" if is_failed(name) else "waiting", "", "", "", "", f"cannot be read: {problem.strerror}"]
+    state = "failed" if is_failed(name) else "held back" if is_held_back(name) else "waiting"
+    state = "being written" if name.endswith(".tmp") else state
     reasons = [each.reason if isinstance(each, Record) else "cannot be read" for each in file.records]
-    time = datetime.fromtimestamp(file.header.created_at, UTC).isoformat(timespec="seconds") if file.header else ""
+    time = _time(file.header.created_at) if file.header else ""
     reason = next((reason for reason in reasons if reason), "")
     return [name, state, str(file.requests), str(file.messages), str(size), time, reason]
 

@@ -130,6 +130,10 @@ class SpoolFacts(Struct, frozen=True):
     oldest_age_s: float
     failed: int
     disk_free_bytes: int
+    failed_age_s: float = 0.0
+    held_partitions: int = 0
+    held_age_s: float = 0.0
+    held_codes: Sequence[str] = ()
 
 
 #: Older ones are refused at the start anyway; those that PostgreSQL no longer mends are not.
@@ -404,8 +408,16 @@ def judge_spool(spool: SpoolFacts, *, database_up: bool) -> Iterator[Finding]:
     if spool.failed:
         yield _warning(
             "spool",
-            f"{spool.failed} files of {spool.folder} were set aside",
-            "Their messages are safe, and not stored: `queen spool ls`, then replay or discard them.",
+            f"{spool.failed} files of {spool.folder} were set aside, the oldest {spool.failed_age_s:.0f} s ago",
+            "Their messages are safe, and not stored: `queen spool ls` says why; then retry or discard them.",
+        )
+    if spool.held_partitions:
+        yield _warning(
+            "spool",
+            f"{spool.held_partitions} partitions of {spool.folder} are held back ({', '.join(spool.held_codes)}), the "
+            f"longest for {spool.held_age_s:.0f} s",
+            "Pushes to them are answered and wait: `queen spool ls` says which and why. They are tried again by "
+            "themselves; look for locks, slow statements or a missing key.",
         )
     if spool.bytes > 0.8 * spool.bytes_max:
         yield _problem(

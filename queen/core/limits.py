@@ -18,6 +18,8 @@ FILES_BESIDE_WAITERS = 512
 #: Requests of a spool file are stored side by side in so many lanes, with a connection each. A file of which a part is
 #: stored must be dealt out as before: with another number its positions would be unknown, and that part stored again.
 REPLAY_LANES = 4
+#: What a call of the replay may take before its requests are held back: all pushes wait for the end of the spool.
+REPLAY_CALL_S = 4.0
 #: Connections to PostgreSQL that a worker opens at most beside those of the settings: for notices, the pulse, the
 #: services and the replay.
 CONNECTIONS_BESIDE_POOLS = 3 + REPLAY_LANES

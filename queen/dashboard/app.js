@@ -117,7 +117,8 @@ async function judged() {
   try {
     const { shared_state: modes, spool } = await call(operations.getHealth);
     if (modes.maintenance_mode || modes.pop_maintenance_mode) return ["Maintenance", "warn"];
-    return spool?.spooling ? ["Storing the spool", "warn"] : ["Healthy", "good"];
+    if (spool?.spooling) return ["Storing the spool", "warn"];
+    return spool?.held_partitions ? ["Partitions are held back", "warn"] : ["Healthy", "good"];
   } catch (error) {
     return error.problem?.database ? ["PostgreSQL is away", "bad"] : ["No answer", "bad"];
   }

@@ -16,18 +16,30 @@ _COMMIT_SOMETHING = "SELECT pg_logical_emit_message(true, 'queen', '')"
 
 
 class SpoolStore:
-    """Implements ``queen.engine.ports.SpoolDatabase``."""
+    """Implements ``queen.engine.ports.SpoolDatabase``.
 
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
+    Args:
+        pool: connections of its own.
+        limit_s: of a call for which no other is named; by default that of the pool.
+    """
+
+    def __init__(self, pool: Pool, limit_s: float | None = None) -> None:
+        self._pool, self._limit_s = pool, limit_s
 
     async def replay(
-        self, lane: UUID, first: int, upto: int, sent_at: datetime | None, columns: PushColumns
+        self,
+        lane: UUID,
+        first: int,
+        upto: int,
+        sent_at: datetime | None,
+        columns: PushColumns,
+        limit_s: float | None = None,
     ) -> Replayed:
         """Stores the requests of a lane from ``first`` up to but without ``upto``, unless that was done before."""
         [row] = await self._pool.fetch(
-            _REPLAY, lane, first, upto, sent_at, columns.flush, *push_arguments(columns), columns.version
-        )
+            _REPLAY, lane, first, upto, sent_at, columns.flush, *push_arguments(columns), columns.version,
+            limit_s=limit_s or self._limit_s,
+        )  # fmt: skip
         return Replayed(row["replayed"], row["unknown"] or (), row["stale"])
 
     async def forget(self, lanes: Sequence[UUID]) -> None:

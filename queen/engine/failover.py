@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 from uuid import UUID
@@ -12,6 +12,7 @@ import msgspec
 from queen.core.operations import Push
 from queen.spool.folder import Lock
 from queen.spool.format import Record, spool_request
+from queen.spool.held import Held, Partition
 from queen.spool.spool import MAINTENANCE, POP_MAINTENANCE, Spool
 from queen.spool.writer import SpoolWriter
 
@@ -55,6 +56,11 @@ class Failover:
     def spooling(self) -> bool:
         """Whether all workers of the instance spool."""
         return self.spool.spooling
+
+    @property
+    def held_back(self) -> Mapping[Partition, Held]:
+        """The partitions whose pushes are spooled although the spool has ended; to be looked at after ``spooling``."""
+        return self.spool.held_back
 
     @property
     def maintenance(self) -> bool:

@@ -252,7 +252,7 @@ class Replayed(Struct, frozen=True):
     """What became of requests of a lane of a spool file.
 
     Attributes:
-        upto: how many requests of the lane are stored now.
+        upto: how many requests of the lane are stored now; the one's complement of that where the lane is fenced.
         unknown: partitions that do not exist; then nothing was stored.
         stale: nothing was stored because the push options have changed.
     """
@@ -266,7 +266,13 @@ class SpoolDatabase(Protocol):
     """The procedures that the replay of the spool needs, on connections of its own."""
 
     async def replay(
-        self, lane: UUID, first: int, upto: int, sent_at: datetime | None, columns: PushColumns
+        self,
+        lane: UUID,
+        first: int,
+        upto: int,
+        sent_at: datetime | None,
+        columns: PushColumns,
+        limit_s: float | None = None,
     ) -> Replayed: ...
     async def forget(self, lanes: Sequence[UUID]) -> None: ...
     async def commit_something(self) -> None: ...

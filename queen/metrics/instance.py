@@ -23,6 +23,8 @@ def spool(state: SpoolState) -> Iterator[Metric]:
         ("queen_spool_bytes_max", "Bytes that may wait (FILE_BUFFER_MAX_BYTES).", state.bytes_max),
         ("queen_spool_oldest_age_seconds", "How long the oldest of it has waited.", state.oldest_age_s),
         ("queen_spool_failed_files", "Files that were set aside: `queen spool ls`.", state.failed),
+        ("queen_spool_held_partitions", "Partitions that are held back: `queen spool ls`.", state.held_partitions),
+        ("queen_spool_held_age_seconds", "How long the longest of them has been.", state.held_age_s),
     ):
         yield GaugeMetricFamily(name, meaning, value=value)
 

@@ -57,7 +57,9 @@ class Record(Struct, frozen=True, array_like=True):
         sent_at: when that was, in seconds since 1970, if it was and its outcome is not known; else ``None``.
         written_at: seconds since 1970.
         requests: the lots of each push request.
-        reason: why PostgreSQL refused it, in a record that was set aside.
+        reason: why PostgreSQL refused it, in a record that was set aside; why it is not stored yet, in one that is
+            held back.
+        place: the number of its first request in the file that it comes from, in a record that is held back.
     """
 
     flush: UUID
@@ -65,6 +67,7 @@ class Record(Struct, frozen=True, array_like=True):
     written_at: float
     requests: list[list[SpooledLot]]
     reason: str = ""
+    place: int = 0
 
     @property
     def messages(self) -> int:

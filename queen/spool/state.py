@@ -1,6 +1,16 @@
 """What the spool looks like from outside, for health, metrics and people."""
 
+from collections.abc import Sequence
+
 from msgspec import Struct
+
+
+class SetAside(Struct, frozen=True):
+    """A file that was set aside, since when (seconds since 1970; 0: not known), and why."""
+
+    file: str
+    since: float
+    reason: str
 
 
 class SpoolState(Struct, frozen=True):
@@ -14,6 +24,10 @@ class SpoolState(Struct, frozen=True):
         replayed: messages replayed since the folder was last recovered.
         failed: files that were set aside.
         bytes_max: how much may wait.
+        failed_age_s: how long the oldest of them has been; 0 when there is none, or it cannot be read.
+        held_partitions: partitions that are held back: a request to them could not be stored yet.
+        held_age_s: how long the longest of them has been; 0 when none is.
+        held_codes: why they are, without names.
     """
 
     spooling: bool
@@ -25,6 +39,10 @@ class SpoolState(Struct, frozen=True):
     replayed: int
     failed: int
     bytes_max: int
+    held_partitions: int = 0
+    held_age_s: float = 0.0
+    held_codes: Sequence[str] = ()
+    failed_age_s: float = 0.0
 
     @property
     def full(self) -> bool:

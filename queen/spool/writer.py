@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from queue import Empty, SimpleQueue
 
 from msgspec import Struct
@@ -53,16 +54,25 @@ class SpoolWriter:
     def _run(self) -> None:
         while (first := self._orders.get()) is not None:
             orders, over = self._gather(first)
-            entries = [order.entry for order in orders]
-            outcome: bool | Exception
-            try:
-                outcome = self._spool.append(entries, insist=any(order.insist for order in orders))
-            except Exception as problem:
-                outcome = problem
-            self.refused = isinstance(outcome, Exception)
-            orders[0].future.get_loop().call_soon_threadsafe(_deliver, orders, outcome)
+            outcome = self._append(orders)
+            # The spool may have ended for some of them only.
+            alone = outcome is False and len(orders) > 1
+            for part in [[order] for order in orders] if alone else [orders]:
+                told = self._append(part) if alone else outcome
+                part[0].future.get_loop().call_soon_threadsafe(_deliver, part, told)
             if over:
                 return
+
+    def _append(self, orders: Sequence[Order]) -> bool | Exception:
+        try:
+            outcome = self._spool.append(
+                [order.entry for order in orders], insist=any(order.insist for order in orders)
+            )
+        except Exception as problem:
+            self.refused = True
+            return problem
+        self.refused = False
+        return outcome
 
     def _gather(self, first: Order) -> tuple[list[Order], bool]:
         """The orders that wait, as many as go together, and whether the end was among them."""
@@ -79,7 +89,7 @@ class SpoolWriter:
         return orders, False
 
 
-def _deliver(orders: list[Order], outcome: bool | Exception) -> None:
+def _deliver(orders: Sequence[Order], outcome: bool | Exception) -> None:
     for order in orders:
         if order.future.done():
             continue

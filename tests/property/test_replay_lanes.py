@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from queen.core.errors import DatabaseUnavailableError
 from queen.core.limits import REPLAY_LANES
 from queen.engine.ports import PushColumns, Replayed
-from queen.engine.replay import Unit, batches_of, lanes_of, units_of
+from queen.engine.replay_lanes import Unit, batches_of, lanes_of, units_of
 from queen.spool.format import Damage, Record, encode_header, encode_record, read_file, spool_request
 from queen.spool.spool import Limits, Spool, entry_of
 from queen_spec.guarantees import Level, checks
@@ -148,12 +148,14 @@ class Together(Postgres):
 
     begun: int = 0
 
-    async def replay(self, lane: UUID, first: int, upto: int, sent_at: Any, columns: PushColumns) -> Replayed:
+    async def replay(
+        self, lane: UUID, first: int, upto: int, sent_at: Any, columns: PushColumns, limit_s: float | None = None
+    ) -> Replayed:
         self.begun += 1
         if self.begun == REPLAY_LANES:
             self.all_begun.set()
         await self.all_begun.wait()
-        return await super().replay(lane, first, upto, sent_at, columns)
+        return await super().replay(lane, first, upto, sent_at, columns, limit_s)
 
 
 @pytest.fixture
@@ -180,12 +182,14 @@ class OneFails(Postgres):
 
     fails: str = "b"
 
-    async def replay(self, lane: UUID, first: int, upto: int, sent_at: Any, columns: PushColumns) -> Replayed:
+    async def replay(
+        self, lane: UUID, first: int, upto: int, sent_at: Any, columns: PushColumns, limit_s: float | None = None
+    ) -> Replayed:
         names = {number: name for (_, name), number in self.parts.items()}
         if self.fails in [names[part] for part in columns.part]:
             self.fails = ""
             raise DatabaseUnavailableError("simulated")
-        return await super().replay(lane, first, upto, sent_at, columns)
+        return await super().replay(lane, first, upto, sent_at, columns, limit_s)
 
 
 @checks("G-SPOOL-2", "G-SPOOL-7", level=Level.MODEL)

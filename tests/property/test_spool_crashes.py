@@ -8,6 +8,8 @@ import pytest
 
 from queen.core.limits import REPLAY_LANES
 from queen.engine import replay
+from queen.engine.backlog import HeldLane
+from queen.engine.replay_lanes import Batch
 from queen.spool.spool import Spool
 from queen_spec.guarantees import Level, checks
 from tests.support.simulated_folder import SimulatedFolder
@@ -16,6 +18,8 @@ from tests.support.spool_world import Postgres, crash_and_recover
 #: Seeds that are tried with every crash point; QUEEN_SPOOL_SEEDS=200 for a night.
 SEEDS = int(os.environ.get("QUEEN_SPOOL_SEEDS", "6"))
 STEPS = 6
+#: How probable it is that a partition is slow.
+TROUBLE = 0.3
 
 
 @checks("G-SPOOL-1", "G-SPOOL-2", "G-SPOOL-3", "G-SPOOL-7", "G-ORD-2", "G-DUR-1", level=Level.MODEL)
@@ -29,6 +33,19 @@ def test_crash_at_every_boundary_loses_doubles_and_reorders_nothing(seed: int, p
         for crash_at in range(1, boundaries + 1):
             try:
                 runner.run(crash_and_recover(seed, STEPS, crash_at, power))
+            except AssertionError as problem:
+                raise AssertionError(f"seed {seed}, crash at {crash_at}, power {power}: {problem}") from problem
+
+
+@checks("G-SPOOL-9", "G-SPOOL-2", "G-SPOOL-7", "G-ORD-3", level=Level.MODEL)
+@pytest.mark.parametrize("power", [False, True], ids=["process", "machine"])
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_crash_while_partitions_are_held_back_loses_doubles_and_reorders_nothing(seed: int, power: bool) -> None:
+    with asyncio.Runner() as runner:
+        _, boundaries = runner.run(crash_and_recover(seed, STEPS, 0, power, TROUBLE))
+        for crash_at in range(1, boundaries + 1):
+            try:
+                runner.run(crash_and_recover(seed, STEPS, crash_at, power, TROUBLE))
             except AssertionError as problem:
                 raise AssertionError(f"seed {seed}, crash at {crash_at}, power {power}: {problem}") from problem
 
@@ -84,6 +101,38 @@ def _without_the_lane(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay, "uuid5", lambda file, _name: file)
 
 
+def _without_fence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request is held back although it may have been stored, or may still be."""
+
+    async def no_fence(*_: Any) -> None:
+        return None
+
+    monkeypatch.setattr(replay.Replay, "_fence", no_fence)
+    monkeypatch.setattr(Batch, "position", property(lambda self: self.begin))
+
+
+def _without_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers do not know which partitions are held back."""
+    monkeypatch.setattr(Spool, "held_back", property(lambda self: {}))
+
+
+def _tried_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is held back is stored while the file that it comes from is still being replayed."""
+    monkeypatch.setattr(Spool, "waits", lambda self, _name: False)
+
+
+def _let_go_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A partition is let go when its first request is stored."""
+    monkeypatch.setattr(HeldLane, "over", property(lambda self: self.done > 0))
+
+
+@pytest.mark.parametrize("fault", [_without_fence, _without_the_list, _tried_too_early, _let_go_too_early])
+def test_broken_holding_back_is_caught(monkeypatch: pytest.MonkeyPatch, fault: Any) -> None:
+    fault(monkeypatch)
+    with pytest.raises(AssertionError):
+        asyncio.run(_try_many(TROUBLE))
+
+
 @pytest.mark.parametrize(
     "fault",
     [
@@ -97,8 +146,8 @@ def test_broken_spool_is_caught(monkeypatch: pytest.MonkeyPatch, fault: Any) -> 
         asyncio.run(_try_many())
 
 
-async def _try_many() -> None:
+async def _try_many(trouble: float = 0.0) -> None:
     for seed in range(40):
-        _, boundaries = await crash_and_recover(seed, STEPS, 0, True)
+        _, boundaries = await crash_and_recover(seed, STEPS, 0, True, trouble)
         for crash_at in range(1, boundaries, 7):
-            await crash_and_recover(seed, STEPS, crash_at, True)
+            await crash_and_recover(seed, STEPS, crash_at, True, trouble)

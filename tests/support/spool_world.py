@@ -6,16 +6,19 @@ import asyncio
 import contextlib
 import errno
 import json
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 from unittest.mock import patch
 from uuid import UUID, uuid4
 
 import queen.engine.failover
 import queen.engine.replay
-from queen.core.errors import DatabaseUnavailableError, DataRejectedError, OutcomeUnknownError, SpoolError
+from queen.core.errors import DatabaseUnavailableError, DataRejectedError, OutcomeUnknownError, SpoolError, TooSlowError
+from queen.core.limits import REPLAY_CALL_S
 from queen.core.operations import Lot, Push
 from queen.core.segment import encode_entry, encode_plain, plain_length
 from queen.engine.context import Context, tell_nobody
@@ -66,6 +69,10 @@ class Postgres:
     refuses: bool = True
     version: int = 1
     encrypted: frozenset[str] = frozenset()
+    fenced: set[UUID] = field(default_factory=set)
+    needs_s: dict[str, float] = field(default_factory=dict)  # how long a call for these partitions takes
+    locked: set[str] = field(default_factory=set)
+    late: list[Any] = field(default_factory=list)  # calls that are still on their way
 
     async def resolve_partitions(self, names: Any, *, create: bool) -> list[tuple[int, int]]:
         return [(1, self.parts.setdefault(name, len(self.parts) + 1)) for name in names]
@@ -95,7 +102,9 @@ class Postgres:
     def _append(self, partition: str, data: bytes) -> None:
         self.log.setdefault(partition, []).extend(entry["payload"] for entry in json.loads(data))
 
-    async def replay(self, lane: UUID, first: int, upto: int, sent_at: Any, columns: PushColumns) -> Replayed:
+    async def replay(
+        self, lane: UUID, first: int, upto: int, sent_at: Any, columns: PushColumns, limit_s: float | None = None
+    ) -> Replayed:
         self._answer()
         # The other lanes go on meanwhile.
         for _ in range(self.rng.randint(0, 2)):
@@ -104,21 +113,41 @@ class Postgres:
         self.tick()
         if self.refuses and any(POISON.encode() in data for data in columns.data):
             raise DataRejectedError("simulated", "22P05")
-        position = self.positions.setdefault(lane, 0)
-        if position != first:
-            return Replayed(position)
-        if columns.part and columns.version != self.version:
-            return Replayed(position, stale=True)
-        if sent_at is None or columns.flush not in self.flushes:
-            names = {number: name for (_, name), number in self.parts.items()}
-            for part, data in zip(columns.part, columns.data, strict=True):
-                self._append(names[part], data)
-            self.flushes.add(columns.flush)
-        self.positions[lane] = upto
+        for call in self.late:
+            with contextlib.suppress(TooSlowError):
+                self._commit(*call)
+        self.late.clear()
+        if self.rng.random() < 0.05:
+            self.late.append((lane, first, upto, sent_at, columns))
+            raise OutcomeUnknownError("simulated: it arrives when nobody waits for it")
+        replayed = self._commit(lane, first, upto, sent_at, columns, limit_s)
         self.tick()
         await asyncio.sleep(0)
         if self.rng.random() < 0.1:
             raise OutcomeUnknownError("simulated")
+        return replayed
+
+    def _commit(
+        self, lane: UUID, first: int, upto: int, sent_at: Any, columns: PushColumns, limit_s: float | None = None
+    ) -> Replayed:
+        position = self.positions.setdefault(lane, 0)
+        if position != first:
+            return Replayed(position)
+        names = {number: name for (_, name), number in self.parts.items()}
+        partitions = {names[part] for part in columns.part}
+        if partitions & self.locked:
+            raise TooSlowError("simulated lock", lock=True)
+        if sent_at is None or columns.flush not in self.flushes:
+            if sent_at is not None:
+                self.fenced.add(columns.flush)
+            if columns.part and columns.version != self.version:
+                return Replayed(position, stale=True)
+            if sum([self.needs_s.get(partition, 0) for partition in partitions]) > (limit_s or REPLAY_CALL_S):
+                raise TooSlowError("simulated")
+            for part, data in zip(columns.part, columns.data, strict=True):
+                self._append(names[part], data)
+            self.flushes.add(columns.flush)
+        self.positions[lane] = upto
         return Replayed(upto)
 
     async def forget(self, lanes: Sequence[UUID]) -> None:
@@ -139,8 +168,9 @@ async def in_turn(work: Any, *arguments: Any) -> Any:
 class World:
     """What producers were told, and the means to check it."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, trouble: float = 0.0) -> None:
         self.rng = random.Random(seed)
+        self.trouble, self.quiet = trouble, False
         self.postgres = Postgres(random.Random(seed + 1))
         self.folder = SimulatedFolder(random.Random(seed + 2))
         self.answered: dict[str, list[int]] = {}
@@ -165,30 +195,43 @@ class World:
         self.replay = Replay(context, failover, self.postgres, 3, 0)
 
     def push(self) -> None:
-        """One request to one worker, as the engine carries it out."""
+        """A call of one worker's engine: one request, or two that came at the same time."""
+        spool = self.rng.choice(self.workers)
+        requests = [self._request() for _ in range(2 if self.rng.random() < 0.2 else 1)]
+        behind = [
+            not spool.spooling and bool({("q", partition) for partition in request} & spool.held_back.keys())
+            for request in requests
+        ]
+        for held in (False, True):
+            part = [request for request, each in zip(requests, behind, strict=True) if each is held]
+            if part:
+                self._push_or_spool(spool, part, held=held)
+
+    def _request(self) -> dict[str, list[int]]:
         partitions = self.rng.sample("abcde", 2 if self.rng.random() < 0.2 else 1)
-        numbers = {partition: self._numbers() for partition in partitions}
-        request = joined([push_of(partition, each) for partition, each in numbers.items()])
-        flush, spool = uuid4(), self.rng.choice(self.workers)
-        sent_at = None
-        if not spool.spooling:
+        return {partition: self._numbers() for partition in partitions}
+
+    def _push_or_spool(self, spool: Spool, requests: list[dict[str, list[int]]], *, held: bool) -> None:
+        pushes = [joined([push_of(partition, each) for partition, each in request.items()]) for request in requests]
+        flush, sent_at = uuid4(), None
+        if not spool.spooling and not held:
             if not self.postgres.away:
                 self.folder.tick()
-                self.postgres.store(flush, [request])
+                self.postgres.store(flush, pushes)
                 self.folder.tick()
-                self._answer(numbers)
+                self._answer(requests)
                 return
             sent_at = 1000.0
             if self.rng.random() < 0.3:
                 # It was committed just before PostgreSQL went, and nobody heard of it.
-                self.postgres.store(flush, [request])
-        record = Record(flush, sent_at, 1000.0, [spool_request(request)])
+                self.postgres.store(flush, pushes)
+        record = Record(flush, sent_at, 1000.0, [spool_request(push) for push in pushes])
         try:
             if not spool.append([entry_of(record)], insist=self.postgres.away):
                 raise AssertionError("nothing ends the spool between two looks here")
         except SpoolError:
             return
-        self._answer(numbers)
+        self._answer(requests)
 
     def _numbers(self) -> list[int]:
         numbers = list(range(self.next, self.next + self.rng.randint(1, 3)))
@@ -196,26 +239,54 @@ class World:
         self.sent.update(numbers)
         return numbers
 
-    def _answer(self, numbers: dict[str, list[int]]) -> None:
-        for partition, each in numbers.items():
-            self.answered.setdefault(partition, []).extend(each)
+    def _answer(self, requests: list[dict[str, list[int]]]) -> None:
+        for request in requests:
+            for partition, each in request.items():
+                self.answered.setdefault(partition, []).extend(each)
 
     def push_beside_the_replay(self) -> None:
         """Somebody pushes while a call of the replay is under way, unless the replay has made everybody wait."""
-        if self.rng.random() < 0.3 and "append.lock" not in self.folder.held:
+        if not self.quiet and self.rng.random() < 0.3 and "append.lock" not in self.folder.held:
             self.push()
 
     async def drain(self) -> None:
-        """Replays, whatever breaks off."""
+        """Replays until the spool ends, whatever breaks off; what is held back is left."""
+        await self._replay(self._drain)
+
+    async def _drain(self) -> None:
+        while self.workers[0].spooling:
+            with contextlib.suppress(OutcomeUnknownError):
+                await self.replay.drain()
+
+    async def retry(self, rounds: int) -> None:
+        """Tries what is held back so often, whenever its time would be, and lets go what is stored."""
+        await self._replay(lambda: self._retry(rounds))
+
+    async def _retry(self, rounds: int) -> None:
+        replay = self.replay
+        assert await replay._take()
+        try:
+            for _ in range(rounds):
+                while replay._backlog.released or self.workers[0].spooling:
+                    with contextlib.suppress(OutcomeUnknownError):
+                        await replay._drain()
+                lanes = list(replay._backlog.startable(math.inf))
+                for lane in lanes:
+                    lane.running = True
+                await asyncio.gather(*(replay._retry(lane) for lane in lanes))
+                if not replay._backlog and not replay._backlog.released:
+                    break
+        finally:
+            await replay._let_go()
+
+    async def _replay(self, work: Any) -> None:
         self.postgres.meanwhile = self.push_beside_the_replay
         modules = queen.engine.replay, queen.engine.failover
         try:
             with contextlib.ExitStack() as stack:
                 for module in modules:
                     stack.enter_context(patch.object(module, "uninterrupted", in_turn))
-                while self.workers[0].spooling:
-                    with contextlib.suppress(OutcomeUnknownError):
-                        await self.replay.drain()
+                await work()
         finally:
             self.postgres.meanwhile = lambda: None
 
@@ -230,14 +301,30 @@ class World:
                 self.folder.failing = 0
             if not self.postgres.away:
                 self.postgres.version += self.rng.random() < 0.3  # somebody has configured a queue
+                self.hamper()
                 await self.drain()
+                if self.rng.random() < 0.5:
+                    await self.retry(self.rng.randint(1, 9))
+
+    def hamper(self) -> None:
+        """Some partitions are slow or locked from now on, others are not any more."""
+        for partition in "abcde":
+            if self.rng.random() < self.trouble:
+                self.postgres.needs_s[partition] = self.rng.choice([0.6, 5, 100, 1000])
+            elif self.rng.random() < 0.3:
+                self.postgres.needs_s.pop(partition, None)
+        self.postgres.locked = {partition for partition in "abcde" if self.rng.random() < self.trouble / 2}
 
     async def end(self) -> None:
         """The instance starts anew, and nothing fails any more."""
         self.boot()
         self.workers[0].recover()
         self.postgres.away = False
+        self.postgres.locked = set()
         await self.drain()
+        await self.retry(3)
+        self.quiet = True
+        await self.retry(200)
 
     def check(self) -> None:
         """Everything answered is stored once and in order; what was not answered, at most once."""
@@ -246,21 +333,30 @@ class World:
             assert len(log) == len(set(log)), f"stored twice in {partition}: {log}"
             told = self.answered.get(partition, [])
             kept = set(told)
-            assert [number for number in log if number in kept] == told, f"lost or reordered in {partition}: {log}"
+            found = [number for number in log if number in kept]
+            wrong = next((place for place, pair in enumerate(zip_longest(found, told)) if pair[0] != pair[1]), None)
+            assert wrong is None, (
+                f"lost or reordered in {partition} from {wrong} on: {found[wrong:][:20]} is stored, "
+                f"{told[wrong:][:20]} was answered"
+            )
         assert {p for p, told in self.answered.items() if told} <= set(stored), "a whole partition was lost"
         assert {number for log in stored.values() for number in log} <= self.sent
         assert not self.workers[0].files()
         assert not self.workers[0].failed_files()
+        assert not self.workers[0].held_files()
+        assert not self.workers[0].held_back
         state = self.workers[0].state()
         assert (state.spooling, state.requests, state.messages, state.bytes) == (False, 0, 0, 0)
 
 
-async def crash_and_recover(seed: int, steps: int, crash_at: int, power: bool) -> tuple[World, int]:
+async def crash_and_recover(
+    seed: int, steps: int, crash_at: int, power: bool, trouble: float = 0.0
+) -> tuple[World, int]:
     """Runs a world up to a crash, lets it recover, with another crash in the midst of that, and checks it.
 
     Returns the world and the number of boundaries before the first crash.
     """
-    world = World(seed)
+    world = World(seed, trouble)
     world.folder.crash_at = crash_at
     with contextlib.suppress(Crash):
         await world.live(steps)

@@ -74,6 +74,7 @@ function spooled(buffers) {
       tile("Oldest", buffers.pending ? duration(buffers.oldestAgeSeconds) : "–"),
       tile("Being stored", rate(buffers.replayRate)),
       tile("Set aside", count(buffers.failed), "files that could not be stored", buffers.failed ? "bad" : ""),
+      tile("Held back", count(buffers.heldPartitions), "partitions that cannot be stored yet", buffers.heldPartitions ? "bad" : ""),
       tile("PostgreSQL", buffers.dbHealthy ? "answers" : "away", "", buffers.dbHealthy ? "" : "bad")),
   ];
 }

@@ -5,6 +5,8 @@ first spooled push is answered, so whatever comes later sees it, in every worker
 waits, under the lock of all appends, and an append that finds it gone goes to PostgreSQL. A push whose call broke off
 goes to the spool with the id of its flush, by which the replay finds out whether it was committed.
 
+A push to a partition that is held back goes to the spool too, alone: what stands beside it in a call goes its own way.
+
 What goes to the spool is encrypted as it would be in PostgreSQL: files outlive an outage, and get copied.
 """
 
@@ -15,9 +17,10 @@ from typing import Any
 from queen.core.errors import DatabaseUnavailableError, QueenError, SpoolDrainingError
 from queen.core.operations import Buffered, Cycle, Cycled, Executed, Pop, Popped, Push, Pushed, Transaction
 from queen.engine.context import Context
+from queen.engine.failover import Failover
 from queen.engine.handlers.cycle import cycle
 from queen.engine.handlers.pop import pop
-from queen.engine.handlers.push import Sending, push
+from queen.engine.handlers.push import Sending, places_of, push
 from queen.engine.handlers.transaction import transaction
 from queen.engine.push_options import options_for_spool
 
@@ -38,8 +41,10 @@ async def push_or_spool(context: Context, pushes: Sequence[Push]) -> Sequence[Pu
     if failover is None:
         return await push(context, sending)
     while True:
-        insist = failover.away
-        if not insist and not failover.spooling:
+        insist, behind = failover.away, _behind_held(failover, pushes)
+        if any(behind) and not all(behind):
+            return await _push_apart(context, pushes, behind)
+        if not insist and not failover.spooling and not any(behind):
             try:
                 return await push(context, sending)
             except DatabaseUnavailableError:
@@ -48,6 +53,30 @@ async def push_or_spool(context: Context, pushes: Sequence[Push]) -> Sequence[Pu
         requests = list(sending.waiting.values())
         if not requests or await failover.append(sending.flush_id, requests, sending.sent_at, insist=insist):
             return sending.answer([Buffered()] * len(requests))
+
+
+async def _push_apart(
+    context: Context, pushes: Sequence[Push], behind: Sequence[bool]
+) -> Sequence[Pushed | Buffered | QueenError]:
+    """Requests to partitions that are held back, and others."""
+    free = [push for push, held in zip(pushes, behind, strict=True) if not held]
+    waiting = [push for push, held in zip(pushes, behind, strict=True) if held]
+    # First: if it fails all are sent again, and nothing may be spooled twice.
+    stored = iter(await push_or_spool(context, free))
+    spooled: Sequence[Pushed | Buffered | QueenError]
+    try:
+        spooled = await push_or_spool(context, waiting)
+    except QueenError as problem:
+        spooled = [problem] * len(waiting)
+    rest = iter(spooled)
+    return [next(rest) if held else next(stored) for held in behind]
+
+
+def _behind_held(failover: Failover, pushes: Sequence[Push]) -> list[bool]:
+    """Which of these have a partition that is held back; none while everything is spooled anyway."""
+    if failover.away or failover.spooling or not (held := failover.held_back):
+        return [False] * len(pushes)
+    return [not held.keys().isdisjoint(places_of([push])) for push in pushes]
 
 
 async def pop_unless_paused(context: Context, pops: Sequence[Pop]) -> Sequence[Any]:
@@ -62,29 +91,39 @@ async def transaction_behind_spool(
 ) -> Sequence[Executed | QueenError]:
     """Executes the requests; those that push wait for the end of the spool, so that they overtake nothing.
 
-    In maintenance there may be no end: there they go at once. If the end does not come soon they are refused.
+    In maintenance there may be no end: there they go at once. If the end does not come soon they are refused, and so
+    are those to a partition that is held back.
     """
-    if not any(request.push.lots for request in requests) or await _spool_ends(context):
+    overtaking = await _overtaking(context, [request.push for request in requests])
+    if not any(overtaking):
         return await transaction(context, requests)
-    harmless = [request for request in requests if not request.push.lots]
+    harmless = [request for request, overtakes in zip(requests, overtaking, strict=True) if not overtakes]
     executed = iter(await transaction(context, harmless) if harmless else ())
     refusal = SpoolDrainingError("Earlier pushes still wait in the spool, and a transaction may not overtake them")
-    return [refusal if request.push.lots else next(executed) for request in requests]
+    return [refusal if overtakes else next(executed) for overtakes in overtaking]
 
 
 async def cycle_behind_spool(context: Context, requests: Sequence[Cycle]) -> Sequence[Cycled | QueenError]:
     """Commits the cycles; those that push wait for the end of the spool, as transactions do."""
-    if not any(request.push.lots for request in requests) or await _spool_ends(context):
+    overtaking = await _overtaking(context, [request.push for request in requests])
+    if not any(overtaking):
         return await cycle(context, requests)
     refusal = SpoolDrainingError("Earlier pushes still wait in the spool, and a cycle may not overtake them")
-    return [refusal if request.push.lots else (await cycle(context, [request]))[0] for request in requests]
+    return [
+        refusal if overtakes else (await cycle(context, [request]))[0]
+        for request, overtakes in zip(requests, overtaking, strict=True)
+    ]
 
 
-async def _spool_ends(context: Context) -> bool:
+async def _overtaking(context: Context, pushes: Sequence[Push]) -> list[bool]:
+    """Which of these would overtake what is spooled; waits for the end of the spool before it says so."""
+    pushing = [bool(push.lots) for push in pushes]
     failover, loop = context.failover, asyncio.get_running_loop()
+    if failover is None or not any(pushing):
+        return [False] * len(pushes)
     give_up_at = loop.time() + _PATIENCE_S
-    while failover is not None and failover.spooling and not failover.maintenance:
+    while failover.spooling and not failover.maintenance:
         if loop.time() > give_up_at:
-            return False
+            return pushing
         await asyncio.sleep(_LOOK_S)
-    return True
+    return _behind_held(failover, pushes) if not failover.maintenance else [False] * len(pushes)

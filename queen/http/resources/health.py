@@ -29,7 +29,12 @@ class SharedState(Struct):
 
 
 class Health(Struct):
-    """The answer of ``/health``."""
+    """The answer of ``/health``.
+
+    Attributes:
+        status: ``healthy``; ``degraded``: PostgreSQL answers, but all pushes go to the spool, or those to some
+            partitions do; ``unhealthy``: it does not answer.
+    """
 
     status: str
     database: str
@@ -51,22 +56,24 @@ class Readiness(Struct):
 async def _look(context: Context) -> Health:
     failover = context.failover
     connected = await context.database_answers()
+    spool = failover.spool.state() if failover else None
+    degraded = spool is not None and (spool.spooling or spool.held_partitions > 0)
     switches = known_switches(failover) if failover else None
     return Health(
-        "healthy" if connected else "unhealthy",
+        "unhealthy" if not connected else "degraded" if degraded else "healthy",
         "connected" if connected else "disconnected",
         "Queen for Python",
         VERSION,
         os.getpid(),
         SharedState(bool(switches and switches.maintenance), bool(switches and switches.pop_maintenance)),
-        failover.spool.state() if failover else None,
+        spool,
     )
 
 
 async def _look_whether_ready(context: Context) -> Readiness:
     health, failover = await _look(context), context.failover
     spooling = health.spool is not None and health.spool.spooling
-    connected = health.status == "healthy"
+    connected = health.status != "unhealthy"
     room = connected or (failover is not None and await failover.has_room())
     status = "unavailable" if not room else "spooling" if spooling or not connected else "ready"
     return Readiness(status, health.database, health.spool)
@@ -89,7 +96,7 @@ class HealthResource:
     async def on_get(self, _req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
         """200 when the database answers, else 503."""
         health: Health = await self._engine.submit(JobType.CUSTOM, _look).future
-        _answer(resp, health.status == "healthy", health)
+        _answer(resp, health.status != "unhealthy", health)
 
     async def on_get_ready(self, _req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
         """200 when pushes are taken, be it by the spool; 503 when nothing can be done for a client."""

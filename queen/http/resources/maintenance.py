@@ -15,9 +15,11 @@ from queen.engine.switches import MAINTENANCE_MODE, POP_MAINTENANCE_MODE, known_
 from queen.engine.thread import EngineThread
 from queen.http.parsing import decode
 from queen.http.request import QueenRequest, read_body
-from queen.spool.state import SpoolState
+from queen.spool.held import Held
+from queen.spool.state import SetAside, SpoolState
 
 _BODY_BYTES_MAX = 4096
+_NAMED_MAX = 100
 
 
 class SwitchBody(Struct):
@@ -72,7 +74,7 @@ class PopMaintenance(Struct):
 
 
 class Buffers(Struct):
-    """The answer of ``status/buffers``; ``pending`` counts messages."""
+    """The answer of ``status/buffers``; ``pending`` counts messages; ``held`` and ``setAside`` name at most 100."""
 
     pending: int
     failed: int
@@ -84,6 +86,10 @@ class Buffers(Struct):
     bytesMax: int  # noqa: N815
     oldestAgeSeconds: float  # noqa: N815
     replayRate: float  # noqa: N815
+    heldPartitions: int  # noqa: N815
+    heldAgeSeconds: float  # noqa: N815
+    held: list[Held]
+    setAside: list[SetAside]  # noqa: N815
 
 
 def _failover(context: Context) -> Failover:
@@ -112,10 +118,12 @@ async def _pop_maintenance(context: Context) -> bool:
 
 async def _buffers(context: Context) -> Buffers:
     failover = _failover(context)
-    state = failover.spool.state()
+    spool, state = failover.spool, failover.spool.state()
+    held = sorted(spool.held_back.values(), key=lambda each: each.since)
     return Buffers(
         state.messages, state.failed, not failover.away, os.getpid(), state.spooling, state.requests, state.bytes,
-        state.bytes_max, round(state.oldest_age_s, 3), round(state.replay_rate, 1),
+        state.bytes_max, round(state.oldest_age_s, 3), round(state.replay_rate, 1), state.held_partitions,
+        round(state.held_age_s, 3), held[:_NAMED_MAX], spool.set_aside_files()[:_NAMED_MAX],
     )  # fmt: skip
 
 
