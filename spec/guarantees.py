@@ -623,7 +623,8 @@ _CATALOGUE: Collection[Guarantee] = (
     _liveness(
         "G-SPOOL-6",
         "F",
-        "Once PostgreSQL answers again the spool drains, and direct pushes resume, but for partitions that are held back.",
+        "Once PostgreSQL answers again the spool drains, and direct pushes resume, except to partitions that are held "
+        "back.",
         "A buffer that stays is an outage that nobody sees.",
     ),
     _safety(
@@ -643,8 +644,8 @@ _CATALOGUE: Collection[Guarantee] = (
     _safety(
         "G-SPOOL-9",
         "MF",
-        "A spooled request that cannot be stored yet, and that PostgreSQL does not refuse for its data, holds back only "
-        "its own partitions and those of requests behind it in them; it is tried again until it is stored.",
+        "A spooled request that cannot be stored yet, and that PostgreSQL does not refuse for its data, holds back "
+        "only its own partitions and those of requests behind it in them; it is tried again until it is stored.",
         "It was answered, so it must not be lost, and it must not stop the others.",
     ),
     _safety(

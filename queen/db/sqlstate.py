@@ -37,17 +37,20 @@ def reason_of(problem: BaseException) -> str:
 def translate(problem: BaseException) -> QueenError | None:
     """The server's error for an exception of a call, or ``None`` for one that has nothing to do with PostgreSQL."""
     if isinstance(problem, asyncpg.PostgresError):
-        state = problem.sqlstate or ""
-        if state in _BROKEN:
-            return OutcomeUnknownError(f"PostgreSQL ended the connection: {problem}")
-        if state in _UNAVAILABLE or state in RETRYABLE:
-            return DatabaseUnavailableError(f"PostgreSQL cannot serve at the moment: {problem}")
-        if state in (_CANCELLED, _LOCK_TIMEOUT):
-            return TooSlowError(f"PostgreSQL cancelled the statement: {problem}", lock=state == _LOCK_TIMEOUT)
-        return DataRejectedError(f"PostgreSQL refused the data ({state}): {problem}", state)
+        return _of_state(problem.sqlstate or "", problem)
     if isinstance(problem, asyncpg.InterfaceError) and isinstance(problem, ValueError):
         return DataRejectedError(f"The driver refused the data: {problem}", "22000")
     # An internal error: a server that died said so while nothing was asked of it, and asyncpg stumbles over that later.
     if isinstance(problem, asyncpg.InterfaceError | asyncpg.InternalClientError | OSError | TimeoutError):
         return OutcomeUnknownError(f"The connection to PostgreSQL broke: {reason_of(problem)}")
     return None
+
+
+def _of_state(state: str, problem: asyncpg.PostgresError) -> QueenError:
+    if state in _BROKEN:
+        return OutcomeUnknownError(f"PostgreSQL ended the connection: {problem}")
+    if state in _UNAVAILABLE or state in RETRYABLE:
+        return DatabaseUnavailableError(f"PostgreSQL cannot serve at the moment: {problem}")
+    if state in (_CANCELLED, _LOCK_TIMEOUT):
+        return TooSlowError(f"PostgreSQL cancelled the statement: {problem}", lock=state == _LOCK_TIMEOUT)
+    return DataRejectedError(f"PostgreSQL refused the data ({state}): {problem}", state)
