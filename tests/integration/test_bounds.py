@@ -383,3 +383,24 @@ def test_the_spool_is_written_and_replayed_beside_900_connections(narrow: Server
             wait_until_drained(narrow)
         others.pushes(100)
     assert "Too many open files" not in narrow.output.read_text()
+
+
+# ------------------------------------------------------------------ other worker classes, settings
+
+
+@pytest.mark.parametrize("worker_class", ["asgi", "gthread"])
+def test_other_worker_classes_bound_heads(server: Server, worker_class: str) -> None:
+    with open_folder() as folder:
+        options = ("--workers", "1", "--worker-class", worker_class)
+        environment = clean_environment(QUEEN_DATA_DIR=str(folder))
+        with serving(folder / "data", *options, dsn=server.dsn, env=environment) as other:
+            heads = {
+                LIVE + b"a:1\r\n" * 90 + b"\r\n": 200,
+                LIVE + b"a:1\r\n" * 500_000 + b"\r\n": 431,
+                LIVE + b"a: " + b"1" * MIB + b"\r\n\r\n": 431,
+                b"GET /" + b"p" * 17_000 + b" HTTP/1.1\r\nHost: queen\r\n\r\n": 414,
+            }
+            for head, status in heads.items():
+                with connect(other) as client:
+                    send_what_is_taken(client, [head])
+                    assert answer_of(client).status == status

@@ -31,6 +31,23 @@ def test_more_waiters_than_open_files_are_refused(monkeypatch: pytest.MonkeyPatc
         open_files.ensure(from_environment({"QUEEN_MAX_WAITERS": "9000"}))
 
 
+def test_a_limit_of_open_files_that_leaves_no_connections_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (90, 90))
+    with pytest.raises(StartError, match=r"with 16 connections for clients needs 97 open files .* allows 90"):
+        open_files.ensure(from_environment({}))
+
+
+def test_connections_leave_the_files_that_the_server_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (400, 400))
+    assert open_files.connections(from_environment({})) == 400 - 81
+    assert open_files.connections(from_environment({"QUEEN_MAX_CONNECTIONS": "100"})) == 100
+
+
+def test_more_long_polls_than_connections_are_refused() -> None:
+    with pytest.raises(SettingError, match="QUEEN_MAX_WAITERS=11 is more than QUEEN_MAX_CONNECTIONS=10"):
+        from_environment({"QUEEN_MAX_WAITERS": "11", "QUEEN_MAX_CONNECTIONS": "10"})
+
+
 def test_the_limit_of_open_files_is_raised_as_far_as_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[int, int]] = []
     monkeypatch.setattr(resource, "getrlimit", lambda _which: (1000, 4000))
