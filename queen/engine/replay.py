@@ -27,7 +27,14 @@ from uuid import uuid4, uuid5
 
 import msgspec
 
-from queen.core.errors import DatabaseUnavailableError, DataRejectedError, QueenError, SpoolError, TooSlowError
+from queen.core.errors import (
+    DatabaseUnavailableError,
+    DataRejectedError,
+    NoEncryptionKeyError,
+    QueenError,
+    SpoolError,
+    TooSlowError,
+)
 from queen.core.limits import REPLAY_CALL_S, REPLAY_LANES
 from queen.core.operations import Push
 from queen.engine.backlog import Backlog, HeldLane
@@ -411,9 +418,14 @@ class Replay:
         raise DatabaseUnavailableError(CHANGES_TOO_OFTEN)
 
     async def _lay_out(self, batch: Batch, limit_s: float | None) -> tuple[list[Push], Flush]:
+        directory = self._context.directory
         async with _within(limit_s or REPLAY_CALL_S):
-            options = await self._context.directory.push_options()
-            requests = [seal(self._context, unit.request, options) for unit in batch.stored]
+            options = await directory.push_options()
+            try:
+                requests = [seal(self._context, unit.request, options) for unit in batch.stored]
+            except NoEncryptionKeyError:
+                directory.forget_push_options()  # PostgreSQL, which would say that they have changed, is not asked
+                raise
             flush_id = batch.doubtful.flush if batch.doubtful else uuid4()
             return requests, await lay_out(self._context, requests, options, flush_id)
 
