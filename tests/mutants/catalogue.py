@@ -446,7 +446,10 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-SPOOL-3", "the file that was being written at a crash is thrown away",
-        (SPOOL, "        self._folder.rename(name, _complete(_number(name)))\n", "        self._folder.remove(name)\n"),
+        (
+            SPOOL, "            self._folder.sync(name)\n        self._folder.rename(name, _complete(_number(name)))\n",
+            "            self._folder.sync(name)\n        self._folder.remove(name)\n",
+        ),
         tests=SPOOL_CRASHES,
     ),
     _engine(
@@ -474,8 +477,16 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-SPOOL-7", "a request with two partitions goes to the lane of the first",
-        (REPLAY, "        groups.join(each)\n", "        pass\n"),
+        ("queen/engine/replay_lanes.py", "        groups.join(each)\n", "        pass\n"),
         tests="tests/property/test_replay_lanes.py",
+    ),
+    _engine(
+        "G-SPOOL-9", "a push overtakes what is held back in its partition",
+        (
+            "queen/engine/handlers/failover.py", "    return [not held.keys().isdisjoint(places_of([push])) for push in pushes]\n",
+            "    return [False] * len(pushes)\n",
+        ),
+        tests="tests/integration/test_spool_poison.py",
     ),
     _engine(
         "G-SPOOL-8", "PostgreSQL counts as away after three seconds of silence",
