@@ -405,8 +405,9 @@ async def test_queues_that_are_full_deleted_or_encrypted_without_a_key_hold_up_o
         await put(spool, *(tale.push(("p", [number])) for tale in (secret, full, gone, good)))
     await until_direct(server, queue, {"p": good.answered["p"]}, 100)
     wait_until(
-        lambda: [held["queue"] for held in server.request("GET", "/api/v1/status/buffers")[1]["held"]]
-        == [secret.queue],
+        lambda: (
+            [held["queue"] for held in server.request("GET", "/api/v1/status/buffers")[1]["held"]] == [secret.queue]
+        ),
         "the others",
     )
     for tale in (good, full, gone):

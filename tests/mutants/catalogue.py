@@ -449,7 +449,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-SPOOL-5", "a record that is refused vanishes",
-        (REPLAY, "            await self._set_aside(lane, units[0], units[0].lots, str(problem))\n", ""),
+        (REPLAY, "            await self._set_aside(lane, units[0], units[0].lots, str(problem))\n            await self._store_nothing", "            await self._store_nothing"),
         tests=SPOOL_ON_A_DISK,
     ),
     _engine(
@@ -464,13 +464,24 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-SPOOL-7", "a request with two partitions goes to the lane of the first",
-        (REPLAY, "        groups.join(each)\n", "        pass\n"),
+        ("queen/engine/replay_lanes.py", "        groups.join(each)\n", "        pass\n"),
         tests="tests/property/test_replay_lanes.py",
     ),
     _engine(
         "G-SPOOL-8", "PostgreSQL counts as away after three seconds of silence",
         ("queen/db/pulse.py", "_SILENCE_S, _SILENCES = 1.1, 2", "_SILENCE_S, _SILENCES = 3.0, 2"),
         tests="tests/property/test_pulse.py",
+    ),
+    _engine(
+        "G-SPOOL-9", "a request is held back without making sure that it can no longer be stored from where it was",
+        (REPLAY, "        if batch.fenced:\n            return None\n", "        if True:\n            return None\n"),
+        ("queen/engine/replay_lanes.py", "return ~self.begin if self.fenced else self.begin", "return self.begin"),
+        tests=SPOOL_CRASHES,
+    ),
+    _engine(
+        "G-SPOOL-9", "a request that is too slow stops the replay",
+        (REPLAY, "            return await self._hold_back(lane, batch, problem)\n", "            raise\n"),
+        tests="tests/property/test_spool.py",
     ),
     _engine(
         "G-SEC-1", "a level includes the next one too",
