@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from errno import EMFILE, ENFILE, ENOENT, ENOMEM
 from itertools import zip_longest
 from typing import Any
-from uuid import uuid4, uuid5
+from uuid import UUID, uuid4, uuid5
 
 import msgspec
 
@@ -148,6 +148,7 @@ class Replay:
         self._lock: Lock | None = None
         self._backlog = Backlog()
         self._limit_s: float | None = None
+        self._reached: dict[UUID | None, tuple[int, bool]] = {}
         self._unread: dict[str, float] = {}
         self._task: asyncio.Task[None] | None = None
         self._retrying: asyncio.Task[None] | None = None
@@ -207,7 +208,7 @@ class Replay:
         lock = self._spool.try_replay_lock()
         if lock is None:
             return False
-        self._lock, self._backlog = lock, Backlog()
+        self._lock, self._backlog, self._reached = lock, Backlog(), {}
         return True
 
     async def _let_go(self) -> None:
@@ -352,10 +353,12 @@ class Replay:
     async def _remove_file(self, name: str, lanes: Sequence[Lane]) -> None:
         """A file of which PostgreSQL has everything goes, and then its positions."""
         await self._change(self._finish, name, asyncio.get_running_loop().time())
+        for lane in lanes:
+            self._reached.pop(lane.position, None)
         await self._database.forget([lane.position for lane in lanes if lane.position is not None])
 
     async def _replay_lane(self, lane: Lane) -> None:
-        done, fenced = 0, False
+        done, fenced = self._reached.get(lane.position, (0, False))
         while done < len(lane.units):
             for batch in batches_of(lane.units, done, self._requests_max):
                 before = done, fenced
@@ -365,6 +368,8 @@ class Replay:
                     raise QueenError(
                         f"A lane of {lane.name} is stored up to request {done} only, and was up to {before[0]} before"
                     )
+                if lane.position is not None:
+                    self._reached[lane.position] = done, fenced
                 if fenced or done != batch.upto:
                     break  # An earlier replay came further than this one knew.
 

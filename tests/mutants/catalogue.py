@@ -462,7 +462,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-SPOOL-5", "a record that is refused vanishes",
-        (REPLAY, "            await self._set_aside(lane, units[0], units[0].lots, str(problem))\n", ""),
+        (REPLAY, "            await self._set_aside(lane, units[0], units[0].lots, str(problem))\n            await self._store_nothing", "            await self._store_nothing"),
         tests=SPOOL_ON_A_DISK,
     ),
     _engine(
@@ -481,17 +481,20 @@ MUTANTS: tuple[Mutant, ...] = (
         tests="tests/property/test_replay_lanes.py",
     ),
     _engine(
-        "G-SPOOL-9", "a push overtakes what is held back in its partition",
-        (
-            "queen/engine/handlers/failover.py", "    return [not held.keys().isdisjoint(places_of([push])) for push in pushes]\n",
-            "    return [False] * len(pushes)\n",
-        ),
-        tests="tests/integration/test_spool_poison.py",
-    ),
-    _engine(
         "G-SPOOL-8", "PostgreSQL counts as away after three seconds of silence",
         ("queen/db/pulse.py", "_SILENCE_S, _SILENCES = 1.1, 2", "_SILENCE_S, _SILENCES = 3.0, 2"),
         tests="tests/property/test_pulse.py",
+    ),
+    _engine(
+        "G-SPOOL-9", "a request is held back without making sure that it can no longer be stored from where it was",
+        (REPLAY, "        if batch.fenced:\n            return None\n", "        if True:\n            return None\n"),
+        ("queen/engine/replay_lanes.py", "return ~self.begin if self.fenced else self.begin", "return self.begin"),
+        tests=SPOOL_CRASHES,
+    ),
+    _engine(
+        "G-SPOOL-9", "a request that is too slow stops the replay",
+        (REPLAY, "            return await self._hold_back(lane, batch, problem)\n", "            raise\n"),
+        tests="tests/property/test_spool.py",
     ),
     _engine(
         "G-SEC-1", "a level includes the next one too",

@@ -131,6 +131,7 @@ def test_who_may_not_see_others_does_not_say_that_all_is_well() -> None:
         ({"messages": 5, "oldest_age_s": 3000.0}, False, Grade.OK, "5 messages wait"),
         ({"messages": 5, "oldest_age_s": 3000.0}, True, Grade.WARNING, "Start a server"),
         ({"failed": 2}, True, Grade.WARNING, "queen spool ls"),
+        ({"held_partitions": 2, "held_codes": ["too_slow"]}, True, Grade.WARNING, "too_slow"),
         ({"bytes": 900 << 20}, False, Grade.PROBLEM, "87 % full"),
         ({"disk_free_bytes": 1 << 20}, True, Grade.PROBLEM, "1 MiB left"),
     ],

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queen.core.errors import OutcomeUnknownError, SettingError, SpoolError, SpoolFullError
+from queen.core.errors import OutcomeUnknownError, SettingError, SpoolError, SpoolFullError, TooSlowError
+from queen.engine.backlog import Backlog, HeldLane
+from queen.engine.replay_lanes import Lane, Unit
 from queen.spool.format import (
     Damage,
     Header,
@@ -25,7 +27,7 @@ from queen.spool.ledger import Ledger, decode, encode
 from queen.spool.spool import SPOOLING, Limits, Spool, entry_of
 from queen_spec.guarantees import Level, checks
 from tests.support.simulated_folder import SimulatedFolder
-from tests.support.spool_world import INSTALLATION, POISON, World, push_of
+from tests.support.spool_world import INSTALLATION, POISON, World, joined, push_of
 
 texts = st.text(min_size=1, max_size=8)
 payloads = st.lists(st.integers() | st.text() | st.none(), min_size=1, max_size=4)
@@ -339,3 +341,88 @@ def test_complete_file_that_is_no_spool_file_is_set_aside(folder: SimulatedFolde
     folder.append("000000000001.buf", b"something else")
     assert stored(world) == {}
     assert [folder.read(name) for name in world.workers[0].failed_files()] == [b"something else"]
+
+
+# ---------------------------------------------------------------- held back
+
+
+async def test_retried_file_of_what_is_held_back_goes_on_where_it_was(folder: SimulatedFolder, world: World) -> None:
+    """A file that could not be read for a while is put back under its name, by which PostgreSQL knows of it."""
+    spool = spool_on(folder)
+    world.quiet = True
+    world.postgres.needs_s = {"p": 100.0}
+    for number in range(3):
+        put(spool, number)
+    await world.drain()
+    [name] = spool.held_files()
+    await world.retry(1)
+    world.postgres.needs_s = {}
+    with spool.held():
+        spool.note_held({})
+        failed = spool.give_up(name)
+    assert spool.failed_files() == [failed]
+    assert spool.replay_failed(failed) == name
+    assert spool.held_back.keys() == {("q", "p")}
+    await world.drain()
+    await world.retry(9)
+    assert world.postgres.log == {"p": [0, 1, 2]}
+
+
+@checks("G-SPOOL-9", level=Level.MODEL)
+async def test_only_the_partitions_of_a_slow_request_are_held_back(folder: SimulatedFolder, world: World) -> None:
+    spool = spool_on(folder)
+    world.quiet = True
+    world.postgres.needs_s = {"slow": 100.0}
+    for number in range(4):
+        put(spool, number, partition="slow" if number == 1 else "free")
+    await world.drain()
+    await world.retry(1)
+    assert not spool.spooling
+    assert spool.held_back.keys() == {("q", "slow")}
+    assert world.postgres.log == {"free": [0, 2, 3]}
+    state = spool.state()
+    assert (state.held_partitions, state.held_codes, state.requests) == (1, ["too_slow"], 1)
+    both = Record(uuid4(), None, 1.0, [spool_request(joined([push_of("slow", [4]), push_of("tied", [4])]))])
+    free = Record(uuid4(), None, 1.0, [spool_request(push_of("free", [5]))])
+    assert not spool.append([entry_of(free)], insist=False)
+    assert not spool.append([entry_of(both), entry_of(free)], insist=False)
+    assert spool.append([entry_of(both)], insist=False)
+    assert spool.held_back.keys() == {("q", "slow"), ("q", "tied")}
+    await world.retry(30)
+    assert world.postgres.log == {"free": [0, 2, 3], "slow": [1, 4], "tied": [4]}
+    assert not spool.held_back
+    assert not spool.held_files()
+
+
+def test_lock_makes_no_limit_longer_and_slowness_does_up_to_an_hour() -> None:
+    unit = Unit(0, Record(uuid4(), None, 1.0, [spool_request(push_of("p", [1]))]), spool_request(push_of("p", [1])))
+    held = HeldLane(Lane("000000000001.held", read_file(b""), uuid4(), [unit]))
+    for _ in range(50):
+        held.fail(TooSlowError("simulated", lock=True), 0.0)
+        assert (held.limit_s, held.due_at <= 60) == (1.0, True)
+    limits = []
+    for _ in range(9):
+        held.fail(TooSlowError("simulated"), 0.0)
+        limits.append(held.limit_s)
+    assert limits == [30, 60, 120, 240, 480, 960, 1920, 3600, 3600]
+    held.advance(1)
+    assert held.over
+
+
+def test_twenty_slow_partitions_leave_room_for_others() -> None:
+    backlog = Backlog()
+    lanes = []
+    for number in range(20):
+        lots = spool_request(push_of(f"p{number}", [1]))
+        unit = Unit(number, Record(uuid4(), None, 1.0, [lots]), lots)
+        lanes.append(Lane("000000000001.held", read_file(b""), uuid4(), [unit]))
+    backlog.add("000000000001.held", lanes, {}, 1.0)
+    for _ in range(3):
+        for held in list(backlog.startable(100.0)):
+            held.fail(TooSlowError("simulated"), 0.0)
+            held.running = held.limit_s > 1
+    patient = [held for held in backlog.startable(100.0) if held.limit_s > 1]
+    quick = [held for held in backlog.startable(100.0) if held.limit_s == 1]
+    assert len(patient) <= 2
+    assert len(quick) == 2
+    assert all(held.failures == 0 for held in quick)
