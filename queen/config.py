@@ -542,6 +542,11 @@ class Settings:
         return Vegas(cap, vegas)
 
 
+def share(total: int, workers: int) -> int:
+    """Connections of one worker when ``total`` are split over all; at least one."""
+    return max(1, total // workers)
+
+
 #: preferred jobs, hold in ms, largest batch in jobs, calls in flight a worker.
 DEFAULT_POLICIES: Mapping[JobType, BatchPolicy] = {
     JobType.PUSH: BatchPolicy(preferred=50, hold_ms=20, batch_max=500, in_flight_max=4),

@@ -13,7 +13,7 @@ from uuid import UUID
 import msgspec
 import uvloop
 
-from queen.config import Settings
+from queen.config import Settings, share
 from queen.core.errors import QueenError, SettingError
 from queen.core.limits import FILES_BESIDE_WAITERS, REPLAY_CALL_S, REPLAY_LANES
 from queen.db.administration import AdministrationStore
@@ -57,11 +57,6 @@ log = logging.getLogger("queen.spool")
 
 #: How often what nobody needs any more is removed.
 _TIDY_S = 15.0
-
-
-def share(total: int, workers: int) -> int:
-    """Connections of one worker when ``total`` are split over all; at least one."""
-    return max(1, total // workers)
 
 
 def _target(settings: Settings) -> Target:

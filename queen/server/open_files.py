@@ -2,9 +2,8 @@
 
 import resource
 
-from queen.config import Settings
+from queen.config import Settings, share
 from queen.core.limits import CONNECTIONS_BESIDE_POOLS, CONNECTIONS_MIN, FILES_BESIDE_WAITERS, FILES_OF_WORKER
-from queen.main import share
 from queen.server.errors import StartError
 
 
