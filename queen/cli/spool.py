@@ -129,11 +129,8 @@ def replay(names: Names, folder: Folder = None, yes: Yes = False) -> None:
 
 
 def _put_back(each: Spool, name: str) -> str:
-    aside = next((aside for aside in each.set_aside_files() if aside.file == name), None)
-    messages = each.read(name).messages
-    waiting = each.replay_failed(name)
-    why = f" (was refused: {aside.reason})" if aside else ""
-    return f"{name} waits as {waiting}: {messages} messages{why}"
+    messages, reason = each.read(name).messages, each.told_of_failed(name).reason
+    return f"{name} waits as {each.replay_failed(name)}: {messages} messages; it was set aside: {reason}"
 
 
 @spool.command("discard")

@@ -589,8 +589,9 @@ class Spool:
 
     def state(self) -> SpoolState:
         """What the spool looks like now."""
-        ledger, held, aside = self._ledger(), self.held_back.values(), self.set_aside_files()
+        ledger, held, failed = self._ledger(), self.held_back.values(), self.failed_files()
         now = self._clock()
+        failed_since = self.told_of_failed(failed[0]).since if failed else now
         held_since = min([each.since for each in held], default=now)
         oldest_at = min(ledger.oldest_at, held_since) if ledger.requests else held_since
         return SpoolState(
@@ -601,20 +602,16 @@ class Spool:
             oldest_age_s=max(now - oldest_at, 0.0),
             replay_rate=ledger.rate if ledger.requests else 0.0,
             replayed=ledger.replayed,
-            failed=len(aside),
+            failed=len(failed),
             bytes_max=self._limits.bytes_max,
             held_partitions=len(held),
             held_age_s=max(now - held_since, 0.0),
             held_codes=sorted({each.code for each in held}),
-            failed_age_s=max(now - min([each.since for each in aside if each.since], default=now), 0.0),
+            failed_age_s=max(now - (failed_since or now), 0.0),
         )
 
-    def set_aside_files(self) -> list[SetAside]:
-        """The files that were set aside, since when and why, in the order in which they were pushed."""
-        return [self._set_aside(name) for name in self.failed_files()]
-
-    def _set_aside(self, name: str) -> SetAside:
-        """What is told of a failed file, which never changes, so it is read once."""
+    def told_of_failed(self, name: str) -> SetAside:
+        """Since when a file is set aside, and why. It never changes, so it is read once."""
         if name not in self._known_failed:
             try:
                 file = self.read(name)

@@ -123,7 +123,8 @@ async def _buffers(context: Context) -> Buffers:
     return Buffers(
         state.messages, state.failed, not failover.away, os.getpid(), state.spooling, state.requests, state.bytes,
         state.bytes_max, round(state.oldest_age_s, 3), round(state.replay_rate, 1), state.held_partitions,
-        round(state.held_age_s, 3), held[:_NAMED_MAX], spool.set_aside_files()[:_NAMED_MAX],
+        round(state.held_age_s, 3), held[:_NAMED_MAX],
+        [spool.told_of_failed(name) for name in spool.failed_files()[:_NAMED_MAX]],
     )  # fmt: skip
 
 
