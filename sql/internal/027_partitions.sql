@@ -5,7 +5,7 @@ LANGUAGE plpgsql
 SET enable_seqscan = off
 AS $$
 BEGIN
-    PERFORM 1 FROM queen.partition_lookup AS h WHERE h.part_id = ANY(p_part) ORDER BY h.part_id FOR UPDATE;
+    PERFORM 1 FROM queen.partition_locks AS h WHERE h.part_id = ANY(p_part) ORDER BY h.part_id FOR UPDATE;
     PERFORM 1 FROM queen.partition_consumers AS c WHERE c.part_id = ANY(p_part) ORDER BY c.part_id, c.grp_id FOR UPDATE;
     DELETE FROM queen.partition_consumers AS c WHERE c.part_id = ANY(p_part);
     DELETE FROM queen.transaction_ids AS t WHERE t.part_id = ANY(p_part);
@@ -14,7 +14,7 @@ BEGIN
     DELETE FROM queen.traces AS t WHERE t.part_id = ANY(p_part);
     DELETE FROM queen.stream_state AS s WHERE s.part_id = ANY(p_part);
     DELETE FROM queen.stream_cycles AS y WHERE y.part_id = ANY(p_part);
-    DELETE FROM queen.partition_lookup AS h WHERE h.part_id = ANY(p_part);
+    DELETE FROM queen.partition_locks AS h WHERE h.part_id = ANY(p_part);
     DELETE FROM queen.partitions AS p WHERE p.id = ANY(p_part);
 END $$;
 COMMENT ON FUNCTION queen.remove_partitions IS 'Internal: removes everything of partitions.';

@@ -1,6 +1,6 @@
 -- Purpose:   deletes a queue and, by the trigger on queen.queues, everything of it. The trigger makes the same of a DELETE in psql.
 -- Returns:   whether the queue existed.
--- Locks:     the queue row; then heads and cursors of the queue in the order of all other procedures.
+-- Locks:     the queue row; then partitions and cursors of the queue in the order of all other procedures.
 CREATE OR REPLACE FUNCTION queen.delete_queue_v1(p_queue text) RETURNS bool
 LANGUAGE plpgsql
 AS $$

@@ -18,7 +18,7 @@ BEGIN
     -- renewed then, for who asks takes a renewal for one of all that the lease still held.
     v_now := queen.clock();
     UPDATE queen.partition_consumers AS c
-    SET ready_at = greatest(c.ready_at, v_now + make_interval(secs => u.seconds))
+    SET ready_at = greatest(c.ready_at, v_now + make_interval(secs => u.seconds)), ver = c.ver + 1
     FROM (
         SELECT r.lease, max(r.seconds) AS seconds FROM unnest(p_lease, p_seconds) AS r (lease, seconds) GROUP BY r.lease
     ) AS u

@@ -1,8 +1,8 @@
 -- Purpose:   deletes a consumer group of a queue; its next pop makes it anew. With p_subscription false the group begins
 --            anew at once, where its stored subscription says.
 -- Returns:   how many cursors were deleted or put back; null: the queue has no such group.
--- Locks:     the queue row, the group, heads if it begins anew, cursors; each in part_id order.
--- Writes:    consumer_groups_metadata, retired_groups, partition_consumers, partition_lookup (parked), group_stats.
+-- Locks:     the queue row, the group, partitions if it begins anew, cursors; each in part_id order.
+-- Writes:    consumer_groups_metadata, retired_groups, partition_consumers, group_stats.
 CREATE OR REPLACE FUNCTION queen.delete_group_v1(p_queue text, p_group text, p_subscription bool) RETURNS bigint
 LANGUAGE plpgsql
 SET enable_seqscan = off
