@@ -6,17 +6,19 @@
 -- kind, or when it may be too much data.
 CREATE OR REPLACE FUNCTION queen.claim_in_one(
     p_batch int[], p_parts int[], p_lease uuid[], p_seconds int[], p_pop int[], p_grp bigint[], p_part bigint[],
-    p_bytes bigint, p_bytes_all bigint, p_now timestamptz, OUT complete bool, OUT claims queen.claims
-)
+    p_bytes bigint, p_bytes_all bigint, p_now timestamptz
+) RETURNS queen.claims
 LANGUAGE plpgsql
 SET enable_seqscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
+DECLARE
+    v_claims queen.claims;
 BEGIN
-    complete := cardinality(p_pop) = cardinality(p_batch) AND array_position(p_lease, NULL) IS NULL
+    v_claims.complete := cardinality(p_pop) = cardinality(p_batch) AND array_position(p_lease, NULL) IS NULL
         AND 1 = ALL(p_parts) AND 0 < ALL(p_batch) AND array_remove(p_part, NULL) = '{}';
-    IF NOT complete THEN
-        RETURN;
+    IF NOT v_claims.complete THEN
+        RETURN v_claims;
     END IF;
     SELECT
         coalesce(bool_and(u.plain AND s.last > u.acked AND s.bytes <= p_bytes) AND sum(s.bytes) <= p_bytes_all, true),
@@ -24,8 +26,8 @@ BEGIN
         array_agg(least(s.last, u.acked + p_batch[u.pop])), array_agg(NULL::int8multirange), array_agg(u.seen),
         array_agg(u.attempts + 1),
         array_agg(p_now + make_interval(secs => coalesce(p_seconds[u.pop], nullif(u.lease_time, 0), 60)))
-    INTO complete, claims.pop, claims.part_id, claims.grp_id, claims.ver, claims.acked, claims.upto, claims.ahead,
-        claims.seen, claims.attempt, claims.ready_at
+    INTO v_claims.complete, v_claims.pop, v_claims.part_id, v_claims.grp_id, v_claims.ver, v_claims.acked,
+        v_claims.upto, v_claims.ahead, v_claims.seen, v_claims.attempt, v_claims.ready_at
     FROM (
         SELECT
             w.pops[row_number() OVER (PARTITION BY w.grp_id ORDER BY c.ready_at, c.part_id)] AS pop,
@@ -54,6 +56,7 @@ BEGIN
             WHERE m.part_id = u.part_id AND m.last_off >= u.acked + p_batch[u.pop] ORDER BY m.last_off LIMIT 1
         ), 9223372036854775807)
     ) AS s;
+    RETURN v_claims;
 END $$;
 COMMENT ON FUNCTION queen.claim_in_one IS 'Internal: the claims of pops that want one partition of one group each, in one statement.';
 

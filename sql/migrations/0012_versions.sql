@@ -55,6 +55,7 @@ COMMENT ON TYPE queen.ack_result IS
 'Internal: one element of an ack and what becomes of it. verdict: c completed, d dead, f failed, r retry; null: refused or done before.';
 
 CREATE TYPE queen.claims AS (
+    complete bool,
     pop int [], part_id bigint [], grp_id bigint [], ver bigint [], acked bigint [], upto bigint [],
     ahead int8multirange [], seen bigint [], attempt int [], ready_at timestamptz [],
     unparked bigint [], cut_short bool

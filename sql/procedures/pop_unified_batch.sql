@@ -37,8 +37,9 @@ DECLARE
     v_complete bool;
     v_claims queen.claims;
 BEGIN
-    SELECT c.complete, c.claims INTO v_complete, v_claims
-    FROM queen.claim_in_one(p_batch, p_parts, p_lease, p_seconds, p_pop, p_grp, p_part, p_bytes, p_bytes_all, v_now) AS c;
+    v_claims := queen.claim_in_one(
+        p_batch, p_parts, p_lease, p_seconds, p_pop, p_grp, p_part, p_bytes, p_bytes_all, v_now);
+    v_complete := v_claims.complete;
     IF v_complete THEN
         PERFORM queen.write_claims(v_claims, p_lease, v_now);
     ELSE
