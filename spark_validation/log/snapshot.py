@@ -32,7 +32,10 @@ LEFT JOIN (SELECT part_id, min(last_off - n + 1) AS oldest FROM queen.segments G
 ON s.part_id = p.id
 """
 _SPAN_ENDS = """
-WITH s AS (SELECT part_id, last_off, (sum(n) OVER (ORDER BY part_id, last_off) - 1) / $1 AS span FROM queen.segments WHERE n > 0)
+WITH s AS (
+    SELECT part_id, last_off, (sum(n) OVER (ORDER BY part_id, last_off) - 1) / $1 AS span
+    FROM queen.segments WHERE n > 0
+)
 SELECT part_id, last_off
 FROM (SELECT s.*, lead(span) OVER (ORDER BY part_id, last_off) AS next FROM s) AS t
 WHERE next IS DISTINCT FROM span ORDER BY part_id, last_off
