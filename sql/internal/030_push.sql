@@ -14,9 +14,11 @@ BEGIN
     FROM (
         SELECT c.part_id, c.grp_id, c.ver
         FROM unnest(p_part, p_first) AS u (part_id, first_off)
-        JOIN queen.partition_consumers AS c
-            ON c.part_id = ANY(ARRAY[u.part_id]) AND c.acked = ANY(ARRAY[u.first_off - 1]) AND c.ready_at = 'infinity'
-        ORDER BY c.part_id, c.grp_id FOR UPDATE OF c
+        CROSS JOIN LATERAL (
+            SELECT p.part_id, p.grp_id, p.ver FROM queen.partition_consumers AS p
+            WHERE p.part_id + 0 = u.part_id AND p.acked = u.first_off - 1 AND p.ready_at = 'infinity'
+            ORDER BY p.grp_id + 0 FOR UPDATE
+        ) AS c
     ) AS l;
     IF v_part IS NULL THEN
         RETURN;
@@ -72,7 +74,6 @@ CREATE OR REPLACE FUNCTION queen.flushed(
 ) RETURNS TABLE (part_id bigint, first_off bigint, created_at timestamptz, dup_pos int[], dup_off bigint[])
 LANGUAGE plpgsql
 SET enable_seqscan = off
-SET enable_nestloop = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column

@@ -130,7 +130,6 @@ COMMENT ON FUNCTION queen.fit IS 'Internal: how many messages of a segment fit i
 CREATE OR REPLACE FUNCTION queen.park(p_part bigint[], p_grp bigint[], p_ver bigint[]) RETURNS bigint[]
 LANGUAGE plpgsql
 SET enable_seqscan = off
-SET enable_nestloop = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
@@ -152,7 +151,7 @@ BEGIN
             SELECT k.part_id, k.grp_id, k.ver, e.next_off
             FROM unnest(p_part, p_grp, p_ver) AS k (part_id, grp_id, ver)
             JOIN unnest(v_locked) AS l (part_id) ON l.part_id = k.part_id
-            JOIN queen.log_ends AS e ON e.part_id = ANY(ARRAY[k.part_id])
+            CROSS JOIN LATERAL (SELECT n.next_off FROM queen.log_ends AS n WHERE n.part_id = k.part_id OFFSET 0) AS e
         ) AS u
         WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = ANY(ARRAY[u.grp_id]) AND c.ver = ANY(ARRAY[u.ver])
             AND c.acked >= u.next_off - 1
@@ -174,10 +173,12 @@ BEGIN
     PERFORM 1
     FROM (
         SELECT c.part_id, c.grp_id
-        FROM queen.log_ends AS e
-        JOIN queen.partition_consumers AS c
-            ON c.part_id = e.part_id AND c.acked = ANY(ARRAY[e.next_off - 1]) AND c.ready_at = 'infinity'
-        WHERE e.part_id = ANY(p_part)
+        FROM unnest(p_part) AS u (part_id)
+        CROSS JOIN LATERAL (SELECT l.part_id, l.next_off FROM queen.log_ends AS l WHERE l.part_id = u.part_id OFFSET 0) AS e
+        CROSS JOIN LATERAL (
+            SELECT p.part_id, p.grp_id FROM queen.partition_consumers AS p
+            WHERE p.part_id + 0 = e.part_id AND p.acked = e.next_off - 1 AND p.ready_at = 'infinity' OFFSET 0
+        ) AS c
         UNION
         SELECT a.part_id, a.grp_id FROM unnest(p_ack_part, p_ack_grp) AS a (part_id, grp_id)
         ORDER BY part_id, grp_id

@@ -43,7 +43,7 @@ BEGIN
             SELECT l.part_id, l.ver, l.acked, l.ahead, l.seen, l.attempts, l.ready_at
             FROM queen.partition_consumers AS l
             WHERE l.grp_id = w.grp_id AND l.ready_at <= p_now
-            ORDER BY l.ready_at, l.part_id LIMIT cardinality(w.pops)
+            ORDER BY l.ready_at, l.part_id + 0 LIMIT cardinality(w.pops)
             FOR UPDATE SKIP LOCKED
         ) AS c
     ) AS u
@@ -72,7 +72,7 @@ BEGIN
         RETURN QUERY
         SELECT c.* FROM queen.partition_consumers AS c
         WHERE c.grp_id = p_grp AND c.ready_at <= p_now
-        ORDER BY c.ready_at, c.part_id LIMIT p_number
+        ORDER BY c.ready_at, c.part_id + 0 LIMIT p_number
         FOR UPDATE SKIP LOCKED;
     ELSE
         RETURN QUERY
@@ -195,7 +195,6 @@ CREATE OR REPLACE FUNCTION queen.claim_in_rounds(
 ) RETURNS queen.claims
 LANGUAGE plpgsql
 SET enable_seqscan = off
-SET enable_nestloop = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column

@@ -20,7 +20,11 @@ DROP TABLE queen.partition_lookup CASCADE;
 ALTER TABLE queen.partition_consumers ADD COLUMN ver bigint NOT NULL DEFAULT 0;
 ALTER TABLE queen.partition_consumers DROP CONSTRAINT partition_consumers_pkey;
 ALTER TABLE queen.partition_consumers ADD PRIMARY KEY (part_id, grp_id, ver);
-CREATE INDEX partition_consumers_parked ON queen.partition_consumers (part_id, acked) WHERE ready_at = 'infinity';
+-- + 0, so that each question is answered by one index only: a plan that was made while tables were small stays, and would read
+-- all cursors of a group for one of them, or all versions of a partition's cursors for the parked ones.
+DROP INDEX queen.partition_consumers_ready;
+CREATE INDEX partition_consumers_ready ON queen.partition_consumers (grp_id, ready_at, (part_id + 0));
+CREATE INDEX partition_consumers_parked ON queen.partition_consumers ((part_id + 0), acked) WHERE ready_at = 'infinity';
 COMMENT ON TABLE queen.partition_consumers IS
 'Cursor and lease of each (partition, group): one row. Every update raises ver, so a look-up that begins at the highest finds the live version first.';
 COMMENT ON COLUMN queen.partition_consumers.ver IS 'How often the row was updated.';

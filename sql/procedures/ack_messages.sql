@@ -19,7 +19,6 @@ CREATE OR REPLACE FUNCTION queen.ack_messages_v1(
 )
 LANGUAGE plpgsql
 SET enable_seqscan = off
-SET enable_nestloop = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
@@ -82,8 +81,9 @@ BEGIN
         FROM (
             SELECT l.part_id
             FROM (SELECT u.part_id, max(u.last) AS last FROM unnest(m_part, m_last) AS u (part_id, last) GROUP BY u.part_id) AS u
-            JOIN queen.log_ends AS n ON n.part_id = ANY(ARRAY[u.part_id]) AND n.next_off = u.last + 1
+            CROSS JOIN LATERAL (SELECT e.next_off FROM queen.log_ends AS e WHERE e.part_id = u.part_id OFFSET 0) AS n
             JOIN queen.partition_locks AS l ON l.part_id = ANY(ARRAY[u.part_id])
+            WHERE n.next_off <= u.last + 1
             ORDER BY u.part_id FOR NO KEY UPDATE OF l SKIP LOCKED
         ) AS h;
         RETURN QUERY
@@ -101,7 +101,7 @@ BEGIN
                 SELECT m.*, n.next_off - 1 AS end_off
                 FROM unnest(m_part, m_grp, m_ver, m_acked, m_last, m_upto) AS m (part_id, grp_id, ver, acked, last, upto)
                 LEFT JOIN unnest(v_locked) AS k (part_id) ON k.part_id = m.part_id
-                LEFT JOIN queen.log_ends AS n ON n.part_id = ANY(ARRAY[k.part_id])
+                LEFT JOIN LATERAL (SELECT e.next_off FROM queen.log_ends AS e WHERE e.part_id = k.part_id OFFSET 0) AS n ON true
             ) AS u
             WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = ANY(ARRAY[u.grp_id]) AND c.ver = ANY(ARRAY[u.ver])
             RETURNING c.part_id, c.grp_id, u.acked, u.last, u.upto, c.ready_at

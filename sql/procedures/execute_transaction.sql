@@ -23,7 +23,6 @@ CREATE OR REPLACE FUNCTION queen.execute_transaction_v1(
 )
 LANGUAGE plpgsql
 SET enable_seqscan = off
-SET enable_nestloop = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
@@ -72,10 +71,11 @@ BEGIN
         END IF;
         PERFORM 1 FROM queen.partition_locks AS l WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR NO KEY UPDATE;
         PERFORM queen.lock_cursors(p_part, p_ack_part, p_ack_grp);
-        SELECT array_agg(coalesce(coalesce(a.last, a.first, t.off) >= e.next_off, false) ORDER BY a.ord) INTO v_beyond
+        SELECT array_agg(p.part_id IS NOT NULL AND coalesce(coalesce(a.last, a.first, t.off) >= e.next_off, true) ORDER BY a.ord)
+        INTO v_beyond
         FROM unnest(p_ack_part, p_ack_first, p_ack_last, p_ack_hash) WITH ORDINALITY AS a (part_id, first, last, hash, ord)
         LEFT JOIN unnest(p_part) AS p (part_id) ON p.part_id = a.part_id
-        LEFT JOIN queen.log_ends AS e ON e.part_id = ANY(ARRAY[p.part_id])
+        LEFT JOIN LATERAL (SELECT l.next_off FROM queen.log_ends AS l WHERE l.part_id = p.part_id OFFSET 0) AS e ON true
         LEFT JOIN queen.transaction_ids AS t
             ON a.first IS NULL AND t.part_id = ANY(ARRAY[a.part_id]) AND t.hash = ANY(ARRAY[a.hash]);
 

@@ -107,7 +107,6 @@ COMMENT ON FUNCTION queen.pop_unified_batch_v1 IS
 CREATE OR REPLACE FUNCTION queen.unserved(p_pop int[], p_grp bigint[], p_part bigint[], p_served int[])
 RETURNS TABLE (grp_id bigint, part_id bigint)
 LANGUAGE plpgsql STABLE
-SET enable_nestloop = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column

@@ -23,7 +23,6 @@ CREATE OR REPLACE FUNCTION queen.push_messages_v1(
 )
 LANGUAGE plpgsql
 SET enable_seqscan = off
-SET enable_nestloop = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
