@@ -75,8 +75,7 @@ class Gate:
         self, req: QueenRequest, _resp: falcon.asgi.Response, _resource: object, _params: Mapping[str, object]
     ) -> None:
         """Judges a request."""
-        if req.method != "OPTIONS":  # what a browser asks before it sends a token
-            await self._judge(req, "GET" if req.method == "HEAD" else req.method, ())
+        await self._judge(req, "GET" if req.method == "HEAD" else req.method, ())
 
     async def process_resource_ws(
         self, req: QueenRequest, ws: WebSocket, _resource: object, _params: Mapping[str, object]
@@ -87,19 +86,23 @@ class Gate:
         await self._judge(req, WEBSOCKET, ws.subprotocols)
 
     async def _judge(self, req: QueenRequest, method: str, protocols: Sequence[str]) -> None:
-        # What no level was given for, nobody but an administrator may try.
-        needed = self._needed.get((req.uri_template or "", method), Access.ADMIN)
-        if needed is Access.PUBLIC:
+        public = (needed := self._level(req, method)) is Access.PUBLIC
+        if self._verifier is None or public or req.path in self._skipped:
+            if self._pages is not None:
+                self._pages.check(req, harmless=public)
+            if not public:
+                self._count(req.remote_addr)
             return
-        if self._verifier is not None and req.path not in self._skipped:
-            identity = await self._identify(self._verifier, req, protocols)
-            self._count(_client(identity))
-            if not self._levels.of(identity.roles).includes(needed):
-                raise ForbiddenError("Insufficient permissions")
-            return
-        if self._pages is not None:
-            self._pages.check(req)
-        self._count(req.remote_addr)
+        identity = await self._identify(self._verifier, req, protocols)
+        self._count(_client(identity))
+        if not self._levels.of(identity.roles).includes(needed):
+            raise ForbiddenError("Insufficient permissions")
+
+    def _level(self, req: QueenRequest, method: str) -> Access:
+        """What a request needs. What no level was given for, nobody but an administrator may try."""
+        if method == "OPTIONS":  # what a browser asks before it sends a token
+            return Access.PUBLIC
+        return self._needed.get((req.uri_template or "", method), Access.ADMIN)
 
     async def _identify(self, verifier: Verifier, req: QueenRequest, protocols: Sequence[str]) -> Identity:
         try:
