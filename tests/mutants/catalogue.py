@@ -319,12 +319,12 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-RET-4", "what is too old stays until it is completed",
-        (EXPIRED, "v_segment.created_at < v_older OR (v_segment", "(v_segment.created_at < v_older AND v_segment.last_off <= v_done) OR (v_segment"),
+        (EXPIRED, "v_segment.created_at < p_older OR (v_segment", "(v_segment.created_at < p_older AND v_segment.last_off <= v_done) OR (v_segment"),
         tests=COMBINATIONS,
     ),
     _sql(
         "G-RET-4", "nobody takes the lead of the services from a worker that has ended",
-        ("sql/procedures/lead_services.sql", "    WHERE l.holder = excluded.holder OR l.expires_at <= clock_timestamp();", "    WHERE l.holder = excluded.holder;"),
+        ("sql/procedures/lead_services.sql", "        holder = CASE WHEN l.expires_at <= clock_timestamp() THEN", "        holder = CASE WHEN false THEN"),
         ("sql/procedures/lead_services.sql", "    DELETE FROM queen.service_leader AS l WHERE l.holder = p_holder;", "    PERFORM 1 FROM queen.service_leader AS l WHERE l.holder = p_holder;"),
         tests=SERVICES,
     ),
