@@ -305,7 +305,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-RET-1", "retention is too eager: it removes what is younger than its seconds",
-        (EXPIRED, "v_older := p_now - make_interval(secs => p_queue.retention_seconds);", "v_older := p_now;"),
+        (EXPIRED, "older := queen.older_than(make_interval(secs => p_queue.retention_seconds), p_not_after);", "older := queen.clock();"),
         tests=KEPT,
     ),
     _sql(
