@@ -253,6 +253,7 @@ def assembly(settings: Settings) -> Assemble:
         context.gauges, context.database_answers = gauges, pulse.answers
         keep = timedelta(days=settings.metrics_days)
         reporter = Reporter(context.meter, administration.metrics, gauges, settings.metrics_interval_ms / 1000, keep)
+        context.clock = lambda: reporter.clock
         reporter.start()
         services = _services(sweeping, settings, context)
         services.start()

@@ -1,6 +1,5 @@
 """PostgreSQL's clock, as far as this machine's own bears it out, which does not step (ADR 44)."""
 
-import os
 import time
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -18,7 +17,7 @@ def boot() -> str:
     try:
         kernel = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         # A container may have a clock of its own.
-        return f"{kernel}/{os.stat('/proc/self/ns/time').st_ino}"
+        return f"{kernel}/{Path('/proc/self/ns/time').stat().st_ino}"
     except OSError:
         return str(uuid4())
 

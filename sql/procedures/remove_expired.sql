@@ -95,7 +95,8 @@ COMMENT ON FUNCTION queen.expired IS 'Internal: the oldest segments of a partiti
 --            anything: a push may want a transaction id that is being removed.
 -- Writes:    segments, transaction_ids, deleted_messages, partition_consumers, retention_metrics.
 CREATE OR REPLACE FUNCTION queen.remove_expired_v1(
-    p_queue_id bigint, p_part bigint[], p_from bigint[], p_messages int, p_wait bool, p_not_after timestamptz DEFAULT NULL
+    p_queue_id bigint, p_part bigint[], p_from bigint[], p_messages int, p_wait bool,
+    p_not_after timestamptz DEFAULT NULL
 ) RETURNS TABLE (part_id bigint, upto bigint, messages bigint, state text)
 LANGUAGE plpgsql
 SET enable_seqscan = off

@@ -9,6 +9,7 @@ import falcon.asgi
 import msgspec
 from msgspec import Struct
 
+from queen.core.metrics import ClockState
 from queen.core.operations import JobType
 from queen.engine.context import Context
 from queen.engine.switches import known_switches
@@ -33,7 +34,8 @@ class Health(Struct):
 
     Attributes:
         status: ``healthy``; ``degraded``: PostgreSQL answers, but all pushes go to the spool, or those to some
-            partitions do; ``unhealthy``: it does not answer.
+            partitions do, or its clock has stepped and nobody has accepted that; ``unhealthy``: it does not answer.
+        clock: what there is to say of PostgreSQL's clock.
     """
 
     status: str
@@ -43,6 +45,7 @@ class Health(Struct):
     worker_id: int
     shared_state: SharedState
     spool: SpoolState | None
+    clock: ClockState
 
 
 class Readiness(Struct):
@@ -57,7 +60,9 @@ async def _look(context: Context) -> Health:
     failover = context.failover
     connected = await context.database_answers()
     spool = failover.spool.state() if failover else None
-    degraded = spool is not None and (spool.spooling or spool.held_partitions > 0)
+    clock = context.clock()
+    held = spool is not None and (spool.spooling or spool.held_partitions > 0)
+    degraded = held or clock.repairing or (clock.steps > 0 and clock.distrusted_s > 0)
     switches = known_switches(failover) if failover else None
     return Health(
         "unhealthy" if not connected else "degraded" if degraded else "healthy",
@@ -67,6 +72,7 @@ async def _look(context: Context) -> Health:
         os.getpid(),
         SharedState(bool(switches and switches.maintenance), bool(switches and switches.pop_maintenance)),
         spool,
+        clock,
     )
 
 

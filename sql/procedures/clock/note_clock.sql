@@ -37,13 +37,14 @@ END $$;
 COMMENT ON FUNCTION queen.note_clock_v1 IS 'Notes what PostgreSQL''s clock shows beside the leader''s own, and whether it has stepped.';
 
 -- By how much a clock has stepped that went on by p_passed seconds while p_least to p_most passed; 0 below half a second and a
--- thousandth, which clocks differ by that are slewed.
-CREATE OR REPLACE FUNCTION queen.clock_step(p_passed float8, p_least float8, p_most float8, p_measured bool) RETURNS float8
+-- thousandth, which clocks differ by that are slewed. What nobody has measured is taken for a step, all of it.
+CREATE OR REPLACE FUNCTION queen.clock_step(p_passed float8, p_least float8, p_most float8, p_measured bool)
+RETURNS float8
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE
-    WHEN p_passed > p_most + 0.5 + p_most / 1000 THEN CASE WHEN p_measured THEN p_passed - (p_least + p_most) / 2 ELSE p_passed END
-    WHEN p_passed < p_least - 0.5 - p_least / 1000 THEN CASE WHEN p_measured THEN p_passed - (p_least + p_most) / 2 ELSE p_passed END
-    ELSE 0
+    WHEN p_passed BETWEEN p_least - 0.5 - p_least / 1000 AND p_most + 0.5 + p_most / 1000 THEN 0
+    WHEN p_measured THEN p_passed - (p_least + p_most) / 2
+    ELSE p_passed
 END;
 COMMENT ON FUNCTION queen.clock_step IS 'Internal: by how much a clock has stepped.';
 
