@@ -537,14 +537,14 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-TIME-1",
-        "LF",
+        "MF",
         "Nothing is removed or given up for its age before so much time has passed as the servers have measured it, "
         "however far PostgreSQL's clock steps forward, unless an operator accepts the step.",
         "A clock that is wrong for a minute must not delete what no retry brings back.",
     ),
     _liveness(
         "G-TIME-2",
-        "LF",
+        "MF",
         "Soon after PostgreSQL's clock has stepped back, while the services run, no lease, retry or delay lasts longer "
         "than its queue or its request says, and no message of the log was created later than now.",
         "A lease of two seconds must not live an hour because a clock was an hour ahead.",
