@@ -157,8 +157,8 @@ _CATALOGUE: Collection[Guarantee] = (
     _safety(
         "G-ORD-5",
         "MLA",
-        "In a partition `createdAt` never falls from an offset to a higher one; a step back of PostgreSQL's clock lowers "
-        "what is later than it to the time of the repair, for all offsets from there on.",
+        "In a partition `createdAt` never falls from an offset to a higher one; a step back of PostgreSQL's clock "
+        "lowers what is later than it to the time of the repair, for all offsets from there on.",
         "Delay, window, retention and seek by time then all select a prefix of the log, whatever the clock does.",
     ),
     _safety(
@@ -507,8 +507,8 @@ _CATALOGUE: Collection[Guarantee] = (
     _liveness(
         "G-RET-4",
         "L",
-        "What retention may remove is gone one retention interval later, while the service runs; what was stored before "
-        "a step of PostgreSQL's clock forward, once it is as old as that by time that was measured.",
+        "What retention may remove is gone one retention interval later, while the service runs; what was stored "
+        "before a step of PostgreSQL's clock forward, once it is as old as that by time that was measured.",
         "A disk that fills is an outage.",
     ),
     _safety(

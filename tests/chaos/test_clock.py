@@ -1,5 +1,7 @@
 """PostgreSQL's clock steps, forward and back, under a running server."""
 
+import asyncio
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
@@ -11,21 +13,21 @@ import pytest
 from queen_spec.guarantees import Level, checks
 from tests.support.api import Api, open_client
 from tests.support.clock import eventually
-from tests.support.processes import Server, open_folder
+from tests.support.processes import open_folder, run
 from tests.support.servers import serving_database
 from tests.support.stepping import SteppingClock, stepping_postgres
 
 HOUR_S = 3600.0
 #: What must not be removed is looked for after so many sweeps.
 SWEEPS = 5
-BUSY = {"RETENTION_INTERVAL": "100", "EVICTION_INTERVAL": "100"}
+BUSY = {"RETENTION_INTERVAL": "100", "EVICTION_INTERVAL": "100", "METRICS_INTERVAL": "1000"}
 
 
 @dataclass
 class World:
     """A server whose PostgreSQL's clock can be stepped."""
 
-    server: Server
+    dsn: str
     clock: SteppingClock
     database: "asyncpg.Connection[Any]"
     api: Api
@@ -57,7 +59,7 @@ async def world() -> AsyncIterator[World]:
             looked = "SELECT count(*) = 1 FROM queen.clock"
             await eventually(lambda: database.fetchval(looked), "a first look at the clock")
             async with open_client(server.port) as http:
-                yield World(server, clock, database, Api(http))
+                yield World(postgres.dsn, clock, database, Api(http))
         finally:
             await database.close()
 
@@ -119,11 +121,40 @@ async def test_nothing_is_removed_on_the_word_of_an_hour_ahead(world: World) -> 
     kept = "SELECT queue FROM queen.messages WHERE queue IN ('kept', 'waits', 'expires') ORDER BY queue"
     assert [row["queue"] for row in await world.database.fetch(kept)] == ["expires", "kept", "waits"]
     assert await world.database.fetchval("SELECT count(*) FROM queen.dead_letter_queue") == 0
+    await told(world, "degraded", 1)
     world.clock.ahead(0)
     await world.steps(2)
     await world.sweeps()
     assert [row["queue"] for row in await world.database.fetch(kept)] == ["expires", "kept", "waits"]
     assert await world.database.fetchval("SELECT sum(distrusted) FROM queen.clock_steps") < 1
+
+
+async def told(world: World, status: str, steps: int) -> None:
+    """Returns when health says so; what the doctor and the metrics say is the database's."""
+
+    async def says() -> bool:
+        health = (await world.api.http.get("/health")).json()
+        return bool(health["status"] == status and health["clock"]["steps"] == steps)
+
+    await eventually(says, f"health says {status}")
+    metrics = (await world.api.http.get("/metrics/prometheus")).text
+    assert re.search(rf"^queen_clock_steps {steps}\.0$", metrics, re.MULTILINE)
+
+
+async def test_an_operator_who_accepts_the_clock_has_all_removed_that_is_old_by_it(world: World) -> None:
+    api, dsn = world.api, world.dsn
+    await api.configure("kept", retentionEnabled=True, retentionSeconds=600)
+    await api.push("kept", 1)
+    world.clock.ahead(HOUR_S)
+    await world.steps(1)
+    told_by_doctor = await asyncio.to_thread(run, "doctor", "--dsn", dsn)
+    assert told_by_doctor.returncode == 1
+    assert "--accept-clock" in told_by_doctor.stdout
+    accepted = await asyncio.to_thread(run, "doctor", "--dsn", dsn, "--accept-clock")
+    assert "it was distrusted by 3600 s" in accepted.stdout
+    gone = "SELECT count(*) = 0 FROM queen.messages WHERE queue = 'kept'"
+    await eventually(partial(world.database.fetchval, gone), "what is old by the clock is removed")
+    await told(world, "healthy", 0)
 
 
 @checks("G-TIME-2", level=Level.FAULTS)

@@ -1,4 +1,4 @@
-"""A clock that steps: what is noticed, what is believed, and what is repaired. On a real PostgreSQL whose clock the test sets."""
+"""A clock that steps: what is noticed, believed and repaired, on a real PostgreSQL whose clock the test sets."""
 
 import asyncio
 from collections.abc import Iterator
@@ -82,8 +82,9 @@ class Clocked(Broker):
     def ends_in(self, queue: str) -> float:
         """Seconds until a cursor of the queue is ready."""
         [row] = self.query(
-            "SELECT extract(EPOCH FROM c.ready_at - queen.clock())::float8 AS seconds FROM queen.partition_consumers AS c"
-            " JOIN queen.consumer_groups_metadata AS g ON g.id = c.grp_id JOIN queen.queues AS q ON q.id = g.queue_id"
+            "SELECT extract(EPOCH FROM c.ready_at - queen.clock())::float8 AS seconds"
+            " FROM queen.partition_consumers AS c JOIN queen.consumer_groups_metadata AS g ON g.id = c.grp_id"
+            " JOIN queen.queues AS q ON q.id = g.queue_id"
             " WHERE q.name = $1 AND c.acked < 1000 AND c.ready_at < 'infinity'",
             queue,
         )

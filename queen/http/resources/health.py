@@ -9,11 +9,11 @@ import falcon.asgi
 import msgspec
 from msgspec import Struct
 
-from queen.core.metrics import ClockState
 from queen.core.operations import JobType
 from queen.engine.context import Context
 from queen.engine.switches import known_switches
 from queen.engine.thread import EngineThread
+from queen.http.answers import stamp
 from queen.http.problems import RETRY_AFTER_S
 from queen.spool.state import SpoolState
 
@@ -27,6 +27,16 @@ class SharedState(Struct):
 
     maintenance_mode: bool
     pop_maintenance_mode: bool
+
+
+class Clock(Struct):
+    """What there is to say of PostgreSQL's clock: see ``queen.core.metrics.ClockState``."""
+
+    steps: int
+    last_step_s: float | None
+    last_step_at: str | None
+    distrusted_s: float
+    repairing: bool
 
 
 class Health(Struct):
@@ -45,7 +55,7 @@ class Health(Struct):
     worker_id: int
     shared_state: SharedState
     spool: SpoolState | None
-    clock: ClockState
+    clock: Clock
 
 
 class Readiness(Struct):
@@ -72,7 +82,7 @@ async def _look(context: Context) -> Health:
         os.getpid(),
         SharedState(bool(switches and switches.maintenance), bool(switches and switches.pop_maintenance)),
         spool,
-        clock,
+        Clock(clock.steps, clock.last_step_s, stamp(clock.last_step_at), round(clock.distrusted_s, 3), clock.repairing),
     )
 
 
