@@ -20,7 +20,7 @@ from tests.support.stepping import SteppingClock, stepping_postgres
 HOUR_S = 3600.0
 #: What must not be removed is looked for after so many sweeps.
 SWEEPS = 5
-BUSY = {"RETENTION_INTERVAL": "100", "EVICTION_INTERVAL": "100", "METRICS_INTERVAL": "1000"}
+BUSY = {"RETENTION_INTERVAL": "100", "EVICTION_INTERVAL": "100", "STATS_INTERVAL_MS": "1000"}
 
 
 @dataclass
