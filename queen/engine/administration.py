@@ -38,7 +38,7 @@ from queen.core.administration import (
     TraceRow,
     WorkerMetricsRow,
 )
-from queen.core.metrics import Counted, LogFigures, Sample, Worker
+from queen.core.metrics import ClockState, Counted, LogFigures, Sample, Worker
 from queen.core.operations import QueueConfiguration, Registered, Registration
 from queen.engine.ports import PushColumns
 
@@ -123,6 +123,7 @@ class Metrics(Protocol):
     ) -> list[WorkerMetricsRow]: ...
     async def retention(self, period: Period, minutes: int) -> list[RetentionRow]: ...
     async def postgres(self) -> str: ...
+    async def clock(self) -> ClockState: ...
     async def figures(self, queues_max: int, groups_max: int) -> LogFigures: ...
 
 

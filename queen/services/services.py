@@ -15,6 +15,9 @@ from queen.services.sweep import Pacer, Service, sweep
 
 log = logging.getLogger("queen.services")
 
+#: From one look at PostgreSQL's clock to the next: a step that is undone sooner may go unnoticed.
+CLOCK_S = 1.0
+
 
 class Schedule(Struct, frozen=True):
     """How often the services run, and how much each of their transactions does.
@@ -85,8 +88,9 @@ class Services:
         self._database = database
         self._clock, self._sleep = clock, sleep
         self.leadership = Leadership(database, clock)
+        watching = Chore("clock", CLOCK_S, self._watch_clock)
         forgetting = Chore("clean-up", schedule.retention_interval_s, database.forget_fenced_flushes)
-        self._chores = [*map(self._sweeping, services_of(database, schedule)), forgetting, *chores]
+        self._chores = [watching, *map(self._sweeping, services_of(database, schedule)), forgetting, *chores]
         self._tasks: Sequence[asyncio.Task[None]] = ()
 
     def start(self) -> None:
@@ -105,6 +109,17 @@ class Services:
             await self.leadership.resign()
         except (DatabaseUnavailableError, TooSlowError) as problem:
             log.info("The lead of the services ends by itself: %s", problem)
+
+    async def _watch_clock(self) -> None:
+        step = await self.leadership.look_at_clock()
+        pacer = Pacer(self._clock, self._sleep, CLOCK_S)
+        more = step.repairs
+        while more and self.leadership.held:
+            began = self._clock()
+            more = await self._database.repair_times()
+            await pacer.rest(began)
+        if step.repairs and not more:
+            log.warning("Times that the clock had left in the future are repaired")
 
     def _sweeping(self, service: Service) -> Chore:
         async def run() -> None:

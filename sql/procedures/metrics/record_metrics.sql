@@ -51,7 +51,7 @@ CREATE OR REPLACE FUNCTION queen.record_worker_metrics_v1(
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_oldest timestamptz := clock_timestamp() - p_keep;
+    v_oldest timestamptz := queen.older_than(p_keep, NULL);
 BEGIN
     INSERT INTO queen.worker_metrics AS m (
         bucket, worker, hostname, worker_id, samples, jobs, db_errors, loop_lag_ms_sum, loop_lag_ms_max, cpu_user_ms,
