@@ -1,12 +1,25 @@
 """Consumer groups: listed, moved, deleted."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
-from queen.core.administration import CursorRow, GroupRow, LaggingRow, Seek, Sought
+from queen.core.administration import (
+    Consumers,
+    CursorRow,
+    GroupOrder,
+    GroupRow,
+    GroupsSummary,
+    LaggingRow,
+    QueueFilter,
+    Seek,
+    Sought,
+)
 from queen.db.pool import Pool
 from queen.db.statement import call
 
-_LIST = call("list_groups_v1", 0)
+_LIST = call("list_groups_v1", 5)
+_SUMMARIZE = call("summarize_groups_v1", 3)
+_CONSUMERS = call("describe_consumers_v1", 1)
 _CURSORS = call("list_cursors_v1", 3)
 _LAGGING = call("list_lagging_v1", 2)
 _QUEUES_OF = call("find_group_queues_v1", 1)
@@ -25,9 +38,21 @@ class ConsumerGroupStore:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def groups(self) -> list[GroupRow]:
-        """All groups of all queues."""
-        return [GroupRow(*row) for row in await self._pool.fetch(_LIST)]
+    async def groups(
+        self, queues: Sequence[str] | None, search: str | None, order: GroupOrder, limit: int, offset: int
+    ) -> list[GroupRow]:
+        """A page of the groups of queues; ``search``: what the name of group or queue holds."""
+        return [GroupRow(*row) for row in await self._pool.fetch(_LIST, queues, search, order.value, limit, offset)]
+
+    async def summary(self, wanted: QueueFilter) -> GroupsSummary:
+        """Figures of the groups of queues together."""
+        [row] = await self._pool.fetch(_SUMMARIZE, wanted.namespace, wanted.task, wanted.names)
+        return GroupsSummary(*row)
+
+    async def consumers_of(self, queues: Sequence[str]) -> Consumers:
+        """Who consumes some queues."""
+        [row] = await self._pool.fetch(_CONSUMERS, queues)
+        return Consumers(*row)
 
     async def cursors(self, group: str, limit: int, offset: int) -> list[CursorRow]:
         """A page of the cursors of a group, by queue and partition."""

@@ -7,11 +7,14 @@ from msgspec import structs
 
 from queen.core.administration import (
     Apart,
-    MessageFilter,
+    Found,
+    ParkedRow,
     Period,
+    QueueFilter,
     QueueMetricsRow,
     Refreshed,
     RetentionRow,
+    WorkerFilter,
     WorkerMetricsRow,
 )
 from queen.core.metrics import Counted, GroupFigures, LogFigures, QueueFigures, Sample, Worker
@@ -22,7 +25,10 @@ _REFRESH = call("refresh_statistics_v1", 2)
 _RECORD_QUEUES = call("record_queue_metrics_v1", 16)
 _RECORD_WORKER = call("record_worker_metrics_v1", 16)
 _QUEUES = call("list_queue_metrics_v1", 9)
-_WORKERS = call("list_worker_metrics_v1", 7)
+_BUSIEST = call("find_busiest_v1", 5)
+_PARKED = call("list_parked_v1", 6)
+_WORKERS = call("list_worker_metrics_v1", 8)
+_FIND_WORKERS = call("find_workers_v1", 6)
 _RETENTION = call("list_retention_metrics_v1", 3)
 _SUMMARY = call("summarize_figures_v1", 0)
 _QUEUE_FIGURES = call("list_queue_figures_v1", 1)
@@ -60,22 +66,40 @@ class MetricsStore:
             s.queued, s.waiting, keep,
         )  # fmt: skip
 
-    async def queues(self, period: Period, minutes: int, wanted: MessageFilter, apart: Apart) -> list[QueueMetricsRow]:
-        """What was done for queues, newest bucket first; ``wanted`` names queue, namespace or task."""
+    async def queues(self, period: Period, minutes: int, wanted: QueueFilter, apart: Apart) -> list[QueueMetricsRow]:
+        """What was done for queues, newest bucket first; ``wanted`` names queues, namespace or task."""
         rows = await self._pool.fetch(
-            _QUEUES, period.begin, period.end, minutes, wanted.queue, wanted.namespace, wanted.task, apart.bucket,
+            _QUEUES, period.begin, period.end, minutes, wanted.names, wanted.namespace, wanted.task, apart.bucket,
             apart.queue, apart.worker,
         )  # fmt: skip
         return [QueueMetricsRow(*row) for row in rows]
 
-    async def workers(
-        self, period: Period, minutes: int, hostname: str | None, pid: int | None, apart: Apart
-    ) -> list[WorkerMetricsRow]:
+    async def busiest(self, period: Period, queues: Sequence[str] | None, limit: int, offset: int) -> Found:
+        """A page of the queues for which something was done, busiest first."""
+        [row] = await self._pool.fetch(_BUSIEST, period.begin, period.end, queues, limit, offset)
+        return Found(*row)
+
+    async def parked(
+        self, period: Period, minutes: int, queues: Sequence[str] | None, limit: int, offset: int
+    ) -> list[ParkedRow]:
+        """Long polls that waited, by queue and worker, newest bucket first."""
+        rows = await self._pool.fetch(_PARKED, period.begin, period.end, minutes, queues, limit, offset)
+        return [ParkedRow(*row) for row in rows]
+
+    async def workers(self, period: Period, minutes: int, wanted: WorkerFilter, apart: Apart) -> list[WorkerMetricsRow]:
         """How workers were, newest bucket first."""
         rows = await self._pool.fetch(
-            _WORKERS, period.begin, period.end, minutes, hostname, pid, apart.bucket, apart.worker
-        )
+            _WORKERS, period.begin, period.end, minutes, wanted.hostname, wanted.pid, wanted.names, apart.bucket,
+            apart.worker,
+        )  # fmt: skip
         return [WorkerMetricsRow(*row) for row in rows]
+
+    async def find_workers(self, period: Period, wanted: WorkerFilter, limit: int, offset: int) -> Found:
+        """A page of the workers that reported, the one that was seen last first."""
+        [row] = await self._pool.fetch(
+            _FIND_WORKERS, period.begin, period.end, wanted.hostname, wanted.pid, limit, offset
+        )
+        return Found(*row)
 
     async def retention(self, period: Period, minutes: int) -> list[RetentionRow]:
         """What retention and eviction removed, newest bucket first."""

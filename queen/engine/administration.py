@@ -10,24 +10,32 @@ from typing import Protocol
 from queen.core.administration import (
     Apart,
     Configured,
+    Consumers,
     CursorRow,
     DeadLetter,
     DeadLetterFilter,
     DeadLetterRow,
     Depth,
+    Found,
     GivenUp,
+    GroupOrder,
     GroupRow,
+    GroupsSummary,
     LabelRow,
     LaggingRow,
     MessageDetail,
     MessageFilter,
     MessageKey,
     MessageRow,
+    ParkedRow,
     PartitionRow,
     Period,
+    QueueFilter,
     QueueMetricsRow,
     QueueOptions,
+    QueueOrder,
     QueueRow,
+    QueuesSummary,
     Refreshed,
     Replayed,
     RetentionRow,
@@ -36,6 +44,8 @@ from queen.core.administration import (
     Trace,
     TraceNameRow,
     TraceRow,
+    UsedQueueRow,
+    WorkerFilter,
     WorkerMetricsRow,
 )
 from queen.core.metrics import Counted, LogFigures, Sample, Worker
@@ -46,21 +56,16 @@ from queen.engine.ports import PushColumns
 class Catalogue(Protocol):
     """What there is."""
 
-    async def queues(
-        self,
-        namespace: str | None = None,
-        task: str | None = None,
-        queue: str | None = None,
-        limit: int | None = None,
-        offset: int = 0,
-    ) -> list[QueueRow]: ...
+    async def queues(self, wanted: QueueFilter, order: QueueOrder, limit: int, offset: int) -> list[QueueRow]: ...
+    async def used_queues(self, wanted: QueueFilter, limit: int, offset: int) -> list[UsedQueueRow]: ...
+    async def summary(self, wanted: QueueFilter = QueueFilter()) -> QueuesSummary: ...  # noqa: B008 - frozen
     async def queue(self, queue: str) -> QueueOptions | None: ...
     async def configuration(self, queue: str) -> Configured | None: ...
     async def partitions(
         self, queue: str | None, partition: str | None, group: str | None, limit: int, offset: int
     ) -> list[PartitionRow]: ...
-    async def namespaces(self) -> list[LabelRow]: ...
-    async def tasks(self) -> list[LabelRow]: ...
+    async def namespaces(self, limit: int, offset: int) -> list[LabelRow]: ...
+    async def tasks(self, limit: int, offset: int) -> list[LabelRow]: ...
     async def depth(self, queue: str, group: str | None) -> Depth | None: ...
 
 
@@ -89,7 +94,11 @@ class DeadLetters(Protocol):
 class ConsumerGroups(Protocol):
     """Groups and their cursors."""
 
-    async def groups(self) -> list[GroupRow]: ...
+    async def groups(
+        self, queues: Sequence[str] | None, search: str | None, order: GroupOrder, limit: int, offset: int
+    ) -> list[GroupRow]: ...
+    async def summary(self, wanted: QueueFilter) -> GroupsSummary: ...
+    async def consumers_of(self, queues: Sequence[str]) -> Consumers: ...
     async def cursors(self, group: str, limit: int, offset: int) -> list[CursorRow]: ...
     async def lagging(self, seconds: int, limit: int) -> list[LaggingRow]: ...
     async def seek(self, seek: Seek, after: int) -> tuple[Sought, int | None]: ...
@@ -116,11 +125,16 @@ class Metrics(Protocol):
     async def record_queues(self, worker: Worker, counted: Sequence[Counted]) -> None: ...
     async def record_worker(self, worker: Worker, sample: Sample, keep: timedelta) -> None: ...
     async def queues(
-        self, period: Period, minutes: int, wanted: MessageFilter, apart: Apart
+        self, period: Period, minutes: int, wanted: QueueFilter, apart: Apart
     ) -> list[QueueMetricsRow]: ...
+    async def busiest(self, period: Period, queues: Sequence[str] | None, limit: int, offset: int) -> Found: ...
+    async def parked(
+        self, period: Period, minutes: int, queues: Sequence[str] | None, limit: int, offset: int
+    ) -> list[ParkedRow]: ...
     async def workers(
-        self, period: Period, minutes: int, hostname: str | None, pid: int | None, apart: Apart
+        self, period: Period, minutes: int, wanted: WorkerFilter, apart: Apart
     ) -> list[WorkerMetricsRow]: ...
+    async def find_workers(self, period: Period, wanted: WorkerFilter, limit: int, offset: int) -> Found: ...
     async def retention(self, period: Period, minutes: int) -> list[RetentionRow]: ...
     async def postgres(self) -> str: ...
     async def figures(self, queues_max: int, groups_max: int) -> LogFigures: ...

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from queen.core import ids
-from queen.core.administration import CursorRow, GroupRow, LaggingRow, Refreshed, Seek, Sought
+from queen.core.administration import CursorRow, GroupOrder, GroupRow, LaggingRow, Refreshed, Seek, Sought
 from queen.core.errors import BadRequestError, NotFoundError
 from queen.core.limits import GROUP_CHARS_MAX
 from queen.engine.context import Context
@@ -215,12 +215,15 @@ def _lagging_element(row: LaggingRow) -> LaggingElement:
 class GroupListResource(Administrative):
     """All consumer groups."""
 
-    async def on_get(self, _req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
-        """An array, by queue and name."""
+    async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
+        """An array, by default by queue and name: a page."""
+        queues, search = queries.names(req, "queue"), queries.name(req, "search")
+        order, page = queries.choice(req, "order", GroupOrder.NAME), queries.page(req, queries.LIMIT)
 
         async def look(context: Context) -> list[GroupRow]:
             await answers.refresh(context)
-            return await context.administration.consumer_groups.groups()
+            groups = context.administration.consumer_groups
+            return await groups.groups(queues, search, order, page.limit, page.offset)
 
         answer(resp, [_group_element(row) for row in await self.ask(look)])
 
@@ -443,11 +446,10 @@ class RefreshResource(Administrative):
         async def refresh(context: Context) -> RefreshAnswer:
             await answers.record(context)
             done: Refreshed = await context.administration.metrics.refresh_statistics(None, wait=True)
-            catalogue = context.administration.catalogue
-            partitions = sum(queue.partitions or 0 for queue in await catalogue.queues())
+            all_ = await context.administration.catalogue.summary()
             return RefreshAnswer(
-                PartitionsRefreshed(partitions), QueuesRefreshed(done.queues or 0), GroupsRefreshed(done.groups or 0),
-                NamespacesRefreshed(len(await catalogue.namespaces())), TasksRefreshed(len(await catalogue.tasks())),
+                PartitionsRefreshed(all_.partitions), QueuesRefreshed(done.queues or 0),
+                GroupsRefreshed(done.groups or 0), NamespacesRefreshed(all_.namespaces), TasksRefreshed(all_.tasks),
                 SystemRefreshed(1), CleanUp(done.removed or 0),
             )  # fmt: skip
 

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from queen.core import ids, limits
-from queen.core.administration import GivenUp, MessageDetail, MessageFilter, MessageKey, MessageRow, Period
+from queen.core.administration import Consumers, GivenUp, MessageDetail, MessageFilter, MessageKey, MessageRow, Period
 from queen.core.errors import BadRequestError, ConflictError, NotFoundError
 from queen.core.operations import QUEUE_MODE
 from queen.engine.context import Context
@@ -260,15 +260,14 @@ class MessageListResource(Administrative):
             # The clock of the database may be ahead, and what is newest is found faster than what is as old as now.
             period = Period(period.begin, _FOREVER)
 
-        async def look(context: Context) -> tuple[list[MessageRow], bool, int]:
+        async def look(context: Context) -> tuple[list[MessageRow], Consumers]:
             administration = context.administration
             rows = await administration.messages.page(wanted, period, page.limit, page.offset)
-            queues: set[str | None] = {row.queue for row in rows} or {wanted.queue}
-            groups = {group.name for group in await administration.consumer_groups.groups() if group.queue in queues}
-            return rows, QUEUE_MODE in groups, len(groups - {QUEUE_MODE})
+            queues = {row.queue for row in rows} or {wanted.queue or ""}
+            return rows, await administration.consumer_groups.consumers_of(list(queues))
 
-        rows, has_queue_mode, bus_groups = await self.ask(look)
-        mode = Mode(has_queue_mode, bus_groups, _type(has_queue_mode, bus_groups))
+        rows, consumers = await self.ask(look)
+        mode = Mode(consumers.queue_mode, consumers.groups, _type(consumers.queue_mode, consumers.groups))
         answer(resp, MessageList([_element(row, self._keys) for row in rows], mode, len(rows), page))
 
 
