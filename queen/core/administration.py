@@ -9,6 +9,9 @@ from msgspec import Struct
 
 from queen.core.operations import QueueConfiguration
 
+#: Payloads and traces of a page of a list; the next one begins behind what came.
+PAGE_BYTES = 16 * 2**20
+
 
 class MessageKey(Struct, frozen=True):
     """How a client names a message: the number of its partition, and its transaction id or message id."""
@@ -291,6 +294,13 @@ class DeadLetter(Struct, frozen=True):
     key_id: str | None
 
 
+class Failure(Struct, frozen=True):
+    """A place in the list of dead letters; without values: before the newest."""
+
+    failed_at: datetime | None
+    id: int | None
+
+
 class Replayed(Struct, frozen=True):
     """What became of a replay.
 
@@ -445,12 +455,16 @@ class TraceNameRow(Struct, frozen=True):
 
 
 class Refreshed(Struct, frozen=True):
-    """What a refresh of the statistics has done; ``skipped``: another server does it."""
+    """What a page of a refresh of the statistics has done; ``skipped``: another server does it.
+
+    ``last``: where the next page begins; ``None``: that was all.
+    """
 
     queues: int | None
     groups: int | None
     removed: int | None
     skipped: bool
+    last: int | None
 
 
 class Apart(Struct, frozen=True):

@@ -26,10 +26,12 @@ _QUEUES_OF = call("find_group_queues_v1", 1)
 _HAS_GROUP = "SELECT queen.has_group_v1($1) AS found"
 _SEEK = call("seek_group_v1", 7)
 _UPDATE = "SELECT queen.update_subscription_v1($1, $2, $3) AS known"
-_DELETE = "SELECT queen.delete_group_v1($1, $2, $3) AS cursors"
+_DELETE = call("delete_group_v1", 5)
 
 #: Cursors that one call of seek moves at most: it locks as many heads meanwhile.
 SEEK_STEP = 5000
+#: Cursors that one transaction of a deletion takes away or puts back.
+DELETE_STEP = 5000
 
 
 class ConsumerGroupStore:
@@ -83,8 +85,10 @@ class ConsumerGroupStore:
         [row] = await self._pool.fetch(_UPDATE, queue, group, since)
         return bool(row["known"])
 
-    async def delete(self, queue: str, group: str, *, subscription: bool) -> int | None:
-        """Deletes a group, or puts it back to its start; its cursors, or ``None`` if the queue has no such group."""
-        [row] = await self._pool.fetch(_DELETE, queue, group, subscription)
-        cursors: int | None = row["cursors"]
-        return cursors
+    async def delete(self, queue: str, group: str, after: str, *, subscription: bool) -> tuple[int | None, str | None]:
+        """Deletes a page of a group, or puts it back to its start.
+
+        Answers the cursors, ``None`` if the queue has no such group; and where to go on, ``None``: done.
+        """
+        [row] = await self._pool.fetch(_DELETE, queue, group, subscription, after, DELETE_STEP)
+        return row["cursors"], row["last"]

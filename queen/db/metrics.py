@@ -21,7 +21,7 @@ from queen.core.metrics import Counted, GroupFigures, LogFigures, QueueFigures, 
 from queen.db.pool import Pool
 from queen.db.statement import call
 
-_REFRESH = call("refresh_statistics_v1", 2)
+_REFRESH = call("refresh_statistics_v1", 3)
 _RECORD_QUEUES = call("record_queue_metrics_v1", 16)
 _RECORD_WORKER = call("record_worker_metrics_v1", 16)
 _QUEUES = call("list_queue_metrics_v1", 9)
@@ -36,6 +36,10 @@ _GROUP_FIGURES = call("list_group_figures_v1", 1)
 _POSTGRES = "SELECT queen.postgres_statistics_v1()::text AS statistics"
 
 
+#: Partitions and cursors that a page of a refresh looks at; a larger queue is a page by itself.
+REFRESH_ROWS = 100_000
+
+
 def _time(minute: int) -> datetime:
     return datetime.fromtimestamp(minute * 60, UTC)
 
@@ -46,9 +50,13 @@ class MetricsStore:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def refresh_statistics(self, rows_max: int | None, *, wait: bool) -> Refreshed:
-        """Computes figures of queues and groups anew: of all, or of the smallest up to ``rows_max`` cursors."""
-        [row] = await self._pool.fetch(_REFRESH, rows_max, wait)
+    async def refresh_smallest(self, rows_max: int) -> None:
+        """Computes figures anew of the smallest queues that have so many partitions and cursors together."""
+        await self._pool.fetch(_REFRESH, rows_max, True, None)
+
+    async def refresh_page(self, after: int, *, wait: bool) -> Refreshed:
+        """Computes figures of the next queues anew, by their numbers."""
+        [row] = await self._pool.fetch(_REFRESH, REFRESH_ROWS, wait, after)
         return Refreshed(*row)
 
     async def record_queues(self, worker: Worker, counted: Sequence[Counted]) -> None:

@@ -30,16 +30,17 @@ class Pagination(Struct, frozen=True):
     offset: int
 
 
-def page(req: falcon.asgi.Request, limit: int, offset_max: int = OFFSET_MAX) -> Pagination:
+def page(req: falcon.asgi.Request, limit: int, offset_max: int = OFFSET_MAX, limit_max: int = LIMIT_MAX) -> Pagination:
     """``limit`` and ``offset`` of the query.
 
     Args:
         req: has the query.
         limit: what holds when none is named.
         offset_max: largest offset.
+        limit_max: largest limit.
     """
     return Pagination(
-        parse_integer(req.get_param("limit"), "limit", limit, 1, LIMIT_MAX),
+        parse_integer(req.get_param("limit"), "limit", limit, 1, limit_max),
         parse_integer(req.get_param("offset"), "offset", 0, 0, offset_max),
     )
 

@@ -86,7 +86,8 @@ class Services:
         self._clock, self._sleep = clock, sleep
         self.leadership = Leadership(database, clock)
         forgetting = Chore("clean-up", schedule.retention_interval_s, database.forget_fenced_flushes)
-        self._chores = [*map(self._sweeping, services_of(database, schedule)), forgetting, *chores]
+        purging = Chore("clean-up", schedule.retention_interval_s, self._purge)
+        self._chores = [*map(self._sweeping, services_of(database, schedule)), forgetting, purging, *chores]
         self._tasks: Sequence[asyncio.Task[None]] = ()
 
     def start(self) -> None:
@@ -105,6 +106,11 @@ class Services:
             await self.leadership.resign()
         except (DatabaseUnavailableError, TooSlowError) as problem:
             log.info("The lead of the services ends by itself: %s", problem)
+
+    async def _purge(self) -> None:
+        """What a deletion has left that was cut off."""
+        while self.leadership.held and await self._database.purge_partitions():
+            pass
 
     def _sweeping(self, service: Service) -> Chore:
         async def run() -> None:

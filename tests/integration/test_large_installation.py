@@ -1,9 +1,7 @@
 """30,000 queues, groups, labels, dead letters and traces: no list is without a bound, and totals are of everything."""
 
-import json
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import quote
 
 import asyncpg
 import pytest

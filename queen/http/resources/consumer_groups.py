@@ -13,7 +13,8 @@ from queen.core.administration import CursorRow, GroupOrder, GroupRow, LaggingRo
 from queen.core.errors import BadRequestError, NotFoundError
 from queen.core.limits import GROUP_CHARS_MAX
 from queen.engine.context import Context
-from queen.engine.ports import Notice, configuration_changed
+from queen.engine.handlers.removal import delete_group
+from queen.engine.ports import Notice
 from queen.http import answers, queries
 from queen.http.answers import Administrative, age_s, answer, stamp, text
 from queen.http.fields import Time
@@ -264,15 +265,14 @@ class GroupResource(Administrative):
         async def delete(context: Context) -> list[int]:
             groups = context.administration.consumer_groups
             deleted = []
-            for name in [queue] if queue is not None else await groups.queues_of(group):
-                cursors = await groups.delete(name, group, subscription=subscription)
+            queues = await context.patiently(lambda _again: groups.queues_of(group)) if queue is None else [queue]
+            for name in queues:
+                cursors = await delete_group(context, name, group, subscription=subscription)
                 if cursors is not None:
-                    context.heard(configuration_changed(name))
-                    context.heard(Notice(name, 1, group))
                     deleted.append(cursors)
             return deleted
 
-        deleted = await self.ask(delete)
+        deleted = await self.run(delete)
         existed = bool(deleted)
         answer(
             resp,
@@ -444,13 +444,28 @@ class RefreshResource(Administrative):
         """Computes them anew; waits for another server that does."""
 
         async def refresh(context: Context) -> RefreshAnswer:
-            await answers.record(context)
-            done: Refreshed = await context.administration.metrics.refresh_statistics(None, wait=True)
-            all_ = await context.administration.catalogue.summary()
+            await context.patiently(lambda _again: answers.record(context))
+            done = await _refresh_all(context)
+            all_ = await context.patiently(lambda _again: context.administration.catalogue.summary())
             return RefreshAnswer(
                 PartitionsRefreshed(all_.partitions), QueuesRefreshed(done.queues or 0),
                 GroupsRefreshed(done.groups or 0), NamespacesRefreshed(all_.namespaces), TasksRefreshed(all_.tasks),
                 SystemRefreshed(1), CleanUp(done.removed or 0),
             )  # fmt: skip
 
-        answer(resp, await self.ask(refresh))
+        answer(resp, await self.run(refresh))
+
+
+async def _refresh_all(context: Context) -> Refreshed:
+    """Page by page; a page that has to be done again begins none of the others anew."""
+    queues = groups = removed = 0
+    after: int | None = 0
+    while after is not None:
+        place: int = after
+        page = await context.patiently(
+            lambda _again, place=place: context.administration.metrics.refresh_page(place, wait=True)  # type: ignore[misc]
+        )
+        after = page.last
+        queues, groups = queues + (page.queues or 0), groups + (page.groups or 0)
+        removed += page.removed or 0
+    return Refreshed(queues, groups, removed, False, None)

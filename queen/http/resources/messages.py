@@ -12,6 +12,7 @@ from queen.core.administration import Consumers, GivenUp, MessageDetail, Message
 from queen.core.errors import BadRequestError, ConflictError, NotFoundError
 from queen.core.operations import QUEUE_MODE
 from queen.engine.context import Context
+from queen.engine.handlers.removal import delete_message
 from queen.engine.thread import EngineThread
 from queen.http import queries
 from queen.http.answers import Administrative, answer, shown, stamp, text
@@ -289,12 +290,7 @@ class MessageResource(Administrative):
     async def on_delete(self, req: falcon.asgi.Request, resp: falcon.asgi.Response, place: str) -> None:  # noqa: ARG002
         """Deletes it, with its dead letters and traces, for all groups."""
         key = _key(req)
-
-        async def delete(context: Context) -> bool:
-            deleted, lost = await context.tried(lambda _again: context.administration.messages.delete(key))
-            return deleted or lost  # by the sending whose answer was lost
-
-        if not await self.run(delete):
+        if not await self.run(lambda context: delete_message(context, key)):
             raise NotFoundError(MESSAGE_NOT_FOUND)
         partition_id = ids.partition_id(key.part_id)
         answer(resp, DeletedAnswer(True, partition_id, key.transaction_id, "Message deleted successfully"))
