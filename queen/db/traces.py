@@ -35,9 +35,8 @@ class TraceStore:
 
     async def of_name(self, name: str, limit: int, offset: int) -> list[TraceRow]:
         """Traces of a name, oldest first."""
-        return [
-            TraceRow(*row) for row in await self._pool.fetch(_LIST, None, None, None, name, limit, offset, PAGE_BYTES)
-        ]
+        rows = await self._pool.fetch(_LIST, None, None, None, name, limit, offset, PAGE_BYTES)
+        return [TraceRow(*row) for row in rows]
 
     async def names(self, limit: int, offset: int) -> list[TraceNameRow]:
         """A page of the names of the newest traces, latest first."""

@@ -28,7 +28,7 @@ from queen.engine.context import Context, SimpleMq, tell_nobody
 from queen.engine.directory import Directory
 from queen.engine.engine import Engine, Shares
 from queen.engine.handlers.pop import Outcome
-from queen.engine.handlers.removal import delete_queue
+from queen.engine.handlers.removal import delete_group, delete_queue
 from queen.engine.job import Job
 from queen.engine.lane import Lane
 from queen.engine.operations import OPERATIONS
