@@ -45,6 +45,11 @@ def page(req: falcon.asgi.Request, limit: int, offset_max: int = OFFSET_MAX, lim
     )
 
 
+def page_of_series(req: falcon.asgi.Request, period: Period, points: int) -> Pagination:
+    """Which series are wanted: by default as many as make so many points over the time."""
+    return page(req, max(points // period.points, 1))
+
+
 def name(req: falcon.asgi.Request, *fields: str) -> str | None:
     """A name of the query, under the first of its spellings that is there; ``None`` and empty match any."""
     for field in fields:

@@ -18,9 +18,11 @@ from queen.core.administration import (
 from queen.engine.context import Context
 from queen.http import answers, queries
 from queen.http.answers import Administrative, answer
-from queen.http.resources.analytics.buckets import DEFAULT_PERIOD, bucket_name, page_of_series
+from queen.http.resources.analytics.buckets import DEFAULT_PERIOD, bucket_name
 from queen.http.resources.status import TimeRange, per_second, time_range
 
+#: Points of all queues in an answer without a `limit`.
+_POINTS = 2500
 #: Points of long polls in an answer without a `limit`.
 _PARKED_POINTS = 5000
 
@@ -209,7 +211,7 @@ class QueueLagResource(Administrative):
     async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
         """An array, newest bucket first, with the busiest queues."""
         period, queues = queries.period(req, DEFAULT_PERIOD), queries.names(req, "queue")
-        page = page_of_series(req, period)
+        page = queries.page_of_series(req, period, _POINTS)
         _, _, rows = await self.ask(lambda context: _busiest(context, period, queues, page))
         points = [
             QueueLagPoint(
@@ -230,7 +232,7 @@ class QueueOpsResource(Administrative):
     async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
         """A series, newest bucket first, with the busiest queues."""
         period, queues = queries.period(req, DEFAULT_PERIOD), queries.names(req, "queue")
-        page = page_of_series(req, period)
+        page = queries.page_of_series(req, period, _POINTS)
 
         async def look(context: Context) -> _Series:
             total, chosen, rows = await _busiest(context, period, queues, page)

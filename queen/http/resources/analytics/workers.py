@@ -12,7 +12,7 @@ from queen.engine.context import Context
 from queen.http import answers, queries
 from queen.http.answers import Administrative, answer, text
 from queen.http.parsing import parse_integer
-from queen.http.resources.analytics.buckets import DEFAULT_PERIOD, bucket_name, page_of_series
+from queen.http.resources.analytics.buckets import DEFAULT_PERIOD, bucket_name
 from queen.http.resources.status import WORKERS_MAX, TimeRange, per_second, time_range
 
 _RECENT = timedelta(minutes=5)
@@ -288,7 +288,7 @@ class SystemMetricsResource(Administrative):
     async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
         """A series for each worker, newest bucket first."""
         period = queries.period(req, DEFAULT_PERIOD)
-        wanted, page = _worker(req), page_of_series(req, period, _POINTS)
+        wanted, page = _worker(req), queries.page_of_series(req, period, _POINTS)
 
         async def look(context: Context) -> tuple[int, list[WorkerMetricsRow]]:
             metrics = context.administration.metrics
