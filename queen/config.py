@@ -105,6 +105,14 @@ def origins(text: str) -> tuple[str, ...]:
     return found
 
 
+def host_names(text: str) -> tuple[str, ...]:
+    """Parses ``host,host``: names without a port."""
+    found = tuple(part.lower().rstrip(".") for part in _split(text))
+    if not all(re.fullmatch(r"[\w-]+(\.[\w-]+)*", name, re.ASCII) for name in found):
+        raise ValueError("a list of names such as queen.example.org, without ports, separated by commas")
+    return found
+
+
 def _is_url(text: str) -> bool:
     try:
         parts = urlsplit(text)
@@ -197,10 +205,23 @@ class Settings:
     )
     cors_origins: tuple[str, ...] = setting(
         "QUEEN_CORS_ORIGINS",
-        ("*",),
+        ("auto",),
         origins,
         "pages of a browser that may use the server, besides its own: *, or origins as https://ops.example.org, with "
-        "commas; empty: none; auto: all where requests need a token, else none, which is safer (docs/security.md)",
+        "commas; empty: none; auto: all where requests need a token, else none (docs/security.md)",
+    )
+    hosts: tuple[str, ...] = setting(
+        "QUEEN_HOSTS",
+        (),
+        host_names,
+        "names of the server, with commas, by which it may be called where requests need no token, besides addresses, "
+        "localhost, names without a dot and those of QUEEN_CORS_ORIGINS",
+    )
+    insecure: bool = setting(
+        "QUEEN_INSECURE",
+        False,
+        boolean,
+        "whether to start where other machines can reach HOST and requests need no token",
     )
     default_batch: int = setting(
         "DEFAULT_BATCH_SIZE", 1, integer(1, 10_000), "messages of a pop that names no batch and no autopilot"

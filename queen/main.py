@@ -177,14 +177,17 @@ def _simple_mq(hot: Pool, cold: Pool) -> SimpleMq:
     return SimpleMq(SimpleMqStore(hot), queues, Tally(queues.count_outcomes))
 
 
-def _simple_mq_chores(settings: Settings, context: Context) -> list[Chore]:
+def _simple_mq_chores(settings: Settings, context: Context, maintenance: MaintenanceStore) -> list[Chore]:
     """What simple-mq does by itself."""
     queues = context.simple_mq.administration
 
     async def sweep() -> None:
         announce_routed(context, await queues.sweep())
 
-    chores = [Chore("clean-up of simple-mq", _TIDY_S, queues.tidy)]
+    async def tidy() -> None:
+        await queues.tidy(maintenance.not_after)
+
+    chores = [Chore("clean-up of simple-mq", _TIDY_S, tidy)]
     if settings.smq_sweep_interval_ms:
         chores.append(Chore("dead letters of simple-mq", settings.smq_sweep_interval_ms / 1000, sweep))
     return chores
@@ -250,6 +253,7 @@ def assembly(settings: Settings) -> Assemble:
         context.gauges, context.database_answers = gauges, pulse.answers
         keep = timedelta(days=settings.metrics_days)
         reporter = Reporter(context.meter, administration.metrics, gauges, settings.metrics_interval_ms / 1000, keep)
+        context.clock = lambda: reporter.clock
         reporter.start()
         services = _services(sweeping, settings, context)
         services.start()
@@ -280,7 +284,8 @@ def _services(pool: Pool, settings: Settings, context: Context) -> Services:
         settings.retention_interval_ms / 1000, settings.retention_batch, settings.eviction_interval_ms / 1000,
         settings.eviction_batch, timedelta(days=settings.partition_cleanup_days),
     )  # fmt: skip
-    return Services(MaintenanceStore(pool), schedule, _simple_mq_chores(settings, context))
+    maintenance = MaintenanceStore(pool)
+    return Services(maintenance, schedule, _simple_mq_chores(settings, context, maintenance))
 
 
 def create(settings: Settings) -> QueenApp:

@@ -119,6 +119,7 @@ FAMILIES: Mapping[str, str] = MappingProxyType(
         "GRP": "Consumer groups",
         "WAIT": "Waiting",
         "RET": "Retention and removal",
+        "TIME": "Clocks",
         "ISO": "Isolation of requests",
         "SEC": "Security",
         "SPOOL": "Spool",
@@ -156,7 +157,8 @@ _CATALOGUE: Collection[Guarantee] = (
     _safety(
         "G-ORD-5",
         "MLA",
-        "In a partition `createdAt` never falls from an offset to a higher one.",
+        "In a partition `createdAt` never falls from an offset to a higher one; a step back of PostgreSQL's clock "
+        "lowers what is later than it to the time of the repair, for all offsets from there on.",
         "Delay, window, retention and seek by time then all select a prefix of the log, whatever the clock does.",
     ),
     _safety(
@@ -249,7 +251,7 @@ _CATALOGUE: Collection[Guarantee] = (
         "G-LEASE-2",
         "MLF",
         "An expired or released lease makes its unacked messages available again, within the lease time plus one "
-        "second.",
+        "second, by PostgreSQL's clock; of one that steps back, soon after that (`G-TIME-2`).",
         "A consumer that dies delays its messages, and no more than that.",
     ),
     _safety(
@@ -261,8 +263,8 @@ _CATALOGUE: Collection[Guarantee] = (
     _safety(
         "G-LEASE-4",
         "ML",
-        "A renewal moves the end of a live lease to the later of its end and now plus the seconds asked for, and never "
-        "revives an ended one.",
+        "A renewal moves the end of a live lease to the later of its end and now plus the seconds asked for, by "
+        "PostgreSQL's clock, and never revives an ended one.",
         "A heartbeat that comes late or asks for little must do no harm.",
     ),
     _safety(
@@ -466,14 +468,14 @@ _CATALOGUE: Collection[Guarantee] = (
     _safety(
         "G-WAIT-2",
         "ML",
-        "No message is delivered before it is `delayedProcessing` seconds old.",
+        "No message is delivered before it is `delayedProcessing` seconds old by PostgreSQL's clock.",
         "Whoever sets a delay relies on it, for instance to let another system catch up.",
     ),
     _safety(
         "G-WAIT-3",
         "ML",
-        "While the youngest message of a partition is younger than `windowBuffer` seconds the partition delivers "
-        "nothing.",
+        "While the youngest message of a partition is younger than `windowBuffer` seconds, by PostgreSQL's "
+        "clock, the partition delivers nothing.",
         "A burst is to be handled as one batch.",
     ),
     _safety(
@@ -485,7 +487,8 @@ _CATALOGUE: Collection[Guarantee] = (
     _safety(
         "G-RET-1",
         "MLA",
-        "Retention and eviction remove only what their settings allow.",
+        "Retention and eviction remove only what their settings allow, whatever steps PostgreSQL's clock makes "
+        "(`G-TIME-1`).",
         "Deleting is the one thing that no retry repairs.",
     ),
     _safety(
@@ -504,7 +507,8 @@ _CATALOGUE: Collection[Guarantee] = (
     _liveness(
         "G-RET-4",
         "L",
-        "What retention may remove is gone one retention interval later, while the service runs.",
+        "What retention may remove is gone one retention interval later, while the service runs; what was stored "
+        "before a step of PostgreSQL's clock forward, once it is as old as that by time that was measured.",
         "A disk that fills is an outage.",
     ),
     _safety(
@@ -533,6 +537,20 @@ _CATALOGUE: Collection[Guarantee] = (
         "No push leaves more than `maxSize` messages in a queue that some group has still to complete; a request that "
         "does not fit is refused whole, and fails nobody else's.",
         "Back-pressure that lets some through is none.",
+    ),
+    _safety(
+        "G-TIME-1",
+        "MF",
+        "Nothing is removed or given up for its age before so much time has passed as the servers have measured it, "
+        "however far PostgreSQL's clock steps forward, unless an operator accepts the step.",
+        "A clock that is wrong for a minute must not delete what no retry brings back.",
+    ),
+    _liveness(
+        "G-TIME-2",
+        "MF",
+        "Soon after PostgreSQL's clock has stepped back, while the services run, no lease, retry or delay lasts longer "
+        "than its queue or its request says, and no message of the log was created later than now.",
+        "A lease of two seconds must not live an hour because a clock was an hour ahead.",
     ),
     _safety(
         "G-ISO-1",

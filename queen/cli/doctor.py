@@ -19,8 +19,9 @@ from queen.config import Settings
 from queen.core.diagnosis import Finding, Grade, SpoolFacts, judge, judge_spool, worst
 from queen.core.errors import DatabaseSetupError, DatabaseUnavailableError, QueenError, SettingError
 from queen.core.limits import CONNECTIONS_BESIDE_POOLS
+from queen.db.diagnosis import accept_clock as have_clock_accepted
 from queen.db.diagnosis import examine
-from queen.db.dsn import parse
+from queen.db.dsn import Target, parse
 from queen.http.resources.health import VERSION
 from queen.main import open_spool
 from queen.server.embedded import dsn_of_running
@@ -41,12 +42,17 @@ class Report(Struct, frozen=True):
 def doctor(
     dsn: Dsn = None,
     data_dir: DataDir = None,
+    accept_clock: Annotated[
+        bool,
+        typer.Option("--accept-clock", help="First take PostgreSQL's clock for right, whatever steps it has made."),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Examine PostgreSQL, schema and spool: exit code 0 all is well, 1 look at something, 2 act now."""
     try:
         settings = settings_from(environment_with(dsn=dsn, data_dir=data_dir), data_dir)
-        findings = list(_examine(settings))
+        accepted = [_accept_clock(settings)] if accept_clock else []
+        findings = [*accepted, *_examine(settings)]
     except QueenError as problem:
         fail(problem, _EXIT[Grade.PROBLEM])
     grade = worst(findings)
@@ -57,12 +63,20 @@ def doctor(
     raise typer.Exit(_EXIT[grade])
 
 
+def _accept_clock(settings: Settings) -> Finding:
+    distrusted_s = asyncio.run(have_clock_accepted(_target(settings)))
+    return Finding("clock", Grade.OK, f"PostgreSQL's clock is accepted; it was distrusted by {distrusted_s:.0f} s")
+
+
+def _target(settings: Settings) -> Target:
+    return parse(_database_url(settings), "queen doctor", settings.connect_timeout_ms)
+
+
 def _examine(settings: Settings) -> Iterator[Finding]:
     yield Finding("queen", Grade.OK, f"{__distribution__} {VERSION}")
     up = True
     try:
-        target = parse(_database_url(settings), "queen doctor", settings.connect_timeout_ms)
-        yield from judge(asyncio.run(examine(target)), _connections(settings))
+        yield from judge(asyncio.run(examine(_target(settings))), _connections(settings))
     except (DatabaseUnavailableError, DatabaseSetupError) as problem:
         up = False
         text, _, advice = str(problem).partition(". ")

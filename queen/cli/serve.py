@@ -31,6 +31,10 @@ def serve(
         str | None, typer.Option(help="Certificate (PEM, with its chain) to serve https with.", show_default="http")
     ] = None,
     keyfile: Annotated[str | None, typer.Option(help="Private key of the certificate.", show_default=False)] = None,
+    insecure: Annotated[
+        bool | None,
+        typer.Option("--insecure", help="Start although other machines can do everything, without a token."),
+    ] = None,
 ) -> None:
     """Start the server, and run until SIGTERM or Ctrl-C; SIGHUP replaces the workers."""
     environment = environment_with(
@@ -43,6 +47,7 @@ def serve(
         graceful_timeout_s=graceful_timeout,
         tls_certificate=certfile,
         tls_key=keyfile,
+        insecure=insecure,
     )
     try:
         settings = settings_from(environment, data_dir)

@@ -1,7 +1,6 @@
 """Addresses and names of hosts."""
 
 import ipaddress
-from functools import lru_cache
 
 
 def is_loopback(host: str) -> bool:
@@ -12,16 +11,20 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-@lru_cache(maxsize=1000)
-def is_own_name(authority: str) -> bool:
-    """Whether ``host:port`` is nothing that people outside can have in the DNS: an address, localhost, a word."""
+def name_of(authority: str) -> str:
+    """The host of ``host:port``; ``[::1]:80`` is ``::1``."""
     host = authority.lower()
     if not host.endswith("]"):
         name, _, port = host.rpartition(":")
         host = name if port.isdecimal() else host
+    return host.strip("[]").rstrip(".")
+
+
+def is_own_name(authority: str) -> bool:
+    """Whether ``host:port`` is nothing that people outside can have in the DNS: an address, localhost, a word."""
+    name = name_of(authority)
     try:
-        ipaddress.ip_address(host.strip("[]"))
+        ipaddress.ip_address(name)
     except ValueError:
-        name = host.rstrip(".")
         return "." not in name or name.endswith(".localhost")
     return True

@@ -65,6 +65,22 @@ class Lag(Struct, frozen=True):
     seconds: float
 
 
+class ClockStep(Struct, frozen=True):
+    """A step of PostgreSQL's clock that nobody has accepted.
+
+    Attributes:
+        at: when it was, by the clock itself, as text.
+        seconds: by how much, negative: back.
+        measured: whether it was seen; else nobody looked for so long.
+        distrusted: by how much what was stored before is taken to be younger than the clock says.
+    """
+
+    at: str
+    seconds: float
+    measured: bool
+    distrusted: float
+
+
 class SchemaFacts(Struct, frozen=True):
     """What the tables of Queen say.
 
@@ -73,6 +89,8 @@ class SchemaFacts(Struct, frozen=True):
         lags: the groups that are furthest behind.
         statistics_age_s: age of these figures; ``None``: there are none.
         dead_letters: how many there are.
+        steps: those of PostgreSQL's clock that matter still, newest first.
+        repairing: whether times that it has left in the future are being repaired.
     """
 
     missing: Sequence[str]
@@ -80,6 +98,8 @@ class SchemaFacts(Struct, frozen=True):
     lags: Sequence[Lag] = ()
     statistics_age_s: float | None = None
     dead_letters: int = 0
+    steps: Sequence[ClockStep] = ()
+    repairing: bool = False
 
 
 class DatabaseFacts(Struct, frozen=True):
@@ -141,6 +161,8 @@ _OLDEST, _SUPPORTED = 140000, 150000
 _CLOCK_S, _LONG_S, _BLOCKED_S, _LAG_S = 1.0, 300.0, 5.0, 600.0
 _DEAD_ROWS, _TRANSACTION_AGE, _RETAINED_BYTES = 10_000, 1_000_000_000, 10 << 30
 _DISK_BYTES = 1 << 30
+#: Steps of a clock that are told, the newest.
+_STEPS = 3
 _SHARED_BUFFERS_KB = 128 << 10
 
 
@@ -169,6 +191,8 @@ def judge(facts: DatabaseFacts, connections_wanted: int) -> Iterator[Finding]:
     yield from _durability(facts)
     yield from _resources(facts, connections_wanted)
     yield _clock(facts)
+    if facts.schema is not None:
+        yield from _steps(facts.schema)
     yield from _sessions(facts)
     yield from _held_back(facts)
     yield from _bloat(facts.tables)
@@ -285,6 +309,35 @@ def _clock(facts: DatabaseFacts) -> Finding:
     if abs(facts.clock_ahead_s) > _CLOCK_S:
         return _warning("clock", text, "Run NTP (chrony) on both: lags, ages and tokens are judged by these clocks.")
     return _ok("clock", text)
+
+
+def _steps(schema: SchemaFacts) -> Iterator[Finding]:
+    if schema.repairing:
+        yield _warning(
+            "clock",
+            "It has stepped back, and leases and times that it has left in the future are being repaired",
+            "The server that leads the services does that within seconds. If this stays: does a server run?",
+        )
+    for step in schema.steps[:_STEPS]:
+        if not step.measured:
+            yield _ok(
+                "clock",
+                f"Nobody looked at PostgreSQL's clock for {step.seconds:.0f} s before {step.at}; what is older is "
+                "kept for so much longer",
+            )
+        elif step.distrusted > 0:
+            yield _warning(
+                "clock",
+                f"PostgreSQL's clock stepped by {step.seconds:+.3f} s at {step.at}: what was stored before is kept for "
+                f"{step.distrusted:.0f} s longer than it says",
+                "Is it right now? Then `queen doctor --accept-clock`. Else set it back, and run NTP (chrony) there.",
+            )
+        else:
+            yield _warning(
+                "clock",
+                f"PostgreSQL's clock stepped by {step.seconds:+.3f} s at {step.at}, and what followed was repaired",
+                "Run NTP (chrony) there, slewing instead of stepping; `queen doctor --accept-clock` ends this line.",
+            )
 
 
 def _sessions(facts: DatabaseFacts) -> Iterator[Finding]:

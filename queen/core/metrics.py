@@ -1,5 +1,7 @@
 """What a worker counts: by minute and queue, and of itself."""
 
+from datetime import datetime
+
 from msgspec import Struct
 
 
@@ -66,6 +68,24 @@ class Sample(Struct, frozen=True):
     pool_idle: int
     queued: int
     waiting: int
+
+
+class ClockState(Struct, frozen=True):
+    """What there is to say of PostgreSQL's clock.
+
+    Attributes:
+        steps: how often it has stepped in the last day, or longer ago if that is distrusted still.
+        last_step_s: by how much it stepped the last time, negative: back; ``None``: it has not.
+        last_step_at: when that was, by the clock itself.
+        distrusted_s: what was stored before is taken to be so much younger than the clock says, and kept longer.
+        repairing: whether times that it has left in the future are being repaired.
+    """
+
+    steps: int = 0
+    last_step_s: float | None = None
+    last_step_at: datetime | None = None
+    distrusted_s: float = 0.0
+    repairing: bool = False
 
 
 class QueueFigures(Struct, frozen=True):

@@ -117,10 +117,11 @@ async function showHealth() {
 
 async function judged() {
   try {
-    const { shared_state: modes, spool } = await call(operations.getHealth);
+    const { shared_state: modes, spool, clock } = await call(operations.getHealth);
     if (modes.maintenance_mode || modes.pop_maintenance_mode) return ["Maintenance", "warn"];
     if (spool?.spooling) return ["Storing the spool", "warn"];
-    return spool?.held_partitions ? ["Partitions are held back", "warn"] : ["Healthy", "good"];
+    if (spool?.held_partitions) return ["Partitions are held back", "warn"];
+    return clock?.steps && clock.distrusted_s ? ["PostgreSQL's clock has stepped", "warn"] : ["Healthy", "good"];
   } catch (error) {
     return error.problem?.database ? ["PostgreSQL is away", "bad"] : ["No answer", "bad"];
   }

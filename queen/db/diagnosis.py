@@ -1,4 +1,4 @@
-"""Gathers what ``queen doctor`` judges, on one connection and without writing anything.
+"""Gathers what ``queen doctor`` judges, on one connection and without writing anything; and accepts a clock.
 
 The queries stand here and not in ``sql/``: they must work where Queen's procedures are missing or of another version.
 """
@@ -8,7 +8,8 @@ from typing import Any
 
 import asyncpg
 
-from queen.core.diagnosis import DatabaseFacts, Lag, SchemaFacts, Session, Table
+from queen.core.diagnosis import ClockStep, DatabaseFacts, Lag, SchemaFacts, Session, Table
+from queen.core.errors import DatabaseSetupError
 from queen.db.dsn import Target
 from queen.db.setup import open_connection, scripts
 
@@ -56,6 +57,11 @@ JOIN queen.queues AS q ON q.id = g.queue_id
 WHERE t.total_lag > 0 AND t.oldest_at IS NOT NULL
 ORDER BY t.oldest_at LIMIT 5
 """
+_STEPS = """
+SELECT to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"') AS at, seconds, measured, distrusted
+FROM queen.clock_steps WHERE at > clock_timestamp() - make_interval(secs => greatest(86400, distrusted))
+ORDER BY id DESC
+"""
 _AGE = "SELECT date_part('epoch', clock_timestamp() - min(computed_at)) FROM queen.queue_stats"
 
 
@@ -70,6 +76,25 @@ async def examine(target: Target) -> DatabaseFacts:
     try:
         async with connection.transaction(readonly=True):
             return await _facts(connection)
+    finally:
+        await connection.close()
+
+
+async def accept_clock(target: Target) -> float:
+    """Has PostgreSQL's clock taken for right; by how many seconds it was distrusted.
+
+    Raises:
+        DatabaseSetupError: it refuses the log-in, or there is nothing to accept.
+        DatabaseUnavailableError: nothing answers there.
+    """
+    connection = await open_connection(target)
+    try:
+        return float(await connection.fetchval("SELECT queen.accept_clock_v1()"))
+    except asyncpg.PostgresError as problem:
+        raise DatabaseSetupError(
+            f"The clock of {target.place} cannot be accepted ({problem}). Start a server of this version there first, "
+            "or name a role that may change Queen's tables"
+        ) from problem
     finally:
         await connection.close()
 
@@ -123,4 +148,6 @@ async def _schema(connection: "asyncpg.Connection[Any]") -> SchemaFacts:
         [Lag(*row) for row in await connection.fetch(_LAGS)],
         await connection.fetchval(_AGE),
         await connection.fetchval("SELECT count(*) FROM queen.dead_letter_queue"),
+        [ClockStep(*row) for row in await connection.fetch(_STEPS)],
+        await connection.fetchval("SELECT EXISTS (SELECT 1 FROM queen.clock WHERE repaired_part IS NOT NULL)"),
     )

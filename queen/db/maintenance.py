@@ -1,13 +1,16 @@
 """The procedures of the background services."""
 
 from collections.abc import Sequence
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from queen.db.administration import PURGE_STEP
 from queen.db.pool import Pool
-from queen.services.ports import Page, Place, State, Step
+from queen.services.clock import Bounded, boot, seconds_since_boot
+from queen.services.ports import ClockStep, Page, Place, State, Step
+
+#: What one step of a repair takes on: partitions, and segments or messages.
+_REPAIRED = 500, 1000
 
 
 class MaintenanceStore:
@@ -15,6 +18,32 @@ class MaintenanceStore:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
+        self._boot = boot()
+        self._bounded = Bounded()
+
+    @property
+    def not_after(self) -> datetime | None:
+        """What PostgreSQL's clock shows at most; ``None`` before the first look at it."""
+        return self._bounded.at(seconds_since_boot())
+
+    async def look_at_clock(self, holder: UUID) -> ClockStep:
+        """Compares PostgreSQL's clock with this machine's, and notes it, if the worker leads."""
+        began = seconds_since_boot()
+        [seen] = await self._pool.fetch("SELECT queen.clock() AS at")
+        ended = seconds_since_boot()
+        [row] = await self._pool.fetch(
+            "SELECT * FROM queen.note_clock_v1($1, $2, $3, $4, $5)", holder, self._boot, began, ended, seen["at"]
+        )
+        if row["step"] is None:
+            return ClockStep(0, False)
+        # Not before the step is noted: what is removed meanwhile is still judged by the look before.
+        self._bounded.learn(seen["at"], ended)
+        return ClockStep(row["step"], row["repairs"])
+
+    async def repair_times(self) -> bool:
+        """Does the next step of a repair; whether there is more to do."""
+        [row] = await self._pool.fetch("SELECT queen.repair_times_v1($1, $2) AS more", *_REPAIRED)
+        return bool(row["more"])
 
     async def lead(self, holder: UUID, seconds: float) -> bool:
         """Makes or keeps a worker the one that runs the services; whether it is."""
@@ -32,14 +61,14 @@ class MaintenanceStore:
 
     async def find_expired(self, queue_id: int, after: str, limit: int) -> Page:
         """The next partitions in which retention has something to do."""
-        return _page(await self._pool.fetch("SELECT * FROM queen.find_expired_v1($1, $2, $3)", queue_id, after, limit))
+        return await self._find("SELECT * FROM queen.find_expired_v1($1, $2, $3, $4)", queue_id, after, limit)
 
     async def remove_expired(self, queue_id: int, places: Sequence[Place], messages: int, wait: bool) -> list[Step]:
         """Removes about so many messages whose time is over, whole segments at a time."""
         part_ids = [place.part_id for place in places]
         rows = await self._pool.fetch(
-            "SELECT * FROM queen.remove_expired_v1($1, $2, $3, $4, $5)",
-            queue_id, part_ids, [place.empty_upto for place in places], messages, wait,
+            "SELECT * FROM queen.remove_expired_v1($1, $2, $3, $4, $5, $6)",
+            queue_id, part_ids, [place.empty_upto for place in places], messages, wait, self.not_after,
         )  # fmt: skip
         known = {place.part_id: place.empty_upto for place in places}
         return [
@@ -53,28 +82,27 @@ class MaintenanceStore:
 
     async def find_overdue(self, queue_id: int, after: str, limit: int) -> Page:
         """The next partitions in which messages have waited too long."""
-        return _page(await self._pool.fetch("SELECT * FROM queen.find_overdue_v1($1, $2, $3)", queue_id, after, limit))
+        return await self._find("SELECT * FROM queen.find_overdue_v1($1, $2, $3, $4)", queue_id, after, limit)
 
     async def evict_overdue(self, queue_id: int, places: Sequence[Place], messages: int, wait: bool) -> list[Step]:
         """Gives up messages that have waited too long."""
         rows = await self._pool.fetch(
-            "SELECT * FROM queen.evict_overdue_v1($1, $2, $3, $4)",
-            queue_id, [place.part_id for place in places], messages, wait,
+            "SELECT * FROM queen.evict_overdue_v1($1, $2, $3, $4, $5)",
+            queue_id, [place.part_id for place in places], messages, wait, self.not_after,
         )  # fmt: skip
         return [Step(Place(row["part_id"]), row["messages"], State(row["state"])) for row in rows]
 
     async def find_idle(self, queue_id: int, after: str, limit: int, idle: timedelta) -> Page:
         """The next partitions that are empty and have been so for long."""
-        rows = await self._pool.fetch(
-            "SELECT * FROM queen.find_idle_partitions_v1($1, $2, $3, $4)", queue_id, after, limit, idle
+        return await self._find(
+            "SELECT * FROM queen.find_idle_partitions_v1($1, $2, $3, $4, $5)", queue_id, after, limit, idle
         )
-        return _page(rows)
 
     async def remove_idle(self, queue_id: int, places: Sequence[Place], idle: timedelta) -> list[Step]:
         """Removes partitions that are still empty."""
         rows = await self._pool.fetch(
-            "SELECT * FROM queen.remove_idle_partitions_v1($1, $2, $3)",
-            queue_id, [place.part_id for place in places], idle,
+            "SELECT * FROM queen.remove_idle_partitions_v1($1, $2, $3, $4)",
+            queue_id, [place.part_id for place in places], idle, self.not_after,
         )  # fmt: skip
         return [Step(Place(row["part_id"]), int(row["removed"]), State(row["state"])) for row in rows]
 
@@ -85,8 +113,8 @@ class MaintenanceStore:
 
     async def forget_fenced_flushes(self) -> None:
         """Forgets flushes that were sent again long ago."""
-        await self._pool.fetch("SELECT queen.forget_fenced_flushes_v1()")
+        await self._pool.fetch("SELECT queen.forget_fenced_flushes_v1($1)", self.not_after)
 
-
-def _page(rows: Sequence[Any]) -> Page:
-    return Page(rows[0]["last_name"], rows[0]["part_ids"] or ())
+    async def _find(self, question: str, *arguments: object) -> Page:
+        [row] = await self._pool.fetch(question, *arguments, self.not_after)
+        return Page(row["last_name"], row["part_ids"] or ())

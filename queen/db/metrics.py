@@ -17,7 +17,7 @@ from queen.core.administration import (
     WorkerFilter,
     WorkerMetricsRow,
 )
-from queen.core.metrics import Counted, GroupFigures, LogFigures, QueueFigures, Sample, Worker
+from queen.core.metrics import ClockState, Counted, GroupFigures, LogFigures, QueueFigures, Sample, Worker
 from queen.db.pool import Pool
 from queen.db.statement import call
 
@@ -33,6 +33,7 @@ _RETENTION = call("list_retention_metrics_v1", 3)
 _SUMMARY = call("summarize_figures_v1", 0)
 _QUEUE_FIGURES = call("list_queue_figures_v1", 1)
 _GROUP_FIGURES = call("list_group_figures_v1", 1)
+_CLOCK = call("clock_state_v1", 0)
 _POSTGRES = "SELECT queen.postgres_statistics_v1()::text AS statistics"
 
 
@@ -117,6 +118,11 @@ class MetricsStore:
         """What PostgreSQL says of itself, as JSON: see ``queen.postgres_statistics_v1``."""
         [row] = await self._pool.fetch(_POSTGRES)
         return str(row["statistics"])
+
+    async def clock(self) -> ClockState:
+        """What there is to say of PostgreSQL's clock."""
+        [row] = await self._pool.fetch(_CLOCK)
+        return ClockState(*row)
 
     async def figures(self, queues_max: int, groups_max: int) -> LogFigures:
         """How many queues and groups there are, and figures of those that were made first."""

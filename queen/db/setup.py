@@ -9,9 +9,9 @@ from typing import Any
 import asyncpg
 from msgspec import Struct
 
-from queen.core.errors import DatabaseSetupError, DatabaseUnavailableError
+from queen.core.errors import DatabaseSetupError, DatabaseUnavailableError, DataRejectedError
 from queen.db.dsn import UNREACHABLE, Target, connect, parse
-from queen.db.sqlstate import reason_of
+from queen.db.sqlstate import reason_of, translate
 
 #: Serialises set-up over all servers of a database; the number is arbitrary and must never change.
 _LOCK = 0x71756565_6E  # "queen"
@@ -142,12 +142,22 @@ async def open_connection(target: Target) -> "asyncpg.Connection[Any]":
         ) from problem
 
 
+def _told(problem: Exception, place: str, *, lost: bool) -> DatabaseUnavailableError | DatabaseSetupError:
+    """What became of a set-up that PostgreSQL did not carry out."""
+    if lost or not isinstance(translate(problem), DataRejectedError):
+        return DatabaseUnavailableError(
+            f"The connection to PostgreSQL at {place} was lost while the schema was set up: {reason_of(problem)}. "
+            "Nothing is left half done: start again"
+        )
+    return DatabaseSetupError(f"PostgreSQL at {place} refused the schema: {problem}")
+
+
 async def prepare(url: str, connect_timeout_ms: int) -> DatabaseInfo:
     """Makes a database ready for use.
 
     Raises:
         SettingError: the connection string is malformed.
-        DatabaseUnavailableError: nothing answers there.
+        DatabaseUnavailableError: nothing answers there, or the connection was lost.
         DatabaseSetupError: log-in refused, too old, no right to create the schema, or a schema newer than the code.
     """
     target = parse(url, "queen setup", connect_timeout_ms)
@@ -176,6 +186,9 @@ async def prepare(url: str, connect_timeout_ms: int) -> DatabaseInfo:
             f"PostgreSQL at {target.place} is read-only (a standby?). Name the primary, or all hosts with "
             "target_session_attrs=read-write."
         ) from problem
+    except UNREACHABLE as problem:
+        raise _told(problem, target.place, lost=connection.is_closed()) from problem
     finally:
-        await connection.close()
+        if not connection.is_closed():
+            await connection.close()
     return DatabaseInfo(version.split(maxsplit=1)[0], target.place, pooled, applied)

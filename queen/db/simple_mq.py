@@ -38,7 +38,7 @@ _REQUEUE = "SELECT * FROM simple_mq.requeue_v1($1, $2)"
 _REQUEUE_ALL = "SELECT * FROM simple_mq.requeue_all_v1($1, $2)"
 _PEEK = "SELECT * FROM simple_mq.peek_v1($1, $2, $3, $4)"
 _SWEEP = "SELECT * FROM simple_mq.sweep_v1($1)"
-_TIDY = "SELECT simple_mq.tidy_v1()"
+_TIDY = "SELECT simple_mq.tidy_v1($1)"
 _GAUGES = "SELECT * FROM simple_mq.gauges_v1($1)"
 _COUNT = "SELECT simple_mq.count_outcomes_v1($1, $2, $3, $4)"
 _QUEUES = "SELECT count(*) AS queues FROM simple_mq.queues"
@@ -148,11 +148,11 @@ class SimpleMqAdministrationStore:
         """Routes to the dead-letter queues where nobody polls."""
         return [Routed(*row) for row in await self._pool.fetch(_SWEEP, _SWEPT_QUEUES_MAX)]
 
-    async def tidy(self) -> None:
-        """Removes what nobody needs any more."""
+    async def tidy(self, not_after: datetime | None = None) -> None:
+        """Removes what nobody needs any more; ``not_after`` is what PostgreSQL's clock shows at most."""
         while await self.purge():
             pass
-        await self._pool.fetch(_TIDY)
+        await self._pool.fetch(_TIDY, not_after)
 
     async def figures(self, queues_max: int) -> Figures:
         """The oldest queues in figures, and all counters."""

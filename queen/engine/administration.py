@@ -49,7 +49,7 @@ from queen.core.administration import (
     WorkerFilter,
     WorkerMetricsRow,
 )
-from queen.core.metrics import Counted, LogFigures, Sample, Worker
+from queen.core.metrics import ClockState, Counted, LogFigures, Sample, Worker
 from queen.core.operations import QueueConfiguration, Registered, Registration
 from queen.engine.ports import PushColumns
 
@@ -142,6 +142,7 @@ class Metrics(Protocol):
     async def find_workers(self, period: Period, wanted: WorkerFilter, limit: int, offset: int) -> Found: ...
     async def retention(self, period: Period, minutes: int) -> list[RetentionRow]: ...
     async def postgres(self) -> str: ...
+    async def clock(self) -> ClockState: ...
     async def figures(self, queues_max: int, groups_max: int) -> LogFigures: ...
 
 

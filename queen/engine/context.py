@@ -8,6 +8,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from queen.core.errors import DatabaseUnavailableError, QueenError, TooSlowError
+from queen.core.metrics import ClockState
 from queen.engine.administration import Administration
 from queen.engine.directory import Directory
 from queen.engine.failover import Failover
@@ -40,8 +41,9 @@ async def _always() -> bool:
 class Context:
     """The engine as its handlers see it.
 
-    ``gauges`` are figures of the worker, and ``database_answers`` asks PostgreSQL whether it is there; both are set by
-    who has them. ``orphans`` are leases of which only PostgreSQL may know.
+    ``gauges`` are figures of the worker, ``clock`` is what was last said of PostgreSQL's, and ``database_answers`` asks
+    PostgreSQL whether it is there; they are set by who has them. ``orphans`` are leases of which only PostgreSQL may
+    know.
 
     Args:
         database: the procedures for messages.
@@ -80,6 +82,7 @@ class Context:
         self.failover = failover
         self.meter = meter or Meter()
         self.gauges: Callable[[], Gauges] = Gauges
+        self.clock: Callable[[], ClockState] = ClockState
         self.keys = keys
         self.database_answers: Callable[[], Awaitable[bool]] = _always
         self.orphans = Orphans()

@@ -10,7 +10,7 @@ from datetime import timedelta
 import psutil
 
 from queen.core.errors import DatabaseUnavailableError, TooSlowError
-from queen.core.metrics import Sample, Worker
+from queen.core.metrics import ClockState, Sample, Worker
 from queen.engine.administration import Metrics
 from queen.engine.meter import Gauges, Meter
 from queen.metrics import messages
@@ -50,6 +50,9 @@ class Reporter:
         gauges: how the worker is now.
         interval_s: seconds between two reports.
         keep: metrics older than this are removed.
+
+    Attributes:
+        clock: what there was to say of PostgreSQL's clock at the last report.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class Reporter:
     ) -> None:
         self._meter, self._metrics, self._gauges = meter, metrics, gauges
         self._interval_s, self._keep = interval_s, keep
+        self.clock = ClockState()
         self._process = psutil.Process()
         self._cpu = self._process.cpu_times()
         self._jobs = self._db_errors = 0
@@ -95,6 +99,7 @@ class Reporter:
             self._meter.parked(queue, waiting)
         await write_down(self._meter, self._metrics)
         await self._metrics.record_worker(this_worker(), self._sample(gauges), self._keep)
+        self.clock = await self._metrics.clock()
 
     async def _refresh(self) -> None:
         loop = asyncio.get_running_loop()

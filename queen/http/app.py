@@ -48,6 +48,8 @@ class QueenApp:
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI
         """Handles one ASGI scope; a version of HTTP that falcon does not know is the client's error."""
+        if scope["type"] == "websocket":
+            send = problems.explained(scope, send)
         try:
             await self._app(scope, receive, send)
         except asyncio.CancelledError:

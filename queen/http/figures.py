@@ -52,8 +52,13 @@ class Figures:
         await context.simple_mq.tally.flush()
         limits = self._limits
         log = await context.administration.metrics.figures(limits.queues, limits.groups)
+        clock = await context.administration.metrics.clock()
         queues = await context.simple_mq.administration.figures(limits.simple_mq)
-        return [*instance.log(log), *simple_mq.families(queues.gauges, queues.outcomes, queues.queues)]
+        return [
+            *instance.log(log),
+            *instance.clock(clock),
+            *simple_mq.families(queues.gauges, queues.outcomes, queues.queues),
+        ]
 
 
 async def _of_instance(context: Context) -> Sequence[Metric]:

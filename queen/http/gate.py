@@ -74,32 +74,48 @@ class Gate:
     async def process_resource(
         self, req: QueenRequest, _resp: falcon.asgi.Response, _resource: object, _params: Mapping[str, object]
     ) -> None:
-        """Judges a request."""
-        if req.method != "OPTIONS":  # what a browser asks before it sends a token
-            await self._judge(req, "GET" if req.method == "HEAD" else req.method, ())
+        """Judges a request: by its token, or by the page that it comes from where it needs none."""
+        needed = self._level(req, req.method)
+        if (verifier := self._verifier_of(req, needed)) is not None:
+            await self._judge_sender(verifier, req, needed, ())
+            return
+        public = needed is Access.PUBLIC
+        if self._pages is not None:
+            self._pages.check(req, harmless=public)
+        if not public:
+            self._count(req.remote_addr)
 
     async def process_resource_ws(
         self, req: QueenRequest, ws: WebSocket, _resource: object, _params: Mapping[str, object]
     ) -> None:
-        """Judges the handshake of a WebSocket."""
+        """Judges the handshake of a WebSocket: by its page, and by its token where it needs one."""
         if self._pages is not None:
             self._pages.check(req)
-        await self._judge(req, WEBSOCKET, ws.subprotocols)
+        needed = self._level(req, WEBSOCKET)
+        if (verifier := self._verifier_of(req, needed)) is not None:
+            await self._judge_sender(verifier, req, needed, ws.subprotocols)
+        else:
+            self._count(req.remote_addr)
 
-    async def _judge(self, req: QueenRequest, method: str, protocols: Sequence[str]) -> None:
-        # What no level was given for, nobody but an administrator may try.
-        needed = self._needed.get((req.uri_template or "", method), Access.ADMIN)
-        if needed is Access.PUBLIC:
-            return
-        if self._verifier is not None and req.path not in self._skipped:
-            identity = await self._identify(self._verifier, req, protocols)
-            self._count(_client(identity))
-            if not self._levels.of(identity.roles).includes(needed):
-                raise ForbiddenError("Insufficient permissions")
-            return
-        if self._pages is not None:
-            self._pages.check(req)
-        self._count(req.remote_addr)
+    def _level(self, req: QueenRequest, method: str) -> Access:
+        """What a request needs. What no level was given for, nobody but an administrator may try."""
+        if method == "OPTIONS":  # what a browser asks before it sends a token
+            return Access.PUBLIC
+        return self._needed.get((req.uri_template or "", "GET" if method == "HEAD" else method), Access.ADMIN)
+
+    def _verifier_of(self, req: QueenRequest, needed: Access) -> Verifier | None:
+        """What judges the token of a request; ``None`` where it needs none."""
+        if self._verifier is None or needed is Access.PUBLIC or req.path in self._skipped:
+            return None
+        return self._verifier
+
+    async def _judge_sender(
+        self, verifier: Verifier, req: QueenRequest, needed: Access, protocols: Sequence[str]
+    ) -> None:
+        identity = await self._identify(verifier, req, protocols)
+        self._count(_client(identity))
+        if not self._levels.of(identity.roles).includes(needed):
+            raise ForbiddenError("Insufficient permissions")
 
     async def _identify(self, verifier: Verifier, req: QueenRequest, protocols: Sequence[str]) -> Identity:
         try:

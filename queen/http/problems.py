@@ -1,8 +1,9 @@
 """Errors as answers: RFC 9457 problem documents that also carry ``error``, which the published clients read."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import falcon
 import falcon.asgi
@@ -35,6 +36,8 @@ from queen.core.errors import (
 from queen.http import refusals
 from queen.http.request import QueenRequest
 
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
 log = logging.getLogger("queen.http")
 
 PROBLEM_JSON = "application/problem+json"
@@ -44,6 +47,8 @@ _REFUSED = (401, 403)
 #: Answers that say when to try again.
 _LATER = (429, 503)
 _SIMPLE_MQ = "/api/queues"
+#: Where a scope of ASGI has what is said of a handshake that is refused.
+_REFUSAL = "queen.refusal"
 _HTTP_ERROR = "http_error"
 
 _STATUS: Mapping[type[QueenError], int] = {
@@ -165,10 +170,29 @@ def describe(error: QueenError, req: QueenRequest) -> Problem:
     return problem(req, status, detail, error.code, getattr(error, "field", ""))
 
 
-async def _refuse(ws: falcon.asgi.WebSocket | None) -> None:
-    """What closes before it was accepted is answered 403; there is no body to say why."""
+async def _refuse(req: QueenRequest, ws: falcon.asgi.WebSocket | None, found: Problem) -> None:
+    """What closes before it was accepted is answered 403; why, the answer says where the server can (``explained``)."""
     if ws is not None:
+        req.scope[_REFUSAL] = msgspec.json.encode(msgspec.structs.replace(found, status=403, title=_title(403)))
         await ws.close()
+
+
+def explained(scope: Mapping[str, Any], send: Send) -> Send:
+    """``send`` of a WebSocket that answers a refused handshake with a body, which falcon has no word for.
+
+    ASGI's extension for it is not in gunicorn's own worker class.
+    """
+
+    async def answer_refusal(event: dict[str, Any]) -> None:
+        body = scope.get(_REFUSAL)
+        if body is None or event["type"] != "websocket.close":
+            await send(event)
+            return
+        headers = [(b"content-type", PROBLEM_JSON.encode())]
+        await send({"type": "websocket.http.response.start", "status": 403, "headers": headers})
+        await send({"type": "websocket.http.response.body", "body": body})
+
+    return answer_refusal if "websocket.http.response" in scope.get("extensions", ()) else send
 
 
 async def on_queen_error(
@@ -181,7 +205,7 @@ async def on_queen_error(
     """Answers an error of the server; a handshake of a WebSocket is refused, which is a 403."""
     found = describe(error, req)
     if resp is None:
-        await _refuse(ws)
+        await _refuse(req, ws, found)
         return
     answer(resp, found)
 
@@ -194,13 +218,14 @@ async def on_http_error(
     ws: falcon.asgi.WebSocket | None = None,
 ) -> None:
     """Answers an error of falcon, such as an unknown route; refuses the handshake of a WebSocket there."""
-    if resp is None:
-        await _refuse(ws)
-        return
     status = error.status_code
     detail = error.description or f"{_TITLES.get(status, error.title)}: {req.method} {req.path}"
+    found = problem(req, status, detail, _HTTP_ERROR)
+    if resp is None:
+        await _refuse(req, ws, found)
+        return
     resp.set_headers(error.headers or {})
-    answer(resp, problem(req, status, detail, _HTTP_ERROR))
+    answer(resp, found)
 
 
 async def on_unexpected(

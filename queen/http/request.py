@@ -9,6 +9,7 @@ from uuid import uuid4
 import falcon.asgi
 
 from queen.core.errors import BadRequestError, BodyTooLargeError
+from queen.http.query_shown import query_shown
 from queen.security.tokens import Identity
 
 Event = dict[str, Any]
@@ -75,7 +76,9 @@ class QueenRequest(falcon.asgi.Request):
             "method": self.method,
             "path": self.path[:_LOGGED_CHARS_MAX],
         }
-        return {**fields, "query": self.query_string[:_LOGGED_CHARS_MAX]} if self.query_string else fields
+        if self.query_string:
+            fields["query"] = query_shown(self.query_string)[:_LOGGED_CHARS_MAX]
+        return fields
 
     @property
     def subject(self) -> str | None:

@@ -5,13 +5,23 @@ from collections.abc import Iterable, Iterator
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from queen.core.metrics import GroupFigures, LogFigures, QueueFigures
+from queen.core.metrics import ClockState, GroupFigures, LogFigures, QueueFigures
 from queen.spool.state import SpoolState
 
 
 def database(up: bool) -> Iterator[Metric]:
     """Whether PostgreSQL answers."""
     yield GaugeMetricFamily("queen_database_up", "1 while PostgreSQL answers, else 0.", value=up)
+
+
+def clock(state: ClockState) -> Iterator[Metric]:
+    """PostgreSQL's clock, as the leader of the services has seen it."""
+    for name, meaning, value in (
+        ("queen_clock_steps", "Steps of PostgreSQL's clock of the last day that nobody has accepted.", state.steps),
+        ("queen_clock_last_step_seconds", "The last of them, or 0; negative: back.", state.last_step_s or 0),
+        ("queen_clock_distrusted_seconds", "By how much longer is kept what was stored before.", state.distrusted_s),
+    ):
+        yield GaugeMetricFamily(name, meaning, value=value)
 
 
 def spool(state: SpoolState) -> Iterator[Metric]:

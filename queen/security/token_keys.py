@@ -152,7 +152,7 @@ class KeySet:
     """A key set that is fetched from its issuer: from time to time, and when a token names a key that is not in it.
 
     It is fetched and read in a thread: the loop of the requests only swaps the keys. When the issuer cannot be
-    reached, the keys stay that there are.
+    reached, the keys stay that there are. A set that was fetched is believed, also an empty one.
 
     Args:
         fixed: keys beside those of the set, for other algorithms.
@@ -163,7 +163,7 @@ class KeySet:
 
     def __init__(self, fixed: FixedKeys, load: Callable[[], bytes], every_s: float, pause_s: float = PAUSE_S) -> None:
         self._fixed, self._load, self._every_s, self._pause_s = fixed, load, every_s, pause_s
-        self._keys: list[Key] = []
+        self._keys: list[Key] | None = None
         self._changed: Callable[[], None] = lambda: None
         self._looked_at: float | None = None
         self._looking: asyncio.Task[None] | None = None
@@ -172,11 +172,11 @@ class KeySet:
     @property
     def ready(self) -> bool:
         """Whether the set was ever fetched."""
-        return bool(self._keys)
+        return self._keys is not None
 
     def find(self, algorithm: str, kid: str | None) -> Key | None:
         """The key by its name; without a name the first for the algorithm."""
-        fitting = [key for key in self._keys if algorithm in key.algorithms and kid in (None, key.kid)]
+        fitting = [key for key in self._keys or () if algorithm in key.algorithms and kid in (None, key.kid)]
         return fitting[0] if fitting else self._fixed.find(algorithm, kid)
 
     async def refresh(self) -> bool:
@@ -213,8 +213,11 @@ class KeySet:
             log.warning("The keys of JWT_JWKS_URL cannot be had: %s", problem)
         else:
             if not keys:
-                log.warning("JWT_JWKS_URL has no key that can be used (RSA, Ed25519 or Ed448, for signatures)")
-            self._keys = keys or self._keys
+                log.warning(
+                    "JWT_JWKS_URL has no key that can be used (RSA, Ed25519 or Ed448, for signatures): no token of its "
+                    "issuer is good any more"
+                )
+            self._keys = keys
             self._changed()
         finally:
             self._looked_at = asyncio.get_running_loop().time()

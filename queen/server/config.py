@@ -5,10 +5,13 @@ gunicorn takes every name here that is one of its settings.
 
 import asyncio
 import os
+import socket
+from collections.abc import Iterator
 from typing import Any
 
+from gunicorn import systemd
+
 from queen.config import from_environment, misspelt
-from queen.core.addresses import is_loopback
 from queen.core.errors import QueenError
 from queen.db.setup import prepare
 from queen.metrics import directory
@@ -81,6 +84,7 @@ def on_starting(server: Any) -> None:  # noqa: ANN401 - gunicorn's arbiter
     for name, meant in misspelt(os.environ).items():
         server.log.warning("%s is no setting and has no effect: is %s meant?", name, meant)
     try:
+        listening.protect(_settings, _hosts(server.cfg))
         open_files.ensure(_settings)
         listening.tls(_settings)
         needs.check(_settings)
@@ -89,11 +93,9 @@ def on_starting(server: Any) -> None:  # noqa: ANN401 - gunicorn's arbiter
         authentication.warn(_settings)
         if _settings.telemetry_on:
             server.log.info("telemetry", extra=needs.describe(_settings))
-        if not _settings.jwt_enabled and not is_loopback(_settings.host):
+        if not _settings.jwt_enabled and _settings.insecure:
             server.log.warning(
-                "No authentication, and other machines may reach %s: set JWT_ENABLED, or have a firewall or proxy say "
-                "who may come (docs/security.md)",
-                _settings.host,
+                "No authentication, and QUEEN_INSECURE: who reaches this server may do everything (docs/security.md)"
             )
         if not _settings.jwt_enabled and _settings.cors_origins == ("*",):
             server.log.warning(
@@ -130,6 +132,20 @@ def child_exit(_server: Any, worker: Any) -> None:  # noqa: ANN401
 def on_exit(_server: Any) -> None:  # noqa: ANN401
     """Removes what the workers have shared."""
     directory.remove()
+
+
+def _hosts(configured: Any) -> Iterator[str]:  # noqa: ANN401 - gunicorn's settings
+    """What the server will listen on, whoever has said so: the settings, gunicorn's options, or systemd."""
+    inherited = range(systemd.SD_LISTEN_FDS_START, systemd.SD_LISTEN_FDS_START + systemd.listen_fds(False))
+    for place in (*configured.address, *inherited):
+        address = _address_of(place) if isinstance(place, int) else place
+        if isinstance(address, tuple):  # or else the path of a Unix socket
+            yield address[0]
+
+
+def _address_of(descriptor: int) -> Any:  # noqa: ANN401 - as the socket's family has it
+    with socket.socket(fileno=os.dup(descriptor)) as listener:
+        return listener.getsockname()
 
 
 def _database_url() -> str:

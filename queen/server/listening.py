@@ -3,8 +3,10 @@
 import errno
 import socket
 import ssl
+from collections.abc import Iterable
 
 from queen.config import Settings
+from queen.core.addresses import is_loopback
 from queen.core.errors import SettingError
 from queen.server.errors import StartError
 
@@ -33,9 +35,33 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
+def protect(settings: Settings, hosts: Iterable[str]) -> None:
+    """Makes sure that nobody on other machines may do everything because nobody has thought of it.
+
+    Args:
+        settings: what the operator wants.
+        hosts: what the server listens on, as names or addresses.
+
+    Raises:
+        SettingError: it is open to all, and that was not asked for.
+        StartError: a name cannot be resolved.
+    """
+    if settings.jwt_enabled or settings.insecure:
+        return
+    for host in hosts:
+        if not is_loopback(_resolve(host, settings.port)[1]):
+            raise SettingError(
+                f"Other machines can reach {host or 'every address of this one'}, and may do everything without a "
+                "token: set JWT_ENABLED (docs/security.md) or listen on 127.0.0.1; --insecure (QUEEN_INSECURE=true) "
+                "starts anyway, where a firewall or a proxy says who may come"
+            )
+
+
 def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, str]:
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        family, _, _, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
     except OSError as problem:
         raise StartError(f"The host {host!r} cannot be resolved ({problem}): give an address with --host") from None
     return family, str(address[0])

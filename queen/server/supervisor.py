@@ -89,6 +89,7 @@ class Supervisor:
         if self._settings.spool_dir:
             place.check(Path(self._settings.spool_dir))
         worker_class = worker_classes.usable(self._settings)
+        listening.protect(self._settings, [self._settings.host])
         tls = listening.tls(self._settings)
         authentication.verifier_of(self._settings)
         open_files.ensure(self._settings)

@@ -39,11 +39,25 @@ class Step(Struct, frozen=True):
     state: State
 
 
+class ClockStep(Struct, frozen=True):
+    """A look at PostgreSQL's clock.
+
+    Attributes:
+        seconds: by how much it has stepped since the look before, negative: back; 0 if it has not.
+        repairs: whether times that it has left in the future are to be repaired.
+    """
+
+    seconds: float
+    repairs: bool
+
+
 class Maintenance(Protocol):
     """The procedures of the services: see ``sql/procedures``. Errors as those of ``queen.engine.ports.Database``."""
 
     async def lead(self, holder: UUID, seconds: float) -> bool: ...
     async def resign(self, holder: UUID) -> None: ...
+    async def look_at_clock(self, holder: UUID) -> ClockStep: ...
+    async def repair_times(self) -> bool: ...
     async def find_queues(self, service: str) -> list[int]: ...
     async def find_expired(self, queue_id: int, after: str, limit: int) -> Page: ...
     async def remove_expired(self, queue_id: int, places: Sequence[Place], messages: int, wait: bool) -> list[Step]: ...

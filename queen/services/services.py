@@ -15,6 +15,9 @@ from queen.services.sweep import Pacer, Service, sweep
 
 log = logging.getLogger("queen.services")
 
+#: From one look at PostgreSQL's clock to the next: a step that is undone sooner may go unnoticed.
+CLOCK_S = 1.0
+
 
 class Schedule(Struct, frozen=True):
     """How often the services run, and how much each of their transactions does.
@@ -85,9 +88,11 @@ class Services:
         self._database = database
         self._clock, self._sleep = clock, sleep
         self.leadership = Leadership(database, clock)
+        watching = Chore("clock", CLOCK_S, self._watch_clock)
         forgetting = Chore("clean-up", schedule.retention_interval_s, database.forget_fenced_flushes)
         purging = Chore("clean-up", schedule.retention_interval_s, self._purge)
-        self._chores = [*map(self._sweeping, services_of(database, schedule)), forgetting, purging, *chores]
+        sweeping = map(self._sweeping, services_of(database, schedule))
+        self._chores = [watching, *sweeping, forgetting, purging, *chores]
         self._tasks: Sequence[asyncio.Task[None]] = ()
 
     def start(self) -> None:
@@ -111,6 +116,17 @@ class Services:
         """What a deletion has left that was cut off."""
         while self.leadership.held and await self._database.purge_partitions():
             pass
+
+    async def _watch_clock(self) -> None:
+        step = await self.leadership.look_at_clock()
+        pacer = Pacer(self._clock, self._sleep, CLOCK_S)
+        more = step.repairs
+        while more and self.leadership.held:
+            began = self._clock()
+            more = await self._database.repair_times()
+            await pacer.rest(began)
+        if step.repairs and not more:
+            log.warning("Times that the clock had left in the future are repaired")
 
     def _sweeping(self, service: Service) -> Chore:
         async def run() -> None:

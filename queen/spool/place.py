@@ -3,6 +3,7 @@
 import logging
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from uuid import UUID
 
@@ -13,6 +14,8 @@ log = logging.getLogger("queen.spool")
 
 _INSTALLATION = "installation"
 _DEFAULT = "buffers"
+#: Files of the spool are for the user of the server alone.
+_MODE = 0o600
 
 
 def default_parent(data_dir: str) -> Path:
@@ -74,7 +77,10 @@ def claim(given: str, data_dir: str, installation: UUID) -> Path:
     owner = installation_of(path)
     if owner is None:
         _mark(path, installation)
-    elif owner != installation:
+    elif owner == installation:
+        with suppress(OSError):  # older versions let everybody read it; it may be another user's
+            (path / _INSTALLATION).chmod(_MODE)
+    else:
         raise SettingError(
             f"The spool folder {path} belongs to another database: set FILE_BUFFER_DIR to another folder, start with "
             "the database that it belongs to, or empty the folder if that database is gone"
@@ -84,8 +90,9 @@ def claim(given: str, data_dir: str, installation: UUID) -> Path:
 
 def _mark(path: Path, installation: UUID) -> None:
     new = path / f"{_INSTALLATION}.new"
-    with new.open("w") as file:
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _MODE), "w") as file:  # noqa: PTH123 - it has a mode
         file.write(f"{installation}\n")
         file.flush()
+        os.fchmod(file.fileno(), _MODE)  # a crash may have left it
         os.fsync(file.fileno())
     new.rename(path / _INSTALLATION)

@@ -18,6 +18,7 @@ from opentelemetry.semconv.attributes import (
 from opentelemetry.trace import SpanKind, StatusCode, Tracer, get_current_span
 from opentelemetry.util.types import AttributeValue
 
+from queen.http.query_shown import query_shown
 from queen.http.request import QueenRequest
 from queen.telemetry.exchange import Exchange, current
 
@@ -98,7 +99,7 @@ def _known_at_once(req: QueenRequest) -> dict[str, AttributeValue]:
         url_attributes.URL_SCHEME: req.scheme,
     }
     if req.query_string:
-        known[url_attributes.URL_QUERY] = req.query_string
+        known[url_attributes.URL_QUERY] = query_shown(req.query_string)
     return known
 
 

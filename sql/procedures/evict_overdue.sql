@@ -1,8 +1,9 @@
 -- Purpose:   the next partitions of a queue, by name, in which a message has waited longer than max_wait_time_seconds.
--- Arguments: p_after  name after which to look; p_limit  partitions to look at
+-- Arguments: p_after  name after which to look; p_limit  partitions to look at; p_not_after  see queen.older_than
 -- Returns:   last_name, to go on from (null: that was all), and the partitions.
 CREATE OR REPLACE FUNCTION queen.find_overdue_v1(
-    p_queue_id bigint, p_after text, p_limit int, OUT last_name text, OUT part_ids bigint[]
+    p_queue_id bigint, p_after text, p_limit int, p_not_after timestamptz DEFAULT NULL,
+    OUT last_name text, OUT part_ids bigint[]
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
@@ -15,13 +16,14 @@ BEGIN
         WHERE p.queue_id = p_queue_id AND p.name > p_after ORDER BY p.name LIMIT p_limit
     ) AS u
     JOIN queen.queues AS q ON q.id = p_queue_id AND q.max_wait_time_seconds > 0
+    CROSS JOIN LATERAL queen.older_than(make_interval(secs => q.max_wait_time_seconds), p_not_after) AS e (older)
     CROSS JOIN LATERAL (
         SELECT coalesce((
             SELECT s.created_at FROM queen.segments AS s
             WHERE s.part_id = u.id
                 AND s.last_off > coalesce(queen.lowest_cursor(u.id), -1)
             ORDER BY s.last_off LIMIT 1
-        ) < queen.clock() - make_interval(secs => q.max_wait_time_seconds), false) AS overdue
+        ) < e.older, false) AS overdue
     ) AS o;
 END $$;
 COMMENT ON FUNCTION queen.find_overdue_v1 IS 'The next partitions of a queue in which messages have waited too long.';
@@ -31,13 +33,14 @@ COMMENT ON FUNCTION queen.find_overdue_v1 IS 'The next partitions of a queue in 
 --            has ever read from gets the group of consumers that name none, which would be their reader.
 -- Arguments: p_part  partitions of one queue, ascending; p_messages at most, and fewer if they
 --            take longer than 6 ms (queen.portion); p_wait whether to wait for
---            cursors that consumers hold, or to pass them over
+--            cursors that consumers hold, or to pass them over; p_not_after see queen.older_than
 -- Returns:   one row a partition: the messages given up, and state: done, more, or busy.
 -- Locks:     as subscribe_v1, if the queue has no group, and then nothing else; or the queue row FOR SHARE, groups that should
 --            have begun by now with their heads and cursors, then cursors in (part_id, grp_id) order.
 -- Writes:    partition_consumers, dead_letter_queue, retention_metrics.
-CREATE OR REPLACE FUNCTION queen.evict_overdue_v1(p_queue_id bigint, p_part bigint[], p_messages int, p_wait bool)
-RETURNS TABLE (part_id bigint, messages bigint, state text)
+CREATE OR REPLACE FUNCTION queen.evict_overdue_v1(
+    p_queue_id bigint, p_part bigint[], p_messages int, p_wait bool, p_not_after timestamptz DEFAULT NULL
+) RETURNS TABLE (part_id bigint, messages bigint, state text)
 LANGUAGE plpgsql
 SET enable_seqscan = off
 AS $$
@@ -69,7 +72,7 @@ BEGIN
     SELECT * INTO v_queue FROM queen.queues AS q WHERE q.id = p_queue_id AND q.max_wait_time_seconds > 0 FOR SHARE;
     PERFORM queen.skip_to(g.id, g.starts_at) FROM queen.consumer_groups_metadata AS g
     WHERE g.queue_id = p_queue_id AND g.starts_at < v_now;
-    v_older := v_now - make_interval(secs => v_queue.max_wait_time_seconds);
+    v_older := queen.older_than(make_interval(secs => v_queue.max_wait_time_seconds), p_not_after);
     v_waiting := ARRAY(
         SELECT g.id FROM queen.consumer_groups_metadata AS g WHERE g.queue_id = p_queue_id AND g.starts_at IS NOT NULL);
     -- Not the parked ones: they have nothing to give up, and a push may want to wake them.

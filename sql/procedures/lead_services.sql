@@ -1,6 +1,7 @@
 -- Purpose:   makes a worker the one that runs the background services, or keeps it so, for some seconds.
 -- Returns:   whether it is. A row with an end, and no advisory lock: that would be bound to a session, which a pooler in
---            transaction mode hands to somebody else.
+--            transaction mode hands to somebody else. A time that ends later than it can was given by a clock that has stepped
+--            back since, and ends as if it had been given now.
 -- Locks, writes: service_leader.
 CREATE OR REPLACE FUNCTION queen.lead_services_v1(p_holder uuid, p_seconds float8) RETURNS bool
 LANGUAGE plpgsql
@@ -8,9 +9,12 @@ AS $$
 BEGIN
     INSERT INTO queen.service_leader AS l (holder, expires_at)
     VALUES (p_holder, clock_timestamp() + make_interval(secs => p_seconds))
-    ON CONFLICT (id) DO UPDATE SET holder = excluded.holder, expires_at = excluded.expires_at
-    WHERE l.holder = excluded.holder OR l.expires_at <= clock_timestamp();
-    RETURN FOUND;
+    ON CONFLICT (id) DO UPDATE
+    SET
+        holder = CASE WHEN l.expires_at <= clock_timestamp() THEN excluded.holder ELSE l.holder END,
+        expires_at = excluded.expires_at
+    WHERE l.holder = excluded.holder OR l.expires_at <= clock_timestamp() OR l.expires_at > excluded.expires_at;
+    RETURN EXISTS (SELECT 1 FROM queen.service_leader AS l WHERE l.holder = p_holder);
 END $$;
 COMMENT ON FUNCTION queen.lead_services_v1 IS 'Makes or keeps a worker the one that runs the background services.';
 
@@ -39,10 +43,10 @@ END;
 COMMENT ON FUNCTION queen.find_serviced_queues_v1 IS 'The queues in which retention, expiry, eviction or clean-up may find work.';
 
 -- Purpose:   forgets flushes that were sent again so long ago that no sending of them can still be on its way.
-CREATE OR REPLACE FUNCTION queen.forget_fenced_flushes_v1() RETURNS void
+CREATE OR REPLACE FUNCTION queen.forget_fenced_flushes_v1(p_not_after timestamptz DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql
 AS $$
 BEGIN
-    DELETE FROM queen.fenced_flushes AS f WHERE f.fenced_at < clock_timestamp() - interval '1 day';
+    DELETE FROM queen.fenced_flushes AS f WHERE f.fenced_at < (SELECT queen.older_than('1 day', p_not_after));
 END $$;
 COMMENT ON FUNCTION queen.forget_fenced_flushes_v1 IS 'Forgets flushes that were sent again long ago.';

@@ -1,8 +1,9 @@
 -- Purpose:   the next partitions of a queue, by name, that hold something which retention may remove.
--- Arguments: p_after  name after which to look; p_limit  partitions to look at
+-- Arguments: p_after  name after which to look; p_limit  partitions to look at; p_not_after  see queen.older_than
 -- Returns:   last_name, to go on from (null: that was all), and the partitions.
 CREATE OR REPLACE FUNCTION queen.find_expired_v1(
-    p_queue_id bigint, p_after text, p_limit int, OUT last_name text, OUT part_ids bigint[]
+    p_queue_id bigint, p_after text, p_limit int, p_not_after timestamptz DEFAULT NULL,
+    OUT last_name text, OUT part_ids bigint[]
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
@@ -15,15 +16,35 @@ BEGIN
         WHERE p.queue_id = p_queue_id AND p.name > p_after ORDER BY p.name LIMIT p_limit
     ) AS u
     JOIN queen.queues AS q ON q.id = p_queue_id
-    CROSS JOIN LATERAL queen.expired(u.id, q, -1, 1, queen.clock()) AS o;
+    CROSS JOIN LATERAL queen.expiring(q, p_not_after) AS e
+    CROSS JOIN LATERAL queen.expired(u.id, q, -1, 1, e.older, e.older_done) AS o;
 END $$;
 COMMENT ON FUNCTION queen.find_expired_v1 IS 'The next partitions of a queue in which retention has something to do.';
 
--- The oldest segments of a partition that the options of its queue let go, above p_from and with p_messages messages or a
+-- What the options of a queue let go: what was created before older, and before older_done if every group has completed it.
+CREATE OR REPLACE FUNCTION queen.expiring(
+    p_queue queen.queues, p_not_after timestamptz, OUT older timestamptz, OUT older_done timestamptz
+)
+LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    IF p_queue.retention_enabled AND p_queue.retention_seconds > 0 THEN
+        older := queen.older_than(make_interval(secs => p_queue.retention_seconds), p_not_after);
+    END IF;
+    IF p_queue.ttl > 0 THEN
+        older := greatest(older, queen.older_than(make_interval(secs => p_queue.ttl), p_not_after));
+    END IF;
+    IF p_queue.retention_enabled AND p_queue.completed_retention_seconds > 0 THEN
+        older_done := queen.older_than(make_interval(secs => p_queue.completed_retention_seconds), p_not_after);
+    END IF;
+END $$;
+COMMENT ON FUNCTION queen.expiring IS 'Internal: before which times what was created may be removed from a queue.';
+
+-- The oldest segments of a partition that queen.expiring lets go, above p_from and with p_messages messages or a
 -- few more: the last offset of them (null: there are none), their messages, those of them that go only because they are
 -- completed, and whether there may be more. created_at rises with the offset, so they are a prefix.
 CREATE OR REPLACE FUNCTION queen.expired(
-    p_part bigint, p_queue queen.queues, p_from bigint, p_messages int, p_now timestamptz,
+    p_part bigint, p_queue queen.queues, p_from bigint, p_messages int, p_older timestamptz, p_older_done timestamptz,
     OUT upto bigint, OUT messages bigint, OUT completed bigint, OUT more bool
 )
 LANGUAGE plpgsql STABLE
@@ -31,26 +52,17 @@ SET enable_seqscan = off
 AS $$
 DECLARE
     v_segment record;
-    v_older timestamptz;           -- what is older goes
-    v_older_done timestamptz;      -- what is older and completed by every group goes
     v_done bigint;
 BEGIN
     messages := 0;
     completed := 0;
     more := false;
-    IF p_queue.retention_enabled AND p_queue.retention_seconds > 0 THEN
-        v_older := p_now - make_interval(secs => p_queue.retention_seconds);
-    END IF;
-    IF p_queue.ttl > 0 THEN
-        v_older := greatest(v_older, p_now - make_interval(secs => p_queue.ttl));
-    END IF;
-    IF p_queue.retention_enabled AND p_queue.completed_retention_seconds > 0 THEN
+    IF p_older_done IS NOT NULL THEN
         -- A group that is still subscribing has no cursor yet in some partitions: nothing is completed there.
         SELECT queen.lowest_cursor(p_part) INTO v_done FROM queen.partition_consumers AS c WHERE c.part_id = p_part
         HAVING count(*) = (SELECT count(*) FROM queen.consumer_groups_metadata AS g WHERE g.queue_id = p_queue.id);
-        v_older_done := p_now - make_interval(secs => p_queue.completed_retention_seconds);
     END IF;
-    IF v_older IS NULL AND v_done IS NULL THEN
+    IF p_older IS NULL AND v_done IS NULL THEN
         RETURN;
     END IF;
     FOR v_segment IN
@@ -58,12 +70,12 @@ BEGIN
         WHERE s.part_id = p_part AND s.last_off > p_from ORDER BY s.last_off
     LOOP
         EXIT WHEN NOT coalesce(
-            v_segment.created_at < v_older OR (v_segment.created_at < v_older_done AND v_segment.last_off <= v_done), false);
+            v_segment.created_at < p_older OR (v_segment.created_at < p_older_done AND v_segment.last_off <= v_done), false);
         more := messages >= p_messages;
         EXIT WHEN more;
         upto := v_segment.last_off;
         messages := messages + v_segment.n;
-        IF NOT coalesce(v_segment.created_at < v_older, false) THEN
+        IF NOT coalesce(v_segment.created_at < p_older, false) THEN
             completed := completed + v_segment.n;
         END IF;
     END LOOP;
@@ -75,6 +87,7 @@ COMMENT ON FUNCTION queen.expired IS 'Internal: the oldest segments of a partiti
 -- Arguments: p_part, p_from  partitions of one queue, ascending, and offsets up to which they are known to be empty
 --            p_messages      where to stop, if 20 ms have not passed before; whole segments go
 --            p_wait          whether to wait for what others hold, or to pass it over
+--            p_not_after     see queen.older_than
 -- Returns:   one row a partition: upto, removed up to this offset (null: nothing was), the messages, and state: done, more
 --            (the call was at its limit), or busy (passed over).
 -- Locks:     the queue row FOR SHARE; then, partition by partition, queen.lock_oldest and the cursors that have to move.
@@ -82,7 +95,8 @@ COMMENT ON FUNCTION queen.expired IS 'Internal: the oldest segments of a partiti
 --            anything: a push may want a transaction id that is being removed.
 -- Writes:    segments, transaction_ids, deleted_messages, partition_consumers, retention_metrics.
 CREATE OR REPLACE FUNCTION queen.remove_expired_v1(
-    p_queue_id bigint, p_part bigint[], p_from bigint[], p_messages int, p_wait bool
+    p_queue_id bigint, p_part bigint[], p_from bigint[], p_messages int, p_wait bool,
+    p_not_after timestamptz DEFAULT NULL
 ) RETURNS TABLE (part_id bigint, upto bigint, messages bigint, state text)
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -93,12 +107,14 @@ DECLARE
     v_queue queen.queues;
     v_end timestamptz := clock_timestamp() + interval '20 ms';
     v_place record;
+    v_expiring record;
     v_expired record;
     v_left bigint := p_messages;
     v_completed bigint := 0;
 BEGIN
     -- Against a configure that keeps more: what it has said when it answers, holds.
     SELECT * INTO v_queue FROM queen.queues AS q WHERE q.id = p_queue_id FOR SHARE;
+    SELECT * INTO v_expiring FROM queen.expiring(v_queue, p_not_after);
     FOR v_place IN SELECT u.part_id, u.empty_upto FROM unnest(p_part, p_from) AS u (part_id, empty_upto) ORDER BY u.part_id LOOP
         part_id := v_place.part_id;
         upto := NULL;
@@ -108,7 +124,8 @@ BEGIN
             state := CASE WHEN queen.lock_oldest(v_place.part_id, p_wait) THEN 'done' ELSE 'busy' END;
         END IF;
         IF state = 'done' THEN
-            SELECT * INTO v_expired FROM queen.expired(v_place.part_id, v_queue, v_place.empty_upto, v_left::int, v_now);
+            SELECT * INTO v_expired FROM queen.expired(
+                v_place.part_id, v_queue, v_place.empty_upto, v_left::int, v_expiring.older, v_expiring.older_done);
             IF v_expired.upto IS NOT NULL AND NOT queen.lock_cursors_below(v_place.part_id, v_expired.upto, p_wait) THEN
                 state := 'busy';
             ELSIF v_expired.upto IS NOT NULL THEN

@@ -1,32 +1,36 @@
 -- Purpose:   the next partitions of a queue, by name, that are empty and have been so for long.
--- Arguments: p_after  name after which to look; p_limit  partitions to look at; p_idle  how long nothing was pushed
+-- Arguments: p_after  name after which to look; p_limit  partitions to look at; p_idle  how long nothing was pushed;
+--            p_not_after  see queen.older_than
 -- Returns:   last_name, to go on from (null: that was all), and the partitions.
 CREATE OR REPLACE FUNCTION queen.find_idle_partitions_v1(
-    p_queue_id bigint, p_after text, p_limit int, p_idle interval, OUT last_name text, OUT part_ids bigint[]
+    p_queue_id bigint, p_after text, p_limit int, p_idle interval, p_not_after timestamptz DEFAULT NULL,
+    OUT last_name text, OUT part_ids bigint[]
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
 AS $$
 BEGIN
-    SELECT CASE WHEN count(*) = p_limit THEN max(u.name) END, array_agg(u.id ORDER BY u.id) FILTER (WHERE queen.is_idle(u.id, p_idle))
+    SELECT CASE WHEN count(*) = p_limit THEN max(u.name) END,
+        array_agg(u.id ORDER BY u.id) FILTER (WHERE queen.is_idle(u.id, e.older))
     INTO last_name, part_ids
     FROM (
         SELECT p.id, p.name FROM queen.partitions AS p
         WHERE p.queue_id = p_queue_id AND p.name > p_after ORDER BY p.name LIMIT p_limit
-    ) AS u;
+    ) AS u
+    CROSS JOIN queen.older_than(p_idle, p_not_after) AS e (older);
 END $$;
 COMMENT ON FUNCTION queen.find_idle_partitions_v1 IS 'The next partitions of a queue that are empty and have been so for long.';
 
 -- Default stays, because configure names it; a partition with dead letters stays, because they are of it, and one of which
 -- a stream remembers something, because it may be about to go on with it.
-CREATE OR REPLACE FUNCTION queen.is_idle(p_part bigint, p_idle interval) RETURNS bool
+CREATE OR REPLACE FUNCTION queen.is_idle(p_part bigint, p_older timestamptz) RETURNS bool
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
 AS $$
 BEGIN
     RETURN EXISTS (
         SELECT 1 FROM queen.partitions AS p JOIN queen.partition_lookup AS h ON h.part_id = p.id
-        WHERE p.id = p_part AND p.name <> 'Default' AND greatest(p.created_at, h.last_at) < queen.clock() - p_idle
+        WHERE p.id = p_part AND p.name <> 'Default' AND greatest(p.created_at, h.last_at) < p_older
     ) AND NOT EXISTS (SELECT 1 FROM queen.segments AS s WHERE s.part_id = p_part)
     AND NOT EXISTS (SELECT 1 FROM queen.dead_letter_queue AS d WHERE d.part_id = p_part)
     AND NOT EXISTS (SELECT 1 FROM queen.stream_state AS s WHERE s.part_id = p_part);
@@ -38,13 +42,15 @@ COMMENT ON FUNCTION queen.is_idle IS 'Internal: whether a partition is empty and
 -- Returns:   one row a partition: state done or busy (somebody holds its head), and whether it was removed.
 -- Locks:     the queue row, as who makes partitions; heads with SKIP LOCKED; then cursors.
 -- Writes:    as the deletion of a queue.
-CREATE OR REPLACE FUNCTION queen.remove_idle_partitions_v1(p_queue_id bigint, p_part bigint[], p_idle interval)
-RETURNS TABLE (part_id bigint, removed bool, state text)
+CREATE OR REPLACE FUNCTION queen.remove_idle_partitions_v1(
+    p_queue_id bigint, p_part bigint[], p_idle interval, p_not_after timestamptz DEFAULT NULL
+) RETURNS TABLE (part_id bigint, removed bool, state text)
 LANGUAGE plpgsql
 SET enable_seqscan = off
 AS $$
 #variable_conflict use_column
 DECLARE
+    v_older timestamptz := queen.older_than(p_idle, p_not_after);
     v_heads bigint[];
     v_idle bigint[];
 BEGIN
@@ -52,7 +58,7 @@ BEGIN
     v_heads := ARRAY(
         SELECT l.part_id FROM queen.partition_lookup AS l
         WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR UPDATE SKIP LOCKED);
-    v_idle := ARRAY(SELECT u.part_id FROM unnest(v_heads) AS u (part_id) WHERE queen.is_idle(u.part_id, p_idle));
+    v_idle := ARRAY(SELECT u.part_id FROM unnest(v_heads) AS u (part_id) WHERE queen.is_idle(u.part_id, v_older));
     PERFORM queen.remove_partitions(v_idle);
     RETURN QUERY
     SELECT u.part_id, u.part_id = ANY(v_idle), CASE WHEN u.part_id = ANY(v_heads) THEN 'done' ELSE 'busy' END

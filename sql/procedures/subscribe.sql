@@ -75,7 +75,8 @@ BEGIN
     SELECT CASE
         WHEN q.max_wait_time_seconds = 0 OR v_group.name = '__QUEUE_MODE__' THEN v_group.since
         ELSE greatest(
-            v_group.since, queen.clock() - make_interval(secs => q.max_wait_time_seconds) - interval '1 microsecond')
+            v_group.since,
+            queen.older_than(make_interval(secs => q.max_wait_time_seconds), NULL) - interval '1 microsecond')
     END INTO v_since
     FROM queen.queues AS q WHERE q.id = v_group.queue_id;
     SELECT array_agg(u.id) INTO v_heads

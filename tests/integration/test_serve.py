@@ -175,8 +175,17 @@ def test_log_lines_are_structured(data: Path) -> None:
     assert {"gunicorn.error", "queen.server.supervisor"} <= {line["logger"] for line in lines}
 
 
-def test_address_that_others_reach_is_warned_about(data: Path) -> None:
-    with serving(data, "--host", "0.0.0.0") as server:
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", ""])
+def test_address_that_others_reach_is_refused_without_tokens(data: Path, address: str) -> None:
+    line = only_line(run("serve", "--port", "0", "--data-dir", str(data), HOST=address))
+    assert "Other machines can reach" in line
+    assert "JWT_ENABLED" in line
+    assert "--insecure (QUEEN_INSECURE=true)" in line
+    assert not data.exists()
+
+
+def test_address_that_others_reach_is_warned_about_where_it_is_meant(data: Path) -> None:
+    with serving(data, "--host", "0.0.0.0", "--insecure") as server:
         wait_until(
             lambda: "WARNING: no authentication, and other machines may reach 0.0.0.0" in server.output.read_text(),
             "the warning",
@@ -381,7 +390,7 @@ def test_port_in_use_is_named_before_anything_is_made(data: Path) -> None:
 
 
 def test_address_of_another_machine_is_refused(data: Path) -> None:
-    line = only_line(run("serve", "--host", "192.0.2.1", "--data-dir", str(data)))
+    line = only_line(run("serve", "--host", "192.0.2.1", "--insecure", "--data-dir", str(data)))
     assert "192.0.2.1 does not belong to this machine" in line
 
 
@@ -501,10 +510,10 @@ def test_init_makes_the_schema_once_and_ends(data: Path) -> None:
     assert not (data / "postgres" / "postmaster.pid").exists()
 
 
-def gunicorn(place: Path, application: str = "queen.app:app", **variables: str) -> subprocess.Popen[str]:
+def gunicorn(place: Path, application: str = "queen.app:app", *options: str, **variables: str) -> subprocess.Popen[str]:
     """The documented form for production; gunicorn looks for modules in its folder first, so in none of ours."""
     return subprocess.Popen(
-        [sys.executable, "-m", "gunicorn", "-c", "python:queen.server.config", application],
+        [sys.executable, "-m", "gunicorn", "-c", "python:queen.server.config", *options, application],
         cwd=place,
         env=clean_environment(**variables),
         stdout=subprocess.PIPE,
@@ -541,6 +550,52 @@ def test_gunicorn_with_a_bad_setting_says_so(place: Path) -> None:
     assert process.returncode not in {0, None}
     assert "PORT='http' is not a whole number" in output
     assert "Traceback" not in output
+
+
+OPEN = "Other machines can reach"
+NO_DATABASE = {"DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"}
+
+
+@pytest.mark.parametrize(
+    ("options", "host"), [((), "0.0.0.0"), (("--bind", "0.0.0.0:0"), "127.0.0.1"), (("--bind", "[::]:0"), "127.0.0.1")]
+)
+def test_gunicorn_refuses_an_address_that_others_reach_whoever_names_it(
+    place: Path, options: tuple[str, ...], host: str
+) -> None:
+    process = gunicorn(place, "queen.app:app", *options, HOST=host, PORT=str(free_port()), **NO_DATABASE)
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    errors = [line["message"] for line in json_lines(output) if line["level"] == "error"]
+    assert process.returncode == 1
+    assert len(errors) == 1
+    assert OPEN in errors[0]
+    assert "Traceback" not in output
+
+
+def test_gunicorn_refuses_a_socket_that_systemd_has_opened_for_others(place: Path) -> None:
+    with socket.create_server(("0.0.0.0", 0)) as listener:
+        program = (
+            f"import os, sys; os.dup2({listener.fileno()}, 3); os.environ['LISTEN_PID'] = str(os.getpid());"
+            "os.execv(sys.executable, [sys.executable, '-m', 'gunicorn', *sys.argv[1:]])"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", program, "-c", "python:queen.server.config", "queen.app:app"],
+            env=clean_environment(LISTEN_FDS="1", **NO_DATABASE),
+            cwd=place, pass_fds=[listener.fileno()], capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert OPEN in done.stderr
+
+
+@pytest.mark.parametrize("variables", [{"QUEEN_INSECURE": "1"}, {"JWT_ENABLED": "1", "JWT_SECRET": "s" * 32}])
+def test_gunicorn_takes_it_where_that_is_meant_or_tokens_are_asked_for(data: Path, variables: dict[str, str]) -> None:
+    port = free_port()
+    with EmbeddedPostgres(data) as postgres:
+        process = gunicorn(data.parent, HOST="0.0.0.0", DATABASE_URL=postgres.dsn, PORT=str(port), **variables)
+        server = Server(process, port, data, data.parent / "out")  # type: ignore[arg-type]
+        wait_until(server.is_healthy, "healthy")
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=PATIENCE_S)
+    assert ("QUEEN_INSECURE: who reaches" in output) is ("QUEEN_INSECURE" in variables)
 
 
 def test_worker_that_cannot_boot_halts_gunicorn(data: Path) -> None:

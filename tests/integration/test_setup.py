@@ -11,10 +11,11 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from queen.core.errors import DatabaseSetupError
-from queen.db.setup import check_version, prepare, scripts
+from queen.core.errors import DatabaseSetupError, DatabaseUnavailableError
+from queen.db.setup import _LOCK, check_version, prepare, scripts
 from tests.support.api import Api, open_client
-from tests.support.processes import Server, open_folder, run
+from tests.support.cut import line_to
+from tests.support.processes import PATIENCE_S, Server, open_folder, run
 from tests.support.servers import create_database, drop_database, serving_database
 
 TIMEOUT_MS = 10_000
@@ -109,11 +110,40 @@ async def test_setup_with_a_schema_newer_than_the_code_is_refused_and_changes_no
 async def test_setup_that_fails_half_way_leaves_nothing(empty: str) -> None:
     await query(empty, "CREATE SCHEMA queen")
     await query(empty, "CREATE TABLE queen.system_state (other int)")
-    with pytest.raises((DatabaseSetupError, asyncpg.PostgresError)):
+    with pytest.raises(DatabaseSetupError, match="refused the schema"):
         await prepare(empty, TIMEOUT_MS)
     assert await query(empty, "SELECT to_regclass('queen.queues'), to_regclass('queen.migrations')") == [(None, None)]
     await query(empty, "DROP TABLE queen.system_state")
     assert (await prepare(empty, TIMEOUT_MS)).applied == tuple(LATEST)
+
+
+async def test_a_connection_lost_amid_a_migration_ends_in_one_line(empty: str) -> None:
+    holder = await asyncpg.connect(empty)
+    try:
+        await holder.execute("SELECT pg_advisory_lock($1)", _LOCK)
+        setup = asyncio.create_task(init(empty))
+        waiting = (
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND wait_event = 'advisory' AND pid <> pg_backend_pid()"
+        )
+        async with asyncio.timeout(PATIENCE_S):
+            while not await query(empty, waiting):
+                assert not setup.done()
+        code, text = await setup
+    finally:
+        await holder.close()
+    assert code == 1
+    assert len(text.splitlines()) == 1, text
+    assert "was lost while the schema was set up" in text
+
+
+async def test_a_line_cut_amid_the_set_up_is_an_error_that_says_so(postgres: str) -> None:
+    if "host=" not in postgres:
+        pytest.skip("QUEEN_TEST_DSN names no Unix socket")
+    with line_to(postgres) as line:
+        line.cutting = True
+        with pytest.raises(DatabaseUnavailableError, match="was lost while the schema was set up"):
+            await prepare(line.dsn, TIMEOUT_MS)
 
 
 async def test_setup_by_a_user_without_the_right_is_refused_clearly(postgres: str, empty: str) -> None:

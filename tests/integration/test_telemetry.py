@@ -127,7 +127,7 @@ async def test_from_push_to_pop_and_ack_through_two_workers(
     items = [{"queue": queue, "partition": "p", "payload": number} for number in range(3)]
     await push(pushing, items, sent)
     asked, receiver = new_context()
-    messages = await pop(popping, queue, asked, autoAck="false", consumerGroup="g")
+    messages = await pop(popping, queue, asked, autoAck="false", consumerGroup="g", access_token="hush")
     assert [(message["data"], message["traceparent"]) for message in messages] == [(n, sent) for n in range(3)]
     settled, settler = new_context()
     acks = [
@@ -159,6 +159,7 @@ async def test_from_push_to_pop_and_ack_through_two_workers(
     assert pop_span.attributes.items() >= {
         **about, "messaging.operation.name": "pop", "messaging.operation.type": "receive",
         "messaging.consumer.group.name": "g", "messaging.batch.message_count": 3, "http.response.status_code": 200,
+        "url.query": "batch=100&autoAck=false&consumerGroup=g&access_token=***",
     }.items()  # fmt: skip
     assert [(link.place, link.attributes) for link in pop_span.links] == [
         (sender, {"messaging.batch.message_count": 3})

@@ -22,6 +22,8 @@ RETENTION, KEPT = (
     "tests/integration/test_retention.py",
     "tests/integration/test_retention.py::test_what_the_options_keep_stays",
 )
+TIMES, REPAIR = "sql/internal/070_older_than.sql", "sql/procedures/clock/repair_times.sql"
+STEPS = "tests/property/test_clock.py"
 SERVICES, BESIDE = "tests/integration/test_services.py", "tests/integration/test_retention_beside.py"
 ENCRYPTION, KEYS = "tests/integration/test_encryption.py", "tests/property/test_keyring.py"
 COMBINATIONS = "tests/property/test_combinations.py"
@@ -305,8 +307,28 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-RET-1", "retention is too eager: it removes what is younger than its seconds",
-        (EXPIRED, "v_older := p_now - make_interval(secs => p_queue.retention_seconds);", "v_older := p_now;"),
+        (EXPIRED, "older := queen.older_than(make_interval(secs => p_queue.retention_seconds), p_not_after);", "older := queen.clock();"),
         tests=KEPT,
+    ),
+    _sql(
+        "G-TIME-1", "what the clock says is believed, however it came to that",
+        (TIMES, "v_before := v_before - make_interval(secs => v_step.distrusted);", "NULL;"),
+        tests=STEPS,
+    ),
+    _sql(
+        "G-TIME-1", "nobody bounds the clock between two looks at it",
+        (TIMES, "SELECT least(queen.clock(), coalesce(p_not_after, max(c.looked_at) + interval '1 minute')) - p_age", "SELECT queen.clock() - p_age"),
+        tests=STEPS,
+    ),
+    _sql(
+        "G-TIME-2", "leases that the clock has left in the future stay as they are",
+        (REPAIR, "THEN c.ready_at - make_interval(secs => p_set_back)", "THEN c.ready_at"),
+        tests=STEPS,
+    ),
+    _sql(
+        "G-TIME-2", "messages that were created later than now stay so",
+        (REPAIR, "UPDATE queen.segments AS s SET created_at = v_now", "UPDATE queen.segments AS s SET created_at = s.created_at"),
+        tests=STEPS,
     ),
     _sql(
         "G-RET-2", "to completedRetentionSeconds everything is completed",
@@ -320,12 +342,12 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-RET-4", "what is too old stays until it is completed",
-        (EXPIRED, "v_segment.created_at < v_older OR (v_segment", "(v_segment.created_at < v_older AND v_segment.last_off <= v_done) OR (v_segment"),
+        (EXPIRED, "v_segment.created_at < p_older OR (v_segment", "(v_segment.created_at < p_older AND v_segment.last_off <= v_done) OR (v_segment"),
         tests=COMBINATIONS,
     ),
     _sql(
         "G-RET-4", "nobody takes the lead of the services from a worker that has ended",
-        ("sql/procedures/lead_services.sql", "    WHERE l.holder = excluded.holder OR l.expires_at <= clock_timestamp();", "    WHERE l.holder = excluded.holder;"),
+        ("sql/procedures/lead_services.sql", "        holder = CASE WHEN l.expires_at <= clock_timestamp() THEN", "        holder = CASE WHEN false THEN"),
         ("sql/procedures/lead_services.sql", "    DELETE FROM queen.service_leader AS l WHERE l.holder = p_holder;", "    PERFORM 1 FROM queen.service_leader AS l WHERE l.holder = p_holder;"),
         tests=SERVICES,
     ),

@@ -18,7 +18,9 @@ import pytest
 import yaml
 
 from queen.config import Settings, from_environment
+from queen.core.errors import SettingError
 from queen.http.access import Access
+from queen.server import listening
 from tests.support.processes import ROOT
 from tests.support.route_table import route_table
 
@@ -80,6 +82,21 @@ def test_every_variable_is_a_setting_that_takes_its_value(place: str) -> None:
     # ${NAME:-default} is what compose puts in.
     values = {name: re.sub(r"\$\{\w+:-(.*)\}", r"\1", value) for name, value in environment.items()}
     from_environment({name: FILLED.get(name, value) for name, value in values.items()})
+
+
+@pytest.mark.parametrize("place", ["compose, queen", "Kubernetes, queen", "systemd/queen.env"])
+def test_every_server_may_listen_where_it_is_told_to(place: str) -> None:
+    environment = {} if place.startswith("systemd") else of_the_image()
+    defaults = {name: re.sub(r"\$\{\w+:-(.*)\}", r"\1", value) for name, value in ENVIRONMENTS[place].items()}
+    chosen = environment | defaults
+    settings = from_environment({name: FILLED.get(name, value) for name, value in chosen.items()})
+    listening.protect(settings, [settings.host])
+
+
+def test_the_image_alone_does_not_open_itself_to_all() -> None:
+    settings = from_environment(of_the_image())
+    with pytest.raises(SettingError, match="Other machines can reach 0\\.0\\.0\\.0"):
+        listening.protect(settings, [settings.host])
 
 
 def test_secrets_are_nowhere_but_where_secrets_are() -> None:

@@ -6,6 +6,7 @@ import pytest
 from msgspec import structs
 
 from queen.core.diagnosis import (
+    ClockStep,
     DatabaseFacts,
     Grade,
     Lag,
@@ -113,6 +114,30 @@ def test_a_lost_standby_is_named_and_nobody_is_told_to_end_who_waits_for_it() ->
     assert "1 sessions wait for a synchronous standby (SyncRep), the longest for 400 s" in text
     assert "synchronous_standby_names" in text
     assert "pg_terminate_backend" not in text
+
+
+@pytest.mark.parametrize(
+    ("step", "repairing", "word"),
+    [
+        (ClockStep("then", 3600.0, True, 3600.0), False, "doctor --accept-clock"),
+        (ClockStep("then", -3600.0, True, 0.0), False, "stepped by -3600.000 s at then"),
+        (ClockStep("then", 60.0, False, 60.0), True, "being repaired"),
+    ],
+)
+def test_a_clock_that_has_stepped_is_told(step: ClockStep, repairing: bool, word: str) -> None:
+    assert SOUND.schema is not None
+    schema = structs.replace(SOUND.schema, steps=[step], repairing=repairing)
+    [(topic, grade, text)] = found(structs.replace(SOUND, schema=schema))
+    assert (topic, grade) == ("clock", Grade.WARNING)
+    assert word in text
+
+
+def test_a_time_in_which_nobody_looked_at_the_clock_is_no_fault() -> None:
+    assert SOUND.schema is not None
+    schema = structs.replace(SOUND.schema, steps=[ClockStep("then", 60.0, False, 60.0)])
+    facts = structs.replace(SOUND, schema=schema)
+    assert found(facts) == []
+    assert any("Nobody looked at PostgreSQL's clock for 60 s" in each.text for each in judge(facts, 40))
 
 
 def test_who_may_not_see_others_does_not_say_that_all_is_well() -> None:

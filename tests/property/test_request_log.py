@@ -17,7 +17,9 @@ from queen.core.errors import BadRequestError, DatabaseUnavailableError, QueenEr
 from queen.http import problems, refusals
 from queen.http.access import Levels
 from queen.http.app import QueenApp
+from queen.http.contract.document import operations
 from queen.http.gate import Gate, SkippedPaths
+from queen.http.query_shown import SHOWN
 from queen.http.refusals import FewLines
 from queen.http.request import REQUEST_ID, QueenRequest, read_body
 from queen.http.request_log import RequestLog
@@ -225,6 +227,21 @@ async def test_every_request_has_a_line_where_that_is_wanted(
     assert (line["logger"], line["status"], line["method"]) == ("queen.requests", 200, "POST")
     assert line["took_ms"] >= 0
     assert line["request_id"] == answer.headers[REQUEST_ID]
+
+
+@pytest.mark.parametrize("of_all", [True])
+async def test_a_query_is_logged_without_what_may_be_secret(
+    http: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    await http.delete("/api/v1/dlq?queue=orders&access_token=hush&p%61ssword=hush&hush&x=&offset=1&sig=a=hush")
+    shown = "queue=orders&access_token=***&p%61ssword=***&***&x=&offset=1&sig=***"
+    assert [line["query"] for line in lines(caplog)] == [shown, shown]
+    assert "hush" not in caplog.text
+
+
+def test_every_parameter_of_the_interface_is_shown() -> None:
+    known = {each.name for operation in operations() for each in operation.parameters if each.place == "query"}
+    assert known == SHOWN
 
 
 def test_many_refusals_leave_few_lines_that_say_how_many_were_left_out() -> None:

@@ -27,7 +27,7 @@ def test_a_variable_sets_its_field(variable: str, field: "dataclasses.Field[obje
         "log_level": "warning", "concurrency_mode": "vegas", "worker_class": "gthread", "udp_peers": "a:7,[::1]:8",
         "http_peers": "http://a:1,https://b/", "encryption_key": "ab" * 32, "encryption_old_keys": "ab" * 32,
         "engine_home": "thread", "pooler": "yes",
-        "cors_origins": "https://a,http://b:1",
+        "cors_origins": "https://a,http://b:1", "hosts": "A.example, b.",
         "vegas_alpha": "7", "vegas_floor": "9", "threads": "64", "max_body_bytes": "2048", "vegas_beta": "50",
         "jwt_algorithm": "EdDSA", "jwt_jwks_url": "https://a/keys", "jwt_skip_paths": "/a/,/",
     }  # fmt: skip
@@ -37,6 +37,7 @@ def test_a_variable_sets_its_field(variable: str, field: "dataclasses.Field[obje
         "udp_peers": (("a", 7), ("::1", 8)),
         "http_peers": ("http://a:1", "https://b"),
         "cors_origins": ("https://a", "http://b:1"),
+        "hosts": ("a.example", "b"),
         "jwt_skip_paths": ("/a", "/"),
     }
     # What only makes sense together.
@@ -62,6 +63,10 @@ def test_a_variable_sets_its_field(variable: str, field: "dataclasses.Field[obje
         ("QUEEN_CORS_ORIGINS", "https://a.example/path"),
         ("QUEEN_CORS_ORIGINS", "ops.example.org"),
         ("QUEEN_CORS_ORIGINS", "https://A.example"),
+        ("QUEEN_HOSTS", "queen.example.org:6632"),
+        ("QUEEN_HOSTS", "https://queen.example.org"),
+        ("QUEEN_HOSTS", "a..b"),
+        ("QUEEN_INSECURE", "maybe"),
         ("QUEEN_WORKER_CLASS", "sync"),
         ("DB_POOLER", "maybe"),
         ("JWT_ENABLED", "maybe"),

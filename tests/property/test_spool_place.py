@@ -5,6 +5,7 @@ import os
 import tempfile
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -33,3 +34,13 @@ def test_disk_that_cannot_be_written_is_refused(monkeypatch: pytest.MonkeyPatch,
     disk_with(monkeypatch, number)
     with pytest.raises(SettingError, match="FILE_BUFFER_DIR"):
         place.check(tmp_path)
+
+
+def test_only_the_user_of_the_server_reads_whose_spool_it_is(tmp_path: Path) -> None:
+    installation, file = uuid4(), tmp_path / "installation"
+    place.claim(str(tmp_path), "", installation)
+    assert file.stat().st_mode & 0o777 == 0o600
+    file.chmod(0o644)  # as an older version has made it
+    place.claim(str(tmp_path), "", installation)
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert place.installation_of(tmp_path) == installation

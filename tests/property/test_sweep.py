@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from queen.core.errors import DatabaseUnavailableError
 from queen.services.leadership import LEASE_S, RENEWAL_S, Leadership
-from queen.services.ports import Page, Place, State, Step
+from queen.services.ports import ClockStep, Page, Place, State, Step
 from queen.services.services import Chore, Schedule, Services
 from queen.services.sweep import (
     CALL_PARTITIONS,
@@ -172,6 +172,9 @@ class FakeLease:
             return False
         self.holder, self.until = holder, self.clock.now + seconds
         return True
+
+    async def look_at_clock(self, _holder: UUID) -> ClockStep:
+        return ClockStep(0, False)
 
     async def resign(self, holder: UUID) -> None:
         if self.holder == holder:

@@ -418,6 +418,25 @@ def test_while_the_issuer_is_away_its_keys_stay_and_without_any_nobody_is_blamed
     _virtually(scenario, issuer)
 
 
+def test_keys_that_the_issuer_has_withdrawn_sign_nobody_in_even_if_it_has_no_others() -> None:
+    issuer = Issuer(jwk(rsa_key("a"), kid="a"))
+
+    async def scenario() -> None:
+        judge = over(issuer, pause_s=10)
+        await judge.start()
+        assert await judge.verify(by("a", kid="a"))
+        issuer.members = []
+        await asyncio.sleep(3601)
+        with pytest.raises(UnauthorizedError, match="Unknown key ID: a"):
+            await judge.verify(by("a", kid="a"))
+        issuer.members = [jwk(rsa_key("b"), kid="b")]
+        await asyncio.sleep(10)
+        assert await judge.verify(by("b", kid="b"))
+        await judge.stop()
+
+    _virtually(scenario, issuer)
+
+
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"keys": 1}', b"<html>", b"\xff"])
 def test_what_is_no_key_set_is_said_to_be_none(body: bytes) -> None:
     with pytest.raises(ValueError, match="no JSON Web Key Set"):

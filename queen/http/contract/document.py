@@ -38,8 +38,10 @@ Where the default of a parameter is a setting of the server, its name stands in 
 
 _PROBLEM: Json = {problems.PROBLEM_JSON: {"schema": {"$ref": f"{COMPONENTS}{problems.Problem.__name__}"}}}
 
-#: What a gate may say to any operation that is not public: no good token, too low a role, too many requests.
-_REFUSALS = (401, 403, 429)
+#: What a gate may say to any operation: a page or a name that does not belong here.
+_REFUSALS = (403,)
+#: What it may also say where the operation is not public: no good token, too many requests.
+_REFUSALS_OF_SENDERS = (401, *_REFUSALS, 429)
 
 #: Levels of the methods of routes, by path.
 Levels = Mapping[str, Mapping[str, Access]]
@@ -105,7 +107,7 @@ def _operation(topic: Topic, operation: Operation, schemas: Schemas, level: Acce
     if operation.body:
         content = {"schema": schemas.of_request(operation.body)} | _example(examples, "body")
         rendered["requestBody"] = {"required": operation.needs_body, "content": {"application/json": content}}
-    refusals = () if level is Access.PUBLIC else _REFUSALS
+    refusals = _REFUSALS if level is Access.PUBLIC else _REFUSALS_OF_SENDERS
     rendered["responses"] = _responses(operation, refusals, schemas, examples.get("answers", {}))
     return rendered
 

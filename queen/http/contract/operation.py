@@ -10,7 +10,8 @@ from msgspec import Struct
 ERRORS: Mapping[int, str] = {
     400: "The request cannot be understood. `field` names the part at fault, `detail` says what is wrong with it.",
     401: "The server asks for tokens (`JWT_ENABLED`), and this request has none that is good.",
-    403: "The token's role may not do this; between instances: the request is not signed with their secret.",
+    403: "The token's role may not do this. Without tokens: a page of another origin, or a name that is not the "
+    "server's (`QUEEN_CORS_ORIGINS`, `QUEEN_HOSTS`). Between instances: the request is not signed with their secret.",
     404: "What the request is about does not exist.",
     409: "Not possible in the present state; asking again will not help.",
     413: "The body, or a message in it, is too large.",

@@ -13,6 +13,7 @@ from queen.core.operations import JobType
 from queen.engine.context import Context
 from queen.engine.switches import known_switches
 from queen.engine.thread import EngineThread
+from queen.http.answers import stamp
 from queen.http.problems import RETRY_AFTER_S
 from queen.spool.state import SpoolState
 
@@ -28,12 +29,23 @@ class SharedState(Struct):
     pop_maintenance_mode: bool
 
 
+class Clock(Struct):
+    """What there is to say of PostgreSQL's clock: see ``queen.core.metrics.ClockState``."""
+
+    steps: int
+    last_step_s: float | None
+    last_step_at: str | None
+    distrusted_s: float
+    repairing: bool
+
+
 class Health(Struct):
     """The answer of ``/health``.
 
     Attributes:
         status: ``healthy``; ``degraded``: PostgreSQL answers, but all pushes go to the spool, or those to some
-            partitions do; ``unhealthy``: it does not answer.
+            partitions do, or its clock has stepped and nobody has accepted that; ``unhealthy``: it does not answer.
+        clock: what there is to say of PostgreSQL's clock.
     """
 
     status: str
@@ -43,6 +55,7 @@ class Health(Struct):
     worker_id: int
     shared_state: SharedState
     spool: SpoolState | None
+    clock: Clock
 
 
 class Readiness(Struct):
@@ -57,7 +70,9 @@ async def _look(context: Context) -> Health:
     failover = context.failover
     connected = await context.database_answers()
     spool = failover.spool.state() if failover else None
-    degraded = spool is not None and (spool.spooling or spool.held_partitions > 0)
+    clock = context.clock()
+    held = spool is not None and (spool.spooling or spool.held_partitions > 0)
+    degraded = held or clock.repairing or (clock.steps > 0 and clock.distrusted_s > 0)
     switches = known_switches(failover) if failover else None
     return Health(
         "unhealthy" if not connected else "degraded" if degraded else "healthy",
@@ -67,6 +82,7 @@ async def _look(context: Context) -> Health:
         os.getpid(),
         SharedState(bool(switches and switches.maintenance), bool(switches and switches.pop_maintenance)),
         spool,
+        Clock(clock.steps, clock.last_step_s, stamp(clock.last_step_at), round(clock.distrusted_s, 3), clock.repairing),
     )
 
 

@@ -11,7 +11,7 @@ BEGIN ATOMIC
         t.failed, t.dead_letter, t.offset_lag, t.oldest_at, t.computed_at
     FROM queen.queues AS q LEFT JOIN queen.queue_stats AS t ON t.queue_id = q.id
     WHERE (p_namespace IS NULL OR q.namespace = p_namespace) AND (p_task IS NULL OR q.task = p_task)
-        AND (p_queue IS NULL OR q.name = ANY(p_queue))
+        AND (p_queue IS NULL OR q.name = any(p_queue))
         AND (p_search IS NULL OR strpos(lower(concat_ws(E'\n', q.name, q.namespace, q.task)), lower(p_search)) > 0);
 END;
 COMMENT ON FUNCTION queen.chosen_queues IS 'Internal: the queues of a filter, with their figures.';

@@ -16,7 +16,7 @@ BEGIN ATOMIC
     FROM queen.consumer_groups_metadata AS g
     JOIN queen.queues AS q ON q.id = g.queue_id
     LEFT JOIN queen.group_stats AS t ON t.grp_id = g.id
-    WHERE (p_queue IS NULL OR q.name = ANY(p_queue))
+    WHERE (p_queue IS NULL OR q.name = any(p_queue))
         AND (p_search IS NULL OR strpos(lower(concat_ws(E'\n', g.name, q.name)), lower(p_search)) > 0)
     ORDER BY
         CASE WHEN p_order = 'lag' THEN t.oldest_at END, CASE WHEN p_order = 'lag' THEN t.total_lag END DESC NULLS LAST,
@@ -48,7 +48,7 @@ BEGIN ATOMIC
     SELECT
         coalesce(bool_or(g.name = '__QUEUE_MODE__'), false),
         count(DISTINCT g.name) FILTER (WHERE g.name <> '__QUEUE_MODE__')
-    FROM queen.consumer_groups_metadata AS g JOIN queen.queues AS q ON q.id = g.queue_id WHERE q.name = ANY(p_queue);
+    FROM queen.consumer_groups_metadata AS g JOIN queen.queues AS q ON q.id = g.queue_id WHERE q.name = any(p_queue);
 END;
 COMMENT ON FUNCTION queen.describe_consumers_v1 IS 'Whether some queues are consumed without a group, and by how many groups.';
 

@@ -30,7 +30,7 @@ BEGIN ATOMIC
                 CASE WHEN p_by_bucket THEN queen.bucket(m.bucket, p_minutes) END AS bucket,
                 CASE WHEN p_by_queue THEN m.queue END AS queue, CASE WHEN p_by_worker THEN m.worker END AS worker
         ) AS k
-        WHERE m.bucket >= queen.bucket(p_from, 1) AND m.bucket <= p_to AND (p_queue IS NULL OR m.queue = ANY(p_queue))
+        WHERE m.bucket >= queen.bucket(p_from, 1) AND m.bucket <= p_to AND (p_queue IS NULL OR m.queue = any(p_queue))
             AND ((p_namespace IS NULL AND p_task IS NULL) OR EXISTS (
                 SELECT 1 FROM queen.queues AS q
                 WHERE q.name = m.queue AND (p_namespace IS NULL OR q.namespace = p_namespace)
@@ -53,12 +53,17 @@ BEGIN ATOMIC
     WITH worked AS MATERIALIZED (
         SELECT m.queue, sum(m.push_messages + m.pop_messages + m.ack_success + m.ack_failed) AS messages
         FROM queen.queue_metrics AS m
-        WHERE m.bucket >= queen.bucket(p_from, 1) AND m.bucket <= p_to AND (p_queue IS NULL OR m.queue = ANY(p_queue))
+        WHERE m.bucket >= queen.bucket(p_from, 1) AND m.bucket <= p_to AND (p_queue IS NULL OR m.queue = any(p_queue))
         GROUP BY m.queue
     )
     SELECT
         (SELECT count(*) FROM worked),
-        ARRAY(SELECT w.queue FROM worked AS w ORDER BY w.messages DESC, w.queue LIMIT p_limit OFFSET p_offset);
+        (
+            SELECT coalesce(array_agg(b.queue), '{}')
+            FROM (
+                SELECT w.queue FROM worked AS w ORDER BY w.messages DESC, w.queue LIMIT p_limit OFFSET p_offset
+            ) AS b
+        );
 END;
 COMMENT ON FUNCTION queen.find_busiest_v1 IS 'The queues for which most was done over a time.';
 
@@ -71,7 +76,7 @@ BEGIN ATOMIC
     SELECT k.bucket, m.queue, m.worker, max(m.parked)
     FROM queen.queue_metrics AS m
     CROSS JOIN LATERAL (SELECT queen.bucket(m.bucket, p_minutes) AS bucket) AS k
-    WHERE m.bucket >= queen.bucket(p_from, 1) AND m.bucket <= p_to AND (p_queue IS NULL OR m.queue = ANY(p_queue))
+    WHERE m.bucket >= queen.bucket(p_from, 1) AND m.bucket <= p_to AND (p_queue IS NULL OR m.queue = any(p_queue))
         AND m.parked > 0
     GROUP BY k.bucket, m.queue, m.worker
     ORDER BY k.bucket DESC, m.queue, m.worker LIMIT p_limit OFFSET p_offset;
@@ -94,12 +99,18 @@ BEGIN ATOMIC
     )
     SELECT
         (SELECT count(*) FROM seen),
-        ARRAY(SELECT w.worker FROM seen AS w ORDER BY w.last_seen DESC, w.worker LIMIT p_limit OFFSET p_offset);
+        (
+            SELECT coalesce(array_agg(b.worker), '{}')
+            FROM (
+                SELECT w.worker FROM seen AS w ORDER BY w.last_seen DESC, w.worker LIMIT p_limit OFFSET p_offset
+            ) AS b
+        );
 END;
 COMMENT ON FUNCTION queen.find_workers_v1 IS 'The workers that reported in a time.';
 
 -- Purpose:   how workers were, in buckets of p_minutes, newest first.
--- Arguments: p_hostname, p_worker_id, p_worker (names, as queen.find_workers_v1 gives them): null matches any; p_by_bucket, p_by_worker: what the figures are kept apart by
+-- Arguments: p_hostname, p_worker_id, p_worker (names, as queen.find_workers_v1 gives them): null matches any;
+--            p_by_bucket, p_by_worker: what the figures are kept apart by
 -- Returns:   loop_lag_ms is an average over samples; cpu_* percent of one core, each of workers and minutes; the pools of
 --            workers add up.
 CREATE OR REPLACE FUNCTION queen.list_worker_metrics_v1(
@@ -137,7 +148,7 @@ BEGIN ATOMIC
         ) AS k
         WHERE m.bucket >= queen.bucket(p_from, 1) AND m.bucket <= p_to
             AND (p_hostname IS NULL OR m.hostname = p_hostname) AND (p_worker_id IS NULL OR m.worker_id = p_worker_id)
-            AND (p_worker IS NULL OR m.worker = ANY(p_worker))
+            AND (p_worker IS NULL OR m.worker = any(p_worker))
         GROUP BY m.bucket, k.bucket, k.hostname, k.worker_id
     ) AS n
     GROUP BY n.bucket, n.hostname, n.worker_id

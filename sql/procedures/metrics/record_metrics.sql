@@ -51,7 +51,7 @@ CREATE OR REPLACE FUNCTION queen.record_worker_metrics_v1(
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_oldest timestamptz := clock_timestamp() - p_keep;
+    v_oldest timestamptz := queen.older_than(p_keep, NULL);
     v_most CONSTANT int := 20000;
 BEGIN
     INSERT INTO queen.worker_metrics AS m (

@@ -28,8 +28,9 @@ BEGIN
     END IF;
     PERFORM 1 FROM simple_mq.counts AS c
     WHERE c.queue_id = ANY(p_queue) AND c.shard = 0 ORDER BY c.queue_id FOR UPDATE;
-    -- After the locks: within a queue created_at never falls in the order of commits, which simple_mq.heads relies on.
-    SELECT greatest(queen.clock(), max(c.last_at)) INTO v_now
+    -- After the locks: within a queue created_at rises in the order of commits, on which the order of ids and simple_mq.heads
+    -- rely, also while the clock is behind because it has stepped back.
+    SELECT greatest(queen.clock(), max(c.last_at) + interval '1 microsecond') INTO v_now
     FROM simple_mq.counts AS c WHERE c.queue_id = ANY(p_queue) AND c.shard = 0;
 
     -- Judged after the locks were got, so by what all earlier enqueues have left.

@@ -29,9 +29,9 @@ END $$;
 COMMENT ON FUNCTION simple_mq.sweep_v1 IS 'Moves exhausted messages to their dead-letter queues, also where nobody polls.';
 
 -- Purpose:   removes what nobody needs any more: the outcomes of old enqueue calls.
-CREATE OR REPLACE FUNCTION simple_mq.tidy_v1() RETURNS void
+CREATE OR REPLACE FUNCTION simple_mq.tidy_v1(p_not_after timestamptz DEFAULT NULL) RETURNS void
 LANGUAGE sql
 AS $$
-    DELETE FROM simple_mq.flushes AS f WHERE f.created_at < queen.clock() - interval '10 minutes';
+    DELETE FROM simple_mq.flushes AS f WHERE f.created_at < (SELECT queen.older_than('10 minutes', p_not_after));
 $$;
 COMMENT ON FUNCTION simple_mq.tidy_v1 IS 'Removes the outcomes of enqueue calls that nobody will send again.';

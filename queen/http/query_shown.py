@@ -1,0 +1,26 @@
+"""What log lines and traces show of a query: parameters of the interface; others may hold a token or a password."""
+
+from urllib.parse import unquote_plus
+
+#: The parameters of the interface. None of them is a secret.
+SHOWN = frozenset(
+    {
+        "autoAck", "autopilot", "batch", "conflation", "consumerGroup", "cursorCreatedAt", "cursorMessageId",
+        "deleteMetadata", "from", "group", "hostname", "interval", "leaseSeconds", "limit", "minLagSeconds",
+        "namespace", "ns", "offset", "partition", "partitions", "queue", "status", "subscriptionFrom",
+        "subscriptionMode", "task", "timeout", "to", "wait", "workerId",
+    }
+)  # fmt: skip
+_HIDDEN = "***"
+
+
+def query_shown(query: str) -> str:
+    """The query with ``***`` in the place of each value that is not known to be harmless."""
+    return "&".join(map(_part_shown, query.split("&")))
+
+
+def _part_shown(part: str) -> str:
+    name, equals, value = part.partition("=")
+    if unquote_plus(name) in SHOWN:
+        return part
+    return f"{name}={_HIDDEN if value else ''}" if equals else _HIDDEN

@@ -1,0 +1,31 @@
+-- Purpose:   what there is to say of PostgreSQL's clock.
+-- Returns:   one row: its measured steps of the last day, or longer ago and still distrusted, and that nobody has accepted: how many,
+--            the last one (seconds, negative: back; null: none) and when it was; the seconds by which it is distrusted now, measured
+--            or not; and whether times are being repaired.
+CREATE OR REPLACE FUNCTION queen.clock_state_v1()
+RETURNS TABLE (steps bigint, last_step_s float8, last_step_at timestamptz, distrusted_s float8, repairing bool)
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    WITH told AS (
+        SELECT s.id, s.at, s.seconds, s.measured, s.distrusted FROM queen.clock_steps AS s
+        WHERE s.at > queen.clock() - make_interval(secs => greatest(86400, s.distrusted))
+    )
+    SELECT
+        (SELECT count(*) FROM told AS t WHERE t.measured), l.seconds, l.at,
+        (SELECT coalesce(sum(t.distrusted), 0) FROM told AS t),
+        (SELECT count(*) > 0 FROM queen.clock AS c WHERE c.repaired_part IS NOT NULL)
+    FROM (SELECT 1) AS one
+    LEFT JOIN (SELECT t.seconds, t.at FROM told AS t WHERE t.measured ORDER BY t.id DESC LIMIT 1) AS l ON true;
+END;
+COMMENT ON FUNCTION queen.clock_state_v1 IS 'What there is to say of PostgreSQL''s clock.';
+
+-- Purpose:   takes PostgreSQL's clock for right from now on: all that is old by it may be removed.
+-- Returns:   by how many seconds it was distrusted.
+-- Locks, writes: clock_steps.
+CREATE OR REPLACE FUNCTION queen.accept_clock_v1() RETURNS float8
+LANGUAGE sql
+AS $$
+    WITH accepted AS (DELETE FROM queen.clock_steps AS s RETURNING s.distrusted)
+    SELECT coalesce(sum(a.distrusted), 0) FROM accepted AS a;
+$$;
+COMMENT ON FUNCTION queen.accept_clock_v1 IS 'Takes PostgreSQL''s clock for right, whatever steps it has made.';
