@@ -335,7 +335,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-RET-3", "deleting a queue leaves its transaction ids and cursors to the next one of the name",
-        ("sql/procedures/delete_queue.sql", "DELETE FROM queen.queues AS q WHERE q.name = p_queue;", "PERFORM 1 FROM queen.queues AS q WHERE q.name = p_queue;"),
+        ("sql/procedures/delete_queue.sql", "    PERFORM queen.hide_partitions(v_parts);\n    INSERT INTO queen.removed_partitions (part_id) SELECT u FROM unnest(v_parts) AS u;\n", ""),
+        ("sql/procedures/delete_queue.sql", "DELETE FROM queen.queues AS q WHERE q.id = v_queue;", "PERFORM 1 FROM queen.queues AS q WHERE q.id = v_queue;"),
     ),
     _sql(
         "G-RET-4", "what is too old stays until it is completed",

@@ -13,6 +13,9 @@ DECLARE
     v_groups bigint[];
 BEGIN
     PERFORM 1 FROM queen.partition_locks AS h WHERE h.part_id = p_part FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
     v_off := queen.find_message(p_part, p_off, p_hash);
     IF v_off IS NULL THEN
         RETURN false;

@@ -16,6 +16,10 @@ DECLARE
     v_ids bigint[];
 BEGIN
     PERFORM 1 FROM queen.partition_locks AS h WHERE h.part_id = p_part FOR UPDATE;
+    known := FOUND;
+    IF NOT known THEN
+        RETURN;
+    END IF;
     v_off := queen.find_message(p_part, p_off, p_hash);
     known := v_off IS NOT NULL;
     SELECT s.created_at INTO v_at FROM queen.segments AS s
