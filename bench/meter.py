@@ -17,11 +17,11 @@ from queen.db.pool import Pool
 from queen_bench.database import CONNECT_TIMEOUT_MS
 
 #: Objects of users begin here, with their TOAST tables. The meter's own look at catalogues is not counted.
-_BLOCKS = (
-    "SELECT coalesce(sum(pg_stat_get_xact_blocks_fetched(c.oid)), 0)::int8 AS n FROM pg_class AS c"
-    " WHERE c.oid >= 16384 AND c.relkind IN ('r', 'i', 't', 'm')"
+_LOOK = (
+    "SELECT pg_backend_pid() AS pid, coalesce(sum(pg_stat_get_xact_blocks_fetched(c.oid)), 0)::int8 AS blocks"
+    " FROM pg_class AS c WHERE c.oid >= 16384 AND c.relkind IN ('r', 'i', 't', 'm')"
 )
-_IDLE_LIMIT_S, _LOOK_S = 5.0, 0.0001
+_REST_LIMIT_S, _PAUSE_S = 5.0, 0.0001
 
 
 class Cost(Struct, frozen=True):
@@ -66,12 +66,14 @@ class BackendCpu:
 
     def seconds(self) -> float:
         """So far, when the backend has come to rest: the kernel adds up what was used when a process stops running."""
-        deadline = time.monotonic() + _IDLE_LIMIT_S
-        before, now = -1.0, self._read()
-        while (now != before or self._process.status() == psutil.STATUS_RUNNING) and time.monotonic() < deadline:
-            time.sleep(_LOOK_S)
-            before, now = now, self._read()
-        return now
+        deadline, before = time.monotonic() + _REST_LIMIT_S, -1.0
+        while True:
+            rests = self._process.status() != psutil.STATUS_RUNNING
+            now = self._read()
+            if rests and now == before or time.monotonic() > deadline:
+                return now
+            before = now if rests else -1.0
+            time.sleep(_PAUSE_S)
 
     def _read(self) -> float:
         if self._file is not None:
@@ -89,10 +91,11 @@ def _tells(file: Path) -> bool:
 
 
 class Meter:
-    """Measures calls over a pool of one connection, so that all of them are of one backend. Made by ``metered``."""
+    """Measures calls over a pool of one connection, so that all of them are of one backend."""
 
-    def __init__(self, pool: Pool, cpu: BackendCpu) -> None:
-        self.pool, self._cpu = pool, cpu
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self._cpu: dict[int, BackendCpu] = {}
 
     async def measure(self, call: Callable[[], Awaitable[object]], *, keep: bool) -> Cost:
         """The cost of what is called, as one transaction; it is undone unless it is to be kept.
@@ -101,32 +104,31 @@ class Meter:
         """
         await self.pool.fetch("BEGIN")
         try:
-            before = await self._blocks()
-            began = self._cpu.seconds()
+            cpu, blocks = await self._look()
+            began = cpu.seconds()
             await call()
-            spent = self._cpu.seconds() - began
-            blocks = await self._blocks() - before
+            spent = cpu.seconds() - began
+            _, blocks_after = await self._look()
         except BaseException:
-            await self.pool.fetch("ROLLBACK")
+            await self.pool.fetch("ROLLBACK")  # on a new connection, if the call was given up
             raise
         await self.pool.fetch("COMMIT" if keep else "ROLLBACK")
-        return Cost(spent, blocks)
+        return Cost(spent, blocks_after - blocks)
 
-    async def _blocks(self) -> int:
-        [row] = await self.pool.fetch(_BLOCKS)
-        return int(row["n"])
+    async def _look(self) -> tuple[BackendCpu, int]:
+        """The backend of now, and the blocks that its transaction has looked at."""
+        [row] = await self.pool.fetch(_LOOK)
+        pid = row["pid"]
+        if pid not in self._cpu:
+            self._cpu = {pid: BackendCpu(pid)}
+        return self._cpu[pid], int(row["blocks"])
 
 
 @asynccontextmanager
 async def metered(url: str, call_timeout_s: float) -> AsyncIterator[Meter]:
-    """A meter on a connection of its own to a database.
-
-    Raises:
-        DatabaseSetupError: PostgreSQL runs on another machine, or behind a pooler.
-    """
+    """A meter on a connection of its own to a database."""
     pool = Pool(parse(url, "queen bench", CONNECT_TIMEOUT_MS), 1, call_timeout_s)
     try:
-        [row] = await pool.fetch("SELECT pg_backend_pid() AS pid")
-        yield Meter(pool, BackendCpu(row["pid"]))
+        yield Meter(pool)
     finally:
         await pool.close()

@@ -4,11 +4,13 @@ What is stored gets there through the product's own stores, so that it is what a
 """
 
 import itertools
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID, uuid4
+
+import asyncpg
 
 from queen.core import ids
 from queen.core.operations import Lot, Push, QueueConfiguration
@@ -21,7 +23,7 @@ from queen.db.simple_mq import SimpleMqAdministrationStore, SimpleMqStore
 from queen.db.store import Store
 from queen.engine.flush import Flush
 from queen.engine.ports import AckColumns, Delivered, EnqueueColumns, NewPartitions, PopColumns, PushColumns
-from queen.services.ports import Place, State
+from queen.services.ports import Page, Place, State, Step
 from queen_bench.meter import Meter, metered
 from tests.support.servers import create_database, drop_database
 
@@ -29,8 +31,21 @@ GROUP = "g"
 #: A call that takes longer is at fault, whatever it was compared with.
 LIMIT_S = 10.0
 _STEP = 2_000
+_TABLES = (
+    "SELECT c.oid::regclass::text AS name FROM pg_class AS c"
+    " WHERE c.relkind = 'r' AND c.relnamespace IN ('queen'::regnamespace, 'simple_mq'::regnamespace)"
+)
 _FOREVER_S = 43_200
+#: So often in a row a sweep may find nothing to do where something is to be done.
+_IDLE_CALLS_MAX = 20
 _PAYLOAD = b'{"order":1234,"state":"new"}'
+
+Find = Callable[[int, str, int], Awaitable[Page]]
+Apply = Callable[[int, Sequence[Place], int, bool], Awaitable[list[Step]]]
+
+
+class StuckError(Exception):
+    """Calls that are to be repeated until all is done do nothing any more."""
 
 
 @dataclass
@@ -78,7 +93,8 @@ class World:
 
     async def settle(self) -> None:
         """Puts statistics and pages in order, so that no call pays for what was done before it."""
-        await self.meter.pool.fetch("VACUUM ANALYZE")
+        tables = await self.meter.pool.fetch(_TABLES)
+        await self.meter.pool.fetch(f"VACUUM (ANALYZE) {', '.join(row['name'] for row in tables)}")
 
     async def replace(self, sql: str) -> None:
         """Puts other versions of procedures in place of those of the product."""
@@ -103,6 +119,18 @@ class World:
         if group:
             await self.join(stock)
         return stock
+
+    async def stocks(self, namespace: str, queues: int) -> Stock:
+        """So many queues of a namespace, with one partition, one message and the group ``g`` each."""
+        many = Stock(namespace, others=[f"{namespace}.{number}" for number in range(queues)])
+        made = await self.store.resolve_partitions([(queue, "p") for queue in many.others], create=True)
+        many.parts = [part for _, part in made if part]
+        for queue in many.others:
+            stock = Stock(queue)
+            await self.join(stock)
+            many.groups += stock.groups
+        await self.fill(many)
+        return many
 
     async def configure(self, stock: Stock, **options: object) -> None:
         """Sets the options of a queue."""
@@ -223,30 +251,26 @@ class World:
 
     async def sweep_expired(self, stock: Stock) -> int:
         """Retention of a queue, as often as it takes; how many messages it removed."""
-        queue_id, after, removed = await self._queue_id(stock), "", 0
-        while True:
-            page = await self.services.find_expired(queue_id, after, 1_000)
-            places = [Place(part) for part in page.part_ids]
-            while places:
-                steps = await self.services.remove_expired(queue_id, places, 1_000, True)
-                removed += sum(step.count for step in steps)
-                places = [step.place for step in steps if step.state is not State.DONE]
-            if page.last_name is None:
-                return removed
-            after = page.last_name
+        return await self._sweep(stock, self.services.find_expired, self.services.remove_expired)
 
     async def sweep_overdue(self, stock: Stock) -> int:
         """Eviction of a queue, as often as it takes; how many messages were given up."""
-        queue_id, after, evicted = await self._queue_id(stock), "", 0
+        return await self._sweep(stock, self.services.find_overdue, self.services.evict_overdue)
+
+    async def _sweep(self, stock: Stock, find: Find, apply: Apply) -> int:
+        queue_id, after, total, idle = await self._queue_id(stock), "", 0, 0
         while True:
-            page = await self.services.find_overdue(queue_id, after, 1_000)
+            page = await find(queue_id, after, 1_000)
             places = [Place(part) for part in page.part_ids]
             while places:
-                steps = await self.services.evict_overdue(queue_id, places, 1_000, True)
-                evicted += sum(step.count for step in steps)
+                steps = await apply(queue_id, places, 1_000, True)
+                done = sum(step.count for step in steps)
                 places = [step.place for step in steps if step.state is not State.DONE]
+                total, idle = total + done, 0 if done else idle + 1
+                if idle > _IDLE_CALLS_MAX:
+                    raise StuckError
             if page.last_name is None:
-                return evicted
+                return total
             after = page.last_name
 
     async def sweep_idle(self, stock: Stock) -> int:
@@ -306,12 +330,23 @@ def _lot(queue: str, number: int, texts: Sequence[str | None]) -> Lot:
     return Lot(queue, str(number), places, b",".join(entries), [len(entry) + 1 for entry in entries], chosen)
 
 
+async def _make_quick(url: str) -> None:
+    """Nothing waits for the disk: what is measured does not depend on it."""
+    connection = await asyncpg.connect(url)
+    try:
+        database = await connection.fetchval("SELECT current_database()")
+        await connection.execute(f"ALTER DATABASE {database} SET synchronous_commit = off")
+    finally:
+        await connection.close()
+
+
 @asynccontextmanager
 async def world(dsn: str) -> AsyncIterator[World]:
     """A world of its own, dropped at the end of the block."""
     url = await create_database(dsn)
     try:
         await prepare(url, 5000)
+        await _make_quick(url)
         async with metered(url, LIMIT_S) as meter:
             yield World(meter)
     finally:
