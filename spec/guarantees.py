@@ -120,6 +120,7 @@ FAMILIES: Mapping[str, str] = MappingProxyType(
         "WAIT": "Waiting",
         "RET": "Retention and removal",
         "ISO": "Isolation of requests",
+        "COST": "Cost",
         "SEC": "Security",
         "SPOOL": "Spool",
         "SMQ": "simple-mq",
@@ -557,6 +558,13 @@ _CATALOGUE: Collection[Guarantee] = (
         "L",
         "A refused ack, an unknown lease, a failed transaction and a pop of an unknown queue are answers with a 2xx.",
         "The published consumers stop for good on a 4xx.",
+    ),
+    _safety(
+        "G-COST-1",
+        "L",
+        "What a request costs PostgreSQL, in CPU and in blocks looked at, grows no faster than what it gives and gets, "
+        "whatever else is stored.",
+        "One request, or an ordinary shape of data, must not stop the queue for everybody.",
     ),
     _safety(
         "G-SEC-1",

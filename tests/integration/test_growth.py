@@ -64,7 +64,7 @@ def parameters() -> Iterator[object]:
 
 
 @checks("G-COST-1", level=Level.LIVE)
-@pytest.mark.parametrize(("shape", "case"), parameters())
+@pytest.mark.parametrize(("shape", "case"), [*parameters()])
 def test_a_call_costs_in_proportion(worlds: Worlds, shape: Shape, case: Case) -> None:
     figures = worlds.figures(shape, case)
     print(figures)

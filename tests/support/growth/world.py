@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 import asyncpg
 
 from queen.core import ids
+from queen.core.administration import MessageKey
 from queen.core.operations import Lot, Push, QueueConfiguration
 from queen.core.segment import encode_entry, encode_plain, plain_length
 from queen.core.simple_mq import NewQueue
@@ -190,6 +191,12 @@ class World:
         delivered, _, _ = await self.store.pop(columns)
         return delivered
 
+    @staticmethod
+    def count(delivered: Sequence[Delivered]) -> int:
+        """Messages, and segments that they are in."""
+        claims = {(row.pop, row.part_id): row for row in reversed(delivered)}.values()
+        return len(delivered) + sum(row.upto - row.slice.first + 1 for row in claims)
+
     async def pop_each(self, groups: Sequence[int]) -> list[Delivered]:
         """One call: a pop for each of these groups."""
         n = len(groups)
@@ -230,6 +237,11 @@ class World:
         rows = await self.store.ack(columns)
         assert len(rows) == len(columns.part)
         assert [row.problem for row in rows if row.problem] == []
+
+    async def delete_at(self, stock: Stock, offset: int) -> None:
+        """Deletes a message of the first partition, named by its message id."""
+        name = f"{ids.message_id_prefix(stock.part)}{offset:012x}"
+        assert await self.messages.delete(MessageKey(stock.part, name))
 
     # ------------------------------------------------------------------ transactions
 
