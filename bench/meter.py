@@ -1,4 +1,4 @@
-"""What calls cost PostgreSQL: CPU time of the backend that carries them out, and blocks of tables and indexes looked at.
+"""What calls cost PostgreSQL: CPU time of the backend, and blocks of tables and indexes that it looks at.
 
 Both say the same on a machine that is busy with other work, which elapsed time does not.
 """
@@ -70,7 +70,7 @@ class BackendCpu:
         while True:
             rests = self._process.status() != psutil.STATUS_RUNNING
             now = self._read()
-            if rests and now == before or time.monotonic() > deadline:
+            if (rests and now == before) or time.monotonic() > deadline:
                 return now
             before = now if rests else -1.0
             time.sleep(_PAUSE_S)

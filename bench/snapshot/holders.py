@@ -58,8 +58,8 @@ async def slot(url: str) -> AsyncIterator[None]:
             await connection.execute("SELECT pg_create_physical_replication_slot($1)", name)
         except asyncpg.PostgresError as problem:
             raise DatabaseSetupError(
-                f"A replication slot cannot be made: {problem}. It takes max_replication_slots > 0, wal_level = replica "
-                "and a user with REPLICATION."
+                f"A replication slot cannot be made: {problem}. It takes max_replication_slots > 0, "
+                "wal_level = replica and a user with REPLICATION."
             ) from problem
         try:
             xmin = int(await connection.fetchval("SELECT pg_snapshot_xmin(pg_current_snapshot())::text"))

@@ -37,7 +37,8 @@ async def oldest(connection: "asyncpg.Connection[asyncpg.Record]") -> int:
     await connection.execute("CREATE TEMP TABLE IF NOT EXISTS gone AS SELECT 1 AS a")
     return int(
         await connection.fetchval(
-            "SELECT min(x::text::bigint) FROM (SELECT backend_xmin AS x FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+            "SELECT min(x::text::bigint) FROM ("
+            "SELECT backend_xmin AS x FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
             " UNION ALL SELECT xmin FROM pg_replication_slots) AS held"
         )
         or 0
@@ -85,4 +86,8 @@ def test_verdicts_are_of_medians_of_pairs() -> None:
     assert [verdict.met for verdict in verdicts(pairs)] == [True, True, True, True]
     worse = [Pair(free, side(890, 15.5, 56, 22.5))] * 3
     assert [verdict.met for verdict in verdicts(worse)] == [False] * 4
-    assert [verdict.what for verdict in verdicts([Pair(free, side(1, 1, None, 1))])] == [FIGURES[0], FIGURES[1], FIGURES[3]]
+    assert [verdict.what for verdict in verdicts([Pair(free, side(1, 1, None, 1))])] == [
+        FIGURES[0],
+        FIGURES[1],
+        FIGURES[3],
+    ]

@@ -14,8 +14,8 @@ import pytest
 from queen_bench.meter import Cost
 from queen_spec.guarantees import Level, checks
 from tests.support.growth.cases import SHAPES
-from tests.support.growth.measure import Case, Figures, Growth, Measurer, Shape
-from tests.support.growth.world import world
+from tests.support.growth.measure import Case, Figures, Growth, Measurer, Shape, measurer
+from tests.support.growth.world import template
 
 OLD = Path(__file__).parents[1] / "mutants" / "growth"
 #: What grows too fast as the procedures are today: shape and call. To be emptied, and then to be removed.
@@ -25,35 +25,42 @@ CASES = [(shape, case) for shape in SHAPES for case in shape.cases]
 
 
 class Worlds:
-    """A database for the shape that is being measured; the one before is dropped."""
+    """The databases for the shape that is being measured; those of the one before are dropped."""
 
     def __init__(self, dsn: str, runner: asyncio.Runner) -> None:
-        self._dsn, self._runner, self._stack = dsn, runner, AsyncExitStack()
-        self._shape: Shape | None = None
-        self._measurer: Measurer | None = None
+        self._dsn, self._runner = dsn, runner
+        self._all, self._of_shape = AsyncExitStack(), AsyncExitStack()
+        self._template = runner.run(self._all.enter_async_context(template(dsn)))
+        self._measured: tuple[Shape, Measurer] | None = None
 
-    def figures(self, shape: Shape, case: Case) -> Figures:
-        return self._runner.run(self._figures(shape, case))
+    def figures(self, shape: Shape, case: Case, instead: str = "") -> Figures:
+        """What a call costs; with other procedures in place of the product's, if they are given."""
+        return self._runner.run(self._figures(shape, case, instead))
 
-    async def _figures(self, shape: Shape, case: Case) -> Figures:
-        if self._shape is not shape or self._measurer is None:
-            await self.close()
-            self._measurer = Measurer(await self._stack.enter_async_context(world(self._dsn)), shape)
-            await self._measurer.build()
-            self._shape = shape
-        return await self._measurer.figures(case)
+    async def _figures(self, shape: Shape, case: Case, instead: str) -> Figures:
+        if instead:
+            async with measurer(self._dsn, self._template, shape, instead) as made:
+                return await made.figures(case)
+        if self._measured is None or self._measured[0] is not shape:
+            self._measured = None
+            await self._of_shape.aclose()
+            made = await self._of_shape.enter_async_context(measurer(self._dsn, self._template, shape))
+            self._measured = shape, made
+        return await self._measured[1].figures(case)
 
-    async def close(self) -> None:
-        self._shape = None
-        await self._stack.aclose()
+    def close(self) -> None:
+        self._runner.run(self._of_shape.aclose())
+        self._runner.run(self._all.aclose())
 
 
 @pytest.fixture(scope="module")
 def worlds(postgres: str) -> Iterator[Worlds]:
     with asyncio.Runner() as runner:
         made = Worlds(postgres, runner)
-        yield made
-        runner.run(made.close())
+        try:
+            yield made
+        finally:
+            made.close()
 
 
 def parameters() -> Iterator[object]:
@@ -81,18 +88,10 @@ MEETS = {
 
 @checks("G-COST-1", level=Level.LIVE)
 @pytest.mark.parametrize("name", MEETS)
-def test_an_old_version_that_grows_too_fast_is_noticed(postgres: str, name: str) -> None:
+def test_an_old_version_that_grows_too_fast_is_noticed(worlds: Worlds, name: str) -> None:
     """Each of these stopped an instance for everybody once."""
     [(shape, case)] = [(shape, case) for shape, case in CASES if (shape.name, case.name) == MEETS[name]]
-
-    async def measured() -> Figures:
-        async with world(postgres) as made:
-            measurer = Measurer(made, shape)
-            await measurer.build()
-            await made.replace((OLD / f"{name}.sql").read_text(encoding="utf-8"))
-            return await measurer.figures(case)
-
-    figures = asyncio.run(measured())
+    figures = worlds.figures(shape, case, (OLD / f"{name}.sql").read_text(encoding="utf-8"))
     assert figures.problems(), str(figures)
 
 

@@ -6,13 +6,14 @@ A few scenes in each run, always the same; hundreds of others in `tox -e nightly
 import asyncio
 import os
 import random
+from contextlib import AsyncExitStack
 
 import pytest
 from hypothesis import given, seed, settings, target
 
 from queen_spec.guarantees import Level, checks
 from tests.support.growth.scenes import SCENES, Found, Scene, measured
-from tests.support.growth.world import world
+from tests.support.growth.world import template, world
 
 #: Of the examples that other tests of the profile try, one of so many: a scene takes about half a second.
 _SHARE = 4
@@ -50,8 +51,9 @@ def test_no_scene_costs_out_of_proportion(postgres: str, capsys: pytest.CaptureF
     hunt = Hunt()
 
     with asyncio.Runner() as runner:
-        context = world(postgres)
-        made = runner.run(context.__aenter__())
+        stack = AsyncExitStack()
+        source = runner.run(stack.enter_async_context(template(postgres)))
+        made = runner.run(stack.enter_async_context(world(postgres, source)))
 
         @seed(number)
         @settings(max_examples=max(profile.max_examples // _SHARE, 5), database=None, print_blob=False)
@@ -67,7 +69,7 @@ def test_no_scene_costs_out_of_proportion(postgres: str, capsys: pytest.CaptureF
         try:
             look()
         finally:
-            runner.run(context.__aexit__(None, None, None))
+            runner.run(stack.aclose())
             with capsys.disabled():
                 print(f"\nhunt with QUEEN_TEST_SEED={number}: {hunt}")
     assert hunt.scenes > 0

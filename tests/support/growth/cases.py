@@ -211,7 +211,7 @@ async def clean_up(w: World, s: Stock) -> None:
     assert await w.sweep_idle(s) == len(s.parts)
 
 
-EMPTY = Shape("empty partitions", empty_partitions, 300, (
+EMPTY = Shape("empty partitions", empty_partitions, 400, (
     given("push to all, new ids", push_new),
     given("push to all, without ids", push_without_ids),
     given("push to all, to a queue with a maximum size", push_to_limited),
@@ -266,7 +266,7 @@ async def push_half_known(w: World, s: Stock) -> None:
     await w.push(w.flush(s, new_to_all(s) + known_to_all(s)))
 
 
-READY = Shape("partitions with two messages", ready_partitions, 250, (
+READY = Shape("partitions with two messages", ready_partitions, 400, (
     given("as many pops of any", pops_of_any),
     given("as many pops of named ones", pops_of_named),
     given("pops of two each", pops_of_two),
@@ -324,6 +324,11 @@ async def release(w: World, s: Stock) -> None:
     await w.store.release_leases([s.lease])
 
 
+async def renew_none(w: World, _: Stock) -> None:
+    [(renewed, _)] = await w.store.renew_leases([uuid4()], [100_000])
+    assert renewed == 0
+
+
 LEASED = Shape("leased partitions", leased_partitions, 250, (
     given("ack all: completed", ack_all("c")),
     given("ack all by transaction id: completed", ack_all("c", by_id=True)),
@@ -335,6 +340,7 @@ LEASED = Shape("leased partitions", leased_partitions, 250, (
     given("renewal of the lease", renew),
     given("renewal of the lease and of as many that are over", renew_many),
     given("release of the lease", release),
+    stored("renewal of a lease that is over", renew_none),
     stored("pop of any", pop_one),
     stored("push to one", push_one),
 ))  # fmt: skip
@@ -366,7 +372,7 @@ async def counted_segment(w: World, n: int) -> Stock:
     return stock
 
 
-ONE_SEGMENT = Shape("messages of one segment", counted_segment, 1000, (
+ONE_SEGMENT = Shape("messages of one segment", counted_segment, 1500, (
     given("push of as many, all new", push_items(1, 1)),
     given("push of as many, half stored before", push_items(1, 2)),
     given("push of as many, one stored before", push_items(499, 500)),
@@ -599,6 +605,10 @@ async def pop_each_group(w: World, s: Stock) -> None:
     assert len(await w.pop_each(s.groups)) == len(s.groups)
 
 
+async def list_groups(w: World, s: Stock) -> None:
+    assert len(await w.groups.groups()) == len(s.groups)
+
+
 async def pop_and_ack_one(w: World, s: Stock) -> None:
     await w.lease(s, 1)
     await w.ack(w.acks(s, [(s.part, 0)]))
@@ -612,6 +622,7 @@ GROUPS = Shape("groups of a partition", many_groups, 64, (
     given("retention", retention),
     given("eviction", eviction),
     given("delete the queue", delete_queue),
+    given("list of groups", list_groups),
     stored("pop and ack of one", pop_and_ack_one),
     stored("first pop of one more", first_pop),
 ))  # fmt: skip
@@ -646,7 +657,7 @@ async def resolve_queues(w: World, s: Stock) -> None:
     await w.store.resolve_partitions([(queue, "more") for queue in s.others], create=True)
 
 
-QUEUES = Shape("queues", many_queues, 100, (
+QUEUES = Shape("queues", many_queues, 150, (
     given("pop of any of them", pop_of_namespace),
     given("pop of all of them", pop_of_all_queues),
     given("a pop of each", pop_each_group),
@@ -866,4 +877,3 @@ SHAPES: tuple[Shape, ...] = (
     EMPTY, READY, LEASED, ONE_SEGMENT, SEGMENTS, LEASED_MESSAGES, GAPS, FAILED, ONE_BY_ONE, DELETED, DELAYED, WINDOWED,
     GROUPS, PARKED, QUEUES, LETTERS, BOX, POLLED, EXHAUSTED, BOXES,
 )  # fmt: skip
-

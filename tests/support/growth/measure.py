@@ -1,12 +1,13 @@
 """What a call costs at three sizes, and whether that grows too fast."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
 
 from queen.core.errors import TooSlowError
 from queen_bench.meter import Cost
-from tests.support.growth.world import LIMIT_S, StuckError, World
+from tests.support.growth.world import LIMIT_S, StuckError, World, world
 
 #: A call is repeated until so much CPU was seen, but so often at least and at most; the least of all counts. Who needs
 #: much more is not repeated.
@@ -106,21 +107,21 @@ class Figures:
 
 
 class Measurer:
-    """Measures the calls of one shape in one world; each size is built once, unless calls are kept."""
+    """Measures the calls of one shape. Each size has a world of its own: also what is looked at in all queues grows."""
 
-    def __init__(self, world: World, shape: Shape) -> None:
-        self._world, self._shape = world, shape
+    def __init__(self, shape: Shape, worlds: Mapping[int, World]) -> None:
+        self._shape, self._worlds = shape, worlds
         self._built: dict[int, object] = {}
 
-    @property
-    def sizes(self) -> tuple[int, int, int, int]:
+    @staticmethod
+    def sizes(shape: Shape) -> tuple[int, int, int, int]:
         """One, for the constant, and the three that are compared."""
-        return 1, self._shape.n, 4 * self._shape.n, 16 * self._shape.n
+        return 1, shape.n, 4 * shape.n, 16 * shape.n
 
     async def build(self) -> None:
         """Makes all sizes."""
-        for size in self.sizes:
-            self._built[size] = await self._shape.build(self._world, size)
+        for size, there in self._worlds.items():
+            self._built[size] = await self._shape.build(there, size)
 
     async def figures(self, case: Case) -> Figures:
         """What a call costs; measured again where that is too much, in case others disturbed it."""
@@ -136,22 +137,22 @@ class Measurer:
 
     async def _once(self, case: Case) -> Figures:
         costs: dict[int, Cost] = {}
-        await self._world.settle()  # calls that were undone have left their rows behind
-        for size in self.sizes:
+        for size, there in self._worlds.items():
+            await there.settle()  # calls that were undone have left their rows behind
             try:
-                costs[size] = await (self._kept(case, size) if case.kept else self._undone(case, size))
+                costs[size] = await (self._kept(there, case, size) if case.kept else self._undone(there, case, size))
             except TooSlowError:
                 return Figures(case.growth, costs, f"at {size}: more than {LIMIT_S:g} s")
             except StuckError:
                 return Figures(case.growth, costs, f"at {size}: no progress any more")
         return Figures(case.growth, costs)
 
-    async def _undone(self, case: Case, size: int) -> Cost:
+    async def _undone(self, there: World, case: Case, size: int) -> Cost:
         """The least of several times: the first one also makes plans and fills caches."""
         assert case.call is not None
         call, stock, least, seen_s = case.call, self._built[size], None, 0.0
         for repeat in range(1, 1 + _REPEATS_MAX):
-            cost = await self._world.meter.measure(lambda: call(self._world, stock), keep=False)
+            cost = await there.meter.measure(lambda: call(there, stock), keep=False)
             least = cost if least is None else least.least(cost)
             seen_s += cost.cpu_s
             if seen_s > _LONG_S or (repeat >= _REPEATS_MIN and seen_s > _SEEN_S):
@@ -159,11 +160,23 @@ class Measurer:
         assert least is not None
         return least
 
-    async def _kept(self, case: Case, size: int) -> Cost:
+    async def _kept(self, there: World, case: Case, size: int) -> Cost:
         assert case.kept is not None
-        stock = await self._shape.build(self._world, size)
-        await self._world.settle()
+        stock = await self._shape.build(there, size)
+        await there.settle()
         cost = Cost()
-        async for call in case.kept(self._world, stock):
-            cost += await self._world.meter.measure(call, keep=True)
+        async for call in case.kept(there, stock):
+            cost += await there.meter.measure(call, keep=True)
         return cost
+
+
+@asynccontextmanager
+async def measurer(dsn: str, template: str, shape: Shape, instead: str = "") -> AsyncIterator[Measurer]:
+    """A measurer whose worlds are made; ``instead`` is SQL that puts other procedures in place of the product's."""
+    async with AsyncExitStack() as stack:
+        worlds = {size: await stack.enter_async_context(world(dsn, template)) for size in Measurer.sizes(shape)}
+        made = Measurer(shape, worlds)
+        await made.build()
+        for each in worlds.values() if instead else ():
+            await each.replace(instead)
+        yield made

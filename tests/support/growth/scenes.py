@@ -141,10 +141,19 @@ def shapes(draw: st.DrawFn) -> Shape:
 
 REQUESTS = st.one_of(
     st.builds(
-        Push, st.integers(1, ITEMS_MAX), st.integers(1, PARTITIONS_MAX), st.sampled_from((0, 1, 50, 99, 100)), st.booleans()
+        Push,
+        st.integers(1, ITEMS_MAX),
+        st.integers(1, PARTITIONS_MAX),
+        st.sampled_from((0, 1, 50, 99, 100)),
+        st.booleans(),
     ),
     st.builds(
-        Pop, st.integers(1, 50), st.integers(1, PARTITIONS_MAX), st.integers(1, MESSAGES_MAX), st.booleans(), st.booleans()
+        Pop,
+        st.integers(1, 50),
+        st.integers(1, PARTITIONS_MAX),
+        st.integers(1, MESSAGES_MAX),
+        st.booleans(),
+        st.booleans(),
     ),
     st.builds(Ack, st.text("cfdr", min_size=1, max_size=3), st.integers(1, 4), st.booleans(), st.booleans()),
     st.sampled_from(Other),

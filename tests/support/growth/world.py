@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from urllib.parse import urlsplit
 from uuid import UUID, uuid4
 
 import asyncpg
@@ -26,7 +27,7 @@ from queen.engine.flush import Flush
 from queen.engine.ports import AckColumns, Delivered, EnqueueColumns, NewPartitions, PopColumns, PushColumns
 from queen.services.ports import Page, Place, State, Step
 from queen_bench.meter import Meter, metered
-from tests.support.servers import create_database, drop_database
+from tests.support.servers import create_database, database_url, drop_database
 
 GROUP = "g"
 #: A call that takes longer is at fault, whatever it was compared with.
@@ -214,7 +215,9 @@ class World:
             assert delivered
             left -= len({row.part_id for row in delivered})
 
-    def acks(self, stock: Stock, places: Sequence[tuple[int, int]], kinds: str = "c", by_id: bool = False) -> AckColumns:
+    def acks(
+        self, stock: Stock, places: Sequence[tuple[int, int]], kinds: str = "c", by_id: bool = False
+    ) -> AckColumns:
         """One call of ack: messages by partition and offset, of kinds that come in turns: c, f, r, d."""
         n = len(places)
         kind = list(itertools.islice(itertools.cycle(kinds), n))
@@ -245,9 +248,7 @@ class World:
 
     # ------------------------------------------------------------------ transactions
 
-    async def execute(
-        self, push: PushColumns, ack: AckColumns | None = None, new: NewPartitions | None = None
-    ) -> None:
+    async def execute(self, push: PushColumns, ack: AckColumns | None = None, new: NewPartitions | None = None) -> None:
         """A transaction, which must succeed."""
         rows = await self.store.execute(push, ack or AckColumns(), None, new or NewPartitions(), again=False)
         assert not rows.undone
@@ -312,7 +313,9 @@ class World:
             await self.simple_administration.create_queue(NewQueue(queue, queue.hex, **settings), 1_000_000)
         return made
 
-    def enqueued(self, queues: Sequence[UUID], groups: Sequence[str | None] = (None,), requests: int = 1) -> EnqueueColumns:
+    def enqueued(
+        self, queues: Sequence[UUID], groups: Sequence[str | None] = (None,), requests: int = 1
+    ) -> EnqueueColumns:
         """One call: a message for each of these queues, in so many requests; groups come in turns."""
         n = len(queues)
         per_request = n // requests
@@ -342,24 +345,34 @@ def _lot(queue: str, number: int, texts: Sequence[str | None]) -> Lot:
     return Lot(queue, str(number), places, b",".join(entries), [len(entry) + 1 for entry in entries], chosen)
 
 
-async def _make_quick(url: str) -> None:
-    """Nothing waits for the disk: what is measured does not depend on it."""
-    connection = await asyncpg.connect(url)
-    try:
-        database = await connection.fetchval("SELECT current_database()")
-        await connection.execute(f"ALTER DATABASE {database} SET synchronous_commit = off")
-    finally:
-        await connection.close()
-
-
 @asynccontextmanager
-async def world(dsn: str) -> AsyncIterator[World]:
-    """A world of its own, dropped at the end of the block."""
+async def template(dsn: str) -> AsyncIterator[str]:
+    """A database with the schema to make worlds from, dropped at the end of the block; its connection string."""
     url = await create_database(dsn)
     try:
         await prepare(url, 5000)
-        await _make_quick(url)
+        yield url
+    finally:
+        await drop_database(dsn, url)
+
+
+@asynccontextmanager
+async def world(dsn: str, template: str) -> AsyncIterator[World]:
+    """A world of its own, dropped at the end of the block. Nothing in it waits for the disk: that is no cost here."""
+    name = f"queen_growth_{uuid4().hex[:12]}"
+    await _execute(dsn, f"CREATE DATABASE {name} TEMPLATE {urlsplit(template).path.lstrip('/')}")
+    url = database_url(dsn, name)
+    try:
+        await _execute(dsn, f"ALTER DATABASE {name} SET synchronous_commit = off")
         async with metered(url, LIMIT_S) as meter:
             yield World(meter)
     finally:
         await drop_database(dsn, url)
+
+
+async def _execute(dsn: str, sql: str) -> None:
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute(sql)
+    finally:
+        await connection.close()
