@@ -580,8 +580,8 @@ _HIDDEN = (
     given("as many pops of named ones", lambda w, s: w.pop(s.groups, pops=len(s.parts), named=s.parts)),
     given("change of the delay", change_delay),
 )
-DELAYED = Shape("partitions hidden by delayedProcessing", hidden_by_delay, 200, _HIDDEN)
-WINDOWED = Shape("partitions hidden by windowBuffer", hidden_by_window, 200, _HIDDEN)
+DELAYED = Shape("partitions hidden by delayedProcessing", hidden_by_delay, 300, _HIDDEN)
+WINDOWED = Shape("partitions hidden by windowBuffer", hidden_by_window, 300, _HIDDEN)
 
 
 # ---------------------------------------------------------------------- groups, queues, dead letters

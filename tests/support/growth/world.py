@@ -31,7 +31,7 @@ from tests.support.servers import create_database, database_url, drop_database
 
 GROUP = "g"
 #: A call that takes longer is at fault, whatever it was compared with.
-LIMIT_S = 10.0
+LIMIT_S = 20.0
 _STEP = 2_000
 _TABLES = (
     "SELECT c.oid::regclass::text AS name FROM pg_class AS c"
