@@ -10,7 +10,7 @@ from queen_bench.meter import Cost
 from tests.support.growth.cases import EVER, retention, seek
 from tests.support.growth.world import GROUP, Stock, World
 
-MESSAGES_MAX, PARTITIONS_MAX, ITEMS_MAX, GROUPS_MAX, DELETED_MAX = 1_500, 300, 1_500, 10, 30
+_MESSAGES_MAX, _PARTITIONS_MAX, _ITEMS_MAX, _GROUPS_MAX, _DELETED_MAX = 1_500, 300, 1_500, 10, 30
 #: What every call costs, in items: a call of one item is no worse for it.
 _CONSTANT = 10
 
@@ -128,37 +128,30 @@ class Found:
 
 
 @st.composite
-def shapes(draw: st.DrawFn) -> Shape:
+def _shapes(draw: st.DrawFn, scale: int) -> Shape:
     """Not more messages in all than can be made in a moment."""
-    partitions = draw(st.integers(1, PARTITIONS_MAX))
-    each = draw(st.integers(1, max(MESSAGES_MAX // partitions, 1)))
+    partitions = draw(st.integers(1, scale * _PARTITIONS_MAX))
+    each = draw(st.integers(1, max(scale * _MESSAGES_MAX // partitions, 1)))
     return Shape(
-        partitions, each, draw(st.integers(1, min(each, 30))), draw(st.booleans()), draw(st.integers(1, GROUPS_MAX)),
+        partitions, each, draw(st.integers(1, min(each, 30))), draw(st.booleans()), draw(st.integers(1, _GROUPS_MAX)),
         draw(st.sampled_from(Hidden)), draw(st.sampled_from(Before)), draw(st.integers(1, 4)),
-        draw(st.integers(0, min(each - 1, DELETED_MAX))),
+        draw(st.integers(0, min(each - 1, _DELETED_MAX))),
     )  # fmt: skip
 
 
-REQUESTS = st.one_of(
-    st.builds(
-        Push,
-        st.integers(1, ITEMS_MAX),
-        st.integers(1, PARTITIONS_MAX),
-        st.sampled_from((0, 1, 50, 99, 100)),
-        st.booleans(),
-    ),
-    st.builds(
-        Pop,
-        st.integers(1, 50),
-        st.integers(1, PARTITIONS_MAX),
-        st.integers(1, MESSAGES_MAX),
-        st.booleans(),
-        st.booleans(),
-    ),
-    st.builds(Ack, st.text("cfdr", min_size=1, max_size=3), st.integers(1, 4), st.booleans(), st.booleans()),
-    st.sampled_from(Other),
-)
-SCENES = st.builds(Scene, shapes(), REQUESTS)
+def scenes(scale: int) -> st.SearchStrategy[Scene]:
+    """Scenes of up to 1,500 messages in up to 300 partitions, and so many times as many."""
+    partitions = st.integers(1, scale * _PARTITIONS_MAX)
+    known = st.sampled_from((0, 1, 50, 99, 100))
+    requests = st.one_of(
+        st.builds(Push, st.integers(1, scale * _ITEMS_MAX), partitions, known, st.booleans()),
+        st.builds(
+            Pop, st.integers(1, 50), partitions, st.integers(1, scale * _MESSAGES_MAX), st.booleans(), st.booleans()
+        ),
+        st.builds(Ack, st.text("cfdr", min_size=1, max_size=3), st.integers(1, 4), st.booleans(), st.booleans()),
+        st.sampled_from(Other),
+    )
+    return st.builds(Scene, _shapes(scale), requests)
 
 
 async def measured(world: World, scene: Scene) -> Found:
@@ -166,6 +159,7 @@ async def measured(world: World, scene: Scene) -> Found:
     if isinstance(scene.request, Ack):  # there is something to ack
         scene = replace(scene, shape=replace(scene.shape, hidden=Hidden.NO, before=Before.LEASED, deleted=0))
     stock = await _made(world, scene.shape)
+    await world.settle()
     try:
         best: Found | None = None
         for _ in range(3):
