@@ -43,7 +43,6 @@ class Hunt:
 
 
 @checks("G-COST-1", level=Level.LIVE)
-@pytest.mark.timeout(0)
 def test_no_scene_costs_out_of_proportion(postgres: str, capsys: pytest.CaptureFixture[str]) -> None:
     profile = settings.default
     assert profile is not None
