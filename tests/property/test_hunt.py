@@ -19,7 +19,7 @@ from tests.support.growth.world import template, world
 _SHARE = 4
 _NIGHTLY_SCALE = 4
 #: Several times what anything in proportion takes.
-CPU_MS_MAX, BLOCKS_MAX = 2.0, 1_000.0
+CPU_MS_MAX, BLOCKS_MAX = 1.0, 1_000.0
 _SEED_OF_EACH_RUN = 21
 
 
