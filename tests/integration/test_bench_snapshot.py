@@ -68,7 +68,7 @@ async def test_a_transaction_that_was_ended_meanwhile_is_no_measurement(postgres
         with pytest.raises(MismatchError, match="not the same snapshot"):
             async with holders.snapshot(postgres):
                 await connection.execute(
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                    "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
                     " WHERE application_name = 'queen bench' AND state = 'idle in transaction'"
                 )
     finally:
