@@ -517,6 +517,11 @@ MUTANTS: tuple[Mutant, ...] = (
         (REPLAY, "            return await self._hold_back(lane, batch, problem)\n", "            raise\n"),
         tests="tests/property/test_spool.py",
     ),
+    _sql(
+        "G-COST-1", "a push looks for each of its transaction ids in an array of them",
+        (PUSH, "SELECT u.part_id, u.hash, h.next_off + u.pos", "SELECT u.part_id, u.hash, h.next_off + p_hash_pos[array_position(p_hash, u.hash)]"),
+        tests="tests/integration/test_growth.py::test_a_call_costs_in_proportion[messages of one segment: push of as many, all new]",
+    ),
     _engine(
         "G-SEC-1", "a level includes the next one too",
         ("queen/http/access.py", "        return _RANKS[self] >= _RANKS[needed]\n", "        return _RANKS[self] >= _RANKS[needed] - 1\n"),
