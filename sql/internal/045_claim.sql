@@ -34,7 +34,7 @@ BEGIN
             w.grp_id, c.part_id, c.ver, c.acked, c.seen, c.attempts, q.lease_time,
             c.ahead IS NULL AND q.delayed_processing = 0 AND q.window_buffer = 0 AS plain
         FROM (
-            SELECT e.grp_id, array_agg(e.pop ORDER BY e.pop) AS pops
+            SELECT e.grp_id, array_agg(e.pop ORDER BY e.pop) AS pops, queen.low_water(e.grp_id, p_now) AS low
             FROM unnest(p_pop, p_grp) AS e (pop, grp_id) GROUP BY e.grp_id
         ) AS w
         JOIN queen.consumer_groups_metadata AS g ON g.id = w.grp_id
@@ -42,7 +42,7 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT l.part_id, l.ver, l.acked, l.ahead, l.seen, l.attempts, l.ready_at
             FROM queen.partition_consumers AS l
-            WHERE l.grp_id = w.grp_id AND l.ready_at <= p_now
+            WHERE l.grp_id = w.grp_id AND l.ready_at BETWEEN w.low AND p_now
             ORDER BY l.ready_at, l.part_id + 0 LIMIT cardinality(w.pops)
             FOR UPDATE SKIP LOCKED
         ) AS c
@@ -67,11 +67,14 @@ LANGUAGE plpgsql
 SET enable_seqscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
+DECLARE
+    v_low timestamptz;
 BEGIN
     IF p_part IS NULL THEN
+        v_low := queen.low_water(p_grp, p_now);
         RETURN QUERY
         SELECT c.* FROM queen.partition_consumers AS c
-        WHERE c.grp_id = p_grp AND c.ready_at <= p_now
+        WHERE c.grp_id = p_grp AND c.ready_at BETWEEN v_low AND p_now
         ORDER BY c.ready_at, c.part_id + 0 LIMIT p_number
         FOR UPDATE SKIP LOCKED;
     ELSE

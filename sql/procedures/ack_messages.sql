@@ -23,7 +23,7 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_now timestamptz := queen.clock();
+    v_now timestamptz := queen.write_clock();
     v_locked bigint[];
     v_answered int := 0;
     m_part bigint[];          -- cursors that move in the plain way: one array a column

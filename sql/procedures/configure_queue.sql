@@ -70,11 +70,13 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_groups bigint[];
+    v_now timestamptz;
 BEGIN
     SELECT array_agg(g.id) INTO v_groups FROM queen.consumer_groups_metadata AS g WHERE g.queue_id = p_queue_id;
     PERFORM 1 FROM queen.partition_consumers AS c
     WHERE c.grp_id = ANY(v_groups) ORDER BY c.part_id, c.grp_id FOR UPDATE;
-    UPDATE queen.partition_consumers AS c SET ready_at = greatest(queen.clock(), c.retry_at), ver = c.ver + 1
-    WHERE c.grp_id = ANY(v_groups) AND c.lease IS NULL AND c.ready_at > queen.clock() AND c.ready_at < 'infinity';
+    v_now := queen.write_clock();
+    UPDATE queen.partition_consumers AS c SET ready_at = greatest(v_now, c.retry_at), ver = c.ver + 1
+    WHERE c.grp_id = ANY(v_groups) AND c.lease IS NULL AND c.ready_at > v_now AND c.ready_at < 'infinity';
 END $$;
 COMMENT ON FUNCTION queen.judge_anew IS 'Internal: makes the cursors of a queue ready that waited for a delay which no longer holds.';

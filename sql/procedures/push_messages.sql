@@ -80,7 +80,7 @@ BEGIN
         END IF;
     END IF;
 
-    v_now := queen.clock();
+    v_now := queen.write_clock();
     SELECT array_agg(e.next_off ORDER BY e.part_id), array_agg(greatest(e.last_at, v_now) ORDER BY e.part_id)
     INTO v_first, v_at
     FROM queen.log_ends AS e WHERE e.part_id = ANY(p_part);

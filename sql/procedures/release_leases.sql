@@ -7,7 +7,7 @@ SET enable_seqscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
-    v_now timestamptz := queen.clock();
+    v_now timestamptz := queen.write_clock();
 BEGIN
     PERFORM 1 FROM queen.partition_consumers AS c WHERE c.lease = ANY(p_lease) ORDER BY c.part_id + 0, c.grp_id FOR UPDATE;
     UPDATE queen.partition_consumers AS c

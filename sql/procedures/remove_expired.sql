@@ -103,7 +103,7 @@ SET enable_seqscan = off
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_now timestamptz := queen.clock();
+    v_now timestamptz := queen.write_clock();
     v_queue queen.queues;
     v_end timestamptz := clock_timestamp() + interval '20 ms';
     v_place record;

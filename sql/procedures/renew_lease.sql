@@ -22,7 +22,7 @@ BEGIN
     ) AS l;
     -- Now, not before: while it waited the lease may have ended and one of its partitions been given away. The others are not
     -- renewed then, for who asks takes a renewal for one of all that the lease still held.
-    v_now := queen.clock();
+    v_now := queen.write_clock();
     RETURN QUERY
     WITH renewed AS (
         UPDATE queen.partition_consumers AS c

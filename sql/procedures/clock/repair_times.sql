@@ -90,7 +90,7 @@ BEGIN
     PERFORM 1 FROM queen.partition_consumers AS c
     WHERE c.part_id = ANY(p_part) AND isfinite(c.ready_at) AND c.ready_at > v_now
     ORDER BY c.part_id, c.grp_id FOR UPDATE;
-    v_now := queen.clock();
+    v_now := queen.write_clock();
     UPDATE queen.partition_consumers AS c
     SET ver = c.ver + 1, retry_at = u.retry_at, ready_at = greatest(v_now, CASE
         WHEN c.lease IS NOT NULL THEN c.ready_at - make_interval(secs => p_set_back)

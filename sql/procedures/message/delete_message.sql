@@ -30,7 +30,7 @@ BEGIN
     INSERT INTO queen.deleted_messages AS d (part_id, offsets)
     VALUES (p_part, int8multirange(int8range(v_off, v_off, '[]')))
     ON CONFLICT (part_id) DO UPDATE SET offsets = d.offsets + excluded.offsets;
-    PERFORM queen.finish(p_part, v_groups, v_off, queen.clock());
+    PERFORM queen.finish(p_part, v_groups, v_off, queen.write_clock());
     RETURN true;
 END $$;
 COMMENT ON FUNCTION queen.delete_message_v1 IS 'Deletes one message; its offset stays taken, and every group counts it as done.';

@@ -36,6 +36,6 @@ BEGIN
         ARRAY[coalesce((c.retries ->> v_off::text)::int, 0)], queen.clock())
     FROM queen.partition_consumers AS c JOIN queen.consumer_groups_metadata AS g ON g.id = c.grp_id
     WHERE c.part_id = p_part AND g.id = ANY(v_ids);
-    PERFORM queen.finish(p_part, v_ids, v_off, queen.clock());
+    PERFORM queen.finish(p_part, v_ids, v_off, queen.write_clock());
 END $$;
 COMMENT ON FUNCTION queen.move_to_dead_letters_v1 IS 'Gives a message up for one group, or for all that have not done it.';
