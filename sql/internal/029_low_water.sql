@@ -32,8 +32,37 @@ END $$;
 COMMENT ON FUNCTION queen.write_clock IS
 'The time of a call that writes when cursors are ready: queen.clock(), noted until the commit, so that no low-water mark passes it.';
 
--- The low-water mark of a group in this session. It rises at most ten times a second, and is looked for from the beginning after
--- five minutes, or when the clock was set back: whatever went wrong, nothing stays hidden.
+-- Up to when every tenth of a second is closed, in seconds since 1970. What this session knew is tried further, one by one; where
+-- that is long ago, PostgreSQL's list of locks says which is the first that somebody holds.
+CREATE OR REPLACE FUNCTION queen.closed(p_now timestamptz) RETURNS float8
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_end CONSTANT bigint := queen.tenth(p_now);
+    v_known CONSTANT bigint := coalesce(nullif(current_setting('queen.closed', true), '')::bigint, 0);
+    v_first bigint := least(v_known, v_end);
+BEGIN
+    IF v_end - v_first > 20 THEN
+        SELECT coalesce(min(k.key), v_end) INTO v_first
+        FROM pg_locks AS l
+        CROSS JOIN LATERAL (SELECT (l.classid::bigint << 32) | l.objid::bigint AS key) AS k
+        WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.mode = 'ShareLock'
+            AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+            AND k.key BETWEEN queen.tenth('1970-01-01Z') AND v_end;
+    ELSE
+        WHILE v_first < v_end AND pg_try_advisory_xact_lock(v_first) LOOP
+            v_first := v_first + 1;
+        END LOOP;
+    END IF;
+    IF v_first <> v_known THEN
+        PERFORM set_config('queen.closed', v_first::text, false);
+    END IF;
+    RETURN (v_first - queen.tenth('1970-01-01Z')) / 10.0;
+END $$;
+COMMENT ON FUNCTION queen.closed IS 'Internal: up to when nobody still writes when cursors are ready.';
+
+-- The low-water mark of a group in this session. It rises at most ten times a second. Once a second it is looked for from the
+-- beginning, whatever went wrong: more seldom where that takes long, so that it takes no noticeable part of the time.
 CREATE OR REPLACE FUNCTION queen.low_water(p_grp bigint, p_now timestamptz) RETURNS timestamptz
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -41,57 +70,36 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_name CONSTANT text := 'queen.low_water_' || p_grp;
-    -- In seconds since 1970: the mark, up to when all was closed, when that was, and when it was looked for from the beginning.
+    -- In seconds since 1970: the mark, when it was looked for, and when it is to be looked for from the beginning.
     v_stored float8[] := string_to_array(nullif(current_setting(v_name, true), ''), ' ')::float8[];
     v_now CONSTANT float8 := extract(epoch FROM p_now);
+    v_anew bool;
     v_closed float8;
     v_oldest timestamptz;
+    v_began timestamptz;
 BEGIN
     IF current_setting('queen.clock', true) <> '' THEN
         RETURN '-infinity';
     END IF;
-    IF v_stored IS NULL OR v_stored[3] > v_now OR v_now > v_stored[4] + 300 THEN
-        v_stored := ARRAY[0, 0, 0, v_now];
-    END IF;
-    IF v_now < v_stored[3] + 0.1 THEN
+    v_anew := coalesce(v_now >= v_stored[3] OR v_now < v_stored[2], true);
+    IF NOT v_anew AND v_now < v_stored[2] + 0.1 THEN
         RETURN to_timestamp(v_stored[1]);
+    ELSIF v_anew THEN
+        v_stored := ARRAY[0, v_now, v_now];
     END IF;
-    v_closed := queen.closed_since(v_stored[2], p_now);
-    IF v_closed > v_stored[2] THEN
-        -- A statement of its own, later than the closing: it sees what was committed by then.
-        SELECT c.ready_at INTO v_oldest FROM queen.partition_consumers AS c
-        WHERE c.grp_id = p_grp AND c.ready_at >= to_timestamp(v_stored[1]) AND c.ready_at < to_timestamp(v_closed)
-        ORDER BY c.ready_at, c.part_id + 0 LIMIT 1;
-        -- A microsecond less: it is stored as a binary fraction.
-        v_stored[1] := coalesce(extract(epoch FROM v_oldest), v_closed) - 0.000001;
-        v_stored[2] := v_closed;
+    v_closed := queen.closed(p_now);
+    v_began := clock_timestamp();
+    -- A statement of its own, later than the closing: it sees what was committed by then.
+    SELECT c.ready_at INTO v_oldest FROM queen.partition_consumers AS c
+    WHERE c.grp_id = p_grp AND c.ready_at >= to_timestamp(v_stored[1]) AND c.ready_at < to_timestamp(v_closed)
+    ORDER BY c.ready_at, c.part_id + 0 LIMIT 1;
+    -- A microsecond less: it is stored as a binary fraction.
+    v_stored[1] := greatest(v_stored[1], coalesce(extract(epoch FROM v_oldest), v_closed) - 0.000001);
+    v_stored[2] := v_now;
+    IF v_anew THEN
+        v_stored[3] := v_now + greatest(1, 10000 * extract(epoch FROM clock_timestamp() - v_began));
     END IF;
-    v_stored[3] := v_now;
     PERFORM set_config(v_name, array_to_string(v_stored, ' '), false);
     RETURN to_timestamp(v_stored[1]);
 END $$;
 COMMENT ON FUNCTION queen.low_water IS 'Internal: a time below which no cursor of a group is ready.';
-
--- Up to when every tenth of a second before p_now is closed, given that all are before p_from (seconds since 1970). Some are tried
--- one by one; where they are many, PostgreSQL's list of locks says which is the first that somebody holds.
-CREATE OR REPLACE FUNCTION queen.closed_since(p_from float8, p_now timestamptz) RETURNS float8
-LANGUAGE plpgsql
-AS $$
-DECLARE
-    v_first bigint := queen.tenth(to_timestamp(p_from));
-    v_end CONSTANT bigint := queen.tenth(p_now);
-BEGIN
-    IF v_end - v_first > 20 THEN
-        SELECT coalesce(min((l.classid::bigint << 32) | l.objid::bigint), v_end) INTO v_first
-        FROM pg_locks AS l
-        WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.mode = 'ShareLock'
-            AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
-            AND ((l.classid::bigint << 32) | l.objid::bigint) BETWEEN v_first AND v_end;
-    ELSE
-        WHILE v_first < v_end AND pg_try_advisory_xact_lock(v_first) LOOP
-            v_first := v_first + 1;
-        END LOOP;
-    END IF;
-    RETURN greatest(p_from, (v_first - 7565000000000000) / 10.0);
-END $$;
-COMMENT ON FUNCTION queen.closed_since IS 'Internal: up to when nobody still writes when cursors are ready.';

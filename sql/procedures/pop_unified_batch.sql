@@ -118,25 +118,3 @@ BEGIN
     WHERE s.pop IS NULL;
 END $$;
 COMMENT ON FUNCTION queen.unserved IS 'Internal: what pops that got nothing had asked for.';
-
--- When the next cursor becomes ready by itself: of one partition, or of any of the group (null: there is none). A cursor with
--- nothing to deliver that could not be parked, because a push holds its partition, counts as parked: the push will be heard of.
-CREATE OR REPLACE FUNCTION queen.next_ready(p_grp bigint, p_part bigint, p_unparked bigint[], p_now timestamptz)
-RETURNS timestamptz
-LANGUAGE plpgsql STABLE
-SET enable_seqscan = off
-SET plan_cache_mode = force_generic_plan
-AS $$
-BEGIN
-    IF p_part IS NULL THEN
-        RETURN (
-            SELECT c.ready_at FROM queen.partition_consumers AS c
-            WHERE c.grp_id = p_grp AND (c.ready_at > p_now OR c.part_id <> ALL(coalesce(p_unparked, '{}')))
-            ORDER BY c.ready_at LIMIT 1);
-    END IF;
-    RETURN (
-        SELECT CASE WHEN c.ready_at <= p_now AND c.part_id = ANY(p_unparked) THEN 'infinity' ELSE c.ready_at END
-        FROM queen.partition_consumers AS c
-        WHERE c.part_id = p_part AND c.grp_id = p_grp ORDER BY c.ver DESC LIMIT 1);
-END $$;
-COMMENT ON FUNCTION queen.next_ready IS 'Internal: when the next cursor of a group becomes ready by itself.';
