@@ -519,7 +519,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-COST-1", "a push looks for each of its transaction ids in an array of them",
-        (PUSH, "SELECT u.part_id, u.hash, h.next_off + u.pos", "SELECT u.part_id, u.hash, h.next_off + p_hash_pos[array_position(p_hash, u.hash)]"),
+        (PUSH, "SELECT u.part_id, u.hash, h.first_off + u.pos", "SELECT u.part_id, u.hash, h.first_off + p_hash_pos[array_position(p_hash, u.hash)]"),
         tests="tests/integration/test_growth.py::test_a_call_costs_in_proportion[messages of one segment: push of as many, all new]",
     ),
     _engine(

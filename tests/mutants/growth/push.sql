@@ -4,8 +4,8 @@
 -- all hashes of the call are read: partitions * n.
 --
 -- A mutant of G-COST-1: tests/integration/test_growth.py puts it in place of the product's and must notice. The first
--- function is the old one, word for word, under a name of its own. The second one attaches it: it has the name and the
--- arguments by which the product calls that step. Whoever changes tables or names adapts what does not fit any more, and
+-- function is the old one under a name of its own, on the tables of today. The second one attaches it: it has the name and
+-- the arguments by which the product calls that step. Whoever changes tables or names adapts what does not fit any more, and
 -- leaves the fault in (docs/adr/0043-growth-tests.md).
 CREATE OR REPLACE FUNCTION queen.old_append_without_duplicates(
     p_flush uuid, p_now timestamptz,
@@ -54,12 +54,8 @@ BEGIN
                 WHERE i.pos <> ALL(v_segment.pos)
             ) AS m;
         END IF;
-        UPDATE queen.partition_lookup AS l
-        SET
-            next_off = l.next_off + v_kept, parked = l.parked AND v_kept = 0,
-            last_at = CASE WHEN v_kept > 0 THEN greatest(l.last_at, p_now) ELSE l.last_at END
-        WHERE l.part_id = v_segment.part_id
-        RETURNING l.next_off, l.last_at INTO v_next, created_at;
+        SELECT l.next_off + v_kept, greatest(l.last_at, p_now) INTO v_next, created_at
+        FROM queen.log_ends AS l WHERE l.part_id = v_segment.part_id;
         IF v_kept > 0 THEN
             INSERT INTO queen.segments (part_id, last_off, n, created_at, flush, ids, ends, data)
             VALUES (v_segment.part_id, v_next - 1, v_kept, created_at, p_flush, v_ids, v_ends, v_data);
@@ -77,16 +73,20 @@ BEGIN
     END LOOP;
 END $$;
 
--- Attached.
-CREATE OR REPLACE FUNCTION queen.append_without_duplicates(
-    p_flush uuid, p_now timestamptz,
+-- Attached: the product has this step within the push, so this is a push that has nothing else, for flushes sent once to queues
+-- without a maximum size.
+CREATE OR REPLACE FUNCTION queen.push_messages_v1(
+    p_flush uuid, p_again bool,
     p_part bigint[], p_n int[], p_data bytea[], p_ends bytea[], p_ids bytea[],
-    p_hash_part bigint[], p_hash_pos int[], p_hash uuid[]
-) RETURNS TABLE (part_id bigint, first_off bigint, created_at timestamptz, dup_pos int[], dup_off bigint[])
+    p_hash_part bigint[], p_hash_pos int[], p_hash uuid[], p_version bigint, p_limited bigint[]
+) RETURNS TABLE (
+    part_id bigint, first_off bigint, created_at timestamptz, dup_pos int[], dup_off bigint[], room bigint
+)
 LANGUAGE plpgsql
 AS $$
 #variable_conflict use_column
 BEGIN
-    RETURN QUERY SELECT * FROM queen.old_append_without_duplicates(
-        p_flush, p_now, p_part, p_n, p_data, p_ends, p_ids, p_hash_part, p_hash_pos, p_hash);
+    PERFORM 1 FROM queen.partition_locks AS l WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR NO KEY UPDATE;
+    RETURN QUERY SELECT a.*, NULL::bigint FROM queen.old_append_without_duplicates(
+        p_flush, queen.clock(), p_part, p_n, p_data, p_ends, p_ids, p_hash_part, p_hash_pos, p_hash) AS a;
 END $$;
