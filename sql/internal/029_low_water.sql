@@ -9,7 +9,7 @@
 -- The tenth of a second of a time, as the key of an advisory lock.
 CREATE OR REPLACE FUNCTION queen.tenth(p_time timestamptz) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN 7565000000000000 + floor(extract(epoch FROM p_time) * 10)::bigint;
+RETURN 7565000000000000 + floor(extract(EPOCH FROM p_time) * 10)::bigint;
 COMMENT ON FUNCTION queen.tenth IS 'Internal: the key of the advisory lock of a tenth of a second.';
 
 -- The time of a call that writes ready_at. A tenth of a second that was closed in the very moment is not entered.

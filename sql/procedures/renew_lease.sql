@@ -14,10 +14,12 @@ DECLARE
     v_part bigint[];          -- the cursors under these leases
     v_grp bigint[];
     v_ver bigint[];
+    v_lease uuid[];
 BEGIN
-    SELECT array_agg(l.part_id), array_agg(l.grp_id), array_agg(l.ver) INTO v_part, v_grp, v_ver
+    SELECT array_agg(l.part_id), array_agg(l.grp_id), array_agg(l.ver), array_agg(l.lease)
+    INTO v_part, v_grp, v_ver, v_lease
     FROM (
-        SELECT c.part_id, c.grp_id, c.ver FROM queen.partition_consumers AS c
+        SELECT c.part_id, c.grp_id, c.ver, c.lease FROM queen.partition_consumers AS c
         WHERE c.lease = ANY(p_lease) ORDER BY c.part_id + 0, c.grp_id FOR UPDATE
     ) AS l;
     -- Now, not before: while it waited the lease may have ended and one of its partitions been given away. The others are not
@@ -27,12 +29,12 @@ BEGIN
     WITH renewed AS (
         UPDATE queen.partition_consumers AS c
         SET ready_at = greatest(c.ready_at, v_now + make_interval(secs => u.seconds)), ver = c.ver + 1
-        FROM unnest(v_part, v_grp, v_ver) AS k (part_id, grp_id, ver)
-        CROSS JOIN (
+        FROM unnest(v_part, v_grp, v_ver, v_lease) AS k (part_id, grp_id, ver, lease)
+        JOIN (
             SELECT r.lease, max(r.seconds) AS seconds FROM unnest(p_lease, p_seconds) AS r (lease, seconds) GROUP BY r.lease
-        ) AS u
+        ) AS u ON u.lease = k.lease
         WHERE c.part_id = ANY(ARRAY[k.part_id]) AND c.grp_id = ANY(ARRAY[k.grp_id]) AND c.ver = ANY(ARRAY[k.ver])
-            AND c.lease = u.lease AND c.ready_at + interval '0' > v_now
+            AND c.ready_at + interval '0' > v_now
         RETURNING c.lease, c.ready_at
     )
     SELECT u.ord::int, count(r.lease)::int, min(r.ready_at)

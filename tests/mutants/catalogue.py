@@ -134,7 +134,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-LEASE-4", "a renewal is judged by the time before it waited",
-        (RENEW, "v_now timestamptz;", "v_now timestamptz := queen.clock();"), (RENEW, "    v_now := queen.clock();\n", ""),
+        (RENEW, "v_now timestamptz;", "v_now timestamptz := queen.clock();"), (RENEW, "    v_now := queen.write_clock();\n", ""),
         tests="tests/integration/test_lease.py",
     ),
     _sql(
@@ -167,7 +167,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-ACK-6", "a change of the delays ends the pause after a failure",
-        ("sql/procedures/configure_queue.sql", "greatest(queen.clock(), c.retry_at)", "queen.clock()"),
+        ("sql/procedures/configure_queue.sql", "greatest(v_now, c.retry_at)", "v_now"),
         tests=COMBINATIONS,
     ),
     _engine(
