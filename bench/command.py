@@ -349,6 +349,23 @@ def depth(
     _measure("depth", dsn, json, smoke=smoke, messages=messages, polls=polls, runs=runs)
 
 
+@bench.command("held-snapshot")
+def held_snapshot(
+    dsn: _Dsn = None,
+    seconds: Annotated[
+        float | None, typer.Option(help="Of each side of a pair; the last fifth counts.", min=1, show_default="600")
+    ] = None,
+    pairs: Annotated[int | None, typer.Option(help="How often both are measured.", min=1, show_default="3")] = None,
+    clients: Annotated[int | None, typer.Option(help="That push, pop and ack.", min=1, show_default="4")] = None,
+    slot: Annotated[bool, typer.Option("--slot", help="A replication slot holds an xmin instead.")] = False,
+    json: _Json = None,
+    smoke: _Smoke = False,
+) -> None:
+    """Push, pop and ack beside a transaction that holds a snapshot, and without it, in turns."""
+    given = {"seconds": seconds, "pairs": pairs, "clients": clients, "slot": slot or None}
+    _measure("snapshot", dsn, json, smoke=smoke, **given)
+
+
 def _check_smoke(smoke: bool, **given: object) -> None:
     """Ends the command where --smoke would win over other options."""
     if smoke and (names := [f"--{name.replace('_', '-')}" for name, value in given.items() if value]):

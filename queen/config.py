@@ -196,6 +196,12 @@ class Settings:
         integer(0, 10_000_000),
         "connections of clients that one worker holds at most; 0: as many as it may open files",
     )
+    pop_bytes_max: int = setting(
+        "QUEEN_MAX_POP_BYTES",
+        16 << 20,
+        integer(1024, 1 << 30),
+        "data that one pop, or one batch of a WebSocket, may return, in bytes; one message comes in any case",
+    )
     held_bytes_max: int = setting(
         "QUEEN_MAX_HELD_BYTES",
         64 << 20,

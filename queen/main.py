@@ -199,7 +199,7 @@ def assembly(settings: Settings) -> Assemble:
     async def assemble(answer: Callable[[Job, Any], None]) -> Assembled:
         target = _target(settings)
         pools = hot, cold, replaying, sweeping = _pools(target, settings)
-        store, administration = Store(hot), AdministrationStore(cold)
+        store, administration = Store(hot, settings.pop_bytes_max), AdministrationStore(cold)
         failover = Failover(await _spool(settings, administration))
         notices = _notices(settings, target)
 

@@ -121,6 +121,7 @@ FAMILIES: Mapping[str, str] = MappingProxyType(
         "RET": "Retention and removal",
         "TIME": "Clocks",
         "ISO": "Isolation of requests",
+        "COST": "Cost",
         "SEC": "Security",
         "SPOOL": "Spool",
         "SMQ": "simple-mq",
@@ -575,6 +576,13 @@ _CATALOGUE: Collection[Guarantee] = (
         "L",
         "A refused ack, an unknown lease, a failed transaction and a pop of an unknown queue are answers with a 2xx.",
         "The published consumers stop for good on a 4xx.",
+    ),
+    _safety(
+        "G-COST-1",
+        "L",
+        "What a request costs PostgreSQL, in CPU and in blocks looked at, grows no faster than what it gives and gets, "
+        "whatever else is stored.",
+        "One request, or an ordinary shape of data, must not stop the queue for everybody.",
     ),
     _safety(
         "G-SEC-1",

@@ -37,10 +37,6 @@ async def load(dsn: str, messages: int, partitions: int, a_segment: int, hot: fl
                 rows.append(_segment(part, n, now, len(rows) % 2 == 0, hashes))
             await connection.copy_records_to_table("segments", schema_name="queen", columns=_COLUMNS, records=rows)
             await connection.copy_records_to_table("transaction_ids", schema_name="queen", records=hashes)
-        await connection.executemany(
-            "UPDATE queen.partition_lookup SET next_off = $2, last_at = $3 WHERE part_id = $1",
-            [(part[0], part[1], now) for part in heads],
-        )
     finally:
         await connection.close()
 
@@ -56,12 +52,12 @@ async def _heads(connection: asyncpg.Connection, names: list[str]) -> list[list[
         names,
     )
     await connection.execute(
-        "INSERT INTO queen.partition_lookup (part_id) SELECT id FROM queen.partitions WHERE queue_id = $1"
+        "INSERT INTO queen.partition_locks (part_id) SELECT id FROM queen.partitions WHERE queue_id = $1"
         " ON CONFLICT DO NOTHING",
         queue,
     )
     rows = await connection.fetch(
-        "SELECT l.part_id, l.next_off FROM queen.partition_lookup AS l"
+        "SELECT l.part_id, l.next_off FROM queen.log_ends AS l"
         " JOIN queen.partitions AS p ON p.id = l.part_id WHERE p.queue_id = $1 ORDER BY 1",
         queue,
     )

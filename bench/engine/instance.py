@@ -31,7 +31,7 @@ from queen_bench.errors import MismatchError
 SETTINGS = Settings()
 _CALL_TIMEOUT_S = 120.0
 _PATIENCE_S = 5.0
-_STORED = "SELECT coalesce(sum(next_off), 0)::int8 AS stored FROM queen.partition_lookup"
+_STORED = "SELECT coalesce(sum(next_off), 0)::int8 AS stored FROM queen.log_ends"
 _acks = msgspec.json.Decoder(AckBatchBody)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from uuid import UUID, uuid4
 
+from queen.core.limits import POP_BYTES
 from queen.core.operations import Lot, Push
 from queen.core.segment import encode_entry, encode_plain, plain_length
 from queen.db.pool import Pool
@@ -28,7 +29,7 @@ class Segments:
     tables: Sequence[str] = (
         "queen.segments",
         "queen.transaction_ids",
-        "queen.partition_lookup",
+        "queen.partition_locks",
         "queen.partition_consumers",
     )
 
@@ -119,7 +120,8 @@ class Segments:
     def pop_statement(self, queue: str, group: str, batch: int) -> str:
         """The SQL of one pop of any partition, without parameters."""
         grp_id = self._groups[queue, group]
-        arguments = f"'{{{batch}}}', '{{1}}', '{{{uuid4()}}}', '{{NULL}}', '{{1}}', '{{{grp_id}}}', '{{NULL}}'"
+        pop = f"'{{{batch}}}', '{{1}}', '{{{uuid4()}}}', '{{NULL}}', '{{1}}', '{{{grp_id}}}', '{{NULL}}'"
+        arguments = f"{pop}, {POP_BYTES}, {POP_BYTES}"
         return f"SELECT * FROM queen.pop_unified_batch_v1({arguments})"
 
     async def stored(self) -> int:

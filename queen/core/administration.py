@@ -2,11 +2,15 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from enum import Enum
 from uuid import UUID
 
 from msgspec import Struct
 
 from queen.core.operations import QueueConfiguration
+
+#: Payloads and traces of a page of a list; the next one begins behind what came.
+PAGE_BYTES = 16 * 2**20
 
 
 class MessageKey(Struct, frozen=True):
@@ -31,8 +35,30 @@ class Period(Struct, frozen=True):
                 return minutes
         return 360
 
+    @property
+    def points(self) -> int:
+        """Points of a series over this time, at most."""
+        return (self.end - self.begin) // timedelta(minutes=self.bucket_minutes) + 2
+
 
 # ---------------------------------------------------------------- catalogue
+
+
+class QueueFilter(Struct, frozen=True):
+    """Which queues are wanted; ``None`` matches any. ``search``: what name, namespace or task holds."""
+
+    namespace: str | None = None
+    task: str | None = None
+    names: Sequence[str] | None = None
+    search: str | None = None
+
+
+class QueueOrder(Enum):
+    """Which queues a list begins with."""
+
+    NEWEST = "newest"
+    NAME = "name"
+    PENDING = "pending"
 
 
 class QueueRow(Struct, frozen=True):
@@ -43,7 +69,6 @@ class QueueRow(Struct, frozen=True):
     namespace: str
     task: str
     created_at: datetime
-    groups: int
     partitions: int | None
     total: int | None
     pending: int | None
@@ -54,6 +79,45 @@ class QueueRow(Struct, frozen=True):
     offset_lag: int | None
     oldest_at: datetime | None
     computed_at: datetime | None
+
+
+class QueuesSummary(Struct, frozen=True):
+    """Figures of queues together.
+
+    ``computed_at``: of the oldest of them; ``None`` when some never were. ``age_*``: seconds that the oldest undone
+    message of a queue waits; ``lag_*``: its undone messages in the partition and group with most of them.
+    """
+
+    queues: int
+    partitions: int
+    namespaces: int
+    tasks: int
+    total: int
+    pending: int
+    processing: int
+    completed: int
+    failed: int
+    dead_letter: int
+    computed_at: datetime | None
+    age_mean: float
+    age_median: float
+    age_min: float
+    age_max: float
+    lag_mean: float
+    lag_median: float
+    lag_min: float
+    lag_max: float
+
+
+class UsedQueueRow(Struct, frozen=True):
+    """A queue that holds or held messages; ``consumed``: what its furthest group has done."""
+
+    queue_id: int
+    name: str
+    namespace: str
+    task: str
+    partitions: int
+    consumed: int
 
 
 class QueueOptions(Struct, frozen=True):
@@ -230,6 +294,13 @@ class DeadLetter(Struct, frozen=True):
     key_id: str | None
 
 
+class Failure(Struct, frozen=True):
+    """A place in the list of dead letters; without values: before the newest."""
+
+    failed_at: datetime | None
+    id: int | None
+
+
 class Replayed(Struct, frozen=True):
     """What became of a replay.
 
@@ -268,6 +339,29 @@ class GroupRow(Struct, frozen=True):
     untouched: bool | None
     oldest_at: datetime | None
     computed_at: datetime | None
+
+
+class GroupOrder(Enum):
+    """Which groups a list begins with."""
+
+    NAME = "name"
+    LAG = "lag"
+
+
+class GroupsSummary(Struct, frozen=True):
+    """Figures of groups together: live leases, messages under them, messages that were done."""
+
+    groups: int
+    leases: int
+    leased_messages: int
+    consumed: int
+
+
+class Consumers(Struct, frozen=True):
+    """Who consumes some queues: whether without a group, and how many groups."""
+
+    queue_mode: bool
+    groups: int
 
 
 class CursorRow(Struct, frozen=True):
@@ -361,12 +455,16 @@ class TraceNameRow(Struct, frozen=True):
 
 
 class Refreshed(Struct, frozen=True):
-    """What a refresh of the statistics has done; ``skipped``: another server does it."""
+    """What a page of a refresh of the statistics has done; ``skipped``: another server does it.
+
+    ``last``: where the next page begins; ``None``: that was all.
+    """
 
     queues: int | None
     groups: int | None
     removed: int | None
     skipped: bool
+    last: int | None
 
 
 class Apart(Struct, frozen=True):
@@ -403,6 +501,14 @@ class QueueMetricsRow(Struct, frozen=True):
         return self.lag_ms_sum / self.pop_messages if self.pop_messages else 0.0
 
 
+class WorkerFilter(Struct, frozen=True):
+    """Which workers are wanted; ``None`` matches any. ``names`` are ``host:process id``."""
+
+    hostname: str | None = None
+    pid: int | None = None
+    names: Sequence[str] | None = None
+
+
 class WorkerMetricsRow(Struct, frozen=True):
     """How workers were; a key is ``None`` where the figures are not kept apart by it. CPU is percent of one core."""
 
@@ -426,6 +532,22 @@ class WorkerMetricsRow(Struct, frozen=True):
     queued: int
     waiting: int
     last_seen: datetime
+
+
+class Found(Struct, frozen=True):
+    """A page of names, and how many there are in all."""
+
+    total: int
+    names: Sequence[str]
+
+
+class ParkedRow(Struct, frozen=True):
+    """Most long polls of a queue that waited at once in a worker."""
+
+    bucket: datetime
+    queue: str
+    worker: str
+    parked: int
 
 
 class RetentionRow(Struct, frozen=True):

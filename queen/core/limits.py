@@ -9,6 +9,9 @@ LEASE_SECONDS_MAX = 7 * 24 * 3600
 TIMEOUT_MS_MAX = 3_600_000
 STATE_KEY_BYTES_MAX = 2048
 ERROR_TEXT_CHARS_MAX = 10_000
+#: Data that one pop may return unless a setting says otherwise, and that all pops of one call may together.
+POP_BYTES = 16 << 20
+POP_CALL_BYTES_MAX = 32 << 20
 #: A push with more data has a transaction of its own: others would wait for it.
 GROUP_BYTES_MAX = 256 << 10
 AUTOPILOT_BATCH_MESSAGES = 200

@@ -13,8 +13,8 @@ export class ApiError extends Error {
   }
 }
 
-// Calls an operation of operations.js. Parameters that its path names stand there, all others in the query; a body that is a text
-// is JSON already.
+// Calls an operation of operations.js. Parameters that its path names stand there, all others in the query, those of a list once
+// for each element; a body that is a text is JSON already.
 export async function call(operation, parameters = {}, body = undefined) {
   const response = await send(operation, parameters, body);
   const text = await response.text();
@@ -45,7 +45,8 @@ function address(operation, parameters) {
     if (DOTS.has(value)) throw new ApiError(0, { error: `A browser cannot ask for a name that is ${value} alone: the command line reaches it (queen --help)` });
     return encodeURIComponent(value);
   });
-  const query = new URLSearchParams(Object.entries(rest).filter(([, value]) => value !== "" && value !== null && value !== undefined));
+  const each = Object.entries(rest).flatMap(([name, value]) => (Array.isArray(value) ? value : [value]).map((one) => [name, one]));
+  const query = new URLSearchParams(each.filter(([, value]) => value !== "" && value !== null && value !== undefined));
   return path.slice(1) + (query.size ? `?${query}` : "");
 }
 

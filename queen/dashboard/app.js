@@ -25,6 +25,7 @@ const user = h("div", { class: "user" });
 
 let current = null;
 let busy = false;
+let again = false;
 let live = true;
 
 async function start() {
@@ -85,8 +86,9 @@ async function open() {
   await refresh();
 }
 
-// Shows what the server knows now. One refresh at a time: a slow server is not asked twice.
+// Shows what the server knows now. One refresh at a time: a slow server is not asked twice. Who wants one meanwhile gets it after.
 async function refresh() {
+  again = busy;
   if (busy || !session.identity) return;
   busy = true;
   const shown = current;
@@ -99,7 +101,7 @@ async function refresh() {
   } finally {
     busy = false;
   }
-  if (shown !== current) await refresh();
+  if (again || shown !== current) await refresh();
 }
 
 function showProblem(text) {
@@ -144,6 +146,6 @@ addEventListener("hashchange", async () => {
   scrollTo(0, 0);
 });
 setInterval(() => {
-  if (live && !document.hidden && !document.querySelector("dialog[open]")) refresh();
+  if (live && !busy && !document.hidden && !document.querySelector("dialog[open]")) refresh();
 }, REFRESH_MS);
 await start();

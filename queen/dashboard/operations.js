@@ -35,7 +35,6 @@ export const operations = {
   listTraceNames: operation("GET", "/api/v1/traces/names", "read-only"),
   listTracesByName: operation("GET", "/api/v1/traces/by-name/{traceName}", "read-only"),
   listTracesOfMessage: operation("GET", "/api/v1/traces/{partitionId}/{transactionId}", "read-only"),
-  getSystemMetrics: operation("GET", "/api/v1/analytics/system-metrics", "read-only"),
   getWorkerMetrics: operation("GET", "/api/v1/analytics/worker-metrics", "read-only"),
   getPostgresStatistics: operation("GET", "/api/v1/analytics/postgres-stats", "read-only"),
   getRetention: operation("GET", "/api/v1/analytics/retention", "read-only"),

@@ -9,6 +9,7 @@ from queen.db.dead_letters import DeadLetterStore
 from queen.db.messages import MessageStore
 from queen.db.metrics import MetricsStore
 from queen.db.pool import Pool
+from queen.db.statement import call
 from queen.db.traces import TraceStore
 
 _CONFIGURE = (
@@ -19,7 +20,13 @@ _INSTALLATION = "SELECT value #>> '{}' AS id FROM queen.system_state WHERE key =
 _SWITCHES = "SELECT * FROM queen.switches_v1()"
 _SET_SWITCH = "SELECT queen.set_switch_v1($1, $2)"
 _REGISTER = "SELECT * FROM queen.register_stream_v1($1, $2, $3, $4, $5)"
-_DELETE = "SELECT queen.delete_queue_v1($1) AS existed"
+_DELETE = call("delete_queue_v1", 2)
+_PURGE = "SELECT queen.purge_partitions_v1($1) AS more"
+
+#: Partitions and cursors that one transaction of a deletion takes away.
+_DELETE_STEP = 5000
+#: Rows of what they held that one transaction removes.
+PURGE_STEP = 5000
 
 
 class AdministrationStore:
@@ -58,10 +65,15 @@ class AdministrationStore:
         )  # fmt: skip
         return row["queue_id"], row["part_id"]
 
-    async def delete_queue(self, queue: str) -> bool:
-        """Deletes a queue with everything in it; false if there was none."""
-        [row] = await self._pool.fetch(_DELETE, queue)
-        return bool(row["existed"])
+    async def delete_queue(self, queue: str) -> tuple[bool, bool]:
+        """Deletes a page of a queue: whether it existed, and whether there is more of it."""
+        [row] = await self._pool.fetch(_DELETE, queue, _DELETE_STEP)
+        return row["existed"], row["more"]
+
+    async def purge_partitions(self) -> bool:
+        """Removes a page of what deleted queues have held; whether there is more."""
+        [row] = await self._pool.fetch(_PURGE, PURGE_STEP)
+        return bool(row["more"])
 
     async def register_stream(self, registration: Registration) -> Registered:
         """Makes a stream, or finds it again."""

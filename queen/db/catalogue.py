@@ -1,16 +1,30 @@
 """What there is: queues, partitions, namespaces and tasks, with figures."""
 
-from queen.core.administration import Configured, Depth, LabelRow, PartitionRow, QueueOptions, QueueRow
+from queen.core.administration import (
+    Configured,
+    Depth,
+    LabelRow,
+    PartitionRow,
+    QueueFilter,
+    QueueOptions,
+    QueueOrder,
+    QueueRow,
+    QueuesSummary,
+    UsedQueueRow,
+)
 from queen.core.operations import QueueConfiguration
 from queen.db.pool import Pool
 from queen.db.statement import call
 
-_LIST_QUEUES = call("list_queues_v1", 5)
+_LIST_QUEUES = call("list_queues_v1", 7)
+_LIST_USED_QUEUES = call("list_used_queues_v1", 5)
+_SUMMARIZE_QUEUES = call("summarize_queues_v1", 4)
 _GET_QUEUE = call("get_queue_v1", 1)
 _GET_CONFIGURATION = call("get_configuration_v1", 1)
 _LIST_PARTITIONS = call("list_partitions_v1", 5)
-_COUNT_LABELS = call("count_labels_v1", 1)
+_COUNT_LABELS = call("count_labels_v1", 3)
 _GET_DEPTH = call("get_depth_v1", 2)
+_ALL = QueueFilter()
 
 
 class CatalogueStore:
@@ -19,16 +33,23 @@ class CatalogueStore:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def queues(
-        self,
-        namespace: str | None = None,
-        task: str | None = None,
-        queue: str | None = None,
-        limit: int | None = None,
-        offset: int = 0,
-    ) -> list[QueueRow]:
-        """Queues, newest first."""
-        return [QueueRow(*row) for row in await self._pool.fetch(_LIST_QUEUES, namespace, task, queue, limit, offset)]
+    async def queues(self, wanted: QueueFilter, order: QueueOrder, limit: int, offset: int) -> list[QueueRow]:
+        """A page of queues."""
+        w = wanted
+        rows = await self._pool.fetch(
+            _LIST_QUEUES, w.namespace, w.task, w.names, w.search, order.value, limit, offset
+        )  # fmt: skip
+        return [QueueRow(*row) for row in rows]
+
+    async def used_queues(self, wanted: QueueFilter, limit: int, offset: int) -> list[UsedQueueRow]:
+        """A page of the queues that hold or held messages, newest first."""
+        rows = await self._pool.fetch(_LIST_USED_QUEUES, wanted.namespace, wanted.task, wanted.names, limit, offset)
+        return [UsedQueueRow(*row) for row in rows]
+
+    async def summary(self, wanted: QueueFilter = _ALL) -> QueuesSummary:
+        """Figures of queues together."""
+        [row] = await self._pool.fetch(_SUMMARIZE_QUEUES, wanted.namespace, wanted.task, wanted.names, wanted.search)
+        return QueuesSummary(*row)
 
     async def queue(self, queue: str) -> QueueOptions | None:
         """One queue, or ``None`` if there is none of that name."""
@@ -47,13 +68,13 @@ class CatalogueStore:
         rows = await self._pool.fetch(_LIST_PARTITIONS, queue, partition, group, limit, offset)
         return [PartitionRow(*row) for row in rows]
 
-    async def namespaces(self) -> list[LabelRow]:
-        """Namespaces of queues."""
-        return [LabelRow(*row) for row in await self._pool.fetch(_COUNT_LABELS, False)]
+    async def namespaces(self, limit: int, offset: int) -> list[LabelRow]:
+        """A page of the namespaces of queues."""
+        return [LabelRow(*row) for row in await self._pool.fetch(_COUNT_LABELS, False, limit, offset)]
 
-    async def tasks(self) -> list[LabelRow]:
-        """Tasks of queues."""
-        return [LabelRow(*row) for row in await self._pool.fetch(_COUNT_LABELS, True)]
+    async def tasks(self, limit: int, offset: int) -> list[LabelRow]:
+        """A page of the tasks of queues."""
+        return [LabelRow(*row) for row in await self._pool.fetch(_COUNT_LABELS, True, limit, offset)]
 
     async def depth(self, queue: str, group: str | None) -> Depth | None:
         """What a group, or the slowest, has still to do in a queue; ``None`` if there is no such queue."""

@@ -1,22 +1,37 @@
 """Consumer groups: listed, moved, deleted."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
-from queen.core.administration import CursorRow, GroupRow, LaggingRow, Seek, Sought
+from queen.core.administration import (
+    Consumers,
+    CursorRow,
+    GroupOrder,
+    GroupRow,
+    GroupsSummary,
+    LaggingRow,
+    QueueFilter,
+    Seek,
+    Sought,
+)
 from queen.db.pool import Pool
 from queen.db.statement import call
 
-_LIST = call("list_groups_v1", 0)
+_LIST = call("list_groups_v1", 5)
+_SUMMARIZE = call("summarize_groups_v1", 3)
+_CONSUMERS = call("describe_consumers_v1", 1)
 _CURSORS = call("list_cursors_v1", 3)
 _LAGGING = call("list_lagging_v1", 2)
 _QUEUES_OF = call("find_group_queues_v1", 1)
 _HAS_GROUP = "SELECT queen.has_group_v1($1) AS found"
 _SEEK = call("seek_group_v1", 7)
 _UPDATE = "SELECT queen.update_subscription_v1($1, $2, $3) AS known"
-_DELETE = "SELECT queen.delete_group_v1($1, $2, $3) AS cursors"
+_DELETE = call("delete_group_v1", 5)
 
 #: Cursors that one call of seek moves at most: it locks as many heads meanwhile.
 SEEK_STEP = 5000
+#: Cursors that one transaction of a deletion takes away or puts back.
+DELETE_STEP = 5000
 
 
 class ConsumerGroupStore:
@@ -25,9 +40,21 @@ class ConsumerGroupStore:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def groups(self) -> list[GroupRow]:
-        """All groups of all queues."""
-        return [GroupRow(*row) for row in await self._pool.fetch(_LIST)]
+    async def groups(
+        self, queues: Sequence[str] | None, search: str | None, order: GroupOrder, limit: int, offset: int
+    ) -> list[GroupRow]:
+        """A page of the groups of queues; ``search``: what the name of group or queue holds."""
+        return [GroupRow(*row) for row in await self._pool.fetch(_LIST, queues, search, order.value, limit, offset)]
+
+    async def summary(self, wanted: QueueFilter) -> GroupsSummary:
+        """Figures of the groups of queues together."""
+        [row] = await self._pool.fetch(_SUMMARIZE, wanted.namespace, wanted.task, wanted.names)
+        return GroupsSummary(*row)
+
+    async def consumers_of(self, queues: Sequence[str]) -> Consumers:
+        """Who consumes some queues."""
+        [row] = await self._pool.fetch(_CONSUMERS, queues)
+        return Consumers(*row)
 
     async def cursors(self, group: str, limit: int, offset: int) -> list[CursorRow]:
         """A page of the cursors of a group, by queue and partition."""
@@ -58,8 +85,10 @@ class ConsumerGroupStore:
         [row] = await self._pool.fetch(_UPDATE, queue, group, since)
         return bool(row["known"])
 
-    async def delete(self, queue: str, group: str, *, subscription: bool) -> int | None:
-        """Deletes a group, or puts it back to its start; its cursors, or ``None`` if the queue has no such group."""
-        [row] = await self._pool.fetch(_DELETE, queue, group, subscription)
-        cursors: int | None = row["cursors"]
-        return cursors
+    async def delete(self, queue: str, group: str, after: str, *, subscription: bool) -> tuple[int | None, str | None]:
+        """Deletes a page of a group, or puts it back to its start.
+
+        Answers the cursors, ``None`` if the queue has no such group; and where to go on, ``None``: done.
+        """
+        [row] = await self._pool.fetch(_DELETE, queue, group, subscription, after, DELETE_STEP)
+        return row["cursors"], row["last"]

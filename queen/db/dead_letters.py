@@ -1,21 +1,32 @@
 """Dead letters: listed, replayed, deleted."""
 
 from queen.core import ids
-from queen.core.administration import DeadLetter, DeadLetterFilter, DeadLetterRow, MessageKey, Replayed
+from queen.core.administration import (
+    PAGE_BYTES,
+    DeadLetter,
+    DeadLetterFilter,
+    DeadLetterRow,
+    Failure,
+    MessageKey,
+    Replayed,
+)
 from queen.db.pool import Pool
 from queen.db.statement import call
 from queen.db.store import push_arguments
 from queen.engine.ports import PushColumns
 
-_LIST = call("list_dead_letters_v1", 7)
+_LIST = call("list_dead_letters_v1", 9)
 _COUNT = "SELECT queen.count_dead_letters_v1($1, $2, $3, $4, $5, $6) AS n"
 _SUMMARIZE = call("summarize_dead_letters_v1", 1)
 _FIND = call("find_dead_letter_v1", 4)
 _REPLAY = call("replay_dead_letter_v1", 13)
-_DELETE = "SELECT queen.delete_dead_letters_v1($1, $2, $3) AS n"
+_DELETE = "SELECT queen.delete_dead_letter_v1($1) AS deleted"
+_PURGE = call("delete_dead_letters_v1", 5)
 
-#: Counting goes no further.
-COUNT_MAX = 100_000
+#: Lists look at so many of the newest, and no further.
+SCAN_MAX = 100_000
+#: Dead letters that one transaction of a purge looks at.
+PURGE_STEP = 5000
 
 
 class DeadLetterStore:
@@ -25,15 +36,17 @@ class DeadLetterStore:
         self._pool = pool
 
     async def page(self, wanted: DeadLetterFilter, limit: int, offset: int) -> list[DeadLetterRow]:
-        """A page of dead letters, newest failure first."""
+        """A page of dead letters, newest failure first; it ends sooner where they are large."""
         w = wanted
-        rows = await self._pool.fetch(_LIST, w.queue, w.group, w.partition, w.begin, w.end, limit, offset)
+        rows = await self._pool.fetch(
+            _LIST, w.queue, w.group, w.partition, w.begin, w.end, SCAN_MAX, limit, offset, PAGE_BYTES
+        )
         return [DeadLetterRow(*row) for row in rows]
 
     async def count(self, wanted: DeadLetterFilter) -> int:
-        """How many match; counting stops at ``COUNT_MAX``."""
+        """How many of the newest ``SCAN_MAX`` match."""
         w = wanted
-        [row] = await self._pool.fetch(_COUNT, w.queue, w.group, w.partition, w.begin, w.end, COUNT_MAX)
+        [row] = await self._pool.fetch(_COUNT, w.queue, w.group, w.partition, w.begin, w.end, SCAN_MAX)
         return int(row["n"])
 
     async def find(self, number: int) -> DeadLetter | None:
@@ -62,10 +75,14 @@ class DeadLetterStore:
 
     async def delete(self, number: int) -> bool:
         """Deletes one; false if there was none."""
-        [row] = await self._pool.fetch(_DELETE, number, None, None)
-        return bool(row["n"])
+        [row] = await self._pool.fetch(_DELETE, number)
+        return bool(row["deleted"])
 
-    async def purge(self, queue: str, group: str | None) -> int:
-        """Deletes those of a queue, of one group if it is named; returns how many."""
-        [row] = await self._pool.fetch(_DELETE, None, queue, group)
-        return int(row["n"])
+    async def purge(self, queue: str, group: str | None, after: Failure | None) -> tuple[int, Failure | None]:
+        """Deletes the next of those of a queue, of one group if it is named, from the newest failure on.
+
+        Answers how many, and where to go on; ``None``: that was all.
+        """
+        place = after or Failure(None, None)
+        [row] = await self._pool.fetch(_PURGE, queue, group, place.failed_at, place.id, PURGE_STEP)
+        return row["deleted"], None if row["id"] is None else Failure(row["failed_at"], row["id"])

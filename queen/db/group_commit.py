@@ -31,7 +31,7 @@ class Member(Enum):
 
     PUSH = ("push", "push_messages_v1", 12, (), 1, 7)
     ACK = ("ack", "ack_messages_v1", 8, (False,), 7, 17)
-    POP = ("pop", "pop_unified_batch_v1", 7, (), 17, 31)
+    POP = ("pop", "pop_unified_batch_v1", 9, (), 17, 31)
 
     def __init__(
         self, kind: str, procedure: str, arguments: int, more: tuple[object, ...], begin: int, end: int

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from queen.db.administration import PURGE_STEP
 from queen.db.pool import Pool
 from queen.services.clock import Bounded, boot, seconds_since_boot
 from queen.services.ports import ClockStep, Page, Place, State, Step
@@ -104,6 +105,11 @@ class MaintenanceStore:
             queue_id, [place.part_id for place in places], idle, self.not_after,
         )  # fmt: skip
         return [Step(Place(row["part_id"]), int(row["removed"]), State(row["state"])) for row in rows]
+
+    async def purge_partitions(self) -> bool:
+        """Removes a page of what deleted queues have held; whether there is more."""
+        [row] = await self._pool.fetch("SELECT queen.purge_partitions_v1($1) AS more", PURGE_STEP)
+        return bool(row["more"])
 
     async def forget_fenced_flushes(self) -> None:
         """Forgets flushes that were sent again long ago."""

@@ -9,11 +9,14 @@ from queen.db.statement import call
 
 _LIST = call("list_messages_v1", 10)
 _GET = call("get_message_v1", 3)
+_DELETE_TRACES = "SELECT queen.delete_traces_v1($1, $2, $3, $4) AS n"
 _DELETE = "SELECT queen.delete_message_v1($1, $2, $3) AS existed"
 _MOVE = call("move_to_dead_letters_v1", 5)
 
 #: Messages that a list by status looks at: what became of each is computed, not stored.
 SCAN_MAX = 10_000
+#: Traces that one transaction deletes.
+_TRACES_STEP = 5000
 
 
 def address(key: MessageKey) -> tuple[int, int | None, FastUUID]:
@@ -41,6 +44,11 @@ class MessageStore:
         """One message, or ``None``."""
         rows = await self._pool.fetch(_GET, *address(key))
         return MessageDetail(*rows[0]) if rows else None
+
+    async def delete_traces(self, key: MessageKey) -> bool:
+        """Deletes some thousand traces of a message; whether there may be more."""
+        [row] = await self._pool.fetch(_DELETE_TRACES, *address(key), _TRACES_STEP)
+        return bool(row["n"] == _TRACES_STEP)
 
     async def delete(self, key: MessageKey) -> bool:
         """Deletes a message for all groups; false if there was none."""

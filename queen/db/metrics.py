@@ -7,28 +7,38 @@ from msgspec import structs
 
 from queen.core.administration import (
     Apart,
-    MessageFilter,
+    Found,
+    ParkedRow,
     Period,
+    QueueFilter,
     QueueMetricsRow,
     Refreshed,
     RetentionRow,
+    WorkerFilter,
     WorkerMetricsRow,
 )
 from queen.core.metrics import ClockState, Counted, GroupFigures, LogFigures, QueueFigures, Sample, Worker
 from queen.db.pool import Pool
 from queen.db.statement import call
 
-_REFRESH = call("refresh_statistics_v1", 2)
+_REFRESH = call("refresh_statistics_v1", 3)
 _RECORD_QUEUES = call("record_queue_metrics_v1", 16)
 _RECORD_WORKER = call("record_worker_metrics_v1", 16)
 _QUEUES = call("list_queue_metrics_v1", 9)
-_WORKERS = call("list_worker_metrics_v1", 7)
+_BUSIEST = call("find_busiest_v1", 5)
+_PARKED = call("list_parked_v1", 6)
+_WORKERS = call("list_worker_metrics_v1", 8)
+_FIND_WORKERS = call("find_workers_v1", 6)
 _RETENTION = call("list_retention_metrics_v1", 3)
 _SUMMARY = call("summarize_figures_v1", 0)
 _QUEUE_FIGURES = call("list_queue_figures_v1", 1)
 _GROUP_FIGURES = call("list_group_figures_v1", 1)
 _CLOCK = call("clock_state_v1", 0)
 _POSTGRES = "SELECT queen.postgres_statistics_v1()::text AS statistics"
+
+
+#: Partitions and cursors that a page of a refresh looks at; a larger queue is a page by itself.
+REFRESH_ROWS = 100_000
 
 
 def _time(minute: int) -> datetime:
@@ -41,9 +51,13 @@ class MetricsStore:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def refresh_statistics(self, rows_max: int | None, *, wait: bool) -> Refreshed:
-        """Computes figures of queues and groups anew: of all, or of the smallest up to ``rows_max`` cursors."""
-        [row] = await self._pool.fetch(_REFRESH, rows_max, wait)
+    async def refresh_smallest(self, rows_max: int) -> None:
+        """Computes figures anew of the smallest queues that have so many partitions and cursors together."""
+        await self._pool.fetch(_REFRESH, rows_max, True, None)
+
+    async def refresh_page(self, after: int, *, wait: bool) -> Refreshed:
+        """Computes figures of the next queues anew, by their numbers."""
+        [row] = await self._pool.fetch(_REFRESH, REFRESH_ROWS, wait, after)
         return Refreshed(*row)
 
     async def record_queues(self, worker: Worker, counted: Sequence[Counted]) -> None:
@@ -61,22 +75,40 @@ class MetricsStore:
             s.queued, s.waiting, keep,
         )  # fmt: skip
 
-    async def queues(self, period: Period, minutes: int, wanted: MessageFilter, apart: Apart) -> list[QueueMetricsRow]:
-        """What was done for queues, newest bucket first; ``wanted`` names queue, namespace or task."""
+    async def queues(self, period: Period, minutes: int, wanted: QueueFilter, apart: Apart) -> list[QueueMetricsRow]:
+        """What was done for queues, newest bucket first; ``wanted`` names queues, namespace or task."""
         rows = await self._pool.fetch(
-            _QUEUES, period.begin, period.end, minutes, wanted.queue, wanted.namespace, wanted.task, apart.bucket,
+            _QUEUES, period.begin, period.end, minutes, wanted.names, wanted.namespace, wanted.task, apart.bucket,
             apart.queue, apart.worker,
         )  # fmt: skip
         return [QueueMetricsRow(*row) for row in rows]
 
-    async def workers(
-        self, period: Period, minutes: int, hostname: str | None, pid: int | None, apart: Apart
-    ) -> list[WorkerMetricsRow]:
+    async def busiest(self, period: Period, queues: Sequence[str] | None, limit: int, offset: int) -> Found:
+        """A page of the queues for which something was done, busiest first."""
+        [row] = await self._pool.fetch(_BUSIEST, period.begin, period.end, queues, limit, offset)
+        return Found(*row)
+
+    async def parked(
+        self, period: Period, minutes: int, queues: Sequence[str] | None, limit: int, offset: int
+    ) -> list[ParkedRow]:
+        """Long polls that waited, by queue and worker, newest bucket first."""
+        rows = await self._pool.fetch(_PARKED, period.begin, period.end, minutes, queues, limit, offset)
+        return [ParkedRow(*row) for row in rows]
+
+    async def workers(self, period: Period, minutes: int, wanted: WorkerFilter, apart: Apart) -> list[WorkerMetricsRow]:
         """How workers were, newest bucket first."""
         rows = await self._pool.fetch(
-            _WORKERS, period.begin, period.end, minutes, hostname, pid, apart.bucket, apart.worker
-        )
+            _WORKERS, period.begin, period.end, minutes, wanted.hostname, wanted.pid, wanted.names, apart.bucket,
+            apart.worker,
+        )  # fmt: skip
         return [WorkerMetricsRow(*row) for row in rows]
+
+    async def find_workers(self, period: Period, wanted: WorkerFilter, limit: int, offset: int) -> Found:
+        """A page of the workers that reported, the one that was seen last first."""
+        [row] = await self._pool.fetch(
+            _FIND_WORKERS, period.begin, period.end, wanted.hostname, wanted.pid, limit, offset
+        )
+        return Found(*row)
 
     async def retention(self, period: Period, minutes: int) -> list[RetentionRow]:
         """What retention and eviction removed, newest bucket first."""

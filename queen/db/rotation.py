@@ -14,22 +14,32 @@ from queen.security.messages import reseal_segment
 #: Segments of one look; each that changes is a transaction of its own.
 _SEGMENTS = 50
 _LETTERS = 200
+#: Partitions, and dead letters of any kind, of one look.
+_PARTITIONS = 1000
+_LETTERS_LOOKED_AT = 10_000
 
 _COUNT = "SELECT queen.count_encrypted_v1($1) AS counted"
-_FIND_SEGMENTS = "SELECT * FROM queen.find_encrypted_segments_v1($1, $2, $3)"
+_FIND_PARTITIONS = "SELECT * FROM queen.find_encrypted_partitions_v1($1, $2)"
+_FIND_SEGMENTS = "SELECT * FROM queen.find_segments_v1($1, $2, $3)"
 _REPLACE_SEGMENT = "SELECT queen.replace_segment_v1($1, $2, $3, $4, $5) AS replaced"
-_FIND_LETTERS = "SELECT * FROM queen.find_encrypted_letters_v1($1, $2, $3)"
+_END_OF_LETTERS = "SELECT queen.end_of_letters_v1($1, $2) AS id"
+_FIND_LETTERS = "SELECT * FROM queen.find_encrypted_letters_v1($1, $2, $3, $4)"
 _REPLACE_LETTER = "SELECT queen.replace_letter_v1($1, $2, $3, $4) AS replaced"
 
 
-class StoredSegment(Struct, frozen=True):
-    """A segment of a queue that is or was encrypted; ``plain_too``: it is, so nothing may stand there in clear."""
+class EncryptedPartition(Struct, frozen=True):
+    """A partition of a queue that is or was encrypted; ``plain_too``: it is, so nothing may stand there in clear."""
 
     part_id: int
-    last_off: int
     queue: str
     partition: str
     plain_too: bool
+
+
+class StoredSegment(Struct, frozen=True):
+    """A segment of such a partition."""
+
+    last_off: int
     ends: bytes
     data: bytes
 
@@ -88,19 +98,30 @@ class RotationStore:
             return None
         return int(row["counted"])
 
-    async def find_segments(self, after: tuple[int, int]) -> list[StoredSegment]:
-        """The next segments after a (partition, last offset)."""
-        rows = await self._pool.fetch(_FIND_SEGMENTS, *after, _SEGMENTS)
+    async def find_partitions(self, after: int) -> list[EncryptedPartition]:
+        """The next partitions after a number."""
+        rows = await self._pool.fetch(_FIND_PARTITIONS, after, _PARTITIONS)
+        return [EncryptedPartition(*row) for row in rows]
+
+    async def find_segments(self, place: EncryptedPartition, after: int) -> list[StoredSegment]:
+        """The next segments of a partition after a last offset."""
+        rows = await self._pool.fetch(_FIND_SEGMENTS, place.part_id, after, _SEGMENTS)
         return [StoredSegment(*row) for row in rows]
 
-    async def replace_segment(self, old: StoredSegment, data: bytes, ends: bytes) -> bool:
+    async def replace_segment(self, place: EncryptedPartition, old: StoredSegment, data: bytes, ends: bytes) -> bool:
         """Writes a segment back; false if it was removed or changed meanwhile."""
-        [row] = await self._pool.fetch(_REPLACE_SEGMENT, old.part_id, old.last_off, old.data, data, ends)
+        [row] = await self._pool.fetch(_REPLACE_SEGMENT, place.part_id, old.last_off, old.data, data, ends)
         return bool(row["replaced"])
 
-    async def find_letters(self, after: int, key_id: str) -> list[StoredLetter]:
-        """The next dead letters after an id that are not under this key."""
-        rows = await self._pool.fetch(_FIND_LETTERS, after, key_id, _LETTERS)
+    async def end_of_letters(self, after: int) -> int | None:
+        """Up to which number to look for dead letters next; ``None``: all that is left."""
+        [row] = await self._pool.fetch(_END_OF_LETTERS, after, _LETTERS_LOOKED_AT)
+        number: int | None = row["id"]
+        return number
+
+    async def find_letters(self, after: int, upto: int | None, key_id: str) -> list[StoredLetter]:
+        """The next dead letters between two numbers that are not under this key."""
+        rows = await self._pool.fetch(_FIND_LETTERS, after, upto, key_id, _LETTERS)
         return [StoredLetter(*row) for row in rows]
 
     async def replace_letter(self, old: StoredLetter, payload: str, key_id: str) -> bool:
@@ -113,30 +134,56 @@ async def rotate_all(store: RotationStore, keys: Keyring, watcher: Watcher) -> R
     """Brings all messages and dead letters of encrypted queues under the current key, in small transactions."""
     rotation = Rotation()
     watcher.begun(await store.count(keys.current_id))
-    place = (-1, -1)
-    while segments := await store.find_segments(place):
-        for segment in segments:
-            await _rotate_segment(store, segment, keys, rotation, watcher)
-        watcher.advanced(len(segments))
-        place = (segments[-1].part_id, segments[-1].last_off)
-    letter_id = -1
-    while letters := await store.find_letters(letter_id, keys.current_id):
-        for letter in letters:
-            await _rotate_letter(store, letter, keys, rotation, watcher)
-        watcher.advanced(len(letters))
-        letter_id = letters[-1].id
+    part_id = -1
+    while places := await store.find_partitions(part_id):
+        for place in places:
+            await _rotate_partition(store, place, keys, rotation, watcher)
+        part_id = places[-1].part_id
+    await _rotate_letters(store, keys, rotation, watcher)
     return rotation
 
 
-async def _rotate_segment(
-    store: RotationStore, old: StoredSegment, keys: Keyring, rotation: Rotation, watcher: Watcher
+async def _rotate_partition(
+    store: RotationStore, place: EncryptedPartition, keys: Keyring, rotation: Rotation, watcher: Watcher
 ) -> None:
-    new = reseal_segment(old.data, old.ends, old.queue, old.partition, keys, plain_too=old.plain_too)
+    after = -1
+    while segments := await store.find_segments(place, after):
+        for segment in segments:
+            await _rotate_segment(store, place, segment, keys, rotation, watcher)
+        watcher.advanced(len(segments))
+        after = segments[-1].last_off
+
+
+async def _rotate_letters(store: RotationStore, keys: Keyring, rotation: Rotation, watcher: Watcher) -> None:
+    """Walks over all dead letters, some thousands at a look, however few of them have to change."""
+    after, upto = -1, await store.end_of_letters(-1)
+    while True:
+        letters = await store.find_letters(after, upto, keys.current_id)
+        for letter in letters:
+            await _rotate_letter(store, letter, keys, rotation, watcher)
+        watcher.advanced(len(letters))
+        if letters:
+            after = letters[-1].id
+        elif upto is None:
+            return
+        else:
+            after, upto = upto, await store.end_of_letters(upto)
+
+
+async def _rotate_segment(
+    store: RotationStore,
+    place: EncryptedPartition,
+    old: StoredSegment,
+    keys: Keyring,
+    rotation: Rotation,
+    watcher: Watcher,
+) -> None:
+    new = reseal_segment(old.data, old.ends, place.queue, place.partition, keys, plain_too=place.plain_too)
     first = old.last_off - len(decode_ends(old.ends)) + 1
     for number, why in new.unreadable.items():
-        watcher.unreadable(f"{old.queue}, partition {old.partition}, offset {first + number}", why)
+        watcher.unreadable(f"{place.queue}, partition {place.partition}, offset {first + number}", why)
     rotation.unreadable += len(new.unreadable)
-    if new.changed and await store.replace_segment(old, new.data, new.ends):
+    if new.changed and await store.replace_segment(place, old, new.data, new.ends):
         rotation.changed += new.changed
 
 

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from asyncpg.pgproto.pgproto import UUID as FastUUID  # noqa: N811 - made from 16 bytes at a fifth of uuid.UUID's cost
 
-from queen.core.limits import GROUP_BYTES_MAX
+from queen.core.limits import GROUP_BYTES_MAX, POP_BYTES, POP_CALL_BYTES_MAX
 from queen.core.operations import Slice, StateRow
 from queen.db.group_commit import GroupCommit, Member
 from queen.db.pool import Pool
@@ -30,7 +30,7 @@ from queen.engine.ports import (
     Unserved,
 )
 
-#: Cursors that one call of subscribe makes at most: it locks as many heads meanwhile.
+#: Cursors that one call of subscribe makes at most: it locks as many partitions meanwhile.
 SUBSCRIBE_STEP = 5000
 
 
@@ -69,10 +69,16 @@ def _ack_row(row: Any) -> AckRow:  # noqa: ANN401 - an asyncpg.Record
 
 
 class Store:
-    """The procedures of the hot path, over a pool; implements ``queen.engine.ports.Database``."""
+    """The procedures of the hot path, over a pool; implements ``queen.engine.ports.Database``.
 
-    def __init__(self, pool: Pool) -> None:
+    Args:
+        pool: the connections.
+        pop_bytes: data that one pop may return.
+    """
+
+    def __init__(self, pool: Pool, pop_bytes: int = POP_BYTES) -> None:
         self._pool = pool
+        self._pop_bytes = pop_bytes, max(pop_bytes, POP_CALL_BYTES_MAX)
         self._group = GroupCommit(pool)
 
     async def push(self, columns: PushColumns, *, again: bool) -> list[Appended]:
@@ -94,10 +100,8 @@ class Store:
     async def pop(self, columns: PopColumns) -> tuple[list[Delivered], list[Unserved], bool]:
         """Claims cursors for many pops, and whether that was behind a push; see the procedure for their order."""
         c = columns
-        arguments = (c.batch, c.parts, c.lease, c.seconds, c.pop, c.grp, c.part)
-        # One that names a partition may wait for whoever works there.
-        alone = any(part is not None for part in c.part)
-        rows, others = await self._group.fetch(Member.POP, arguments, alone=alone)
+        arguments = (c.batch, c.parts, c.lease, c.seconds, c.pop, c.grp, c.part, *self._pop_bytes)
+        rows, others = await self._group.fetch(Member.POP, arguments)
         delivered, unserved = [], []
         for pop, grp, part, _first, upto, skip, seen, attempt, ready_in, off, created_at, ends, start, data in rows:
             if pop is None:

@@ -1,14 +1,19 @@
 """Traces: what consumers recorded about messages."""
 
-from queen.core.administration import MessageKey, Trace, TraceNameRow, TraceRow
+from queen.core.administration import PAGE_BYTES, MessageKey, Trace, TraceNameRow, TraceRow
 from queen.db.messages import address
 from queen.db.pool import Pool
 from queen.db.statement import call
 
 _RECORD = "SELECT queen.record_trace_v1($1, $2, $3, $4, $5, $6, $7, $8) AS id"
-_LIST = call("list_traces_v1", 6)
-_NAMES = call("list_trace_names_v1", 2)
-_COUNT = "SELECT queen.count_traces_v1($1) AS n"
+_LIST = call("list_traces_v1", 7)
+_NAMES = call("list_trace_names_v1", 4)
+_COUNT = "SELECT queen.count_traces_v1($1, $2) AS n"
+
+#: The list of names looks at so many of the newest, and a name's traces are counted so far.
+SCAN_MAX = 100_000
+#: Traces of each name in a list are counted so far.
+_COUNT_MAX = 10_000
 
 
 class TraceStore:
@@ -26,17 +31,18 @@ class TraceStore:
 
     async def of_message(self, key: MessageKey, limit: int, offset: int) -> list[TraceRow]:
         """Traces of a message, oldest first."""
-        return [TraceRow(*row) for row in await self._pool.fetch(_LIST, *address(key), None, limit, offset)]
+        return [TraceRow(*row) for row in await self._pool.fetch(_LIST, *address(key), None, limit, offset, PAGE_BYTES)]
 
     async def of_name(self, name: str, limit: int, offset: int) -> list[TraceRow]:
         """Traces of a name, oldest first."""
-        return [TraceRow(*row) for row in await self._pool.fetch(_LIST, None, None, None, name, limit, offset)]
+        rows = await self._pool.fetch(_LIST, None, None, None, name, limit, offset, PAGE_BYTES)
+        return [TraceRow(*row) for row in rows]
 
     async def names(self, limit: int, offset: int) -> list[TraceNameRow]:
-        """Names, latest first."""
-        return [TraceNameRow(*row) for row in await self._pool.fetch(_NAMES, limit, offset)]
+        """A page of the names of the newest traces, latest first."""
+        return [TraceNameRow(*row) for row in await self._pool.fetch(_NAMES, SCAN_MAX, _COUNT_MAX, limit, offset)]
 
     async def count(self, name: str | None = None) -> int:
-        """How many traces a name has; without one, how many names there are."""
-        [row] = await self._pool.fetch(_COUNT, name)
+        """How many traces a name has; without one, how many names the newest traces have."""
+        [row] = await self._pool.fetch(_COUNT, name, SCAN_MAX)
         return int(row["n"])

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Container, Coroutine, Hashable, Mapping, Sequence
 from functools import partial
+from math import inf
 from typing import Any
 
 from msgspec import Struct
@@ -394,6 +395,9 @@ class Engine:
     def _finish_look(self, job: Job, look: Look) -> None:
         if look.found:
             self._deliver(job, look)
+            return
+        if look.ready_in == -inf and not self._stopping and not job.gone:
+            self._check([job])
             return
         now = self._loop.time()
         contended = look.ready_in <= 0

@@ -9,7 +9,7 @@ class Look(ABC):
 
     Attributes:
         ready_in: seconds until something becomes ready by itself; ``inf`` for never, 0 or less: it is, but somebody
-            else holds it.
+            else holds it; ``-inf``: the call had no room for it, and another will.
         more: whether there may be more than it has taken.
         behind: whether it saw what a push in the same transaction has stored.
     """

@@ -93,7 +93,7 @@ class PopColumns(Struct):
 
 
 class Delivered(Struct, frozen=True):
-    """A slice that a pop gets; ``pop`` counts from 1."""
+    """A slice that a pop gets; ``pop`` counts from 1, ``skip`` are the offsets of the slice that are done already."""
 
     pop: int
     grp_id: int
@@ -108,8 +108,8 @@ class Delivered(Struct, frozen=True):
 class Unserved(Struct, frozen=True):
     """A place that had too little.
 
-    ``ready_in``: seconds until a cursor there becomes ready by itself; ``inf`` for not before a push, ``None`` when the
-    group or the partition does not exist.
+    ``ready_in``: seconds until a cursor there becomes ready by itself; ``inf`` for not before a push, ``-inf`` when the
+    call stopped at one of its limits, ``None`` when the group or the partition does not exist.
     """
 
     grp_id: int

@@ -105,8 +105,13 @@ class Reporter:
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
-            await self._quietly(self._metrics.refresh_statistics(None, wait=False))
+            await self._quietly(self._refresh_all())
             await asyncio.sleep(max(self._interval_s, (loop.time() - began) / _REFRESH_SHARE))
+
+    async def _refresh_all(self) -> None:
+        after: int | None = 0
+        while after is not None:
+            after = (await self._metrics.refresh_page(after, wait=False)).last
 
     async def _quietly(self, work: Awaitable[object]) -> None:
         try:

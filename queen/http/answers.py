@@ -90,7 +90,7 @@ class Administrative:
 
 async def refresh(context: Context) -> None:
     """Brings the statistics of small queues up to this moment."""
-    await context.administration.metrics.refresh_statistics(FRESH_ROWS_MAX, wait=True)
+    await context.administration.metrics.refresh_smallest(FRESH_ROWS_MAX)
 
 
 async def record(context: Context) -> None:

@@ -1,6 +1,8 @@
 """Parameters of listings: names, pages and times of a query string, and a message named in a path."""
 
 from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import TypeVar
 
 import falcon.asgi
 from msgspec import Struct
@@ -11,8 +13,14 @@ from queen.core.errors import BadRequestError, NotFoundError
 from queen.core.limits import TRANSACTION_ID_CHARS_MAX
 from queen.http.parsing import check_name, parse_integer, parse_time
 
+EnumT = TypeVar("EnumT", bound=Enum)
+
 LIMIT_MAX = 10_000
 OFFSET_MAX = 1_000_000
+#: Elements of a list without a `limit`: with names of a common length far less than a mebibyte.
+LIMIT = 1000
+#: Names that a query may choose.
+NAMES_MAX = 100
 
 
 class Pagination(Struct, frozen=True):
@@ -22,18 +30,24 @@ class Pagination(Struct, frozen=True):
     offset: int
 
 
-def page(req: falcon.asgi.Request, limit: int, offset_max: int = OFFSET_MAX) -> Pagination:
+def page(req: falcon.asgi.Request, limit: int, offset_max: int = OFFSET_MAX, limit_max: int = LIMIT_MAX) -> Pagination:
     """``limit`` and ``offset`` of the query.
 
     Args:
         req: has the query.
         limit: what holds when none is named.
         offset_max: largest offset.
+        limit_max: largest limit.
     """
     return Pagination(
-        parse_integer(req.get_param("limit"), "limit", limit, 1, LIMIT_MAX),
+        parse_integer(req.get_param("limit"), "limit", limit, 1, limit_max),
         parse_integer(req.get_param("offset"), "offset", 0, 0, offset_max),
     )
+
+
+def page_of_series(req: falcon.asgi.Request, period: Period, points: int) -> Pagination:
+    """Which series are wanted: by default as many as make so many points over the time."""
+    return page(req, max(points // period.points, 1))
 
 
 def name(req: falcon.asgi.Request, *fields: str) -> str | None:
@@ -42,6 +56,24 @@ def name(req: falcon.asgi.Request, *fields: str) -> str | None:
         if text := req.get_param(field):
             return check_name(text, field)
     return None
+
+
+def names(req: falcon.asgi.Request, field: str) -> list[str] | None:
+    """Names of the query, each in a parameter of its own; ``None``: there is none, which matches any."""
+    found = [text for text in req.get_param_as_list(field) or () if text]
+    if len(found) > NAMES_MAX:
+        raise BadRequestError(f"{field} is there {len(found)} times, more than {NAMES_MAX}", field)
+    return [check_name(text, field) for text in dict.fromkeys(found)] or None
+
+
+def choice(req: falcon.asgi.Request, field: str, default: EnumT) -> EnumT:
+    """One of the values of an enumeration."""
+    text = req.get_param(field) or default.value
+    for value in type(default):
+        if value.value == text:
+            return value
+    known = ", ".join(value.value for value in type(default))
+    raise BadRequestError(f"{field} must be one of {known}, not {text[:40]!r}", field)
 
 
 def moment(req: falcon.asgi.Request, field: str) -> datetime | None:

@@ -90,7 +90,9 @@ class Services:
         self.leadership = Leadership(database, clock)
         watching = Chore("clock", CLOCK_S, self._watch_clock)
         forgetting = Chore("clean-up", schedule.retention_interval_s, database.forget_fenced_flushes)
-        self._chores = [watching, *map(self._sweeping, services_of(database, schedule)), forgetting, *chores]
+        purging = Chore("clean-up", schedule.retention_interval_s, self._purge)
+        sweeping = map(self._sweeping, services_of(database, schedule))
+        self._chores = [watching, *sweeping, forgetting, purging, *chores]
         self._tasks: Sequence[asyncio.Task[None]] = ()
 
     def start(self) -> None:
@@ -109,6 +111,11 @@ class Services:
             await self.leadership.resign()
         except (DatabaseUnavailableError, TooSlowError) as problem:
             log.info("The lead of the services ends by itself: %s", problem)
+
+    async def _purge(self) -> None:
+        """What a deletion has left that was cut off."""
+        while self.leadership.held and await self._database.purge_partitions():
+            pass
 
     async def _watch_clock(self) -> None:
         step = await self.leadership.look_at_clock()

@@ -26,7 +26,7 @@ Row = tuple[str, str, str, bytes | None, bytes | None]
 
 _PARTS_A_TASK = 500
 _TAIL = 1 << 20
-_HEADS = "SELECT part_id, next_off FROM queen.partition_lookup"
+_HEADS = "SELECT part_id, next_off FROM queen.log_ends"
 _SEGMENTS = """
 SELECT
     q.name AS queue, p.name AS partition, s.part_id AS part, s.last_off - s.n + 1 AS first, s.last_off AS last,
@@ -44,7 +44,7 @@ LEFT JOIN LATERAL (
     FROM queen.deleted_messages AS m CROSS JOIN LATERAL unnest(m.offsets) AS run
     WHERE m.part_id = w.part_id
 ) AS d ON true
-JOIN queen.segments AS s ON s.part_id = w.part_id AND s.last_off >= w.since AND s.last_off < w.till
+JOIN queen.segments AS s ON s.part_id = w.part_id AND s.last_off >= w.since AND s.last_off < w.till AND s.n > 0
 ORDER BY s.part_id, s.last_off
 """
 

@@ -27,12 +27,15 @@ _HEADS = """
 SELECT p.id AS part_id, q.name AS queue, p.name AS partition, l.next_off AS next_offset,
     coalesce(s.oldest, l.next_off) AS oldest_offset, (extract(epoch FROM p.created_at) * 1000000)::bigint AS created_at
 FROM queen.partitions AS p JOIN queen.queues AS q ON q.id = p.queue_id
-JOIN queen.partition_lookup AS l ON l.part_id = p.id
+JOIN queen.log_ends AS l ON l.part_id = p.id
 LEFT JOIN (SELECT part_id, min(last_off - n + 1) AS oldest FROM queen.segments GROUP BY part_id) AS s
 ON s.part_id = p.id
 """
 _SPAN_ENDS = """
-WITH s AS (SELECT part_id, last_off, (sum(n) OVER (ORDER BY part_id, last_off) - 1) / $1 AS span FROM queen.segments)
+WITH s AS (
+    SELECT part_id, last_off, (sum(n) OVER (ORDER BY part_id, last_off) - 1) / $1 AS span
+    FROM queen.segments WHERE n > 0
+)
 SELECT part_id, last_off
 FROM (SELECT s.*, lead(span) OVER (ORDER BY part_id, last_off) AS next FROM s) AS t
 WHERE next IS DISTINCT FROM span ORDER BY part_id, last_off
@@ -43,7 +46,7 @@ WITH s AS (
         (sum(g.n) OVER (PARTITION BY g.part_id ORDER BY g.last_off) - 1) / $1 AS span
     FROM queen.segments AS g
     LEFT JOIN unnest($2::bigint [], $3::bigint []) AS d (part_id, upto) ON d.part_id = g.part_id
-    WHERE g.last_off > coalesce(d.upto, -1)
+    WHERE g.last_off > coalesce(d.upto, -1) AND g.n > 0
 )
 SELECT part_id, min(below) AS below, max(last_off) AS last_off, sum(n)::bigint AS n
 FROM s GROUP BY part_id, span ORDER BY part_id, span

@@ -29,7 +29,7 @@ _SEGMENTS_AT_FIRST = 20
 _SELECT = """
 SELECT part_id, last_off, n, (extract(epoch FROM created_at) * 1000000)::bigint AS created_at, ids{more}
 FROM queen.segments
-WHERE (part_id, last_off) > ($1::bigint, $2::bigint) AND (part_id, last_off) <= ($3::bigint, $4::bigint)
+WHERE (part_id, last_off) > ($1::bigint, $2::bigint) AND (part_id, last_off) <= ($3::bigint, $4::bigint) AND n > 0
 """
 
 

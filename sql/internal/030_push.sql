@@ -1,95 +1,71 @@
--- Wakes the parked cursors of partitions whose heads the caller has locked and is moving.
-CREATE OR REPLACE FUNCTION queen.wake(p_part bigint[], p_now timestamptz) RETURNS void
+-- Wakes the parked cursors of partitions that the caller has locked and appends to. A cursor is parked at the end of the log,
+-- so p_first, the offsets of what is appended, say where.
+CREATE OR REPLACE FUNCTION queen.wake(p_part bigint[], p_first bigint[], p_now timestamptz) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
+DECLARE
+    v_part bigint[];
+    v_grp bigint[];
+    v_ver bigint[];
 BEGIN
-    UPDATE queen.partition_consumers AS c
-    SET ready_at = p_now + make_interval(secs => greatest(q.delayed_processing, q.window_buffer))
+    SELECT array_agg(l.part_id), array_agg(l.grp_id), array_agg(l.ver) INTO v_part, v_grp, v_ver
     FROM (
-        SELECT l.part_id, l.grp_id FROM queen.partition_consumers AS l
-        WHERE l.part_id = ANY(p_part) AND NOT isfinite(l.ready_at)
-        ORDER BY l.part_id, l.grp_id FOR UPDATE
-    ) AS parked
-    JOIN queen.partitions AS p ON p.id = ANY(ARRAY[parked.part_id])
-    JOIN queen.queues AS q ON q.id = ANY(ARRAY[p.queue_id])
-    WHERE c.part_id = ANY(ARRAY[parked.part_id]) AND c.grp_id = ANY(ARRAY[parked.grp_id]) AND NOT isfinite(c.ready_at);
+        SELECT c.part_id, c.grp_id, c.ver
+        FROM unnest(p_part, p_first) AS u (part_id, first_off)
+        CROSS JOIN LATERAL (
+            SELECT p.part_id, p.grp_id, p.ver FROM queen.partition_consumers AS p
+            WHERE p.part_id + 0 = u.part_id AND p.acked = u.first_off - 1 AND p.ready_at = 'infinity'
+            ORDER BY p.grp_id + 0 FOR UPDATE
+        ) AS c
+    ) AS l;
+    IF v_part IS NULL THEN
+        RETURN;
+    END IF;
+    UPDATE queen.partition_consumers AS c
+    SET ready_at = p_now + make_interval(secs => greatest(q.delayed_processing, q.window_buffer)), ver = c.ver + 1
+    FROM unnest(v_part, v_grp, v_ver) AS u (part_id, grp_id, ver)
+    JOIN queen.consumer_groups_metadata AS g ON g.id = ANY(ARRAY[u.grp_id])
+    JOIN queen.queues AS q ON q.id = ANY(ARRAY[g.queue_id])
+    WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = ANY(ARRAY[u.grp_id]) AND c.ver = ANY(ARRAY[u.ver]);
 END $$;
 COMMENT ON FUNCTION queen.wake IS 'Internal: makes the parked cursors of these partitions ready.';
 
--- The path of push_messages_v1 for a call in which some transaction ids are stored already: cuts those messages out.
--- Caller holds the head locks. A segment of duplicates only is not written.
-CREATE OR REPLACE FUNCTION queen.append_without_duplicates(
-    p_flush uuid, p_now timestamptz,
-    p_part bigint[], p_n int[], p_data bytea[], p_ends bytea[], p_ids bytea[],
-    p_hash_part bigint[], p_hash_pos int[], p_hash uuid[]
-) RETURNS TABLE (part_id bigint, first_off bigint, created_at timestamptz, dup_pos int[], dup_off bigint[])
-LANGUAGE plpgsql
-SET enable_seqscan = off
-SET plan_cache_mode = force_generic_plan
+-- A segment of p_n messages without some of them; p_out are their positions, ascending, and not all. What lies between two of
+-- them is copied as it is: a message with the comma before it takes the same bytes wherever it stands.
+CREATE OR REPLACE FUNCTION queen.cut_messages(
+    p_n int, p_out int[], INOUT data bytea, INOUT ends bytea, INOUT ids bytea
+)
+LANGUAGE plpgsql IMMUTABLE
 AS $$
-#variable_conflict use_column
-DECLARE
-    v_segment record;
-    v_kept int;
-    v_data bytea;
-    v_ids bytea;
-    v_ends bytea;
-    v_next bigint;
+#variable_conflict use_variable
 BEGIN
-    FOR v_segment IN
-        SELECT u.part_id, u.n, u.data, u.ends, u.ids, d.pos, d.off
-        FROM unnest(p_part, p_n, p_data, p_ends, p_ids) AS u (part_id, n, data, ends, ids)
-        LEFT JOIN LATERAL (
-            SELECT array_agg(h.pos ORDER BY h.pos) AS pos, array_agg(t.off ORDER BY h.pos) AS off
-            FROM unnest(p_hash_part, p_hash_pos, p_hash) AS h (part_id, pos, hash)
-            JOIN queen.transaction_ids AS t ON t.part_id = ANY(ARRAY[h.part_id]) AND t.hash = ANY(ARRAY[h.hash])
-            WHERE h.part_id = u.part_id
-        ) AS d ON true
-    LOOP
-        v_kept := v_segment.n - coalesce(cardinality(v_segment.pos), 0);
-        v_data := v_segment.data;
-        v_ids := v_segment.ids;
-        v_ends := v_segment.ends;
-        IF v_segment.pos IS NOT NULL AND v_kept > 0 THEN
-            SELECT
-                '['::bytea || string_agg(m.message, ','::bytea ORDER BY m.pos) || ']'::bytea,
-                string_agg(int4send(m.ends::int), ''::bytea ORDER BY m.pos),
-                string_agg(m.id, ''::bytea ORDER BY m.pos)
-            INTO v_data, v_ends, v_ids
+    SELECT
+        '['::bytea || string_agg(substr(data, r.begins + 2, r.bytes - 1), ','::bytea ORDER BY r.first) || ']'::bytea,
+        string_agg(r.moved, ''::bytea ORDER BY r.first),
+        string_agg(substr(ids, 16 * r.first + 1, 16 * (r.last - r.first + 1)), ''::bytea ORDER BY r.first)
+    INTO data, ends, ids
+    FROM (
+        SELECT k.first, k.last, k.begins, k.bytes, (
+            SELECT string_agg(int4send(queen.message_end(ends, i.pos) - k.begins + k.before::int), ''::bytea ORDER BY i.pos)
+            FROM generate_series(k.first, k.last) AS i (pos)
+        ) AS moved
+        FROM (
+            SELECT m.first, m.last, m.begins, m.bytes, sum(m.bytes) OVER (ORDER BY m.first) - m.bytes AS before
             FROM (
-                SELECT
-                    e.pos, e.message, substr(v_segment.ids, 16 * e.pos + 1, 16) AS id,
-                    sum(octet_length(e.message) + 1) OVER (ORDER BY e.pos) AS ends
-                FROM generate_series(0, v_segment.n - 1) AS i (pos)
-                CROSS JOIN LATERAL queen.message_at(v_segment.data, v_segment.ends, i.pos) AS e
-                WHERE i.pos <> ALL(v_segment.pos)
-            ) AS m;
-        END IF;
-        UPDATE queen.partition_lookup AS l
-        SET
-            next_off = l.next_off + v_kept, parked = l.parked AND v_kept = 0,
-            last_at = CASE WHEN v_kept > 0 THEN greatest(l.last_at, p_now) ELSE l.last_at END
-        WHERE l.part_id = v_segment.part_id
-        RETURNING l.next_off, l.last_at INTO v_next, created_at;
-        IF v_kept > 0 THEN
-            INSERT INTO queen.segments (part_id, last_off, n, created_at, flush, ids, ends, data)
-            VALUES (v_segment.part_id, v_next - 1, v_kept, created_at, p_flush, v_ids, v_ends, v_data);
-            INSERT INTO queen.transaction_ids (part_id, hash, off)
-            SELECT h.part_id, h.hash, v_next - v_kept + h.pos
-                - (SELECT count(*) FROM unnest(v_segment.pos) AS gone (pos) WHERE gone.pos < h.pos)
-            FROM unnest(p_hash_part, p_hash_pos, p_hash) AS h (part_id, pos, hash)
-            WHERE h.part_id = v_segment.part_id AND (v_segment.pos IS NULL OR h.pos <> ALL(v_segment.pos));
-        END IF;
-        part_id := v_segment.part_id;
-        first_off := v_next - v_kept;
-        dup_pos := v_segment.pos;
-        dup_off := v_segment.off;
-        RETURN NEXT;
-    END LOOP;
+                SELECT g.first, g.last, queen.message_end(ends, g.first - 1) AS begins,
+                    queen.message_end(ends, g.last) - queen.message_end(ends, g.first - 1) AS bytes
+                FROM (
+                    SELECT coalesce(lag(u.pos) OVER (ORDER BY u.pos), -1) + 1 AS first, u.pos - 1 AS last
+                    FROM unnest(p_out || p_n) AS u (pos)
+                ) AS g
+                WHERE g.first <= g.last
+            ) AS m
+        ) AS k
+    ) AS r;
 END $$;
-COMMENT ON FUNCTION queen.append_without_duplicates IS 'Internal: push_messages_v1 where some transaction ids are stored already.';
+COMMENT ON FUNCTION queen.cut_messages IS 'Internal: a segment without some of its messages.';
 
 -- What push_messages_v1 answered the first time, if the flush had been committed; else no row. A flush that stored
 -- nothing but found duplicates leaves no trace and needs none: sending it again finds the same.
@@ -101,25 +77,36 @@ SET enable_seqscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
+DECLARE
+    v_part bigint[];
+    v_first bigint[];
+    v_last bigint[];
+    v_at timestamptz[];
 BEGIN
-    IF NOT EXISTS (SELECT 1 FROM unnest(p_part) AS u (part_id), queen.flushed_segment(p_flush, u.part_id)) THEN
+    SELECT array_agg(u.part_id), array_agg(s.first_off), array_agg(s.last_off), array_agg(s.created_at)
+    INTO v_part, v_first, v_last, v_at
+    FROM unnest(p_part) AS u (part_id)
+    CROSS JOIN LATERAL queen.flushed_segment(p_flush, u.part_id) AS s;
+    IF v_part IS NULL THEN
         RETURN;
     END IF;
     RETURN QUERY
     SELECT u.part_id, coalesce(s.first_off, 0), s.created_at, d.pos, d.off
     FROM unnest(p_part) AS u (part_id)
-    LEFT JOIN LATERAL queen.flushed_segment(p_flush, u.part_id) AS s ON true
-    LEFT JOIN LATERAL (
-        SELECT array_agg(h.pos ORDER BY h.pos) AS pos, array_agg(t.off ORDER BY h.pos) AS off
+    LEFT JOIN unnest(v_part, v_first, v_at) AS s (part_id, first_off, created_at) ON s.part_id = u.part_id
+    LEFT JOIN (
+        SELECT h.part_id, array_agg(h.pos ORDER BY h.pos) AS pos, array_agg(t.off ORDER BY h.pos) AS off
         FROM unnest(p_hash_part, p_hash_pos, p_hash) AS h (part_id, pos, hash)
         JOIN queen.transaction_ids AS t ON t.part_id = ANY(ARRAY[h.part_id]) AND t.hash = ANY(ARRAY[h.hash])
-        WHERE h.part_id = u.part_id AND (s.last_off IS NULL OR t.off NOT BETWEEN s.first_off AND s.last_off)
-    ) AS d ON true;
+        LEFT JOIN unnest(v_part, v_first, v_last) AS o (part_id, first_off, last_off) ON o.part_id = h.part_id
+        WHERE o.part_id IS NULL OR t.off NOT BETWEEN o.first_off AND o.last_off
+        GROUP BY h.part_id
+    ) AS d ON d.part_id = u.part_id;
 END $$;
 COMMENT ON FUNCTION queen.flushed IS 'Internal: the answer of a flush that was committed although its first answer was lost.';
 
--- Walks back from the head and stops at segments too old to be of a flush that is still being repeated. For one that was
--- spooled meanwhile queen.replay_spool_v1 has set queen.sent_at.
+-- Walks back from the end of the log and stops at segments too old to be of a flush that is still being repeated. For one that
+-- was spooled meanwhile queen.replay_spool_v1 has set queen.sent_at.
 CREATE OR REPLACE FUNCTION queen.flushed_segment(
     p_flush uuid, p_part bigint, OUT first_off bigint, OUT last_off bigint, OUT created_at timestamptz
 ) RETURNS SETOF record
@@ -137,7 +124,7 @@ BEGIN
         WHERE s.part_id = p_part ORDER BY s.last_off DESC
     LOOP
         EXIT WHEN v_segment.created_at < v_oldest;
-        IF v_segment.flush = p_flush THEN
+        IF v_segment.flush = p_flush AND v_segment.n > 0 THEN
             first_off := v_segment.last_off - v_segment.n + 1;
             last_off := v_segment.last_off;
             created_at := v_segment.created_at;

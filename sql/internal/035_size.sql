@@ -34,7 +34,7 @@ BEGIN
     RETURN (
         SELECT coalesce(sum(
             h.next_off - 1 - coalesce(queen.lowest_cursor(p.id), queen.last_before(p.id, '-infinity'))), 0)
-        FROM queen.partitions AS p JOIN queen.partition_lookup AS h ON h.part_id = p.id
+        FROM queen.partitions AS p JOIN queen.log_ends AS h ON h.part_id = p.id
         WHERE p.queue_id = p_queue_id AND h.next_off > 0
     );
 END $$;

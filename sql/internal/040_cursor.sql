@@ -10,130 +10,186 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.advance IS 'Internal: cursor and offsets done ahead of it, after taking the contiguous ones in.';
 
--- Where a run of at most p_left messages above p_acked ends that leaves out what is done ahead: its last offset and how
--- many messages it delivers.
-CREATE OR REPLACE FUNCTION queen.run_end(
-    p_acked bigint, p_ahead int8multirange, p_visible bigint, p_left int, OUT upto bigint, OUT messages int
-)
-LANGUAGE plpgsql IMMUTABLE
-AS $$
-BEGIN
-    IF p_ahead IS NULL THEN
-        messages := greatest(least(p_visible - p_acked, p_left), 0);
-        upto := p_acked + messages;
-        RETURN;
-    END IF;
-    -- Not farther than the run can reach: the whole backlog would be counted otherwise.
-    SELECT least(p_visible, p_acked + p_left + sum(upper(r) - lower(r))) INTO p_visible FROM unnest(p_ahead) AS r;
-    SELECT max(o), count(*) INTO upto, messages
-    FROM (
-        SELECT o FROM generate_series(p_acked + 1, p_visible) AS o WHERE NOT p_ahead @> o ORDER BY o LIMIT p_left
-    ) AS run;
-END $$;
-COMMENT ON FUNCTION queen.run_end IS 'Internal: the end of the next run of messages of a cursor.';
-
--- The highest offset that delayed_processing and window_buffer let a pop see, and when that will change by itself.
--- created_at rises with the offset, so what is visible is a prefix.
-CREATE OR REPLACE FUNCTION queen.visible(
-    p_part bigint, p_acked bigint, p_next_off bigint, p_last_at timestamptz, p_delay int, p_window int,
-    p_now timestamptz,
-    OUT upto bigint, OUT again_at timestamptz
+-- The run of messages above p_acked that a pop takes: not what is done ahead, at most p_messages, at most p_bytes of data (but
+-- one message at least, if p_must), and only what delayed_processing and window_buffer let a pop see. Reads no more segments
+-- than the run spans.
+-- upto: its last offset; messages: how many it delivers; again_at: nothing is visible, and when that will change by itself;
+-- full: it ends where it does for want of bytes.
+CREATE OR REPLACE FUNCTION queen.next_run(
+    p_part bigint, p_acked bigint, p_ahead int8multirange, p_delay int, p_window int, p_messages int, p_bytes bigint,
+    p_must bool, p_now timestamptz,
+    OUT upto bigint, OUT messages int, OUT bytes bigint, OUT again_at timestamptz, OUT full_up bool
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
-    v_hidden record;
+    -- Read from the row once, not per question.
+    v_ahead int8multirange := p_ahead + '{}'::int8multirange;
+    v_segment record;
+    v_first bigint;
+    v_last bigint;
+    v_wanted bigint;
+    v_size bigint;
 BEGIN
-    upto := p_next_off - 1;
-    IF p_window > 0 AND p_last_at + make_interval(secs => p_window) > p_now THEN
-        upto := p_acked;
-        again_at := p_last_at + make_interval(secs => p_window);
-    ELSIF p_delay > 0 THEN
-        SELECT s.last_off - s.n AS before, s.created_at INTO v_hidden
-        FROM queen.segments AS s
-        WHERE s.part_id = p_part AND s.last_off > p_acked AND s.created_at + make_interval(secs => p_delay) > p_now
-        ORDER BY s.last_off LIMIT 1;
-        IF FOUND THEN
-            upto := greatest(v_hidden.before, p_acked);
-            again_at := v_hidden.created_at + make_interval(secs => p_delay);
+    upto := p_acked;
+    messages := 0;
+    bytes := 0;
+    full_up := false;
+    IF p_window > 0 THEN
+        SELECT e.last_at + make_interval(secs => p_window) INTO again_at FROM queen.log_ends AS e WHERE e.part_id = p_part;
+        IF again_at > p_now THEN
+            RETURN;
         END IF;
+        again_at := NULL;
+    END IF;
+    FOR v_segment IN
+        SELECT s.last_off, s.n, s.created_at, octet_length(s.data) AS size
+        FROM queen.segments AS s WHERE s.part_id = p_part AND s.last_off > p_acked AND s.n > 0 ORDER BY s.last_off
+    LOOP
+        IF p_delay > 0 AND v_segment.created_at + make_interval(secs => p_delay) > p_now THEN
+            again_at := CASE WHEN messages = 0 THEN v_segment.created_at + make_interval(secs => p_delay) END;
+            RETURN;
+        END IF;
+        v_first := greatest(v_segment.last_off - v_segment.n, p_acked) + 1;
+        IF v_ahead IS NULL THEN
+            v_last := least(v_segment.last_off, v_first + p_messages - messages - 1);
+        ELSE
+            SELECT min(r.off), max(r.off) INTO v_first, v_last
+            FROM (
+                SELECT o.off FROM generate_series(v_first, v_segment.last_off) AS o (off)
+                WHERE NOT v_ahead @> o.off ORDER BY o.off LIMIT p_messages - messages
+            ) AS r;
+            CONTINUE WHEN v_first IS NULL;
+        END IF;
+        v_size := v_segment.size;
+        IF bytes + v_size > p_bytes
+            OR (v_size > 65536 AND v_last - v_first + 1 < v_segment.n) THEN
+            v_wanted := v_last;
+            SELECT f.last, f.size INTO v_last, v_size
+            FROM queen.fit(
+                p_part, v_segment.last_off, v_first, v_wanted, p_bytes - bytes, p_must AND messages = 0) AS f;
+            full_up := v_last IS DISTINCT FROM v_wanted;
+            EXIT WHEN v_last IS NULL;
+        END IF;
+        upto := v_last;
+        bytes := bytes + v_size;
+        messages := messages + CASE
+            WHEN v_ahead IS NULL THEN v_last - v_first + 1
+            ELSE (SELECT count(*) FROM generate_series(v_first, v_last) AS o (off) WHERE NOT v_ahead @> o.off)
+        END;
+        EXIT WHEN full_up OR messages >= p_messages;
+    END LOOP;
+END $$;
+COMMENT ON FUNCTION queen.next_run IS 'Internal: the next run of messages of a cursor.';
+
+-- How far the messages p_first to p_last of a segment fit into p_bytes of data: the last one that does (the first at least, if
+-- p_must; null: none), and their size.
+CREATE OR REPLACE FUNCTION queen.fit(
+    p_part bigint, p_segment bigint, p_first bigint, p_last bigint, p_bytes bigint, p_must bool,
+    OUT last bigint, OUT size bigint
+)
+LANGUAGE plpgsql STABLE
+SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_ends bytea;
+    v_base bigint;     -- offset of the first message of the segment
+    v_begin int;
+    v_low int;         -- a position that fits, or the one before the first
+    v_high int;
+    v_middle int;
+BEGIN
+    -- A copy: the column may be stored out of line.
+    SELECT substr(s.ends, 1), s.last_off - s.n + 1 INTO v_ends, v_base
+    FROM queen.segments AS s WHERE s.part_id = p_part AND s.last_off = p_segment;
+    v_low := p_first - v_base - CASE WHEN p_must THEN 0 ELSE 1 END;
+    v_high := p_last - v_base;
+    v_begin := queen.message_end(v_ends, (p_first - v_base - 1)::int);
+    WHILE v_low < v_high LOOP
+        v_middle := (v_low + v_high + 1) / 2;
+        IF queen.message_end(v_ends, v_middle) - v_begin <= p_bytes THEN
+            v_low := v_middle;
+        ELSE
+            v_high := v_middle - 1;
+        END IF;
+    END LOOP;
+    IF v_low >= p_first - v_base THEN
+        last := v_base + v_low;
+        size := queen.message_end(v_ends, v_low) - v_begin;
     END IF;
 END $$;
-COMMENT ON FUNCTION queen.visible IS 'Internal: how far a pop can see in a partition with delayed_processing or window_buffer.';
+COMMENT ON FUNCTION queen.fit IS 'Internal: how many messages of a segment fit into some bytes.';
 
 -- Parks cursors that have nothing to deliver, so that no pop looks at them before the next push. The caller holds the
--- cursors. Heads are taken with SKIP LOCKED only, because a push holds its heads while it waits for cursors: a cursor
--- whose head is taken stays ready, and the next pop tries again.
-CREATE OR REPLACE FUNCTION queen.park(p_part bigint[], p_grp bigint[]) RETURNS void
+-- cursors, in these versions. Partitions are locked with SKIP LOCKED only, because a push holds them while it waits for
+-- cursors: a cursor whose partition is locked stays ready, and the next pop tries again. Returns the partitions of those that
+-- were parked, ascending.
+CREATE OR REPLACE FUNCTION queen.park(p_part bigint[], p_grp bigint[], p_ver bigint[]) RETURNS bigint[]
 LANGUAGE plpgsql
 SET enable_seqscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
-    v_heads bigint[];
+    v_locked bigint[];
+    v_parked bigint[];
 BEGIN
-    SELECT array_agg(h.part_id) INTO v_heads
+    SELECT array_agg(h.part_id) INTO v_locked
     FROM (
-        SELECT l.part_id FROM queen.partition_lookup AS l
+        SELECT l.part_id FROM queen.partition_locks AS l
         WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR NO KEY UPDATE SKIP LOCKED
     ) AS h;
-    IF v_heads IS NULL THEN
-        RETURN;
+    IF v_locked IS NULL THEN
+        RETURN NULL;
     END IF;
     -- A statement of its own, to see what was committed before the locks were had.
     WITH parked AS (
-        UPDATE queen.partition_consumers AS c SET ready_at = 'infinity', lease = NULL
-        FROM unnest(p_part, p_grp) AS u (part_id, grp_id)
-        JOIN queen.partition_lookup AS l ON l.part_id = ANY(ARRAY[u.part_id])
-        WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = ANY(ARRAY[u.grp_id]) AND u.part_id = ANY(v_heads)
-            AND (SELECT e.messages FROM queen.run_end(c.acked, c.ahead, l.next_off - 1, 1) AS e) = 0
+        UPDATE queen.partition_consumers AS c SET ready_at = 'infinity', lease = NULL, ver = c.ver + 1
+        FROM (
+            SELECT k.part_id, k.grp_id, k.ver, e.next_off
+            FROM unnest(p_part, p_grp, p_ver) AS k (part_id, grp_id, ver)
+            JOIN unnest(v_locked) AS l (part_id) ON l.part_id = k.part_id
+            CROSS JOIN LATERAL (SELECT n.next_off FROM queen.log_ends AS n WHERE n.part_id = k.part_id OFFSET 0) AS e
+        ) AS u
+        WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = ANY(ARRAY[u.grp_id]) AND c.ver = ANY(ARRAY[u.ver])
+            AND c.acked >= u.next_off - 1
         RETURNING c.part_id
     )
-    UPDATE queen.partition_lookup AS l SET parked = true
-    FROM (SELECT DISTINCT p.part_id FROM parked AS p) AS u
-    WHERE l.part_id = ANY(ARRAY[u.part_id]) AND NOT l.parked;
+    SELECT array_agg(p.part_id ORDER BY p.part_id) INTO v_parked FROM parked AS p;
+    RETURN v_parked;
 END $$;
 COMMENT ON FUNCTION queen.park IS 'Internal: parks those of the given cursors that have nothing to deliver.';
 
--- What a pop does with cursors that it found with nothing to deliver: they wait until something becomes visible by itself, or
--- are parked. Under the delays that hold now: a configure that has been committed since they were read is not overruled, and
--- one that comes later waits for these cursors, which the caller holds.
-CREATE OR REPLACE FUNCTION queen.rest(p_claims queen.claims, p_now timestamptz) RETURNS void
+-- Locks cursors in (part_id, grp_id) order: those that a push to p_part will wake, and those of acks. The caller has locked
+-- these partitions.
+CREATE OR REPLACE FUNCTION queen.lock_cursors(p_part bigint[], p_ack_part bigint[], p_ack_grp bigint[]) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN
-    UPDATE queen.partition_consumers AS c
-    SET
-        lease = NULL,
-        ready_at = CASE WHEN q.delayed_processing = u.delay AND q.window_buffer = u.pause THEN u.again_at ELSE p_now END
-    FROM unnest(p_claims.idle_part, p_claims.idle_grp, p_claims.again_at, p_claims.delay, p_claims.pause)
-        AS u (part_id, grp_id, again_at, delay, pause)
-    JOIN queen.consumer_groups_metadata AS g ON g.id = u.grp_id
-    JOIN queen.queues AS q ON q.id = g.queue_id
-    WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = ANY(ARRAY[u.grp_id]) AND u.again_at IS NOT NULL;
-    PERFORM queen.park(p_claims.idle_part, p_claims.idle_grp);
+    PERFORM 1
+    FROM (
+        SELECT c.part_id, c.grp_id
+        FROM unnest(p_part) AS u (part_id)
+        CROSS JOIN LATERAL (SELECT l.part_id, l.next_off FROM queen.log_ends AS l WHERE l.part_id = u.part_id OFFSET 0) AS e
+        CROSS JOIN LATERAL (
+            SELECT p.part_id, p.grp_id FROM queen.partition_consumers AS p
+            WHERE p.part_id + 0 = e.part_id AND p.acked = e.next_off - 1 AND p.ready_at = 'infinity' OFFSET 0
+        ) AS c
+        UNION
+        SELECT a.part_id, a.grp_id FROM unnest(p_ack_part, p_ack_grp) AS a (part_id, grp_id)
+        ORDER BY part_id, grp_id
+    ) AS u
+    CROSS JOIN LATERAL (
+        SELECT 1 FROM queen.partition_consumers AS l
+        WHERE l.part_id = u.part_id AND l.grp_id = u.grp_id ORDER BY l.ver DESC LIMIT 1
+        FOR UPDATE
+    ) AS c;
 END $$;
-COMMENT ON FUNCTION queen.rest IS 'Internal: puts off or parks cursors that a pop found with nothing to deliver.';
-
--- autoAck: completes what a pop has just claimed, and parks the cursor if that was all. The caller holds the cursor.
-CREATE OR REPLACE FUNCTION queen.complete_deliveries(p_part bigint, p_grp bigint, p_now timestamptz) RETURNS void
-LANGUAGE plpgsql
-AS $$
-BEGIN
-    UPDATE queen.partition_consumers AS c
-    SET
-        acked = a.acked, ahead = a.ahead, lease = NULL, ready_at = p_now,
-        attempts = CASE WHEN a.acked >= l.seen THEN 0 ELSE l.attempts END,
-        retries = queen.open_retries(l.retries, a.acked, a.ahead)
-    FROM queen.partition_consumers AS l, queen.advance(l.upto, l.ahead) AS a
-    WHERE l.part_id = p_part AND l.grp_id = p_grp AND c.part_id = p_part AND c.grp_id = p_grp;
-    PERFORM queen.park(ARRAY[p_part], ARRAY[p_grp]);
-END $$;
-COMMENT ON FUNCTION queen.complete_deliveries IS 'Internal: completes what autoAck has delivered.';
+COMMENT ON FUNCTION queen.lock_cursors IS 'Internal: locks the cursors that a transaction will change.';
 
 -- Failures counted against messages that are not done yet.
 CREATE OR REPLACE FUNCTION queen.open_retries(p_retries jsonb, p_acked bigint, p_ahead int8multirange) RETURNS jsonb

@@ -34,8 +34,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.find_message IS 'Internal: the offset of a message by its names.';
 
--- Ends what cursors still had to do with a message, as if their groups had completed it. The caller holds the head and the
--- cursors.
+-- Ends what cursors still had to do with a message, as if their groups had completed it. The caller holds the partition and
+-- the cursors.
 CREATE OR REPLACE FUNCTION queen.finish(p_part bigint, p_grp bigint[], p_off bigint, p_now timestamptz) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -45,7 +45,7 @@ BEGIN
     FROM queen.partition_consumers AS c
     WHERE c.part_id = p_part AND c.grp_id = ANY(p_grp) AND c.acked < p_off AND NOT coalesce(c.ahead @> p_off, false);
     -- Not those that wait: a retry's time stays.
-    PERFORM queen.park(array_agg(c.part_id), array_agg(c.grp_id)) FROM queen.partition_consumers AS c
+    PERFORM queen.park(array_agg(c.part_id), array_agg(c.grp_id), array_agg(c.ver)) FROM queen.partition_consumers AS c
     WHERE c.part_id = p_part AND c.grp_id = ANY(p_grp) AND c.ready_at <= p_now
     HAVING count(*) > 0;
 END $$;

@@ -1,7 +1,31 @@
--- The copy of a message that a group gives up.
+-- The copies of messages that a group gives up. p_off are their offsets, distinct; p_error and p_tries say of each why, and
+-- after how many failures. Each segment is read once, whatever is given up of it.
 CREATE OR REPLACE FUNCTION queen.bury(
-    p_queue_id bigint, p_part bigint, p_off bigint, p_grp bigint, p_group text, p_error text, p_tries int,
+    p_queue_id bigint, p_part bigint, p_grp bigint, p_group text, p_off bigint[], p_error text[], p_tries int[],
     p_now timestamptz
+) RETURNS void
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+BEGIN
+    PERFORM queen.bury_of_segment(p_queue_id, p_part, p_grp, p_group, g.last_off, g.off, g.error, g.tries, p_now)
+    FROM (
+        SELECT s.last_off, array_agg(u.off ORDER BY u.off) AS off, array_agg(u.error ORDER BY u.off) AS error,
+            array_agg(u.tries ORDER BY u.off) AS tries
+        FROM unnest(p_off, p_error, p_tries) AS u (off, error, tries)
+        LEFT JOIN LATERAL (
+            SELECT l.last_off FROM queen.segments AS l
+            WHERE l.part_id = p_part AND l.last_off >= u.off ORDER BY l.last_off LIMIT 1
+        ) AS s ON true
+        GROUP BY s.last_off ORDER BY s.last_off
+    ) AS g;
+END $$;
+COMMENT ON FUNCTION queen.bury IS 'Internal: writes dead letters.';
+
+CREATE OR REPLACE FUNCTION queen.bury_of_segment(
+    p_queue_id bigint, p_part bigint, p_grp bigint, p_group text, p_segment bigint, p_off bigint[], p_error text[],
+    p_tries int[], p_now timestamptz
 ) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -9,34 +33,39 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_segment record;
-    v_message record;
 BEGIN
-    SELECT s.created_at, s.data, s.ends, p_off - s.last_off + s.n - 1 AS pos INTO v_segment
-    FROM queen.segments AS s WHERE s.part_id = p_part AND s.last_off >= p_off ORDER BY s.last_off LIMIT 1;
-    SELECT f.* INTO v_message
-    FROM queen.message_at(v_segment.data, v_segment.ends, v_segment.pos::int) AS m, queen.message_fields(m.message) AS f;
+    -- substr makes copies: the columns may be stored out of line, and each message would fetch them anew.
+    SELECT s.last_off - s.n + 1 AS first_off, s.created_at, substr(s.data, 1) AS data, substr(s.ends, 1) AS ends
+    INTO v_segment
+    FROM queen.segments AS s WHERE s.part_id = p_part AND s.last_off = p_segment;
     INSERT INTO queen.dead_letter_queue AS d (
         queue_id, part_id, off, grp_id, consumer_group, transaction_id, trace_id, producer_sub, payload, error,
         retry_count, created_at, failed_at, key_id
     )
-    VALUES (
-        p_queue_id, p_part, p_off, p_grp, p_group,
-        coalesce(v_message.transaction_id, queen.message_uuid(p_part, p_off)::text),
-        v_message.trace_id, v_message.producer_sub, coalesce(v_message.payload, 'null'),
-        coalesce(nullif(p_error, ''), 'Retries exhausted'), p_tries, coalesce(v_segment.created_at, p_now), p_now,
-        v_message.key_id
-    )
+    SELECT
+        p_queue_id, p_part, u.off, p_grp, p_group,
+        coalesce(f.transaction_id, queen.message_uuid(p_part, u.off)::text),
+        f.trace_id, f.producer_sub, coalesce(f.payload, 'null'),
+        coalesce(nullif(u.error, ''), 'Retries exhausted'), u.tries, coalesce(v_segment.created_at, p_now), p_now,
+        f.key_id
+    FROM unnest(p_off, p_error, p_tries) AS u (off, error, tries)
+    LEFT JOIN LATERAL (
+        SELECT l.* FROM queen.message_at(v_segment.data, v_segment.ends, (u.off - v_segment.first_off)::int) AS m
+        CROSS JOIN LATERAL queen.message_fields(m.message) AS l
+        WHERE u.off >= v_segment.first_off
+    ) AS f ON true
+    ORDER BY u.off
     -- Only after a seek can the same message fail for the same group again: its dead letter is brought up to date.
     ON CONFLICT (part_id, off, grp_id) DO UPDATE
     SET error = excluded.error, retry_count = excluded.retry_count, failed_at = excluded.failed_at;
 END $$;
-COMMENT ON FUNCTION queen.bury IS 'Internal: writes a dead letter.';
+COMMENT ON FUNCTION queen.bury_of_segment IS 'Internal: writes dead letters of one segment.';
 
 -- The meaning of an ack, one cursor at a time: docs/semantics.md, section Ack. The caller holds the cursor.
--- One element an offset or run of offsets: c completed, f failed, r retry, d dead letter; runs are only c.
+-- One element per offset or run of offsets: c completed, f failed, r retry, d dead letter; runs are only c.
 -- p_final is what transactions want: f is the same as d, and what is done already is refused.
 CREATE OR REPLACE FUNCTION queen.ack_cursor(
-    p_part bigint, p_grp bigint, p_now timestamptz, p_final bool,
+    p_part bigint, p_grp bigint, p_ver bigint, p_now timestamptz, p_final bool,
     p_ord int[], p_lease uuid[], p_kind text[], p_first bigint[], p_last bigint[], p_error text[]
 ) RETURNS TABLE (
     ord int, problem text, done_upto bigint, also_done bigint[], within bigint, exists_upto bigint, released bool,
@@ -50,24 +79,24 @@ AS $$
 DECLARE
     v_cursor queen.partition_consumers;
     v_group record;
-    v_next_off bigint;
+    v_end_off bigint;             -- the newest message
     v_live bool;
-    v_before int8multirange;      -- done before this call
-    v_completed int8multirange := '{}';
-    v_dead int8multirange := '{}';
-    v_failed int8multirange := '{}';
-    v_again int8multirange := '{}';
-    v_done int8multirange;
-    v_item record;
-    v_run int8multirange;
-    v_tries int;
+    -- Read from the row once, not per element: both may be large.
+    v_ahead int8multirange;
     v_retries jsonb;
+    v_before int8multirange;      -- done before this call
+    v_items queen.ack_result[];
+    v_done int8multirange;
+    v_failed int8multirange;
+    v_again int8multirange;
     v_delay interval := '0';
     v_end bool;
-    v_results queen.ack_result[] := '{}';
-    v_result queen.ack_result;
+    v_parked bool := false;
+    b_off bigint[];               -- dead letters to write
+    b_error text[];
+    b_tries int[];
 BEGIN
-    SELECT * INTO v_cursor FROM queen.partition_consumers AS c WHERE c.part_id = p_part AND c.grp_id = p_grp;
+    SELECT * INTO v_cursor FROM queen.partition_consumers AS c WHERE c.part_id = p_part AND c.grp_id = p_grp AND c.ver = p_ver;
     SELECT
         g.name, q.id AS queue_id, q.retry_limit, coalesce(q.retry_delay, 0) AS retry_delay,
         coalesce(q.dead_letter_queue, true) OR coalesce(q.dlq_after_max_retries, true) AS buries, g.starts_at
@@ -76,66 +105,74 @@ BEGIN
     IF v_group.starts_at IS NOT NULL THEN  -- what was pushed before its start is not for it
         v_cursor.acked := greatest(v_cursor.acked, queen.last_before(p_part, v_group.starts_at));
     END IF;
-    SELECT h.next_off INTO v_next_off FROM queen.partition_lookup AS h WHERE h.part_id = p_part;
+    SELECT e.next_off - 1 INTO v_end_off FROM queen.log_ends AS e WHERE e.part_id = p_part;
     v_live := v_cursor.lease IS NOT NULL AND v_cursor.ready_at > p_now;
-    v_before := coalesce(v_cursor.ahead, '{}') + int8multirange(int8range(NULL, v_cursor.acked, '[]'));
+    v_ahead := coalesce(v_cursor.ahead, '{}') + '{}'::int8multirange;
+    v_retries := coalesce(v_cursor.retries, '{}') || '{}'::jsonb;
+    v_before := v_ahead + int8multirange(int8range(NULL, v_cursor.acked, '[]'));
 
-    FOR v_item IN
-        SELECT u.* FROM unnest(p_ord, p_lease, p_kind, p_first, p_last, p_error)
-            AS u (ord, lease, kind, first, last, error)
-        ORDER BY array_position(ARRAY['d', 'f', 'r', 'c'], u.kind), u.first
-    LOOP
-        v_run := int8multirange(int8range(v_item.first, v_item.last, '[]'));
-        v_result := (v_item.ord, NULL, v_cursor.acked, NULL, NULL, false);
-        IF v_item.kind = 'c' THEN  -- of a run that is refused, or ends outside of the lease, some may be done
-            v_result.also_done := ARRAY(
-                SELECT o FROM unnest(v_run * v_cursor.ahead) AS r, generate_series(lower(r), upper(r) - 1) AS o);
-        END IF;
-        IF v_run <@ v_before OR (p_final AND v_run && v_before) THEN
-            v_result.problem := CASE WHEN v_item.kind <> 'c' OR p_final THEN 'Message already completed' END;
-            v_result.done_upto := v_item.last;
-        ELSIF v_item.lease IS NOT NULL AND (NOT v_live OR v_item.lease <> v_cursor.lease) THEN
-            v_result.problem := 'Invalid or expired lease';
-        ELSIF v_item.lease IS NULL AND v_item.kind <> 'c' AND v_live THEN
-            v_result.problem := 'Invalid or expired lease';
-        ELSE
-            v_result.within := CASE WHEN v_item.lease IS NULL THEN v_next_off - 1 ELSE v_cursor.upto END;
-            v_run := v_run * int8multirange(int8range(NULL, v_result.within, '[]'));
-            IF isempty(v_run) OR v_item.kind = 'c' THEN
-                v_completed := v_completed + v_run;
-            ELSIF v_item.kind = 'r' THEN
-                v_again := v_again + v_run;
-            ELSE
-                v_tries := coalesce((v_cursor.retries ->> v_item.first::text)::int, 0);
-                v_result.dead := p_final OR v_item.kind = 'd' OR v_tries >= v_group.retry_limit;
-                -- The same message twice counts once.
-                IF v_result.dead AND v_group.buries AND NOT v_run <@ v_dead THEN
-                    PERFORM queen.bury(
-                        v_group.queue_id, p_part, v_item.first, p_grp, v_group.name, v_item.error, v_tries, p_now);
-                END IF;
-                IF v_result.dead THEN
-                    v_dead := v_dead + v_run;
-                    v_result.dead := v_group.buries;
-                ELSE
-                    v_failed := v_failed + v_run;
-                    v_delay := make_interval(secs => v_group.retry_delay / 1000.0);
-                END IF;
-            END IF;
-        END IF;
-        v_results := v_results || v_result;
-    END LOOP;
+    -- What becomes of each element.
+    SELECT array_agg((
+        j.ord, j.kind, j.first, j.last, j.error, j.tries,
+        CASE
+            WHEN j.done OR j.problem IS NOT NULL OR j.first > j.within THEN NULL
+            WHEN j.kind IN ('c', 'r') THEN j.kind
+            WHEN p_final OR j.kind = 'd' OR j.tries >= v_group.retry_limit THEN 'd'
+            ELSE 'f'
+        END,
+        j.problem, CASE WHEN j.done THEN j.last ELSE v_cursor.acked END, j.also_done,
+        CASE WHEN NOT j.done AND j.problem IS NULL THEN j.within END
+    )::queen.ack_result) INTO v_items
+    FROM (
+        SELECT
+            u.ord, u.kind, u.first, u.last, u.error, a.done,
+            CASE
+                WHEN a.done AND (u.kind <> 'c' OR p_final) THEN 'Message already completed'
+                WHEN a.done THEN NULL
+                WHEN u.lease IS NOT NULL AND (NOT v_live OR u.lease <> v_cursor.lease) THEN 'Invalid or expired lease'
+                WHEN u.lease IS NULL AND u.kind <> 'c' AND v_live THEN 'Invalid or expired lease'
+            END AS problem,
+            -- Of a run that is refused, or ends outside of the lease, some may be done.
+            CASE
+                WHEN u.kind <> 'c' THEN NULL
+                WHEN isempty(v_ahead) THEN '{}'
+                ELSE ARRAY(SELECT o FROM generate_series(u.first, u.last) AS o WHERE v_ahead @> o)
+            END AS also_done,
+            CASE WHEN u.lease IS NULL THEN v_end_off ELSE v_cursor.upto END AS within,
+            CASE WHEN u.kind IN ('f', 'd') THEN coalesce((v_retries ->> u.first::text)::int, 0) END AS tries
+        FROM unnest(p_ord, p_lease, p_kind, p_first, p_last, p_error) AS u (ord, lease, kind, first, last, error)
+        CROSS JOIN LATERAL (
+            SELECT int8range(u.first, u.last, '[]') <@ v_before OR (p_final AND int8range(u.first, u.last, '[]') && v_before)
+                AS done
+        ) AS a
+    ) AS j;
 
-    v_done := v_before + v_dead + v_completed;
+    SELECT
+        v_before + coalesce(range_agg(int8range(i.first, least(i.last, i.within), '[]'))
+            FILTER (WHERE i.verdict IN ('c', 'd')), '{}'),
+        coalesce(range_agg(int8range(i.first, i.first, '[]')) FILTER (WHERE i.verdict = 'f'), '{}'),
+        coalesce(range_agg(int8range(i.first, i.first, '[]')) FILTER (WHERE i.verdict IN ('r', 'f')), '{}')
+    INTO v_done, v_failed, v_again
+    FROM unnest(v_items) AS i;
     v_failed := v_failed - v_done;
-    v_again := v_again + v_failed - v_done;
-    IF isempty(v_failed) THEN
-        v_delay := '0';
+    v_again := v_again - v_done;
+    IF v_group.buries THEN
+        -- The same message twice counts once.
+        SELECT array_agg(b.first), array_agg(b.error), array_agg(b.tries) INTO b_off, b_error, b_tries
+        FROM (
+            SELECT DISTINCT ON (i.first) i.first, i.error, i.tries FROM unnest(v_items) AS i
+            WHERE i.verdict = 'd' ORDER BY i.first, i.kind, i.ord
+        ) AS b;
+        IF b_off IS NOT NULL THEN
+            PERFORM queen.bury(v_group.queue_id, p_part, p_grp, v_group.name, b_off, b_error, b_tries, p_now);
+        END IF;
     END IF;
-    SELECT coalesce(v_cursor.retries, '{}') || jsonb_object_agg(o, coalesce((v_cursor.retries ->> o::text)::int, 0) + 1)
-    INTO v_retries
-    FROM unnest(v_failed) AS r, generate_series(lower(r), upper(r) - 1) AS o;
-    SELECT a.acked, a.ahead INTO v_cursor.acked, v_cursor.ahead
-    FROM queen.advance(v_cursor.acked, v_done) AS a;
+    IF NOT isempty(v_failed) THEN
+        v_delay := make_interval(secs => v_group.retry_delay / 1000.0);
+        SELECT v_retries || jsonb_object_agg(o, coalesce((v_retries ->> o::text)::int, 0) + 1) INTO v_retries
+        FROM unnest(v_failed) AS r, generate_series(lower(r), upper(r) - 1) AS o;
+    END IF;
+    SELECT a.acked, a.ahead INTO v_cursor.acked, v_cursor.ahead FROM queen.advance(v_cursor.acked, v_done) AS a;
     v_end := v_live AND (NOT isempty(v_again) OR v_done @> int8range(NULL, v_cursor.upto, '[]'));
     UPDATE queen.partition_consumers AS c
     SET
@@ -149,16 +186,17 @@ BEGIN
             ELSE greatest(c.ready_at, p_now + v_delay)
         END,
         retry_at = greatest(c.retry_at, p_now + nullif(v_delay, '0')),
-        retries = queen.open_retries(coalesce(v_retries, v_cursor.retries), v_cursor.acked, v_cursor.ahead)
-    WHERE c.part_id = p_part AND c.grp_id = p_grp;
+        retries = queen.open_retries(nullif(v_retries, '{}'), v_cursor.acked, v_cursor.ahead),
+        ver = c.ver + 1
+    WHERE c.part_id = p_part AND c.grp_id = p_grp AND c.ver = p_ver
+    RETURNING c.ready_at INTO v_cursor.ready_at;
     IF v_end AND isempty(v_again) THEN
-        PERFORM queen.park(ARRAY[p_part], ARRAY[p_grp]);
+        v_parked := queen.park(ARRAY[p_part], ARRAY[p_grp], ARRAY[p_ver + 1]) IS NOT NULL;
     END IF;
     RETURN QUERY
-    SELECT r.ord, r.problem, r.done_upto, r.also_done, r.within, v_next_off - 1, v_end AND r.problem IS NULL, r.dead,
-        v_end AND r.problem IS NULL AND c.ready_at < 'infinity'
-    FROM unnest(v_results) AS r
-    CROSS JOIN queen.partition_consumers AS c
-    WHERE c.part_id = p_part AND c.grp_id = p_grp;
+    SELECT i.ord, i.problem, i.done_upto, i.also_done, i.within, v_end_off, v_end AND i.problem IS NULL,
+        coalesce(i.verdict = 'd', false) AND v_group.buries,
+        v_end AND i.problem IS NULL AND NOT v_parked AND v_cursor.ready_at < 'infinity'
+    FROM unnest(v_items) AS i;
 END $$;
 COMMENT ON FUNCTION queen.ack_cursor IS 'Internal: applies the acks of one call to one cursor, together.';

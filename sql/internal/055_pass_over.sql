@@ -12,7 +12,8 @@ BEGIN
         retries = queen.open_retries(l.retries, a.acked, a.ahead),
         attempts = CASE WHEN a.acked >= l.seen THEN 0 ELSE l.attempts END,
         lease = CASE WHEN e.ends THEN NULL ELSE l.lease END,
-        ready_at = CASE WHEN e.ends THEN p_now ELSE l.ready_at END
+        ready_at = CASE WHEN e.ends THEN p_now ELSE l.ready_at END,
+        ver = c.ver + 1
     FROM queen.partition_consumers AS l
     CROSS JOIN LATERAL queen.advance(l.acked, coalesce(l.ahead, '{}') + p_done) AS a
     CROSS JOIN LATERAL (

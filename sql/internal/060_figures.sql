@@ -22,11 +22,11 @@ BEGIN ATOMIC
         END,
         s.created_at, CASE WHEN s.first_off IS NOT NULL THEN h.last_at END
     FROM queen.partitions AS p
-    JOIN queen.partition_lookup AS h ON h.part_id = p.id
+    JOIN queen.log_ends AS h ON h.part_id = p.id
     LEFT JOIN queen.deleted_messages AS d ON d.part_id = p.id
     LEFT JOIN LATERAL (
         SELECT l.last_off - l.n + 1 AS first_off, l.created_at
-        FROM queen.segments AS l WHERE l.part_id = p.id ORDER BY l.last_off LIMIT 1
+        FROM queen.segments AS l WHERE l.part_id = p.id AND l.n > 0 ORDER BY l.last_off LIMIT 1
     ) AS s ON true
     WHERE p.id = any(p_part);
 END;
@@ -48,11 +48,11 @@ BEGIN ATOMIC
         CASE WHEN u.live THEN c.lease END, CASE WHEN u.live THEN c.ready_at END,
         c.seen <= c.acked, o.created_at, b.created_at
     FROM queen.partition_consumers AS c
-    JOIN queen.partition_lookup AS h ON h.part_id = c.part_id
-    -- Most cursors have nothing to do, and cost one look at their head.
+    JOIN queen.log_ends AS h ON h.part_id = c.part_id
+    -- Most cursors have nothing to do, and cost one look at the log end.
     LEFT JOIN LATERAL (
         SELECT l.last_off - l.n + 1 AS first_off FROM queen.segments AS l
-        WHERE l.part_id = c.part_id AND c.acked < h.next_off - 1 ORDER BY l.last_off LIMIT 1
+        WHERE l.part_id = c.part_id AND l.n > 0 AND c.acked < h.next_off - 1 ORDER BY l.last_off LIMIT 1
     ) AS f ON true
     CROSS JOIN LATERAL (
         SELECT
@@ -69,7 +69,7 @@ BEGIN ATOMIC
     ) AS u
     LEFT JOIN LATERAL (
         SELECT l.created_at FROM queen.segments AS l
-        WHERE l.part_id = c.part_id AND l.last_off > c.acked AND u.undone > 0 ORDER BY l.last_off LIMIT 1
+        WHERE l.part_id = c.part_id AND l.last_off > c.acked AND l.n > 0 AND u.undone > 0 ORDER BY l.last_off LIMIT 1
     ) AS o ON true
     LEFT JOIN LATERAL (
         SELECT l.created_at FROM queen.segments AS l

@@ -8,8 +8,8 @@
 -- Returns:   one row an element: ord from 1, problem (null: accepted), first_off, done_upto and also_done (what was done
 --            before the call: up to it, and these), within (offsets above it were refused; null: no bound),
 --            exists_upto (there is no message above it; null: all exist), released: the lease ended, dead: a dead letter was written, ready: the lease ended and more is to be delivered.
--- Locks:     cursors in (part_id, grp_id) order, then heads with SKIP LOCKED.
--- Writes:    partition_consumers, partition_lookup (parked), dead_letter_queue.
+-- Locks:     cursors in (part_id, grp_id) order, then partitions with SKIP LOCKED.
+-- Writes:    partition_consumers, dead_letter_queue.
 CREATE OR REPLACE FUNCTION queen.ack_messages_v1(
     p_part bigint[], p_grp bigint[], p_lease uuid[], p_kind text[], p_first bigint[], p_last bigint[],
     p_hash uuid[], p_error text[], p_final bool
@@ -23,15 +23,18 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_now timestamptz := queen.clock();
-    v_heads bigint[];
-    v_drained int[];
+    v_now timestamptz := queen.write_clock();
+    v_locked bigint[];
     v_answered int := 0;
     m_part bigint[];          -- cursors that move in the plain way: one array a column
     m_grp bigint[];
+    m_ver bigint[];
     m_acked bigint[];
     m_last bigint[];
     m_upto bigint[];
+    o_part bigint[];          -- the others
+    o_grp bigint[];
+    o_ver bigint[];
 BEGIN
     IF array_position(p_first, NULL) IS NOT NULL THEN
         SELECT array_agg(coalesce(u.first, t.off) ORDER BY u.ord), array_agg(coalesce(u.last, t.off) ORDER BY u.ord)
@@ -44,15 +47,18 @@ BEGIN
     -- The plain way: all elements of the cursor complete, under its live lease, one run from where it stands.
     SELECT
         array_agg(e.part_id) FILTER (WHERE e.plain), array_agg(e.grp_id) FILTER (WHERE e.plain),
-        array_agg(e.acked) FILTER (WHERE e.plain), array_agg(e.last) FILTER (WHERE e.plain),
-        array_agg(e.upto) FILTER (WHERE e.plain)
-    INTO m_part, m_grp, m_acked, m_last, m_upto
+        array_agg(e.ver) FILTER (WHERE e.plain), array_agg(e.acked) FILTER (WHERE e.plain),
+        array_agg(e.last) FILTER (WHERE e.plain), array_agg(e.upto) FILTER (WHERE e.plain),
+        array_agg(e.part_id) FILTER (WHERE NOT e.plain), array_agg(e.grp_id) FILTER (WHERE NOT e.plain),
+        array_agg(e.ver) FILTER (WHERE NOT e.plain)
+    INTO m_part, m_grp, m_ver, m_acked, m_last, m_upto, o_part, o_grp, o_ver
     FROM (
         SELECT
-            c.part_id, c.grp_id, c.acked, c.upto, a.last,
-            a.completes AND c.lease = ALL(a.leases) AND c.ready_at > v_now AND c.ahead IS NULL AND c.retries IS NULL
-            AND a.first <= c.acked + 1 AND a.last > c.acked AND a.last <= c.upto AND (a.first > c.acked OR NOT p_final)
-            AND (a.elements = 1 OR a.runs = int8multirange(int8range(a.first, a.last, '[]'))) AS plain
+            c.part_id, c.grp_id, c.ver, c.acked, c.upto, a.last,
+            coalesce(
+                a.completes AND c.lease = ALL(a.leases) AND c.ready_at > v_now AND c.ahead IS NULL AND c.retries IS NULL
+                AND a.first <= c.acked + 1 AND a.last > c.acked AND a.last <= c.upto AND (a.first > c.acked OR NOT p_final)
+                AND (a.elements = 1 OR a.runs = int8multirange(int8range(a.first, a.last, '[]'))), false) AS plain
         FROM (
             SELECT
                 u.part_id, u.grp_id, count(*) AS elements, array_agg(u.lease) AS leases,
@@ -60,39 +66,51 @@ BEGIN
                 range_agg(int8range(u.first, u.last, '[]')) AS runs
             FROM unnest(p_part, p_grp, p_lease, p_kind, p_first, p_last) AS u (part_id, grp_id, lease, kind, first, last)
             GROUP BY u.part_id, u.grp_id
+            ORDER BY u.part_id, u.grp_id
         ) AS a
-        JOIN queen.partition_consumers AS c ON c.part_id = ANY(ARRAY[a.part_id]) AND c.grp_id = ANY(ARRAY[a.grp_id])
-        ORDER BY a.part_id, a.grp_id
-        FOR UPDATE OF c
+        CROSS JOIN LATERAL (
+            SELECT l.* FROM queen.partition_consumers AS l
+            WHERE l.part_id = a.part_id AND l.grp_id = a.grp_id ORDER BY l.ver DESC LIMIT 1
+            FOR UPDATE
+        ) AS c
     ) AS e;
 
     IF m_part IS NOT NULL THEN
-        -- Drained heads: under the lock next_off cannot move, so that parking loses no push.
-        SELECT array_agg(h.part_id), array_agg(h.cursor) INTO v_heads, v_drained
+        -- Partitions that look drained: under the lock nothing is pushed to them, so that parking loses no push.
+        SELECT array_agg(h.part_id) INTO v_locked
         FROM (
-            SELECT l.part_id, u.cursor::int AS cursor
-            FROM unnest(m_part, m_last) WITH ORDINALITY AS u (part_id, last, cursor)
-            JOIN queen.partition_lookup AS l ON l.part_id = ANY(ARRAY[u.part_id]) AND l.next_off = u.last + 1
+            SELECT l.part_id
+            FROM (SELECT u.part_id, max(u.last) AS last FROM unnest(m_part, m_last) AS u (part_id, last) GROUP BY u.part_id) AS u
+            CROSS JOIN LATERAL (SELECT e.next_off FROM queen.log_ends AS e WHERE e.part_id = u.part_id OFFSET 0) AS n
+            JOIN queen.partition_locks AS l ON l.part_id = ANY(ARRAY[u.part_id])
+            WHERE n.next_off <= u.last + 1
             ORDER BY u.part_id FOR NO KEY UPDATE OF l SKIP LOCKED
         ) AS h;
-        UPDATE queen.partition_consumers AS c
-        SET
-            acked = u.last,
-            lease = CASE WHEN u.last < u.upto THEN c.lease END,
-            attempts = CASE WHEN u.last < c.seen THEN c.attempts ELSE 0 END,
-            ready_at = CASE
-                WHEN u.last < u.upto THEN c.ready_at WHEN u.cursor = ANY(v_drained) THEN 'infinity' ELSE v_now
-            END
-        FROM unnest(m_part, m_grp, m_last, m_upto) WITH ORDINALITY AS u (part_id, grp_id, last, upto, cursor)
-        WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = ANY(ARRAY[u.grp_id]);
-        UPDATE queen.partition_lookup AS l SET parked = true WHERE l.part_id = ANY(v_heads) AND NOT l.parked;
         RETURN QUERY
+        WITH moved AS (
+            UPDATE queen.partition_consumers AS c
+            SET
+                acked = u.last,
+                lease = CASE WHEN u.last < u.upto THEN c.lease END,
+                attempts = CASE WHEN u.last < c.seen THEN c.attempts ELSE 0 END,
+                ready_at = CASE
+                    WHEN u.last < u.upto THEN c.ready_at WHEN u.last = u.end_off THEN 'infinity' ELSE v_now
+                END,
+                ver = c.ver + 1
+            FROM (
+                SELECT m.*, n.next_off - 1 AS end_off
+                FROM unnest(m_part, m_grp, m_ver, m_acked, m_last, m_upto) AS m (part_id, grp_id, ver, acked, last, upto)
+                LEFT JOIN unnest(v_locked) AS k (part_id) ON k.part_id = m.part_id
+                LEFT JOIN LATERAL (SELECT e.next_off FROM queen.log_ends AS e WHERE e.part_id = k.part_id OFFSET 0) AS n ON true
+            ) AS u
+            WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = ANY(ARRAY[u.grp_id]) AND c.ver = ANY(ARRAY[u.ver])
+            RETURNING c.part_id, c.grp_id, u.acked, u.last, u.upto, c.ready_at
+        )
         SELECT
             u.ord::int, NULL, u.first, c.acked, NULL::bigint[], c.last, NULL::bigint, c.last = c.upto, false,
-            c.last = c.upto AND (v_drained IS NULL OR c.cursor <> ALL(v_drained))
+            c.last = c.upto AND c.ready_at < 'infinity'
         FROM unnest(p_part, p_grp, p_first) WITH ORDINALITY AS u (part_id, grp_id, first, ord)
-        JOIN unnest(m_part, m_grp, m_acked, m_last, m_upto) WITH ORDINALITY AS c (part_id, grp_id, acked, last, upto, cursor)
-            ON c.part_id = u.part_id AND c.grp_id = u.grp_id;
+        JOIN moved AS c ON c.part_id = u.part_id AND c.grp_id = u.grp_id;
         GET DIAGNOSTICS v_answered = ROW_COUNT;
     END IF;
 
@@ -102,23 +120,22 @@ BEGIN
             SELECT u.ord::int AS ord, u.part_id, u.grp_id, u.lease, u.kind, u.first, u.last, u.error
             FROM unnest(p_part, p_grp, p_lease, p_kind, p_first, p_last, p_error)
                 WITH ORDINALITY AS u (part_id, grp_id, lease, kind, first, last, error, ord)
-            WHERE NOT EXISTS (
-                SELECT 1 FROM unnest(m_part, m_grp) AS c (part_id, grp_id)
-                WHERE c.part_id = u.part_id AND c.grp_id = u.grp_id
-            )
-        ), known AS (
-            SELECT e.part_id, e.grp_id, array_agg(e.ord) AS ord, array_agg(e.lease) AS lease, array_agg(e.kind) AS kind,
-                array_agg(e.first) AS first, array_agg(e.last) AS last, array_agg(e.error) AS error
-            FROM element AS e
-            CROSS JOIN LATERAL (
-                SELECT 1 FROM queen.partition_consumers AS c WHERE c.part_id = e.part_id AND c.grp_id = e.grp_id OFFSET 0
-            ) AS cursor
-            WHERE e.first IS NOT NULL
-            GROUP BY e.part_id, e.grp_id
+            LEFT JOIN unnest(m_part, m_grp) AS c (part_id, grp_id) ON c.part_id = u.part_id AND c.grp_id = u.grp_id
+            WHERE c.part_id IS NULL
         ), acked AS (
-            SELECT r.* FROM known AS k
+            SELECT r.*
+            FROM (
+                SELECT e.part_id, e.grp_id, c.ver, array_agg(e.ord) AS ord, array_agg(e.lease) AS lease,
+                    array_agg(e.kind) AS kind, array_agg(e.first) AS first, array_agg(e.last) AS last,
+                    array_agg(e.error) AS error
+                FROM element AS e
+                JOIN unnest(o_part, o_grp, o_ver) AS c (part_id, grp_id, ver)
+                    ON c.part_id = e.part_id AND c.grp_id = e.grp_id
+                WHERE e.first IS NOT NULL
+                GROUP BY e.part_id, e.grp_id, c.ver
+            ) AS k
             CROSS JOIN LATERAL queen.ack_cursor(
-                k.part_id, k.grp_id, v_now, p_final, k.ord, k.lease, k.kind, k.first, k.last, k.error) AS r
+                k.part_id, k.grp_id, k.ver, v_now, p_final, k.ord, k.lease, k.kind, k.first, k.last, k.error) AS r
         )
         SELECT e.ord, CASE WHEN a.ord IS NULL THEN 'Message not found' ELSE a.problem END,
             e.first, a.done_upto, a.also_done, a.within, a.exists_upto, coalesce(a.released, false),

@@ -2,8 +2,7 @@
 -- Arguments: those of push_messages_v1, of ack_messages_v1 without p_final, and of pop_unified_batch_v1, in that order. A call
 --            that is not in the group has null for its first array (p_part, p_ack_part, p_batch).
 -- Returns:   the rows of each call, with its columns, the others null, and kind: push, ack or pop.
--- Locks:     as the three one after another: heads before cursors, as in transactions. The pop names no partition, and so waits for
---            nobody.
+-- Locks:     as the three one after another: partitions before cursors, as in transactions. The pop waits for nobody.
 -- Writes:    what the three write. One that fails undoes all.
 CREATE OR REPLACE FUNCTION queen.commit_group_v1(
     p_flush uuid, p_again bool,
@@ -11,7 +10,8 @@ CREATE OR REPLACE FUNCTION queen.commit_group_v1(
     p_hash_part bigint[], p_hash_pos int[], p_hash uuid[], p_version bigint, p_limited bigint[],
     p_ack_part bigint[], p_ack_grp bigint[], p_ack_lease uuid[], p_ack_kind text[], p_ack_first bigint[],
     p_ack_last bigint[], p_ack_hash uuid[], p_ack_error text[],
-    p_batch int[], p_parts int[], p_lease uuid[], p_seconds int[], p_pop int[], p_grp bigint[], p_pop_part bigint[]
+    p_batch int[], p_parts int[], p_lease uuid[], p_seconds int[], p_pop int[], p_grp bigint[], p_pop_part bigint[],
+    p_bytes bigint, p_bytes_all bigint
 ) RETURNS TABLE (
     kind text,
     part_id bigint, first_off bigint, created_at timestamptz, dup_pos int[], dup_off bigint[], room bigint,
@@ -51,7 +51,8 @@ BEGIN
             NULL::bool, NULL::bool, NULL::bool,
             r.pop, r.grp_id, r.part_id, r.first_off, r.upto, r.skip, r.seen, r.attempt, r.ready_in, r.off, r.created_at,
             r.ends, r.start, r.data
-        FROM queen.pop_unified_batch_v1(p_batch, p_parts, p_lease, p_seconds, p_pop, p_grp, p_pop_part) AS r;
+        FROM queen.pop_unified_batch_v1(
+            p_batch, p_parts, p_lease, p_seconds, p_pop, p_grp, p_pop_part, p_bytes, p_bytes_all) AS r;
     END IF;
 END $$;
 COMMENT ON FUNCTION queen.commit_group_v1 IS

@@ -1,9 +1,9 @@
 -- Purpose:   makes a queue, or replaces the options of one that exists; makes its partition Default.
 -- Arguments: the options, null for: not set by anyone.
 -- Returns:   numbers of the queue and of its partition Default.
--- Locks:     the queue row; when encryption or maximum size change, all heads of the queue in part_id order; when delays
+-- Locks:     the queue row; when encryption or maximum size change, all partitions of the queue in part_id order; when delays
 --            change, all its cursors in (part_id, grp_id) order.
--- Writes:    queues, partitions, partition_lookup, partition_consumers, push_options (when encryption or maximum size change).
+-- Writes:    queues, partitions, partition_locks, partition_consumers, push_options (when encryption or maximum size change).
 CREATE OR REPLACE FUNCTION queen.configure_queue_v1(
     p_queue text, p_namespace text, p_task text, p_priority int, p_lease_time int, p_retry_limit int, p_retry_delay int,
     p_delayed_processing int, p_window_buffer int, p_dead_letter_queue bool, p_dlq_after_max_retries bool,
@@ -42,8 +42,8 @@ BEGIN
     RETURNING q.id INTO queue_id;
     v_changes := (coalesce(v_old.encryption_enabled, false), coalesce(v_old.max_size, 0)) <> (p_encryption_enabled, p_max_size);
     IF v_changes THEN
-        -- Pushes that hold their heads were laid out under the old options: they are stored before this, and all others see it.
-        PERFORM 1 FROM queen.partition_lookup AS h
+        -- Pushes that hold their partitions were laid out under the old options: they are stored before this, and all others see it.
+        PERFORM 1 FROM queen.partition_locks AS h
         JOIN queen.partitions AS p ON p.id = h.part_id AND p.queue_id = configure_queue_v1.queue_id
         ORDER BY h.part_id FOR UPDATE OF h;
     END IF;
@@ -70,11 +70,13 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_groups bigint[];
+    v_now timestamptz;
 BEGIN
     SELECT array_agg(g.id) INTO v_groups FROM queen.consumer_groups_metadata AS g WHERE g.queue_id = p_queue_id;
     PERFORM 1 FROM queen.partition_consumers AS c
     WHERE c.grp_id = ANY(v_groups) ORDER BY c.part_id, c.grp_id FOR UPDATE;
-    UPDATE queen.partition_consumers AS c SET ready_at = greatest(queen.clock(), c.retry_at)
-    WHERE c.grp_id = ANY(v_groups) AND c.lease IS NULL AND c.ready_at > queen.clock() AND c.ready_at < 'infinity';
+    v_now := queen.write_clock();
+    UPDATE queen.partition_consumers AS c SET ready_at = greatest(v_now, c.retry_at), ver = c.ver + 1
+    WHERE c.grp_id = ANY(v_groups) AND c.lease IS NULL AND c.ready_at > v_now AND c.ready_at < 'infinity';
 END $$;
 COMMENT ON FUNCTION queen.judge_anew IS 'Internal: makes the cursors of a queue ready that waited for a delay which no longer holds.';

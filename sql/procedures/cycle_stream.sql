@@ -8,7 +8,7 @@
 -- Returns:   a row a pushed segment (kind push: part_id, first_off, created_at, dup_pos, dup_off) and one of kind ack
 --            (completed: how many messages; released, dead, ready). A row of kind undone says with problem, or by a push without
 --            first_off or by no push at all, that something failed and that nothing was stored.
--- Locks:     rows of limited queues in id order; heads in part_id order; cursors in (part_id, grp_id) order; then the stream, the partition, the cycle's row.
+-- Locks:     rows of limited queues in id order; partitions in part_id order; cursors in (part_id, grp_id) order; then the stream, the partition, the cycle's row.
 -- Writes:    what push_messages_v1 and ack_messages_v1 write; stream_state, stream_cycles.
 CREATE OR REPLACE FUNCTION queen.cycle_stream_v1(
     p_stream bigint, p_source bigint, p_grp bigint,
@@ -28,7 +28,7 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_now timestamptz := queen.clock();
+    v_now timestamptz := queen.write_clock();
     v_last_flush uuid;
     v_row record;
     v_acked bigint;
@@ -39,16 +39,8 @@ BEGIN
     IF p_limited IS NOT NULL THEN
         PERFORM queen.lock_queues(p_limited);
     END IF;
-    PERFORM 1 FROM queen.partition_lookup AS l WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR NO KEY UPDATE;
-    PERFORM 1
-    FROM (
-        SELECT l.part_id, l.grp_id FROM queen.partition_consumers AS l
-        WHERE l.part_id = ANY(p_part) AND l.lease IS NULL AND NOT isfinite(l.ready_at)
-        UNION
-        SELECT p_source, p_grp
-    ) AS u
-    JOIN queen.partition_consumers AS c ON c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = ANY(ARRAY[u.grp_id])
-    ORDER BY u.part_id, u.grp_id FOR UPDATE OF c;
+    PERFORM 1 FROM queen.partition_locks AS l WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR NO KEY UPDATE;
+    PERFORM queen.lock_cursors(p_part, ARRAY[p_source], ARRAY[p_grp]);
     PERFORM 1 FROM queen.streams AS s WHERE s.id = p_stream FOR KEY SHARE;
     IF NOT FOUND THEN
         v_problem := 'Unknown query_id: register the query first';
@@ -112,7 +104,7 @@ BEGIN
                 ready := v_row.ready;
             END LOOP;
             IF v_problem IS NULL AND p_release AND NOT released THEN
-                UPDATE queen.partition_consumers AS c SET lease = NULL, ready_at = v_now
+                UPDATE queen.partition_consumers AS c SET lease = NULL, ready_at = v_now, ver = c.ver + 1
                 WHERE c.part_id = p_source AND c.grp_id = p_grp AND c.lease = p_ack_lease AND c.ready_at > v_now;
                 released := FOUND;
                 ready := FOUND;

@@ -1,15 +1,61 @@
--- Purpose:   deletes a queue and, by the trigger on queen.queues, everything of it. The trigger makes the same of a DELETE in psql.
--- Returns:   whether the queue existed.
--- Locks:     the queue row; then heads and cursors of the queue in the order of all other procedures.
-CREATE OR REPLACE FUNCTION queen.delete_queue_v1(p_queue text) RETURNS bool
+-- Purpose:   deletes a queue for everybody, in pages: a queue that is larger than one loses whole partitions first, and is
+--            gone with the last page. What the partitions have held is left to queen.purge_partitions_v1.
+-- Arguments: p_step  partitions and cursors of a page; at least one partition goes
+-- Returns:   existed: whether there was such a queue; more: whether it is still there, without some of its partitions.
+-- Locks:     the queue row; then partitions and cursors of the page in the order of all other procedures.
+-- Writes:    as the deletion of a queue; removed_partitions.
+CREATE OR REPLACE FUNCTION queen.delete_queue_v1(p_queue text, p_step int, OUT existed bool, OUT more bool)
 LANGUAGE plpgsql
+SET enable_seqscan = off
+SET plan_cache_mode = force_custom_plan
 AS $$
+DECLARE
+    v_queue bigint;
+    v_partitions int;
+    v_parts bigint[];
 BEGIN
-    DELETE FROM queen.queues AS q WHERE q.name = p_queue;
-    RETURN FOUND;
+    SELECT q.id INTO v_queue FROM queen.queues AS q WHERE q.name = p_queue FOR UPDATE;
+    existed := FOUND;
+    more := false;
+    IF NOT existed THEN
+        RETURN;
+    END IF;
+    v_partitions := greatest(1, p_step / (
+        1 + (SELECT count(*) FROM (SELECT 1 FROM queen.consumer_groups_metadata AS g WHERE g.queue_id = v_queue LIMIT p_step) AS u)));
+    v_parts := ARRAY(
+        SELECT p.id FROM queen.partitions AS p WHERE p.queue_id = v_queue ORDER BY p.name LIMIT v_partitions + 1);
+    more := cardinality(v_parts) > v_partitions;
+    v_parts := v_parts[:v_partitions];
+    PERFORM queen.hide_partitions(v_parts);
+    INSERT INTO queen.removed_partitions (part_id) SELECT u FROM unnest(v_parts) AS u;
+    IF NOT more THEN
+        DELETE FROM queen.queues AS q WHERE q.id = v_queue;
+    END IF;
 END $$;
-COMMENT ON FUNCTION queen.delete_queue_v1 IS 'Deletes a queue with everything in it.';
+COMMENT ON FUNCTION queen.delete_queue_v1 IS 'Deletes a queue for everybody, a page of partitions at a time.';
 
+-- Purpose:   removes what partitions of deleted queues have held, at most p_step rows.
+-- Returns:   whether there is more.
+-- Locks:     rows of removed_partitions, with SKIP LOCKED: two may do it at once.
+CREATE OR REPLACE FUNCTION queen.purge_partitions_v1(p_step int) RETURNS bool
+LANGUAGE plpgsql
+SET enable_seqscan = off
+AS $$
+DECLARE
+    v_page CONSTANT int := 100;
+    v_parts bigint[];
+BEGIN
+    v_parts := ARRAY(
+        SELECT r.part_id FROM queen.removed_partitions AS r ORDER BY r.part_id LIMIT v_page FOR UPDATE SKIP LOCKED);
+    IF queen.empty_partitions(v_parts, p_step) = p_step THEN
+        RETURN true;
+    END IF;
+    DELETE FROM queen.removed_partitions AS r WHERE r.part_id = ANY(v_parts);
+    RETURN cardinality(v_parts) = v_page;
+END $$;
+COMMENT ON FUNCTION queen.purge_partitions_v1 IS 'Removes what partitions of deleted queues have held, a bounded number of rows at a time.';
+
+-- The same of a DELETE in psql, at once.
 CREATE OR REPLACE FUNCTION queen.empty_queue() RETURNS trigger
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -20,7 +66,6 @@ DECLARE
 BEGIN
     SELECT array_agg(p.id ORDER BY p.id) INTO v_parts FROM queen.partitions AS p WHERE p.queue_id = old.id;
     PERFORM queen.remove_partitions(v_parts);
-    DELETE FROM queen.dead_letter_queue AS d WHERE d.queue_id = old.id;
     DELETE FROM queen.consumer_groups_metadata AS g WHERE g.queue_id = old.id;
     DELETE FROM queen.retired_groups AS g WHERE g.queue_id = old.id;
     DELETE FROM queen.group_stats AS t WHERE t.queue_id = old.id;

@@ -36,7 +36,7 @@ COMMENT ON FUNCTION queen.find_overdue_v1 IS 'The next partitions of a queue in 
 --            cursors that consumers hold, or to pass them over; p_not_after see queen.older_than
 -- Returns:   one row a partition: the messages given up, and state: done, more, or busy.
 -- Locks:     as subscribe_v1, if the queue has no group, and then nothing else; or the queue row FOR SHARE, groups that should
---            have begun by now with their heads and cursors, then cursors in (part_id, grp_id) order.
+--            have begun by now with their partitions and cursors, then cursors in (part_id, grp_id) order.
 -- Writes:    partition_consumers, dead_letter_queue, retention_metrics.
 CREATE OR REPLACE FUNCTION queen.evict_overdue_v1(
     p_queue_id bigint, p_part bigint[], p_messages int, p_wait bool, p_not_after timestamptz DEFAULT NULL
@@ -46,7 +46,7 @@ SET enable_seqscan = off
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_now timestamptz := queen.clock();
+    v_now timestamptz := queen.write_clock();
     v_queue queen.queues;
     v_older timestamptz;
     v_waiting bigint[];            -- groups that begin later: what is overdue now is not for them
@@ -153,7 +153,7 @@ DECLARE
     v_segment record;
     v_from bigint;
     v_upto bigint;
-    v_off bigint;
+    v_off bigint[];
 BEGIN
     messages := 0;
     more := false;
@@ -176,14 +176,13 @@ BEGIN
     IF v_upto = v_from THEN
         RETURN;
     END IF;
-    FOR v_off IN SELECT o FROM generate_series(v_from + 1, v_upto) AS o WHERE NOT coalesce(v_cursor.ahead @> o, false) LOOP
-        messages := messages + 1;
-        IF coalesce(p_queue.dead_letter_queue, true) OR coalesce(p_queue.dlq_after_max_retries, true) THEN
-            PERFORM queen.bury(
-                p_queue.id, p_part, v_off, p_grp, v_group, 'Maximum wait time exceeded',
-                coalesce((v_cursor.retries ->> v_off::text)::int, 0), p_now);
-        END IF;
-    END LOOP;
+    v_off := ARRAY(SELECT o FROM generate_series(v_from + 1, v_upto) AS o WHERE NOT coalesce(v_cursor.ahead @> o, false));
+    messages := cardinality(v_off);
+    IF coalesce(p_queue.dead_letter_queue, true) OR coalesce(p_queue.dlq_after_max_retries, true) THEN
+        PERFORM queen.bury(
+            p_queue.id, p_part, p_grp, v_group, v_off, array_fill('Maximum wait time exceeded'::text, ARRAY[messages::int]),
+            ARRAY(SELECT coalesce((v_cursor.retries ->> o::text)::int, 0) FROM unnest(v_off) AS o), p_now);
+    END IF;
     PERFORM queen.pass_over(p_part, p_grp, int8multirange(int8range(v_from + 1, v_upto, '[]')), p_now);
 END $$;
 COMMENT ON FUNCTION queen.give_up IS 'Internal: what a cursor gives up because it has waited too long.';

@@ -9,7 +9,7 @@
 --            failed, which the other rows name, and that nothing was stored; a segment whose queue would become too
 --            large has a problem, and no segment at all says that the options of queues have changed. A row of kind made says which part_id a partition got
 --            for its negative number (ord).
--- Locks:     rows of limited queues in id order; heads in part_id order; then in (part_id, grp_id) order the cursors of the acks and those that the push wakes.
+-- Locks:     rows of limited queues in id order; partitions in part_id order; then in (part_id, grp_id) order the cursors of the acks and those that the push wakes.
 CREATE OR REPLACE FUNCTION queen.execute_transaction_v1(
     p_flush uuid, p_again bool,
     p_part bigint[], p_n int[], p_data bytea[], p_ends bytea[], p_ids bytea[],
@@ -31,16 +31,15 @@ DECLARE
     v_row record;
     v_failed bool := false;
     v_lease uuid[] := p_ack_lease;
-    v_parked bigint[];
-    v_heads bigint[];
-    v_next_off bigint[];
+    v_made bigint[];          -- partitions that were made, in the order of p_new_part
+    v_beyond bool[];          -- of each ack, whether it names what was not there before this call
 BEGIN
     IF p_limited IS NOT NULL THEN
         PERFORM queen.lock_queues(p_limited);
     END IF;
     IF p_again THEN
         -- Outside of what may be undone: if this sending is refused, the first must not arrive and be carried out later.
-        PERFORM 1 FROM queen.partition_lookup AS l WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR NO KEY UPDATE;
+        PERFORM 1 FROM queen.partition_locks AS l WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR NO KEY UPDATE;
         INSERT INTO queen.fenced_flushes VALUES (p_flush, clock_timestamp()) ON CONFLICT DO NOTHING;
     END IF;
     BEGIN
@@ -52,8 +51,7 @@ BEGIN
                 -- Its queue is being deleted at this very moment.
                 v_failed := v_failed OR part_id IS NULL;
                 RETURN NEXT;
-                p_part := array_replace(p_part, ord::bigint, part_id);
-                p_hash_part := array_replace(p_hash_part, ord::bigint, part_id);
+                v_made := v_made || part_id;
             END LOOP;
             IF v_failed THEN
                 RAISE EXCEPTION 'undo' USING ERRCODE = 'QN002';
@@ -62,23 +60,24 @@ BEGIN
                 array_agg(u.part_id ORDER BY u.part_id), array_agg(u.n ORDER BY u.part_id),
                 array_agg(u.data ORDER BY u.part_id), array_agg(u.ends ORDER BY u.part_id), array_agg(u.ids ORDER BY u.part_id)
             INTO p_part, p_n, p_data, p_ends, p_ids
-            FROM unnest(p_part, p_n, p_data, p_ends, p_ids) AS u (part_id, n, data, ends, ids);
+            FROM (
+                SELECT coalesce(m.part_id, s.part_id) AS part_id, s.n, s.data, s.ends, s.ids
+                FROM unnest(p_part, p_n, p_data, p_ends, p_ids) AS s (part_id, n, data, ends, ids)
+                LEFT JOIN unnest(p_new_part, v_made) AS m (new_part, part_id) ON m.new_part = s.part_id
+            ) AS u;
+            SELECT array_agg(coalesce(m.part_id, h.part_id) ORDER BY h.ord) INTO p_hash_part
+            FROM unnest(p_hash_part) WITH ORDINALITY AS h (part_id, ord)
+            LEFT JOIN unnest(p_new_part, v_made) AS m (new_part, part_id) ON m.new_part = h.part_id;
         END IF;
-        SELECT array_agg(h.part_id) FILTER (WHERE h.parked), array_agg(h.part_id), array_agg(h.next_off)
-        INTO v_parked, v_heads, v_next_off
-        FROM (
-            SELECT l.part_id, l.parked, l.next_off FROM queen.partition_lookup AS l
-            WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR NO KEY UPDATE
-        ) AS h;
-        PERFORM 1
-        FROM (
-            SELECT l.part_id, l.grp_id FROM queen.partition_consumers AS l
-            WHERE l.part_id = ANY(v_parked) AND l.lease IS NULL AND NOT isfinite(l.ready_at)
-            UNION
-            SELECT a.part_id, a.grp_id FROM unnest(p_ack_part, p_ack_grp) AS a (part_id, grp_id)
-        ) AS u
-        JOIN queen.partition_consumers AS c ON c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = ANY(ARRAY[u.grp_id])
-        ORDER BY u.part_id, u.grp_id FOR UPDATE OF c;
+        PERFORM 1 FROM queen.partition_locks AS l WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR NO KEY UPDATE;
+        PERFORM queen.lock_cursors(p_part, p_ack_part, p_ack_grp);
+        SELECT array_agg(p.part_id IS NOT NULL AND coalesce(coalesce(a.last, a.first, t.off) >= e.next_off, true) ORDER BY a.ord)
+        INTO v_beyond
+        FROM unnest(p_ack_part, p_ack_first, p_ack_last, p_ack_hash) WITH ORDINALITY AS a (part_id, first, last, hash, ord)
+        LEFT JOIN unnest(p_part) AS p (part_id) ON p.part_id = a.part_id
+        LEFT JOIN LATERAL (SELECT l.next_off FROM queen.log_ends AS l WHERE l.part_id = p.part_id OFFSET 0) AS e ON true
+        LEFT JOIN queen.transaction_ids AS t
+            ON a.first IS NULL AND t.part_id = ANY(ARRAY[a.part_id]) AND t.hash = ANY(ARRAY[a.hash]);
 
         -- A repeated sending whose first was committed is answered from the log: its acks were accepted then.
         IF p_again AND EXISTS (SELECT 1 FROM queen.flushed(p_flush, p_part, p_hash_part, p_hash_pos, p_hash)) THEN
@@ -99,8 +98,9 @@ BEGIN
             SELECT array_agg(coalesce(u.lease, r.lease, '00000000-0000-0000-0000-000000000000') ORDER BY u.ord) INTO v_lease
             FROM unnest(p_ack_part, p_ack_grp, p_ack_lease) WITH ORDINALITY AS u (part_id, grp_id, lease, ord)
             LEFT JOIN LATERAL (
-                SELECT c.lease FROM queen.partition_consumers AS c
-                WHERE c.part_id = u.part_id AND c.grp_id = u.grp_id AND c.ready_at > v_now AND c.lease = ANY(p_required)
+                SELECT CASE WHEN c.ready_at > v_now AND c.lease = ANY(p_required) THEN c.lease END AS lease
+                FROM queen.partition_consumers AS c
+                WHERE c.part_id = u.part_id AND c.grp_id = u.grp_id ORDER BY c.ver DESC LIMIT 1
             ) AS r ON true;
         END IF;
 
@@ -129,10 +129,12 @@ BEGIN
         dup_pos := NULL;
         dup_off := NULL;
         FOR v_row IN
-            SELECT * FROM queen.ack_messages_v1(
+            SELECT r.*, coalesce(a.last, r.first_off) AS last_off, a.beyond
+            FROM queen.ack_messages_v1(
                 p_ack_part, p_ack_grp, v_lease, p_ack_kind, p_ack_first, p_ack_last, p_ack_hash, p_ack_error,
                 -- Nothing but completed acks, sent again: what is done was done by the first sending.
-                NOT (p_again AND p_part = '{}' AND 'c' = ALL(p_ack_kind)))
+                NOT (p_again AND p_part = '{}' AND 'c' = ALL(p_ack_kind))) AS r
+            JOIN unnest(p_ack_last, v_beyond) WITH ORDINALITY AS a (last, beyond, ord) ON a.ord = r.ord
         LOOP
             kind := 'ack';
             ord := v_row.ord;
@@ -145,10 +147,10 @@ BEGIN
             dead := v_row.dead;
             ready := v_row.ready;
             -- The acks are judged as before the pushes, which come first only because their room is judged before the acks.
-            IF coalesce(p_ack_last[ord], first_off) >= v_next_off[array_position(v_heads, p_ack_part[ord])] THEN
+            IF v_row.beyond THEN
                 problem := 'Message not found';
             END IF;
-            v_failed := v_failed OR problem IS NOT NULL OR coalesce(p_ack_last[ord], first_off) > within;
+            v_failed := v_failed OR problem IS NOT NULL OR coalesce(v_row.last_off > within, false);
             RETURN NEXT;
         END LOOP;
         IF v_failed THEN

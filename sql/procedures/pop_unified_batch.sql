@@ -8,17 +8,21 @@
 --              p_pop      number of the pop, from 1
 --              p_grp      the consumer group of a queue
 --              p_part     the partition to pop, or null for any
--- Returns:   one row a segment of a claim: pop, grp_id, part_id; first_off and upto of the run; skip (offsets in it that
---            are done already); seen (offsets up to it were delivered before, and their attempt is `attempt`);
+--            p_bytes, p_bytes_all   data that one pop, and the call, may return; each pop gets one message at least, until the
+--                       call has none left
+-- Returns:   one row per segment of a claim: pop, grp_id, part_id; first_off and upto of the run; skip (offsets of this segment
+--            that are done already); seen (offsets up to it were delivered before, and their attempt is `attempt`);
 --            and of the segment: off, the offset of the first message returned, created_at, the ends of the messages
 --            returned, and data from byte `start` on (the whole, or the part with these messages).
 --            For a group that could not serve all its pops one row with pop null, grp_id, part_id as asked, and
 --            ready_in: the seconds until a cursor there becomes ready by itself (infinity: not before a push; null: no
---            such group or partition; 0 or less: one is ready, but somebody else holds it).
--- Locks:     named cursors in (part_id, grp_id) order, then free ones with SKIP LOCKED, then heads with SKIP LOCKED.
--- Writes:    partition_consumers, partition_lookup (parked).
+--            such group or partition; 0 or less: one is ready, but somebody else holds it; -infinity: the call has stopped at one
+--            of its limits, and another finds more).
+-- Locks:     cursors, then partitions, both with SKIP LOCKED: a pop waits for nobody.
+-- Writes:    partition_consumers.
 CREATE OR REPLACE FUNCTION queen.pop_unified_batch_v1(
-    p_batch int[], p_parts int[], p_lease uuid[], p_seconds int[], p_pop int[], p_grp bigint[], p_part bigint[]
+    p_batch int[], p_parts int[], p_lease uuid[], p_seconds int[], p_pop int[], p_grp bigint[], p_part bigint[],
+    p_bytes bigint, p_bytes_all bigint
 ) RETURNS TABLE (
     pop int, grp_id bigint, part_id bigint, first_off bigint, upto bigint, skip bigint[], seen bigint, attempt int,
     ready_in float8, off bigint, created_at timestamptz, ends bytea, start int, data bytea
@@ -29,60 +33,40 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_now timestamptz := queen.clock();
+    v_now timestamptz := queen.write_clock();
+    v_complete bool;
     v_claims queen.claims;
 BEGIN
-    v_claims := queen.claim_in_one(p_batch, p_parts, p_lease, p_seconds, p_pop, p_grp, p_part, v_now);
-    IF NOT v_claims.complete THEN
-        v_claims := queen.claim_one_by_one(p_batch, p_parts, p_lease, p_seconds, p_pop, p_grp, p_part, v_now);
+    v_claims := queen.claim_in_one(
+        p_batch, p_parts, p_lease, p_seconds, p_pop, p_grp, p_part, p_bytes, p_bytes_all, v_now);
+    v_complete := v_claims.complete;
+    IF v_complete THEN
+        PERFORM queen.write_claims(v_claims, p_lease, v_now);
+    ELSE
+        v_claims := queen.claim_in_rounds(
+            p_batch, p_parts, p_lease, p_seconds, p_pop, p_grp, p_part, p_bytes, p_bytes_all, v_now);
     END IF;
 
-    UPDATE queen.partition_consumers AS c
-    SET
-        lease = p_lease[u.pop], upto = u.upto, seen = greatest(c.seen, u.upto), seen_before = c.seen, attempts = u.attempt,
-        ready_at = u.ready_at
-    FROM unnest(v_claims.pop, v_claims.part_id, v_claims.grp_id, v_claims.upto, v_claims.attempt, v_claims.ready_at)
-        AS u (pop, part_id, grp_id, upto, attempt, ready_at)
-    WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = ANY(ARRAY[u.grp_id]);
-    IF array_position(p_lease, NULL) IS NOT NULL THEN
-        PERFORM queen.complete_deliveries(u.part_id, u.grp_id, v_now)
-        FROM unnest(v_claims.pop, v_claims.part_id, v_claims.grp_id) AS u (pop, part_id, grp_id)
-        WHERE p_lease[u.pop] IS NULL;
-    END IF;
-    IF v_claims.idle_part IS NOT NULL THEN
-        PERFORM queen.rest(v_claims, v_now);
-    END IF;
-
-    IF v_claims.pop IS NULL OR NOT p_pop <@ v_claims.pop THEN
+    IF NOT v_complete OR v_claims.pop IS NULL OR cardinality(v_claims.pop) < cardinality(p_batch) THEN
         RETURN QUERY
         SELECT NULL::int, u.grp_id, u.part_id, NULL::bigint, NULL::bigint, NULL::bigint[], NULL::bigint, NULL::int,
             CASE
-                WHEN g.id IS NULL THEN NULL
-                WHEN u.part_id > 0 AND c.ready_at IS NULL
-                    AND (v_claims.idle_part IS NULL OR u.part_id <> ALL(v_claims.idle_part)) THEN NULL
+                WHEN g.id IS NULL OR (u.part_id IS NOT NULL AND c.ready_at IS NULL) THEN NULL
+                WHEN v_claims.cut_short THEN '-infinity'
                 WHEN c.ready_at < 'infinity' THEN extract(epoch FROM c.ready_at - v_now)::float8
                 ELSE 'infinity'
             END,
             NULL::bigint, NULL::timestamptz, NULL::bytea, NULL::int, NULL::bytea
-        FROM (
-            SELECT DISTINCT e.grp_id, e.part_id FROM unnest(p_pop, p_grp, p_part) AS e (pop, grp_id, part_id)
-            WHERE v_claims.pop IS NULL OR e.pop <> ALL(v_claims.pop)
-        ) AS u
-        LEFT JOIN queen.consumer_groups_metadata AS g ON g.id = u.grp_id
-        CROSS JOIN LATERAL (
-            -- A cursor with nothing to deliver that could not be parked, because a push holds its head, is no reason to look again:
-            -- the push will be heard of.
-            SELECT min(l.ready_at) AS ready_at FROM queen.partition_consumers AS l
-            WHERE l.grp_id = u.grp_id AND (u.part_id IS NULL OR l.part_id = u.part_id)
-                AND (v_claims.idle_part IS NULL OR l.part_id <> ALL(v_claims.idle_part) OR l.ready_at > v_now)
-        ) AS c;
+        FROM queen.unserved(p_pop, p_grp, p_part, v_claims.pop) AS u
+        LEFT JOIN queen.consumer_groups_metadata AS g ON g.id = ANY(ARRAY[u.grp_id])
+        CROSS JOIN LATERAL queen.next_ready(u.grp_id, u.part_id, v_claims.unparked, v_now) AS c (ready_at);
     END IF;
 
     RETURN QUERY
     SELECT
         u.pop, u.grp_id, u.part_id, u.acked + 1, u.upto,
         CASE WHEN u.ahead IS NOT NULL
-            THEN ARRAY(SELECT o FROM generate_series(u.acked + 1, u.upto) AS o WHERE u.ahead @> o)
+            THEN ARRAY(SELECT o FROM generate_series(s.first_off + s.lo, s.first_off + s.hi) AS o WHERE u.ahead @> o)
         END,
         u.seen, u.attempt, NULL::float8, s.first_off + s.lo, s.created_at,
         CASE WHEN s.lo > 0 THEN substr(e.part, 5) ELSE e.part END, b.start,
@@ -98,7 +82,7 @@ BEGIN
             greatest(u.acked + 1 - (l.last_off - l.n + 1), 0)::int AS lo,
             (least(u.upto, l.last_off) - (l.last_off - l.n + 1))::int AS hi
         FROM queen.segments AS l
-        WHERE l.part_id = u.part_id AND l.last_off > u.acked AND l.last_off <= (
+        WHERE l.part_id = u.part_id AND l.last_off > u.acked AND l.n > 0 AND l.last_off <= (
             SELECT m.last_off FROM queen.segments AS m
             WHERE m.part_id = u.part_id AND m.last_off >= u.upto ORDER BY m.last_off LIMIT 1
         )
@@ -112,7 +96,25 @@ BEGIN
     ) AS e
     CROSS JOIN LATERAL (
         SELECT CASE WHEN s.lo > 0 THEN queen.message_end(e.part, 0) ELSE 0 END AS start OFFSET 0
-    ) AS b;
+    ) AS b
+    -- Not a segment of which everything is done already.
+    WHERE u.ahead IS NULL OR NOT u.ahead @> int8range(s.first_off + s.lo, s.first_off + s.hi, '[]');
 END $$;
 COMMENT ON FUNCTION queen.pop_unified_batch_v1 IS
 'Claims cursors for many pops at once, oldest ready first, and returns the segments with their messages.';
+
+-- What pops that got nothing had asked for: each group, and partition, once.
+CREATE OR REPLACE FUNCTION queen.unserved(p_pop int[], p_grp bigint[], p_part bigint[], p_served int[])
+RETURNS TABLE (grp_id bigint, part_id bigint)
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT DISTINCT e.grp_id, e.part_id
+    FROM unnest(p_pop, p_grp, p_part) AS e (pop, grp_id, part_id)
+    LEFT JOIN unnest(p_served) AS s (pop) ON s.pop = e.pop
+    WHERE s.pop IS NULL;
+END $$;
+COMMENT ON FUNCTION queen.unserved IS 'Internal: what pops that got nothing had asked for.';

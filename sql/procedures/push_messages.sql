@@ -11,9 +11,9 @@
 --            Stored messages take offsets in order, duplicates none. Nothing is stored either when a queue would become
 --            too large: one row a segment of such queues, with the messages that it has room for in room. No row at all
 --            says that the options have changed, and that nothing was stored.
--- Locks:     rows of limited queues in id order; partition_lookup in part_id order, until commit; then parked cursors in
+-- Locks:     rows of limited queues in id order; partitions in part_id order, until commit; then parked cursors in
 --            (part_id, grp_id) order.
--- Writes:    partition_lookup, segments, transaction_ids, partition_consumers (wake-up), fenced_flushes (p_again).
+-- Writes:    segments, transaction_ids, partition_consumers (wake-up), fenced_flushes (p_again).
 CREATE OR REPLACE FUNCTION queen.push_messages_v1(
     p_flush uuid, p_again bool,
     p_part bigint[], p_n int[], p_data bytea[], p_ends bytea[], p_ids bytea[],
@@ -27,8 +27,12 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_next bigint[];          -- next_off of each head before this call, in the order of p_part
-    v_parked bigint[];
+    v_locked int;
+    v_first bigint[];         -- offset of the first message of each segment, in the order of p_part
+    v_at timestamptz[];       -- created_at of each
+    d_part bigint[];          -- messages that are stored already: partition, position in its segment, offset
+    d_pos int[];
+    d_off bigint[];
     v_duplicates bool := false;
     v_now timestamptz;
     v_version bigint;
@@ -37,12 +41,9 @@ BEGIN
     IF p_limited IS NOT NULL THEN
         PERFORM queen.lock_queues(p_limited);
     END IF;
-    SELECT array_agg(h.next_off), array_agg(h.part_id) FILTER (WHERE h.parked) INTO v_next, v_parked
-    FROM (
-        SELECT l.part_id, l.next_off, l.parked FROM queen.partition_lookup AS l
-        WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR NO KEY UPDATE
-    ) AS h;
-    -- Under the head locks: a first sending that is still on its way cannot overtake its repetition, or be overtaken. And before
+    PERFORM 1 FROM queen.partition_locks AS l WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR NO KEY UPDATE;
+    GET DIAGNOSTICS v_locked = ROW_COUNT;
+    -- Under the locks: a first sending that is still on its way cannot overtake its repetition, or be overtaken. And before
     -- anything is said to be unknown: a queue may have been deleted since the first sending was committed.
     IF p_again THEN
         RETURN QUERY SELECT f.*, NULL::bigint FROM queen.flushed(p_flush, p_part, p_hash_part, p_hash_pos, p_hash) AS f;
@@ -50,14 +51,14 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-    IF v_next IS NULL OR cardinality(v_next) < cardinality(p_part) THEN
+    IF v_locked < cardinality(p_part) THEN
         RETURN QUERY SELECT u.part_id, NULL::bigint, NULL::timestamptz, NULL::int[], NULL::bigint[], NULL::bigint
         FROM unnest(p_part) AS u (part_id)
-        WHERE NOT EXISTS (SELECT 1 FROM queen.partition_lookup AS l WHERE l.part_id = u.part_id);
+        WHERE NOT EXISTS (SELECT 1 FROM queen.partition_locks AS l WHERE l.part_id = u.part_id);
         RETURN;
     END IF;
 
-    -- Not before: what a first sending has stored is stored, whatever was configured since. And under the head locks, for
+    -- Not before: what a first sending has stored is stored, whatever was configured since. And under the locks, for
     -- which a change of the options waits.
     SELECT o.version, EXISTS (SELECT 1 FROM queen.fenced_flushes AS f WHERE f.flush = p_flush) INTO v_version, v_fenced
     FROM queen.push_options AS o
@@ -79,42 +80,70 @@ BEGIN
         END IF;
     END IF;
 
-    v_now := queen.clock();
+    v_now := queen.write_clock();
+    SELECT array_agg(e.next_off ORDER BY e.part_id), array_agg(greatest(e.last_at, v_now) ORDER BY e.part_id)
+    INTO v_first, v_at
+    FROM queen.log_ends AS e WHERE e.part_id = ANY(p_part);
     IF p_hash IS NOT NULL THEN
-        -- Duplicates are rare: nobody looks for them, the primary key finds them. Under the head locks nobody else inserts
+        -- Duplicates are rare: nobody looks for them, the primary key finds them. Under the locks nobody else inserts
         -- transaction ids of these partitions, so that the key makes no push wait for another.
         BEGIN
             INSERT INTO queen.transaction_ids (part_id, hash, off)
-            SELECT u.part_id, u.hash, h.next_off + u.pos
+            SELECT u.part_id, u.hash, h.first_off + u.pos
             FROM unnest(p_hash_part, p_hash_pos, p_hash) AS u (part_id, pos, hash)
-            JOIN unnest(p_part, v_next) AS h (part_id, next_off) ON h.part_id = u.part_id
+            JOIN unnest(p_part, v_first) AS h (part_id, first_off) ON h.part_id = u.part_id
             ORDER BY u.part_id, u.hash;
         EXCEPTION WHEN unique_violation THEN
             v_duplicates := true;
         END;
     END IF;
     IF v_duplicates THEN
-        RETURN QUERY SELECT a.*, NULL::bigint FROM queen.append_without_duplicates(
-            p_flush, v_now, p_part, p_n, p_data, p_ends, p_ids, p_hash_part, p_hash_pos, p_hash) AS a;
-    ELSE
-        RETURN QUERY
-        WITH head AS (
-            UPDATE queen.partition_lookup AS l
-            SET next_off = l.next_off + u.n, last_at = greatest(l.last_at, v_now), parked = false
-            FROM unnest(p_part, p_n) AS u (part_id, n)
-            WHERE l.part_id = ANY(ARRAY[u.part_id])
-            RETURNING l.part_id, l.next_off, l.last_at
-        ), segment AS (
-            INSERT INTO queen.segments (part_id, last_off, n, created_at, flush, ids, ends, data)
-            SELECT head.part_id, head.next_off - 1, u.n, head.last_at, p_flush, u.ids, u.ends, u.data
+        SELECT array_agg(u.part_id), array_agg(u.pos), array_agg(t.off) INTO d_part, d_pos, d_off
+        FROM unnest(p_hash_part, p_hash_pos, p_hash) AS u (part_id, pos, hash)
+        JOIN queen.transaction_ids AS t ON t.part_id = ANY(ARRAY[u.part_id]) AND t.hash = ANY(ARRAY[u.hash]);
+        INSERT INTO queen.transaction_ids (part_id, hash, off)
+        SELECT n.part_id, n.hash, h.first_off + n.pos - n.duplicates
+        FROM (
+            SELECT u.part_id, u.pos, u.hash, d.pos IS NULL AS is_new,
+                count(d.pos) OVER (PARTITION BY u.part_id ORDER BY u.pos) AS duplicates
+            FROM unnest(p_hash_part, p_hash_pos, p_hash) AS u (part_id, pos, hash)
+            LEFT JOIN unnest(d_part, d_pos) AS d (part_id, pos) ON d.part_id = u.part_id AND d.pos = u.pos
+        ) AS n
+        JOIN unnest(p_part, v_first) AS h (part_id, first_off) ON h.part_id = n.part_id
+        WHERE n.is_new
+        ORDER BY n.part_id, n.hash;
+        SELECT
+            array_agg(k.n ORDER BY k.part_id), array_agg(k.data ORDER BY k.part_id), array_agg(k.ends ORDER BY k.part_id),
+            array_agg(k.ids ORDER BY k.part_id)
+        INTO p_n, p_data, p_ends, p_ids
+        FROM (
+            SELECT u.part_id, u.n - coalesce(cardinality(d.pos), 0) AS n, c.data, c.ends, c.ids
             FROM unnest(p_part, p_n, p_data, p_ends, p_ids) AS u (part_id, n, data, ends, ids)
-            JOIN head ON head.part_id = u.part_id
-            RETURNING segments.part_id, segments.last_off - segments.n + 1 AS first_off, segments.created_at
-        )
-        SELECT segment.part_id, segment.first_off, segment.created_at, NULL::int[], NULL::bigint[], NULL::bigint FROM segment;
+            LEFT JOIN (
+                SELECT o.part_id, array_agg(o.pos ORDER BY o.pos) AS pos
+                FROM unnest(d_part, d_pos) AS o (part_id, pos) GROUP BY o.part_id
+            ) AS d ON d.part_id = u.part_id
+            CROSS JOIN LATERAL (
+                SELECT u.data, u.ends, u.ids WHERE d.pos IS NULL OR cardinality(d.pos) = u.n
+                UNION ALL
+                SELECT m.* FROM queen.cut_messages(u.n, d.pos, u.data, u.ends, u.ids) AS m WHERE cardinality(d.pos) < u.n
+            ) AS c
+        ) AS k;
     END IF;
-    IF v_parked IS NOT NULL THEN
-        PERFORM queen.wake(v_parked, v_now);
-    END IF;
+    -- A segment of nothing but duplicates is not written.
+    RETURN QUERY
+    WITH appended AS (
+        INSERT INTO queen.segments (part_id, last_off, n, created_at, flush, ids, ends, data)
+        SELECT u.part_id, u.first_off + u.n - 1, u.n, u.at, p_flush, u.ids, u.ends, u.data
+        FROM unnest(p_part, v_first, v_at, p_n, p_data, p_ends, p_ids) AS u (part_id, first_off, at, n, data, ends, ids)
+        WHERE u.n > 0
+    )
+    SELECT u.part_id, u.first_off, u.at, d.pos, d.off, NULL::bigint
+    FROM unnest(p_part, v_first, v_at) AS u (part_id, first_off, at)
+    LEFT JOIN (
+        SELECT o.part_id, array_agg(o.pos ORDER BY o.pos) AS pos, array_agg(o.off ORDER BY o.pos) AS off
+        FROM unnest(d_part, d_pos, d_off) AS o (part_id, pos, off) GROUP BY o.part_id
+    ) AS d ON d.part_id = u.part_id;
+    PERFORM queen.wake(p_part, v_first, v_now);
 END $$;
 COMMENT ON FUNCTION queen.push_messages_v1 IS 'Appends one segment to each of many partitions, all or none. Called by the server, once a flush.';

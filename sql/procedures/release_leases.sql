@@ -7,11 +7,12 @@ SET enable_seqscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
-    v_now timestamptz := queen.clock();
+    v_now timestamptz := queen.write_clock();
 BEGIN
     PERFORM 1 FROM queen.partition_consumers AS c WHERE c.lease = ANY(p_lease) ORDER BY c.part_id + 0, c.grp_id FOR UPDATE;
     UPDATE queen.partition_consumers AS c
-    SET lease = NULL, ready_at = least(c.ready_at, v_now), attempts = greatest(c.attempts - 1, 0), seen = c.seen_before
+    SET lease = NULL, ready_at = least(c.ready_at, v_now), attempts = greatest(c.attempts - 1, 0), seen = c.seen_before,
+        ver = c.ver + 1
     WHERE c.lease = ANY(p_lease);
 END $$;
 COMMENT ON FUNCTION queen.release_leases_v1 IS 'Takes back leases whose messages never reached a consumer.';

@@ -67,7 +67,7 @@ BEGIN
     END IF;
     FOR v_segment IN
         SELECT s.last_off, s.n, s.created_at FROM queen.segments AS s
-        WHERE s.part_id = p_part AND s.last_off > p_from ORDER BY s.last_off
+        WHERE s.part_id = p_part AND s.last_off > p_from AND s.n > 0 ORDER BY s.last_off
     LOOP
         EXIT WHEN NOT coalesce(
             v_segment.created_at < p_older OR (v_segment.created_at < p_older_done AND v_segment.last_off <= v_done), false);
@@ -103,7 +103,7 @@ SET enable_seqscan = off
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_now timestamptz := queen.clock();
+    v_now timestamptz := queen.write_clock();
     v_queue queen.queues;
     v_end timestamptz := clock_timestamp() + interval '20 ms';
     v_place record;
@@ -143,7 +143,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.remove_expired_v1 IS 'Removes the oldest segments of partitions that the options of their queue let go.';
 
--- Whether what is oldest in a partition is the caller's to remove. The head is held against whoever moves a cursor back, who
+-- Whether what is oldest in a partition is the caller's to remove. The partition is held against whoever moves a cursor back, who
 -- takes it FOR UPDATE; a push holds it beside (FOR NO KEY UPDATE), for what it appends is not among the oldest. The row of the
 -- partition is held against others that remove.
 CREATE OR REPLACE FUNCTION queen.lock_oldest(p_part bigint, p_wait bool) RETURNS bool
@@ -152,10 +152,10 @@ SET enable_seqscan = off
 AS $$
 BEGIN
     IF p_wait THEN
-        PERFORM 1 FROM queen.partition_lookup AS l JOIN queen.partitions AS p ON p.id = l.part_id
+        PERFORM 1 FROM queen.partition_locks AS l JOIN queen.partitions AS p ON p.id = l.part_id
         WHERE l.part_id = p_part FOR KEY SHARE OF l FOR NO KEY UPDATE OF p;
     ELSE
-        PERFORM 1 FROM queen.partition_lookup AS l JOIN queen.partitions AS p ON p.id = l.part_id
+        PERFORM 1 FROM queen.partition_locks AS l JOIN queen.partitions AS p ON p.id = l.part_id
         WHERE l.part_id = p_part FOR KEY SHARE OF l SKIP LOCKED FOR NO KEY UPDATE OF p SKIP LOCKED;
     END IF;
     RETURN FOUND;
@@ -190,6 +190,7 @@ LANGUAGE plpgsql
 SET enable_seqscan = off
 AS $$
 DECLARE
+    v_newest bigint;
     v_hashes uuid[];
 BEGIN
     -- By their hashes: transaction ids are not ordered by offset. Each is looked up for itself, which no planner can turn into
@@ -204,7 +205,11 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT f.ctid AS place FROM queen.transaction_ids AS f
             WHERE f.part_id = p_part AND f.hash = u.hash AND f.off <= p_upto OFFSET 0) AS i));
-    DELETE FROM queen.segments AS s WHERE s.part_id = p_part AND s.last_off <= p_upto;
+    SELECT e.next_off - 1 INTO v_newest FROM queen.log_ends AS e WHERE e.part_id = p_part;
+    DELETE FROM queen.segments AS s WHERE s.part_id = p_part AND s.last_off <= p_upto AND s.last_off < v_newest;
+    -- The newest segment stays without its messages: it says where the log ends.
+    UPDATE queen.segments AS s SET n = 0, ids = NULL, ends = '', data = '[]'
+    WHERE s.part_id = p_part AND s.last_off <= p_upto AND s.last_off = v_newest;
     UPDATE queen.deleted_messages AS d SET offsets = d.offsets - int8multirange(int8range(NULL, p_upto, '[]'))
     WHERE d.part_id = p_part;
     DELETE FROM queen.deleted_messages AS d WHERE d.part_id = p_part AND isempty(d.offsets);

@@ -29,9 +29,9 @@ SET enable_seqscan = off
 AS $$
 BEGIN
     RETURN EXISTS (
-        SELECT 1 FROM queen.partitions AS p JOIN queen.partition_lookup AS h ON h.part_id = p.id
+        SELECT 1 FROM queen.partitions AS p JOIN queen.log_ends AS h ON h.part_id = p.id
         WHERE p.id = p_part AND p.name <> 'Default' AND greatest(p.created_at, h.last_at) < p_older
-    ) AND NOT EXISTS (SELECT 1 FROM queen.segments AS s WHERE s.part_id = p_part)
+    ) AND NOT EXISTS (SELECT 1 FROM queen.segments AS s WHERE s.part_id = p_part AND s.n > 0)
     AND NOT EXISTS (SELECT 1 FROM queen.dead_letter_queue AS d WHERE d.part_id = p_part)
     AND NOT EXISTS (SELECT 1 FROM queen.stream_state AS s WHERE s.part_id = p_part);
 END $$;
@@ -39,8 +39,8 @@ COMMENT ON FUNCTION queen.is_idle IS 'Internal: whether a partition is empty and
 
 -- Purpose:   removes partitions that are empty and have been so for long. A push that knows one by its number finds it
 --            unknown, and makes it anew under another number.
--- Returns:   one row a partition: state done or busy (somebody holds its head), and whether it was removed.
--- Locks:     the queue row, as who makes partitions; heads with SKIP LOCKED; then cursors.
+-- Returns:   one row a partition: state done or busy (somebody holds it), and whether it was removed.
+-- Locks:     the queue row, as who makes partitions; partitions with SKIP LOCKED; then cursors.
 -- Writes:    as the deletion of a queue.
 CREATE OR REPLACE FUNCTION queen.remove_idle_partitions_v1(
     p_queue_id bigint, p_part bigint[], p_idle interval, p_not_after timestamptz DEFAULT NULL
@@ -51,17 +51,17 @@ AS $$
 #variable_conflict use_column
 DECLARE
     v_older timestamptz := queen.older_than(p_idle, p_not_after);
-    v_heads bigint[];
+    v_locked bigint[];
     v_idle bigint[];
 BEGIN
     PERFORM queen.lock_queues(ARRAY[p_queue_id]);
-    v_heads := ARRAY(
-        SELECT l.part_id FROM queen.partition_lookup AS l
+    v_locked := ARRAY(
+        SELECT l.part_id FROM queen.partition_locks AS l
         WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR UPDATE SKIP LOCKED);
-    v_idle := ARRAY(SELECT u.part_id FROM unnest(v_heads) AS u (part_id) WHERE queen.is_idle(u.part_id, v_older));
+    v_idle := ARRAY(SELECT u.part_id FROM unnest(v_locked) AS u (part_id) WHERE queen.is_idle(u.part_id, v_older));
     PERFORM queen.remove_partitions(v_idle);
     RETURN QUERY
-    SELECT u.part_id, u.part_id = ANY(v_idle), CASE WHEN u.part_id = ANY(v_heads) THEN 'done' ELSE 'busy' END
+    SELECT u.part_id, u.part_id = ANY(v_idle), CASE WHEN u.part_id = ANY(v_locked) THEN 'done' ELSE 'busy' END
     FROM unnest(p_part) AS u (part_id);
 END $$;
 COMMENT ON FUNCTION queen.remove_idle_partitions_v1 IS 'Removes partitions that are empty and have been so for long.';

@@ -11,22 +11,35 @@ AS $$
 #variable_conflict use_column
 DECLARE
     v_now timestamptz;
+    v_part bigint[];          -- the cursors under these leases
+    v_grp bigint[];
+    v_ver bigint[];
+    v_lease uuid[];
 BEGIN
-    PERFORM 1 FROM queen.partition_consumers AS c
-    WHERE c.lease = ANY(p_lease) ORDER BY c.part_id + 0, c.grp_id FOR UPDATE;
+    SELECT array_agg(l.part_id), array_agg(l.grp_id), array_agg(l.ver), array_agg(l.lease)
+    INTO v_part, v_grp, v_ver, v_lease
+    FROM (
+        SELECT c.part_id, c.grp_id, c.ver, c.lease FROM queen.partition_consumers AS c
+        WHERE c.lease = ANY(p_lease) ORDER BY c.part_id + 0, c.grp_id FOR UPDATE
+    ) AS l;
     -- Now, not before: while it waited the lease may have ended and one of its partitions been given away. The others are not
     -- renewed then, for who asks takes a renewal for one of all that the lease still held.
-    v_now := queen.clock();
-    UPDATE queen.partition_consumers AS c
-    SET ready_at = greatest(c.ready_at, v_now + make_interval(secs => u.seconds))
-    FROM (
-        SELECT r.lease, max(r.seconds) AS seconds FROM unnest(p_lease, p_seconds) AS r (lease, seconds) GROUP BY r.lease
-    ) AS u
-    WHERE c.lease = ANY(ARRAY[u.lease]) AND c.ready_at > v_now;
+    v_now := queen.write_clock();
     RETURN QUERY
-    SELECT u.ord::int, count(c.part_id)::int, min(c.ready_at)
+    WITH renewed AS (
+        UPDATE queen.partition_consumers AS c
+        SET ready_at = greatest(c.ready_at, v_now + make_interval(secs => u.seconds)), ver = c.ver + 1
+        FROM unnest(v_part, v_grp, v_ver, v_lease) AS k (part_id, grp_id, ver, lease)
+        JOIN (
+            SELECT r.lease, max(r.seconds) AS seconds FROM unnest(p_lease, p_seconds) AS r (lease, seconds) GROUP BY r.lease
+        ) AS u ON u.lease = k.lease
+        WHERE c.part_id = ANY(ARRAY[k.part_id]) AND c.grp_id = ANY(ARRAY[k.grp_id]) AND c.ver = ANY(ARRAY[k.ver])
+            AND c.ready_at + interval '0' > v_now
+        RETURNING c.lease, c.ready_at
+    )
+    SELECT u.ord::int, count(r.lease)::int, min(r.ready_at)
     FROM unnest(p_lease) WITH ORDINALITY AS u (lease, ord)
-    LEFT JOIN queen.partition_consumers AS c ON c.lease = ANY(ARRAY[u.lease]) AND c.ready_at > v_now
+    LEFT JOIN renewed AS r ON r.lease = u.lease
     GROUP BY u.ord ORDER BY u.ord;
 END $$;
 COMMENT ON FUNCTION queen.renew_lease_v1 IS 'Puts off the end of live leases.';

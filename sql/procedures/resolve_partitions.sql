@@ -3,7 +3,7 @@
 -- Returns:   one row an element: ord from 1, queue_id and part_id (null: unknown, and p_create is false).
 -- Locks:     queue rows FOR SHARE while partitions are made, so that a group that is subscribing (FOR UPDATE) either sees
 --            the partition or is seen by it.
--- Writes:    queues, partitions, partition_lookup, partition_consumers.
+-- Writes:    queues, partitions, partition_locks, partition_consumers.
 CREATE OR REPLACE FUNCTION queen.resolve_partitions_v1(p_queue text[], p_partition text[], p_create bool)
 RETURNS TABLE (ord int, queue_id bigint, part_id bigint)
 LANGUAGE plpgsql
@@ -46,11 +46,11 @@ BEGIN
         ORDER BY q.id, u.name
         ON CONFLICT DO NOTHING
         RETURNING id, queue_id
-    ), head AS (
-        INSERT INTO queen.partition_lookup (part_id) SELECT made.id FROM made
+    ), lockable AS (
+        INSERT INTO queen.partition_locks (part_id) SELECT made.id FROM made
     )
     INSERT INTO queen.partition_consumers (part_id, grp_id, acked, upto, seen, ready_at)
     SELECT made.id, g.id, -1, -1, -1, 'infinity'
     FROM made JOIN queen.consumer_groups_metadata AS g ON g.queue_id = made.queue_id;
 END $$;
-COMMENT ON FUNCTION queen.make_partitions IS 'Internal: makes missing partitions of existing queues, with their heads and parked cursors.';
+COMMENT ON FUNCTION queen.make_partitions IS 'Internal: makes missing partitions of existing queues, with their parked cursors.';

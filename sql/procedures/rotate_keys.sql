@@ -17,26 +17,35 @@ AS $$
 $$;
 COMMENT ON FUNCTION queen.count_encrypted_v1 IS 'How much a rotation of keys has to look at.';
 
--- Purpose:   the next segments of queues that are or were encrypted, in order of their key.
--- Returns:   one row a segment; plain_too: the queue is encrypted now, so nothing may stand there in clear.
-CREATE OR REPLACE FUNCTION queen.find_encrypted_segments_v1(p_part bigint, p_last_off bigint, p_limit int)
-RETURNS TABLE (
-    part_id bigint, last_off bigint, queue text, partition text, plain_too bool, ends bytea, data bytea
-)
+-- Purpose:   the next partitions, by number, of queues that are or were encrypted.
+-- Returns:   one row a partition; plain_too: the queue is encrypted now, so nothing may stand there in clear.
+CREATE OR REPLACE FUNCTION queen.find_encrypted_partitions_v1(p_after bigint, p_limit int)
+RETURNS TABLE (part_id bigint, queue text, partition text, plain_too bool)
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
 AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    SELECT s.part_id, s.last_off, q.name, p.name, q.encryption_enabled, s.ends, s.data
-    FROM queen.segments AS s
-    JOIN queen.partitions AS p ON p.id = s.part_id
-    JOIN queen.queues AS q ON q.id = p.queue_id AND q.ever_encrypted
-    WHERE (s.part_id, s.last_off) > (p_part, p_last_off)
-    ORDER BY s.part_id, s.last_off LIMIT p_limit;
+    SELECT p.id, q.name, p.name, q.encryption_enabled
+    FROM queen.partitions AS p JOIN queen.queues AS q ON q.id = p.queue_id
+    WHERE p.id > p_after AND q.ever_encrypted ORDER BY p.id LIMIT p_limit;
 END $$;
-COMMENT ON FUNCTION queen.find_encrypted_segments_v1 IS 'The next segments of queues that are or were encrypted.';
+COMMENT ON FUNCTION queen.find_encrypted_partitions_v1 IS 'The next partitions of queues that are or were encrypted.';
+
+-- Purpose:   the next segments of a partition.
+CREATE OR REPLACE FUNCTION queen.find_segments_v1(p_part bigint, p_last_off bigint, p_limit int)
+RETURNS TABLE (last_off bigint, ends bytea, data bytea)
+LANGUAGE plpgsql STABLE
+SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT s.last_off, s.ends, s.data FROM queen.segments AS s
+    WHERE s.part_id = p_part AND s.last_off > p_last_off ORDER BY s.last_off LIMIT p_limit;
+END $$;
+COMMENT ON FUNCTION queen.find_segments_v1 IS 'The next segments of a partition.';
 
 -- Purpose:   replaces a segment by the same messages under another key, if it is still what was read.
 -- Locks, writes: the segment. Who reads it meanwhile gets the old or the new one, whole.
@@ -53,10 +62,22 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.replace_segment_v1 IS 'Replaces a segment by the same messages under another key.';
 
--- Purpose:   the next dead letters, by id, whose payload has to come under a key.
-CREATE OR REPLACE FUNCTION queen.find_encrypted_letters_v1(p_after bigint, p_key_id text, p_limit int)
+-- Purpose:   where a page of dead letters ends, whatever is in it.
+-- Returns:   the number of the p_limit-th after p_after; null: there is no such one.
+CREATE OR REPLACE FUNCTION queen.end_of_letters_v1(p_after bigint, p_limit int) RETURNS bigint
+LANGUAGE plpgsql STABLE
+SET enable_seqscan = off
+AS $$
+BEGIN
+    RETURN (SELECT d.id FROM queen.dead_letter_queue AS d WHERE d.id > p_after ORDER BY d.id OFFSET p_limit - 1 LIMIT 1);
+END $$;
+COMMENT ON FUNCTION queen.end_of_letters_v1 IS 'Where a page of dead letters ends.';
+
+-- Purpose:   the next dead letters, by id, whose payload has to come under a key; p_upto: only up to this one (null: all).
+CREATE OR REPLACE FUNCTION queen.find_encrypted_letters_v1(p_after bigint, p_upto bigint, p_key_id text, p_limit int)
 RETURNS TABLE (id bigint, queue text, partition text, key_id text, payload text)
 LANGUAGE plpgsql STABLE
+SET enable_seqscan = off
 AS $$
 #variable_conflict use_column
 BEGIN
@@ -65,7 +86,8 @@ BEGIN
     FROM queen.dead_letter_queue AS d
     JOIN queen.queues AS q ON q.id = d.queue_id AND q.ever_encrypted
     JOIN queen.partitions AS p ON p.id = d.part_id
-    WHERE d.id > p_after AND d.key_id IS DISTINCT FROM p_key_id AND (d.key_id IS NOT NULL OR q.encryption_enabled)
+    WHERE d.id > p_after AND d.id <= coalesce(p_upto, 9223372036854775807)
+        AND d.key_id IS DISTINCT FROM p_key_id AND (d.key_id IS NOT NULL OR q.encryption_enabled)
     ORDER BY d.id LIMIT p_limit;
 END $$;
 COMMENT ON FUNCTION queen.find_encrypted_letters_v1 IS 'The next dead letters whose payload has to come under a key.';

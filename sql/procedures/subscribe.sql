@@ -4,9 +4,9 @@
 --            p_step          cursors to make in this call at most
 -- Returns:   queue_id and grp_id (null: unknown and not made); complete: false asks for another call, because the queue has
 --            more partitions than one call should lock; starts_in: seconds to a start that lies in the future (call again then).
--- Locks:     the queue row FOR UPDATE at first contact; then heads in part_id order, p_step at a time, and all of them when
+-- Locks:     the queue row FOR UPDATE at first contact; then partitions in part_id order, p_step at a time, and all of them when
 --            a start that lay in the future has come; then the group's cursors in part_id order.
--- Writes:    queues, consumer_groups_metadata, partition_consumers, partition_lookup (parked).
+-- Writes:    queues, consumer_groups_metadata, partition_consumers.
 CREATE OR REPLACE FUNCTION queen.subscribe_v1(
     p_queue text, p_group text, p_mode text, p_from timestamptz, p_create_queue bool, p_create_group bool, p_step int,
     OUT queue_id bigint, OUT grp_id bigint, OUT complete bool, OUT starts_in float8
@@ -64,7 +64,7 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_group queen.consumer_groups_metadata;
-    v_heads bigint[];
+    v_parts bigint[];
     v_since timestamptz;
 BEGIN
     SELECT * INTO v_group FROM queen.consumer_groups_metadata AS g WHERE g.id = p_grp FOR UPDATE;
@@ -79,56 +79,28 @@ BEGIN
             queen.older_than(make_interval(secs => q.max_wait_time_seconds), NULL) - interval '1 microsecond')
     END INTO v_since
     FROM queen.queues AS q WHERE q.id = v_group.queue_id;
-    SELECT array_agg(u.id) INTO v_heads
+    SELECT array_agg(u.id) INTO v_parts
     FROM (
         SELECT p.id FROM queen.partitions AS p
         WHERE p.queue_id = v_group.queue_id AND p.id > v_group.subscribed_upto ORDER BY p.id LIMIT p_step
     ) AS u;
-    -- The heads are locked while their cursors are made: an empty one is parked, and no push may slip in between.
-    PERFORM 1 FROM queen.partition_lookup AS h WHERE h.part_id = ANY(v_heads) ORDER BY h.part_id FOR UPDATE;
-    WITH made AS (
-        INSERT INTO queen.partition_consumers (part_id, grp_id, acked, ahead, upto, seen, ready_at)
-        SELECT h.part_id, p_grp, s.acked, s.ahead, s.acked, s.acked,
-            CASE WHEN s.acked < h.next_off - 1 THEN queen.clock() ELSE 'infinity' END
-        FROM queen.partition_lookup AS h
-        CROSS JOIN LATERAL queen.cursor_after(h.part_id, queen.last_before(h.part_id, v_since)) AS s
-        WHERE h.part_id = ANY(v_heads)
-        ON CONFLICT DO NOTHING
-        RETURNING part_id, ready_at
-    )
-    UPDATE queen.partition_lookup AS h SET parked = true
-    FROM made WHERE h.part_id = ANY(ARRAY[made.part_id]) AND made.ready_at = 'infinity' AND NOT h.parked;
+    -- The partitions are locked while their cursors are made: one at the end of the log is parked, and no push may slip in.
+    PERFORM 1 FROM queen.partition_locks AS h WHERE h.part_id = ANY(v_parts) ORDER BY h.part_id FOR UPDATE;
+    INSERT INTO queen.partition_consumers (part_id, grp_id, acked, ahead, upto, seen, ready_at)
+    SELECT h.part_id, p_grp, s.acked, s.ahead, s.acked, s.acked,
+        CASE WHEN s.acked < h.next_off - 1 THEN queen.clock() ELSE 'infinity' END
+    FROM queen.log_ends AS h
+    CROSS JOIN LATERAL queen.cursor_after(h.part_id, queen.last_before(h.part_id, v_since)) AS s
+    WHERE h.part_id = ANY(v_parts) AND NOT EXISTS (
+        SELECT 1 FROM queen.partition_consumers AS c WHERE c.part_id = h.part_id AND c.grp_id = p_grp);
     UPDATE queen.consumer_groups_metadata AS g
     SET subscribed_upto = CASE
-        WHEN coalesce(cardinality(v_heads), 0) < p_step THEN 9223372036854775807 ELSE v_heads[cardinality(v_heads)]
+        WHEN coalesce(cardinality(v_parts), 0) < p_step THEN 9223372036854775807 ELSE v_parts[cardinality(v_parts)]
     END
     WHERE g.id = p_grp RETURNING g.subscribed_upto INTO v_group.subscribed_upto;
     RETURN v_group.subscribed_upto;
 END $$;
 COMMENT ON FUNCTION queen.make_cursors IS 'Internal: makes cursors for a group that is subscribing, some partitions at a time.';
-
--- The last offset created at or before a time, or the one before the oldest kept message.
-CREATE OR REPLACE FUNCTION queen.last_before(p_part bigint, p_since timestamptz) RETURNS bigint
-LANGUAGE plpgsql STABLE
-SET enable_seqscan = off
-SET plan_cache_mode = force_generic_plan
-AS $$
-DECLARE
-    v_off bigint;
-BEGIN
-    IF p_since > '-infinity' THEN
-        SELECT s.last_off INTO v_off FROM queen.segments AS s
-        WHERE s.part_id = p_part AND s.created_at <= p_since ORDER BY s.last_off DESC LIMIT 1;
-    END IF;
-    IF v_off IS NULL THEN
-        SELECT s.last_off - s.n INTO v_off FROM queen.segments AS s WHERE s.part_id = p_part ORDER BY s.last_off LIMIT 1;
-    END IF;
-    IF v_off IS NULL THEN
-        SELECT h.next_off - 1 INTO v_off FROM queen.partition_lookup AS h WHERE h.part_id = p_part;
-    END IF;
-    RETURN v_off;
-END $$;
-COMMENT ON FUNCTION queen.last_before IS 'Internal: where a cursor stands that shall see what was created after a time.';
 
 -- A group whose start lay in the future has reached it: what was pushed until then is passed over.
 CREATE OR REPLACE FUNCTION queen.skip_to(p_grp bigint, p_since timestamptz) RETURNS void
@@ -139,11 +111,11 @@ BEGIN
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    -- A push that has the time of its messages from before the start, and is not committed yet, holds its head.
-    PERFORM 1 FROM queen.partition_lookup AS h
+    -- A push that has the time of its messages from before the start, and is not committed yet, holds its partition.
+    PERFORM 1 FROM queen.partition_locks AS h
     WHERE h.part_id IN (SELECT l.part_id FROM queen.partition_consumers AS l WHERE l.grp_id = p_grp)
     ORDER BY h.part_id FOR UPDATE;
-    UPDATE queen.partition_consumers AS c SET acked = u.acked, ahead = u.ahead, upto = u.acked, seen = u.acked
+    UPDATE queen.partition_consumers AS c SET acked = u.acked, ahead = u.ahead, upto = u.acked, seen = u.acked, ver = c.ver + 1
     FROM (
         SELECT l.part_id, s.acked, s.ahead FROM queen.partition_consumers AS l
         -- What is done ahead of it stays so: acks and moves to the dead letters need no pop.

@@ -55,7 +55,10 @@ def pop(number: int, offset: int) -> bytes:
 async def remove_one_and_push_on(dsn: str) -> None:
     """A hole, and segments behind it."""
     connection = await asyncpg.connect(dsn)
-    await connection.execute("UPDATE queen.partition_lookup SET next_off = next_off + 10")
+    await connection.execute(
+        "INSERT INTO queen.segments (part_id, last_off, n, created_at, flush, ends, data)"
+        " SELECT part_id, next_off + 9, 0, last_at, gen_random_uuid(), '', '[]' FROM queen.log_ends"
+    )
     await connection.close()
     await load(dsn, 100, 2, 10)
 

@@ -151,8 +151,12 @@ def test_docstrings_describe_fields_that_exist() -> None:
 
 # ---------------------------------------------------------------- parameters of the query
 
-_READERS = {"get_param", "get", "name", "moment", "_flag"}
-_SHORTHANDS = {"page": {"limit", "offset"}, "period": {"from", "to"}}
+_READERS = {"get_param", "get", "name", "names", "choice", "moment", "_flag"}
+_SHORTHANDS = {
+    "queries.page": {"limit", "offset"},
+    "queries.page_of_series": {"limit", "offset"},
+    "queries.period": {"from", "to"},
+}
 
 
 def test_parameters_are_those_that_the_resources_read(table: list[Route]) -> None:
@@ -177,8 +181,8 @@ def read_by(module: Any) -> set[str]:
         called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         if isinstance(node.func, ast.Attribute) and called == "get":
             continue
-        if called in _SHORTHANDS and ast.unparse(node.func).startswith("queries."):
-            found |= _SHORTHANDS[called]
+        if shorthand := _SHORTHANDS.get(ast.unparse(node.func)):
+            found |= shorthand
         elif called in _READERS:
             found |= {
                 part.value for part in node.args if isinstance(part, ast.Constant) and isinstance(part.value, str)

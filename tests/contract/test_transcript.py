@@ -17,12 +17,9 @@ STORED = {373, 456}
 _PASS_TIME = """
     WITH places AS (
         SELECT p.id AS part_id FROM queen.partitions AS p JOIN queen.queues AS q ON q.id = p.queue_id WHERE q.name = $1
-    ), heads AS (
-        UPDATE queen.partition_lookup SET last_at = last_at - interval '61 s'
-        WHERE part_id IN (SELECT part_id FROM places) AND isfinite(last_at)
     ), cursors AS (
-        UPDATE queen.partition_consumers SET ready_at = ready_at - interval '61 s'
-        WHERE part_id IN (SELECT part_id FROM places) AND isfinite(ready_at)
+        UPDATE queen.partition_consumers SET ready_at = greatest(ready_at - interval '61 s', clock_timestamp())
+        WHERE part_id IN (SELECT part_id FROM places) AND ready_at > clock_timestamp() AND ready_at < 'infinity'
     )
     UPDATE queen.segments SET created_at = created_at - interval '61 s'
     WHERE part_id IN (SELECT part_id FROM places)

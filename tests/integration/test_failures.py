@@ -126,7 +126,7 @@ async def test_a_lock_fails_only_who_needs_it_and_only_until_it_is_gone(
     await made(api, queue)
     part_id = await part_id_of(operator, queue)
     async with operator.transaction():
-        await operator.execute("SELECT FROM queen.partition_lookup WHERE part_id = $1 FOR UPDATE", part_id)
+        await operator.execute("SELECT FROM queen.partition_locks WHERE part_id = $1 FOR UPDATE", part_id)
         answers = await asyncio.gather(*(push(api, queue, partition) for partition in ("slow", *OTHERS)))
         assert code_of(answers[0]) == (503, "locked")
         assert answers[0].headers["retry-after"]

@@ -113,9 +113,7 @@ async def test_a_call_that_is_too_slow_takes_nobody_with_it_and_is_made_again_un
         async with AsyncExitStack() as stack:
             if lock:
                 await stack.enter_async_context(operator.transaction())
-                await operator.execute(
-                    "SELECT FROM queen.partition_lookup WHERE part_id = $1 FOR UPDATE", world.part_id
-                )
+                await operator.execute("SELECT FROM queen.partition_locks WHERE part_id = $1 FOR UPDATE", world.part_id)
             else:
                 await stack.enter_async_context(slow_segments(operator, world.part_id))
             acked, problem, popped = await asyncio.gather(
@@ -135,10 +133,13 @@ async def test_a_call_that_is_too_slow_takes_nobody_with_it_and_is_made_again_un
     assert [row.part_id for row in await world.store.push(world.push, again=True)] == [world.part_id]
 
 
-async def test_what_must_be_alone_is_alone(world: World) -> None:
+async def test_a_pop_that_names_a_partition_waits_for_nobody_and_so_shares_too(world: World) -> None:
     named = world.columns_of_pop(uuid4(), world.part_id)
     _, (_, _, behind) = await asyncio.gather(world.store.push(world.push, again=False), world.store.pop(named))
-    assert not behind
+    assert behind
+
+
+async def test_a_large_push_is_alone(world: World) -> None:
     large = await flush_of(world.store, f"group-{uuid4()}", [b'"' + b"x" * (300 << 10) + b'"'])
     _, (_, _, behind) = await asyncio.gather(
         world.store.push(large, again=False), world.store.pop(world.columns_of_pop(uuid4()))
@@ -165,7 +166,7 @@ async def test_all_of_a_group_whose_connection_breaks_have_an_unknown_outcome_an
     holder = await asyncpg.connect(postgres)
     held = holder.transaction()
     await held.start()
-    await holder.execute("SELECT 1 FROM queen.partition_lookup WHERE part_id = $1 FOR UPDATE", world.part_id)
+    await holder.execute("SELECT 1 FROM queen.partition_locks WHERE part_id = $1 FOR UPDATE", world.part_id)
     calls = asyncio.gather(
         world.store.ack(world.columns_of_ack()),
         world.store.push(world.push, again=False),

@@ -90,7 +90,7 @@ async def test_eviction_at_the_start_of_a_group_takes_its_locks_in_the_order_of_
         await until_waiting(observer, evictor, eviction)
         assert not eviction.done()
         await changer.execute(
-            "SELECT FROM queen.partition_lookup AS h JOIN queen.partition_consumers AS c USING (part_id)"
+            "SELECT FROM queen.partition_locks AS h JOIN queen.partition_consumers AS c USING (part_id)"
             " WHERE h.part_id = $1 FOR UPDATE NOWAIT", part_id,
         )  # fmt: skip
     assert [row["state"] for row in await eviction] == ["done"]

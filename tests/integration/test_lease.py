@@ -73,7 +73,7 @@ async def test_a_lease_that_reached_nobody_counts_no_delivery(
     await api.push(queue, 1)
     (unseen,) = await messages_of(api, queue)
     if is_over:
-        sql = "UPDATE queen.partition_consumers SET ready_at = clock_timestamp() - interval '1 s' WHERE lease = $1"
+        sql = "UPDATE queen.partition_consumers SET ready_at = clock_timestamp() WHERE lease = $1"
         await database.execute(sql, unseen["leaseId"])
     await database.execute("SELECT queen.release_leases_v1(ARRAY[$1::uuid])", unseen["leaseId"])
     (message,) = await messages_of(api, queue)

@@ -268,7 +268,7 @@ async def test_clean_up_and_producers_and_consumers_that_know_the_partition(
         await busy.ack((await busy.pop(queue, "dead")).messages, "dlq")
         await age(db, queue, 60)
         await until(db, queue, [])
-        await db.execute("UPDATE queen.partition_lookup SET last_at = now() - interval '31 days'")
+        await db.execute("UPDATE queen.segments SET created_at = now() - interval '31 days' WHERE n = 0")
         await db.execute("UPDATE queen.partitions SET created_at = now() - interval '31 days'")
 
         async def look() -> bool:
@@ -397,7 +397,7 @@ async def test_a_partition_of_which_a_stream_remembers_something_is_no_idle_one(
     assert (await streams.commit(query, messages, [upsert("k", 1)]))["success"]
     await age(db, queue, 100 * 86400)
     await db.execute(
-        "UPDATE queen.partition_lookup SET last_at = last_at - interval '100 days' WHERE part_id IN"
+        "UPDATE queen.segments SET created_at = created_at - interval '100 days' WHERE part_id IN"
         " (SELECT p.id FROM queen.partitions p JOIN queen.queues q ON q.id = p.queue_id WHERE q.name = $1)", queue,
     )  # fmt: skip
     await db.execute(

@@ -211,7 +211,7 @@ async def test_partition_that_cannot_be_stored_holds_nothing_else_up(
     async with _connection(postgres) as other:
         if kind == "locked":
             await other.execute("BEGIN")
-            await other.execute("SELECT FROM queen.partition_lookup WHERE part_id = $1 FOR UPDATE", bad)
+            await other.execute("SELECT FROM queen.partition_locks WHERE part_id = $1 FOR UPDATE", bad)
         else:
             await slow(postgres, queue, "bad", 3600, "XX001" if kind == "failing" else None)
         requests = [tale.push(("bad" if number % 10 == 5 else f"p{number % 7}", [number])) for number in range(1, 101)]

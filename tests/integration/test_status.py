@@ -171,7 +171,7 @@ async def test_long_polls_that_wait_are_counted_by_worker(workers: list[Api], qu
 
 async def test_postgres_says_how_it_is(api: Api) -> None:
     found = await get(api, "/api/v1/analytics/postgres-stats")
-    assert {"segments", "partition_lookup"} <= {table["table"] for table in found["tableSizes"]}
+    assert {"segments", "partition_locks"} <= {table["table"] for table in found["tableSizes"]}
     assert found["cacheSummary"]["tables"]["cacheHits"] > 0
     assert found["database"] == found["databaseCache"]["database"]
     assert found["timestamp"].endswith("Z")

@@ -146,7 +146,7 @@ def _tested(mutant: Mutant, tree: Path) -> Verdict:
         return Verdict(mutant, "", str(problem))
     failed = re.search(r"^FAILED [^:]+::(\w+)", output, re.MULTILINE)
     if process.returncode == 1 and failed:
-        error = re.search(r"^(?:E  |.*: )\s*(\w*(?:Error|Exception)\b.*)$", output, re.MULTILINE)
+        error = re.search(r"^(?:E  |.*: )\s*([\w.]*(?:Error|Exception)\b.*)$", output, re.MULTILINE)
         return Verdict(mutant, failed.group(1), error.group(1) if error else "")
     return Verdict(mutant, "", output[-2000:] + errors[-1000:])
 

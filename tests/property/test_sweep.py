@@ -226,6 +226,9 @@ class FakeDatabase(FakeLease):
 
     evict_overdue = remove_expired
 
+    async def purge_partitions(self) -> bool:
+        return False
+
     async def forget_fenced_flushes(self) -> None:
         pass
 

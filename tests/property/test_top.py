@@ -30,3 +30,11 @@ def test_a_queue_that_is_new_and_one_that_rests() -> None:
     then = Look(_START + timedelta(seconds=10), {("old", minute): Counts(5, 4, 3)})
     now = Look(_START + timedelta(seconds=30), {("old", minute): Counts(5, 4, 3), ("new", minute): Counts(40, 20, 10)})
     assert rates(then, now) == {"old": Counts(0, 0, 0), "new": Counts(2, 1, 0.5)}
+
+
+def test_of_a_queue_that_was_not_among_the_busiest_all_counts() -> None:
+    """What it had done before the earlier look is not known: its rate is that since the minute before."""
+    minute = _START.isoformat()
+    then = Look(_START + timedelta(seconds=10), {("other", minute): Counts(5)}, whole=False)
+    now = Look(_START + timedelta(seconds=30), {("cut off", minute): Counts(180), ("other", minute): Counts(25)})
+    assert rates(then, now) == {"cut off": Counts(2), "other": Counts(1)}

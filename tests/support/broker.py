@@ -28,6 +28,7 @@ from queen.engine.context import Context, SimpleMq, tell_nobody
 from queen.engine.directory import Directory
 from queen.engine.engine import Engine, Shares
 from queen.engine.handlers.pop import Outcome
+from queen.engine.handlers.removal import delete_group, delete_queue
 from queen.engine.job import Job
 from queen.engine.lane import Lane
 from queen.engine.operations import OPERATIONS
@@ -132,7 +133,7 @@ class Broker:
             case model.Cycle():
                 return operation, await self._cycle(operation)
             case model.DeleteQueue():
-                existed = await self._context.administration.delete_queue(operation.queue)
+                existed = await delete_queue(self._context, operation.queue)
                 return operation, model.Deleted(existed)
             case model.RemoveExpired() | model.EvictOverdue() | model.RemoveIdle():
                 return operation, await self._tidy(operation)
@@ -272,8 +273,8 @@ class Broker:
                 )
                 return model.UpdatedSubscription(known)
             case model.DeleteGroup():
-                cursors = await administration.consumer_groups.delete(
-                    operation.queue, operation.group, subscription=operation.subscription
+                cursors = await delete_group(
+                    self._context, operation.queue, operation.group, subscription=operation.subscription
                 )
                 self._context.directory.forget_queue(operation.queue)
                 return model.DeletedGroup(cursors)

@@ -1,6 +1,6 @@
 """The server as commands speak to it: requests, and one line for each way in which they fail."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -12,8 +12,8 @@ from msgspec import Struct
 from queen.cli.output import fail
 
 T = TypeVar("T")
-#: Of a query; what is ``None`` is left out.
-Parameters = Mapping[str, str | int | bool | None]
+#: Of a query; what is ``None`` is left out, and a list is a parameter that is there several times.
+Parameters = Mapping[str, str | int | bool | Sequence[str] | None]
 
 DEFAULT_URL = "http://127.0.0.1:6632"
 _CONNECT_S = 10.0
@@ -189,5 +189,7 @@ def _header(token: str) -> str:
     return token
 
 
-def _query(value: Any) -> str:  # noqa: ANN401 - see Parameters
+def _query(value: Any) -> str | list[str]:  # noqa: ANN401 - see Parameters
+    if isinstance(value, list):
+        return value
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -173,11 +173,12 @@ def _chosen(server: Server, wanted: Wanted, *, yes: bool) -> list[str]:
 def _every(server: Server, wanted: Wanted) -> Iterator[Raw]:
     offset = 0
     while True:
+        # A page ends sooner where messages are large.
         messages = wanted.page(server, _PAGE, offset).messages
-        yield from messages
-        if len(messages) < _PAGE:
+        if not messages:
             return
-        offset += _PAGE
+        yield from messages
+        offset += len(messages)
 
 
 def _replay(server: Server, ids: list[str], target: Target, *, json: bool) -> None:

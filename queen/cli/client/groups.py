@@ -1,5 +1,6 @@
 """``queen groups``: consumer groups."""
 
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import msgspec
@@ -16,6 +17,7 @@ from queen.cli.output import err
 
 _ROUTE = "/api/v1/consumer-groups"
 _CURSORS = 1000
+_PAGE = 1000
 
 groups = typer.Typer(name="groups", help="Consumer groups: list, show, delete.", no_args_is_help=True)
 
@@ -65,10 +67,16 @@ def _groups() -> None:
     """Consumer groups: list, show, delete."""
 
 
-def on_queue(server: Server, queue: str | None) -> list[tuple[Raw, GroupOfQueue]]:
-    """The groups of a queue, or of all, as they were answered and as they are shown."""
-    found = [(raw, msgspec.json.decode(raw, type=GroupOfQueue)) for raw in server.get(list[Raw], _ROUTE)]
-    return [pair for pair in found if queue is None or pair[1].queue_name == queue]
+def on_queues(server: Server, queues: Sequence[str]) -> Iterator[tuple[Raw, GroupOfQueue]]:
+    """The groups of some queues, or of all if none is named, as they were answered and as they are shown."""
+    offset = 0
+    while True:
+        page = server.get(list[Raw], _ROUTE, {"queue": queues, "limit": _PAGE, "offset": offset})
+        for raw in page:
+            yield raw, msgspec.json.decode(raw, type=GroupOfQueue)
+        if len(page) < _PAGE:
+            return
+        offset += _PAGE
 
 
 @groups.command("list")
@@ -85,7 +93,7 @@ def list_(
     with connected(url, token) as server:
         if queue is not None:
             there(server, queue)
-        found = on_queue(server, queue)
+        found = list(on_queues(server, [] if queue is None else [queue]))
     if json:
         showing.document([raw for raw, _ in found])
         return

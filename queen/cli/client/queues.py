@@ -1,7 +1,8 @@
 """``queen queues``: lists queues, or shows one."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated
+from urllib.parse import quote
 
 import msgspec
 import typer
@@ -13,6 +14,9 @@ from queen.cli.client.options import Json, Token, Url
 from queen.cli.output import err
 
 _PAGE = 1000
+#: Names in one query, and their bytes as a URL has them.
+_NAMES = 100
+_NAMES_BYTES = 8000
 _PARTITIONS = 50
 
 
@@ -35,9 +39,10 @@ class Queue(Struct, rename="camel"):
 
 
 class Queues(Struct):
-    """A page of queues."""
+    """A page of queues, and how many there are."""
 
     queues: list[Raw]
+    total: int
 
 
 class Counts(Struct, rename="camel"):
@@ -155,6 +160,21 @@ def every(server: Server, namespace: str | None = None, task: str | None = None)
         if len(page) < _PAGE:
             return
         offset += _PAGE
+
+
+def in_few_requests(names: Sequence[str]) -> Iterator[list[str]]:
+    """Names in portions that a server takes in one query."""
+    portion: list[str] = []
+    room = _NAMES_BYTES
+    for name in names:
+        size = len(quote(name, safe=""))
+        if portion and (len(portion) == _NAMES or size > room):
+            yield portion
+            portion, room = [], _NAMES_BYTES
+        portion.append(name)
+        room -= size
+    if portion:
+        yield portion
 
 
 def there(server: Server, queue: str) -> None:

@@ -9,7 +9,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from queen.cli.client import showing
 from queen.cli.client.asking import confirm
 from queen.cli.client.connection import DEFAULT_URL, FailedError, UsageError, at, connected
-from queen.cli.client.groups import on_queue
+from queen.cli.client.groups import on_queues
 from queen.cli.client.options import Group, Json, OfPartition, Queue, Token, Url, Yes, moment
 from queen.cli.client.showing import clean, counted
 from queen.cli.progress import spinner
@@ -60,7 +60,7 @@ def seek(
         if to_beginning + to_end + (to is not None) != 1:
             raise UsageError("one of --to-beginning, --to-end and --to is needed")
         target = Target(to_beginning, to_end, UNSET if to is None else moment(to))
-        if not any(each.name == group for _, each in on_queue(server, queue)):
+        if not any(each.name == group for _, each in on_queues(server, [queue])):
             raise FailedError(f"there is no consumer group {clean(group)} on {clean(queue)}: see `queen groups list`")
         part = at("/partitions/{}", partition) if partition is not None else ""
         path = at("/api/v1/consumer-groups/{}/queues/{}", group, queue) + part + "/seek"

@@ -1,7 +1,7 @@
 """``queen top``: throughput and lag by queue."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Annotated
@@ -15,18 +15,23 @@ from rich.text import Text
 
 from queen.cli.client import showing
 from queen.cli.client.connection import DEFAULT_URL, RefusedError, Server, UnreachableError, connected
-from queen.cli.client.groups import GroupOfQueue, on_queue
+from queen.cli.client.groups import GroupOfQueue, on_queues
 from queen.cli.client.options import Json, Token, Url
-from queen.cli.client.queues import Queue, every
+from queen.cli.client.queues import Queue, Queues, in_few_requests
 from queen.cli.client.showing import counted, duration
 from queen.cli.ending import interruptible
 from queen.cli.output import out
 
+_ROUTE = "/api/v1/analytics/queue-ops"
 _MINUTE_S = 60.0
 #: Workers write down what they did every ten seconds: a rate is taken over three of those.
 _RATE_S = 30.0
 #: Lines that are not queues, on a terminal.
 _AROUND = 4
+#: Queues that are shown at most: they are asked for at each look.
+_MOST = 1000
+#: No queue has this name.
+_ALL = ""
 
 
 class Work(Struct, rename="camel"):
@@ -45,11 +50,23 @@ class Span(Struct, rename={"end": "to"}):
     end: str
 
 
+class Total(Struct, rename="camel"):
+    """What was done for all queues in a minute."""
+
+    bucket: str
+    push_messages: int
+    pop_messages: int
+    ack_success: int
+
+
 class Worked(Struct, rename="camel"):
-    """What was done over a time."""
+    """What was done over a time: by the busiest queues, and in all."""
 
     time_range: Span
     series: list[Work]
+    queues: list[str]
+    queue_count: int
+    totals: list[Total]
 
 
 class Counts(Struct, frozen=True):
@@ -61,10 +78,22 @@ class Counts(Struct, frozen=True):
 
 
 class Look(Struct, frozen=True):
-    """What was counted when: by queue and minute, of this minute and the one before."""
+    """What was counted when: by queue and minute, of this minute and the one before; `_ALL` stands for all queues.
+
+    ``whole``: it has every queue for which something was done, not only the busiest.
+    """
 
     at: datetime
     counts: Mapping[tuple[str, str], Counts]
+    whole: bool = True
+
+
+class Shown(Struct, frozen=True):
+    """The busiest queues, how many there are in all, and what is done for all of them a second."""
+
+    rows: Sequence["Row"]
+    queues: int
+    total: Counts
 
 
 class Row(Struct, frozen=True, rename="camel"):
@@ -88,7 +117,8 @@ def top(
         float, typer.Option("--interval", "-i", help="Seconds between two looks.", min=0.2, max=3600)
     ] = 2.0,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", help="Queues to show.", min=1, show_default="those that fit")
+        int | None,
+        typer.Option("--limit", "-n", help="Queues to show.", min=1, max=_MOST, show_default="those that fit"),
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Look once.")] = False,
     json: Json = False,
@@ -105,28 +135,31 @@ def top(
 
 
 def _watch(server: Server, interval: float, limit: int | None, *, once: bool, json: bool) -> None:
-    looks = [_look(server, None)]
-    rows = _rows(server, rates(None, looks[-1]))
-    if once or json or not out.is_terminal:
-        _print(rows[:limit], json=json)
+    pictures = not (once or json) and out.is_terminal
+    wanted = limit or (max(out.height - _AROUND, 1) if pictures else _MOST)
+    looks = [_look(server, None, wanted)]
+    shown = _shown(server, rates(None, looks[-1]), wanted)
+    if not pictures:
+        _print(shown.rows, json=json)
         while not once:
             time.sleep(interval)
-            _print(_rows(server, _next(server, looks))[:limit], json=json)
+            _print(_shown(server, _next(server, looks, wanted), wanted).rows, json=json)
         return
-    with Live(_screen(rows, limit), console=out, screen=True, auto_refresh=False) as live:
+    with Live(_screen(shown), console=out, screen=True, auto_refresh=False) as live:
         while True:
             time.sleep(interval)
+            wanted = limit or max(out.height - _AROUND, 1)
             try:
-                rows, problem = _rows(server, _next(server, looks)), ""
+                shown, problem = _shown(server, _next(server, looks, wanted), wanted), ""
             except (UnreachableError, RefusedError) as failure:
                 # The figures stay until there are new ones.
                 problem = str(failure)
-            live.update(_screen(rows, limit, problem), refresh=True)
+            live.update(_screen(shown, problem), refresh=True)
 
 
-def _next(server: Server, looks: list[Look]) -> dict[str, Counts]:
+def _next(server: Server, looks: list[Look], wanted: int) -> dict[str, Counts]:
     """Messages a second since a look that lies back as far as it should, if there is one; forgets older ones."""
-    looks.append(_look(server, looks[-1]))
+    looks.append(_look(server, looks[-1], wanted))
     while (looks[-1].at - looks[1].at).total_seconds() >= _RATE_S:
         del looks[0]
     apart = (looks[-1].at - looks[0].at).total_seconds()
@@ -134,9 +167,13 @@ def _next(server: Server, looks: list[Look]) -> dict[str, Counts]:
 
 
 def rates(then: Look | None, now: Look) -> dict[str, Counts]:
-    """Messages a second by queue between two looks less than a minute apart, or in all that the later one has."""
+    """Messages a second by queue between two looks less than a minute apart, or in all that the later one has.
+
+    The latter also for a queue that was not among the busiest when the earlier look was taken.
+    """
     known: Mapping[tuple[str, str], Counts] = then.counts if then else {}
-    seconds = (now.at - then.at).total_seconds() if then else _MINUTE_S + now.at.second
+    named = {queue for queue, _ in known}
+    since_minute = _MINUTE_S + now.at.second
     sums: dict[str, Counts] = {}
     for key, counts in now.counts.items():
         queue, before, total = key[0], known.get(key, Counts()), sums.get(key[0], Counts())
@@ -145,24 +182,30 @@ def rates(then: Look | None, now: Look) -> dict[str, Counts]:
             total.pop + counts.pop - before.pop,
             total.ack + counts.ack - before.ack,
         )
-    return {
-        queue: Counts(total.push / seconds, total.pop / seconds, total.ack / seconds) for queue, total in sums.items()
-    }
+    found = {}
+    for queue, total in sums.items():
+        compared = then is not None and (then.whole or queue in named)
+        seconds = (now.at - then.at).total_seconds() if then is not None and compared else since_minute
+        found[queue] = Counts(total.push / seconds, total.pop / seconds, total.ack / seconds)
+    return found
 
 
-def _look(server: Server, last: Look | None) -> Look:
+def _look(server: Server, last: Look | None, wanted: int) -> Look:
     """What was counted in this minute and the one before, by the server's clock."""
-    since = None if last is None else (_minute(last.at) - timedelta(minutes=1)).isoformat()
-    worked = server.get(Worked, "/api/v1/analytics/queue-ops", {"from": since})
+    at = last.at if last else datetime.fromisoformat(server.get(Worked, _ROUTE, {"limit": 1}).time_range.end)
+    since = (_minute(at) - timedelta(minutes=1)).isoformat()
+    worked = server.get(Worked, _ROUTE, {"from": since, "limit": wanted})
     now = datetime.fromisoformat(worked.time_range.end)
     first = _minute(now) - timedelta(minutes=1)
+    points = [(each.queue_name, each) for each in worked.series] + [(_ALL, each) for each in worked.totals]
     return Look(
         now,
         {
-            (each.queue_name, each.bucket): Counts(each.push_messages, each.pop_messages, each.ack_success)
-            for each in worked.series
+            (queue, each.bucket): Counts(each.push_messages, each.pop_messages, each.ack_success)
+            for queue, each in points
             if datetime.fromisoformat(each.bucket) >= first
         },
+        worked.queue_count == len(worked.queues),
     )
 
 
@@ -170,14 +213,32 @@ def _minute(time: datetime) -> datetime:
     return time.replace(second=0, microsecond=0)
 
 
-def _rows(server: Server, by_queue: Mapping[str, Counts]) -> list[Row]:
-    """All queues, busiest first; of those that are equally busy the one with more to do."""
+def _shown(server: Server, by_queue: Mapping[str, Counts], wanted: int) -> Shown:
+    """The busiest queues; of those that are equally busy the ones with more to do."""
+    page = server.get(Queues, "/api/v1/resources/queues", {"order": "pending", "limit": wanted})
+    queues = {each.name: each for each in _decoded(page)}
+    paces = {name: _pace(counts) for name, counts in by_queue.items() if name != _ALL}
+    busy = sorted((name for name, pace in paces.items() if pace), key=lambda name: -paces[name])
+    for names in in_few_requests([name for name in busy[:wanted] if name not in queues]):
+        others = server.get(Queues, "/api/v1/resources/queues", {"queue": names, "limit": len(names)})
+        queues |= {each.name: each for each in _decoded(others)}
+    chosen = sorted(queues.values(), key=lambda each: (-paces.get(each.name, 0), -each.messages.pending, each.name))[
+        :wanted
+    ]
     behind: dict[str, list[GroupOfQueue]] = {}
-    for _, group in on_queue(server, None):
-        behind.setdefault(group.queue_name, []).append(group)
-    queues = [msgspec.json.decode(raw, type=Queue) for raw in every(server)]
-    rows = [_row(each, by_queue.get(each.name, Counts()), behind.get(each.name, [])) for each in queues]
-    return sorted(rows, key=lambda row: (-row.push_per_second - row.ack_per_second, -row.pending, row.queue))
+    for names in in_few_requests([each.name for each in chosen]):
+        for _, group in on_queues(server, names):
+            behind.setdefault(group.queue_name, []).append(group)
+    rows = [_row(each, by_queue.get(each.name, Counts()), behind.get(each.name, [])) for each in chosen]
+    return Shown(rows, page.total, by_queue.get(_ALL, Counts()))
+
+
+def _pace(counts: Counts) -> float:
+    return round(counts.push, 1) + round(counts.ack, 1)
+
+
+def _decoded(page: Queues) -> Iterator[Queue]:
+    return (msgspec.json.decode(raw, type=Queue) for raw in page.queues)
 
 
 def _row(queue: Queue, work: Counts, groups: Sequence[GroupOfQueue]) -> Row:
@@ -204,15 +265,12 @@ def _print(rows: Sequence[Row], *, json: bool) -> None:
         _listing(rows).show()
 
 
-def _screen(rows: Sequence[Row], limit: int | None, problem: str = "") -> Lines:
-    shown = rows[: limit or max(out.height - _AROUND, 1)]
-    of = "" if len(shown) == len(rows) else f" of {len(rows)}"
-    sums = [
-        sum(getattr(row, field) for row in rows) for field in ("push_per_second", "pop_per_second", "ack_per_second")
-    ]
-    rates = f"push {sums[0]:.1f}/s, pop {sums[1]:.1f}/s, ack {sums[2]:.1f}/s"
-    head = Text(f"{counted(len(shown), 'queue')}{of}; {rates}; Ctrl-C ends")
-    return Lines(head, Text(showing.clean(problem), "red"), _listing(shown).table())
+def _screen(shown: Shown, problem: str = "") -> Lines:
+    of = "" if len(shown.rows) == shown.queues else f" of {shown.queues}"
+    total = shown.total
+    rates = f"push {total.push:.1f}/s, pop {total.pop:.1f}/s, ack {total.ack:.1f}/s"
+    head = Text(f"{counted(len(shown.rows), 'queue')}{of}; {rates}; Ctrl-C ends")
+    return Lines(head, Text(showing.clean(problem), "red"), _listing(shown.rows).table())
 
 
 def _listing(rows: Sequence[Row]) -> showing.Listing:

@@ -43,16 +43,17 @@ export function open(view, _args, refreshNow) {
 
   async function refresh() {
     const hours = Number(range.value);
-    const [overview, status, list, everyGroup] = await Promise.all([
-      call(operations.getOverview), call(operations.getStatus, { from: since(hours) }), call(operations.listQueues), call(operations.listConsumerGroups),
+    const [overview, status, list, slowest] = await Promise.all([
+      call(operations.getOverview), call(operations.getStatus, { from: since(hours), limit: 1 }),
+      call(operations.listQueues, { order: "pending", limit: BUSIEST }), call(operations.listConsumerGroups, { order: "lag", limit: BUSIEST }),
     ]);
     fill(figures, summary(overview, status));
     const each = (field) => (point, seconds) => (point ? point[field] / seconds : 0);
     throughput.show(...lines(status.throughput, status.bucketMinutes, hours, (point) => point.timestamp, ["ingested", "popMessages", "processed"].map(each)));
     const age = (field) => (point) => (point?.popMessages ? point[field] : null);
     lag.show(...lines(status.throughput, status.bucketMinutes, hours, (point) => point.timestamp, ["avgLagMs", "maxLagMs"].map(age)));
-    queues.show(list.queues.toSorted((a, b) => b.messages.pending - a.messages.pending).slice(0, BUSIEST));
-    groups.show(everyGroup.filter((group) => group.totalLag).toSorted((a, b) => b.maxTimeLag - a.maxTimeLag).slice(0, BUSIEST));
+    queues.show(list.queues);
+    groups.show(slowest.filter((group) => group.totalLag));
     fill(errors, card("Errors", wrong(status)));
   }
 

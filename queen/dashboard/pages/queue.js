@@ -64,11 +64,11 @@ export function open(view, { names: [queue] }, refreshNow) {
   }
 
   async function refresh() {
-    const [status, configuration, work, everyGroup] = await Promise.all([
+    const [status, configuration, work, itsGroups] = await Promise.all([
       call(operations.getQueueStatus, { queue, limit: PARTITIONS, offset, partition: wanted.value }),
       call(operations.getConfiguration, { queue }),
       call(operations.getQueueOperations, { queue, from: since(HOURS) }),
-      call(operations.listConsumerGroups),
+      call(operations.listConsumerGroups, { queue, order: "lag" }),
     ]);
     fill(figures, summary(status.totals));
     known = configuration;
@@ -77,7 +77,7 @@ export function open(view, { names: [queue] }, refreshNow) {
     chart.show(...lines(work.series, work.bucketMinutes, HOURS, (point) => point.bucket, ["pushMessages", "popMessages", "ackSuccess"].map(each)));
     partitions.show(status.partitions);
     pager.show(offset, status.partitions.length);
-    groups.show(everyGroup.filter((group) => group.queueName === queue));
+    groups.show(itsGroups);
   }
 
   return { refresh, close: () => chart.close() };

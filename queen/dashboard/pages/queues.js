@@ -10,17 +10,21 @@ import { configure } from "../queue_options.js";
 import { to } from "../router.js";
 import { since } from "../series.js";
 import { session } from "../session.js";
-import { Table } from "../tables.js";
+import { Pager, Table } from "../tables.js";
 
 // Over which rates are measured.
 const RECENT_HOURS = 1 / 12;
+const LIMIT = 50;
+// A server takes more in a URL.
+const QUERY_BYTES = 8000;
 
 export const title = () => "Queues";
 
 export function open(view, _args, refreshNow) {
-  let known = [];
+  let offset = 0;
   let rates = new Map();
-  const search = h("input", { type: "search", placeholder: "Name, namespace or task", oninput: () => show() });
+  const search = h("input", { type: "search", placeholder: "Name, namespace or task", oninput: () => page(0) });
+  const pager = new Pager(LIMIT, page);
   const speed = (name, which) => rates.get(name)?.[which] ?? 0;
   const table = new Table("Queues", [
     { name: "Queue", by: (queue) => queue.name, value: (queue) => link(queue.name, to("queues", [queue.name])) },
@@ -35,23 +39,32 @@ export function open(view, _args, refreshNow) {
   ], { empty: "No queues here", sort: "Queue" });
   const create = session.may(operations.configureQueue)
     ? button("New queue", () => configure(null, refreshNow), { class: "primary" }) : null;
-  view.append(card("", h("div", { class: "head" }, field("Search", search), create), table.element));
+  view.append(card("", h("div", { class: "head" }, field("Search", search), create), table.element, pager.element));
 
-  function show() {
-    const text = search.value.toLowerCase();
-    table.show(known.filter((queue) => [queue.name, queue.namespace, queue.task].some((each) => each.toLowerCase().includes(text))));
+  function page(next) {
+    offset = next;
+    return refreshNow();
   }
 
   async function refresh() {
-    const [list, work] = await Promise.all([
-      call(operations.listQueues), call(operations.getQueueOperations, { from: since(RECENT_HOURS) }),
-    ]);
-    known = list.queues;
-    rates = perSecond(work.series);
-    show();
+    const { queues, total } = await call(operations.listQueues, { search: search.value, order: "name", limit: LIMIT, offset });
+    rates = perSecond(await work(queues.map((queue) => queue.name)));
+    table.show(queues);
+    pager.show(offset, queues.length, total);
   }
 
   return { refresh };
+}
+
+// What was done for these queues lately; as many requests as their names need.
+async function work(names) {
+  const portions = [[]];
+  for (const name of names) {
+    if (portions.at(-1).length && encodeURIComponent([...portions.at(-1), name].join("")).length > QUERY_BYTES) portions.push([]);
+    portions.at(-1).push(name);
+  }
+  const asked = portions.filter((queue) => queue.length).map((queue) => call(operations.getQueueOperations, { queue, from: since(RECENT_HOURS), limit: LIMIT }));
+  return (await Promise.all(asked)).flatMap((answer) => answer.series);
 }
 
 function perSecond(series) {

@@ -9,6 +9,8 @@ import { samples } from "../prometheus.js";
 import { lines, RANGES, since } from "../series.js";
 import { Table } from "../tables.js";
 
+const MEBIBYTE = 2 ** 20;
+
 export const title = () => "System";
 
 export function open(view, _args, refreshNow) {
@@ -58,17 +60,17 @@ export function open(view, _args, refreshNow) {
   async function refresh() {
     const hours = Number(range.value);
     const from = since(hours);
-    const [system, work, statistics, text] = await Promise.all([
-      call(operations.getSystemMetrics, { from }), call(operations.getWorkerMetrics, { from }),
+    // What is shown of all workers the server has added up: there may be any number of them.
+    const [status, work, statistics, text] = await Promise.all([
+      call(operations.getStatus, { from, limit: 1 }), call(operations.getWorkerMetrics, { from, limit: 1 }),
       call(operations.getPostgresStatistics), call(operations.getPrometheusMetrics),
     ]);
     const known = samples(text);
     fill(figures, summary(known, statistics));
-    const points = summed(system.replicas);
-    const show = (chart, from, ...reads) => chart.show(...lines(from, system.bucketMinutes, hours, (point) => point.timestamp, reads.map((read) => (point) => (point ? read(point) : null))));
-    show(cpu, points, (point) => point.user / 100, (point) => point.system / 100);
-    show(memory, points, (point) => point.rss);
-    show(polls, points, (point) => point.waiting);
+    const show = (chart, from, ...reads) => chart.show(...lines(from, work.bucketMinutes, hours, (point) => point.timestamp, reads.map((read) => (point) => (point ? read(point) : null))));
+    show(cpu, status.throughput, (point) => point.queenCpuUserPct, (point) => point.queenCpuSysPct);
+    show(memory, status.throughput, (point) => point.queenRssMb * MEBIBYTE);
+    show(polls, work.timeSeries, (point) => point.backoffSize);
     show(loop, work.timeSeries, (point) => point.avgEventLoopLagMs, (point) => point.maxEventLoopLagMs);
     workers.show(work.workers);
     lanes.show(lanesOf(known));
@@ -90,20 +92,6 @@ function summary(known, statistics) {
     tile("WebSockets", count(value("queen_websockets"))),
     tile("Cache hits", percent(statistics.databaseCache.cacheHitRatio ?? 0), "of PostgreSQL's reads"),
     tile("PostgreSQL", value("queen_database_up") ? "answers" : "away", "", value("queen_database_up") ? "" : "bad"));
-}
-
-// The figures of all workers, bucket by bucket.
-function summed(replicas) {
-  const buckets = new Map();
-  for (const { timestamp, metrics } of replicas.flatMap((replica) => replica.timeSeries)) {
-    const sum = buckets.get(timestamp) ?? { timestamp, user: 0, system: 0, rss: 0, waiting: 0 };
-    sum.user += metrics.cpu.user_us.avg;
-    sum.system += metrics.cpu.system_us.avg;
-    sum.rss += metrics.memory.rss_bytes.avg;
-    sum.waiting += metrics.registries.response.avg;
-    buckets.set(timestamp, sum);
-  }
-  return [...buckets.values()];
 }
 
 const LANE = "queen_engine_";

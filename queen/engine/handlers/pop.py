@@ -170,9 +170,8 @@ def _messages(claims: Sequence[Claim]) -> int:
 def _claim(name: PartitionName, rows: Sequence[Delivered]) -> Claim:
     head = rows[0]
     slices: list[Slice] = [row.slice for row in rows]
-    return Claim(
-        head.part_id, name.queue, name.partition, head.upto, frozenset(head.skip or ()), head.seen, head.attempt, slices
-    )
+    skip = frozenset(off for row in rows for off in row.skip or ())
+    return Claim(head.part_id, name.queue, name.partition, head.upto, skip, head.seen, head.attempt, slices)
 
 
 def _hint(columns: PopColumns, unserved: Sequence[Unserved], outcomes: Sequence[Outcome]) -> None:

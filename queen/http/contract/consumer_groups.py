@@ -1,8 +1,19 @@
 """Consumer groups, and the statistics about them."""
 
+from queen.core.administration import GroupOrder
 from queen.http.contract.operation import Answer, Operation, Parameter, Topic
-from queen.http.contract.parameters import GROUP_PATH, PARTITION_PATH, QUEUE_PATH, limit, page
+from queen.http.contract.parameters import (
+    GROUP_PATH,
+    PARTITION_PATH,
+    QUEUE_PATH,
+    QUEUES,
+    SEARCH,
+    limit,
+    order,
+    page,
+)
 from queen.http.fields import number_of
+from queen.http.queries import LIMIT
 from queen.http.resources.consumer_groups import (
     LAG_SECONDS_MAX,
     GroupDeletedAnswer,
@@ -33,8 +44,9 @@ TOPIC = Topic(
             "/api/v1/consumer-groups",
             "listConsumerGroups",
             "List consumer groups",
-            [Answer("One element a group and queue, by queue and name", list[GroupElement])],
-            (503,),
+            [Answer("A page: one element a group and queue, by default by queue and name", list[GroupElement])],
+            (400, 503),
+            parameters=(QUEUES, SEARCH, order(GroupOrder, GroupOrder.NAME), *page(LIMIT)),
         ),
         Operation(
             "GET",

@@ -5,6 +5,7 @@ from queen.http.contract.parameters import (
     FROM,
     GROUP,
     NAME,
+    OFFSET,
     PARTITION,
     PARTITION_ID,
     QUEUE,
@@ -17,12 +18,14 @@ from queen.http.contract.parameters import (
     page,
     path,
 )
+from queen.http.queries import LIMIT
 from queen.http.resources.dead_letters import DeadLetterList, DeletedDeadLetter, PurgedAnswer, ReplayAnswer, ReplayBody
 from queen.http.resources.messages import STATUSES, DeletedAnswer, GivenUpAnswer, GiveUpBody, MessageAnswer, MessageList
 from queen.http.resources.traces import MessageTraces, NamedTraces, RecordedAnswer, TraceBody, TraceNames
 
 _MESSAGE = "/api/v1/messages/{place:path}"
 _PATH = (PARTITION_ID, TRANSACTION_ID)
+_LARGE = "A page ends sooner where more than 16 MiB would stand in it; the next begins behind what came."
 _DEAD_LETTER = path("deadLetterId", "Id of the dead letter", {"type": "string", "format": "uuid"})
 
 MESSAGES = Topic(
@@ -105,9 +108,10 @@ DEAD_LETTERS = Topic(
             "/api/v1/dlq",
             "listDeadLetters",
             "List dead letters",
-            [Answer("A page, newest failure first; `total` counts all that match, up to 100,000", DeadLetterList)],
+            [Answer("A page, newest failure first; `total` counts those that match", DeadLetterList)],
             (400, 503),
-            parameters=(
+            _LARGE + " A list looks at the newest 100,000 of the queue, or of all queues.",
+            (
                 QUEUE,
                 PARTITION,
                 GROUP,
@@ -123,7 +127,9 @@ DEAD_LETTERS = Topic(
             "Delete the dead letters of a queue",
             [Answer("How many", PurgedAnswer)],
             (400, 503),
-            parameters=(
+            "In transactions of up to 5,000, newest failure first. What fails meanwhile stays; so does the rest if the "
+            "request is cut off.",
+            (
                 Parameter("queue", "Whose dead letters", NAME, required=True),
                 GROUP,
             ),
@@ -174,16 +180,18 @@ TRACES = Topic(
             "List names of traces",
             [Answer("A page, latest first", TraceNames)],
             (400, 503),
-            parameters=page(50),
+            "Those of the newest 100,000 traces; the traces of a name are counted up to 10,000.",
+            (limit(50, LIMIT), OFFSET),
         ),
         Operation(
             "GET",
             "/api/v1/traces/by-name/{traceName}",
             "listTracesByName",
             "Traces of one name, over all messages",
-            [Answer("A page, oldest first", NamedTraces)],
+            [Answer("A page, oldest first; `total` counts up to 100,000", NamedTraces)],
             (400, 503),
-            parameters=(path("traceName", "Name of the traces"), *page(100)),
+            _LARGE,
+            (path("traceName", "Name of the traces"), *page(100)),
             route="/api/v1/traces/by-name/{place:path}",
         ),
         Operation(
@@ -191,9 +199,9 @@ TRACES = Topic(
             "/api/v1/traces/{partitionId}/{transactionId}",
             "listTracesOfMessage",
             "Traces of one message",
-            [Answer("Oldest first; an unknown message has none", MessageTraces)],
+            [Answer("A page, oldest first; an unknown message has none", MessageTraces)],
             (400, 503),
-            parameters=_PATH,
+            parameters=(*_PATH, *page(LIMIT)),
             route="/api/v1/traces/{place:path}",
         ),
     ],

@@ -1,6 +1,7 @@
 """Parameters that several operations have."""
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any
 
 from msgspec.structs import replace
@@ -18,6 +19,12 @@ SWITCH: Mapping[str, Any] = {"type": "string"}
 LIMIT = Parameter("limit", "Most elements of the answer", number_of(1, queries.LIMIT_MAX))
 OFFSET = Parameter("offset", "Elements to pass over; 0 by default", number_of(0, queries.OFFSET_MAX))
 QUEUE = Parameter("queue", "Only this queue", NAME)
+QUEUES = Parameter(
+    "queue",
+    "Only these queues, each in a parameter of its own",
+    {"type": "array", "items": NAME, "maxItems": queries.NAMES_MAX},
+)
+SEARCH = Parameter("search", "Only where a name or label holds this text, in upper or lower case", NAME)
 PARTITION = Parameter("partition", "Only this partition", NAME)
 NAMESPACE = Parameter("namespace", "Only queues of this namespace", NAME)
 TASK = Parameter("task", "Only queues of this task", NAME)
@@ -42,6 +49,17 @@ def limit(default: int, most: int = queries.LIMIT_MAX) -> Parameter:
 def offset(most: int) -> Parameter:
     """``offset`` with another maximum."""
     return replace(OFFSET, schema=number_of(0, most))
+
+
+def series(limit_text: str) -> tuple[Parameter, Parameter]:
+    """``limit`` and ``offset`` of a list whose default depends on the time that it is about."""
+    return replace(LIMIT, description=limit_text), OFFSET
+
+
+def order(values: "type[Enum]", default: "Enum") -> Parameter:
+    """What a list begins with."""
+    names = [value.value for value in values]
+    return Parameter("order", f"What comes first; `{default.value}` by default", {"type": "string", "enum": names})
 
 
 def page(default: int) -> tuple[Parameter, Parameter]:

@@ -1,9 +1,21 @@
 """Configuring, listing and deleting queues."""
 
+from queen.core.administration import QueueOrder
 from queen.http.contract.operation import Answer, Operation, Parameter, Topic
-from queen.http.contract.parameters import NAME, NAMESPACE, PARTITION, QUEUE, QUEUE_PATH, TASK, page
+from queen.http.contract.parameters import (
+    NAME,
+    NAMESPACE,
+    PARTITION,
+    QUEUE,
+    QUEUE_PATH,
+    QUEUES,
+    SEARCH,
+    TASK,
+    order,
+    page,
+)
 from queen.http.contract.shapes import ConfigurationAnswer, ConfiguredAnswer, QueueDeletedAnswer
-from queen.http.queries import LIMIT_MAX
+from queen.http.queries import LIMIT
 from queen.http.resources.catalogue import (
     PARTITIONS_LIMIT,
     DepthAnswer,
@@ -47,9 +59,16 @@ TOPIC = Topic(
             "/api/v1/resources/queues",
             "listQueues",
             "List queues",
-            [Answer("Newest first", QueueList)],
+            [Answer("A page, by default the newest; `total` counts all that match", QueueList)],
             (400, 503),
-            parameters=(NAMESPACE, TASK, *page(LIMIT_MAX)),
+            parameters=(
+                NAMESPACE,
+                TASK,
+                QUEUES,
+                SEARCH,
+                order(QueueOrder, QueueOrder.NEWEST),
+                *page(LIMIT),
+            ),
         ),
         Operation(
             "GET",
@@ -100,16 +119,18 @@ TOPIC = Topic(
             "/api/v1/resources/namespaces",
             "listNamespaces",
             "List namespaces",
-            [Answer("In the order of the alphabet", NamespaceList)],
-            (503,),
+            [Answer("A page, in the order of the alphabet", NamespaceList)],
+            (400, 503),
+            parameters=page(LIMIT),
         ),
         Operation(
             "GET",
             "/api/v1/resources/tasks",
             "listTasks",
             "List tasks",
-            [Answer("In the order of the alphabet", TaskList)],
-            (503,),
+            [Answer("A page, in the order of the alphabet", TaskList)],
+            (400, 503),
+            parameters=page(LIMIT),
         ),
         Operation(
             "GET",

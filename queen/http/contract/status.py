@@ -8,6 +8,7 @@ from queen.http.contract.parameters import (
     PARTITION,
     QUEUE,
     QUEUE_PATH,
+    QUEUES,
     TASK,
     TIME,
     TO,
@@ -15,7 +16,9 @@ from queen.http.contract.parameters import (
     limit,
     offset,
     page,
+    series,
 )
+from queen.http.queries import LIMIT
 from queen.http.resources.analytics.postgres import PostgresAnswer
 from queen.http.resources.analytics.queues import ParkedAnswer, QueueLagPoint, QueueOpsAnswer, RetentionAnswer
 from queen.http.resources.analytics.workers import SystemMetricsAnswer, WorkerMetricsAnswer
@@ -34,6 +37,7 @@ from queen.metrics.registry import CONTENT_TYPE
 
 _TIME = (FROM, TO)
 _WORKERS = (*_TIME, HOSTNAME, WORKER)
+_SERIES = series("Most queues, the busiest first; by default as many as make 2,500 points over the time")
 
 TOPIC = Topic(
     "Status",
@@ -44,9 +48,9 @@ TOPIC = Topic(
             "/api/v1/status",
             "getStatus",
             "The whole installation over a time",
-            [Answer("Throughput, messages, leases, dead letters, workers, errors", StatusAnswer)],
+            [Answer("Throughput, and a page of queues; the rest is of all of them", StatusAnswer)],
             (400, 503),
-            parameters=(QUEUE, NAMESPACE, TASK, *_TIME),
+            parameters=(QUEUE, NAMESPACE, TASK, *_TIME, *page(LIMIT)),
         ),
         Operation(
             "GET",
@@ -108,45 +112,50 @@ TOPIC = Topic(
             "/api/v1/analytics/system-metrics",
             "getSystemMetrics",
             "CPU, memory and connections of workers",
-            [Answer("A series a worker", SystemMetricsAnswer)],
+            [Answer("A series a worker, the one seen last first; `replicaCount` counts all", SystemMetricsAnswer)],
             (400, 503),
-            parameters=_WORKERS,
+            parameters=(*_WORKERS, *series("Most workers; by default as many as make 900 points over the time")),
         ),
         Operation(
             "GET",
             "/api/v1/analytics/worker-metrics",
             "getWorkerMetrics",
             "What workers did",
-            [Answer("A series over all workers, and the workers of the last five minutes", WorkerMetricsAnswer)],
+            [
+                Answer(
+                    "A series over all workers, those that are alive, and a page of queues",
+                    WorkerMetricsAnswer,
+                )
+            ],
             (400, 503),
-            parameters=_WORKERS,
+            parameters=(*_WORKERS, *page(LIMIT)),
         ),
         Operation(
             "GET",
             "/api/v1/analytics/queue-lag",
             "getQueueLag",
             "How old messages were when they were popped",
-            [Answer("By queue and bucket", list[QueueLagPoint])],
+            [Answer("By queue and bucket: the busiest queues", list[QueueLagPoint])],
             (400, 503),
-            parameters=(QUEUE, *_TIME),
+            parameters=(QUEUES, *_TIME, *_SERIES),
         ),
         Operation(
             "GET",
             "/api/v1/analytics/queue-ops",
             "getQueueOperations",
             "What was done for queues",
-            [Answer("By queue and bucket", QueueOpsAnswer)],
+            [Answer("By queue and bucket: the busiest queues, and totals of all", QueueOpsAnswer)],
             (400, 503),
-            parameters=(QUEUE, *_TIME),
+            parameters=(QUEUES, *_TIME, *_SERIES),
         ),
         Operation(
             "GET",
             "/api/v1/analytics/queue-parked-replicas",
             "getParkedPops",
             "Long polls that waited",
-            [Answer("By queue, worker and bucket", ParkedAnswer)],
+            [Answer("By queue, worker and bucket: a page of points", ParkedAnswer)],
             (400, 503),
-            parameters=(QUEUE, *_TIME),
+            parameters=(QUEUES, *_TIME, *page(5000)),
         ),
         Operation(
             "GET",

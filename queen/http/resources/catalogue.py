@@ -2,14 +2,23 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from statistics import fmean, median
 
 import falcon
 import falcon.asgi
 from msgspec import Struct
 
 from queen.core import ids
-from queen.core.administration import Apart, Depth, MessageFilter, PartitionRow, Period, QueueMetricsRow, QueueRow
+from queen.core.administration import (
+    Apart,
+    Depth,
+    PartitionRow,
+    Period,
+    QueueFilter,
+    QueueMetricsRow,
+    QueueOrder,
+    QueueRow,
+    QueuesSummary,
+)
 from queen.core.errors import NotFoundError
 from queen.engine.context import Context
 from queen.http import answers, queries
@@ -44,9 +53,14 @@ class QueueElement(Struct, rename="camel"):
 
 
 class QueueList(Struct, rename="camel"):
-    """Queues; ``statsAge``: seconds since the oldest of their figures was computed, -1: some never were."""
+    """A page of queues; ``total`` counts all that match.
+
+    ``statsAge``: seconds since the oldest of their figures was computed, -1: some never were.
+    """
 
     queues: list[QueueElement]
+    total: int
+    pagination: queries.Pagination
     stats_age: int
 
 
@@ -123,9 +137,11 @@ class NamespaceElement(Struct):
 
 
 class NamespaceList(Struct):
-    """All namespaces."""
+    """A page of namespaces; ``total`` counts all."""
 
     namespaces: list[NamespaceElement]
+    total: int
+    pagination: queries.Pagination
 
 
 class TaskElement(Struct):
@@ -138,9 +154,11 @@ class TaskElement(Struct):
 
 
 class TaskList(Struct):
-    """All tasks."""
+    """A page of tasks; ``total`` counts all."""
 
     tasks: list[TaskElement]
+    total: int
+    pagination: queries.Pagination
 
 
 class Distribution(Struct):
@@ -228,20 +246,11 @@ def oldest_age(rows: Iterable[QueueRow]) -> int:
     return max((age_s(row.computed_at) for row in rows), key=lambda age: (age < 0, age), default=0)
 
 
-def counts(row: QueueRow | PartitionRow) -> MessageCounts:
-    """The figures of a queue or partition."""
+def counts(row: QueueRow | PartitionRow | QueuesSummary) -> MessageCounts:
+    """The figures of a queue or partition, or of queues together."""
     return MessageCounts(
         row.total or 0, row.pending or 0, row.processing or 0, row.completed or 0, row.failed or 0, row.dead_letter or 0
     )
-
-
-def sum_counts(rows: Sequence[QueueRow]) -> MessageCounts:
-    """The figures of some queues together."""
-    total = MessageCounts()
-    for each in map(counts, rows):
-        for field in MessageCounts.__struct_fields__:
-            setattr(total, field, getattr(total, field) + getattr(each, field))
-    return total
 
 
 def _partition_element(row: PartitionRow) -> PartitionElement:
@@ -258,50 +267,57 @@ def _partition_of_queue(row: PartitionRow) -> PartitionOfQueue:
     )  # fmt: skip
 
 
-def _distribution(values: Sequence[float]) -> Distribution:
-    if not values:
-        return Distribution(0, 0, 0, 0)
-    return Distribution(round(fmean(values), 3), median(values), min(values), max(values))
+def summary_age(summary: QueuesSummary) -> int:
+    """What ``oldest_age`` is for the queues together."""
+    return age_s(summary.computed_at) if summary.queues else 0
 
 
-def _lag(rows: Sequence[QueueRow]) -> LagAnswer:
-    times = [max(age_s(row.oldest_at), 0) for row in rows]
-    return LagAnswer(_distribution(times), _distribution([row.offset_lag or 0 for row in rows]))
-
-
-def _overview(rows: Sequence[QueueRow], recent: Sequence[QueueMetricsRow]) -> OverviewAnswer:
+def _overview(all_: QueuesSummary, recent: Sequence[QueueMetricsRow]) -> OverviewAnswer:
     seconds = _THROUGHPUT.total_seconds()
     pushed, done = sum(row.push_messages for row in recent), sum(row.ack_success for row in recent)
     return OverviewAnswer(
-        queues=len(rows),
-        partitions=sum(row.partitions or 0 for row in rows),
-        namespaces=len({row.namespace for row in rows} - {""}),
-        tasks=len({row.task for row in rows} - {""}),
-        messages=sum_counts(rows),
-        lag=_lag(rows),
+        queues=all_.queues,
+        partitions=all_.partitions,
+        namespaces=all_.namespaces,
+        tasks=all_.tasks,
+        messages=counts(all_),
+        lag=LagAnswer(
+            Distribution(round(all_.age_mean, 3), all_.age_median, all_.age_min, all_.age_max),
+            Distribution(round(all_.lag_mean, 3), all_.lag_median, all_.lag_min, all_.lag_max),
+        ),
         throughput=Throughput(round(pushed / seconds, 3), round(done / seconds, 3)),
         timestamp=text(datetime.now(UTC)),
-        stats_age=oldest_age(rows),
+        stats_age=summary_age(all_),
     )
 
 
 # ---------------------------------------------------------------- resources
 
 
+def wanted_queues(req: falcon.asgi.Request) -> QueueFilter:
+    """The queues that a query chooses."""
+    return QueueFilter(
+        queries.name(req, "namespace"), queries.name(req, "task"), queries.names(req, "queue"),
+        queries.name(req, "search"),
+    )  # fmt: skip
+
+
 class QueueListResource(Administrative):
     """All queues."""
 
     async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
-        """Newest first; ``limit`` and ``offset`` give a page, ``namespace`` and ``task`` choose."""
-        namespace, task = queries.name(req, "namespace"), queries.name(req, "task")
-        page = queries.page(req, queries.LIMIT_MAX)
+        """A page, by default the newest."""
+        wanted, order = wanted_queues(req), queries.choice(req, "order", QueueOrder.NEWEST)
+        page = queries.page(req, queries.LIMIT)
 
-        async def list_queues(context: Context) -> list[QueueRow]:
+        async def look(context: Context) -> QueueList:
             await answers.refresh(context)
-            return await context.administration.catalogue.queues(namespace, task, None, page.limit, page.offset)
+            catalogue = context.administration.catalogue
+            rows = await catalogue.queues(wanted, order, page.limit, page.offset)
+            total = (await catalogue.summary(wanted)).queues
+            return QueueList([queue_element(row) for row in rows], total, page, oldest_age(rows))
 
-        rows = await self.ask(list_queues)
-        answer(resp, QueueList([queue_element(row) for row in rows], oldest_age(rows)))
+        answer(resp, await self.ask(look))
 
 
 class QueueInspector(Administrative):
@@ -325,7 +341,7 @@ class QueueInspector(Administrative):
         async def look(context: Context) -> tuple[list[QueueRow], list[PartitionRow]]:
             await answers.refresh(context)
             catalogue = context.administration.catalogue
-            rows = await catalogue.queues(queue=queue)
+            rows = await catalogue.queues(QueueFilter(names=[queue]), QueueOrder.NEWEST, 1, 0)
             return rows, await catalogue.partitions(queue, partition, None, page.limit, page.offset) if rows else []
 
         rows, partitions = await self.ask(look)
@@ -376,15 +392,18 @@ class PartitionListResource(Administrative):
 class NamespacesResource(Administrative):
     """All namespaces."""
 
-    async def on_get(self, _req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
-        """In the order of the alphabet."""
+    async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
+        """A page, in the order of the alphabet."""
+        page = queries.page(req, queries.LIMIT)
 
         async def look(context: Context) -> NamespaceList:
             await answers.refresh(context)
-            rows = await context.administration.catalogue.namespaces()
-            return NamespaceList(
-                [NamespaceElement(r.label, r.queues, r.partitions, LabelMessages(r.total, r.pending)) for r in rows]
-            )
+            catalogue = context.administration.catalogue
+            rows = await catalogue.namespaces(page.limit, page.offset)
+            elements = [
+                NamespaceElement(r.label, r.queues, r.partitions, LabelMessages(r.total, r.pending)) for r in rows
+            ]
+            return NamespaceList(elements, (await catalogue.summary()).namespaces, page)
 
         answer(resp, await self.ask(look))
 
@@ -392,15 +411,16 @@ class NamespacesResource(Administrative):
 class TasksResource(Administrative):
     """All tasks."""
 
-    async def on_get(self, _req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
-        """In the order of the alphabet."""
+    async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
+        """A page, in the order of the alphabet."""
+        page = queries.page(req, queries.LIMIT)
 
         async def look(context: Context) -> TaskList:
             await answers.refresh(context)
-            rows = await context.administration.catalogue.tasks()
-            return TaskList(
-                [TaskElement(r.label, r.queues, r.partitions, LabelMessages(r.total, r.pending)) for r in rows]
-            )
+            catalogue = context.administration.catalogue
+            rows = await catalogue.tasks(page.limit, page.offset)
+            elements = [TaskElement(r.label, r.queues, r.partitions, LabelMessages(r.total, r.pending)) for r in rows]
+            return TaskList(elements, (await catalogue.summary()).tasks, page)
 
         answer(resp, await self.ask(look))
 
@@ -416,8 +436,8 @@ class OverviewResource(Administrative):
             await answers.record(context)
             now = datetime.now(UTC)
             recent = await context.administration.metrics.queues(
-                Period(now - _THROUGHPUT, now), 5, MessageFilter(), Apart(bucket=False)
+                Period(now - _THROUGHPUT, now), 5, QueueFilter(), Apart(bucket=False)
             )
-            return _overview(await context.administration.catalogue.queues(), recent)
+            return _overview(await context.administration.catalogue.summary(), recent)
 
         answer(resp, await self.ask(look))

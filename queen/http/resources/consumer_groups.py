@@ -9,11 +9,12 @@ import msgspec
 from msgspec import Struct
 
 from queen.core import ids
-from queen.core.administration import CursorRow, GroupRow, LaggingRow, Refreshed, Seek, Sought
+from queen.core.administration import CursorRow, GroupOrder, GroupRow, LaggingRow, Refreshed, Seek, Sought
 from queen.core.errors import BadRequestError, NotFoundError
 from queen.core.limits import GROUP_CHARS_MAX
 from queen.engine.context import Context
-from queen.engine.ports import Notice, configuration_changed
+from queen.engine.handlers.removal import delete_group
+from queen.engine.ports import Notice
 from queen.http import answers, queries
 from queen.http.answers import Administrative, age_s, answer, stamp, text
 from queen.http.fields import Time
@@ -215,12 +216,15 @@ def _lagging_element(row: LaggingRow) -> LaggingElement:
 class GroupListResource(Administrative):
     """All consumer groups."""
 
-    async def on_get(self, _req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
-        """An array, by queue and name."""
+    async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
+        """An array, by default by queue and name: a page."""
+        queues, search = queries.names(req, "queue"), queries.name(req, "search")
+        order, page = queries.choice(req, "order", GroupOrder.NAME), queries.page(req, queries.LIMIT)
 
         async def look(context: Context) -> list[GroupRow]:
             await answers.refresh(context)
-            return await context.administration.consumer_groups.groups()
+            groups = context.administration.consumer_groups
+            return await groups.groups(queues, search, order, page.limit, page.offset)
 
         answer(resp, [_group_element(row) for row in await self.ask(look)])
 
@@ -261,15 +265,14 @@ class GroupResource(Administrative):
         async def delete(context: Context) -> list[int]:
             groups = context.administration.consumer_groups
             deleted = []
-            for name in [queue] if queue is not None else await groups.queues_of(group):
-                cursors = await groups.delete(name, group, subscription=subscription)
+            queues = await context.patiently(lambda _again: groups.queues_of(group)) if queue is None else [queue]
+            for name in queues:
+                cursors = await delete_group(context, name, group, subscription=subscription)
                 if cursors is not None:
-                    context.heard(configuration_changed(name))
-                    context.heard(Notice(name, 1, group))
                     deleted.append(cursors)
             return deleted
 
-        deleted = await self.ask(delete)
+        deleted = await self.run(delete)
         existed = bool(deleted)
         answer(
             resp,
@@ -441,14 +444,28 @@ class RefreshResource(Administrative):
         """Computes them anew; waits for another server that does."""
 
         async def refresh(context: Context) -> RefreshAnswer:
-            await answers.record(context)
-            done: Refreshed = await context.administration.metrics.refresh_statistics(None, wait=True)
-            catalogue = context.administration.catalogue
-            partitions = sum(queue.partitions or 0 for queue in await catalogue.queues())
+            await context.patiently(lambda _again: answers.record(context))
+            done = await _refresh_all(context)
+            all_ = await context.patiently(lambda _again: context.administration.catalogue.summary())
             return RefreshAnswer(
-                PartitionsRefreshed(partitions), QueuesRefreshed(done.queues or 0), GroupsRefreshed(done.groups or 0),
-                NamespacesRefreshed(len(await catalogue.namespaces())), TasksRefreshed(len(await catalogue.tasks())),
+                PartitionsRefreshed(all_.partitions), QueuesRefreshed(done.queues or 0),
+                GroupsRefreshed(done.groups or 0), NamespacesRefreshed(all_.namespaces), TasksRefreshed(all_.tasks),
                 SystemRefreshed(1), CleanUp(done.removed or 0),
             )  # fmt: skip
 
-        answer(resp, await self.ask(refresh))
+        answer(resp, await self.run(refresh))
+
+
+async def _refresh_all(context: Context) -> Refreshed:
+    """Page by page; a page that has to be done again begins none of the others anew."""
+    queues = groups = removed = 0
+    after: int | None = 0
+    while after is not None:
+        place: int = after
+        page = await context.patiently(
+            lambda _again, place=place: context.administration.metrics.refresh_page(place, wait=True)  # type: ignore[misc]
+        )
+        after = page.last
+        queues, groups = queues + (page.queues or 0), groups + (page.groups or 0)
+        removed += page.removed or 0
+    return Refreshed(queues, groups, removed, False, None)

@@ -12,6 +12,7 @@ from queen.core.administration import DeadLetter, DeadLetterFilter, DeadLetterRo
 from queen.core.errors import BadRequestError, NotFoundError
 from queen.engine.context import Context
 from queen.engine.handlers.dead_letters import PutBack, replay_dead_letter, transaction_id_of
+from queen.engine.handlers.removal import purge_dead_letters
 from queen.engine.thread import EngineThread
 from queen.http import queries
 from queen.http.answers import Administrative, answer, shown, text
@@ -45,7 +46,7 @@ class DeadLetterElement(Struct, rename="camel"):
 
 
 class DeadLetterList(Struct):
-    """A page of dead letters; ``total`` counts all that match, up to 100,000."""
+    """A page of dead letters; ``total`` counts those that match among the newest 100,000."""
 
     messages: list[DeadLetterElement]
     pagination: queries.Pagination
@@ -209,7 +210,7 @@ class DeadLetterListResource(Administrative):
             raise BadRequestError(
                 "queue is required: only the dead letters of one queue are deleted at a time", "queue"
             )
-        deleted = await self.ask(lambda context: context.administration.dead_letters.purge(queue, group))
+        deleted = await self.run(lambda context: purge_dead_letters(context, queue, group))
         answer(resp, PurgedAnswer(True, deleted, queue, group))
 
 

@@ -8,10 +8,11 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from queen.core import ids, limits
-from queen.core.administration import GivenUp, MessageDetail, MessageFilter, MessageKey, MessageRow, Period
+from queen.core.administration import Consumers, GivenUp, MessageDetail, MessageFilter, MessageKey, MessageRow, Period
 from queen.core.errors import BadRequestError, ConflictError, NotFoundError
 from queen.core.operations import QUEUE_MODE
 from queen.engine.context import Context
+from queen.engine.handlers.removal import delete_message
 from queen.engine.thread import EngineThread
 from queen.http import queries
 from queen.http.answers import Administrative, answer, shown, stamp, text
@@ -260,15 +261,14 @@ class MessageListResource(Administrative):
             # The clock of the database may be ahead, and what is newest is found faster than what is as old as now.
             period = Period(period.begin, _FOREVER)
 
-        async def look(context: Context) -> tuple[list[MessageRow], bool, int]:
+        async def look(context: Context) -> tuple[list[MessageRow], Consumers]:
             administration = context.administration
             rows = await administration.messages.page(wanted, period, page.limit, page.offset)
-            queues: set[str | None] = {row.queue for row in rows} or {wanted.queue}
-            groups = {group.name for group in await administration.consumer_groups.groups() if group.queue in queues}
-            return rows, QUEUE_MODE in groups, len(groups - {QUEUE_MODE})
+            queues = {row.queue for row in rows} or {wanted.queue or ""}
+            return rows, await administration.consumer_groups.consumers_of(list(queues))
 
-        rows, has_queue_mode, bus_groups = await self.ask(look)
-        mode = Mode(has_queue_mode, bus_groups, _type(has_queue_mode, bus_groups))
+        rows, consumers = await self.ask(look)
+        mode = Mode(consumers.queue_mode, consumers.groups, _type(consumers.queue_mode, consumers.groups))
         answer(resp, MessageList([_element(row, self._keys) for row in rows], mode, len(rows), page))
 
 
@@ -290,12 +290,7 @@ class MessageResource(Administrative):
     async def on_delete(self, req: falcon.asgi.Request, resp: falcon.asgi.Response, place: str) -> None:  # noqa: ARG002
         """Deletes it, with its dead letters and traces, for all groups."""
         key = _key(req)
-
-        async def delete(context: Context) -> bool:
-            deleted, lost = await context.tried(lambda _again: context.administration.messages.delete(key))
-            return deleted or lost  # by the sending whose answer was lost
-
-        if not await self.run(delete):
+        if not await self.run(lambda context: delete_message(context, key)):
             raise NotFoundError(MESSAGE_NOT_FOUND)
         partition_id = ids.partition_id(key.part_id)
         answer(resp, DeletedAnswer(True, partition_id, key.transaction_id, "Message deleted successfully"))

@@ -1,5 +1,6 @@
 """``POST /api/v1/configure`` and ``DELETE /api/v1/resources/queues/:queue``."""
 
+from functools import partial
 from typing import Annotated, Any
 
 import falcon
@@ -11,6 +12,7 @@ from queen.core import ids, limits
 from queen.core.errors import BadRequestError, NotFoundError
 from queen.core.operations import JobType, QueueConfiguration
 from queen.engine.context import Context
+from queen.engine.handlers.removal import delete_queue
 from queen.engine.ports import configuration_changed
 from queen.engine.push_options import keep_for_spool
 from queen.engine.thread import EngineThread
@@ -227,12 +229,7 @@ class QueueResource:
     async def on_delete(self, _req: falcon.asgi.Request, resp: falcon.asgi.Response, queue: str) -> None:
         """Deletes the queue; an unknown one is an answer too, because clients delete before they create."""
         check_name(queue, "queue")
-
-        async def delete(context: Context) -> bool:
-            existed = await context.patiently(lambda _again: context.administration.delete_queue(queue))
-            context.heard(configuration_changed(queue))
-            return existed
-
-        existed: bool = await self._engine.submit(JobType.CUSTOM, delete).future
+        work = partial(delete_queue, queue=queue)
+        existed: bool = await self._engine.submit(JobType.CUSTOM, work).future
         resp.content_type = falcon.MEDIA_JSON
         resp.data = msgspec.json.encode({"deleted": existed, "queue": queue, "existed": existed})

@@ -10,14 +10,19 @@ from msgspec import Struct
 from queen.core import ids
 from queen.core.administration import (
     Apart,
-    GroupRow,
+    GroupsSummary,
     MessageFilter,
     MessageRow,
     PartitionRow,
     Period,
+    QueueFilter,
     QueueMetricsRow,
     QueueOptions,
+    QueueOrder,
     QueueRow,
+    QueuesSummary,
+    UsedQueueRow,
+    WorkerFilter,
     WorkerMetricsRow,
 )
 from queen.core.errors import BadRequestError, NotFoundError
@@ -33,6 +38,8 @@ _RECENT = timedelta(minutes=2)
 _DEFAULT_PERIOD = timedelta(hours=1)
 INTERVALS = {"minute": 1, "hour": 60, "day": 24 * 60}
 _POINTS_MAX = 10_000
+#: Workers that an answer about something else holds, those that were seen last.
+WORKERS_MAX = 1000
 
 
 class TimeRange(Struct, rename={"begin": "from", "end": "to"}):
@@ -151,7 +158,7 @@ class Errors(Struct, rename="camel"):
 
 
 class StatusAnswer(Struct, rename="camel"):
-    """The whole installation over a time."""
+    """The whole installation over a time, with a page of its queues; everything else is of all of them."""
 
     time_range: TimeRange
     bucket_minutes: int
@@ -163,13 +170,15 @@ class StatusAnswer(Struct, rename="camel"):
     dead_letter_queue: DeadLetterSummary
     workers: list[WorkerElement]
     errors: Errors
+    pagination: queries.Pagination
     stats_age: int
 
 
 class StatusQueueList(Struct, rename="camel"):
-    """A page of queues; here ``pending`` includes what is under a live lease."""
+    """A page of queues; here ``pending`` includes what is under a live lease. ``total`` counts all that match."""
 
     queues: list[QueueElement]
+    total: int
     pagination: queries.Pagination
     stats_age: int
 
@@ -275,8 +284,9 @@ class AnalyticsAnswer(Struct, rename={"data_points": "dataPoints", "begin": "fro
 class _Seen(Struct, frozen=True):
     """Everything that the status is made of."""
 
-    queues: Sequence[QueueRow]
-    groups: Sequence[GroupRow]
+    queues: Sequence[UsedQueueRow]
+    summary: QueuesSummary
+    groups: GroupsSummary
     series: Sequence[QueueMetricsRow]
     machines: Sequence[WorkerMetricsRow]
     total: Sequence[QueueMetricsRow]
@@ -332,7 +342,7 @@ def _ratio(messages: int, requests: int) -> float:
 
 
 def _messages(seen: _Seen) -> StatusMessages:
-    total = catalogue.sum_counts(seen.queues)
+    total = seen.summary
     work = seen.total[0] if seen.total else None
     requests = PerOperation(work.push_requests, work.pop_requests, work.ack_requests) if work else PerOperation(0, 0, 0)
     efficiency = (
@@ -361,12 +371,9 @@ def _workers(seen: _Seen) -> list[WorkerElement]:
     ]  # fmt: skip
 
 
-def _status(seen: _Seen, period: Period) -> StatusAnswer:
+def _status(seen: _Seen, period: Period, page: queries.Pagination) -> StatusAnswer:
     minutes = period.bucket_minutes
     throughput = _throughput(seen, minutes)
-    consumed: dict[str, int] = {}
-    for group in seen.groups:
-        consumed[group.queue] = max(consumed.get(group.queue, 0), group.consumed or 0)
     work = seen.total[0] if seen.total else None
     return StatusAnswer(
         time_range=time_range(period),
@@ -374,19 +381,12 @@ def _status(seen: _Seen, period: Period) -> StatusAnswer:
         point_count=len(throughput),
         throughput=throughput,
         queues=[
-            StatusQueue(
-                ids.queue_id(row.queue_id), row.name, row.namespace, row.task, row.partitions or 0,
-                consumed.get(row.name, 0),
-            )
+            StatusQueue(ids.queue_id(row.queue_id), row.name, row.namespace, row.task, row.partitions, row.consumed)
             for row in seen.queues
-            if row.total or consumed.get(row.name)
         ],
         messages=_messages(seen),
         leases=Leases(
-            sum(group.leases or 0 for group in seen.groups),
-            sum(group.leases or 0 for group in seen.groups),
-            sum(group.leased_messages or 0 for group in seen.groups),
-            sum(group.consumed or 0 for group in seen.groups),
+            seen.groups.leases, seen.groups.leases, seen.groups.leased_messages, seen.groups.consumed
         ),
         dead_letter_queue=seen.dead,
         workers=_workers(seen),
@@ -395,7 +395,8 @@ def _status(seen: _Seen, period: Period) -> StatusAnswer:
             work.ack_failed if work else 0,
             work.dead_letters if work else 0,
         ),
-        stats_age=catalogue.oldest_age(seen.queues),
+        pagination=page,
+        stats_age=catalogue.summary_age(seen.summary),
     )  # fmt: skip
 
 
@@ -407,29 +408,36 @@ class StatusResource(Administrative):
 
     async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
         """What happened over a time, by default the last hour, and how things stand."""
-        wanted = MessageFilter(
-            queries.name(req, "queue"), None, queries.name(req, "namespace"), queries.name(req, "task")
-        )
+        wanted = _labelled(req)
         period = queries.period(req, _DEFAULT_PERIOD)
-        answer(resp, _status(await self.ask(lambda context: _look(context, wanted, period)), period))
+        page = queries.page(req, queries.LIMIT)
+        answer(resp, _status(await self.ask(lambda context: _look(context, wanted, period, page)), period, page))
 
 
-async def _look(context: Context, wanted: MessageFilter, period: Period) -> _Seen:
+def _labelled(req: falcon.asgi.Request) -> QueueFilter:
+    queue = queries.name(req, "queue")
+    return QueueFilter(queries.name(req, "namespace"), queries.name(req, "task"), None if queue is None else [queue])
+
+
+async def _look(context: Context, wanted: QueueFilter, period: Period, page: queries.Pagination) -> _Seen:
     await answers.refresh(context)
     await answers.record(context)
     administration, minutes, now = context.administration, period.bucket_minutes, datetime.now(UTC)
-    queues = await administration.catalogue.queues(wanted.namespace, wanted.task, wanted.queue)
-    names = {row.name for row in queues}
+    summary = await administration.catalogue.summary(wanted)
     recent = Period(now - _RECENT, now)
+    alive = WorkerFilter(
+        names=(await administration.metrics.find_workers(recent, WorkerFilter(), WORKERS_MAX, 0)).names
+    )
     return _Seen(
-        queues=queues,
-        groups=[group for group in await administration.consumer_groups.groups() if group.queue in names],
+        queues=await administration.catalogue.used_queues(wanted, page.limit, page.offset),
+        summary=summary,
+        groups=await administration.consumer_groups.summary(wanted),
         series=await administration.metrics.queues(period, minutes, wanted, Apart()),
-        machines=await administration.metrics.workers(period, minutes, None, None, Apart()),
+        machines=await administration.metrics.workers(period, minutes, WorkerFilter(), Apart()),
         total=await administration.metrics.queues(period, minutes, wanted, Apart(bucket=False)),
-        workers=await administration.metrics.workers(recent, 2, None, None, Apart(bucket=False, worker=True)),
+        workers=await administration.metrics.workers(recent, 2, alive, Apart(bucket=False, worker=True)),
         worker_work=await administration.metrics.queues(recent, 2, wanted, Apart(bucket=False, worker=True)),
-        dead=await _dead_letters(context, wanted.queue, sum(row.dead_letter or 0 for row in queues)),
+        dead=await _dead_letters(context, wanted.names[0] if wanted.names else None, summary.dead_letter),
     )
 
 
@@ -446,15 +454,17 @@ class StatusQueuesResource(Administrative):
         namespace, task = queries.name(req, "namespace"), queries.name(req, "task")
         page = queries.page(req, 100)
 
-        async def look(context: Context) -> list[QueueRow]:
+        async def look(context: Context) -> tuple[list[QueueRow], int]:
             await answers.refresh(context)
-            return await context.administration.catalogue.queues(namespace, task, None, page.limit, page.offset)
+            wanted, queues = QueueFilter(namespace, task), context.administration.catalogue
+            rows = await queues.queues(wanted, QueueOrder.NEWEST, page.limit, page.offset)
+            return rows, (await queues.summary(wanted)).queues
 
-        rows = await self.ask(look)
+        rows, total = await self.ask(look)
         elements = [catalogue.queue_element(row) for row in rows]
         for element in elements:
             element.messages.pending += element.messages.processing
-        answer(resp, StatusQueueList(elements, page, catalogue.oldest_age(rows)))
+        answer(resp, StatusQueueList(elements, total, page, catalogue.oldest_age(rows)))
 
 
 class StatusQueueResource(Administrative):
@@ -525,9 +535,7 @@ class StatusAnalyticsResource(Administrative):
         if interval not in INTERVALS:
             raise BadRequestError(f"interval must be minute, hour or day, not {interval[:40]!r}", "interval")
         minutes = INTERVALS[interval]
-        wanted = MessageFilter(
-            queries.name(req, "queue"), None, queries.name(req, "namespace"), queries.name(req, "task")
-        )
+        wanted = _labelled(req)
         period = queries.period(req, timedelta(days=1))
         if (period.end - period.begin) / timedelta(minutes=minutes) > _POINTS_MAX:
             raise BadRequestError(f"That are more than {_POINTS_MAX} points: take a longer interval", "interval")

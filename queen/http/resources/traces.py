@@ -25,7 +25,6 @@ from queen.http.resources.messages import MESSAGE_NOT_FOUND
 from queen.security.keyring import Keyring
 
 _NAMES_MAX = 100
-_MESSAGE_TRACES_MAX = 10_000
 
 
 class TraceBody(Struct, rename="camel"):
@@ -81,7 +80,7 @@ class MessageTraces(Struct):
 
 
 class NamedTraces(Struct):
-    """A page of the traces of a name; ``total`` counts all."""
+    """A page of the traces of a name; ``total`` counts all, up to 100,000."""
 
     traces: list[TraceElement]
     total: int
@@ -89,7 +88,7 @@ class NamedTraces(Struct):
 
 
 class TraceNameElement(Struct):
-    """A name with its traces and messages."""
+    """A name with its traces and messages, counted up to 10,000."""
 
     trace_name: str
     trace_count: int
@@ -98,7 +97,7 @@ class TraceNameElement(Struct):
 
 
 class TraceNames(Struct):
-    """A page of names; ``total`` counts all."""
+    """A page of the names of the newest 100,000 traces; ``total`` counts these names."""
 
     trace_names: list[TraceNameElement]
     total: int
@@ -182,7 +181,8 @@ class MessageTracesResource(Administrative):
         except NotFoundError:
             answer(resp, MessageTraces([]))
             return
-        rows = await self.ask(lambda context: context.administration.traces.of_message(key, _MESSAGE_TRACES_MAX, 0))
+        page = queries.page(req, queries.LIMIT)
+        rows = await self.ask(lambda context: context.administration.traces.of_message(key, page.limit, page.offset))
         answer(resp, MessageTraces([_element(row) for row in rows]))
 
 
@@ -211,7 +211,7 @@ class TraceNamesResource(Administrative):
 
     async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
         """Latest first."""
-        page = queries.page(req, 50)
+        page = queries.page(req, 50, limit_max=queries.LIMIT)
 
         async def look(context: Context) -> TraceNames:
             traces = context.administration.traces

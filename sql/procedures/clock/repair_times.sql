@@ -3,9 +3,9 @@
 --            is judged anew; messages created later than now are created now.
 -- Arguments: p_partitions, p_rows  partitions, and segments or messages of a simple-mq queue, that one call takes at most
 -- Returns:   whether there is more to do. Each place is repaired once, by the call that notes it in queen.clock.
--- Locks:     clock; then heads in part_id order, cursors in (part_id, grp_id) order, stream_state; or messages of one simple-mq
+-- Locks:     clock; then partitions in part_id order, cursors in (part_id, grp_id) order, stream_state; or messages of one simple-mq
 --            queue in the order of their ids; or groups.
--- Writes:    segments, the ends of the log, partition_consumers, stream_state, consumer_groups_metadata; simple_mq.messages, heads.
+-- Writes:    segments, partition_consumers, stream_state, consumer_groups_metadata; simple_mq.messages, heads.
 CREATE OR REPLACE FUNCTION queen.repair_times_v1(p_partitions int, p_rows int) RETURNS bool
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -56,11 +56,11 @@ DECLARE
     v_done bigint := p_part[1] - 1;
 BEGIN
     FOREACH v_part IN ARRAY p_part LOOP
-        IF v_left > 0 AND queen.log_end_at(v_part) > queen.clock() THEN
+        IF v_left > 0 AND (SELECT e.last_at FROM queen.log_ends AS e WHERE e.part_id = v_part) > queen.clock() THEN
             -- A push reads the end of the log under this lock. What the clock shows now is later than all that was pushed by it.
-            PERFORM 1 FROM queen.partition_lookup AS h WHERE h.part_id = v_part FOR NO KEY UPDATE;
+            PERFORM 1 FROM queen.partition_locks AS h WHERE h.part_id = v_part FOR NO KEY UPDATE;
             v_now := queen.clock();
-            v_first := queen.first_after(v_part, v_now);
+            v_first := queen.last_before(v_part, v_now) + 1;
             SELECT max(u.last_off) INTO v_upto FROM (
                 SELECT s.last_off FROM queen.segments AS s
                 WHERE s.part_id = v_part AND s.last_off >= v_first ORDER BY s.last_off LIMIT v_left
@@ -70,7 +70,6 @@ BEGIN
             GET DIAGNOSTICS v_rows = ROW_COUNT;
             v_left := v_left - v_rows;
             EXIT WHEN EXISTS (SELECT 1 FROM queen.segments AS s WHERE s.part_id = v_part AND s.last_off > v_upto);
-            UPDATE queen.partition_lookup AS h SET last_at = v_now WHERE h.part_id = v_part AND h.last_at > v_now;
         END IF;
         EXIT WHEN v_left <= 0;
         v_done := v_part;
@@ -78,43 +77,6 @@ BEGIN
     RETURN v_done;
 END $$;
 COMMENT ON FUNCTION queen.repair_log IS 'Internal: repairs created_at of messages.';
-
-CREATE OR REPLACE FUNCTION queen.log_end_at(p_part bigint) RETURNS timestamptz
-LANGUAGE sql STABLE
-RETURN (SELECT h.last_at FROM queen.partition_lookup AS h WHERE h.part_id = p_part);
-COMMENT ON FUNCTION queen.log_end_at IS 'Internal: when the newest message of a partition was pushed.';
-
--- The lowest offset of a partition that was created after a time; null: none was. created_at rises with the offset, so it is
--- searched for by halves.
-CREATE OR REPLACE FUNCTION queen.first_after(p_part bigint, p_time timestamptz) RETURNS bigint
-LANGUAGE plpgsql STABLE
-SET enable_seqscan = off
-AS $$
-DECLARE
-    v_low bigint := 0;
-    v_high bigint;
-    v_middle bigint;
-    v_segment record;
-BEGIN
-    SELECT s.last_off, s.created_at INTO v_segment FROM queen.segments AS s
-    WHERE s.part_id = p_part ORDER BY s.last_off DESC LIMIT 1;
-    IF NOT coalesce(v_segment.created_at > p_time, false) THEN
-        RETURN NULL;
-    END IF;
-    v_high := v_segment.last_off;
-    WHILE v_low < v_high LOOP
-        v_middle := (v_low + v_high) / 2;
-        SELECT s.last_off, s.created_at INTO v_segment FROM queen.segments AS s
-        WHERE s.part_id = p_part AND s.last_off >= v_middle ORDER BY s.last_off LIMIT 1;
-        IF v_segment.created_at > p_time THEN
-            v_high := v_middle;
-        ELSE
-            v_low := v_segment.last_off + 1;
-        END IF;
-    END LOOP;
-    RETURN v_low;
-END $$;
-COMMENT ON FUNCTION queen.first_after IS 'Internal: the lowest offset of a partition that was created after a time.';
 
 -- Cursors whose lease, retry or delay ends later than the options of their queue explain. They are locked before the clock is
 -- asked: a lease that was given meanwhile is explained.
@@ -128,9 +90,9 @@ BEGIN
     PERFORM 1 FROM queen.partition_consumers AS c
     WHERE c.part_id = ANY(p_part) AND isfinite(c.ready_at) AND c.ready_at > v_now
     ORDER BY c.part_id, c.grp_id FOR UPDATE;
-    v_now := queen.clock();
+    v_now := queen.write_clock();
     UPDATE queen.partition_consumers AS c
-    SET retry_at = u.retry_at, ready_at = greatest(v_now, CASE
+    SET ver = c.ver + 1, retry_at = u.retry_at, ready_at = greatest(v_now, CASE
         WHEN c.lease IS NOT NULL THEN c.ready_at - make_interval(secs => p_set_back)
         ELSE u.retry_at
     END)

@@ -1,11 +1,17 @@
--- Purpose:   deletes a consumer group of a queue; its next pop makes it anew. With p_subscription false the group begins
---            anew at once, where its stored subscription says.
--- Returns:   how many cursors were deleted or put back; null: the queue has no such group.
--- Locks:     the queue row, the group, heads if it begins anew, cursors; each in part_id order.
--- Writes:    consumer_groups_metadata, retired_groups, partition_consumers, partition_lookup (parked), group_stats.
-CREATE OR REPLACE FUNCTION queen.delete_group_v1(p_queue text, p_group text, p_subscription bool) RETURNS bigint
+-- Purpose:   deletes a consumer group of a queue, in pages; its next pop makes it anew. With p_subscription false the group
+--            begins anew, where its stored subscription says.
+-- Arguments: p_after  the last partition, by name, of the page before ('' at first); only without p_subscription
+--            p_step   cursors of a page
+-- Returns:   cursors that were deleted or put back (null: the queue has no such group), and last: call again with it as
+--            p_after (null: done).
+-- Locks:     the queue row, the group, partitions if it begins anew, cursors; each in part_id order.
+-- Writes:    consumer_groups_metadata, retired_groups, partition_consumers, group_stats.
+CREATE OR REPLACE FUNCTION queen.delete_group_v1(
+    p_queue text, p_group text, p_subscription bool, p_after text, p_step int, OUT cursors bigint, OUT last text
+)
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET plan_cache_mode = force_custom_plan
 AS $$
 DECLARE
     v_queue bigint;
@@ -17,20 +23,31 @@ BEGIN
     SELECT * INTO v_group FROM queen.consumer_groups_metadata AS g
     WHERE g.queue_id = v_queue AND g.name = p_group FOR UPDATE;
     IF NOT FOUND THEN
-        RETURN NULL;
+        RETURN;
     END IF;
-    SELECT array_agg(c.part_id ORDER BY c.part_id) INTO v_parts
-    FROM queen.partition_consumers AS c WHERE c.grp_id = v_group.id;
-    IF p_subscription THEN
-        PERFORM 1 FROM queen.partition_consumers AS c
-        WHERE c.part_id = ANY(v_parts) AND c.grp_id = v_group.id ORDER BY c.part_id FOR UPDATE;
-        DELETE FROM queen.partition_consumers AS c WHERE c.part_id = ANY(v_parts) AND c.grp_id = v_group.id;
-        DELETE FROM queen.consumer_groups_metadata AS g WHERE g.id = v_group.id;
-        DELETE FROM queen.group_stats AS t WHERE t.grp_id = v_group.id;
-        INSERT INTO queen.retired_groups (queue_id, name, id) VALUES (v_queue, p_group, v_group.id) ON CONFLICT DO NOTHING;
-    ELSIF v_parts IS NOT NULL THEN
-        PERFORM queen.put_cursors(v_group.id, v_parts, false, v_group.since);
+    IF NOT p_subscription THEN
+        SELECT array_agg(u.id ORDER BY u.id), CASE WHEN count(*) = p_step THEN max(u.name) END INTO v_parts, last
+        FROM (
+            SELECT p.id, p.name FROM queen.partitions AS p
+            WHERE p.queue_id = v_queue AND p.name > p_after ORDER BY p.name LIMIT p_step
+        ) AS u;
+        SELECT coalesce(r.updated, 0) INTO cursors FROM queen.put_cursors(v_group.id, v_parts, false, v_group.since) AS r;
+        RETURN;
     END IF;
-    RETURN coalesce(cardinality(v_parts), 0);
+    SELECT array_agg(u.part_id ORDER BY u.part_id) INTO v_parts
+    FROM (SELECT c.part_id FROM queen.partition_consumers AS c WHERE c.grp_id = v_group.id LIMIT p_step) AS u;
+    PERFORM 1 FROM queen.partition_consumers AS c
+    WHERE c.part_id = ANY(v_parts) AND c.grp_id = v_group.id ORDER BY c.part_id FOR UPDATE;
+    DELETE FROM queen.partition_consumers AS c WHERE c.part_id = ANY(v_parts) AND c.grp_id = v_group.id;
+    cursors := coalesce(cardinality(v_parts), 0);
+    IF cursors = p_step THEN
+        -- A pop that comes between two pages, or after an interruption, makes the cursors anew that are missing.
+        UPDATE queen.consumer_groups_metadata AS g SET subscribed_upto = 0 WHERE g.id = v_group.id;
+        last := '';
+        RETURN;
+    END IF;
+    DELETE FROM queen.consumer_groups_metadata AS g WHERE g.id = v_group.id;
+    DELETE FROM queen.group_stats AS t WHERE t.grp_id = v_group.id;
+    INSERT INTO queen.retired_groups (queue_id, name, id) VALUES (v_queue, p_group, v_group.id) ON CONFLICT DO NOTHING;
 END $$;
-COMMENT ON FUNCTION queen.delete_group_v1 IS 'Deletes a consumer group of a queue.';
+COMMENT ON FUNCTION queen.delete_group_v1 IS 'Deletes a consumer group of a queue, a page of cursors at a time.';

@@ -1,6 +1,9 @@
--- Purpose:   consumer groups of all queues with their figures, by queue and name.
-CREATE OR REPLACE FUNCTION queen.list_groups_v1()
-RETURNS TABLE (
+-- Purpose:   a page of the consumer groups of queues with their figures.
+-- Arguments: p_queue (names): null matches any; p_search: what the name of group or queue holds (null: any)
+--            p_order: name (of queue and group), or lag (whose oldest undone message waits longest first)
+CREATE OR REPLACE FUNCTION queen.list_groups_v1(
+    p_queue text[], p_search text, p_order text, p_limit int, p_offset int
+) RETURNS TABLE (
     grp_id bigint, name text, queue text, subscription_mode text, since timestamptz, created_at timestamptz,
     members bigint, partitions_with_lag bigint, total_lag bigint, leases bigint, leased_messages bigint,
     consumed bigint,
@@ -13,9 +16,41 @@ BEGIN ATOMIC
     FROM queen.consumer_groups_metadata AS g
     JOIN queen.queues AS q ON q.id = g.queue_id
     LEFT JOIN queen.group_stats AS t ON t.grp_id = g.id
-    ORDER BY q.name, g.name;
+    WHERE (p_queue IS NULL OR q.name = any(p_queue))
+        AND (p_search IS NULL OR strpos(lower(concat_ws(E'\n', g.name, q.name)), lower(p_search)) > 0)
+    ORDER BY
+        CASE WHEN p_order = 'lag' THEN t.oldest_at END, CASE WHEN p_order = 'lag' THEN t.total_lag END DESC NULLS LAST,
+        q.name, g.name
+    LIMIT p_limit OFFSET p_offset;
 END;
-COMMENT ON FUNCTION queen.list_groups_v1 IS 'Consumer groups with their figures.';
+COMMENT ON FUNCTION queen.list_groups_v1 IS 'A page of the consumer groups of queues with their figures.';
+
+-- Purpose:   the figures of the groups of queues together.
+-- Arguments: as queen.chosen_queues
+CREATE OR REPLACE FUNCTION queen.summarize_groups_v1(
+    p_namespace text, p_task text, p_queue text[],
+    OUT groups bigint, OUT leases bigint, OUT leased_messages bigint, OUT consumed bigint
+)
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT count(*), coalesce(sum(t.leases), 0)::bigint, coalesce(sum(t.leased_messages), 0)::bigint,
+        coalesce(sum(t.consumed), 0)::bigint
+    FROM queen.consumer_groups_metadata AS g
+    JOIN queen.chosen_queues(p_namespace, p_task, p_queue, NULL) AS q ON q.queue_id = g.queue_id
+    LEFT JOIN queen.group_stats AS t ON t.grp_id = g.id;
+END;
+COMMENT ON FUNCTION queen.summarize_groups_v1 IS 'The figures of the groups of queues together.';
+
+-- Purpose:   who consumes some queues: whether without a group (queue mode), and how many names of groups there are.
+CREATE OR REPLACE FUNCTION queen.describe_consumers_v1(p_queue text[], OUT queue_mode bool, OUT groups bigint)
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT
+        coalesce(bool_or(g.name = '__QUEUE_MODE__'), false),
+        count(DISTINCT g.name) FILTER (WHERE g.name <> '__QUEUE_MODE__')
+    FROM queen.consumer_groups_metadata AS g JOIN queen.queues AS q ON q.id = g.queue_id WHERE q.name = any(p_queue);
+END;
+COMMENT ON FUNCTION queen.describe_consumers_v1 IS 'Whether some queues are consumed without a group, and by how many groups.';
 
 -- Purpose:   a page of the cursors of a group, on all its queues, by queue and partition; figures of this moment.
 CREATE OR REPLACE FUNCTION queen.list_cursors_v1(p_group text, p_limit int, p_offset int)
@@ -53,6 +88,7 @@ COMMENT ON FUNCTION queen.list_cursors_v1 IS 'A page of the cursors of a group.'
 
 -- Purpose:   partitions whose oldest undone message waits longer than a time, longest first: of each group the slowest
 --            as the statistics found them, judged anew.
+-- Reads:     of the p_limit groups that are furthest behind about ten times p_limit cursors in all, the slowest of each.
 CREATE OR REPLACE FUNCTION queen.list_lagging_v1(p_seconds int, p_limit int)
 RETURNS TABLE (
     consumer_group text, queue text, partition text, part_id bigint, undone bigint, lease uuid, oldest_at timestamptz,
@@ -65,7 +101,13 @@ AS $$
 DECLARE
     v_now timestamptz := queen.clock();
     v_before timestamptz := v_now - make_interval(secs => p_seconds);
+    v_groups bigint[];
+    v_each int;
 BEGIN
+    v_groups := ARRAY(
+        SELECT t.grp_id FROM queen.group_stats AS t
+        WHERE t.oldest_at < v_before AND t.slowest <> '{}' ORDER BY t.oldest_at LIMIT p_limit);
+    v_each := 10 * p_limit / greatest(cardinality(v_groups), 1);
     RETURN QUERY
     SELECT l.consumer_group, l.queue, p.name, l.part_id, l.undone, l.lease, l.oldest_at, l.consumed_at
     FROM (
@@ -73,8 +115,8 @@ BEGIN
         FROM queen.group_stats AS t
         JOIN queen.consumer_groups_metadata AS g ON g.id = t.grp_id
         JOIN queen.queues AS q ON q.id = g.queue_id
-        CROSS JOIN LATERAL queen.lagging_cursors(t.slowest[:p_limit], t.grp_id, v_now, v_before) AS c
-        WHERE t.oldest_at < v_before
+        CROSS JOIN LATERAL queen.lagging_cursors(t.slowest[:v_each], t.grp_id, v_now, v_before) AS c
+        WHERE t.grp_id = ANY(v_groups)
         ORDER BY c.oldest_at, g.name, c.part_id LIMIT p_limit
     ) AS l
     JOIN queen.partitions AS p ON p.id = l.part_id

@@ -1,11 +1,11 @@
--- Purpose:   puts cursors of a group somewhere: p_step partitions a call, so that it never locks all heads at once.
+-- Purpose:   puts cursors of a group somewhere: p_step partitions a call, so that it never locks all of them at once.
 -- Arguments: p_queue, p_group; p_partition: only that one (null: all of the queue)
 --            p_to_end   after the newest message; else after the newest not younger than p_since (null: before the oldest)
 --            p_after    the partition where the last call has ended; 0 at first
 -- Returns:   updated cursors; last: call again with it as p_after (null: done); moved_to: when the message was pushed
 --            that the last cursor stands at (null: it stands before all).
--- Locks:     the queue against deletion, the group, then heads in part_id order, then cursors in part_id order.
--- Writes:    partition_consumers, partition_lookup (parked), consumer_groups_metadata.
+-- Locks:     the queue against deletion, the group, then partitions in part_id order, then cursors in part_id order.
+-- Writes:    partition_consumers, consumer_groups_metadata.
 CREATE OR REPLACE FUNCTION queen.seek_group_v1(
     p_queue text, p_group text, p_partition text, p_to_end bool, p_since timestamptz, p_after bigint, p_step int,
     OUT updated int, OUT last bigint, OUT moved_to timestamptz
@@ -46,21 +46,20 @@ LANGUAGE plpgsql
 SET enable_seqscan = off
 AS $$
 DECLARE
-    v_parked bigint[];
     v_last bigint := p_part[cardinality(p_part)];
 BEGIN
-    PERFORM 1 FROM queen.partition_lookup AS h WHERE h.part_id = ANY(p_part) ORDER BY h.part_id FOR UPDATE;
+    PERFORM 1 FROM queen.partition_locks AS h WHERE h.part_id = ANY(p_part) ORDER BY h.part_id FOR UPDATE;
     PERFORM 1 FROM queen.partition_consumers AS c
     WHERE c.part_id = ANY(p_part) AND c.grp_id = p_grp ORDER BY c.part_id FOR UPDATE;
     WITH put AS (
         UPDATE queen.partition_consumers AS c
         SET
-            acked = a.acked, ahead = a.ahead, lease = NULL, upto = a.acked, seen = a.acked, attempts = 0, retries = NULL, retry_at = NULL,
+            acked = a.acked, ahead = a.ahead, lease = NULL, upto = a.acked, seen = a.acked, attempts = 0, retries = NULL, retry_at = NULL, ver = c.ver + 1,
             ready_at = CASE WHEN a.undone > 0 THEN queen.clock() ELSE 'infinity' END
         FROM (
             SELECT h.part_id, u.acked, u.ahead,
                 h.next_off - 1 - u.acked - coalesce(queen.range_size(u.ahead), 0) AS undone
-            FROM queen.partition_lookup AS h
+            FROM queen.log_ends AS h
             CROSS JOIN LATERAL queen.cursor_after(
                 h.part_id,
                 CASE WHEN p_to_end THEN h.next_off - 1
@@ -69,10 +68,9 @@ BEGIN
             WHERE h.part_id = ANY(p_part)
         ) AS a
         WHERE c.part_id = a.part_id AND c.grp_id = p_grp
-        RETURNING c.part_id, c.ready_at
+        RETURNING 1
     )
-    SELECT count(*), array_agg(put.part_id) FILTER (WHERE put.ready_at = 'infinity') INTO updated, v_parked FROM put;
-    UPDATE queen.partition_lookup AS h SET parked = true WHERE h.part_id = ANY(v_parked) AND NOT h.parked;
+    SELECT count(*) INTO updated FROM put;
     SELECT s.created_at INTO moved_to
     FROM queen.partition_consumers AS c
     JOIN queen.segments AS s ON s.part_id = c.part_id AND s.last_off >= c.acked AND s.last_off - s.n < c.acked

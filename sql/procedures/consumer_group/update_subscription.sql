@@ -1,7 +1,7 @@
 -- Purpose:   changes the stored start of a group of a queue. Cursors stay where they are. A group whose start lies ahead
 --            waits for the new one instead, or begins now if that is not ahead.
 -- Returns:   whether the queue has the group.
--- Locks:     the queue against deletion, the group; heads in part_id order if the group begins.
+-- Locks:     the queue against deletion, the group; partitions in part_id order if the group begins.
 -- Writes:    consumer_groups_metadata, partition_consumers.
 CREATE OR REPLACE FUNCTION queen.update_subscription_v1(p_queue text, p_group text, p_since timestamptz) RETURNS bool
 LANGUAGE plpgsql

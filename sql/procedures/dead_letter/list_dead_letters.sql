@@ -1,41 +1,108 @@
+-- The numbers of dead letters that match, newest failure first, and how many of the newest were looked at. Null matches
+-- any. Those of one partition are found by it; a group is looked for among the newest p_scan that match the rest.
+CREATE OR REPLACE FUNCTION queen.find_dead_letters(
+    p_queue text, p_group text, p_partition text, p_from timestamptz, p_to timestamptz, p_scan int, p_limit int,
+    p_offset int
+) RETURNS TABLE (id bigint)
+LANGUAGE plpgsql STABLE
+SET enable_seqscan = off
+SET plan_cache_mode = force_custom_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_queue bigint;
+    v_from timestamptz := coalesce(p_from, '-infinity');
+    v_to timestamptz := coalesce(p_to, 'infinity');
+BEGIN
+    IF p_queue IS NOT NULL THEN
+        SELECT q.id INTO v_queue FROM queen.queues AS q WHERE q.name = p_queue;
+        IF NOT FOUND THEN
+            RETURN;
+        END IF;
+    END IF;
+    IF p_partition IS NOT NULL THEN
+        RETURN QUERY
+        SELECT u.id
+        FROM (
+            SELECT d.id, d.consumer_group, d.failed_at
+            FROM queen.partitions AS p JOIN queen.dead_letter_queue AS d ON d.part_id = p.id
+            WHERE p.name = p_partition AND (v_queue IS NULL OR p.queue_id = v_queue)
+                AND d.failed_at >= v_from AND d.failed_at <= v_to
+            LIMIT p_scan
+        ) AS u
+        WHERE p_group IS NULL OR u.consumer_group = p_group
+        ORDER BY u.failed_at DESC, u.id DESC LIMIT p_limit OFFSET p_offset;
+    ELSIF v_queue IS NOT NULL THEN
+        RETURN QUERY
+        SELECT u.id
+        FROM (
+            SELECT d.id, d.consumer_group, d.failed_at FROM queen.dead_letter_queue AS d
+            WHERE d.queue_id = v_queue AND d.failed_at >= v_from AND d.failed_at <= v_to
+            ORDER BY d.failed_at DESC, d.id DESC LIMIT p_scan
+        ) AS u
+        WHERE p_group IS NULL OR u.consumer_group = p_group
+        ORDER BY u.failed_at DESC, u.id DESC LIMIT p_limit OFFSET p_offset;
+    ELSE
+        RETURN QUERY
+        SELECT u.id
+        FROM (
+            SELECT d.id, d.consumer_group, d.failed_at FROM queen.dead_letter_queue AS d
+            WHERE d.failed_at >= v_from AND d.failed_at <= v_to
+            ORDER BY d.failed_at DESC, d.id DESC LIMIT p_scan
+        ) AS u
+        WHERE p_group IS NULL OR u.consumer_group = p_group
+        ORDER BY u.failed_at DESC, u.id DESC LIMIT p_limit OFFSET p_offset;
+    END IF;
+END $$;
+COMMENT ON FUNCTION queen.find_dead_letters IS 'Internal: the numbers of dead letters that match, newest failure first.';
+
 -- Purpose:   a page of dead letters, newest failure first.
 -- Arguments: p_queue, p_group, p_partition: null matches any; p_from, p_to: failed in that time, both included
+--            p_scan   as queen.find_dead_letters;  p_bytes  payloads and errors: the page ends before it has more, and has
+--                     at least one
 CREATE OR REPLACE FUNCTION queen.list_dead_letters_v1(
-    p_queue text, p_group text, p_partition text, p_from timestamptz, p_to timestamptz, p_limit int, p_offset int
+    p_queue text, p_group text, p_partition text, p_from timestamptz, p_to timestamptz, p_scan int, p_limit int,
+    p_offset int, p_bytes int
 ) RETURNS TABLE (
     id bigint, part_id bigint, off bigint, queue text, partition text, consumer_group text, transaction_id text,
     trace_id text, producer_sub text, payload text, error text, retry_count int, created_at timestamptz,
     failed_at timestamptz, key_id text
 )
-LANGUAGE sql STABLE
-BEGIN ATOMIC
-    SELECT d.id, d.part_id, d.off, q.name, p.name, d.consumer_group, d.transaction_id, d.trace_id, d.producer_sub,
-        d.payload::text, d.error, d.retry_count, d.created_at, d.failed_at, d.key_id
-    FROM queen.dead_letter_queue AS d
-    JOIN queen.queues AS q ON q.id = d.queue_id
-    JOIN queen.partitions AS p ON p.id = d.part_id
-    WHERE (p_queue IS NULL OR d.queue_id = (SELECT u.id FROM queen.queues AS u WHERE u.name = p_queue))
-        AND (p_group IS NULL OR d.consumer_group = p_group) AND (p_partition IS NULL OR p.name = p_partition)
-        AND (p_from IS NULL OR d.failed_at >= p_from) AND (p_to IS NULL OR d.failed_at <= p_to)
-    ORDER BY d.failed_at DESC, d.id DESC LIMIT p_limit OFFSET p_offset;
-END;
+LANGUAGE plpgsql STABLE
+SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_id bigint;
+    v_bytes bigint := 0;
+    v_more int := 0;
+BEGIN
+    FOR v_id IN
+        SELECT f.id FROM queen.find_dead_letters(p_queue, p_group, p_partition, p_from, p_to, p_scan, p_limit, p_offset) AS f
+    LOOP
+        SELECT d.id, d.part_id, d.off, q.name, p.name, d.consumer_group, d.transaction_id, d.trace_id, d.producer_sub,
+            d.payload::text, d.error, d.retry_count, d.created_at, d.failed_at, d.key_id
+        INTO id, part_id, off, queue, partition, consumer_group, transaction_id, trace_id, producer_sub, payload, error,
+            retry_count, created_at, failed_at, key_id
+        FROM queen.dead_letter_queue AS d
+        JOIN queen.queues AS q ON q.id = d.queue_id
+        JOIN queen.partitions AS p ON p.id = d.part_id
+        WHERE d.id = v_id;
+        CONTINUE WHEN NOT FOUND;
+        v_more := octet_length(payload) + octet_length(error);
+        EXIT WHEN v_bytes > 0 AND v_bytes + v_more > p_bytes;
+        v_bytes := v_bytes + v_more;
+        RETURN NEXT;
+    END LOOP;
+END $$;
 COMMENT ON FUNCTION queen.list_dead_letters_v1 IS 'A page of dead letters, newest failure first.';
 
--- Purpose:   how many dead letters match; counts no further than p_most.
+-- Purpose:   how many dead letters match, of the newest p_scan.
 CREATE OR REPLACE FUNCTION queen.count_dead_letters_v1(
-    p_queue text, p_group text, p_partition text, p_from timestamptz, p_to timestamptz, p_most int
+    p_queue text, p_group text, p_partition text, p_from timestamptz, p_to timestamptz, p_scan int
 ) RETURNS bigint
 LANGUAGE sql STABLE
 BEGIN ATOMIC
-    SELECT count(*)
-    FROM (
-        SELECT 1 FROM queen.dead_letter_queue AS d
-        WHERE (p_queue IS NULL OR d.queue_id = (SELECT u.id FROM queen.queues AS u WHERE u.name = p_queue))
-            AND (p_group IS NULL OR d.consumer_group = p_group)
-            AND (p_partition IS NULL OR EXISTS (
-                SELECT 1 FROM queen.partitions AS p WHERE p.id = d.part_id AND p.name = p_partition))
-            AND (p_from IS NULL OR d.failed_at >= p_from) AND (p_to IS NULL OR d.failed_at <= p_to)
-        LIMIT p_most
-    ) AS u;
+    SELECT count(*) FROM queen.find_dead_letters(p_queue, p_group, p_partition, p_from, p_to, p_scan, p_scan, 0);
 END;
 COMMENT ON FUNCTION queen.count_dead_letters_v1 IS 'How many dead letters match, up to a bound.';

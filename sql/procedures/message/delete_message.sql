@@ -2,8 +2,8 @@
 --            stays taken, and every group counts it as done.
 -- Arguments: p_part; p_off and p_hash: its offset by the form of its message id, and its hash (queen.transaction_hash)
 -- Returns:   whether there was one.
--- Locks:     the head, then the cursors of the partition in grp_id order.
--- Writes:    segments, transaction_ids, deleted_messages, dead_letter_queue, traces, partition_consumers, partition_lookup (parked).
+-- Locks:     the partition, then the cursors of the partition in grp_id order.
+-- Writes:    segments, transaction_ids, deleted_messages, dead_letter_queue, traces, partition_consumers.
 CREATE OR REPLACE FUNCTION queen.delete_message_v1(p_part bigint, p_off bigint, p_hash uuid) RETURNS bool
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -12,7 +12,10 @@ DECLARE
     v_off bigint;
     v_groups bigint[];
 BEGIN
-    PERFORM 1 FROM queen.partition_lookup AS h WHERE h.part_id = p_part FOR UPDATE;
+    PERFORM 1 FROM queen.partition_locks AS h WHERE h.part_id = p_part FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
     v_off := queen.find_message(p_part, p_off, p_hash);
     IF v_off IS NULL THEN
         RETURN false;
@@ -27,7 +30,7 @@ BEGIN
     INSERT INTO queen.deleted_messages AS d (part_id, offsets)
     VALUES (p_part, int8multirange(int8range(v_off, v_off, '[]')))
     ON CONFLICT (part_id) DO UPDATE SET offsets = d.offsets + excluded.offsets;
-    PERFORM queen.finish(p_part, v_groups, v_off, queen.clock());
+    PERFORM queen.finish(p_part, v_groups, v_off, queen.write_clock());
     RETURN true;
 END $$;
 COMMENT ON FUNCTION queen.delete_message_v1 IS 'Deletes one message; its offset stays taken, and every group counts it as done.';

@@ -4,7 +4,7 @@
 --                       messages that match the rest are looked at
 --            p_from, p_to   created in that time, both included
 -- Returns:   one row a message. done of the groups' cursors have completed it; queue_mode: what became of it in queue mode.
--- Reads:     for a time that includes now the heads of the partitions, and of the newest of them the newest segments; for
+-- Reads:     for a time that includes now the log ends of the partitions, and of the newest of them the newest segments; for
 --            a time that has passed the segments of its end, by segments_created_at.
 CREATE OR REPLACE FUNCTION queen.list_messages_v1(
     p_queue text, p_partition text, p_namespace text, p_task text, p_status text, p_from timestamptz, p_to timestamptz,
@@ -42,7 +42,7 @@ BEGIN
         INTO v_parts, v_oldest
         FROM (
             SELECT l.part_id, l.last_at
-            FROM queen.partitions AS p JOIN queen.partition_lookup AS l ON l.part_id = p.id
+            FROM queen.partitions AS p JOIN queen.log_ends AS l ON l.part_id = p.id
             WHERE p.queue_id = ANY(v_queues) AND (p_partition IS NULL OR p.name = p_partition) AND l.last_at >= p_from
             ORDER BY l.last_at DESC, l.part_id DESC LIMIT v_most
         ) AS h;

@@ -1,8 +1,8 @@
 -- Purpose:   what was done for queues, in buckets of p_minutes, newest first.
--- Arguments: p_queue, p_namespace, p_task: null matches any
+-- Arguments: p_queue (names), p_namespace, p_task: null matches any
 --            p_by_bucket, p_by_queue, p_by_worker: what the figures are kept apart by
 CREATE OR REPLACE FUNCTION queen.list_queue_metrics_v1(
-    p_from timestamptz, p_to timestamptz, p_minutes int, p_queue text, p_namespace text, p_task text,
+    p_from timestamptz, p_to timestamptz, p_minutes int, p_queue text[], p_namespace text, p_task text,
     p_by_bucket bool, p_by_queue bool, p_by_worker bool
 ) RETURNS TABLE (
     bucket timestamptz, queue text, worker text, push_requests bigint, push_messages bigint, pop_requests bigint,
@@ -30,7 +30,7 @@ BEGIN ATOMIC
                 CASE WHEN p_by_bucket THEN queen.bucket(m.bucket, p_minutes) END AS bucket,
                 CASE WHEN p_by_queue THEN m.queue END AS queue, CASE WHEN p_by_worker THEN m.worker END AS worker
         ) AS k
-        WHERE m.bucket >= queen.bucket(p_from, 1) AND m.bucket <= p_to AND (p_queue IS NULL OR m.queue = p_queue)
+        WHERE m.bucket >= queen.bucket(p_from, 1) AND m.bucket <= p_to AND (p_queue IS NULL OR m.queue = any(p_queue))
             AND ((p_namespace IS NULL AND p_task IS NULL) OR EXISTS (
                 SELECT 1 FROM queen.queues AS q
                 WHERE q.name = m.queue AND (p_namespace IS NULL OR q.namespace = p_namespace)
@@ -42,13 +42,80 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION queen.list_queue_metrics_v1 IS 'What was done for queues over a time.';
 
+-- Purpose:   a page of the queues for which something was done, busiest first, and how many there are.
+-- Arguments: p_queue (names): null matches any
+CREATE OR REPLACE FUNCTION queen.find_busiest_v1(
+    p_from timestamptz, p_to timestamptz, p_queue text[], p_limit int, p_offset int,
+    OUT queues bigint, OUT names text[]
+)
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    WITH worked AS MATERIALIZED (
+        SELECT m.queue, sum(m.push_messages + m.pop_messages + m.ack_success + m.ack_failed) AS messages
+        FROM queen.queue_metrics AS m
+        WHERE m.bucket >= queen.bucket(p_from, 1) AND m.bucket <= p_to AND (p_queue IS NULL OR m.queue = any(p_queue))
+        GROUP BY m.queue
+    )
+    SELECT
+        (SELECT count(*) FROM worked),
+        (
+            SELECT coalesce(array_agg(b.queue), '{}')
+            FROM (
+                SELECT w.queue FROM worked AS w ORDER BY w.messages DESC, w.queue LIMIT p_limit OFFSET p_offset
+            ) AS b
+        );
+END;
+COMMENT ON FUNCTION queen.find_busiest_v1 IS 'The queues for which most was done over a time.';
+
+-- Purpose:   most long polls of queues that waited at once, by worker, in buckets of p_minutes, newest first: a page.
+CREATE OR REPLACE FUNCTION queen.list_parked_v1(
+    p_from timestamptz, p_to timestamptz, p_minutes int, p_queue text[], p_limit int, p_offset int
+) RETURNS TABLE (bucket timestamptz, queue text, worker text, parked bigint)
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT k.bucket, m.queue, m.worker, max(m.parked)
+    FROM queen.queue_metrics AS m
+    CROSS JOIN LATERAL (SELECT queen.bucket(m.bucket, p_minutes) AS bucket) AS k
+    WHERE m.bucket >= queen.bucket(p_from, 1) AND m.bucket <= p_to AND (p_queue IS NULL OR m.queue = any(p_queue))
+        AND m.parked > 0
+    GROUP BY k.bucket, m.queue, m.worker
+    ORDER BY k.bucket DESC, m.queue, m.worker LIMIT p_limit OFFSET p_offset;
+END;
+COMMENT ON FUNCTION queen.list_parked_v1 IS 'Most long polls of queues that waited at once, by worker.';
+
+-- Purpose:   a page of the workers that reported in a time, the one that was seen last first, and how many there are.
+-- Arguments: p_hostname, p_worker_id: null matches any
+CREATE OR REPLACE FUNCTION queen.find_workers_v1(
+    p_from timestamptz, p_to timestamptz, p_hostname text, p_worker_id int, p_limit int, p_offset int,
+    OUT workers bigint, OUT names text[]
+)
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    WITH seen AS MATERIALIZED (
+        SELECT m.worker, max(m.last_seen) AS last_seen FROM queen.worker_metrics AS m
+        WHERE m.bucket >= queen.bucket(p_from, 1) AND m.bucket <= p_to
+            AND (p_hostname IS NULL OR m.hostname = p_hostname) AND (p_worker_id IS NULL OR m.worker_id = p_worker_id)
+        GROUP BY m.worker
+    )
+    SELECT
+        (SELECT count(*) FROM seen),
+        (
+            SELECT coalesce(array_agg(b.worker), '{}')
+            FROM (
+                SELECT w.worker FROM seen AS w ORDER BY w.last_seen DESC, w.worker LIMIT p_limit OFFSET p_offset
+            ) AS b
+        );
+END;
+COMMENT ON FUNCTION queen.find_workers_v1 IS 'The workers that reported in a time.';
+
 -- Purpose:   how workers were, in buckets of p_minutes, newest first.
--- Arguments: p_hostname, p_worker_id: null matches any; p_by_bucket, p_by_worker: what the figures are kept apart by
+-- Arguments: p_hostname, p_worker_id, p_worker (names, as queen.find_workers_v1 gives them): null matches any;
+--            p_by_bucket, p_by_worker: what the figures are kept apart by
 -- Returns:   loop_lag_ms is an average over samples; cpu_* percent of one core, each of workers and minutes; the pools of
 --            workers add up.
 CREATE OR REPLACE FUNCTION queen.list_worker_metrics_v1(
     p_from timestamptz, p_to timestamptz, p_minutes int, p_hostname text, p_worker_id int,
-    p_by_bucket bool, p_by_worker bool
+    p_worker text[], p_by_bucket bool, p_by_worker bool
 ) RETURNS TABLE (
     bucket timestamptz, hostname text, worker_id int, samples bigint, jobs bigint, db_errors bigint, loop_lag_ms float8,
     loop_lag_ms_max float8, cpu_user float8, cpu_user_max float8, cpu_system float8, cpu_system_max float8,
@@ -81,6 +148,7 @@ BEGIN ATOMIC
         ) AS k
         WHERE m.bucket >= queen.bucket(p_from, 1) AND m.bucket <= p_to
             AND (p_hostname IS NULL OR m.hostname = p_hostname) AND (p_worker_id IS NULL OR m.worker_id = p_worker_id)
+            AND (p_worker IS NULL OR m.worker = any(p_worker))
         GROUP BY m.bucket, k.bucket, k.hostname, k.worker_id
     ) AS n
     GROUP BY n.bucket, n.hostname, n.worker_id

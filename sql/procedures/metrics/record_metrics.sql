@@ -41,7 +41,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.record_queue_metrics_v1 IS 'Adds what a worker has counted for its queues.';
 
--- Purpose:   adds one sample of a worker to its minute; removes metrics older than p_keep.
+-- Purpose:   adds one sample of a worker to its minute; removes metrics older than p_keep, some ten thousand a call.
 -- Writes:    worker_metrics, queue_metrics, retention_metrics.
 CREATE OR REPLACE FUNCTION queen.record_worker_metrics_v1(
     p_bucket timestamptz, p_worker text, p_hostname text, p_worker_id int, p_jobs bigint, p_db_errors bigint,
@@ -52,6 +52,7 @@ LANGUAGE plpgsql
 AS $$
 DECLARE
     v_oldest timestamptz := queen.older_than(p_keep, NULL);
+    v_most CONSTANT int := 20000;
 BEGIN
     INSERT INTO queen.worker_metrics AS m (
         bucket, worker, hostname, worker_id, samples, jobs, db_errors, loop_lag_ms_sum, loop_lag_ms_max, cpu_user_ms,
@@ -69,8 +70,11 @@ BEGIN
         rss_bytes = excluded.rss_bytes, virtual_bytes = excluded.virtual_bytes, pool_size = excluded.pool_size,
         pool_idle = least(m.pool_idle, excluded.pool_idle), queued = greatest(m.queued, excluded.queued),
         waiting = greatest(m.waiting, excluded.waiting), last_seen = excluded.last_seen;
-    DELETE FROM queen.queue_metrics AS m WHERE m.bucket < v_oldest;
-    DELETE FROM queen.worker_metrics AS m WHERE m.bucket < v_oldest;
-    DELETE FROM queen.retention_metrics AS m WHERE m.bucket < v_oldest;
+    DELETE FROM queen.queue_metrics AS m WHERE m.ctid = ANY(ARRAY(
+        SELECT l.ctid FROM queen.queue_metrics AS l WHERE l.bucket < v_oldest ORDER BY l.bucket LIMIT v_most));
+    DELETE FROM queen.worker_metrics AS m WHERE m.ctid = ANY(ARRAY(
+        SELECT l.ctid FROM queen.worker_metrics AS l WHERE l.bucket < v_oldest ORDER BY l.bucket LIMIT v_most));
+    DELETE FROM queen.retention_metrics AS m WHERE m.ctid = ANY(ARRAY(
+        SELECT l.ctid FROM queen.retention_metrics AS l WHERE l.bucket < v_oldest ORDER BY l.bucket LIMIT v_most));
 END $$;
 COMMENT ON FUNCTION queen.record_worker_metrics_v1 IS 'Adds one sample of a worker to its minute.';

@@ -1,17 +1,21 @@
--- Purpose:   computes the figures of queues and groups anew.
--- Arguments: p_rows_max  only of the smallest queues that have so many partitions and cursors together (null: of all)
+-- Purpose:   computes the figures of queues and groups anew: of the smallest queues, or of all in pages.
+-- Arguments: p_rows_max  partitions and cursors together that are looked at, 100 dead letters counting as one of them; a page
+--                        has at least one queue
 --            p_wait      waits while another server does the same; else it is left to that one
--- Returns:   how many queues and groups were computed, and rows of queues that are gone; skipped: another server does it.
+--            p_after     the last queue of the page before, 0 at first; null: the smallest queues
+-- Returns:   how many queues and groups were computed, and rows of queues that are gone; skipped: another server does it;
+--            last: where the next page begins (null: that was all).
 -- Writes:    queue_stats, group_stats. Reads everything without locks.
 CREATE OR REPLACE FUNCTION queen.refresh_statistics_v1(
-    p_rows_max bigint, p_wait bool, OUT queues int, OUT groups int, OUT removed int, OUT skipped bool
+    p_rows_max bigint, p_wait bool, p_after bigint,
+    OUT queues int, OUT groups int, OUT removed int, OUT skipped bool, OUT last bigint
 )
 LANGUAGE plpgsql
 SET plan_cache_mode = force_custom_plan
 AS $$
 DECLARE
     -- Of all queues, or of small ones only: who asks for these does not wait for the large ones.
-    v_lock CONSTANT bigint := 8030592561184403822 + CASE WHEN p_rows_max IS NULL THEN 0 ELSE 1 END;
+    v_lock CONSTANT bigint := 8030592561184403822 + CASE WHEN p_after IS NULL THEN 1 ELSE 0 END;
     v_now timestamptz;
     v_queues bigint[];
     v_parts bigint[];
@@ -25,23 +29,33 @@ BEGIN
         END IF;
     END IF;
     skipped := false;
-    IF p_rows_max IS NULL THEN
+    IF p_after IS NOT NULL THEN
         -- All of everything: where statistics are of a time when tables were small, a planner would join row by row. What is left
         -- of such joins looks expensive enough to be compiled.
         PERFORM set_config('enable_nestloop', 'off', true), set_config('jit', 'off', true);
     END IF;
     v_now := queen.clock();
-    SELECT array_agg(s.id) INTO v_queues
+    SELECT array_agg(s.id), CASE WHEN p_after IS NOT NULL AND count(*) < min(s.candidates) THEN max(s.id) END
+    INTO v_queues, last
     FROM (
-        SELECT q.id, sum(w.weight) OVER (ORDER BY w.weight, q.id) AS running
-        FROM queen.queues AS q
+        SELECT q.id, q.candidates,
+            sum(w.weight) OVER (ORDER BY CASE WHEN p_after IS NULL THEN w.weight END, q.id) AS running,
+            row_number() OVER (ORDER BY q.id) = 1 AND p_after IS NOT NULL AS is_first
+        FROM (
+            SELECT c.id, count(*) OVER () AS candidates
+            FROM (
+                -- A queue weighs at least 1.
+                SELECT l.id FROM queen.queues AS l WHERE l.id > coalesce(p_after, 0)
+                ORDER BY l.id LIMIT CASE WHEN p_after IS NOT NULL THEN p_rows_max + 1 END
+            ) AS c
+        ) AS q
         LEFT JOIN queen.queue_stats AS t ON t.queue_id = q.id
         CROSS JOIN LATERAL (
-            SELECT 1 + coalesce(t.partitions, 0) * (
+            SELECT 1 + coalesce(t.dead_letter, 0) / 100 + coalesce(t.partitions, 0) * (
                 1 + (SELECT count(*) FROM queen.consumer_groups_metadata AS g WHERE g.queue_id = q.id)) AS weight
         ) AS w
     ) AS s
-    WHERE p_rows_max IS NULL OR s.running <= p_rows_max;
+    WHERE s.running <= p_rows_max OR s.is_first;
     SELECT array_agg(p.id) INTO v_parts FROM queen.partitions AS p WHERE p.queue_id = ANY(v_queues);
 
     WITH cursor_now AS MATERIALIZED (
@@ -100,7 +114,7 @@ BEGIN
     SELECT (SELECT count(*) FROM queue_now), (SELECT count(*) FROM group_now) INTO queues, groups;
 
     removed := 0;
-    IF p_rows_max IS NOT NULL THEN
+    IF p_after IS NULL OR last IS NOT NULL THEN
         RETURN;
     END IF;
     -- A queue or group that was deleted while it was being counted.

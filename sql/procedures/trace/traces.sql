@@ -17,7 +17,8 @@ BEGIN
     SELECT p.queue_id INTO v_queue FROM queen.partitions AS p WHERE p.id = p_part;
     PERFORM 1 FROM queen.queues AS q WHERE q.id = v_queue FOR SHARE;
     v_off := queen.find_message(p_part, p_off, p_hash);
-    IF v_off IS NULL THEN
+    -- What a deleted queue has held may stand there a while longer.
+    IF v_off IS NULL OR NOT EXISTS (SELECT 1 FROM queen.partitions AS p WHERE p.id = p_part) THEN
         RETURN NULL;
     END IF;
     INSERT INTO queen.traces (queue_id, part_id, off, consumer_group, event_type, data, worker, created_at)
@@ -27,10 +28,11 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.record_trace_v1 IS 'Records a trace of a message.';
 
--- Purpose:   traces of one message (p_part), or of one name, oldest first.
--- Returns:   one row a trace, with its message; payload is null when that is gone.
+-- Purpose:   traces of one message (p_part), or of one name, oldest first: a page.
+-- Arguments: p_bytes  of data and payloads: the page ends before it has more, and has at least one
+-- Returns:   one row a trace, with its message; payload is null when that is gone, or was not asked for (one message).
 CREATE OR REPLACE FUNCTION queen.list_traces_v1(
-    p_part bigint, p_off bigint, p_hash uuid, p_name text, p_limit int, p_offset int
+    p_part bigint, p_off bigint, p_hash uuid, p_name text, p_limit int, p_offset int, p_bytes int
 ) RETURNS TABLE (
     id bigint, event_type text, data text, consumer_group text, worker text, created_at timestamptz, names text[],
     part_id bigint, off bigint, queue text, partition text, transaction_id text, payload text, key_id text
@@ -40,52 +42,109 @@ SET enable_seqscan = off
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_off bigint := queen.find_message(p_part, p_off, p_hash);
+    v_id bigint;
+    v_ids bigint[];
+    v_off bigint;
+    v_bytes bigint := 0;
+    v_more int := 0;
 BEGIN
-    RETURN QUERY
-    SELECT
-        t.id, t.event_type, t.data::text, t.consumer_group, t.worker, t.created_at,
-        (SELECT array_agg(n.name ORDER BY n.name) FROM queen.trace_names AS n WHERE n.trace_id = t.id),
-        t.part_id, t.off, q.name, p.name,
-        coalesce(m.transaction_id, queen.message_uuid(t.part_id, t.off)::text), m.payload::text, m.key_id
-    FROM (
-        SELECT l.* FROM queen.traces AS l WHERE p_name IS NULL AND l.part_id = p_part AND l.off = v_off
-        UNION ALL
-        SELECT l.* FROM queen.trace_names AS n JOIN queen.traces AS l ON l.id = n.trace_id WHERE n.name = p_name
-        ORDER BY id LIMIT p_limit OFFSET p_offset
-    ) AS t
-    JOIN queen.partitions AS p ON p.id = t.part_id
-    JOIN queen.queues AS q ON q.id = p.queue_id
-    LEFT JOIN LATERAL (
-        SELECT f.transaction_id, f.payload, f.key_id
-        FROM (
-            SELECT s.* FROM queen.segments AS s WHERE s.part_id = t.part_id AND s.last_off >= t.off ORDER BY s.last_off LIMIT 1
-        ) AS s
-        CROSS JOIN LATERAL queen.message_at(s.data, s.ends, (t.off - s.last_off + s.n - 1)::int) AS b
-        CROSS JOIN LATERAL queen.message_fields(b.message) AS f
-        WHERE s.last_off - s.n < t.off
-    ) AS m ON true
-    ORDER BY t.id;
+    IF p_name IS NULL THEN
+        v_off := queen.find_message(p_part, p_off, p_hash);
+        v_ids := ARRAY(
+            SELECT t.id FROM queen.traces AS t WHERE t.part_id = p_part AND t.off = v_off
+            ORDER BY t.id LIMIT p_limit OFFSET p_offset);
+    ELSE
+        v_ids := ARRAY(
+            SELECT n.trace_id FROM queen.trace_names AS n WHERE n.name = p_name
+            ORDER BY n.trace_id LIMIT p_limit OFFSET p_offset);
+    END IF;
+    FOREACH v_id IN ARRAY v_ids LOOP
+        SELECT
+            t.id, t.event_type, t.data::text, t.consumer_group, t.worker, t.created_at,
+            (SELECT array_agg(n.name ORDER BY n.name) FROM queen.trace_names AS n WHERE n.trace_id = t.id),
+            t.part_id, t.off, q.name, p.name,
+            coalesce(m.transaction_id, queen.message_uuid(t.part_id, t.off)::text), m.payload::text, m.key_id
+        INTO id, event_type, data, consumer_group, worker, created_at, names, part_id, off, queue, partition,
+            transaction_id, payload, key_id
+        FROM queen.traces AS t
+        JOIN queen.partitions AS p ON p.id = t.part_id
+        JOIN queen.queues AS q ON q.id = p.queue_id
+        LEFT JOIN LATERAL (
+            SELECT f.transaction_id, f.payload, f.key_id
+            FROM (
+                SELECT s.* FROM queen.segments AS s
+                WHERE s.part_id = t.part_id AND s.last_off >= t.off ORDER BY s.last_off LIMIT 1
+            ) AS s
+            CROSS JOIN LATERAL queen.message_at(s.data, s.ends, (t.off - s.last_off + s.n - 1)::int) AS b
+            CROSS JOIN LATERAL queen.message_fields(b.message) AS f
+            WHERE s.last_off - s.n < t.off AND p_name IS NOT NULL
+        ) AS m ON true
+        WHERE t.id = v_id;
+        CONTINUE WHEN NOT FOUND;
+        v_more := octet_length(data) + coalesce(octet_length(payload), 0);
+        EXIT WHEN v_bytes > 0 AND v_bytes + v_more > p_bytes;
+        v_bytes := v_bytes + v_more;
+        RETURN NEXT;
+    END LOOP;
 END $$;
 COMMENT ON FUNCTION queen.list_traces_v1 IS 'Traces of one message or of one name, oldest first.';
 
--- Purpose:   names of traces, latest first, with their traces and messages.
-CREATE OR REPLACE FUNCTION queen.list_trace_names_v1(p_limit int, p_offset int)
+-- Purpose:   names of traces, latest first, with their traces and messages: a page of those that stand among the newest
+--            p_scan. Traces and messages of a name are counted up to p_count.
+CREATE OR REPLACE FUNCTION queen.list_trace_names_v1(p_scan int, p_count int, p_limit int, p_offset int)
 RETURNS TABLE (name text, traces bigint, messages bigint, last_seen timestamptz)
-LANGUAGE sql STABLE
-BEGIN ATOMIC
-    SELECT n.name, count(*), count(DISTINCT queen.message_uuid(t.part_id, t.off)), max(t.created_at)
-    FROM queen.trace_names AS n JOIN queen.traces AS t ON t.id = n.trace_id
-    GROUP BY n.name ORDER BY max(t.id) DESC LIMIT p_limit OFFSET p_offset;
-END;
+LANGUAGE plpgsql STABLE
+SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT u.name, c.traces, c.messages, l.created_at
+    FROM (
+        SELECT n.name, max(n.trace_id) AS last_id
+        FROM (SELECT w.name, w.trace_id FROM queen.trace_names AS w ORDER BY w.trace_id DESC LIMIT p_scan) AS n
+        GROUP BY n.name ORDER BY max(n.trace_id) DESC, n.name LIMIT p_limit OFFSET p_offset
+    ) AS u
+    JOIN queen.traces AS l ON l.id = u.last_id
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS traces, count(DISTINCT (t.part_id, t.off)) AS messages
+        FROM (SELECT w.trace_id FROM queen.trace_names AS w WHERE w.name = u.name ORDER BY w.trace_id DESC LIMIT p_count) AS n
+        JOIN queen.traces AS t ON t.id = n.trace_id
+    ) AS c
+    ORDER BY u.last_id DESC, u.name;
+END $$;
 COMMENT ON FUNCTION queen.list_trace_names_v1 IS 'Names of traces, latest first.';
 
--- Purpose:   how many traces a name has; without a name, how many names there are.
-CREATE OR REPLACE FUNCTION queen.count_traces_v1(p_name text) RETURNS bigint
-LANGUAGE sql STABLE
-BEGIN ATOMIC
-    SELECT CASE WHEN p_name IS NULL
-        THEN (SELECT count(DISTINCT n.name) FROM queen.trace_names AS n)
-        ELSE (SELECT count(*) FROM queen.trace_names AS n WHERE n.name = p_name) END;
-END;
+-- Purpose:   how many traces a name has, up to p_scan; without a name, how many names stand among the newest p_scan.
+CREATE OR REPLACE FUNCTION queen.count_traces_v1(p_name text, p_scan int) RETURNS bigint
+LANGUAGE plpgsql STABLE
+SET enable_seqscan = off
+AS $$
+BEGIN
+    IF p_name IS NULL THEN
+        RETURN (
+            SELECT count(DISTINCT n.name)
+            FROM (SELECT w.name FROM queen.trace_names AS w ORDER BY w.trace_id DESC LIMIT p_scan) AS n);
+    END IF;
+    RETURN (SELECT count(*) FROM (SELECT 1 FROM queen.trace_names AS n WHERE n.name = p_name LIMIT p_scan) AS u);
+END $$;
 COMMENT ON FUNCTION queen.count_traces_v1 IS 'How many traces a name has, or how many names there are.';
+
+-- Purpose:   deletes traces of a message, at most p_step.
+-- Arguments: p_part; p_off and p_hash as in get_message_v1
+-- Returns:   how many; fewer than p_step: that was all.
+CREATE OR REPLACE FUNCTION queen.delete_traces_v1(p_part bigint, p_off bigint, p_hash uuid, p_step int) RETURNS bigint
+LANGUAGE plpgsql
+SET enable_seqscan = off
+AS $$
+DECLARE
+    v_off bigint := queen.find_message(p_part, p_off, p_hash);
+    v_deleted bigint;
+BEGIN
+    DELETE FROM queen.traces AS t
+    WHERE t.id = ANY(ARRAY(
+        SELECT l.id FROM queen.traces AS l WHERE l.part_id = p_part AND l.off = v_off ORDER BY l.id LIMIT p_step));
+    GET DIAGNOSTICS v_deleted = ROW_COUNT;
+    RETURN v_deleted;
+END $$;
+COMMENT ON FUNCTION queen.delete_traces_v1 IS 'Deletes traces of a message, a bounded number at a time.';

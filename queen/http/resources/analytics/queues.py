@@ -1,15 +1,18 @@
 """``/api/v1/analytics/queue-…`` and ``retention``: what was done in queues."""
 
+from collections.abc import Mapping, Sequence
+
 import falcon
 import falcon.asgi
 from msgspec import Struct
 
 from queen.core.administration import (
     Apart,
-    MessageFilter,
+    ParkedRow,
     Period,
+    QueueFilter,
     QueueMetricsRow,
-    QueueRow,
+    QueueOrder,
     RetentionRow,
 )
 from queen.engine.context import Context
@@ -17,6 +20,11 @@ from queen.http import answers, queries
 from queen.http.answers import Administrative, answer
 from queen.http.resources.analytics.buckets import DEFAULT_PERIOD, bucket_name
 from queen.http.resources.status import TimeRange, per_second, time_range
+
+#: Points of all queues in an answer without a `limit`.
+_POINTS = 2500
+#: Points of long polls in an answer without a `limit`.
+_PARKED_POINTS = 5000
 
 
 class QueueLagPoint(Struct, rename="camel"):
@@ -54,13 +62,29 @@ class QueueOpsPoint(Struct, rename="camel"):
     parked_count: int
 
 
+class TotalPoint(Struct, rename="camel"):
+    """What was done for all queues in a bucket."""
+
+    bucket: str
+    push_messages: int
+    pop_messages: int
+    ack_success: int
+    ack_failed: int
+
+
 class QueueOpsAnswer(Struct, rename="camel"):
-    """What was done for queues over a time."""
+    """What was done for queues over a time: series of a page of them, the busiest first, and totals of all.
+
+    ``queueCount``: for how many something was done.
+    """
 
     time_range: TimeRange
     bucket_minutes: int
     series: list[QueueOpsPoint]
     queues: list[str]
+    queue_count: int
+    totals: list[TotalPoint]
+    pagination: queries.Pagination
 
 
 class ParkedPoint(Struct, rename="camel"):
@@ -81,12 +105,13 @@ class WorkerName(Struct, rename="camel"):
 
 
 class ParkedAnswer(Struct, rename="camel"):
-    """Long polls over a time, by worker."""
+    """Long polls over a time, by worker: a page of points; ``replicas`` are the workers of these."""
 
     time_range: TimeRange
     bucket_minutes: int
     series: list[ParkedPoint]
     replicas: list[WorkerName]
+    pagination: queries.Pagination
 
 
 class RetentionTotals(Struct, rename="camel"):
@@ -139,6 +164,12 @@ def _queue_ops_point(row: QueueMetricsRow, minutes: int, partitions: int) -> Que
     )
 
 
+def _total_point(row: QueueMetricsRow) -> TotalPoint:
+    return TotalPoint(
+        bucket_name(row.bucket), row.push_messages, row.pop_messages, row.ack_success, row.ack_failed
+    )  # fmt: skip
+
+
 def _retention_point(row: RetentionRow) -> RetentionPoint:
     r = row
     total = r.retention_messages + r.completed_retention_messages + r.eviction_messages
@@ -148,30 +179,40 @@ def _retention_point(row: RetentionRow) -> RetentionPoint:
     )  # fmt: skip
 
 
-class _QueueSeries(Administrative):
-    """A series by queue."""
+class _Series(Struct, frozen=True):
+    """Series of a page of queues; ``partitions`` by queue."""
 
-    async def rows(self, period: Period, queue: str | None, *, worker: bool = False) -> list[QueueMetricsRow]:
-        """What was done for queues over a time."""
-        apart = Apart(queue=True, worker=worker)
-
-        async def look(context: Context) -> list[QueueMetricsRow]:
-            for name, waiting in context.gauges().waiting.items():
-                context.meter.parked(name, waiting)
-            await answers.record(context)
-            return await context.administration.metrics.queues(
-                period, period.bucket_minutes, MessageFilter(queue=queue), apart
-            )
-
-        return await self.ask(look)
+    total: int
+    rows: Sequence[QueueMetricsRow]
+    totals: Sequence[QueueMetricsRow]
+    partitions: Mapping[str, int]
 
 
-class QueueLagResource(_QueueSeries):
+async def _write_down(context: Context) -> None:
+    for name, waiting in context.gauges().waiting.items():
+        context.meter.parked(name, waiting)
+    await answers.record(context)
+
+
+async def _busiest(
+    context: Context, period: Period, queues: Sequence[str] | None, page: queries.Pagination
+) -> tuple[int, QueueFilter, list[QueueMetricsRow]]:
+    """How many queues there was work for, a page of them, and their series."""
+    await _write_down(context)
+    metrics = context.administration.metrics
+    found = await metrics.busiest(period, queues, page.limit, page.offset)
+    chosen = QueueFilter(names=found.names)
+    return found.total, chosen, await metrics.queues(period, period.bucket_minutes, chosen, Apart(queue=True))
+
+
+class QueueLagResource(Administrative):
     """How old messages were when they were popped."""
 
     async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
-        """An array, newest bucket first."""
-        rows = await self.rows(queries.period(req, DEFAULT_PERIOD), queries.name(req, "queue"))
+        """An array, newest bucket first, with the busiest queues."""
+        period, queues = queries.period(req, DEFAULT_PERIOD), queries.names(req, "queue")
+        page = queries.page_of_series(req, period, _POINTS)
+        _, _, rows = await self.ask(lambda context: _busiest(context, period, queues, page))
         points = [
             QueueLagPoint(
                 row.queue or "",
@@ -185,39 +226,48 @@ class QueueLagResource(_QueueSeries):
         answer(resp, points)
 
 
-class QueueOpsResource(_QueueSeries):
+class QueueOpsResource(Administrative):
     """What was done for queues."""
 
     async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
-        """A series, newest bucket first."""
-        period, queue = queries.period(req, DEFAULT_PERIOD), queries.name(req, "queue")
-        rows = await self.rows(period, queue)
+        """A series, newest bucket first, with the busiest queues."""
+        period, queues = queries.period(req, DEFAULT_PERIOD), queries.names(req, "queue")
+        page = queries.page_of_series(req, period, _POINTS)
 
-        async def look(context: Context) -> list[QueueRow]:
+        async def look(context: Context) -> _Series:
+            total, chosen, rows = await _busiest(context, period, queues, page)
             await answers.refresh(context)
-            return await context.administration.catalogue.queues(queue=queue)
+            administration, minutes = context.administration, period.bucket_minutes
+            known = await administration.catalogue.queues(chosen, QueueOrder.NEWEST, page.limit, 0)
+            totals = await administration.metrics.queues(period, minutes, QueueFilter(names=queues), Apart())
+            return _Series(total, rows, totals, {row.name: row.partitions or 0 for row in known})
 
-        partitions = {row.name: row.partitions or 0 for row in await self.ask(look)}
-        minutes = period.bucket_minutes
-        series = [_queue_ops_point(row, minutes, partitions.get(row.queue or "", 0)) for row in rows]
-        names = sorted({row.queue or "" for row in rows})
-        answer(resp, QueueOpsAnswer(time_range(period), minutes, series, names))
+        seen, minutes = await self.ask(look), period.bucket_minutes
+        series = [_queue_ops_point(row, minutes, seen.partitions.get(row.queue or "", 0)) for row in seen.rows]
+        names = sorted({row.queue or "" for row in seen.rows})
+        totals = [_total_point(row) for row in seen.totals]
+        answer(resp, QueueOpsAnswer(time_range(period), minutes, series, names, seen.total, totals, page))
 
 
-class ParkedResource(_QueueSeries):
+class ParkedResource(Administrative):
     """Long polls that wait."""
 
     async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
         """A series by queue and worker, newest bucket first."""
-        period = queries.period(req, DEFAULT_PERIOD)
-        rows = await self.rows(period, queries.name(req, "queue"), worker=True)
+        period, queues = queries.period(req, DEFAULT_PERIOD), queries.names(req, "queue")
+        page = queries.page(req, _PARKED_POINTS)
+
+        async def look(context: Context) -> list[ParkedRow]:
+            await _write_down(context)
+            metrics = context.administration.metrics
+            return await metrics.parked(period, period.bucket_minutes, queues, page.limit, page.offset)
+
         points = []
-        for row in rows:
-            hostname, _, pid = (row.worker or "").rpartition(":")
-            if row.parked:
-                points.append(ParkedPoint(bucket_name(row.bucket), row.queue or "", hostname, int(pid), row.parked))
+        for row in await self.ask(look):
+            hostname, _, pid = row.worker.rpartition(":")
+            points.append(ParkedPoint(bucket_name(row.bucket), row.queue, hostname, int(pid), row.parked))
         replicas = [WorkerName(*key) for key in sorted({(point.hostname, point.worker_id) for point in points})]
-        answer(resp, ParkedAnswer(time_range(period), period.bucket_minutes, points, replicas))
+        answer(resp, ParkedAnswer(time_range(period), period.bucket_minutes, points, replicas, page))
 
 
 class RetentionResource(Administrative):

@@ -7,16 +7,18 @@ import falcon
 import falcon.asgi
 from msgspec import Struct
 
-from queen.core.administration import Apart, MessageFilter, Period, QueueMetricsRow, WorkerMetricsRow
+from queen.core.administration import Apart, Period, QueueFilter, QueueMetricsRow, WorkerFilter, WorkerMetricsRow
 from queen.engine.context import Context
 from queen.http import answers, queries
 from queen.http.answers import Administrative, answer, text
 from queen.http.parsing import parse_integer
 from queen.http.resources.analytics.buckets import DEFAULT_PERIOD, bucket_name
-from queen.http.resources.status import TimeRange, per_second, time_range
+from queen.http.resources.status import WORKERS_MAX, TimeRange, per_second, time_range
 
 _RECENT = timedelta(minutes=5)
 _PID_MAX = 2**31 - 1
+#: Points of all workers in an answer without a `limit`: one has about a kibibyte.
+_POINTS = 900
 
 
 class Leaf(Struct):
@@ -99,13 +101,14 @@ class Replica(Struct, rename="camel"):
 
 
 class SystemMetricsAnswer(Struct, rename="camel"):
-    """How workers were over a time."""
+    """How workers were over a time: a page of them, the one seen last first; ``replicaCount`` counts all."""
 
     time_range: TimeRange
     replicas: list[Replica]
     replica_count: int
     bucket_minutes: int
     point_count: int
+    pagination: queries.Pagination
 
 
 class WorkerPoint(Struct, rename="camel"):
@@ -179,7 +182,7 @@ class WorkerSummary(Struct, rename="camel"):
 
 
 class WorkerMetricsAnswer(Struct, rename="camel"):
-    """What workers did over a time."""
+    """What workers did over a time; ``queues`` are a page of those for which most was done."""
 
     time_range: TimeRange
     bucket_minutes: int
@@ -188,6 +191,7 @@ class WorkerMetricsAnswer(Struct, rename="camel"):
     workers: list[WorkerState]
     queues: list[QueueLag]
     summary: WorkerSummary
+    pagination: queries.Pagination
 
 
 def _level(value: float, low: float | None = None, high: float | None = None) -> Leaf:
@@ -273,9 +277,9 @@ def _queue_lag(row: QueueMetricsRow) -> QueueLag:
     return QueueLag(row.queue or "", row.pop_messages, round(row.lag_ms, 1), round(row.lag_ms_max, 1))
 
 
-def _worker(req: falcon.asgi.Request) -> tuple[str | None, int | None]:
+def _worker(req: falcon.asgi.Request) -> WorkerFilter:
     number = parse_integer(req.get_param("workerId"), "workerId", -1, 0, _PID_MAX)
-    return queries.name(req, "hostname"), number if number >= 0 else None
+    return WorkerFilter(queries.name(req, "hostname"), number if number >= 0 else None)
 
 
 class SystemMetricsResource(Administrative):
@@ -284,15 +288,17 @@ class SystemMetricsResource(Administrative):
     async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
         """A series for each worker, newest bucket first."""
         period = queries.period(req, DEFAULT_PERIOD)
-        hostname, pid = _worker(req)
-        rows = await self.ask(
-            lambda context: context.administration.metrics.workers(
-                period, period.bucket_minutes, hostname, pid, Apart(worker=True)
-            )
-        )
-        replicas = _replicas(rows, req.port)
-        points = len({row.bucket for row in rows})
-        answer(resp, SystemMetricsAnswer(time_range(period), replicas, len(replicas), period.bucket_minutes, points))
+        wanted, page = _worker(req), queries.page_of_series(req, period, _POINTS)
+
+        async def look(context: Context) -> tuple[int, list[WorkerMetricsRow]]:
+            metrics = context.administration.metrics
+            found = await metrics.find_workers(period, wanted, page.limit, page.offset)
+            chosen = WorkerFilter(names=found.names)
+            return found.total, await metrics.workers(period, period.bucket_minutes, chosen, Apart(worker=True))
+
+        total, rows = await self.ask(look)
+        replicas, points = _replicas(rows, req.port), len({row.bucket for row in rows})
+        answer(resp, SystemMetricsAnswer(time_range(period), replicas, total, period.bucket_minutes, points, page))
 
 
 class WorkerMetricsResource(Administrative):
@@ -301,22 +307,24 @@ class WorkerMetricsResource(Administrative):
     async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
         """One series over all workers, newest bucket first, and the workers of the last five minutes."""
         period = queries.period(req, DEFAULT_PERIOD)
-        hostname, pid = _worker(req)
+        wanted, page = _worker(req), queries.page(req, queries.LIMIT)
 
         async def look(context: Context) -> WorkerMetricsAnswer:
             await answers.refresh(context)
             await answers.record(context)
             metrics, minutes, now = context.administration.metrics, period.bucket_minutes, datetime.now(UTC)
-            everything = MessageFilter()
-            machines = await metrics.workers(period, minutes, hostname, pid, Apart())
+            everything = QueueFilter()
+            machines = await metrics.workers(period, minutes, wanted, Apart())
             series = _series(await metrics.queues(period, minutes, everything, Apart()), machines, minutes)
             recent = Period(now - _RECENT, now)
-            alive = await metrics.workers(recent, 5, hostname, pid, Apart(bucket=False, worker=True))
+            found = WorkerFilter(names=(await metrics.find_workers(recent, wanted, WORKERS_MAX, 0)).names)
+            alive = await metrics.workers(recent, 5, found, Apart(bucket=False, worker=True))
             by_worker = await metrics.queues(recent, 5, everything, Apart(bucket=False, worker=True))
             done = {row.worker: row.push_messages + row.pop_messages + row.ack_success for row in by_worker}
             total = await metrics.queues(period, minutes, everything, Apart(bucket=False))
-            by_queue = await metrics.queues(period, minutes, everything, Apart(bucket=False, queue=True))
-            pending = sum(row.pending or 0 for row in await context.administration.catalogue.queues())
+            busiest = QueueFilter(names=(await metrics.busiest(period, None, page.limit, page.offset)).names)
+            by_queue = await metrics.queues(period, minutes, busiest, Apart(bucket=False, queue=True))
+            pending = (await context.administration.catalogue.summary()).pending
             return WorkerMetricsAnswer(
                 time_range=time_range(period),
                 bucket_minutes=minutes,
@@ -325,6 +333,7 @@ class WorkerMetricsResource(Administrative):
                 workers=[_worker_state(row, done.get(f"{row.hostname}:{row.worker_id}", 0)) for row in alive],
                 queues=[_queue_lag(row) for row in by_queue],
                 summary=_summary(total[0] if total else None, sum(row.db_errors for row in machines), pending),
+                pagination=page,
             )
 
         answer(resp, await self.ask(look))

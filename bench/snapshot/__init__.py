@@ -1,0 +1,1 @@
+"""Push, pop and ack beside a transaction, or a replication slot, that keeps old row versions."""

@@ -1,0 +1,54 @@
+-- Where the log of a partition ends: the offset of the next message, and when the newest was created.
+CREATE OR REPLACE VIEW queen.log_ends AS
+SELECT
+    l.part_id,
+    coalesce(s.last_off + 1, 0) AS next_off,
+    coalesce(s.created_at, '-infinity') AS last_at
+FROM queen.partition_locks AS l
+LEFT JOIN LATERAL (
+    SELECT e.last_off, e.created_at FROM queen.segments AS e
+    WHERE e.part_id = l.part_id ORDER BY e.last_off DESC LIMIT 1
+) AS s ON true;
+COMMENT ON VIEW queen.log_ends IS
+'The log end of each partition: offset of the next message, and created_at of the newest segment. Who has locked the partition reads it in a later statement, to see what was committed before.';
+
+-- The last offset created at or before a time, or the one before the oldest kept message. created_at never falls within a
+-- partition, so this is a binary search: a few look-ups, however long the log is.
+CREATE OR REPLACE FUNCTION queen.last_before(p_part bigint, p_since timestamptz) RETURNS bigint
+LANGUAGE plpgsql STABLE
+SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_segment record;
+    v_low bigint;      -- the end of a segment that is old enough
+    v_high bigint;     -- segments that end above it are too young
+    v_middle bigint;
+BEGIN
+    SELECT s.last_off, s.n, s.created_at INTO v_segment
+    FROM queen.segments AS s WHERE s.part_id = p_part ORDER BY s.last_off LIMIT 1;
+    IF NOT FOUND THEN
+        RETURN (SELECT e.next_off - 1 FROM queen.log_ends AS e WHERE e.part_id = p_part);
+    ELSIF v_segment.created_at > p_since THEN
+        RETURN v_segment.last_off - v_segment.n;
+    END IF;
+    v_low := v_segment.last_off;
+    SELECT s.last_off, s.created_at INTO v_segment
+    FROM queen.segments AS s WHERE s.part_id = p_part ORDER BY s.last_off DESC LIMIT 1;
+    IF v_segment.created_at <= p_since THEN
+        RETURN v_segment.last_off;
+    END IF;
+    v_high := v_segment.last_off - 1;
+    WHILE v_low < v_high LOOP
+        v_middle := (v_low + v_high) / 2;
+        SELECT s.last_off, s.created_at INTO v_segment
+        FROM queen.segments AS s WHERE s.part_id = p_part AND s.last_off > v_middle ORDER BY s.last_off LIMIT 1;
+        IF v_segment.created_at <= p_since THEN
+            v_low := v_segment.last_off;
+        ELSE
+            v_high := v_middle;
+        END IF;
+    END LOOP;
+    RETURN v_low;
+END $$;
+COMMENT ON FUNCTION queen.last_before IS 'Internal: where a cursor stands that shall see what was created after a time.';

@@ -1,0 +1,105 @@
+-- Where the scan for ready cursors of a group begins. While some transaction holds a snapshot, the index keeps an entry for
+-- each time at which a cursor was ready once, and a scan from the oldest would visit them all (ADR 45). So a session remembers
+-- per group a time below which no cursor is ready: the low-water mark.
+--
+-- The mark may rise to a time only when nobody can still commit a cursor with an earlier one. A call that writes ready_at takes
+-- its time from queen.write_clock, which notes it by a shared advisory lock on its tenth of a second, until the commit. A tenth of
+-- a second that is over and that nobody holds is closed.
+
+-- The tenth of a second of a time, as the key of an advisory lock.
+CREATE OR REPLACE FUNCTION queen.tenth(p_time timestamptz) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN 7565000000000000 + floor(extract(EPOCH FROM p_time) * 10)::bigint;
+COMMENT ON FUNCTION queen.tenth IS 'Internal: the key of the advisory lock of a tenth of a second.';
+
+-- The time of a call that writes ready_at. A tenth of a second that was closed in the very moment is not entered.
+CREATE OR REPLACE FUNCTION queen.write_clock() RETURNS timestamptz
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_now timestamptz;
+BEGIN
+    IF current_setting('queen.clock', true) <> '' THEN
+        RETURN queen.clock();
+    END IF;
+    LOOP
+        v_now := clock_timestamp();
+        IF pg_try_advisory_xact_lock_shared(queen.tenth(v_now)) AND queen.tenth(clock_timestamp()) = queen.tenth(v_now) THEN
+            RETURN v_now;
+        END IF;
+    END LOOP;
+END $$;
+COMMENT ON FUNCTION queen.write_clock IS
+'The time of a call that writes when cursors are ready: queen.clock(), noted until the commit, so that no low-water mark passes it.';
+
+-- Up to when every tenth of a second is closed, in seconds since 1970. What this session knew is tried further, one by one; where
+-- that is long ago, PostgreSQL's list of locks says which is the first that somebody holds.
+CREATE OR REPLACE FUNCTION queen.closed(p_now timestamptz) RETURNS float8
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_end CONSTANT bigint := queen.tenth(p_now);
+    v_known CONSTANT bigint := coalesce(nullif(current_setting('queen.closed', true), '')::bigint, 0);
+    v_first bigint := least(v_known, v_end);
+BEGIN
+    IF v_end - v_first > 20 THEN
+        SELECT coalesce(min(k.key), v_end) INTO v_first
+        FROM pg_locks AS l
+        CROSS JOIN LATERAL (SELECT (l.classid::bigint << 32) | l.objid::bigint AS key) AS k
+        WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.mode = 'ShareLock'
+            AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+            AND k.key BETWEEN queen.tenth('1970-01-01Z') AND v_end;
+    ELSE
+        WHILE v_first < v_end AND pg_try_advisory_xact_lock(v_first) LOOP
+            v_first := v_first + 1;
+        END LOOP;
+    END IF;
+    IF v_first <> v_known THEN
+        PERFORM set_config('queen.closed', v_first::text, false);
+    END IF;
+    RETURN (v_first - queen.tenth('1970-01-01Z')) / 10.0;
+END $$;
+COMMENT ON FUNCTION queen.closed IS 'Internal: up to when nobody still writes when cursors are ready.';
+
+-- The low-water mark of a group in this session. It rises at most ten times a second. Once a second it is looked for from the
+-- beginning, whatever went wrong: more seldom where that takes long, so that it takes no noticeable part of the time.
+CREATE OR REPLACE FUNCTION queen.low_water(p_grp bigint, p_now timestamptz) RETURNS timestamptz
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_name CONSTANT text := 'queen.low_water_' || p_grp;
+    -- In seconds since 1970: the mark, when it was looked for, and when it is to be looked for from the beginning.
+    v_stored float8[] := string_to_array(nullif(current_setting(v_name, true), ''), ' ')::float8[];
+    v_now CONSTANT float8 := extract(epoch FROM p_now);
+    v_anew bool;
+    v_closed float8;
+    v_oldest timestamptz;
+    v_began timestamptz;
+BEGIN
+    IF current_setting('queen.clock', true) <> '' THEN
+        RETURN '-infinity';
+    END IF;
+    v_anew := coalesce(v_now >= v_stored[3] OR v_now < v_stored[2], true);
+    IF NOT v_anew AND v_now < v_stored[2] + 0.1 THEN
+        RETURN to_timestamp(v_stored[1]);
+    ELSIF v_anew THEN
+        v_stored := ARRAY[0, v_now, v_now];
+    END IF;
+    v_closed := queen.closed(p_now);
+    v_began := clock_timestamp();
+    -- A statement of its own, later than the closing: it sees what was committed by then.
+    SELECT c.ready_at INTO v_oldest FROM queen.partition_consumers AS c
+    WHERE c.grp_id = p_grp AND c.ready_at >= to_timestamp(v_stored[1]) AND c.ready_at < to_timestamp(v_closed)
+    ORDER BY c.ready_at, c.part_id + 0 LIMIT 1;
+    -- A microsecond less: it is stored as a binary fraction.
+    v_stored[1] := greatest(v_stored[1], coalesce(extract(epoch FROM v_oldest), v_closed) - 0.000001);
+    v_stored[2] := v_now;
+    IF v_anew THEN
+        v_stored[3] := v_now + greatest(1, 10000 * extract(epoch FROM clock_timestamp() - v_began));
+    END IF;
+    PERFORM set_config(v_name, array_to_string(v_stored, ' '), false);
+    RETURN to_timestamp(v_stored[1]);
+END $$;
+COMMENT ON FUNCTION queen.low_water IS 'Internal: a time below which no cursor of a group is ready.';

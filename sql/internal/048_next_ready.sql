@@ -1,0 +1,54 @@
+-- When the next cursor becomes ready by itself: of one partition, or of any of the group (null: there is none). A cursor with
+-- nothing to deliver that could not be parked, because a push holds its partition, counts as parked: the push will be heard of.
+CREATE OR REPLACE FUNCTION queen.next_ready(p_grp bigint, p_part bigint, p_unparked bigint[], p_now timestamptz)
+RETURNS timestamptz
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_low timestamptz;
+    v_ready_at timestamptz;
+BEGIN
+    IF p_part IS NOT NULL THEN
+        RETURN (
+            SELECT CASE WHEN c.ready_at <= p_now AND c.part_id = ANY(p_unparked) THEN 'infinity' ELSE c.ready_at END
+            FROM queen.partition_consumers AS c
+            WHERE c.part_id = p_part AND c.grp_id = p_grp ORDER BY c.ver DESC LIMIT 1);
+    END IF;
+    v_low := queen.low_water(p_grp, p_now);
+    SELECT c.ready_at INTO v_ready_at FROM queen.partition_consumers AS c
+    WHERE c.grp_id = p_grp AND c.ready_at BETWEEN v_low AND p_now AND c.part_id <> ALL(coalesce(p_unparked, '{}'))
+    ORDER BY c.ready_at, c.part_id + 0 LIMIT 1;
+    RETURN CASE WHEN FOUND THEN v_ready_at ELSE queen.next_wait(p_grp, p_now) END;
+END $$;
+COMMENT ON FUNCTION queen.next_ready IS 'Internal: when the next cursor of a group becomes ready by itself.';
+
+-- The earliest time to come at which a cursor of a group is ready. Between now and then the index has the ends of all leases that
+-- ended early, for as long as some transaction holds a snapshot. Where the search takes long, the session believes what it found
+-- for up to a second.
+CREATE OR REPLACE FUNCTION queen.next_wait(p_grp bigint, p_now timestamptz) RETURNS timestamptz
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_name CONSTANT text := 'queen.next_wait_' || p_grp;
+    -- Two times: what was found, and until when that is believed.
+    v_stored text := nullif(current_setting(v_name, true), '');
+    v_ready_at timestamptz := split_part(v_stored, ',', 1)::timestamptz;
+    v_began CONSTANT timestamptz := clock_timestamp();
+    v_took interval;
+BEGIN
+    IF v_ready_at > p_now AND p_now < split_part(v_stored, ',', 2)::timestamptz THEN
+        RETURN v_ready_at;
+    END IF;
+    SELECT c.ready_at INTO v_ready_at FROM queen.partition_consumers AS c
+    WHERE c.grp_id = p_grp AND c.ready_at > p_now ORDER BY c.ready_at, c.part_id + 0 LIMIT 1;
+    v_took := clock_timestamp() - v_began;
+    IF v_took > interval '500 us' AND v_ready_at IS NOT NULL THEN
+        PERFORM set_config(v_name, concat_ws(',', v_ready_at, p_now + least(1000 * v_took, interval '1 s')), false);
+    END IF;
+    RETURN v_ready_at;
+END $$;
+COMMENT ON FUNCTION queen.next_wait IS 'Internal: when the next cursor of a group that waits becomes ready.';

@@ -1,0 +1,30 @@
+-- Lists in pages: their arguments or results have changed.
+DROP FUNCTION IF EXISTS queen.list_queues_v1(text, text, text, int, int);
+DROP FUNCTION IF EXISTS queen.count_labels_v1(bool);
+DROP FUNCTION IF EXISTS queen.list_groups_v1();
+DROP FUNCTION IF EXISTS queen.list_queue_metrics_v1(
+    timestamptz, timestamptz, int, text, text, text, bool, bool, bool
+);
+DROP FUNCTION IF EXISTS queen.list_worker_metrics_v1(timestamptz, timestamptz, int, text, int, bool, bool);
+DROP FUNCTION IF EXISTS queen.list_dead_letters_v1(text, text, text, timestamptz, timestamptz, int, int);
+DROP FUNCTION IF EXISTS queen.delete_dead_letters_v1(bigint, text, text);
+DROP FUNCTION IF EXISTS queen.list_traces_v1(bigint, bigint, uuid, text, int, int);
+DROP FUNCTION IF EXISTS queen.list_trace_names_v1(int, int);
+DROP FUNCTION IF EXISTS queen.count_traces_v1(text);
+DROP FUNCTION IF EXISTS queen.delete_queue_v1(text);
+DROP FUNCTION IF EXISTS queen.delete_group_v1(text, text, bool);
+DROP FUNCTION IF EXISTS queen.refresh_statistics_v1(bigint, bool);
+DROP FUNCTION IF EXISTS queen.find_encrypted_segments_v1(bigint, bigint, int);
+DROP FUNCTION IF EXISTS queen.find_encrypted_letters_v1(bigint, text, int);
+
+-- Dead letters of a queue in the order in which they are listed and deleted, and those of a message by its transaction id.
+DROP INDEX queen.dead_letter_queue_queue;
+CREATE INDEX dead_letter_queue_queue ON queen.dead_letter_queue (queue_id, failed_at DESC, id DESC);
+CREATE INDEX dead_letter_queue_transaction ON queen.dead_letter_queue (part_id, transaction_id);
+
+-- What is left of partitions that are gone for everybody.
+CREATE TABLE queen.removed_partitions (
+    part_id bigint PRIMARY KEY
+);
+COMMENT ON TABLE queen.removed_partitions IS
+'Partitions of deleted queues that nobody sees any more, while what they held is being removed, step by step.';

@@ -1,0 +1,1 @@
+"""How the cost of the stored procedures grows with what they are given and with what is stored."""

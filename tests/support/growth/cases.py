@@ -1,0 +1,879 @@
+"""What is measured: worlds that have something n times, and the calls that meet it."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+from queen.core.administration import DeadLetterFilter, MessageFilter, MessageKey, Period, Seek
+from tests.support.growth.measure import Case, Growth, Shape
+from tests.support.growth.world import GROUP, Box, Stock, World
+
+DAY = timedelta(days=1)
+EVER = Period(datetime(1970, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC))
+_AGES = {"retention_enabled": True, "retention_seconds": 3600}
+Step = Callable[[], Awaitable[object]]
+
+
+def given(name: str, call: Callable[[World, Stock], Awaitable[object]]) -> Case:
+    """The call gets or returns all of it."""
+    return Case(name, call)  # type: ignore[arg-type]
+
+
+def stored(name: str, call: Callable[[World, Stock], Awaitable[object]]) -> Case:
+    """The call has nothing to do with most of it."""
+    return Case(name, call, Growth.STORED)  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------------- calls that several shapes have
+
+
+def new_to_all(s: Stock) -> list[tuple[int, str | None]]:
+    return [(number, f"new{number}") for number in range(len(s.parts))]
+
+
+def known_to_all(s: Stock) -> list[tuple[int, str | None]]:
+    return [(number, "t0") for number in range(len(s.parts))]
+
+
+async def push_new(w: World, s: Stock) -> None:
+    await w.push(w.flush(s, new_to_all(s)))
+
+
+async def push_one(w: World, s: Stock) -> None:
+    await w.push(w.flush(s, [(0, "new")]))
+
+
+async def push_one_again(w: World, s: Stock) -> None:
+    """Its first sending has never arrived."""
+    await w.push(w.flush(s, [(0, "new")]), again=True)
+
+
+async def pop_one(w: World, s: Stock) -> None:
+    await w.pop(s.groups[:1])
+
+
+async def pop_messages(w: World, s: Stock) -> None:
+    await w.pop(s.groups[:1], batch=100_000)
+
+
+async def pop_partitions(w: World, s: Stock) -> None:
+    await w.pop(s.groups[:1], batch=100_000, parts=len(s.parts))
+
+
+async def first_pop(w: World, s: Stock) -> None:
+    await w.join(Stock(s.queue), "new")
+
+
+async def first_pop_since(w: World, s: Stock) -> None:
+    await w.join(Stock(s.queue), "new", "timestamp", s.times[0])
+
+
+async def first_pop_new(w: World, s: Stock) -> None:
+    await w.join(Stock(s.queue), "new", "new")
+
+
+async def seek(w: World, seek: Seek) -> None:
+    after: int | None = 0
+    while after is not None:
+        _, after = await w.groups.seek(seek, after)
+
+
+async def seek_end(w: World, s: Stock) -> None:
+    await seek(w, Seek(GROUP, s.queue, to_end=True))
+
+
+async def seek_begin(w: World, s: Stock) -> None:
+    await seek(w, Seek(GROUP, s.queue))
+
+
+async def seek_since(w: World, s: Stock) -> None:
+    await seek(w, Seek(GROUP, s.queue, since=s.times[0]))
+
+
+async def seek_one(w: World, s: Stock) -> None:
+    await seek(w, Seek(GROUP, s.queue, partition="000000", to_end=True))
+
+
+async def retention(w: World, s: Stock) -> None:
+    await w.configure(s, **_AGES)
+    await w.set_clock(await w.now(DAY))
+    assert await w.sweep_expired(s) > 0
+
+
+async def eviction(w: World, s: Stock) -> None:
+    await w.configure(s, max_wait_time_seconds=3600)
+    await w.set_clock(await w.now(DAY))
+    assert await w.sweep_overdue(s) > 0
+
+
+async def list_messages(w: World, s: Stock) -> None:
+    assert await w.messages.page(MessageFilter(queue=s.queue), EVER, 100, 0)
+
+
+async def list_all_messages(w: World, s: Stock) -> None:
+    assert await w.messages.page(MessageFilter(queue=s.queue), EVER, 100_000, 0)
+
+
+async def list_pending(w: World, s: Stock) -> None:
+    await w.messages.page(MessageFilter(queue=s.queue, status="pending"), EVER, 10, 0)
+
+
+async def list_past(w: World, s: Stock) -> None:
+    await w.messages.page(MessageFilter(queue=s.queue), Period(EVER.begin, s.times[0]), 10, 0)
+
+
+def key(s: Stock, offset: int = 0) -> MessageKey:
+    return MessageKey(s.part, f"t{offset}")
+
+
+async def get_message(w: World, s: Stock) -> None:
+    assert await w.messages.get(key(s)) is not None
+
+
+async def delete_message(w: World, s: Stock) -> None:
+    assert await w.messages.delete(key(s))
+
+
+async def give_up(w: World, s: Stock) -> None:
+    assert (await w.messages.give_up(key(s), None, "no")).groups
+
+
+async def delete_group(w: World, s: Stock) -> None:
+    await w.groups.delete(s.queue, GROUP, subscription=True)
+
+
+async def delete_queue(w: World, s: Stock) -> None:
+    assert await w.administration.delete_queue(s.queue)
+
+
+async def page_of_partitions(w: World, s: Stock) -> None:
+    await w.administration.catalogue.partitions(s.queue, None, None, 10, 0)
+
+
+async def page_of_cursors(w: World, s: Stock) -> None:
+    await w.groups.cursors(GROUP, 10, 0)
+
+
+# ---------------------------------------------------------------------- partitions
+
+
+async def empty_partitions(w: World, n: int) -> Stock:
+    return await w.stock(n)
+
+
+async def push_without_ids(w: World, s: Stock) -> None:
+    await w.push(w.flush(s, [(number, None) for number in range(len(s.parts))]))
+
+
+async def push_to_limited(w: World, s: Stock) -> None:
+    await w.configure(s, max_size=1_000_000)
+    columns = w.flush(s, new_to_all(s))
+    options = await w.store.read_push_options()
+    columns.version, columns.limited = options.version, [options.limited[s.queue].queue_id]
+    await w.push(columns)
+
+
+async def push_again(w: World, s: Stock) -> None:
+    columns = w.flush(s, new_to_all(s))
+    await w.push(columns)
+    await w.push(columns, again=True)
+
+
+async def resolve(w: World, s: Stock) -> None:
+    names = [(s.queue, f"{number:06}") for number in range(len(s.parts))]
+    assert len(await w.store.resolve_partitions(names, create=True)) == len(names)
+
+
+async def make(w: World, s: Stock) -> None:
+    names = [(s.queue, f"more{number}") for number in range(len(s.parts))]
+    assert all(part for _, part in await w.store.resolve_partitions(names, create=True))
+
+
+async def describe(w: World, s: Stock) -> None:
+    assert len(await w.store.describe_partitions(s.parts)) == len(s.parts)
+
+
+async def execute_on_new(w: World, s: Stock) -> None:
+    columns, new = w.new_partitions(s, len(s.parts))
+    await w.execute(columns, None, new)
+
+
+async def execute_pushes(w: World, s: Stock) -> None:
+    await w.execute(w.flush(s, new_to_all(s)))
+
+
+async def change_delay(w: World, s: Stock) -> None:
+    await w.configure(s, delayed_processing=60)
+
+
+async def clean_up(w: World, s: Stock) -> None:
+    await w.set_clock(await w.now(DAY))
+    assert await w.sweep_idle(s) == len(s.parts)
+
+
+EMPTY = Shape("empty partitions", empty_partitions, 400, (
+    given("push to all, new ids", push_new),
+    given("push to all, without ids", push_without_ids),
+    given("push to all, to a queue with a maximum size", push_to_limited),
+    given("push to all, sent again", push_again),
+    given("resolve all", resolve),
+    given("make as many more", make),
+    given("describe all", describe),
+    given("transaction that pushes to all", execute_pushes),
+    given("transaction that makes as many", execute_on_new),
+    given("first pop of a group", first_pop),
+    given("seek to the end", seek_end),
+    given("change of the delay", change_delay),
+    given("delete the group", delete_group),
+    given("clean-up", clean_up),
+    given("delete the queue", delete_queue),
+    stored("push to one", push_one),
+    stored("pop of any, all idle", pop_one),
+    stored("seek of one", seek_one),
+    stored("a page of partitions", page_of_partitions),
+    stored("a page of cursors", page_of_cursors),
+))  # fmt: skip
+
+
+async def ready_partitions(w: World, n: int) -> Stock:
+    stock = await w.stock(n)
+    await w.fill(stock, 2)
+    return stock
+
+
+async def pops_of_any(w: World, s: Stock) -> None:
+    assert len(await w.pop(s.groups, pops=len(s.parts))) == len(s.parts)
+
+
+async def pops_of_named(w: World, s: Stock) -> None:
+    assert len(await w.pop(s.groups, pops=len(s.parts), named=s.parts)) == len(s.parts)
+
+
+async def pop_with_auto_ack(w: World, s: Stock) -> None:
+    await w.pop(s.groups, batch=100_000, parts=len(s.parts), auto_ack=True)
+
+
+async def pops_of_two(w: World, s: Stock) -> None:
+    """Pops of two partitions each."""
+    await w.pop(s.groups, pops=max(len(s.parts) // 2, 1), batch=4, parts=2)
+
+
+async def push_known(w: World, s: Stock) -> None:
+    await w.push(w.flush(s, known_to_all(s)))
+
+
+async def push_half_known(w: World, s: Stock) -> None:
+    await w.push(w.flush(s, new_to_all(s) + known_to_all(s)))
+
+
+READY = Shape("partitions with two messages", ready_partitions, 400, (
+    given("as many pops of any", pops_of_any),
+    given("as many pops of named ones", pops_of_named),
+    given("pops of two each", pops_of_two),
+    given("pop of all", pop_partitions),
+    given("pop of all with autoAck", pop_with_auto_ack),
+    given("push to all, all stored before", push_known),
+    given("push to all, half stored before", push_half_known),
+    given("first pop of a group", first_pop),
+    given("first pop of a group that begins at a time", first_pop_since),
+    given("first pop of a group that begins now", first_pop_new),
+    given("seek to the beginning", seek_begin),
+    given("seek to a time", seek_since),
+    given("seek to the end", seek_end),
+    given("retention", retention),
+    given("eviction", eviction),
+    given("delete the queue", delete_queue),
+    stored("push to one", push_one),
+    stored("pop of any", pop_one),
+    stored("a page of messages", list_messages),
+    stored("a page of partitions", page_of_partitions),
+))  # fmt: skip
+
+
+async def leased_partitions(w: World, n: int) -> Stock:
+    stock = await w.stock(n)
+    await w.fill(stock)
+    await w.lease(stock)
+    return stock
+
+
+def ack_all(kinds: str, *, by_id: bool = False) -> Callable[[World, Stock], Awaitable[None]]:
+    async def call(w: World, s: Stock) -> None:
+        await w.ack(w.acks(s, [(part, 0) for part in s.parts], kinds, by_id))
+
+    return call
+
+
+async def execute_acks(w: World, s: Stock) -> None:
+    await w.execute(w.flush(s, new_to_all(s)), w.acks(s, [(part, 0) for part in s.parts]))
+
+
+async def renew(w: World, s: Stock) -> None:
+    assert s.lease is not None
+    [(renewed, _)] = await w.store.renew_leases([s.lease], [100_000])
+    assert renewed == len(s.parts)
+
+
+async def renew_many(w: World, s: Stock) -> None:
+    assert s.lease is not None
+    await w.store.renew_leases([s.lease, *(uuid4() for _ in s.parts)], [100_000] * (len(s.parts) + 1))
+
+
+async def release(w: World, s: Stock) -> None:
+    assert s.lease is not None
+    await w.store.release_leases([s.lease])
+
+
+async def renew_none(w: World, _: Stock) -> None:
+    [(renewed, _)] = await w.store.renew_leases([uuid4()], [100_000])
+    assert renewed == 0
+
+
+LEASED = Shape("leased partitions", leased_partitions, 250, (
+    given("ack all: completed", ack_all("c")),
+    given("ack all by transaction id: completed", ack_all("c", by_id=True)),
+    given("ack all: failed", ack_all("f")),
+    given("ack all: every second failed", ack_all("cf")),
+    given("ack all: dead letters", ack_all("d")),
+    given("ack all: retry", ack_all("r")),
+    given("transaction that acks all and pushes to all", execute_acks),
+    given("renewal of the lease", renew),
+    given("renewal of the lease and of as many that are over", renew_many),
+    given("release of the lease", release),
+    stored("renewal of a lease that is over", renew_none),
+    stored("pop of any", pop_one),
+    stored("push to one", push_one),
+))  # fmt: skip
+
+
+# ---------------------------------------------------------------------- messages of one partition
+
+
+async def one_segment(w: World, n: int) -> Stock:
+    stock = await w.stock(1)
+    await w.fill(stock, n)
+    return stock
+
+
+def push_items(new: int, of: int) -> Callable[[World, Stock], Awaitable[None]]:
+    """As many messages as there are stored; so many of them new, the others stored before."""
+
+    async def call(w: World, s: Stock) -> None:
+        n = s.n
+        texts = [f"{'new' if number % of < new else 't'}{number}" for number in range(n)]
+        await w.push(w.flush(s, [(0, text) for text in texts]))
+
+    return call
+
+
+async def counted_segment(w: World, n: int) -> Stock:
+    stock = await one_segment(w, n)
+    stock.n = n
+    return stock
+
+
+ONE_SEGMENT = Shape("messages of one segment", counted_segment, 1500, (
+    given("push of as many, all new", push_items(1, 1)),
+    given("push of as many, half stored before", push_items(1, 2)),
+    given("push of as many, one stored before", push_items(499, 500)),
+    given("push of as many, all stored before", push_items(0, 1)),
+    given("pop of all", pop_messages),
+    given("list all", list_all_messages),
+    given("delete one", delete_message),
+    given("give one up", give_up),
+    given("retention", retention),
+    given("eviction", eviction),
+    given("a page of messages", list_messages),
+    stored("pop of one", pop_one),
+    stored("push of one", push_one),
+    given("read one", get_message),
+))  # fmt: skip
+
+
+async def segments_of_one(w: World, n: int) -> Stock:
+    stock = await w.stock(1)
+    await w.fill(stock, 1, segments=n)
+    return stock
+
+
+SEGMENTS = Shape("segments of one message", segments_of_one, 125, (
+    given("pop of all", pop_messages),
+    given("list all", list_all_messages),
+    given("retention", retention),
+    given("eviction", eviction),
+    stored("push of one", push_one),
+    stored("push of one, sent again", push_one_again),
+    stored("pop of one", pop_one),
+    stored("read one", get_message),
+    stored("delete one", delete_message),
+    stored("give one up", give_up),
+    stored("a page of messages", list_messages),
+    stored("a page of messages of a time that has passed", list_past),
+    stored("first pop of a group that begins at the beginning", first_pop),
+    stored("first pop of a group that begins at a time", first_pop_since),
+    stored("first pop of a group that begins now", first_pop_new),
+    stored("seek to a time", seek_since),
+    stored("seek to the end", seek_end),
+))  # fmt: skip
+
+
+async def leased_messages(w: World, n: int) -> Stock:
+    stock = await counted_segment(w, n)
+    await w.lease(stock)
+    return stock
+
+
+def ack_messages(kinds: str, step: int = 1, *, by_id: bool = False) -> Callable[[World, Stock], Awaitable[None]]:
+    async def call(w: World, s: Stock) -> None:
+        n = s.n
+        places = range(n)[::step] if step > 0 else range(n - 1, -1, step)
+        await w.ack(w.acks(s, [(s.part, offset) for offset in places], kinds, by_id))
+
+    return call
+
+
+async def ack_run(w: World, s: Stock) -> None:
+    await w.ack(w.acked_run(s, 0, s.n - 1))
+
+
+LEASED_MESSAGES = Shape("leased messages of a partition", leased_messages, 300, (
+    given("ack all: completed", ack_messages("c")),
+    given("ack all by transaction id: completed", ack_messages("c", by_id=True)),
+    given("ack all as a run: completed", ack_run),
+    given("ack all from the last to the first: completed", ack_messages("c", -1)),
+    given("ack every second: completed", ack_messages("c", 2)),
+    given("ack all: every second failed", ack_messages("cf")),
+    given("ack all: failed", ack_messages("f")),
+    given("ack all: every second a dead letter", ack_messages("cd")),
+    given("ack all: dead letters", ack_messages("d")),
+    given("ack all: retry", ack_messages("r")),
+    given("ack all: of each kind", ack_messages("cfdr")),
+))  # fmt: skip
+
+
+async def gaps(w: World, n: int) -> Stock:
+    """Every second message is done ahead of the cursor."""
+    stock = await leased_messages(w, 2 * n)
+    await ack_messages("c", 2)(w, stock)
+    await w.store.release_leases([stock.lease] if stock.lease else [])
+    return stock
+
+
+async def fill_gaps(w: World, s: Stock) -> None:
+    await w.lease(s)
+    n = s.n
+    await w.ack(w.acks(s, [(s.part, offset) for offset in range(1, n, 2)]))
+
+
+async def fill_one_gap(w: World, s: Stock) -> None:
+    await w.lease(s, 1)
+    await w.ack(w.acks(s, [(s.part, 1)]))
+
+
+GAPS = Shape("messages done ahead, each with a gap before it", gaps, 250, (
+    given("pop of all", pop_messages),
+    given("pop and ack of all", fill_gaps),
+    # The gaps are one value of the cursor, which is written anew.
+    given("pop of one", pop_one),
+    given("pop and ack of one", fill_one_gap),
+    given("retention", retention),
+))  # fmt: skip
+
+
+async def failed_messages(w: World, n: int) -> Stock:
+    stock = await leased_messages(w, n)
+    await ack_messages("f")(w, stock)
+    return stock
+
+
+async def fail_again(w: World, s: Stock) -> None:
+    await w.lease(s)
+    await ack_messages("f")(w, s)
+
+
+async def complete_failed(w: World, s: Stock) -> None:
+    await w.lease(s)
+    await ack_messages("c")(w, s)
+
+
+async def complete_one_failed(w: World, s: Stock) -> None:
+    await w.lease(s, 1)
+    await w.ack(w.acks(s, [(s.part, 0)]))
+
+
+FAILED = Shape("messages that failed before", failed_messages, 250, (
+    given("pop and ack of all: failed", fail_again),
+    given("pop and ack of all: completed", complete_failed),
+    # The counts are one value of the cursor, which is written anew.
+    given("pop and ack of one", complete_one_failed),
+    given("pop of all", pop_messages),
+))  # fmt: skip
+
+
+def one_by_one(order: Callable[[range], list[int]]) -> Callable[[World, object], AsyncIterator[Step]]:
+    async def steps(w: World, stock: object) -> AsyncIterator[Step]:
+        s = stock
+        assert isinstance(s, Stock)
+        for offset in order(range(s.n)):
+            columns = w.acks(s, [(s.part, offset)])
+
+            async def step(columns: object = columns) -> None:
+                await w.ack(columns)  # type: ignore[arg-type]
+
+            yield step
+
+    return steps
+
+
+ONE_BY_ONE = Shape("acks, one a call", leased_messages, 64, (
+    Case("in order", kept=one_by_one(list)),
+    Case("every second", kept=one_by_one(lambda offsets: list(offsets)[1::2])),
+))  # fmt: skip
+
+
+async def deleted_messages(w: World, n: int) -> Stock:
+    """Every second message is deleted."""
+    stock = await w.stock(1)
+    await w.fill(stock, 1, segments=2 * n)
+    for offset in range(1, 2 * n, 2):
+        await w.messages.delete(key(stock, offset))
+    return stock
+
+
+DELETED = Shape("deleted messages", deleted_messages, 40, (
+    given("pop of all", pop_messages),
+    given("first pop of a group", first_pop),
+    given("list all", list_all_messages),
+    given("seek to the beginning", seek_begin),
+    given("retention", retention),
+    given("delete one more", delete_message),
+))  # fmt: skip
+
+
+# ---------------------------------------------------------------------- hidden partitions
+
+
+async def hidden_by_delay(w: World, n: int) -> Stock:
+    """The delay is lowered while messages wait for it; all of them still have to."""
+    stock = await w.stock(n, delayed_processing=7200)
+    await w.fill(stock)
+    await w.configure(stock, delayed_processing=3600)
+    return stock
+
+
+async def hidden_by_window(w: World, n: int) -> Stock:
+    """Nobody has consumed; the first pop finds all partitions too young."""
+    stock = await w.stock(n, group=False, window_buffer=3600)
+    await w.fill(stock)
+    await w.join(stock)
+    return stock
+
+
+async def some_pops(w: World, s: Stock) -> None:
+    await w.pop(s.groups, pops=10)
+
+
+_HIDDEN = (
+    given("pop of any", pop_one),
+    given("ten pops of any", some_pops),
+    given("pop of all", pop_partitions),
+    given("as many pops of named ones", lambda w, s: w.pop(s.groups, pops=len(s.parts), named=s.parts)),
+    given("change of the delay", change_delay),
+)
+DELAYED = Shape("partitions hidden by delayedProcessing", hidden_by_delay, 300, _HIDDEN)
+WINDOWED = Shape("partitions hidden by windowBuffer", hidden_by_window, 300, _HIDDEN)
+
+
+# ---------------------------------------------------------------------- groups, queues, dead letters
+
+
+async def parked_groups(w: World, n: int) -> Stock:
+    """They have nothing to do until a message comes."""
+    stock = await w.stock(1, group=False)
+    for number in range(n):
+        await w.join(stock, f"g{number:05}")
+    return stock
+
+
+async def many_groups(w: World, n: int) -> Stock:
+    stock = await parked_groups(w, n)
+    await w.fill(stock)
+    return stock
+
+
+async def pop_each_group(w: World, s: Stock) -> None:
+    assert len(await w.pop_each(s.groups)) == len(s.groups)
+
+
+async def list_groups(w: World, s: Stock) -> None:
+    assert len(await w.groups.groups()) == len(s.groups)
+
+
+async def pop_and_ack_one(w: World, s: Stock) -> None:
+    await w.lease(s, 1)
+    await w.ack(w.acks(s, [(s.part, 0)]))
+
+
+GROUPS = Shape("groups of a partition", many_groups, 64, (
+    given("a pop of each", pop_each_group),
+    given("read a message", get_message),
+    given("give a message up", give_up),
+    given("delete a message", delete_message),
+    given("retention", retention),
+    given("eviction", eviction),
+    given("delete the queue", delete_queue),
+    given("list of groups", list_groups),
+    stored("pop and ack of one", pop_and_ack_one),
+    stored("first pop of one more", first_pop),
+))  # fmt: skip
+PARKED = Shape("parked groups of a partition", parked_groups, 64, (
+    given("push of one, which wakes them", push_one),
+    given("a pop of each", lambda w, s: w.pop_each(s.groups)),
+))  # fmt: skip
+
+
+async def many_queues(w: World, n: int) -> Stock:
+    """With a message each, all of one namespace."""
+    return await w.stocks(f"many{n}", n)
+
+
+async def pop_of_namespace(w: World, s: Stock) -> None:
+    assert await w.pop(s.groups, batch=10)
+
+
+async def pop_of_all_queues(w: World, s: Stock) -> None:
+    assert len(await w.pop(s.groups, batch=100_000, parts=len(s.parts))) == len(s.parts)
+
+
+async def find_queues(w: World, s: Stock) -> None:
+    assert len(await w.store.find_queues(s.queue, None)) == len(s.parts)
+
+
+async def list_queues(w: World, s: Stock) -> None:
+    assert len(await w.administration.catalogue.queues(s.queue)) == len(s.parts)
+
+
+async def resolve_queues(w: World, s: Stock) -> None:
+    await w.store.resolve_partitions([(queue, "more") for queue in s.others], create=True)
+
+
+QUEUES = Shape("queues", many_queues, 150, (
+    given("pop of any of them", pop_of_namespace),
+    given("pop of all of them", pop_of_all_queues),
+    given("a pop of each", pop_each_group),
+    given("queues of a namespace", find_queues),
+    given("list of queues", list_queues),
+    given("a partition more in each", resolve_queues),
+    stored("pop of one", pop_one),
+    stored("push to one", push_one),
+))  # fmt: skip
+
+
+async def dead_letters(w: World, n: int) -> Stock:
+    stock = await leased_messages(w, n)
+    await ack_messages("d")(w, stock)
+    return stock
+
+
+def letters(s: Stock) -> DeadLetterFilter:
+    return DeadLetterFilter(queue=s.queue, begin=None, end=None)
+
+
+async def page_of_letters(w: World, s: Stock) -> None:
+    assert await w.letters.page(letters(s), 10, 0)
+
+
+async def count_letters(w: World, s: Stock) -> None:
+    assert await w.letters.count(letters(s)) == s.n
+
+
+async def newest_letter(w: World, s: Stock) -> int:
+    found = await w.letters.find_newest(key(s))
+    assert found is not None
+    return found.id
+
+
+async def delete_letter(w: World, s: Stock) -> None:
+    assert await w.letters.delete(await newest_letter(w, s))
+
+
+async def replay_letter(w: World, s: Stock) -> None:
+    number = await newest_letter(w, s)
+    replayed = await w.letters.replay(number, w.flush(s, [(0, f"dlq:{number}")]), again=False)
+    assert replayed.outcome == "moved"
+
+
+async def purge_letters(w: World, s: Stock) -> None:
+    left = s.n
+    while left > 0:
+        purged = await w.letters.purge(s.queue, None)
+        assert purged > 0
+        left -= purged
+
+
+async def summary(w: World, s: Stock) -> None:
+    await w.letters.summarize(s.queue)
+
+
+LETTERS = Shape("dead letters", dead_letters, 600, (
+    given("count", count_letters),
+    given("delete all", purge_letters),
+    given("summary", summary),
+    stored("a page", page_of_letters),
+    stored("find the newest of a message", newest_letter),
+    stored("delete one", delete_letter),
+    stored("replay one", replay_letter),
+    stored("pop of one", pop_one),
+))  # fmt: skip
+
+
+# ---------------------------------------------------------------------- simple-mq
+
+
+def simple(name: str, call: Callable[[World, Box], Awaitable[object]], growth: Growth = Growth.GIVEN) -> Case:
+    return Case(name, call, growth)  # type: ignore[arg-type]
+
+
+async def full_box(w: World, n: int) -> Box:
+    box = await w.box()
+    await w.enqueue(w.enqueued(box.queues * n))
+    box.n = n
+    return box
+
+
+async def enqueue_many(w: World, b: Box) -> None:
+    await w.enqueue(w.enqueued(b.queues * b.n))
+
+
+async def enqueue_requests(w: World, b: Box) -> None:
+    n = b.n
+    await w.enqueue(w.enqueued(b.queues * n, requests=n))
+
+
+async def enqueue_group(w: World, b: Box) -> None:
+    await w.enqueue(w.enqueued(b.queues * b.n, ["one"]))
+
+
+async def enqueue_groups(w: World, b: Box) -> None:
+    n = b.n
+    await w.enqueue(w.enqueued(b.queues * n, [f"g{number}" for number in range(n)]))
+
+
+async def enqueue_one(w: World, b: Box) -> None:
+    await w.enqueue(w.enqueued(b.queues[:1]))
+
+
+async def poll_all(w: World, b: Box) -> None:
+    assert len(await w.poll(b, 100_000)) == b.n
+
+
+async def poll_one(w: World, b: Box) -> None:
+    await w.poll(Box(b.queues[:1]), 1)
+
+
+async def peek(w: World, b: Box) -> None:
+    assert await w.simple_administration.peek(b.queues[0], None, None, 100)
+
+
+BOX = Shape("messages of a simple-mq queue", full_box, 300, (
+    simple("enqueue as many in a request", enqueue_many),
+    simple("enqueue as many, a request each", enqueue_requests),
+    simple("enqueue as many of one group", enqueue_group),
+    simple("enqueue as many of as many groups", enqueue_groups),
+    simple("poll of all", poll_all),
+    simple("poll of one", poll_one, Growth.STORED),
+    simple("enqueue one", enqueue_one, Growth.STORED),
+    simple("peek", peek, Growth.STORED),
+))  # fmt: skip
+
+
+async def polled_box(w: World, n: int) -> Box:
+    box = await full_box(w, n)
+    box.polled = await w.poll(box, n)
+    return box
+
+
+async def acknowledge_all(w: World, b: Box) -> None:
+    found = await w.simple.acknowledge(b.queues * len(b.polled), b.polled)
+    assert {outcome for outcome, _ in found} == {"deleted"}
+
+
+async def extend_all(w: World, b: Box) -> None:
+    n = len(b.polled)
+    await w.simple.extend_visibility(b.queues * n, b.polled, [60] * n)
+
+
+async def acknowledge_one(w: World, b: Box) -> None:
+    await w.simple.acknowledge(b.queues[:1], b.polled[:1])
+
+
+POLLED = Shape("messages in flight of a simple-mq queue", polled_box, 300, (
+    simple("ack of all", acknowledge_all),
+    simple("extension of all", extend_all),
+    simple("ack of one", acknowledge_one, Growth.STORED),
+    simple("poll, nothing visible", poll_one, Growth.STORED),
+    simple("enqueue one", enqueue_one, Growth.STORED),
+))  # fmt: skip
+
+
+async def exhausted_box(w: World, n: int) -> Box:
+    """All deliveries of all messages are used up, when a day has passed."""
+    box = await w.box(max_deliveries=1, visibility_timeout=60)
+    await w.enqueue(w.enqueued(box.queues * n))
+    box.polled = await w.poll(box, n)
+    return box
+
+
+async def route(w: World, b: Box) -> None:
+    await w.set_clock(await w.now(DAY))
+    polled = await w.simple.dequeue(b.queues, [1])
+    while polled.routed and polled.routed[0].dead < len(b.polled):
+        moved = polled.routed[0].dead
+        polled = await w.simple.dequeue(b.queues, [1])
+        if not polled.routed or polled.routed[0].dead + moved >= len(b.polled):
+            break
+
+
+async def requeue_all(w: World, b: Box) -> None:
+    await w.set_clock(await w.now(DAY))
+    routed = (await w.simple.dequeue(b.queues, [1])).routed
+    assert routed
+    requeued = 0
+    while requeued < len(b.polled):
+        step = (await w.simple_administration.requeue_all(routed[0].dlq_id)).requeued
+        if not step:
+            break
+        requeued += step
+
+
+EXHAUSTED = Shape("exhausted messages of a simple-mq queue", exhausted_box, 200, (
+    simple("poll, which moves them to the dead letters", route),
+    simple("requeue all", requeue_all),
+))  # fmt: skip
+
+
+async def boxes(w: World, n: int) -> Box:
+    box = await w.box(n)
+    await w.enqueue(w.enqueued(box.queues, requests=n))
+    return box
+
+
+async def enqueue_to_all(w: World, b: Box) -> None:
+    await w.enqueue(w.enqueued(b.queues, requests=len(b.queues)))
+
+
+async def poll_each(w: World, b: Box) -> None:
+    assert len(await w.poll(b, 1)) == len(b.queues)
+
+
+BOXES = Shape("simple-mq queues", boxes, 64, (
+    simple("enqueue to each", enqueue_to_all),
+    simple("poll of each", poll_each),
+    simple("poll of one", poll_one, Growth.STORED),
+    simple("enqueue to one", enqueue_one, Growth.STORED),
+))  # fmt: skip
+
+SHAPES: tuple[Shape, ...] = (
+    EMPTY, READY, LEASED, ONE_SEGMENT, SEGMENTS, LEASED_MESSAGES, GAPS, FAILED, ONE_BY_ONE, DELETED, DELAYED, WINDOWED,
+    GROUPS, PARKED, QUEUES, LETTERS, BOX, POLLED, EXHAUSTED, BOXES,
+)  # fmt: skip
