@@ -220,12 +220,12 @@ class Trial(Generic[R]):
         self, part: Part[R], problem: TooSlowError | DataRejectedError, requests: list[R], now: float
     ) -> list[tuple[R, Any]]:
         """Requests whose call has failed: what goes on, or the answers."""
-        if not self._repeats and len(requests) > 1:
-            return [(request, problem) for request in requests]
         if isinstance(problem, DataRejectedError):
             if len(requests) == 1:
                 return [(requests[0], problem)]
             self._halve(requests, part.limit_s)
+        elif not self._repeats and len(requests) > 1:
+            return [(request, problem) for request in requests]
         elif len(requests) > 1:
             self._halve(requests, shorter_limit_s(self._limit_of(part, problem), self._rules.limit_s))
         elif problem.lock:

@@ -396,3 +396,14 @@ def test_a_long_poll_outwaits_a_slow_database_and_one_that_does_not_wait_is_told
         await harness.engine.stop()
 
     run(live())
+
+
+@checks("G-ISO-1", level=Level.MODEL)
+def test_data_that_is_refused_concerns_its_own_request_also_where_calls_are_not_repeated() -> None:
+    trial: Trial[int] = Trial([1, 2], RULES, Pace(), 0.0, repeats=False)
+    part = trial.next(0.0)
+    assert part is not None
+    refused = DataRejectedError("bad data")
+    assert trial.settle(part, [(1, refused), (2, refused)], 1.0) == []
+    alone = [part.requests for part in iter(lambda: trial.next(1.0), None)]
+    assert alone == [[1], [2]]
