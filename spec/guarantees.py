@@ -226,9 +226,11 @@ _CATALOGUE: Collection[Guarantee] = (
     _safety(
         "G-POP-3",
         "ML",
-        "A pop that meets no other request leaves nothing that it had room for, and takes all it can from a partition "
-        "before it takes from the next.",
-        "The message of an answered push is there for the next pop, and a short answer means that there is no more.",
+        "A pop that meets no other request leaves nothing that it had room for, in messages and in bytes "
+        "(`QUEEN_MAX_POP_BYTES`; one message always has room), and takes all it can from a partition before it takes "
+        "from the next.",
+        "The message of an answered push is there for the next pop, and an answer that is short in both means that "
+        "there is no more.",
     ),
     _safety(
         "G-POP-4",
