@@ -1,17 +1,3 @@
--- Where the log of a partition ends: the offset of the next message, and when the newest was created.
-CREATE OR REPLACE VIEW queen.log_ends AS
-SELECT
-    l.part_id,
-    coalesce(s.last_off + 1, 0) AS next_off,
-    coalesce(s.created_at, '-infinity') AS last_at
-FROM queen.partition_locks AS l
-LEFT JOIN LATERAL (
-    SELECT e.last_off, e.created_at FROM queen.segments AS e
-    WHERE e.part_id = l.part_id ORDER BY e.last_off DESC LIMIT 1
-) AS s ON true;
-COMMENT ON VIEW queen.log_ends IS
-'The log end of each partition: offset of the next message, and created_at of the newest segment. Who has locked the partition reads it in a later statement, to see what was committed before.';
-
 -- The last offset created at or before a time, or the one before the oldest kept message. created_at never falls within a
 -- partition, so this is a binary search: a few look-ups, however long the log is.
 CREATE OR REPLACE FUNCTION queen.last_before(p_part bigint, p_since timestamptz) RETURNS bigint

@@ -17,6 +17,21 @@ COMMENT ON TABLE queen.segments IS
 -- With the functions and views that read it; they are made anew after the migrations.
 DROP TABLE queen.partition_lookup CASCADE;
 
+-- Where the log of a partition ends: the offset of the next message, and when the newest was created. Here, and not among what
+-- is replaced at every start: that would wait for whoever has read it in a transaction that is still open.
+CREATE VIEW queen.log_ends AS
+SELECT
+    l.part_id,
+    coalesce(s.last_off + 1, 0) AS next_off,
+    coalesce(s.created_at, '-infinity') AS last_at
+FROM queen.partition_locks AS l
+LEFT JOIN LATERAL (
+    SELECT e.last_off, e.created_at FROM queen.segments AS e
+    WHERE e.part_id = l.part_id ORDER BY e.last_off DESC LIMIT 1
+) AS s ON true;
+COMMENT ON VIEW queen.log_ends IS
+'The log end of each partition: offset of the next message, and created_at of the newest segment. Who has locked the partition reads it in a later statement, to see what was committed before.';
+
 ALTER TABLE queen.partition_consumers ADD COLUMN ver bigint NOT NULL DEFAULT 0;
 ALTER TABLE queen.partition_consumers DROP CONSTRAINT partition_consumers_pkey;
 ALTER TABLE queen.partition_consumers ADD PRIMARY KEY (part_id, grp_id, ver);
