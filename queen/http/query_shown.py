@@ -7,7 +7,7 @@ SHOWN = frozenset(
     {
         "autoAck", "autopilot", "batch", "conflation", "consumerGroup", "cursorCreatedAt", "cursorMessageId",
         "deleteMetadata", "from", "group", "hostname", "interval", "leaseSeconds", "limit", "minLagSeconds",
-        "namespace", "ns", "offset", "partition", "partitions", "queue", "status", "subscriptionFrom",
+        "namespace", "ns", "offset", "order", "partition", "partitions", "queue", "search", "status", "subscriptionFrom",
         "subscriptionMode", "task", "timeout", "to", "wait", "workerId",
     }
 )  # fmt: skip

@@ -35,6 +35,12 @@ DECLARE
     o_part bigint[];          -- the others
     o_grp bigint[];
     o_ver bigint[];
+    r_part bigint[];          -- what became of those that moved, in any order
+    r_grp bigint[];
+    r_acked bigint[];
+    r_last bigint[];
+    r_ended bool[];
+    r_ready bool[];
 BEGIN
     IF array_position(p_first, NULL) IS NOT NULL THEN
         SELECT array_agg(coalesce(u.first, t.off) ORDER BY u.ord), array_agg(coalesce(u.last, t.off) ORDER BY u.ord)
@@ -86,7 +92,6 @@ BEGIN
             WHERE n.next_off <= u.last + 1
             ORDER BY u.part_id FOR NO KEY UPDATE OF l SKIP LOCKED
         ) AS h;
-        RETURN QUERY
         WITH moved AS (
             UPDATE queen.partition_consumers AS c
             SET
@@ -107,10 +112,16 @@ BEGIN
             RETURNING c.part_id, c.grp_id, u.acked, u.last, u.upto, c.ready_at
         )
         SELECT
-            u.ord::int, NULL, u.first, c.acked, NULL::bigint[], c.last, NULL::bigint, c.last = c.upto, false,
-            c.last = c.upto AND c.ready_at < 'infinity'
+            array_agg(c.part_id), array_agg(c.grp_id), array_agg(c.acked), array_agg(c.last), array_agg(c.last = c.upto),
+            array_agg(c.last = c.upto AND c.ready_at < 'infinity')
+        INTO r_part, r_grp, r_acked, r_last, r_ended, r_ready
+        FROM moved AS c;
+        -- Not joined above: planners take what an update returns for one row, and would look through all for each element.
+        RETURN QUERY
+        SELECT u.ord::int, NULL, u.first, c.acked, NULL::bigint[], c.last, NULL::bigint, c.ended, false, c.ready
         FROM unnest(p_part, p_grp, p_first) WITH ORDINALITY AS u (part_id, grp_id, first, ord)
-        JOIN moved AS c ON c.part_id = u.part_id AND c.grp_id = u.grp_id;
+        JOIN unnest(r_part, r_grp, r_acked, r_last, r_ended, r_ready) AS c (part_id, grp_id, acked, last, ended, ready)
+            ON c.part_id = u.part_id AND c.grp_id = u.grp_id;
         GET DIAGNOSTICS v_answered = ROW_COUNT;
     END IF;
 

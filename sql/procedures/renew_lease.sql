@@ -15,6 +15,7 @@ DECLARE
     v_grp bigint[];
     v_ver bigint[];
     v_lease uuid[];
+    v_end timestamptz[];
 BEGIN
     SELECT array_agg(l.part_id), array_agg(l.grp_id), array_agg(l.ver), array_agg(l.lease)
     INTO v_part, v_grp, v_ver, v_lease
@@ -25,7 +26,6 @@ BEGIN
     -- Now, not before: while it waited the lease may have ended and one of its partitions been given away. The others are not
     -- renewed then, for who asks takes a renewal for one of all that the lease still held.
     v_now := queen.write_clock();
-    RETURN QUERY
     WITH renewed AS (
         UPDATE queen.partition_consumers AS c
         SET ready_at = greatest(c.ready_at, v_now + make_interval(secs => u.seconds)), ver = c.ver + 1
@@ -37,9 +37,12 @@ BEGIN
             AND c.ready_at + interval '0' > v_now
         RETURNING c.lease, c.ready_at
     )
-    SELECT u.ord::int, count(r.lease)::int, min(r.ready_at)
+    SELECT array_agg(r.lease), array_agg(r.ready_at) INTO v_lease, v_end FROM renewed AS r;
+    -- Not joined above: planners take what an update returns for one row, and would look through all for each request.
+    RETURN QUERY
+    SELECT u.ord::int, count(r.lease)::int, min(r.ends)
     FROM unnest(p_lease) WITH ORDINALITY AS u (lease, ord)
-    LEFT JOIN renewed AS r ON r.lease = u.lease
+    LEFT JOIN unnest(v_lease, v_end) AS r (lease, ends) ON r.lease = u.lease
     GROUP BY u.ord ORDER BY u.ord;
 END $$;
 COMMENT ON FUNCTION queen.renew_lease_v1 IS 'Puts off the end of live leases.';

@@ -4,7 +4,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
-from queen.core.administration import DeadLetterFilter, MessageFilter, MessageKey, Period, Seek
+from queen.core.administration import (
+    DeadLetterFilter,
+    GroupOrder,
+    MessageFilter,
+    MessageKey,
+    Period,
+    QueueFilter,
+    QueueOrder,
+    Seek,
+)
 from tests.support.growth.measure import Case, Growth, Shape
 from tests.support.growth.world import GROUP, Box, Stock, World
 
@@ -139,7 +148,9 @@ async def give_up(w: World, s: Stock) -> None:
 
 
 async def delete_group(w: World, s: Stock) -> None:
-    await w.groups.delete(s.queue, GROUP, subscription=True)
+    after: str | None = ""
+    while after is not None:
+        _, after = await w.groups.delete(s.queue, GROUP, after, subscription=True)
 
 
 async def delete_queue(w: World, s: Stock) -> None:
@@ -606,7 +617,7 @@ async def pop_each_group(w: World, s: Stock) -> None:
 
 
 async def list_groups(w: World, s: Stock) -> None:
-    assert len(await w.groups.groups()) == len(s.groups)
+    assert len(await w.groups.groups(None, None, GroupOrder.NAME, 1_000_000, 0)) == len(s.groups)
 
 
 async def pop_and_ack_one(w: World, s: Stock) -> None:
@@ -650,7 +661,9 @@ async def find_queues(w: World, s: Stock) -> None:
 
 
 async def list_queues(w: World, s: Stock) -> None:
-    assert len(await w.administration.catalogue.queues(s.queue)) == len(s.parts)
+    assert len(await w.administration.catalogue.queues(QueueFilter(s.queue), QueueOrder.NAME, 1_000_000, 0)) == len(
+        s.parts
+    )
 
 
 async def resolve_queues(w: World, s: Stock) -> None:
@@ -704,11 +717,11 @@ async def replay_letter(w: World, s: Stock) -> None:
 
 
 async def purge_letters(w: World, s: Stock) -> None:
-    left = s.n
-    while left > 0:
-        purged = await w.letters.purge(s.queue, None)
-        assert purged > 0
-        left -= purged
+    purged, after = await w.letters.purge(s.queue, None, None)
+    while after is not None:
+        more, after = await w.letters.purge(s.queue, None, after)
+        purged += more
+    assert purged == s.n
 
 
 async def summary(w: World, s: Stock) -> None:
