@@ -7,8 +7,8 @@ SHOWN = frozenset(
     {
         "autoAck", "autopilot", "batch", "conflation", "consumerGroup", "cursorCreatedAt", "cursorMessageId",
         "deleteMetadata", "from", "group", "hostname", "interval", "leaseSeconds", "limit", "minLagSeconds",
-        "namespace", "ns", "offset", "order", "partition", "partitions", "queue", "search", "status", "subscriptionFrom",
-        "subscriptionMode", "task", "timeout", "to", "wait", "workerId",
+        "namespace", "ns", "offset", "order", "partition", "partitions", "queue", "search", "status",
+        "subscriptionFrom", "subscriptionMode", "task", "timeout", "to", "wait", "workerId",
     }
 )  # fmt: skip
 _HIDDEN = "***"
