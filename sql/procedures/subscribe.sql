@@ -66,6 +66,7 @@ DECLARE
     v_group queen.consumer_groups_metadata;
     v_parts bigint[];
     v_since timestamptz;
+    v_now timestamptz := queen.write_clock();
 BEGIN
     SELECT * INTO v_group FROM queen.consumer_groups_metadata AS g WHERE g.id = p_grp FOR UPDATE;
     IF v_group.subscribed_upto = 9223372036854775807 THEN
@@ -88,7 +89,7 @@ BEGIN
     PERFORM 1 FROM queen.partition_locks AS h WHERE h.part_id = ANY(v_parts) ORDER BY h.part_id FOR UPDATE;
     INSERT INTO queen.partition_consumers (part_id, grp_id, acked, ahead, upto, seen, ready_at)
     SELECT h.part_id, p_grp, s.acked, s.ahead, s.acked, s.acked,
-        CASE WHEN s.acked < h.next_off - 1 THEN queen.clock() ELSE 'infinity' END
+        CASE WHEN s.acked < h.next_off - 1 THEN v_now ELSE 'infinity' END
     FROM queen.log_ends AS h
     CROSS JOIN LATERAL queen.cursor_after(h.part_id, queen.last_before(h.part_id, v_since)) AS s
     WHERE h.part_id = ANY(v_parts) AND NOT EXISTS (

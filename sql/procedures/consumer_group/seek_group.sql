@@ -47,6 +47,7 @@ SET enable_seqscan = off
 AS $$
 DECLARE
     v_last bigint := p_part[cardinality(p_part)];
+    v_now timestamptz := queen.write_clock();
 BEGIN
     PERFORM 1 FROM queen.partition_locks AS h WHERE h.part_id = ANY(p_part) ORDER BY h.part_id FOR UPDATE;
     PERFORM 1 FROM queen.partition_consumers AS c
@@ -55,7 +56,7 @@ BEGIN
         UPDATE queen.partition_consumers AS c
         SET
             acked = a.acked, ahead = a.ahead, lease = NULL, upto = a.acked, seen = a.acked, attempts = 0, retries = NULL, retry_at = NULL, ver = c.ver + 1,
-            ready_at = CASE WHEN a.undone > 0 THEN queen.clock() ELSE 'infinity' END
+            ready_at = CASE WHEN a.undone > 0 THEN v_now ELSE 'infinity' END
         FROM (
             SELECT h.part_id, u.acked, u.ahead,
                 h.next_off - 1 - u.acked - coalesce(queen.range_size(u.ahead), 0) AS undone
