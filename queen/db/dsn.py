@@ -107,14 +107,18 @@ def lock_timeout_ms(limit_s: float) -> int:
 
 
 async def connect(target: Target, statement_timeout_s: float | None = None) -> "asyncpg.Connection[Any]":
-    """One connection, in UTC, on which PostgreSQL itself ends a statement after that time.
+    """One connection, in UTC and READ COMMITTED, on which PostgreSQL itself ends a statement after that time.
 
     A wait for a lock ends earlier (``lock_timeout_ms``).
 
     Raises what asyncpg raises, and SettingError for a DSN that it cannot read.
     """
     settings = {"application_name": target.application_name, "timezone": "UTC"}
-    if statement_timeout_s is not None and not target.pooled:  # a pooler refuses parameters that it does not know
+    if not target.pooled:  # a pooler refuses parameters that it does not know
+        # A push reads the end of the log when it has locked the partition, and must see what was committed while it
+        # waited (ADR 45).
+        settings["default_transaction_isolation"] = "read committed"
+    if statement_timeout_s is not None and not target.pooled:
         # Compiling a statement of a queue takes longer than running it.
         settings |= {
             "statement_timeout": str(int(statement_timeout_s * 1000)),

@@ -58,6 +58,15 @@ def check_version(number: int, text: str) -> None:
         )
 
 
+def check_isolation(isolation: str) -> None:
+    """Raises DatabaseSetupError for a default that loses messages, where a pooler lets no connection set another."""
+    if isolation != "read committed":
+        raise DatabaseSetupError(
+            f"default_transaction_isolation is {isolation} for the user of --dsn, and behind a pooler Queen cannot "
+            "change it. It needs read committed: set it with ALTER ROLE or ALTER DATABASE, and let the pooler RECONNECT."
+        )
+
+
 async def is_pooled(connection: "asyncpg.Connection[Any]") -> bool:
     """Whether a pooler stands between: it names another back end at log-in than the one that answers."""
     pid: int = await connection.fetchval("SELECT pg_backend_pid()")
@@ -158,7 +167,8 @@ async def prepare(url: str, connect_timeout_ms: int) -> DatabaseInfo:
     Raises:
         SettingError: the connection string is malformed.
         DatabaseUnavailableError: nothing answers there, or the connection was lost.
-        DatabaseSetupError: log-in refused, too old, no right to create the schema, or a schema newer than the code.
+        DatabaseSetupError: log-in refused, too old, no right to create the schema, a schema newer than the code, or a
+            default isolation that loses messages behind a pooler.
     """
     target = parse(url, "queen setup", connect_timeout_ms)
     # A pooler may stand between: nothing is prepared, and all happens in one transaction.
@@ -170,8 +180,11 @@ async def prepare(url: str, connect_timeout_ms: int) -> DatabaseInfo:
         check_version(int(await connection.fetchval("SHOW server_version_num")), version)
         async with connection.transaction():
             pooled = await is_pooled(connection)
+            isolation = await connection.fetchval("SHOW default_transaction_isolation")
+        if pooled:
+            check_isolation(isolation)
         try:
-            async with connection.transaction():
+            async with connection.transaction(isolation="read_committed"):
                 applied = await _migrate(connection)
         except asyncpg.InsufficientPrivilegeError as problem:
             # A server that may only use what is there: its owner runs `queen init` (docs/security.md).

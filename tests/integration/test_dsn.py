@@ -8,6 +8,7 @@ import pytest
 from queen.core.errors import DatabaseUnavailableError, SettingError
 from queen.db.dsn import Target, connect, parse
 from queen.db.setup import prepare
+from tests.support.servers import create_database, drop_database
 
 
 def read(dsn: str) -> Target:
@@ -129,3 +130,20 @@ async def test_dsn_of_hosts_none_of_which_will_do_says_so(postgres: str) -> None
     joint = "&" if "?" in postgres else "?"
     with pytest.raises(DatabaseUnavailableError, match="target attribute"):
         await prepare(f"{postgres}{joint}target_session_attrs=standby", 2000)
+
+
+async def test_what_the_database_has_as_isolation_does_not_hold_for_connections(postgres: str) -> None:
+    url = await create_database(postgres)
+    try:
+        owner = await asyncpg.connect(url)
+        name = await owner.fetchval("SELECT quote_ident(current_database())")
+        await owner.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'")
+        await owner.close()
+        for limit_s in (None, 5.0):
+            connection: asyncpg.Connection[asyncpg.Record] = await connect(read(url), limit_s)
+            try:
+                assert await connection.fetchval("SHOW transaction_isolation") == "read committed"
+            finally:
+                await connection.close()
+    finally:
+        await drop_database(postgres, url)

@@ -11,12 +11,19 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import asyncpg
 import pytest
 
+from queen.core.errors import DatabaseSetupError
 from queen.db.setup import prepare
 from queen_spec.guarantees import Level, checks
 from tests.support.api import Api, ack_of, open_client, worker_apis
 from tests.support.clock import eventually
 from tests.support.processes import Server, free_port, open_folder
 from tests.support.servers import create_database, drop_database, serving_database
+
+#: PgBouncer's connections, which it then makes anew, under the settings that hold now.
+_END_OTHERS = (
+    "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
+    " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+)
 
 
 def find_pgbouncer() -> str | None:
@@ -117,6 +124,23 @@ async def test_setup_through_pgbouncer_notices_the_pooler(pgbouncer: tuple[str, 
     through, direct = pgbouncer
     assert (await prepare(through, 5000)).pooled is True
     assert (await prepare(direct, 5000)).pooled is False
+
+
+async def test_setup_through_pgbouncer_refuses_an_isolation_that_loses_messages(pgbouncer: tuple[str, str]) -> None:
+    through, direct = pgbouncer
+    owner = await asyncpg.connect(direct)
+    name = await owner.fetchval("SELECT quote_ident(current_database())")
+    try:
+        await owner.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = 'repeatable read'")
+        await owner.execute(_END_OTHERS)
+        with pytest.raises(DatabaseSetupError, match=r"repeatable read.*read committed"):
+            await prepare(through, 5000)
+        assert (await prepare(direct, 5000)).pooled is False
+    finally:
+        await owner.execute(f"ALTER DATABASE {name} RESET default_transaction_isolation")
+        await owner.execute(_END_OTHERS)
+        await owner.close()
+    assert (await prepare(through, 5000)).pooled is True
 
 
 async def test_push_pop_and_ack_through_pgbouncer_work(pooled: Api, queue: str) -> None:
