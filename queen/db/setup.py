@@ -63,7 +63,7 @@ def check_isolation(isolation: str) -> None:
     if isolation != "read committed":
         raise DatabaseSetupError(
             f"default_transaction_isolation is {isolation} for the user of --dsn, and behind a pooler Queen cannot "
-            "change it. It needs read committed: set it with ALTER ROLE or ALTER DATABASE, and let the pooler RECONNECT."
+            "change it. It needs read committed: set it with ALTER ROLE or ALTER DATABASE, then RECONNECT the pooler."
         )
 
 
