@@ -60,13 +60,14 @@ BEGIN
             -- A push reads the end of the log under this lock. What the clock shows now is later than all that was pushed by it.
             PERFORM 1 FROM queen.partition_locks AS h WHERE h.part_id = v_part FOR NO KEY UPDATE;
             v_now := queen.clock();
-            v_first := queen.last_before(v_part, v_now) + 1;
+            -- Not behind it: the newest segment may have no messages, and ends then where the one before it does.
+            v_first := queen.last_before(v_part, v_now);
             SELECT max(u.last_off) INTO v_upto FROM (
                 SELECT s.last_off FROM queen.segments AS s
-                WHERE s.part_id = v_part AND s.last_off >= v_first ORDER BY s.last_off LIMIT v_left
+                WHERE s.part_id = v_part AND s.last_off >= v_first AND s.created_at > v_now ORDER BY s.last_off LIMIT v_left
             ) AS u;
             UPDATE queen.segments AS s SET created_at = v_now
-            WHERE s.part_id = v_part AND s.last_off BETWEEN v_first AND v_upto;
+            WHERE s.part_id = v_part AND s.last_off BETWEEN v_first AND v_upto AND s.created_at > v_now;
             GET DIAGNOSTICS v_rows = ROW_COUNT;
             v_left := v_left - v_rows;
             EXIT WHEN EXISTS (SELECT 1 FROM queen.segments AS s WHERE s.part_id = v_part AND s.last_off > v_upto);
