@@ -14,12 +14,14 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_claims queen.claims;
+    v_pops int[];            -- the pops, those of a group side by side
 BEGIN
     v_claims.complete := cardinality(p_pop) = cardinality(p_batch) AND array_position(p_lease, NULL) IS NULL
         AND 1 = ALL(p_parts) AND 0 < ALL(p_batch) AND array_remove(p_part, NULL) = '{}';
     IF NOT v_claims.complete THEN
         RETURN v_claims;
     END IF;
+    SELECT array_agg(e.pop ORDER BY e.grp_id, e.pop) INTO v_pops FROM unnest(p_pop, p_grp) AS e (pop, grp_id);
     SELECT
         coalesce(bool_and(u.plain AND s.last > u.acked AND s.bytes <= p_bytes) AND sum(s.bytes) <= p_bytes_all, true),
         array_agg(u.pop), array_agg(u.part_id), array_agg(u.grp_id), array_agg(u.ver), array_agg(u.acked),
@@ -30,12 +32,14 @@ BEGIN
         v_claims.upto, v_claims.ahead, v_claims.seen, v_claims.attempt, v_claims.ready_at
     FROM (
         SELECT
-            w.pops[row_number() OVER (PARTITION BY w.grp_id ORDER BY c.ready_at, c.part_id)] AS pop,
+            v_pops[w.before + row_number() OVER (PARTITION BY w.grp_id ORDER BY c.ready_at, c.part_id)] AS pop,
             w.grp_id, c.part_id, c.ver, c.acked, c.seen, c.attempts, q.lease_time,
             c.ahead IS NULL AND q.delayed_processing = 0 AND q.window_buffer = 0 AS plain
         FROM (
-            SELECT e.grp_id, array_agg(e.pop ORDER BY e.pop) AS pops, queen.low_water(e.grp_id, p_now) AS low
-            FROM unnest(p_pop, p_grp) AS e (pop, grp_id) GROUP BY e.grp_id
+            SELECT
+                e.grp_id, count(*) AS pops, sum(count(*)) OVER (ORDER BY e.grp_id) - count(*) AS before,
+                queen.low_water(e.grp_id, p_now) AS low
+            FROM unnest(p_grp) AS e (grp_id) GROUP BY e.grp_id
         ) AS w
         JOIN queen.consumer_groups_metadata AS g ON g.id = w.grp_id
         JOIN queen.queues AS q ON q.id = g.queue_id
@@ -43,7 +47,7 @@ BEGIN
             SELECT l.part_id, l.ver, l.acked, l.ahead, l.seen, l.attempts, l.ready_at
             FROM queen.partition_consumers AS l
             WHERE l.grp_id = w.grp_id AND l.ready_at BETWEEN w.low AND p_now
-            ORDER BY l.ready_at, l.part_id + 0 LIMIT cardinality(w.pops)
+            ORDER BY l.ready_at, l.part_id + 0 LIMIT w.pops
             FOR UPDATE SKIP LOCKED
         ) AS c
     ) AS u

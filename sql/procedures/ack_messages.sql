@@ -24,7 +24,6 @@ AS $$
 #variable_conflict use_column
 DECLARE
     v_now timestamptz := queen.write_clock();
-    v_locked bigint[];
     v_answered int := 0;
     m_part bigint[];          -- cursors that move in the plain way: one array a column
     m_grp bigint[];
@@ -32,15 +31,11 @@ DECLARE
     m_acked bigint[];
     m_last bigint[];
     m_upto bigint[];
+    m_locked bool[];          -- whether the partition looks drained, and is locked
+    m_ready bool[];           -- whether there is more to deliver
     o_part bigint[];          -- the others
     o_grp bigint[];
     o_ver bigint[];
-    r_part bigint[];          -- what became of those that moved, in any order
-    r_grp bigint[];
-    r_acked bigint[];
-    r_last bigint[];
-    r_ended bool[];
-    r_ready bool[];
 BEGIN
     IF array_position(p_first, NULL) IS NOT NULL THEN
         SELECT array_agg(coalesce(u.first, t.off) ORDER BY u.ord), array_agg(coalesce(u.last, t.off) ORDER BY u.ord)
@@ -83,15 +78,14 @@ BEGIN
 
     IF m_part IS NOT NULL THEN
         -- Partitions that look drained: under the lock nothing is pushed to them, so that parking loses no push.
-        SELECT array_agg(h.part_id) INTO v_locked
-        FROM (
-            SELECT l.part_id
-            FROM (SELECT u.part_id, max(u.last) AS last FROM unnest(m_part, m_last) AS u (part_id, last) GROUP BY u.part_id) AS u
-            CROSS JOIN LATERAL (SELECT e.next_off FROM queen.log_ends AS e WHERE e.part_id = u.part_id OFFSET 0) AS n
-            JOIN queen.partition_locks AS l ON l.part_id = ANY(ARRAY[u.part_id])
-            WHERE n.next_off <= u.last + 1
-            ORDER BY u.part_id FOR NO KEY UPDATE OF l SKIP LOCKED
-        ) AS h;
+        SELECT array_agg(k.locked ORDER BY u.ord) INTO m_locked
+        FROM unnest(m_part, m_last) WITH ORDINALITY AS u (part_id, last, ord)
+        LEFT JOIN LATERAL (
+            SELECT true AS locked FROM queen.partition_locks AS l
+            WHERE l.part_id = u.part_id
+                AND (SELECT e.next_off FROM queen.log_ends AS e WHERE e.part_id = u.part_id) <= u.last + 1
+            FOR NO KEY UPDATE OF l SKIP LOCKED
+        ) AS k ON true;
         WITH moved AS (
             UPDATE queen.partition_consumers AS c
             SET
@@ -99,29 +93,25 @@ BEGIN
                 lease = CASE WHEN u.last < u.upto THEN c.lease END,
                 attempts = CASE WHEN u.last < c.seen THEN c.attempts ELSE 0 END,
                 ready_at = CASE
-                    WHEN u.last < u.upto THEN c.ready_at WHEN u.last = u.end_off THEN 'infinity' ELSE v_now
+                    WHEN u.last < u.upto THEN c.ready_at WHEN u.last = n.next_off - 1 THEN 'infinity' ELSE v_now
                 END,
                 ver = c.ver + 1
-            FROM (
-                SELECT m.*, n.next_off - 1 AS end_off
-                FROM unnest(m_part, m_grp, m_ver, m_acked, m_last, m_upto) AS m (part_id, grp_id, ver, acked, last, upto)
-                LEFT JOIN unnest(v_locked) AS k (part_id) ON k.part_id = m.part_id
-                LEFT JOIN LATERAL (SELECT e.next_off FROM queen.log_ends AS e WHERE e.part_id = k.part_id OFFSET 0) AS n ON true
-            ) AS u
+            FROM unnest(m_part, m_grp, m_ver, m_last, m_upto, m_locked) WITH ORDINALITY
+                AS u (part_id, grp_id, ver, last, upto, locked, ord)
+            LEFT JOIN LATERAL (
+                SELECT e.next_off FROM queen.log_ends AS e WHERE e.part_id = u.part_id AND u.locked OFFSET 0
+            ) AS n ON true
             WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = ANY(ARRAY[u.grp_id]) AND c.ver = ANY(ARRAY[u.ver])
-            RETURNING c.part_id, c.grp_id, u.acked, u.last, u.upto, c.ready_at
+            RETURNING u.ord, u.last = u.upto AND c.ready_at < 'infinity' AS ready
         )
-        SELECT
-            array_agg(c.part_id), array_agg(c.grp_id), array_agg(c.acked), array_agg(c.last), array_agg(c.last = c.upto),
-            array_agg(c.last = c.upto AND c.ready_at < 'infinity')
-        INTO r_part, r_grp, r_acked, r_last, r_ended, r_ready
-        FROM moved AS c;
-        -- Not joined above: planners take what an update returns for one row, and would look through all for each element.
+        SELECT array_agg(c.ready ORDER BY c.ord) INTO m_ready FROM moved AS c;
+        -- FULL: arrays look small to a planner, which would go through all cursors for each element. The condition keeps it so.
         RETURN QUERY
-        SELECT u.ord::int, NULL, u.first, c.acked, NULL::bigint[], c.last, NULL::bigint, c.ended, false, c.ready
+        SELECT u.ord::int, NULL, u.first, c.acked, NULL::bigint[], c.last, NULL::bigint, c.last = c.upto, false, c.ready
         FROM unnest(p_part, p_grp, p_first) WITH ORDINALITY AS u (part_id, grp_id, first, ord)
-        JOIN unnest(r_part, r_grp, r_acked, r_last, r_ended, r_ready) AS c (part_id, grp_id, acked, last, ended, ready)
-            ON c.part_id = u.part_id AND c.grp_id = u.grp_id;
+        FULL JOIN unnest(m_part, m_grp, m_acked, m_last, m_upto, m_ready) AS c (part_id, grp_id, acked, last, upto, ready)
+            ON c.part_id = u.part_id AND c.grp_id = u.grp_id
+        WHERE CASE WHEN c.part_id IS NULL THEN false ELSE true END;
         GET DIAGNOSTICS v_answered = ROW_COUNT;
     END IF;
 
@@ -131,8 +121,8 @@ BEGIN
             SELECT u.ord::int AS ord, u.part_id, u.grp_id, u.lease, u.kind, u.first, u.last, u.error
             FROM unnest(p_part, p_grp, p_lease, p_kind, p_first, p_last, p_error)
                 WITH ORDINALITY AS u (part_id, grp_id, lease, kind, first, last, error, ord)
-            LEFT JOIN unnest(m_part, m_grp) AS c (part_id, grp_id) ON c.part_id = u.part_id AND c.grp_id = u.grp_id
-            WHERE c.part_id IS NULL
+            FULL JOIN unnest(m_part, m_grp) AS c (part_id, grp_id) ON c.part_id = u.part_id AND c.grp_id = u.grp_id
+            WHERE CASE WHEN c.part_id IS NULL THEN true ELSE false END
         ), acked AS (
             SELECT r.*
             FROM (
@@ -140,9 +130,9 @@ BEGIN
                     array_agg(e.kind) AS kind, array_agg(e.first) AS first, array_agg(e.last) AS last,
                     array_agg(e.error) AS error
                 FROM element AS e
-                JOIN unnest(o_part, o_grp, o_ver) AS c (part_id, grp_id, ver)
+                FULL JOIN unnest(o_part, o_grp, o_ver) AS c (part_id, grp_id, ver)
                     ON c.part_id = e.part_id AND c.grp_id = e.grp_id
-                WHERE e.first IS NOT NULL
+                WHERE CASE WHEN e.first IS NULL OR c.ver IS NULL THEN false ELSE true END
                 GROUP BY e.part_id, e.grp_id, c.ver
             ) AS k
             CROSS JOIN LATERAL queen.ack_cursor(
