@@ -3,16 +3,16 @@
 -- per group a time below which no cursor is ready: the low-water mark.
 --
 -- The mark may rise to a time only when nobody can still commit a cursor with an earlier one. A call that writes ready_at takes
--- its time from queen.write_clock, which notes it by a shared advisory lock on its tenth of a second, until the commit. A tenth of
--- a second that is over and that nobody holds is closed.
+-- its time from queen.write_clock, which notes it by a shared advisory lock on its tick, 10 ms, until the commit. A tick that is over
+-- and that nobody holds is closed.
 
--- The tenth of a second of a time, as the key of an advisory lock.
-CREATE OR REPLACE FUNCTION queen.tenth(p_time timestamptz) RETURNS bigint
+-- The tick of a time, as the key of an advisory lock.
+CREATE OR REPLACE FUNCTION queen.tick(p_time timestamptz) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN 7565000000000000 + floor(extract(EPOCH FROM p_time) * 10)::bigint;
-COMMENT ON FUNCTION queen.tenth IS 'Internal: the key of the advisory lock of a tenth of a second.';
+RETURN 7565000000000000 + floor(extract(EPOCH FROM p_time) * 100)::bigint;
+COMMENT ON FUNCTION queen.tick IS 'Internal: the key of the advisory lock of a tick, 10 ms.';
 
--- The time of a call that writes ready_at. A tenth of a second that was closed in the very moment is not entered.
+-- The time of a call that writes ready_at. A tick that was closed in the very moment is not entered.
 CREATE OR REPLACE FUNCTION queen.write_clock() RETURNS timestamptz
 LANGUAGE plpgsql
 AS $$
@@ -24,7 +24,7 @@ BEGIN
     END IF;
     LOOP
         v_now := clock_timestamp();
-        IF pg_try_advisory_xact_lock_shared(queen.tenth(v_now)) AND queen.tenth(clock_timestamp()) = queen.tenth(v_now) THEN
+        IF pg_try_advisory_xact_lock_shared(queen.tick(v_now)) AND queen.tick(clock_timestamp()) = queen.tick(v_now) THEN
             RETURN v_now;
         END IF;
     END LOOP;
@@ -32,23 +32,23 @@ END $$;
 COMMENT ON FUNCTION queen.write_clock IS
 'The time of a call that writes when cursors are ready: queen.clock(), noted until the commit, so that no low-water mark passes it.';
 
--- Up to when every tenth of a second is closed, in seconds since 1970. What this session knew is tried further, one by one; where
+-- Up to when every tick is closed, in seconds since 1970. What this session knew is tried further, one by one; where
 -- that is long ago, PostgreSQL's list of locks says which is the first that somebody holds.
 CREATE OR REPLACE FUNCTION queen.closed(p_now timestamptz) RETURNS float8
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_end CONSTANT bigint := queen.tenth(p_now);
+    v_end CONSTANT bigint := queen.tick(p_now);
     v_known CONSTANT bigint := coalesce(nullif(current_setting('queen.closed', true), '')::bigint, 0);
     v_first bigint := least(v_known, v_end);
 BEGIN
-    IF v_end - v_first > 20 THEN
+    IF v_end - v_first > 50 THEN
         SELECT coalesce(min(k.key), v_end) INTO v_first
         FROM pg_locks AS l
         CROSS JOIN LATERAL (SELECT (l.classid::bigint << 32) | l.objid::bigint AS key) AS k
         WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.mode = 'ShareLock'
             AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
-            AND k.key BETWEEN queen.tenth('1970-01-01Z') AND v_end;
+            AND k.key BETWEEN queen.tick('1970-01-01Z') AND v_end;
     ELSE
         WHILE v_first < v_end AND pg_try_advisory_xact_lock(v_first) LOOP
             v_first := v_first + 1;
@@ -57,11 +57,11 @@ BEGIN
     IF v_first <> v_known THEN
         PERFORM set_config('queen.closed', v_first::text, false);
     END IF;
-    RETURN (v_first - queen.tenth('1970-01-01Z')) / 10.0;
+    RETURN (v_first - queen.tick('1970-01-01Z')) / 100.0;
 END $$;
 COMMENT ON FUNCTION queen.closed IS 'Internal: up to when nobody still writes when cursors are ready.';
 
--- The low-water mark of a group in this session. It rises at most ten times a second. Once a second it is looked for from the
+-- The low-water mark of a group in this session. It rises at most once a tick. Once a second it is looked for from the
 -- beginning, whatever went wrong: more seldom where that takes long, so that it takes no noticeable part of the time.
 CREATE OR REPLACE FUNCTION queen.low_water(p_grp bigint, p_now timestamptz) RETURNS timestamptz
 LANGUAGE plpgsql
@@ -82,7 +82,7 @@ BEGIN
         RETURN '-infinity';
     END IF;
     v_anew := coalesce(v_now >= v_stored[3] OR v_now < v_stored[2], true);
-    IF NOT v_anew AND v_now < v_stored[2] + 0.1 THEN
+    IF NOT v_anew AND v_now < v_stored[2] + 0.01 THEN
         RETURN to_timestamp(v_stored[1]);
     ELSIF v_anew THEN
         v_stored := ARRAY[0, v_now, v_now];
@@ -92,12 +92,13 @@ BEGIN
     -- A statement of its own, later than the closing: it sees what was committed by then.
     SELECT c.ready_at INTO v_oldest FROM queen.partition_consumers AS c
     WHERE c.grp_id = p_grp AND c.ready_at >= to_timestamp(v_stored[1]) AND c.ready_at < to_timestamp(v_closed)
+        AND c.ready_at < 'infinity'
     ORDER BY c.ready_at, c.part_id + 0 LIMIT 1;
     -- A microsecond less: it is stored as a binary fraction.
     v_stored[1] := greatest(v_stored[1], coalesce(extract(epoch FROM v_oldest), v_closed) - 0.000001);
     v_stored[2] := v_now;
     IF v_anew THEN
-        v_stored[3] := v_now + greatest(1, 10000 * extract(epoch FROM clock_timestamp() - v_began));
+        v_stored[3] := v_now + greatest(1, 100000 * extract(epoch FROM clock_timestamp() - v_began));
     END IF;
     PERFORM set_config(v_name, array_to_string(v_stored, ' '), false);
     RETURN to_timestamp(v_stored[1]);

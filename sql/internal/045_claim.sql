@@ -41,12 +41,12 @@ BEGIN
                 queen.low_water(e.grp_id, p_now) AS low
             FROM unnest(p_grp) AS e (grp_id) GROUP BY e.grp_id
         ) AS w
-        JOIN queen.consumer_groups_metadata AS g ON g.id = w.grp_id
-        JOIN queen.queues AS q ON q.id = g.queue_id
+        JOIN queen.consumer_groups_metadata AS g ON g.id = ANY(ARRAY[w.grp_id])
+        JOIN queen.queues AS q ON q.id = ANY(ARRAY[g.queue_id])
         CROSS JOIN LATERAL (
             SELECT l.part_id, l.ver, l.acked, l.ahead, l.seen, l.attempts, l.ready_at
             FROM queen.partition_consumers AS l
-            WHERE l.grp_id = w.grp_id AND l.ready_at BETWEEN w.low AND p_now
+            WHERE l.grp_id = w.grp_id AND l.ready_at BETWEEN w.low AND p_now AND l.ready_at < 'infinity'
             ORDER BY l.ready_at, l.part_id + 0 LIMIT w.pops
             FOR UPDATE SKIP LOCKED
         ) AS c
@@ -78,7 +78,7 @@ BEGIN
         v_low := queen.low_water(p_grp, p_now);
         RETURN QUERY
         SELECT c.* FROM queen.partition_consumers AS c
-        WHERE c.grp_id = p_grp AND c.ready_at BETWEEN v_low AND p_now
+        WHERE c.grp_id = p_grp AND c.ready_at BETWEEN v_low AND p_now AND c.ready_at < 'infinity'
         ORDER BY c.ready_at, c.part_id + 0 LIMIT p_number
         FOR UPDATE SKIP LOCKED;
     ELSE

@@ -18,7 +18,8 @@ BEGIN
     END IF;
     v_low := queen.low_water(p_grp, p_now);
     SELECT c.ready_at INTO v_ready_at FROM queen.partition_consumers AS c
-    WHERE c.grp_id = p_grp AND c.ready_at BETWEEN v_low AND p_now AND c.part_id <> ALL(coalesce(p_unparked, '{}'))
+    WHERE c.grp_id = p_grp AND c.ready_at BETWEEN v_low AND p_now AND c.ready_at < 'infinity'
+        AND c.part_id <> ALL(coalesce(p_unparked, '{}'))
     ORDER BY c.ready_at, c.part_id + 0 LIMIT 1;
     RETURN CASE WHEN FOUND THEN v_ready_at ELSE queen.next_wait(p_grp, p_now) END;
 END $$;
@@ -44,7 +45,8 @@ BEGIN
         RETURN v_ready_at;
     END IF;
     SELECT c.ready_at INTO v_ready_at FROM queen.partition_consumers AS c
-    WHERE c.grp_id = p_grp AND c.ready_at > p_now ORDER BY c.ready_at, c.part_id + 0 LIMIT 1;
+    WHERE c.grp_id = p_grp AND c.ready_at > p_now AND c.ready_at < 'infinity'
+    ORDER BY c.ready_at, c.part_id + 0 LIMIT 1;
     v_took := clock_timestamp() - v_began;
     IF v_took > interval '500 us' AND v_ready_at IS NOT NULL THEN
         PERFORM set_config(v_name, concat_ws(',', v_ready_at, p_now + least(1000 * v_took, interval '1 s')), false);

@@ -109,7 +109,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-POP-2", "the same partition first, however long the others wait",
-        (CLAIM, "ORDER BY l.ready_at, l.part_id + 0 LIMIT cardinality(w.pops)", "ORDER BY l.part_id LIMIT cardinality(w.pops)"),
+        (CLAIM, "ORDER BY l.ready_at, l.part_id + 0 LIMIT w.pops", "ORDER BY l.part_id LIMIT w.pops"),
     ),
     _sql(
         "G-POP-3", "a pop takes one message of a partition, whatever it had room for",

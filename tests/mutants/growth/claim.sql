@@ -77,7 +77,8 @@ BEGIN
                     CROSS JOIN LATERAL (
                         SELECT l.grp_id, l.part_id, l.ver, l.acked, l.ahead, l.seen, l.attempts, l.ready_at
                         FROM queen.partition_consumers AS l
-                        WHERE l.grp_id = g.id AND l.ready_at <= p_now AND l.part_id <> ALL(v_looked)
+                        WHERE l.grp_id = g.id AND l.ready_at <= p_now AND l.ready_at < 'infinity'
+                            AND l.part_id <> ALL(v_looked)
                         ORDER BY l.ready_at, l.part_id + 0 LIMIT v_wanted
                         FOR UPDATE SKIP LOCKED
                     ) AS c
