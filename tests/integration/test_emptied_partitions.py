@@ -1,4 +1,4 @@
-"""Partitions whose messages were all removed: their newest segment stays without messages, and nobody takes it for one."""
+"""Partitions whose messages were all removed: their newest segment stays, and nobody takes it for a message."""
 
 from collections.abc import AsyncIterator
 from uuid import uuid4
