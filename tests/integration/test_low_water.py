@@ -17,7 +17,7 @@ from tests.support.servers import create_database, drop_database
 GROUP = 7
 #: What queen.tenth gives a time of its own.
 TENTH = timedelta(milliseconds=100)
-PUT = "INSERT INTO queen.partition_consumers (part_id, grp_id, ready_at, acked, upto, seen) VALUES ($1, $2, $3, 0, 0, 0)"
+PUT = "INSERT INTO queen.partition_consumers (part_id, grp_id, ready_at, acked, upto, seen) SELECT $1, $2, $3, 0, 0, 0"
 
 
 @pytest.fixture
