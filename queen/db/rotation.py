@@ -179,12 +179,18 @@ async def _rotate_segment(
     watcher: Watcher,
 ) -> None:
     new = reseal_segment(old.data, old.ends, place.queue, place.partition, keys, plain_too=place.plain_too)
+    while new.changed and not await store.replace_segment(place, old, new.data, new.ends):
+        # Since it was read a message was deleted, or all were removed.
+        again = await store.find_segments(place, old.last_off - 1)
+        if not again or again[0].last_off != old.last_off:
+            return
+        old = again[0]
+        new = reseal_segment(old.data, old.ends, place.queue, place.partition, keys, plain_too=place.plain_too)
     first = old.last_off - len(decode_ends(old.ends)) + 1
     for number, why in new.unreadable.items():
         watcher.unreadable(f"{place.queue}, partition {place.partition}, offset {first + number}", why)
     rotation.unreadable += len(new.unreadable)
-    if new.changed and await store.replace_segment(place, old, new.data, new.ends):
-        rotation.changed += new.changed
+    rotation.changed += new.changed
 
 
 async def _rotate_letter(

@@ -62,30 +62,33 @@ END $$;
 COMMENT ON FUNCTION queen.closed IS 'Internal: up to when nobody still writes when cursors are ready.';
 
 -- The low-water mark of a group in this session. It rises at most once a tick. Once a second it is looked for from the
--- beginning, whatever went wrong: more seldom where that takes long, so that it takes no noticeable part of the time.
+-- beginning, whatever went wrong: where that takes long, once a minute, and more seldom only if it would take more than a
+-- thousandth of the time. 1000 groups are remembered, each at its place: every name of a setting takes memory for as long as the
+-- session lives, and before PostgreSQL 16 a new one has all of them sorted.
 CREATE OR REPLACE FUNCTION queen.low_water(p_grp bigint, p_now timestamptz) RETURNS timestamptz
 LANGUAGE plpgsql
 SET enable_seqscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
-    v_name CONSTANT text := 'queen.low_water_' || p_grp;
-    -- In seconds since 1970: the mark, when it was looked for, and when it is to be looked for from the beginning.
+    v_name CONSTANT text := 'queen.low_water_' || p_grp % 1000;
+    -- In seconds since 1970: the mark, when it was looked for, and when it is to be looked for from the beginning. And the group.
     v_stored float8[] := string_to_array(nullif(current_setting(v_name, true), ''), ' ')::float8[];
     v_now CONSTANT float8 := extract(epoch FROM p_now);
     v_anew bool;
     v_closed float8;
     v_oldest timestamptz;
     v_began timestamptz;
+    v_took float8;
 BEGIN
     IF current_setting('queen.clock', true) <> '' THEN
         RETURN '-infinity';
     END IF;
-    v_anew := coalesce(v_now >= v_stored[3] OR v_now < v_stored[2], true);
+    v_anew := coalesce(v_stored[4] <> p_grp OR v_now >= v_stored[3] OR v_now < v_stored[2], true);
     IF NOT v_anew AND v_now < v_stored[2] + 0.01 THEN
         RETURN to_timestamp(v_stored[1]);
     ELSIF v_anew THEN
-        v_stored := ARRAY[0, v_now, v_now];
+        v_stored := ARRAY[0, v_now, v_now, p_grp];
     END IF;
     v_closed := queen.closed(p_now);
     v_began := clock_timestamp();
@@ -94,11 +97,12 @@ BEGIN
     WHERE c.grp_id = p_grp AND c.ready_at >= to_timestamp(v_stored[1]) AND c.ready_at < to_timestamp(v_closed)
         AND c.ready_at < 'infinity'
     ORDER BY c.ready_at, c.part_id + 0 LIMIT 1;
-    -- A microsecond less: it is stored as a binary fraction.
-    v_stored[1] := greatest(v_stored[1], coalesce(extract(epoch FROM v_oldest), v_closed) - 0.000001);
+    -- A little less: it is stored as a fraction, of which extra_float_digits may leave 15 digits.
+    v_stored[1] := greatest(v_stored[1], coalesce(extract(epoch FROM v_oldest), v_closed) - 0.00001);
     v_stored[2] := v_now;
     IF v_anew THEN
-        v_stored[3] := v_now + greatest(1, 100000 * extract(epoch FROM clock_timestamp() - v_began));
+        v_took := extract(epoch FROM clock_timestamp() - v_began);
+        v_stored[3] := v_now + greatest(1, least(60, 100000 * v_took), 1000 * v_took);
     END IF;
     PERFORM set_config(v_name, array_to_string(v_stored, ' '), false);
     RETURN to_timestamp(v_stored[1]);

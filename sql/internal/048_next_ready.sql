@@ -34,22 +34,24 @@ SET enable_seqscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
-    v_name CONSTANT text := 'queen.next_wait_' || p_grp;
-    -- Two times: what was found, and until when that is believed.
-    v_stored text := nullif(current_setting(v_name, true), '');
-    v_ready_at timestamptz := split_part(v_stored, ',', 1)::timestamptz;
+    v_name CONSTANT text := 'queen.next_wait_' || p_grp % 1000;
+    -- In seconds since 1970: what was found, and from when until when that is believed. And the group.
+    v_stored float8[] := string_to_array(nullif(current_setting(v_name, true), ''), ' ')::float8[];
+    v_now CONSTANT float8 := extract(epoch FROM p_now);
+    v_ready_at timestamptz;
     v_began CONSTANT timestamptz := clock_timestamp();
-    v_took interval;
+    v_took float8;
 BEGIN
-    IF v_ready_at > p_now AND p_now < split_part(v_stored, ',', 2)::timestamptz THEN
-        RETURN v_ready_at;
+    IF v_stored[4] = p_grp AND v_stored[1] > v_now AND v_now >= v_stored[2] AND v_now < v_stored[3] THEN
+        RETURN to_timestamp(v_stored[1]);
     END IF;
     SELECT c.ready_at INTO v_ready_at FROM queen.partition_consumers AS c
     WHERE c.grp_id = p_grp AND c.ready_at > p_now AND c.ready_at < 'infinity'
     ORDER BY c.ready_at, c.part_id + 0 LIMIT 1;
-    v_took := clock_timestamp() - v_began;
-    IF v_took > interval '500 us' AND v_ready_at IS NOT NULL THEN
-        PERFORM set_config(v_name, concat_ws(',', v_ready_at, p_now + least(1000 * v_took, interval '1 s')), false);
+    v_took := extract(epoch FROM clock_timestamp() - v_began);
+    IF v_took > 0.0005 AND v_ready_at IS NOT NULL THEN
+        v_stored := ARRAY[extract(epoch FROM v_ready_at), v_now, v_now + least(1000 * v_took, 1), p_grp];
+        PERFORM set_config(v_name, array_to_string(v_stored, ' '), false);
     END IF;
     RETURN v_ready_at;
 END $$;

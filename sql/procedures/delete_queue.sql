@@ -2,7 +2,8 @@
 --            gone with the last page. What the partitions have held is left to queen.purge_partitions_v1.
 -- Arguments: p_step  partitions and cursors of a page; at least one partition goes
 -- Returns:   existed: whether there was such a queue; more: whether it is still there, without some of its partitions.
--- Locks:     the queue row; then partitions and cursors of the page in the order of all other procedures.
+-- Locks:     the queue row; with the last page its groups; then partitions and cursors of the page in the order of all other
+--            procedures.
 -- Writes:    as the deletion of a queue; removed_partitions.
 CREATE OR REPLACE FUNCTION queen.delete_queue_v1(p_queue text, p_step int, OUT existed bool, OUT more bool)
 LANGUAGE plpgsql
@@ -26,6 +27,9 @@ BEGIN
         SELECT p.id FROM queen.partitions AS p WHERE p.queue_id = v_queue ORDER BY p.name LIMIT v_partitions + 1);
     more := cardinality(v_parts) > v_partitions;
     v_parts := v_parts[:v_partitions];
+    IF NOT more THEN
+        PERFORM queen.lock_groups(v_queue);
+    END IF;
     PERFORM queen.hide_partitions(v_parts);
     INSERT INTO queen.removed_partitions (part_id) SELECT u FROM unnest(v_parts) AS u;
     IF NOT more THEN
@@ -55,6 +59,15 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.purge_partitions_v1 IS 'Removes what partitions of deleted queues have held, a bounded number of rows at a time.';
 
+-- The rows of groups come before partitions: a group that is making its cursors holds its row.
+CREATE OR REPLACE FUNCTION queen.lock_groups(p_queue_id bigint) RETURNS void
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    PERFORM 1 FROM queen.consumer_groups_metadata AS g WHERE g.queue_id = p_queue_id ORDER BY g.id FOR UPDATE;
+END $$;
+COMMENT ON FUNCTION queen.lock_groups IS 'Internal: locks the groups of a queue.';
+
 -- The same of a DELETE in psql, at once.
 CREATE OR REPLACE FUNCTION queen.empty_queue() RETURNS trigger
 LANGUAGE plpgsql
@@ -64,6 +77,7 @@ AS $$
 DECLARE
     v_parts bigint[];
 BEGIN
+    PERFORM queen.lock_groups(old.id);
     SELECT array_agg(p.id ORDER BY p.id) INTO v_parts FROM queen.partitions AS p WHERE p.queue_id = old.id;
     PERFORM queen.remove_partitions(v_parts);
     DELETE FROM queen.consumer_groups_metadata AS g WHERE g.queue_id = old.id;

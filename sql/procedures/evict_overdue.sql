@@ -20,7 +20,7 @@ BEGIN
     CROSS JOIN LATERAL (
         SELECT coalesce((
             SELECT s.created_at FROM queen.segments AS s
-            WHERE s.part_id = u.id
+            WHERE s.part_id = u.id AND s.n > 0
                 AND s.last_off > coalesce(queen.lowest_cursor(u.id), -1)
             ORDER BY s.last_off LIMIT 1
         ) < e.older, false) AS overdue

@@ -94,3 +94,29 @@ async def test_eviction_at_the_start_of_a_group_takes_its_locks_in_the_order_of_
             " WHERE h.part_id = $1 FOR UPDATE NOWAIT", part_id,
         )  # fmt: skip
     assert [row["state"] for row in await eviction] == ["done"]
+
+
+@checks("G-RET-3", level=Level.LIVE)
+async def test_the_deletion_of_a_queue_waits_for_a_group_that_is_making_its_cursors(
+    postgres: str, connections: list[Connection]
+) -> None:
+    """The row of the group comes before the partitions: the other way round, one of both was undone as a deadlock."""
+    maker, deleter, observer = connections
+    queue, _ = await one_message(postgres)
+    await observer.fetch("SELECT * FROM queen.resolve_partitions_v1(ARRAY[$1, $1], ARRAY['a', 'b'], true)", queue)
+    begun = await observer.fetchrow("SELECT * FROM queen.subscribe_v1($1, 'g', 'all', NULL, false, true, 1)", queue)
+    assert begun is not None
+    assert begun["complete"] is False
+    async with maker.transaction():
+        # What queen.make_cursors begins with.
+        await maker.execute(
+            "SELECT 1 FROM queen.consumer_groups_metadata AS g WHERE g.id = $1 FOR UPDATE", begun["grp_id"]
+        )
+        deletion = asyncio.create_task(deleter.fetchrow("SELECT * FROM queen.delete_queue_v1($1, 100)", queue))
+        await until_waiting(observer, deleter, deletion)
+        assert await maker.fetchval("SELECT queen.make_cursors($1, 100)", begun["grp_id"]) == 2**63 - 1
+    deleted = await deletion
+    assert deleted is not None
+    assert (deleted["existed"], deleted["more"]) == (True, False)
+    left = "SELECT count(*) FROM queen.partition_consumers WHERE grp_id = $1"
+    assert await observer.fetchval(left, begun["grp_id"]) == 0

@@ -48,8 +48,9 @@ DECLARE
     v_end int;
     v_blank CONSTANT bytea := '{"payload":null}';
 BEGIN
+    -- A rotation of keys writes segments anew without the lock of the partition.
     SELECT * INTO v_segment FROM queen.segments AS s
-    WHERE s.part_id = p_part AND s.last_off >= p_off ORDER BY s.last_off LIMIT 1;
+    WHERE s.part_id = p_part AND s.last_off >= p_off ORDER BY s.last_off LIMIT 1 FOR NO KEY UPDATE;
     v_pos := p_off - v_segment.last_off + v_segment.n - 1;
     v_begin := queen.message_end(v_segment.ends, v_pos - 1) + 1;
     v_end := queen.message_end(v_segment.ends, v_pos);

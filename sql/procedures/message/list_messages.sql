@@ -35,16 +35,22 @@ BEGIN
     SELECT array_agg(q.id) INTO v_queues FROM queen.queues AS q
     WHERE (p_queue IS NULL OR q.name = p_queue) AND (p_namespace IS NULL OR q.namespace = p_namespace)
         AND (p_task IS NULL OR q.task = p_task);
-    -- The segments that hold the newest messages: at least one message each, so as many as messages are enough.
+    -- The segments that hold the newest messages: at least one message each, so as many as messages are enough. Not those that
+    -- only say where a log ends.
     IF p_to >= queen.clock() THEN
         -- They lie in the partitions that were written to last, and are no older than the last write to all of these.
         SELECT array_agg(h.part_id), CASE WHEN count(*) = v_most THEN greatest(min(h.last_at), p_from) ELSE p_from END
         INTO v_parts, v_oldest
         FROM (
-            SELECT l.part_id, l.last_at
-            FROM queen.partitions AS p JOIN queen.log_ends AS l ON l.part_id = p.id
-            WHERE p.queue_id = ANY(v_queues) AND (p_partition IS NULL OR p.name = p_partition) AND l.last_at >= p_from
-            ORDER BY l.last_at DESC, l.part_id DESC LIMIT v_most
+            SELECT l.part_id, l.created_at AS last_at
+            FROM queen.partitions AS p
+            CROSS JOIN LATERAL (
+                SELECT s.part_id, s.n, s.created_at FROM queen.segments AS s
+                WHERE s.part_id = p.id ORDER BY s.last_off DESC LIMIT 1
+            ) AS l
+            WHERE p.queue_id = ANY(v_queues) AND (p_partition IS NULL OR p.name = p_partition)
+                AND l.n > 0 AND l.created_at >= p_from
+            ORDER BY l.created_at DESC, l.part_id DESC LIMIT v_most
         ) AS h;
         SELECT array_agg(n.part_id), array_agg(n.last_off) INTO s_part, s_last
         FROM (
@@ -52,7 +58,7 @@ BEGIN
             FROM unnest(v_parts) AS u (part_id)
             CROSS JOIN LATERAL (
                 SELECT s.part_id, s.last_off, s.created_at FROM queen.segments AS s
-                WHERE s.part_id = u.part_id AND s.last_off > coalesce((
+                WHERE s.part_id = u.part_id AND s.n > 0 AND s.last_off > coalesce((
                     SELECT o.last_off FROM queen.segments AS o
                     WHERE o.part_id = u.part_id AND o.created_at < v_oldest ORDER BY o.last_off DESC LIMIT 1
                 ), -1)
@@ -69,7 +75,7 @@ BEGIN
             FROM (
                 SELECT l.part_id, l.last_off
                 FROM queen.segments AS l JOIN queen.partitions AS p ON p.id = l.part_id
-                WHERE l.created_at BETWEEN v_oldest AND p_to
+                WHERE l.created_at BETWEEN v_oldest AND p_to AND l.n > 0
                     AND p.queue_id = ANY(v_queues) AND (p_partition IS NULL OR p.name = p_partition)
                 ORDER BY l.created_at DESC, l.part_id DESC, l.last_off DESC LIMIT v_most
             ) AS n;

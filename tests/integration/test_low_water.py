@@ -1,0 +1,153 @@
+"""The low-water mark: up to when a session believes that no cursor is ready, and when it must not.
+
+The procedures are asked for times to come, which nobody else writes in: a database of its own.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable
+from datetime import datetime, timedelta
+
+import pytest
+
+from queen_spec.guarantees import Level, checks
+from tests.support.locks import Connection, prepared_connections, until_waiting
+from tests.support.servers import create_database, drop_database
+
+GROUP = 7
+#: What queen.tenth gives a time of its own.
+TENTH = timedelta(milliseconds=100)
+PUT = "INSERT INTO queen.partition_consumers (part_id, grp_id, ready_at, acked, upto, seen) SELECT $1, $2, $3, 0, 0, 0"
+
+
+@pytest.fixture
+async def connections(postgres: str) -> AsyncIterator[list[Connection]]:
+    url = await create_database(postgres)
+    async with prepared_connections(url, 3) as opened:
+        yield opened
+    await drop_database(postgres, url)
+
+
+async def mark(connection: Connection, now: datetime, group: int = GROUP) -> datetime:
+    found: datetime = await connection.fetchval("SELECT queen.low_water($1, $2)", group, now)
+    return found
+
+
+async def next_wait(connection: Connection, now: datetime) -> datetime:
+    found: datetime = await connection.fetchval("SELECT queen.next_wait($1, $2)", GROUP, now)
+    return found
+
+
+@checks("G-WAIT-2", level=Level.LIVE)
+@pytest.mark.parametrize("first", [0, 60], ids=["long ago", "a moment ago"])
+async def test_the_mark_stays_below_what_is_not_committed_yet(connections: list[Connection], first: int) -> None:
+    """Whether the session looked at the clock a moment ago, and tries each tenth, or asks for the list of locks."""
+    writer, reader, _ = connections
+    base = await reader.fetchval("SELECT queen.clock()")
+    await reader.execute("SELECT queen.closed($1)", base - timedelta(seconds=first))
+    async with writer.transaction():
+        now = await writer.fetchval("SELECT queen.write_clock()")
+        await writer.execute(PUT, 1, GROUP, now)
+        for seconds in (0.5, 1, 5, 600):
+            assert await mark(reader, now + timedelta(seconds=seconds)) <= now
+    for seconds in (601, 602, 700):
+        assert now - TENTH <= await mark(reader, now + timedelta(seconds=seconds)) <= now
+    await writer.execute("UPDATE queen.partition_consumers SET ready_at = 'infinity', ver = ver + 1")
+    later = now + timedelta(seconds=900)
+    assert later - TENTH <= await mark(reader, later) <= later
+
+
+@checks("G-WAIT-2", level=Level.LIVE)
+async def test_a_time_that_is_closed_is_entered_by_nobody(connections: list[Connection]) -> None:
+    """Who reads the clock, and is held up before it says so, takes a later time."""
+    writer, reader, _ = connections
+    now = await reader.fetchval("SELECT queen.clock()")
+    await reader.execute("SELECT queen.closed($1)", now)
+    async with reader.transaction():
+        ahead = now + timedelta(seconds=1)
+        assert await reader.fetchval("SELECT queen.closed($1)", ahead) > ahead.timestamp() - 0.2
+        entered = await writer.fetchval("SELECT queen.write_clock()")
+    assert entered > ahead - TENTH
+
+
+@checks("G-WAIT-2", level=Level.LIVE)
+@pytest.mark.parametrize("digits", [0, 1])
+async def test_the_mark_is_never_above_the_cursor_that_is_ready(connections: list[Connection], digits: int) -> None:
+    """Whatever a role has set: with 0, PostgreSQL rounds fractions to 15 digits."""
+    writer, reader, _ = connections
+    await reader.execute(f"SET extra_float_digits = {digits}")
+    base = await reader.fetchval("SELECT date_trunc('second', queen.clock())")
+    for number in range(50):
+        ready_at = base + timedelta(seconds=10 * number, microseconds=333_333 + 7 * number)
+        await writer.execute("TRUNCATE queen.partition_consumers")
+        await writer.execute(PUT, 1, GROUP, ready_at)
+        for seconds in (1, 1.2):  # found, and remembered
+            assert ready_at - TENTH <= await mark(reader, ready_at + timedelta(seconds=seconds)) <= ready_at
+
+
+@checks("G-WAIT-2", level=Level.LIVE)
+async def test_a_mark_is_not_believed_when_the_clock_has_stepped_back(connections: list[Connection]) -> None:
+    writer, reader, _ = connections
+    base = await reader.fetchval("SELECT queen.clock()")
+    assert await mark(reader, base + timedelta(hours=1)) > base
+    await writer.execute(PUT, 1, GROUP, base)
+    assert await mark(reader, base + timedelta(seconds=1)) <= base
+
+
+async def slowly(connections: list[Connection], search: Awaitable[datetime]) -> datetime:
+    """What a search of the reader finds that takes a twentieth of a second, as on a busy machine."""
+    writer, reader, observer = connections
+    async with writer.transaction():
+        await writer.execute("LOCK TABLE queen.partition_consumers IN ACCESS EXCLUSIVE MODE")
+        searching = asyncio.ensure_future(search)
+        await until_waiting(observer, reader, searching)
+        end = "SELECT clock_timestamp() + interval '50 ms'"
+        until = await observer.fetchval(end)
+        while await observer.fetchval("SELECT clock_timestamp()") < until:
+            assert not searching.done()
+    return await searching
+
+
+@checks("G-WAIT-2", level=Level.LIVE)
+async def test_what_stands_below_the_mark_is_found_within_a_minute_however_it_came_there(
+    connections: list[Connection],
+) -> None:
+    """Also on a busy machine: only what takes more than a thousandth of the time is looked for more seldom."""
+    writer, reader, _ = connections
+    base, began = await reader.fetchval("SELECT queen.clock()"), time.monotonic()
+    assert await slowly(connections, mark(reader, base)) > base - timedelta(seconds=1)
+    took = time.monotonic() - began
+    await writer.execute(PUT, 1, GROUP, base - timedelta(seconds=60))
+    assert await mark(reader, base + timedelta(seconds=max(61, 1000 * took))) < base - timedelta(seconds=59)
+
+
+@checks("G-WAIT-2", level=Level.LIVE)
+async def test_what_waits_is_believed_for_a_second_and_not_when_the_clock_has_stepped_back(
+    connections: list[Connection],
+) -> None:
+    writer, reader, _ = connections
+    base = await reader.fetchval("SELECT queen.clock()")
+    await writer.execute(PUT, 1, GROUP, base + timedelta(hours=1))
+    assert await slowly(connections, next_wait(reader, base)) == base + timedelta(hours=1)
+    await writer.execute(PUT, 2, GROUP, base + timedelta(seconds=5))
+    assert await next_wait(reader, base + timedelta(seconds=2)) == base + timedelta(seconds=5)
+    await slowly(connections, next_wait(reader, base + timedelta(seconds=2)))
+    await writer.execute(PUT, 3, GROUP, base - timedelta(seconds=10))
+    assert await next_wait(reader, base - timedelta(seconds=20)) == base - timedelta(seconds=10)
+
+
+@checks("G-COST-1", level=Level.LIVE)
+async def test_a_session_remembers_a_bounded_number_of_groups_and_takes_none_for_another(
+    connections: list[Connection],
+) -> None:
+    writer, reader, _ = connections
+    now = await reader.fetchval("SELECT queen.clock()")
+    await writer.execute(PUT, 1, GROUP, now - timedelta(seconds=5))
+    for group in (GROUP + 1000, GROUP, GROUP + 2000, GROUP):
+        assert (await mark(reader, now, group) <= now - timedelta(seconds=5)) is (group == GROUP)
+    await reader.execute(
+        "SELECT queen.low_water(n, $1), queen.next_wait(n, $1) FROM generate_series(1, 3000) AS n", now
+    )
+    remembered = "SELECT count(current_setting($1 || n, true)) FROM generate_series(0, 3000) AS n"
+    for name in ("queen.low_water_", "queen.next_wait_"):
+        assert await reader.fetchval(remembered, name) <= 1000
