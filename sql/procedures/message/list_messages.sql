@@ -236,7 +236,7 @@ BEGIN
         ) AS n;
         parts := parts || v_parts;
         lasts := lasts || v_lasts;
-        complete := v_begin = p_from OR cardinality(parts) >= p_most;
+        complete := v_begin = p_from OR coalesce(cardinality(parts), 0) >= p_most;
         EXIT WHEN complete OR pg_stat_get_xact_blocks_fetched('queen.segments'::regclass) > v_blocks;
         v_end := v_begin;
         v_length := v_length * 2;
