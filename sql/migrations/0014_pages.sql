@@ -18,6 +18,9 @@ DROP FUNCTION IF EXISTS queen.refresh_statistics_v1(bigint, bool);
 DROP FUNCTION IF EXISTS queen.find_encrypted_segments_v1(bigint, bigint, int);
 DROP FUNCTION IF EXISTS queen.find_encrypted_letters_v1(bigint, text, int);
 
+DROP FUNCTION IF EXISTS queen.give_up(queen.queues, bigint, bigint, timestamptz, int, timestamptz);
+DROP FUNCTION IF EXISTS simple_mq.move_back(uuid, uuid, uuid, text);
+
 -- Dead letters of a queue in the order in which they are listed and deleted, and those of a message by its transaction id.
 DROP INDEX queen.dead_letter_queue_queue;
 CREATE INDEX dead_letter_queue_queue ON queen.dead_letter_queue (queue_id, failed_at DESC, id DESC);
