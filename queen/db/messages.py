@@ -3,11 +3,19 @@
 from asyncpg.pgproto.pgproto import UUID as FastUUID  # noqa: N811 - made from 16 bytes, as in queen.db.store
 
 from queen.core import ids
-from queen.core.administration import GivenUp, MessageDetail, MessageFilter, MessageKey, MessageRow, Period
+from queen.core.administration import (
+    PAGE_BYTES,
+    GivenUp,
+    MessageDetail,
+    MessageFilter,
+    MessageKey,
+    MessageRow,
+    Period,
+)
 from queen.db.pool import Pool
 from queen.db.statement import call
 
-_LIST = call("list_messages_v1", 10)
+_LIST = call("list_messages_v1", 11)
 _GET = call("get_message_v1", 3)
 _DELETE_TRACES = "SELECT queen.delete_traces_v1($1, $2, $3, $4) AS n"
 _DELETE = "SELECT queen.delete_message_v1($1, $2, $3) AS existed"
@@ -36,7 +44,7 @@ class MessageStore:
         """A page of messages, newest first; with a status, of the newest ``SCAN_MAX`` that match the rest."""
         rows = await self._pool.fetch(
             _LIST, wanted.queue, wanted.partition, wanted.namespace, wanted.task, wanted.status, period.begin,
-            period.end, limit, offset, SCAN_MAX,
+            period.end, limit, offset, SCAN_MAX, PAGE_BYTES,
         )  # fmt: skip
         return [MessageRow(*row) for row in rows]
 

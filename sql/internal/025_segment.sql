@@ -48,3 +48,46 @@ BEGIN
     payload := substr(v_text, v_end + 1, length(v_text) - v_end - 1)::json;
 END $$;
 COMMENT ON FUNCTION queen.message_fields IS 'Internal: the fields of one message of a segment.';
+
+-- Some messages of one segment, by their offsets, newest first. What is needed of the segment is fetched once: its columns may be
+-- stored out of line, and each message would fetch them anew.
+CREATE OR REPLACE FUNCTION queen.segment_messages(p_part bigint, p_segment bigint, p_off bigint[])
+RETURNS TABLE (
+    off bigint, created_at timestamptz, transaction_id text, trace_id text, producer_sub text, payload json, key_id text
+)
+LANGUAGE plpgsql STABLE
+SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_segment record;
+BEGIN
+    SELECT e.first_off, e.created_at, e.ends, b.begins, substr(e.data, b.begins + 1, b.upto - b.begins) AS data
+    INTO v_segment
+    FROM (
+        SELECT s.last_off - s.n + 1 AS first_off, s.created_at, substr(s.ends, 1) AS ends, s.data, w.low, w.high
+        FROM queen.segments AS s
+        CROSS JOIN LATERAL (
+            SELECT min(u.off) AS low, max(u.off) AS high FROM unnest(p_off) AS u (off) WHERE u.off > s.last_off - s.n
+        ) AS w
+        WHERE s.part_id = p_part AND s.last_off = p_segment
+        OFFSET 0
+    ) AS e
+    CROSS JOIN LATERAL (
+        SELECT queen.message_end(e.ends, (e.low - e.first_off - 1)::int) AS begins,
+            queen.message_end(e.ends, (e.high - e.first_off)::int) AS upto
+        OFFSET 0
+    ) AS b;
+    RETURN QUERY
+    SELECT u.off, v_segment.created_at, coalesce(f.transaction_id, queen.message_uuid(p_part, u.off)::text), f.trace_id,
+        f.producer_sub, f.payload, f.key_id
+    FROM unnest(p_off) AS u (off)
+    CROSS JOIN LATERAL (SELECT queen.message_end(v_segment.ends, (u.off - v_segment.first_off - 1)::int) AS ends) AS b
+    CROSS JOIN LATERAL queen.message_fields(substr(
+        v_segment.data, b.ends - v_segment.begins + 2,
+        queen.message_end(v_segment.ends, (u.off - v_segment.first_off)::int) - b.ends - 1)) AS f
+    WHERE u.off >= v_segment.first_off
+    ORDER BY u.off DESC;
+END $$;
+COMMENT ON FUNCTION queen.segment_messages IS 'Internal: the fields of some messages of one segment.';

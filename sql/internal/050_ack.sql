@@ -31,29 +31,18 @@ LANGUAGE plpgsql
 SET enable_seqscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
-DECLARE
-    v_segment record;
 BEGIN
-    -- substr makes copies: the columns may be stored out of line, and each message would fetch them anew.
-    SELECT s.last_off - s.n + 1 AS first_off, s.created_at, substr(s.data, 1) AS data, substr(s.ends, 1) AS ends
-    INTO v_segment
-    FROM queen.segments AS s WHERE s.part_id = p_part AND s.last_off = p_segment;
     INSERT INTO queen.dead_letter_queue AS d (
         queue_id, part_id, off, grp_id, consumer_group, transaction_id, trace_id, producer_sub, payload, error,
         retry_count, created_at, failed_at, key_id
     )
     SELECT
         p_queue_id, p_part, u.off, p_grp, p_group,
-        coalesce(f.transaction_id, queen.message_uuid(p_part, u.off)::text),
-        f.trace_id, f.producer_sub, coalesce(f.payload, 'null'),
-        coalesce(nullif(u.error, ''), 'Retries exhausted'), u.tries, coalesce(v_segment.created_at, p_now), p_now,
-        f.key_id
+        coalesce(m.transaction_id, queen.message_uuid(p_part, u.off)::text), m.trace_id, m.producer_sub,
+        coalesce(m.payload, 'null'), coalesce(nullif(u.error, ''), 'Retries exhausted'), u.tries,
+        coalesce(m.created_at, p_now), p_now, m.key_id
     FROM unnest(p_off, p_error, p_tries) AS u (off, error, tries)
-    LEFT JOIN LATERAL (
-        SELECT l.* FROM queen.message_at(v_segment.data, v_segment.ends, (u.off - v_segment.first_off)::int) AS m
-        CROSS JOIN LATERAL queen.message_fields(m.message) AS l
-        WHERE u.off >= v_segment.first_off
-    ) AS f ON true
+    LEFT JOIN queen.segment_messages(p_part, p_segment, p_off) AS m ON m.off = u.off
     ORDER BY u.off
     -- Only after a seek can the same message fail for the same group again: its dead letter is brought up to date.
     ON CONFLICT (part_id, off, grp_id) DO UPDATE

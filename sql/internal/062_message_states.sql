@@ -21,6 +21,7 @@ RETURNS TABLE (
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET plan_cache_mode = force_custom_plan
 AS $$
 #variable_conflict use_column
 BEGIN
@@ -30,18 +31,31 @@ BEGIN
         CASE
             WHEN EXISTS (SELECT 1 FROM queen.dead_letter_queue AS d WHERE d.part_id = u.part_id AND d.off = u.off)
                 THEN 'dead_letter'
-            WHEN count(c.lease_ends) > 0 THEN 'processing'
-            WHEN bool_and(c.done) THEN 'completed'
+            WHEN count(s.lease_ends) > 0 THEN 'processing'
+            WHEN bool_and(s.done) THEN 'completed'
             ELSE 'pending'
         END,
         coalesce(
-            max(CASE WHEN c.done THEN 'completed' WHEN c.lease_ends IS NOT NULL THEN 'processing' ELSE 'pending' END)
-                FILTER (WHERE c.name = '__QUEUE_MODE__'), 'pending'),
-        count(*) FILTER (WHERE c.done AND c.name <> '__QUEUE_MODE__'),
-        count(*) FILTER (WHERE c.name <> '__QUEUE_MODE__'),
-        max(c.lease_ends)
+            max(CASE WHEN s.done THEN 'completed' WHEN s.lease_ends IS NOT NULL THEN 'processing' ELSE 'pending' END)
+                FILTER (WHERE NOT c.named), 'pending'),
+        count(*) FILTER (WHERE s.done AND c.named), count(*) FILTER (WHERE c.named), max(s.lease_ends)
     FROM unnest(p_part, p_off) AS u (part_id, off)
-    LEFT JOIN queen.message_groups(p_part, p_off) AS c ON c.part_id = u.part_id AND c.off = u.off
+    LEFT JOIN (
+        -- Each cursor is read once, and of what it has done ahead only what is asked for: that may be large.
+        SELECT a.part_id, l.acked, l.ahead * a.offsets AS ahead, l.upto, g.name <> '__QUEUE_MODE__' AS named,
+            CASE WHEN l.lease IS NOT NULL AND l.ready_at > queen.clock() THEN l.ready_at END AS lease_ends
+        FROM (
+            SELECT o.part_id, range_agg(int8range(o.off, o.off, '[]')) AS offsets
+            FROM unnest(p_part, p_off) AS o (part_id, off) GROUP BY o.part_id
+        ) AS a
+        JOIN queen.partition_consumers AS l ON l.part_id = a.part_id
+        JOIN queen.consumer_groups_metadata AS g ON g.id = l.grp_id
+        OFFSET 0
+    ) AS c ON c.part_id = u.part_id
+    CROSS JOIN LATERAL (SELECT u.off <= c.acked OR coalesce(c.ahead @> u.off, false) AS done) AS d
+    CROSS JOIN LATERAL (
+        SELECT d.done, CASE WHEN NOT d.done AND u.off <= c.upto THEN c.lease_ends END AS lease_ends
+    ) AS s
     GROUP BY u.part_id, u.off;
 END $$;
 COMMENT ON FUNCTION queen.message_states IS 'Internal: what became of messages.';

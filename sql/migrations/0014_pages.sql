@@ -6,6 +6,7 @@ DROP FUNCTION IF EXISTS queen.list_queue_metrics_v1(
     timestamptz, timestamptz, int, text, text, text, bool, bool, bool
 );
 DROP FUNCTION IF EXISTS queen.list_worker_metrics_v1(timestamptz, timestamptz, int, text, int, bool, bool);
+DROP FUNCTION IF EXISTS queen.list_messages_v1(text, text, text, text, text, timestamptz, timestamptz, int, int, int);
 DROP FUNCTION IF EXISTS queen.list_dead_letters_v1(text, text, text, timestamptz, timestamptz, int, int);
 DROP FUNCTION IF EXISTS queen.delete_dead_letters_v1(bigint, text, text);
 DROP FUNCTION IF EXISTS queen.list_traces_v1(bigint, bigint, uuid, text, int, int);
@@ -16,6 +17,9 @@ DROP FUNCTION IF EXISTS queen.delete_group_v1(text, text, bool);
 DROP FUNCTION IF EXISTS queen.refresh_statistics_v1(bigint, bool);
 DROP FUNCTION IF EXISTS queen.find_encrypted_segments_v1(bigint, bigint, int);
 DROP FUNCTION IF EXISTS queen.find_encrypted_letters_v1(bigint, text, int);
+
+DROP FUNCTION IF EXISTS queen.give_up(queen.queues, bigint, bigint, timestamptz, int, timestamptz);
+DROP FUNCTION IF EXISTS simple_mq.move_back(uuid, uuid, uuid, text);
 
 -- Dead letters of a queue in the order in which they are listed and deleted, and those of a message by its transaction id.
 DROP INDEX queen.dead_letter_queue_queue;

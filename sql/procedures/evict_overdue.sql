@@ -50,14 +50,13 @@ DECLARE
     v_queue queen.queues;
     v_older timestamptz;
     v_waiting bigint[];            -- groups that begin later: what is overdue now is not for them
+    v_upto bigint;                 -- the last offset of the partition that is overdue
     v_cursor record;
     v_page refcursor;
-    v_counts jsonb := '{}';
     v_given_up record;
     v_began timestamptz;
     v_portion int := queen.portion(clock_timestamp(), 0, p_messages);
     v_evicted bigint := 0;
-    v_stopped bigint;
 BEGIN
     IF NOT EXISTS (
         SELECT 1 FROM queen.consumer_groups_metadata AS g
@@ -70,64 +69,82 @@ BEGIN
         RETURN;
     END IF;
     SELECT * INTO v_queue FROM queen.queues AS q WHERE q.id = p_queue_id AND q.max_wait_time_seconds > 0 FOR SHARE;
+    IF NOT FOUND THEN
+        RETURN QUERY SELECT u.part_id, 0::bigint, 'done' FROM unnest(p_part) AS u (part_id);
+        RETURN;
+    END IF;
     PERFORM queen.skip_to(g.id, g.starts_at) FROM queen.consumer_groups_metadata AS g
     WHERE g.queue_id = p_queue_id AND g.starts_at < v_now;
     v_older := queen.older_than(make_interval(secs => v_queue.max_wait_time_seconds), p_not_after);
     v_waiting := ARRAY(
         SELECT g.id FROM queen.consumer_groups_metadata AS g WHERE g.queue_id = p_queue_id AND g.starts_at IS NOT NULL);
-    -- Not the parked ones: they have nothing to give up, and a push may want to wake them.
-    IF p_wait THEN
-        OPEN v_page FOR
-            SELECT c.* FROM queen.partition_consumers AS c
-            WHERE c.part_id = ANY(p_part) AND c.ready_at < 'infinity' AND c.grp_id <> ALL(v_waiting)
-            ORDER BY c.part_id, c.grp_id FOR UPDATE;
-    ELSE
-        OPEN v_page FOR
-            SELECT c.* FROM queen.partition_consumers AS c
-            WHERE c.part_id = ANY(p_part) AND c.ready_at < 'infinity' AND c.grp_id <> ALL(v_waiting)
-            ORDER BY c.part_id, c.grp_id FOR UPDATE SKIP LOCKED;
-    END IF;
-    LOOP
-        FETCH v_page INTO v_cursor;
-        EXIT WHEN NOT FOUND OR v_queue.id IS NULL;
-        v_began := coalesce(v_began, clock_timestamp());
-        LOOP
-            IF v_portion <= 0 THEN
-                v_stopped := v_cursor.part_id;
-                EXIT;
+    FOREACH part_id IN ARRAY p_part LOOP
+        messages := 0;
+        state := 'more';
+        IF v_portion > 0 THEN
+            v_upto := queen.last_before(part_id, v_older - interval '1 microsecond');
+            -- Only those that have something to give up: each call makes progress, whatever the others are.
+            IF p_wait THEN
+                OPEN v_page FOR
+                    SELECT c.grp_id FROM queen.partition_consumers AS c
+                    WHERE c.part_id = evict_overdue_v1.part_id AND c.acked < v_upto AND queen.keeps_upto(c, v_now) < v_upto
+                        AND c.grp_id <> ALL(v_waiting)
+                    ORDER BY c.grp_id FOR UPDATE;
+            ELSE
+                OPEN v_page FOR
+                    SELECT c.grp_id FROM queen.partition_consumers AS c
+                    WHERE c.part_id = evict_overdue_v1.part_id AND c.acked < v_upto AND queen.keeps_upto(c, v_now) < v_upto
+                        AND c.grp_id <> ALL(v_waiting)
+                    ORDER BY c.grp_id FOR UPDATE SKIP LOCKED;
             END IF;
-            SELECT * INTO v_given_up FROM queen.give_up(v_queue, v_cursor.part_id, v_cursor.grp_id, v_older, v_portion, v_now);
-            v_evicted := v_evicted + v_given_up.messages;
-            v_counts := v_counts || jsonb_build_object(
-                v_cursor.part_id, coalesce((v_counts ->> v_cursor.part_id::text)::bigint, 0) + v_given_up.messages);
-            v_portion := queen.portion(v_began, v_evicted, p_messages);
-            EXIT WHEN NOT v_given_up.more;
-        END LOOP;
-        EXIT WHEN v_stopped IS NOT NULL;
+            LOOP
+                FETCH v_page INTO v_cursor;
+                EXIT WHEN NOT FOUND;
+                v_began := coalesce(v_began, clock_timestamp());
+                LOOP
+                    SELECT * INTO v_given_up
+                    FROM queen.give_up(v_queue, part_id, v_cursor.grp_id, v_upto, v_portion, v_now);
+                    messages := messages + v_given_up.messages;
+                    v_evicted := v_evicted + v_given_up.messages;
+                    v_portion := queen.portion(v_began, v_evicted, p_messages);
+                    EXIT WHEN v_portion <= 0 OR NOT v_given_up.more;
+                END LOOP;
+                EXIT WHEN v_portion <= 0;
+            END LOOP;
+            CLOSE v_page;
+            state := CASE
+                WHEN v_portion <= 0 THEN 'more'
+                -- What was passed over because somebody held it is overdue still.
+                WHEN NOT p_wait AND EXISTS (
+                    SELECT 1 FROM queen.partition_consumers AS c
+                    WHERE c.part_id = evict_overdue_v1.part_id AND c.acked < v_upto AND queen.keeps_upto(c, v_now) < v_upto
+                        AND c.grp_id <> ALL(v_waiting)
+                ) THEN 'busy'
+                ELSE 'done'
+            END;
+        END IF;
+        RETURN NEXT;
     END LOOP;
-    CLOSE v_page;
     PERFORM queen.count_removed(v_queue.name, 0, 0, v_evicted);
-    RETURN QUERY
-    SELECT u.part_id, coalesce((v_counts ->> u.part_id::text)::bigint, 0),
-        CASE
-            WHEN u.part_id >= v_stopped THEN 'more'
-            WHEN NOT p_wait AND o.part_ids IS NOT NULL THEN 'busy'
-            ELSE 'done'
-        END
-    FROM unnest(p_part) AS u (part_id)
-    -- What was passed over because somebody held it is overdue still.
-    CROSS JOIN LATERAL (
-        SELECT array_agg(c.grp_id) AS part_ids FROM queen.partition_consumers AS c
-        WHERE c.part_id = u.part_id AND c.grp_id <> ALL(v_waiting) AND (c.lease IS NULL OR c.ready_at <= v_now) AND EXISTS (
-            SELECT 1 FROM queen.segments AS s
-            WHERE s.part_id = c.part_id AND s.last_off = (
-                SELECT m.last_off FROM queen.segments AS m
-                WHERE m.part_id = c.part_id AND m.last_off > c.acked ORDER BY m.last_off LIMIT 1
-            ) AND s.created_at < v_older
-        )
-    ) AS o;
 END $$;
 COMMENT ON FUNCTION queen.evict_overdue_v1 IS 'Gives up messages that have waited longer than their queue allows.';
+
+-- Up to which offset a cursor gives nothing up: it is done, or under a live lease.
+CREATE OR REPLACE FUNCTION queen.keeps_upto(p_cursor queen.partition_consumers, p_now timestamptz) RETURNS bigint
+LANGUAGE plpgsql STABLE
+AS $$
+DECLARE
+    v_upto bigint := p_cursor.acked;
+BEGIN
+    IF p_cursor.lease IS NOT NULL AND p_cursor.ready_at > p_now THEN
+        v_upto := greatest(v_upto, p_cursor.upto);
+    END IF;
+    IF p_cursor.ahead IS NOT NULL THEN
+        SELECT a.acked INTO v_upto FROM queen.advance(v_upto, p_cursor.ahead) AS a;
+    END IF;
+    RETURN v_upto;
+END $$;
+COMMENT ON FUNCTION queen.keeps_upto IS 'Internal: up to which offset a cursor gives nothing up.';
 
 -- How many messages a transaction of eviction takes on next: 100 at first, then as many as all before, as long as that fits into
 -- 6 ms as far as can be told, because consumers wait for their cursors; 0: it ends.
@@ -139,9 +156,9 @@ RETURN CASE
 END;
 COMMENT ON FUNCTION queen.portion IS 'Internal: how many messages a transaction of eviction takes on next.';
 
--- What one cursor gives up: undone messages created before p_older, those under a live lease left out. The caller holds it.
+-- What one cursor gives up: undone messages up to p_upto, those under a live lease left out. The caller holds it.
 CREATE OR REPLACE FUNCTION queen.give_up(
-    p_queue queen.queues, p_part bigint, p_grp bigint, p_older timestamptz, p_messages int, p_now timestamptz,
+    p_queue queen.queues, p_part bigint, p_grp bigint, p_upto bigint, p_messages int, p_now timestamptz,
     OUT messages bigint, OUT more bool
 )
 LANGUAGE plpgsql
@@ -149,39 +166,30 @@ SET enable_seqscan = off
 AS $$
 DECLARE
     v_cursor queen.partition_consumers;
+    -- Read from the row once, not per message: both may be large.
+    v_ahead int8multirange;
+    v_retries jsonb;
     v_group text;
-    v_segment record;
     v_from bigint;
     v_upto bigint;
     v_off bigint[];
 BEGIN
-    messages := 0;
-    more := false;
     SELECT * INTO v_cursor FROM queen.partition_consumers AS c WHERE c.part_id = p_part AND c.grp_id = p_grp;
     SELECT g.name INTO v_group FROM queen.consumer_groups_metadata AS g WHERE g.id = p_grp;
-    v_from := CASE
-        WHEN v_cursor.lease IS NOT NULL AND v_cursor.ready_at > p_now THEN greatest(v_cursor.upto, v_cursor.acked)
-        ELSE v_cursor.acked
-    END;
-    SELECT a.acked INTO v_from FROM queen.advance(v_from, v_cursor.ahead) AS a;
-    v_upto := v_from;
-    FOR v_segment IN
-        SELECT s.last_off, s.created_at FROM queen.segments AS s
-        WHERE s.part_id = p_part AND s.last_off > v_from ORDER BY s.last_off
-    LOOP
-        EXIT WHEN v_segment.created_at >= p_older OR more;
-        v_upto := least(v_segment.last_off, v_from + p_messages);
-        more := v_upto < v_segment.last_off;
-    END LOOP;
-    IF v_upto = v_from THEN
+    v_ahead := coalesce(v_cursor.ahead, '{}') + '{}'::int8multirange;
+    v_retries := coalesce(v_cursor.retries, '{}') || '{}'::jsonb;
+    v_from := queen.keeps_upto(v_cursor, p_now);
+    v_upto := least(p_upto, v_from + p_messages);
+    more := v_upto < p_upto;
+    v_off := ARRAY(SELECT o FROM generate_series(v_from + 1, v_upto) AS o WHERE NOT v_ahead @> o);
+    messages := cardinality(v_off);
+    IF messages = 0 THEN
         RETURN;
     END IF;
-    v_off := ARRAY(SELECT o FROM generate_series(v_from + 1, v_upto) AS o WHERE NOT coalesce(v_cursor.ahead @> o, false));
-    messages := cardinality(v_off);
     IF coalesce(p_queue.dead_letter_queue, true) OR coalesce(p_queue.dlq_after_max_retries, true) THEN
         PERFORM queen.bury(
             p_queue.id, p_part, p_grp, v_group, v_off, array_fill('Maximum wait time exceeded'::text, ARRAY[messages::int]),
-            ARRAY(SELECT coalesce((v_cursor.retries ->> o::text)::int, 0) FROM unnest(v_off) AS o), p_now);
+            ARRAY(SELECT coalesce((v_retries ->> o::text)::int, 0) FROM unnest(v_off) AS o), p_now);
     END IF;
     PERFORM queen.pass_over(p_part, p_grp, int8multirange(int8range(v_from + 1, v_upto, '[]')), p_now);
 END $$;

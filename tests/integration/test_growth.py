@@ -21,14 +21,9 @@ OLD = Path(__file__).parents[1] / "mutants" / "growth"
 #: What grows too fast as the procedures are today: shape and call. To be emptied, and then to be removed.
 RED_TODAY: frozenset[tuple[str, str]] = frozenset(
     {
-        ("partitions with two messages", "a page of messages"),
         ("leased partitions", "ack all: completed"),
         ("leased partitions", "ack all by transaction id: completed"),
-        ("deleted messages", "list all"),
-        ("messages of one segment", "list all"),
-        ("messages of one segment", "delete one"),
         ("acks, one a call", "every second"),
-        ("groups of a partition", "eviction"),
     }
 )
 

@@ -1,12 +1,15 @@
 """Single messages: listed, looked at, deleted, moved to the dead letters, retried."""
 
 import asyncio
+import itertools
+from datetime import timedelta
 from typing import Any
 from urllib.parse import quote
 
 import asyncpg
 import pytest
 
+from queen.db.setup import prepare
 from queen_spec.guarantees import Level, checks
 from tests.support.api import Api, Message
 
@@ -84,6 +87,59 @@ async def test_a_time_that_has_passed_is_listed_as_the_present_is(
         [m["data"] for m in now],
         [],  # the test ran across midnight
     )
+
+
+async def test_a_page_of_large_messages_ends_before_16_mib(api: Api, queue: str) -> None:
+    await api.push(queue, *(str(n) * (7 * 2**20) for n in range(3)))
+    assert [m["data"][0] for m in await listed(api, queue=queue)] == ["2", "1"]
+    assert [m["data"][0] for m in await listed(api, queue=queue, offset=2)] == ["0"]
+
+
+#: Two segments each second in each of 1,100 partitions, some without messages; then others of another queue, a block each.
+MANY_PARTITIONS = """
+SELECT count(*) FROM queen.resolve_partitions_v1(
+    ARRAY(SELECT 'wide' FROM generate_series(1, 1100)) || ARRAY['busy'],
+    ARRAY(SELECT n::text FROM generate_series(1, 1100) AS n) || ARRAY['p'], true);
+ALTER TABLE queen.segments SET (fillfactor = 10);
+INSERT INTO queen.segments (part_id, last_off, n, created_at, flush, ends, data)
+SELECT p.id, 2 * n + 1, CASE WHEN p.id % 7 = 0 THEN 0 ELSE 2 END,
+    clock_timestamp() - make_interval(mins => 10, secs => p.id - n / 2), gen_random_uuid(), '', '[]'
+FROM queen.partitions AS p, generate_series(0, 3) AS n WHERE p.name <> 'p';
+INSERT INTO queen.segments (part_id, last_off, n, created_at, flush, ends, data)
+SELECT p.id, n, 1, clock_timestamp() - make_interval(secs => (12000 - n) / 30), gen_random_uuid(), '', repeat(md5(n::text), 20)::bytea
+FROM queen.partitions AS p, generate_series(1, 12000) AS n WHERE p.name = 'p';
+VACUUM ANALYZE;
+"""
+BY_SORTING = """
+SELECT array_agg(o.part_id), array_agg(o.last_off)
+FROM (
+    SELECT s.part_id, s.last_off FROM queen.segments AS s JOIN queen.partitions AS p ON p.id = s.part_id
+    WHERE p.queue_id = ANY($1) AND s.n > 0 AND s.created_at BETWEEN $2 AND $3
+    ORDER BY s.created_at DESC, s.part_id DESC, s.last_off DESC LIMIT $4
+) AS o
+"""
+
+
+async def test_the_newest_segments_are_those_that_sorting_finds(postgres: str) -> None:
+    await prepare(postgres, 5000)
+    database = await asyncpg.connect(postgres)
+    for statement in MANY_PARTITIONS.split(";")[:-1]:
+        await database.execute(statement)
+    wide, busy = [row["id"] for row in await database.fetch("SELECT id FROM queen.queues ORDER BY name DESC")]
+    now = await database.fetchval("SELECT clock_timestamp()")
+    question = "SELECT parts, lasts FROM queen.newest_segments($1, NULL, $2, $3, $4)"
+    for queues, begin, end, most in itertools.product(
+        ([wide], [busy], [wide, busy]), (10_000, 1000), (-60, 300, 900), (1, 300, 100_000)
+    ):
+        arguments = queues, now - timedelta(seconds=begin), now - timedelta(seconds=end), most
+        expected = await database.fetchrow(BY_SORTING, *arguments)
+        assert tuple(await database.fetchrow(question, *arguments)) == tuple(expected), arguments
+    by_time = "SELECT complete FROM queen.segments_by_time($1, NULL, $2, $3, 10)"
+    assert await database.fetchval(by_time, [busy], now - timedelta(days=1), now) is True
+    # The others are too many; then partitions are asked.
+    assert await database.fetchval(by_time, [wide], now - timedelta(days=1), now) is False
+    assert await database.fetchval(by_time, [wide], now - timedelta(days=1), now - timedelta(seconds=900)) is True
+    await database.close()
 
 
 async def test_a_message_is_listed_by_what_became_of_it(api: Api, queue: str) -> None:

@@ -377,7 +377,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-RET-6", "eviction takes what is under a live lease",
-        (OVERDUE, "greatest(v_cursor.upto, v_cursor.acked)", "v_cursor.acked"),
+        (OVERDUE, "greatest(v_upto, p_cursor.upto)", "v_upto"),
         tests=COMBINATIONS,
     ),
     _sql(

@@ -12,7 +12,7 @@ DEQUEUE, ACKNOWLEDGE, EXTEND = (
 REQUEUE, PEEK, SWEEP = f"{_SQL}/150_requeue.sql", f"{_SQL}/160_peek.sql", f"{_SQL}/180_sweep.sql"
 HANDLERS, TESTS = "queen/engine/handlers/simple_mq.py", "tests/integration/test_simple_mq.py"
 
-_LAST = "q.parent_id IS NULL AND m.delivery_count >= q.max_deliveries AS last"
+_LAST = "q.parent_id IS NULL AND u.delivery_count >= q.max_deliveries AS last"
 _MOVE = "UPDATE simple_mq.messages AS m SET queue_id = v_queue.dlq_id, state = 'r', visible_at = v_now\n            FROM chosen"
 
 SIMPLE_MQ: tuple[Mutant, ...] = (

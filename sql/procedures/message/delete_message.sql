@@ -42,27 +42,28 @@ LANGUAGE plpgsql
 SET enable_seqscan = off
 AS $$
 DECLARE
-    v_segment queen.segments;
+    v_segment record;
     v_pos int;
     v_begin int;      -- bytes before the message, and up to its end
     v_end int;
+    v_shift int;      -- by how much the ends of it and of later ones move
     v_blank CONSTANT bytea := '{"payload":null}';
 BEGIN
-    -- A rotation of keys writes segments anew without the lock of the partition.
-    SELECT * INTO v_segment FROM queen.segments AS s
-    WHERE s.part_id = p_part AND s.last_off >= p_off ORDER BY s.last_off LIMIT 1 FOR NO KEY UPDATE;
+    -- Copies: the columns may be stored out of line, and each number would fetch them anew. And held, for a rotation of keys
+    -- writes segments without the partition.
+    SELECT s.last_off, s.n, substr(s.ends, 1) AS ends, substr(s.data, 1) AS data, s.ids INTO v_segment
+    FROM queen.segments AS s WHERE s.part_id = p_part AND s.last_off >= p_off ORDER BY s.last_off LIMIT 1
+    FOR NO KEY UPDATE;
     v_pos := p_off - v_segment.last_off + v_segment.n - 1;
     v_begin := queen.message_end(v_segment.ends, v_pos - 1) + 1;
     v_end := queen.message_end(v_segment.ends, v_pos);
+    v_shift := v_begin + octet_length(v_blank) - v_end;
     UPDATE queen.segments AS s
     SET
-        data = substr(s.data, 1, v_begin) || v_blank || substr(s.data, v_end + 1),
-        ends = (
-            SELECT string_agg(
-                int4send(queen.message_end(s.ends, i.pos)
-                    + CASE WHEN i.pos < v_pos THEN 0 ELSE v_begin + octet_length(v_blank) - v_end END),
-                ''::bytea ORDER BY i.pos)
-            FROM generate_series(0, s.n - 1) AS i (pos)
+        data = substr(v_segment.data, 1, v_begin) || v_blank || substr(v_segment.data, v_end + 1),
+        ends = substr(v_segment.ends, 1, 4 * v_pos) || (
+            SELECT string_agg(int4send(queen.message_end(v_segment.ends, i.pos) + v_shift), ''::bytea ORDER BY i.pos)
+            FROM generate_series(v_pos, v_segment.n - 1) AS i (pos)
         )
     WHERE s.part_id = p_part AND s.last_off = v_segment.last_off;
     IF v_segment.ids IS NOT NULL THEN

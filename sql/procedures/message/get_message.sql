@@ -18,17 +18,15 @@ DECLARE
 BEGIN
     RETURN QUERY
     SELECT
-        v_off, q.name, p.name, q.namespace, q.task, s.created_at,
-        coalesce(f.transaction_id, queen.message_uuid(p_part, v_off)::text), f.trace_id, f.producer_sub, f.payload::text,
-        a.status, a.lease_ends, q.lease_time, q.retry_limit, q.retry_delay, q.priority, c.name, c.done, c.lease_ends,
-        d.error, d.retry_count, q.ttl, f.key_id
+        v_off, q.name, p.name, q.namespace, q.task, m.created_at, m.transaction_id, m.trace_id, m.producer_sub,
+        m.payload::text, a.status, a.lease_ends, q.lease_time, q.retry_limit, q.retry_delay, q.priority, c.name, c.done, c.lease_ends,
+        d.error, d.retry_count, q.ttl, m.key_id
     FROM (
-        SELECT l.* FROM queen.segments AS l WHERE l.part_id = p_part AND l.last_off >= v_off ORDER BY l.last_off LIMIT 1
+        SELECT l.last_off FROM queen.segments AS l WHERE l.part_id = p_part AND l.last_off >= v_off ORDER BY l.last_off LIMIT 1
     ) AS s
     JOIN queen.partitions AS p ON p.id = p_part
     JOIN queen.queues AS q ON q.id = p.queue_id
-    CROSS JOIN LATERAL queen.message_at(s.data, s.ends, (v_off - s.last_off + s.n - 1)::int) AS b
-    CROSS JOIN LATERAL queen.message_fields(b.message) AS f
+    CROSS JOIN LATERAL queen.segment_messages(p_part, s.last_off, ARRAY[v_off]) AS m
     CROSS JOIN LATERAL queen.message_states(ARRAY[p_part], ARRAY[v_off]) AS a
     CROSS JOIN LATERAL (
         SELECT array_agg(g.name ORDER BY g.name) AS name, array_agg(g.done ORDER BY g.name) AS done,

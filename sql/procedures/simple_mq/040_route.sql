@@ -15,11 +15,15 @@ AS $$
 DECLARE
     v_now timestamptz := queen.clock();
     v_due uuid[];
-    v_locked text[];
     v_queue record;
-    v_exhausted uuid[] := '{}';
-    v_freed_queue uuid[] := '{}';
-    v_freed_group text[] := '{}';
+    d_queue uuid[];               -- taken messages whose timeout is over
+    d_message uuid[];
+    d_deliveries int[];
+    d_last bool[];
+    v_exhausted_queue uuid[];
+    v_exhausted uuid[];
+    v_freed_queue uuid[];
+    v_freed_group text[];
     v_room bigint;
     v_moved uuid[];
     v_removed uuid[] := '{}';
@@ -32,35 +36,39 @@ BEGIN
         RETURN;
     END IF;
 
-    -- The groups that lose their leading message.
-    SELECT array_agg(m.queue_id || m.message_group), array_agg(m.queue_id), array_agg(m.message_group)
-    INTO v_locked, v_freed_queue, v_freed_group
-    FROM simple_mq.queues AS q
-    JOIN simple_mq.messages AS m ON m.queue_id = q.queue_id AND m.state = 't' AND m.visible_at <= v_now
-    WHERE q.queue_id = ANY(v_due) AND q.parent_id IS NULL
-        AND m.message_group IS NOT NULL AND m.delivery_count >= q.max_deliveries;
+    SELECT
+        array_agg(m.queue_id), array_agg(m.message_id), array_agg(m.delivery_count), array_agg(m.last),
+        -- The groups that lose their leading message.
+        array_agg(m.queue_id) FILTER (WHERE m.last AND m.message_group IS NOT NULL),
+        array_agg(m.message_group) FILTER (WHERE m.last AND m.message_group IS NOT NULL)
+    INTO d_queue, d_message, d_deliveries, d_last, v_freed_queue, v_freed_group
+    FROM (
+        SELECT u.*, q.parent_id IS NULL AND u.delivery_count >= q.max_deliveries AS last
+        FROM simple_mq.queues AS q
+        CROSS JOIN LATERAL (
+            SELECT t.queue_id, t.message_id, t.delivery_count, t.message_group FROM simple_mq.messages AS t
+            WHERE t.queue_id = q.queue_id AND t.state = 't' AND t.visible_at <= v_now
+            ORDER BY t.visible_at LIMIT 1000
+        ) AS u
+        WHERE q.queue_id = ANY(v_due)
+    ) AS m;
     PERFORM simple_mq.lock_groups(v_freed_queue, v_freed_group);
 
     WITH due AS (
-        SELECT m.queue_id, m.message_id, q.parent_id IS NULL AND m.delivery_count >= q.max_deliveries AS last
-        FROM simple_mq.queues AS q
+        SELECT m.queue_id, m.message_id, u.last
+        FROM unnest(d_queue, d_message, d_deliveries, d_last) AS u (queue_id, message_id, deliveries, last)
         CROSS JOIN LATERAL (
-            SELECT t.queue_id, t.message_id, t.delivery_count FROM simple_mq.messages AS t
-            WHERE t.queue_id = q.queue_id AND t.state = 't' AND t.visible_at <= v_now
-                AND (
-                    t.message_group IS NULL OR t.delivery_count < q.max_deliveries OR q.parent_id IS NOT NULL
-                    OR t.queue_id || t.message_group = ANY(v_locked)
-                )
-            ORDER BY t.visible_at LIMIT 1000
+            SELECT t.queue_id, t.message_id FROM simple_mq.messages AS t
+            WHERE t.queue_id = u.queue_id AND t.message_id = u.message_id
+                AND CASE t.state WHEN 't' THEN t.visible_at <= v_now AND t.delivery_count = u.deliveries END
             FOR UPDATE SKIP LOCKED
         ) AS m
-        WHERE q.queue_id = ANY(v_due)
     ), judged AS (
         UPDATE simple_mq.messages AS m SET state = CASE WHEN due.last THEN 'x' ELSE 'r' END
         FROM due WHERE m.queue_id = ANY(ARRAY[due.queue_id]) AND m.message_id = ANY(ARRAY[due.message_id])
-        RETURNING m.message_id, due.last
+        RETURNING m.queue_id, m.message_id, due.last
     )
-    SELECT coalesce(array_agg(j.message_id) FILTER (WHERE j.last), '{}') INTO v_exhausted FROM judged AS j;
+    SELECT array_agg(j.queue_id), array_agg(j.message_id) INTO v_exhausted_queue, v_exhausted FROM judged AS j WHERE j.last;
 
     -- Queue rows before counts, and of those all shards 0 before any other, in the order of their ids.
     FOR v_queue IN
@@ -88,8 +96,12 @@ BEGIN
     ORDER BY c.queue_id FOR UPDATE;
 
     FOR v_queue IN
-        SELECT q.queue_id, q.dlq_id, d.queue_size AS dlq_size
+        SELECT q.queue_id, q.dlq_id, d.queue_size AS dlq_size, e.messages AS exhausted
         FROM simple_mq.queues AS q JOIN simple_mq.queues AS d ON d.queue_id = q.dlq_id
+        LEFT JOIN (
+            SELECT u.queue_id, array_agg(u.message_id) AS messages
+            FROM unnest(v_exhausted_queue, v_exhausted) AS u (queue_id, message_id) GROUP BY u.queue_id
+        ) AS e ON e.queue_id = q.queue_id
         WHERE q.queue_id = ANY(v_due)
             AND EXISTS (SELECT 1 FROM simple_mq.messages AS m WHERE m.queue_id = q.queue_id AND m.state = 'x')
         ORDER BY q.queue_id
@@ -112,8 +124,9 @@ BEGIN
         queue_id := v_queue.queue_id;
         dlq_id := v_queue.dlq_id;
         dead := cardinality(v_moved);
-        SELECT count(*) INTO stuck FROM simple_mq.messages AS m
-        WHERE m.queue_id = v_queue.queue_id AND m.state = 'x' AND m.message_id = ANY(v_exhausted);
+        SELECT count(*) INTO stuck
+        FROM unnest(v_queue.exhausted) AS e (message_id) LEFT JOIN unnest(v_moved) AS m (message_id) ON m.message_id = e.message_id
+        WHERE m.message_id IS NULL;
         RETURN NEXT;
     END LOOP;
     PERFORM simple_mq.removed(v_removed);

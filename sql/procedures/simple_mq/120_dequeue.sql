@@ -30,17 +30,22 @@ BEGIN
     FROM simple_mq.route(p_queue) AS r;
     FOR v_place IN
         SELECT
-            u.queue_id, q.queue_id IS NOT NULL AS known, q.visibility_timeout, q.dlq_id, u.polls, u.limits, u.wanted,
+            u.queue_id, q.queue_id IS NOT NULL AS known, q.visibility_timeout, q.dlq_id, u.polls, u.places, u.wanted,
             CASE WHEN h.waiting_from > '1970-01-01' THEN simple_mq.uuid_at(h.waiting_from, '0000000000000000')
                 ELSE '00000000-0000-0000-0000-000000000000' END AS head,
             h.checked_at < v_now - interval '100 milliseconds' AS head_is_old,
-            array_position(v_routed_queue, u.queue_id) AS routed
+            coalesce(r.dead, 0) AS dead, coalesce(r.stuck, 0) AS stuck
         FROM (
-            SELECT p.queue_id, array_agg(p.n::int ORDER BY p.n) AS polls, array_agg(p.most ORDER BY p.n) AS limits,
+            -- The first message that each poll gets, counted from 1, and the polls in the same order.
+            SELECT p.queue_id, array_agg(p.n::int ORDER BY p.n) AS polls, array_agg(p.upto - p.most + 1 ORDER BY p.n) AS places,
                 sum(p.most) AS wanted
-            FROM unnest(p_queue, p_limit) WITH ORDINALITY AS p (queue_id, most, n)
+            FROM (
+                SELECT l.queue_id, l.most, l.n, sum(l.most) OVER (PARTITION BY l.queue_id ORDER BY l.n) AS upto
+                FROM unnest(p_queue, p_limit) WITH ORDINALITY AS l (queue_id, most, n)
+            ) AS p
             GROUP BY p.queue_id
         ) AS u
+        LEFT JOIN unnest(v_routed_queue, v_routed_dead, v_routed_stuck) AS r (queue_id, dead, stuck) ON r.queue_id = u.queue_id
         LEFT JOIN simple_mq.queues AS q ON q.queue_id = u.queue_id
         LEFT JOIN simple_mq.heads AS h ON h.queue_id = u.queue_id
         ORDER BY u.queue_id
@@ -70,14 +75,10 @@ BEGIN
                 RETURNING m.*
             )
             SELECT
-                p.poll, v_place.queue_id, true, NULL::uuid, NULL::int, NULL::int, NULL::float8,
-                t.message_id, t.data, t.delivery_count, t.visible_at, t.created_at, t.message_group,
+                v_place.polls[width_bucket(t.n, v_place.places)], v_place.queue_id, true, NULL::uuid, NULL::int, NULL::int,
+                NULL::float8, t.message_id, t.data, t.delivery_count, t.visible_at, t.created_at, t.message_group,
                 t.traceparent
             FROM (SELECT taken.*, row_number() OVER (ORDER BY taken.message_id) AS n FROM taken) AS t
-            JOIN (
-                SELECT l.poll, sum(l.most) OVER (ORDER BY l.poll) AS upto, l.most
-                FROM unnest(v_place.polls, v_place.limits) AS l (poll, most)
-            ) AS p ON t.n <= p.upto AND t.n > p.upto - p.most
             ORDER BY t.n;
             GET DIAGNOSTICS v_taken = ROW_COUNT;
             IF v_taken > 0 AND v_place.head_is_old THEN
@@ -88,8 +89,8 @@ BEGIN
         queue_id := v_place.queue_id;
         known := v_place.known;
         dlq_id := v_place.dlq_id;
-        dead := coalesce(v_routed_dead[v_place.routed], 0);
-        stuck := coalesce(v_routed_stuck[v_place.routed], 0);
+        dead := v_place.dead;
+        stuck := v_place.stuck;
         ready_in := NULL;
         IF v_taken < v_place.wanted THEN
             SELECT CASE

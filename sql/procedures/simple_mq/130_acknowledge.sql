@@ -48,10 +48,11 @@ BEGIN
             WHEN q.queue_id IS NOT NULL THEN 'missing'
             ELSE 'unknown'
         END,
-        u.queue_id = ANY(v_freed)
+        f.queue_id IS NOT NULL
     FROM unnest(p_queue, p_message) WITH ORDINALITY AS u (queue_id, message_id, n)
     LEFT JOIN simple_mq.queues AS q ON q.queue_id = u.queue_id
     LEFT JOIN unnest(v_deleted_queue, v_deleted) AS d (queue_id, message_id)
-        ON d.queue_id = u.queue_id AND d.message_id = u.message_id;
+        ON d.queue_id = u.queue_id AND d.message_id = u.message_id
+    LEFT JOIN (SELECT DISTINCT n AS queue_id FROM unnest(v_freed) AS n) AS f ON f.queue_id = u.queue_id;
 END $$;
 COMMENT ON FUNCTION simple_mq.acknowledge_v1 IS 'Removes messages, each by queue and id.';

@@ -1,7 +1,7 @@
 -- Purpose:   gives a message a second chance: delivery count 0, visible now. From a dead-letter queue it goes back to the
 --            parent; otherwise it goes to p_queue, from wherever it is.
 -- Returns:   requeued, missing, unknown (the destination) or full; the destination, its size and its message count.
--- Locks:     groups, messages by (queue_id, message_id), counts (shard 0 of the destination, then an own shard).
+-- Locks:     those of simple_mq.move_back.
 -- Writes:    messages, counts.
 CREATE OR REPLACE FUNCTION simple_mq.requeue_v1(
     p_queue uuid, p_message uuid, OUT outcome text, OUT destination uuid, OUT queue_size int, OUT messages bigint
@@ -13,13 +13,13 @@ SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_source uuid;
-    v_group text;
+    v_moved record;
 BEGIN
-    SELECT m.queue_id, m.message_group INTO v_source, v_group FROM simple_mq.messages AS m
+    SELECT m.queue_id INTO v_source FROM simple_mq.messages AS m
     JOIN simple_mq.queues AS q ON q.queue_id = m.queue_id
     WHERE m.queue_id = p_queue AND m.message_id = p_message;
     IF NOT FOUND THEN
-        SELECT m.queue_id, m.message_group INTO v_source, v_group
+        SELECT m.queue_id INTO v_source
         FROM simple_mq.queues AS q
         JOIN simple_mq.messages AS m ON m.queue_id = q.queue_id AND m.message_id = p_message
         LIMIT 1;
@@ -33,74 +33,114 @@ BEGIN
         SELECT q.queue_id INTO destination FROM simple_mq.queues AS q WHERE q.dlq_id = p_queue;
         destination := coalesce(destination, p_queue);
     END IF;
-    IF v_group IS NOT NULL THEN
-        PERFORM simple_mq.lock_groups(ARRAY[v_source, destination], ARRAY[v_group, v_group]);
-    END IF;
-    PERFORM 1 FROM simple_mq.messages AS m
-    WHERE (m.queue_id = v_source AND m.message_id = p_message)
-        OR (m.queue_id = destination AND m.message_group = v_group AND m.state IN ('w', 'r', 't'))
-    ORDER BY m.queue_id, m.message_id FOR UPDATE;
-    PERFORM 1 FROM simple_mq.counts AS c WHERE c.queue_id = destination AND c.shard = 0 FOR UPDATE;
-    IF NOT FOUND THEN
-        outcome := 'unknown';
-        RETURN;
-    END IF;
-    SELECT q.queue_size, simple_mq.message_count(destination) INTO queue_size, messages
-    FROM simple_mq.queues AS q WHERE q.queue_id = destination;
-    IF v_source <> destination AND messages >= queue_size THEN
-        outcome := 'full';
-        RETURN;
-    END IF;
-    outcome := simple_mq.move_back(v_source, destination, p_message, v_group);
+    SELECT * INTO v_moved FROM simple_mq.move_back(v_source, destination, ARRAY[p_message]);
+    queue_size := v_moved.queue_size;
+    messages := v_moved.messages;
+    outcome := CASE
+        WHEN queue_size IS NULL THEN 'unknown'
+        WHEN v_moved.there = 0 THEN 'missing'
+        WHEN v_moved.moved = 0 THEN 'full'
+        ELSE 'requeued'
+    END;
 END $$;
 COMMENT ON FUNCTION simple_mq.requeue_v1 IS 'Gives a message a second chance: delivery count 0, visible now.';
 
+-- Moves messages of a queue, oldest first, as many as the destination has room for.
+-- Returns:   how many of them were still there, and how many moved; size and message count of the destination, as they were
+--            before (null: there is no such queue, nothing moved).
+-- Locks:     groups, messages by (queue_id, message_id), counts (shard 0 of the destination, then an own shard).
 CREATE OR REPLACE FUNCTION simple_mq.move_back(
-    p_source uuid, p_destination uuid, p_message uuid, p_group text
-) RETURNS text
+    p_source uuid, p_destination uuid, p_messages uuid[],
+    OUT there int, OUT moved int, OUT queue_size int, OUT messages bigint
+)
 LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 AS $$
+#variable_conflict use_column
 DECLARE
-    v_ordered bool := p_group IS NOT NULL AND EXISTS (
-        SELECT 1 FROM simple_mq.queues AS q WHERE q.queue_id = p_destination AND q.parent_id IS NULL
-    );
+    v_groups text[];
+    v_leaders uuid[] := '{}';
+    v_ordered bool := EXISTS (
+        SELECT 1 FROM simple_mq.queues AS q WHERE q.queue_id = p_destination AND q.parent_id IS NULL);
+    v_here uuid[];
 BEGIN
+    moved := 0;
+    SELECT array_agg(DISTINCT m.message_group) INTO v_groups
+    FROM simple_mq.messages AS m
+    WHERE m.queue_id = p_source AND m.message_id = ANY(p_messages) AND m.message_group IS NOT NULL;
+    IF v_groups IS NOT NULL THEN
+        PERFORM simple_mq.lock_groups(array_agg(q.queue_id), array_agg(g.name))
+        FROM unnest(ARRAY[p_source, p_destination]) AS q (queue_id) CROSS JOIN unnest(v_groups) AS g (name);
+    END IF;
+    IF v_ordered THEN
+        v_leaders := ARRAY(
+            SELECT l.message_id
+            FROM unnest(v_groups) AS g (name)
+            CROSS JOIN LATERAL (
+                SELECT m.message_id FROM simple_mq.messages AS m
+                WHERE m.queue_id = p_destination AND m.message_group = g.name AND m.state IN ('w', 'r', 't') OFFSET 0
+            ) AS l);
+    END IF;
+    SELECT coalesce(array_agg(l.message_id) FILTER (WHERE l.moves), '{}') INTO v_here
+    FROM (
+        SELECT m.message_id, u.moves
+        FROM (
+            SELECT DISTINCT ON (o.queue_id, o.message_id) o.queue_id, o.message_id, o.moves
+            FROM (
+                SELECT p_source AS queue_id, n AS message_id, true AS moves FROM unnest(p_messages) AS n
+                UNION ALL
+                SELECT p_destination, n, false FROM unnest(v_leaders) AS n
+            ) AS o
+            ORDER BY o.queue_id, o.message_id, o.moves DESC
+        ) AS u
+        CROSS JOIN LATERAL (
+            SELECT l.message_id FROM simple_mq.messages AS l
+            WHERE l.queue_id = u.queue_id AND l.message_id = u.message_id FOR UPDATE
+        ) AS m
+    ) AS l;
+    there := cardinality(v_here);
+    PERFORM 1 FROM simple_mq.counts AS c WHERE c.queue_id = p_destination AND c.shard = 0 FOR UPDATE;
+    SELECT q.queue_size, simple_mq.message_count(p_destination) INTO queue_size, messages
+    FROM simple_mq.queues AS q WHERE q.queue_id = p_destination;
+    IF queue_size IS NULL THEN
+        RETURN;
+    END IF;
+    IF p_source <> p_destination THEN
+        v_here := ARRAY(SELECT n FROM unnest(v_here) AS n ORDER BY n LIMIT greatest(queue_size - messages, 0));
+    END IF;
+    moved := cardinality(v_here);
     UPDATE simple_mq.messages AS m
     SET
         queue_id = p_destination, delivery_count = 0, visible_at = queen.clock(),
-        state = CASE WHEN v_ordered THEN 'b' ELSE 'r' END
-    WHERE m.queue_id = p_source AND m.message_id = p_message;
-    IF NOT FOUND THEN
-        RETURN 'missing';
+        state = CASE WHEN v_ordered AND m.message_group IS NOT NULL THEN 'b' ELSE 'r' END
+    FROM unnest(v_here) AS u (message_id)
+    WHERE m.queue_id = p_source AND m.message_id = ANY(ARRAY[u.message_id]);
+    -- Whichever is the oldest leads its group, unless one is in somebody's hands, or through with its deliveries.
+    UPDATE simple_mq.messages AS m SET state = 'b'
+    FROM unnest(v_leaders) AS u (message_id)
+    JOIN simple_mq.queues AS q ON q.queue_id = p_destination
+    WHERE m.queue_id = p_destination AND m.message_id = ANY(ARRAY[u.message_id])
+        AND (
+            m.state IN ('w', 'r')
+            OR (m.state = 't' AND m.visible_at <= queen.clock() AND m.delivery_count < q.max_deliveries)
+        );
+    IF v_groups IS NOT NULL THEN
+        PERFORM simple_mq.promote(array_agg(q.queue_id), array_agg(g.name))
+        FROM unnest(ARRAY[p_source, p_destination]) AS q (queue_id) CROSS JOIN unnest(v_groups) AS g (name);
     END IF;
-    IF v_ordered THEN
-        -- Whichever is the oldest leads the group, unless one is in somebody's hands, or through with its deliveries.
-        UPDATE simple_mq.messages AS m SET state = 'b'
-        FROM simple_mq.queues AS q
-        WHERE m.queue_id = p_destination AND m.message_group = p_group AND q.queue_id = m.queue_id
-            AND (
-                m.state IN ('w', 'r')
-                OR (m.state = 't' AND m.visible_at <= queen.clock() AND m.delivery_count < q.max_deliveries)
-            );
+    IF p_source <> p_destination AND moved > 0 THEN
+        UPDATE simple_mq.counts AS c SET messages = c.messages + moved WHERE c.queue_id = p_destination AND c.shard = 0;
+        PERFORM simple_mq.removed(array_fill(p_source, ARRAY[moved]));
     END IF;
-    IF p_group IS NOT NULL THEN
-        PERFORM simple_mq.promote(ARRAY[p_source, p_destination], ARRAY[p_group, p_group]);
-    END IF;
-    IF p_source <> p_destination THEN
-        UPDATE simple_mq.counts AS c SET messages = c.messages + 1 WHERE c.queue_id = p_destination AND c.shard = 0;
-        PERFORM simple_mq.removed(ARRAY[p_source]);
-    END IF;
-    RETURN 'requeued';
 END $$;
-COMMENT ON FUNCTION simple_mq.move_back IS 'Internal: moves one message that is locked, with the groups concerned and shard 0 of the destination.';
+COMMENT ON FUNCTION simple_mq.move_back IS 'Internal: moves messages, delivery count 0 and visible now, as many as there is room for.';
 
 -- Purpose:   requeues what is visible in a dead-letter queue, oldest first, at most p_step of them and as many as there is
 --            room for.
 -- Returns:   requeued, unknown (the queue), or plain (it is no dead-letter queue, or its parent is gone); the parent; how many.
--- Locks:     as simple_mq.requeue_v1.
+-- Locks:     those of simple_mq.move_back.
 CREATE OR REPLACE FUNCTION simple_mq.requeue_all_v1(
     p_queue uuid, p_step int, OUT outcome text, OUT destination uuid, OUT requeued int
 )
@@ -109,10 +149,6 @@ SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 AS $$
-DECLARE
-    v_message record;
-    v_ids uuid[];
-    v_one text;
 BEGIN
     requeued := 0;
     IF NOT EXISTS (SELECT 1 FROM simple_mq.queues AS q WHERE q.queue_id = p_queue) THEN
@@ -125,23 +161,10 @@ BEGIN
         RETURN;
     END IF;
     outcome := 'requeued';
-    v_ids := ARRAY(
+    SELECT r.moved INTO requeued
+    FROM simple_mq.move_back(p_queue, destination, ARRAY(
         SELECT m.message_id FROM simple_mq.messages AS m
         WHERE m.queue_id = p_queue AND (m.state IN ('w', 'r') OR (m.state = 't' AND m.visible_at <= queen.clock()))
-        ORDER BY m.message_id LIMIT p_step
-    );
-    -- All locks in the order of every call, before the first message is moved.
-    PERFORM simple_mq.lock_groups(array_agg(l.queue_id), array_agg(l.message_group)) FROM (
-        SELECT q.queue_id, m.message_group
-        FROM simple_mq.messages AS m CROSS JOIN unnest(ARRAY[p_queue, destination]) AS q (queue_id)
-        WHERE m.queue_id = p_queue AND m.message_id = ANY(v_ids) AND m.message_group IS NOT NULL
-    ) AS l HAVING count(*) > 0;
-    PERFORM 1 FROM simple_mq.messages AS m
-    WHERE m.queue_id = p_queue AND m.message_id = ANY(v_ids) ORDER BY m.message_id FOR UPDATE;
-    FOR v_message IN SELECT u.id FROM unnest(v_ids) AS u (id) LOOP
-        SELECT r.outcome INTO v_one FROM simple_mq.requeue_v1(p_queue, v_message.id) AS r;
-        EXIT WHEN v_one IN ('full', 'unknown');
-        requeued := requeued + (v_one = 'requeued')::int;
-    END LOOP;
+        ORDER BY m.message_id LIMIT p_step)) AS r;
 END $$;
 COMMENT ON FUNCTION simple_mq.requeue_all_v1 IS 'Requeues the messages of a dead-letter queue, a bounded number at a time.';

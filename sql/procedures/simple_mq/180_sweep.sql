@@ -16,7 +16,6 @@ BEGIN
             EXISTS (
                 SELECT 1 FROM simple_mq.messages AS m
                 WHERE m.queue_id = q.queue_id AND m.state = 't' AND m.visible_at <= queen.clock()
-                    AND m.delivery_count >= q.max_deliveries
             )
             OR EXISTS (
                 SELECT 1 FROM simple_mq.messages AS m

@@ -784,6 +784,21 @@ async def poll_one(w: World, b: Box) -> None:
     await w.poll(Box(b.queues[:1]), 1)
 
 
+async def polls_of_one(w: World, b: Box) -> None:
+    polled = await w.simple.dequeue(b.queues * b.n, [1] * b.n)
+    assert all(len(answer.messages) == 1 for answer in polled.answers)
+
+
+async def delete_box(w: World, b: Box) -> None:
+    assert await w.simple_administration.delete_queue(b.queues[0]) == "deleted"
+    await w.simple_administration.purge()
+
+
+async def count_outcomes(w: World, b: Box) -> None:
+    outcomes = [(queue, f"o{number}") for queue in b.queues for number in range(b.n // len(b.queues))]
+    await w.simple_administration.count_outcomes({(queue, "enqueue", outcome): 1 for queue, outcome in outcomes})
+
+
 async def peek(w: World, b: Box) -> None:
     assert await w.simple_administration.peek(b.queues[0], None, None, 100)
 
@@ -794,6 +809,9 @@ BOX = Shape("messages of a simple-mq queue", full_box, 300, (
     simple("enqueue as many of one group", enqueue_group),
     simple("enqueue as many of as many groups", enqueue_groups),
     simple("poll of all", poll_all),
+    simple("as many polls of one", polls_of_one),
+    simple("delete the queue", delete_box),
+    simple("counting as many outcomes", count_outcomes),
     simple("poll of one", poll_one, Growth.STORED),
     simple("enqueue one", enqueue_one, Growth.STORED),
     simple("peek", peek, Growth.STORED),
@@ -820,12 +838,82 @@ async def acknowledge_one(w: World, b: Box) -> None:
     await w.simple.acknowledge(b.queues[:1], b.polled[:1])
 
 
+async def give_back_all(w: World, b: Box) -> None:
+    await w.give_back(b)
+
+
+async def requeue_one(w: World, b: Box) -> None:
+    assert (await w.simple_administration.requeue(b.queues[0], b.polled[0])).outcome == "requeued"
+
+
+async def poll_late(w: World, b: Box) -> None:
+    await w.set_clock(await w.now(DAY))
+    assert len(await w.poll(b, 100_000)) == min(b.n, 1000)
+
+
+async def sweep_boxes(w: World, b: Box) -> None:  # noqa: ARG001
+    """As often as it takes."""
+    await w.set_clock(await w.now(DAY))
+    while any(routed.dead for routed in await w.simple_administration.sweep()):
+        pass
+
+
+async def sweep_again(w: World, b: Box) -> None:  # noqa: ARG001
+    """What is over needs no sweep any more."""
+    await w.set_clock(await w.now(DAY))
+    assert await w.simple_administration.sweep() == []
+
+
 POLLED = Shape("messages in flight of a simple-mq queue", polled_box, 300, (
     simple("ack of all", acknowledge_all),
     simple("extension of all", extend_all),
+    simple("all given back", give_back_all),
+    simple("poll of all when their time is over", poll_late),
+    simple("sweep when their time is over", sweep_boxes),
     simple("ack of one", acknowledge_one, Growth.STORED),
+    simple("requeue of one", requeue_one, Growth.STORED),
     simple("poll, nothing visible", poll_one, Growth.STORED),
     simple("enqueue one", enqueue_one, Growth.STORED),
+))  # fmt: skip
+
+
+async def grouped_box(w: World, n: int) -> Box:
+    """As many groups, with a message in flight and one behind it each."""
+    box = await w.box(max_deliveries=1, visibility_timeout=60)
+    await w.enqueue(w.enqueued(box.queues * (2 * n), [f"g{number}" for number in range(n)]))
+    box.polled = await w.poll(box, 2 * n)
+    assert len(box.polled) == n
+    box.n = n
+    return box
+
+
+GROUPED = Shape("groups of a simple-mq queue", grouped_box, 100, (
+    simple("ack of all", acknowledge_all),
+    simple("all given back", give_back_all),
+    simple("sweep, which moves them to the dead letters", sweep_boxes),
+    simple("ack of one", acknowledge_one, Growth.STORED),
+    simple("requeue of one", requeue_one, Growth.STORED),
+    simple("poll, nothing visible", poll_one, Growth.STORED),
+))  # fmt: skip
+
+
+async def one_group(w: World, n: int) -> Box:
+    """Behind a message in flight."""
+    box = await w.box()
+    await w.enqueue(w.enqueued(box.queues * n, ["one"]))
+    box.polled = await w.poll(box, n)
+    return box
+
+
+async def enqueue_to_group(w: World, b: Box) -> None:
+    await w.enqueue(w.enqueued(b.queues, ["one"]))
+
+
+BEHIND = Shape("messages of one group of a simple-mq queue", one_group, 300, (
+    simple("ack of one", acknowledge_one, Growth.STORED),
+    simple("requeue of one", requeue_one, Growth.STORED),
+    simple("enqueue one", enqueue_to_group, Growth.STORED),
+    simple("poll, nothing visible", poll_one, Growth.STORED),
 ))  # fmt: skip
 
 
@@ -834,6 +922,19 @@ async def exhausted_box(w: World, n: int) -> Box:
     box = await w.box(max_deliveries=1, visibility_timeout=60)
     await w.enqueue(w.enqueued(box.queues * n))
     box.polled = await w.poll(box, n)
+    box.n = n
+    return box
+
+
+async def stuck_box(w: World, n: int) -> Box:
+    """The dead letters have as many already, and no room for more."""
+    box = await w.box(size=n, max_deliveries=1, visibility_timeout=60)
+    for _ in range(2):
+        await w.enqueue(w.enqueued(box.queues * n))
+        assert len(await w.poll(box, n)) == n
+        async with w.later(DAY):
+            while any(routed.dead or routed.stuck for routed in await w.simple_administration.sweep()):
+                pass
     return box
 
 
@@ -859,9 +960,16 @@ async def requeue_all(w: World, b: Box) -> None:
         requeued += step
 
 
-EXHAUSTED = Shape("exhausted messages of a simple-mq queue", exhausted_box, 200, (
+EXHAUSTED = Shape("exhausted messages of a simple-mq queue", exhausted_box, 30, (
     simple("poll, which moves them to the dead letters", route),
+    simple("sweep, which moves them to the dead letters", sweep_boxes),
     simple("requeue all", requeue_all),
+))  # fmt: skip
+
+
+STUCK = Shape("exhausted messages for which there is no room", stuck_box, 200, (
+    simple("poll, nothing visible", poll_one, Growth.STORED),
+    simple("sweep", sweep_again, Growth.STORED),
 ))  # fmt: skip
 
 
@@ -875,6 +983,10 @@ async def enqueue_to_all(w: World, b: Box) -> None:
     await w.enqueue(w.enqueued(b.queues, requests=len(b.queues)))
 
 
+async def make_box(w: World, b: Box) -> None:  # noqa: ARG001
+    await w.box()
+
+
 async def poll_each(w: World, b: Box) -> None:
     assert len(await w.poll(b, 1)) == len(b.queues)
 
@@ -884,9 +996,37 @@ BOXES = Shape("simple-mq queues", boxes, 64, (
     simple("poll of each", poll_each),
     simple("poll of one", poll_one, Growth.STORED),
     simple("enqueue to one", enqueue_one, Growth.STORED),
+    simple("one more", make_box, Growth.STORED),
+))  # fmt: skip
+
+
+async def grouped_boxes(w: World, n: int) -> Box:
+    """With a message in flight and one behind it each."""
+    box = await w.box(n, max_deliveries=1, visibility_timeout=60)
+    for _ in range(2):
+        await w.enqueue(w.enqueued(box.queues, ["one"], requests=n))
+    box.polled = await w.poll(box, 1)
+    return box
+
+
+async def acknowledge_each(w: World, b: Box) -> None:
+    polled = {message: queue for queue, message in zip(b.queues, b.polled, strict=True)}
+    found = await w.simple.acknowledge(list(polled.values()), list(polled))
+    assert {freed for _, freed in found} == {True}
+
+
+async def poll_each_late(w: World, b: Box) -> None:
+    await w.set_clock(await w.now(DAY))
+    assert len((await w.simple.dequeue(b.queues, [1] * len(b.queues))).routed) == len(b.queues)
+
+
+GROUPED_BOXES = Shape("simple-mq queues with a message in flight", grouped_boxes, 64, (
+    simple("ack of each", acknowledge_each),
+    simple("poll of each, which moves them to the dead letters", poll_each_late),
 ))  # fmt: skip
 
 SHAPES: tuple[Shape, ...] = (
     EMPTY, READY, LEASED, ONE_SEGMENT, SEGMENTS, LEASED_MESSAGES, GAPS, FAILED, ONE_BY_ONE, DELETED, DELAYED, WINDOWED,
-    GROUPS, PARKED, QUEUES, LETTERS, BOX, POLLED, EXHAUSTED, BOXES,
+    GROUPS, PARKED, QUEUES, LETTERS, BOX, POLLED, GROUPED, BEHIND,
+    EXHAUSTED, STUCK, BOXES, GROUPED_BOXES,
 )  # fmt: skip

@@ -17,7 +17,7 @@ from queen.core import ids
 from queen.core.administration import MessageKey
 from queen.core.operations import Lot, Push, QueueConfiguration
 from queen.core.segment import encode_entry, encode_plain, plain_length
-from queen.core.simple_mq import NewQueue
+from queen.core.simple_mq import Message, NewQueue
 from queen.db.administration import AdministrationStore
 from queen.db.maintenance import MaintenanceStore
 from queen.db.setup import prepare
@@ -110,6 +110,14 @@ class World:
     async def set_clock(self, time: datetime) -> None:
         """What the procedures take for now, until the end of the transaction."""
         await self.meter.pool.fetch("SELECT set_config('queen.clock', $1, true)", time.isoformat())
+
+    @asynccontextmanager
+    async def later(self, by: timedelta) -> AsyncIterator[None]:
+        """What the procedures take for now in the block is later."""
+        question = "SELECT set_config('queen.clock', $1, false)"
+        await self.meter.pool.fetch(question, (await self.now(by)).isoformat())
+        yield
+        await self.meter.pool.fetch(question, "")
 
     async def stock(self, partitions: int, group: bool = True, **options: object) -> Stock:
         """A queue with so many empty partitions, and the group ``g`` on it."""
@@ -333,6 +341,12 @@ class World:
         """A call that polls each queue; the messages."""
         polled = await self.simple.dequeue(box.queues, [limit] * len(box.queues))
         return [message.message_id for answer in polled.answers for message in answer.messages]
+
+    async def give_back(self, box: Box) -> None:
+        """Takes the deliveries of what was polled back."""
+        now = await self.now()
+        messages = [Message(message, "", 1, now, now, None) for message in box.polled]
+        await self.simple.give_back(box.queues[0], messages)
 
 
 def _lot(queue: str, number: int, texts: Sequence[str | None]) -> Lot:
