@@ -18,7 +18,7 @@ PUSH = (
 )
 LIST = (
     "SELECT queue, off FROM queen.list_messages_v1("
-    "NULL, NULL, $1, NULL, NULL, NULL, now() + make_interval(secs => $2), $3, 0, 1000)"
+    "NULL, NULL, $1, NULL, NULL, NULL, now() + make_interval(secs => $2), $3, 0, 1000, 1000000)"
 )
 
 

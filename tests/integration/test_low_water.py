@@ -15,8 +15,8 @@ from tests.support.locks import Connection, prepared_connections, until_waiting
 from tests.support.servers import create_database, drop_database
 
 GROUP = 7
-#: What queen.tenth gives a time of its own.
-TICK = timedelta(milliseconds=20)  # and a little
+#: Longer than queen.tick, by the most that is lost of a mark.
+TICK = timedelta(milliseconds=20)
 PUT = "INSERT INTO queen.partition_consumers (part_id, grp_id, ready_at, acked, upto, seen) SELECT $1, $2, $3, 0, 0, 0"
 
 
