@@ -76,7 +76,8 @@ async def url(postgres: str) -> AsyncIterator[str]:
     async with connected(url) as connection, connection.transaction():
         await connection.execute("CREATE SCHEMA queen")
         await connection.execute(
-            "CREATE TABLE queen.migrations (name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT clock_timestamp())"
+            "CREATE TABLE queen.migrations"
+            " (name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT clock_timestamp())"
         )
         for script in scripts("migrations"):
             if script.name <= LAST_RELEASED:
