@@ -59,6 +59,8 @@ DROP FUNCTION IF EXISTS queen.rest(queen.claims, timestamptz);
 DROP FUNCTION IF EXISTS queen.complete_deliveries(bigint, bigint, timestamptz);
 DROP FUNCTION IF EXISTS queen.claim_in_one(int[], int[], uuid[], int[], int[], bigint[], bigint[], timestamptz);
 DROP FUNCTION IF EXISTS queen.claim_one_by_one(int[], int[], uuid[], int[], int[], bigint[], bigint[], timestamptz);
+DROP FUNCTION IF EXISTS queen.ack_cursor(
+    bigint, bigint, timestamptz, bool, int[], uuid[], text[], bigint[], bigint[], text[]);
 DROP FUNCTION IF EXISTS queen.bury(bigint, bigint, bigint, bigint, text, text, int, timestamptz);
 DROP FUNCTION IF EXISTS queen.pop_unified_batch_v1(int[], int[], uuid[], int[], int[], bigint[], bigint[]);
 DROP FUNCTION IF EXISTS queen.commit_group_v1(

@@ -8,6 +8,7 @@ DROP FUNCTION IF EXISTS queen.list_queue_metrics_v1(
 DROP FUNCTION IF EXISTS queen.list_worker_metrics_v1(timestamptz, timestamptz, int, text, int, bool, bool);
 DROP FUNCTION IF EXISTS queen.list_messages_v1(text, text, text, text, text, timestamptz, timestamptz, int, int, int);
 DROP FUNCTION IF EXISTS queen.list_dead_letters_v1(text, text, text, timestamptz, timestamptz, int, int);
+DROP FUNCTION IF EXISTS queen.count_dead_letters_v1(text, text, text, timestamptz, timestamptz, int);
 DROP FUNCTION IF EXISTS queen.delete_dead_letters_v1(bigint, text, text);
 DROP FUNCTION IF EXISTS queen.list_traces_v1(bigint, bigint, uuid, text, int, int);
 DROP FUNCTION IF EXISTS queen.list_trace_names_v1(int, int);
