@@ -61,7 +61,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.closed IS 'Internal: up to when nobody still writes when cursors are ready.';
 
--- The low-water mark of a group in this session. It rises at most ten times a second. Once a second it is looked for from the
+-- The low-water mark of a group in this session; none while it has not all its cursors, which are ready since it began, in whichever
+-- page they are made. It rises at most ten times a second. Once a second it is looked for from the
 -- beginning, whatever went wrong: more seldom where that takes long, so that it takes no noticeable part of the time.
 CREATE OR REPLACE FUNCTION queen.low_water(p_grp bigint, p_now timestamptz) RETURNS timestamptz
 LANGUAGE plpgsql
@@ -84,6 +85,10 @@ BEGIN
     v_anew := coalesce(v_now >= v_stored[3] OR v_now < v_stored[2], true);
     IF NOT v_anew AND v_now < v_stored[2] + 0.1 THEN
         RETURN to_timestamp(v_stored[1]);
+    ELSIF EXISTS (
+        SELECT 1 FROM queen.consumer_groups_metadata AS g WHERE g.id = p_grp AND g.subscribed_upto < 9223372036854775807
+    ) THEN
+        RETURN '-infinity';
     ELSIF v_anew THEN
         v_stored := ARRAY[0, v_now, v_now];
     END IF;
