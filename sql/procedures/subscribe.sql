@@ -84,9 +84,10 @@ END $$;
 COMMENT ON FUNCTION queen.has_all_cursors IS 'Internal: whether a group has all its cursors.';
 
 -- How many partitions of a group that has not all its cursors have been ready since it began, up to p_wanted. A pop that finds so
--- many passes over nothing: no partition is ready for longer. Or whether p_part has its cursor. None where messages are not for
--- the group, because its start has come and cursors have to be moved there; or where they may be hidden.
-CREATE OR REPLACE FUNCTION queen.untouched(p_group queen.consumer_groups_metadata, p_part bigint, p_wanted int) RETURNS int
+-- many passes over nothing: no partition is ready for longer. Or whether p_part has its cursor. None where messages may be hidden,
+-- or may be not for the group, because its start has come and cursors have to be moved there.
+CREATE OR REPLACE FUNCTION queen.untouched(p_group queen.consumer_groups_metadata, p_part bigint, p_wanted int)
+RETURNS int
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
 SET plan_cache_mode = force_generic_plan

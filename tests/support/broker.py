@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from math import inf
 from typing import Any
 
 from queen.config import Settings
@@ -168,9 +169,11 @@ class Broker:
         return {row["name"]: row["oldest"] for row in rows}
 
     async def _ask(self, kind: real.JobType, request: Any) -> Any:
-        """The answer to one request."""
-        [answer] = await OPERATIONS[kind].handler(self._context, [request])
-        return answer
+        """The answer to one request, which looks again at once where the engine would."""
+        while True:
+            [answer] = await OPERATIONS[kind].handler(self._context, [request])
+            if not isinstance(answer, Outcome) or answer.found or answer.ready_in > -inf:
+                return answer
 
     async def _part_id(self, queue: str, partition: str) -> int | None:
         [(_queue_id, part_id)] = await self._context.database.resolve_partitions([(queue, partition)], create=False)
