@@ -80,17 +80,17 @@ async def test_eviction_at_the_start_of_a_group_takes_its_locks_in_the_order_of_
         " WHERE q.name = $1", queue,
     )  # fmt: skip
     await observer.execute("UPDATE queen.queues SET max_wait_time_seconds = 60 WHERE id = $1", queue_id)
+    evict = "SELECT * FROM queen.evict_overdue_v1($1, $2, 100, true)"
 
     await set_clock(evictor, start + timedelta(seconds=1))
     async with changer.transaction():
         await changer.execute("SELECT FROM queen.queues WHERE id = $1 FOR UPDATE", queue_id)
-        eviction = asyncio.create_task(
-            evictor.fetch("SELECT * FROM queen.evict_overdue_v1($1, $2, 100, true)", queue_id, [part_id])
-        )
+        eviction = asyncio.create_task(evictor.fetch(evict, queue_id, [part_id]))
         await until_waiting(observer, evictor, eviction)
         assert not eviction.done()
         await changer.execute(
             "SELECT FROM queen.partition_locks AS h JOIN queen.partition_consumers AS c USING (part_id)"
             " WHERE h.part_id = $1 FOR UPDATE NOWAIT", part_id,
         )  # fmt: skip
-    assert [row["state"] for row in await eviction] == ["done"]
+    assert [row["state"] for row in await eviction] == ["more"], "the group has begun, and holds its cursors"
+    assert [row["state"] for row in await evictor.fetch(evict, queue_id, [part_id])] == ["done"]
