@@ -113,13 +113,14 @@ async def test_a_pop_is_served_when_there_is_as_much_as_it_has_room_for(pool: Po
     for _ in range(3):
         assert (await look(batch=2, partitions=10)).found
     assert await value(pool, "SELECT count(*) FROM queen.partition_consumers") == CURSORS_STEP
-    # Not for this one: it makes pages until there is, and takes all that it has room for at once.
-    looks, outcome = 1, await look(batch=10_000, partitions=2 * CURSORS_STEP)
-    while not outcome.found:
-        assert outcome.ready_in == float("-inf")
-        looks, outcome = looks + 1, await look(batch=10_000, partitions=2 * CURSORS_STEP)
-    assert looks == 2
-    assert len(outcome.popped.claims) == 2 * CURSORS_STEP
+    # Not for these: a page has enough for one of them, so that the other looks again, and makes another.
+    wide = Pop("q", group="g", batch=10_000, partitions=1000)
+    one, other = await pop(context, [wide, wide])
+    assert isinstance(one, Outcome)
+    assert isinstance(other, Outcome)
+    assert (len(one.popped.claims), other.found, other.ready_in) == (1000, False, float("-inf"))
+    assert len((await look(batch=10_000, partitions=1000)).popped.claims) == 1000
+    assert await value(pool, "SELECT count(*) FROM queen.partition_consumers") == 3 * CURSORS_STEP
     while context.unfinished:
         await go_on(context)
     assert await value(pool, "SELECT count(*) FROM queen.partition_consumers") == MANY
