@@ -14,6 +14,8 @@ POP_BYTES = 16 << 20
 POP_CALL_BYTES_MAX = 32 << 20
 #: A push with more data has a transaction of its own: others would wait for it.
 GROUP_BYTES_MAX = 256 << 10
+#: Cursors that one transaction makes or moves at most: pushes to their partitions wait meanwhile.
+CURSORS_STEP = 1000
 AUTOPILOT_BATCH_MESSAGES = 200
 AUTOPILOT_PARTITIONS = 16
 #: Open files that are not long polls: listeners, connections to PostgreSQL, requests that do not wait.

@@ -14,6 +14,7 @@ from queen.core.administration import (
     Seek,
     Sought,
 )
+from queen.core.limits import CURSORS_STEP
 from queen.db.pool import Pool
 from queen.db.statement import call
 
@@ -23,13 +24,12 @@ _CONSUMERS = call("describe_consumers_v1", 1)
 _CURSORS = call("list_cursors_v1", 3)
 _LAGGING = call("list_lagging_v1", 2)
 _QUEUES_OF = call("find_group_queues_v1", 1)
-_HAS_GROUP = "SELECT queen.has_group_v1($1) AS found"
+_WITHOUT_CURSOR = "SELECT * FROM queen.find_groups_without_cursor_v1($1) AS name"
 _SEEK = call("seek_group_v1", 7)
-_UPDATE = "SELECT queen.update_subscription_v1($1, $2, $3) AS known"
+_UPDATE = call("update_subscription_v1", 4)
+_CONTINUE = "SELECT complete FROM queen.subscribe_v1($1, $2, 'all', NULL, false, false, $3)"
 _DELETE = call("delete_group_v1", 5)
 
-#: Cursors that one call of seek moves at most: it locks as many heads meanwhile.
-SEEK_STEP = 5000
 #: Cursors that one transaction of a deletion takes away or puts back.
 DELETE_STEP = 5000
 
@@ -67,7 +67,7 @@ class ConsumerGroupStore:
     async def seek(self, seek: Seek, after: int) -> tuple[Sought, int | None]:
         """Moves cursors of partitions above ``after``; also answers where to go on; ``None``: done."""
         [row] = await self._pool.fetch(
-            _SEEK, seek.queue, seek.group, seek.partition, seek.to_end, seek.since, after, SEEK_STEP
+            _SEEK, seek.queue, seek.group, seek.partition, seek.to_end, seek.since, after, CURSORS_STEP
         )
         return Sought(row["updated"], row["moved_to"]), row["last"]
 
@@ -75,15 +75,22 @@ class ConsumerGroupStore:
         """The queues that have a group of that name."""
         return [row["queue"] for row in await self._pool.fetch(_QUEUES_OF, group)]
 
-    async def exist_on(self, queue: str) -> bool:
-        """Whether a queue has a group of any name."""
-        [row] = await self._pool.fetch(_HAS_GROUP, queue)
-        return bool(row["found"])
+    async def without_cursor(self, part_id: int) -> list[str]:
+        """Groups that are to have a cursor in a partition and have none: queue mode, if its queue has no group."""
+        return [row["name"] for row in await self._pool.fetch(_WITHOUT_CURSOR, part_id)]
 
-    async def update_subscription(self, queue: str, group: str, since: datetime) -> bool:
-        """Changes the stored start of a group; false if the queue has no such group."""
-        [row] = await self._pool.fetch(_UPDATE, queue, group, since)
-        return bool(row["known"])
+    async def update_subscription(self, queue: str, group: str, since: datetime) -> tuple[bool, bool]:
+        """Changes the stored start of a group: whether the queue has it, and whether that is done.
+
+        One that has not all its cursors gets a page of them first, and wants another call.
+        """
+        [row] = await self._pool.fetch(_UPDATE, queue, group, since, CURSORS_STEP)
+        return row["known"], row["changed"]
+
+    async def go_on(self, queue: str, group: str) -> bool:
+        """Makes a page of the cursors that a group has not yet; whether there are more."""
+        [row] = await self._pool.fetch(_CONTINUE, queue, group, CURSORS_STEP)
+        return row["complete"] is False
 
     async def delete(self, queue: str, group: str, after: str, *, subscription: bool) -> tuple[int | None, str | None]:
         """Deletes a page of a group, or puts it back to its start.

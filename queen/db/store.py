@@ -7,7 +7,7 @@ from uuid import UUID
 
 from asyncpg.pgproto.pgproto import UUID as FastUUID  # noqa: N811 - made from 16 bytes at a fifth of uuid.UUID's cost
 
-from queen.core.limits import GROUP_BYTES_MAX, POP_BYTES, POP_CALL_BYTES_MAX
+from queen.core.limits import CURSORS_STEP, GROUP_BYTES_MAX, POP_BYTES, POP_CALL_BYTES_MAX
 from queen.core.operations import Slice, StateRow
 from queen.db.group_commit import GroupCommit, Member
 from queen.db.pool import Pool
@@ -30,10 +30,6 @@ from queen.engine.ports import (
     Unserved,
 )
 
-#: Cursors that one call of subscribe makes at most: it locks as many partitions meanwhile.
-SUBSCRIBE_STEP = 5000
-
-
 _EXECUTE = call("execute_transaction_v1", 24)
 _CYCLE = call("cycle_stream_v1", 24)
 _STATE = call("read_stream_state_v1", 5)
@@ -43,7 +39,7 @@ _RENEW = call("renew_lease_v1", 2)
 _RELEASE = call("release_leases_v1", 1)
 _RESOLVE = call("resolve_partitions_v1", 3)
 _DESCRIBE = call("describe_partitions_v1", 1)
-_SUBSCRIBE = call("subscribe_v1", 7)
+_SUBSCRIBE = call("subscribe_v1", 9)
 _NOW = "SELECT queen.clock() AS now"
 _FIND_QUEUES = call("find_queues_v1", 2)
 _FIND_SERVER_MADE = call("find_server_made_v1", 2)
@@ -198,10 +194,24 @@ class Store:
         return [PartitionName(*row) for row in rows]
 
     async def subscribe(
-        self, queue: str, group: str, mode: str, since: datetime | None, *, create_queue: bool, create_group: bool
-    ) -> Subscription:
-        """A group on a queue, made if asked and missing; an incomplete one wants another call."""
-        rows = await self._pool.fetch(_SUBSCRIBE, queue, group, mode, since, create_queue, create_group, SUBSCRIBE_STEP)
+        self, queue: str, group: str, mode: str, since: datetime | None, *, create_queue: bool, create_group: bool,
+        part: int | None = None, wanted: int | None = None,
+    ) -> Subscription:  # fmt: skip
+        """A group on a queue, made if asked and missing; an unfinished one gets a page of cursors.
+
+        Args:
+            queue: its name.
+            group: its name.
+            mode: where it begins, if it is made.
+            since: the time of mode ``timestamp``.
+            create_queue: whether to make the queue.
+            create_group: whether to make the group.
+            part: the only partition that matters; no page is made if the group has its cursor.
+            wanted: as many partitions that have been ready since the group began are enough: no page is made then.
+        """
+        rows = await self._pool.fetch(
+            _SUBSCRIBE, queue, group, mode, since, create_queue, create_group, CURSORS_STEP, part, wanted
+        )
         return Subscription(*rows[0])
 
     async def find_queues(self, namespace: str | None, task: str | None) -> list[tuple[str, int]]:

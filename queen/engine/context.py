@@ -43,7 +43,7 @@ class Context:
 
     ``gauges`` are figures of the worker, ``clock`` is what was last said of PostgreSQL's, and ``database_answers`` asks
     PostgreSQL whether it is there; they are set by who has them. ``orphans`` are leases of which only PostgreSQL may
-    know.
+    know. ``unfinished`` are groups, by queue and name, that had not all their cursors when this worker last saw them.
 
     Args:
         database: the procedures for messages.
@@ -86,6 +86,7 @@ class Context:
         self.keys = keys
         self.database_answers: Callable[[], Awaitable[bool]] = _always
         self.orphans = Orphans()
+        self.unfinished: set[tuple[str, str]] = set()
         self.rules = Rules(limit_s, patience_s)
         self._simple_mq = simple_mq
 

@@ -52,25 +52,32 @@ class Directory:
                 self._remember(name)
         return {part_id: self._names[part_id] for part_id in wanted if part_id in self._names}
 
-    async def subscribed_group(self, queue: str, queue_id: int | None, pop: Pop) -> tuple[int | None, float | None]:
-        """The number of the group of a pop, made at first contact; or the seconds to its start, while that lies ahead.
+    def known_group(self, queue: str, queue_id: int | None, group: str) -> Subscription | None:
+        """A group that has all its cursors, if it is remembered.
 
         ``queue_id``, where it is known, tells a queue from an earlier one of the same name.
-        A named group makes the queue too, so that it misses nothing; queue mode always starts at the oldest message.
         """
-        known = self._groups.get((queue, pop.group))
-        if known is not None and queue_id in (None, known.queue_id):
-            return known.grp_id, None
+        known = self._groups.get((queue, group))
+        return known if known is not None and queue_id in (None, known.queue_id) else None
+
+    async def subscribed_group(self, queue: str, pop: Pop, part_id: int | None, wanted: int) -> Subscription:
+        """The group of a pop, made at first contact.
+
+        A named group makes the queue too, so that it misses nothing; queue mode always starts at the oldest message.
+
+        Args:
+            queue: its name.
+            pop: whose group, and where it starts.
+            part_id: the partition that the pop is about, if it names one.
+            wanted: how many partitions that have been ready since the group began are enough, if it does not.
+        """
         mode, since = ("all", None) if pop.group == QUEUE_MODE else (pop.mode, pop.since)
-        while True:
-            group = await self._database.subscribe(
-                queue, pop.group, mode, since, create_queue=pop.group != QUEUE_MODE, create_group=True
-            )
-            if group.grp_id is None or group.starts_in is not None:
-                return None, group.starts_in
-            if group.complete:
-                self._remember_group(queue, pop.group, group)
-                return group.grp_id, None
+        group = await self._database.subscribe(
+            queue, pop.group, mode, since, create_queue=pop.group != QUEUE_MODE, create_group=True,
+            part=part_id, wanted=wanted,
+        )  # fmt: skip
+        self._remember_group(queue, pop.group, group)
+        return group
 
     async def group(self, name: PartitionName, group: str) -> int | None:
         """The number of a group on the queue of a partition, or ``None`` if it does not exist.
@@ -81,12 +88,13 @@ class Directory:
         known = self._groups.get(group_key)
         if known is not None and known.queue_id == name.queue_id:
             return known.grp_id
-        found = await self._database.subscribe(*group_key, "all", None, create_queue=False, create_group=False)
+        found = await self._database.subscribe(
+            *group_key, "all", None, create_queue=False, create_group=False, part=name.part_id
+        )
         if found.queue_id != name.queue_id:
             self.forget_queue(name.queue)
             return None
-        if found.grp_id is not None and found.complete and found.starts_in is None:
-            self._remember_group(*group_key, found)
+        self._remember_group(*group_key, found)
         return found.grp_id
 
     async def push_options(self) -> PushOptions:
@@ -131,6 +139,9 @@ class Directory:
         self._parts.pop((name.queue, name.partition), None)
 
     def _remember_group(self, queue: str, group: str, subscription: Subscription) -> None:
+        """Not one that has not all its cursors, or waits for its start: another call may say something else."""
+        if subscription.grp_id is None or not subscription.complete or subscription.starts_in is not None:
+            return
         self._groups[queue, group] = subscription
         if len(self._groups) > self._limit:
             del self._groups[next(iter(self._groups))]

@@ -27,6 +27,7 @@ from queen.core.limits import GROUP_BYTES_MAX
 from queen.core.operations import JobType
 from queen.engine.context import Context
 from queen.engine.failures import Pace, Trial, call_limit_s
+from queen.engine.handlers.consumer_groups import go_on
 from queen.engine.handlers.give_back import give_back_orphans
 from queen.engine.job import Job, Ride
 from queen.engine.lane import Lane
@@ -103,7 +104,7 @@ class Engine:
         self._wakes_at = 0.0
         self._loop = asyncio.get_running_loop()
         self._stopping = False
-        self._fosters = False
+        self._fosters = self._subscribes = False
 
     def status(self) -> EngineStatus:
         """The figures of this moment. May be called from any thread."""
@@ -277,6 +278,9 @@ class Engine:
             if self._context.orphans and not self._fosters:
                 self._fosters = True
                 self._start(self._foster())
+            if self._context.unfinished and not self._subscribes:
+                self._subscribes = True
+                self._start(self._subscribe())
             self._drain()
 
     async def _execute(self, kind: JobType, batch: Sequence[Job], ride: Ride | None = None) -> None:
@@ -337,6 +341,17 @@ class Engine:
                     await give_back_orphans(self._context)
         finally:
             self._fosters = False
+
+    async def _subscribe(self) -> None:
+        """Makes the cursors that groups have not yet, which may be popped meanwhile."""
+        try:
+            while self._context.unfinished and not self._stopping:
+                try:
+                    await go_on(self._context)
+                except QueenError:
+                    await asyncio.sleep(_AWAY_S)
+        finally:
+            self._subscribes = False
 
     def _outwait(self, job: Job) -> None:
         """A long poll that cannot look at the moment: it looks again, and ends empty at its timeout."""

@@ -193,14 +193,22 @@ class CycleRows(Struct, frozen=True):
 class Subscription(Struct, frozen=True):
     """A consumer group on a queue; ``grp_id`` is ``None`` when it does not exist and was not to be made.
 
-    ``complete`` is false when another call is needed to make all its cursors; ``starts_in``: seconds to its start,
-    while that lies in the future.
+    Attributes:
+        complete: false while it has not all its cursors.
+        starts_in: seconds to its start, while that lies in the future.
+        ready: while it is not complete, partitions that have been ready since it began, so far as they were asked for.
     """
 
     queue_id: int | None
     grp_id: int | None
     complete: bool | None
     starts_in: float | None
+    ready: int | None = None
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether another call is needed to make all its cursors."""
+        return self.complete is False
 
 
 class PartitionName(Struct, frozen=True):
@@ -241,8 +249,9 @@ class Database(Protocol):
     ) -> list[tuple[int | None, int | None]]: ...
     async def describe_partitions(self, part_ids: Sequence[int]) -> list[PartitionName]: ...
     async def subscribe(
-        self, queue: str, group: str, mode: str, since: datetime | None, *, create_queue: bool, create_group: bool
-    ) -> Subscription: ...
+        self, queue: str, group: str, mode: str, since: datetime | None, *, create_queue: bool, create_group: bool,
+        part: int | None = None, wanted: int | None = None,
+    ) -> Subscription: ...  # fmt: skip
     async def find_queues(self, namespace: str | None, task: str | None) -> list[tuple[str, int]]: ...
     async def now(self) -> datetime: ...
     async def find_server_made(self, part_ids: Sequence[int], offsets: Sequence[int]) -> list[bool]: ...

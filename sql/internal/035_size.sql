@@ -10,7 +10,7 @@ END $$;
 COMMENT ON FUNCTION queen.lock_queues IS 'Internal: locks the rows of queues that have a maximum size.';
 
 -- The offset up to which every group is done with a partition; null: there is no group. The cursors of a group whose start
--- is to come move when it has come (queen.skip_to): until then they are as good as there.
+-- is to come move when it has come (queen.begin_page): until then they are as good as there.
 CREATE OR REPLACE FUNCTION queen.lowest_cursor(p_part bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
@@ -24,16 +24,37 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.lowest_cursor IS 'Internal: the offset up to which every group is done with a partition.';
 
+-- The same for groups of the queue that have begun and have no cursor in the partition yet (queen.begin_page).
+CREATE OR REPLACE FUNCTION queen.lowest_start(p_queue_id bigint, p_part bigint) RETURNS bigint
+LANGUAGE plpgsql STABLE
+SET enable_seqscan = off
+AS $$
+BEGIN
+    RETURN (
+        SELECT min(queen.last_before(p_part, queen.start_of(g, queen.clock())))
+        FROM queen.consumer_groups_metadata AS g
+        WHERE g.queue_id = p_queue_id AND g.subscribed_upto >= 0 AND g.subscribed_upto < p_part
+            AND (SELECT c.ver FROM queen.partition_consumers AS c WHERE c.part_id = p_part AND c.grp_id = g.id LIMIT 1) IS NULL
+    );
+END $$;
+COMMENT ON FUNCTION queen.lowest_start IS 'Internal: where the lowest cursor will stand that a partition has not yet.';
+
 -- Messages that some group has still to complete, counted from the lowest cursor of each partition; where there is no
 -- group, all that are kept.
 CREATE OR REPLACE FUNCTION queen.backlog(p_queue_id bigint) RETURNS bigint
 LANGUAGE plpgsql
 SET enable_seqscan = off
 AS $$
+DECLARE
+    v_upto CONSTANT bigint := (
+        SELECT min(g.subscribed_upto) FROM queen.consumer_groups_metadata AS g
+        WHERE g.queue_id = p_queue_id AND g.subscribed_upto >= 0);
 BEGIN
     RETURN (
         SELECT coalesce(sum(
-            h.next_off - 1 - coalesce(queen.lowest_cursor(p.id), queen.last_before(p.id, '-infinity'))), 0)
+            h.next_off - 1 - coalesce(
+                least(queen.lowest_cursor(p.id), CASE WHEN p.id > v_upto THEN queen.lowest_start(p_queue_id, p.id) END),
+                queen.last_before(p.id, '-infinity'))), 0)
         FROM queen.partitions AS p JOIN queen.log_ends AS h ON h.part_id = p.id
         WHERE p.queue_id = p_queue_id AND h.next_off > 0
     );

@@ -15,6 +15,42 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.cursor_after IS 'Internal: acked and ahead of a cursor that is put somewhere.';
 
+-- Where cursors stand whose group has done what was created at or before a time (infinity: everything), and the last offset of
+-- each partition. A look at both ends of a partition, unless the place lies between them. The caller has locked the partitions.
+CREATE OR REPLACE FUNCTION queen.places(p_part bigint[], p_since timestamptz)
+RETURNS TABLE (part_id bigint, acked bigint, ahead int8multirange, last bigint)
+LANGUAGE plpgsql STABLE
+SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT u.part_id, coalesce(a.acked, p.off), a.ahead, coalesce(newest.last_off, -1)
+    FROM unnest(p_part) AS u (part_id)
+    LEFT JOIN LATERAL (
+        SELECT s.last_off, s.created_at FROM queen.segments AS s
+        WHERE s.part_id = u.part_id ORDER BY s.last_off DESC LIMIT 1
+    ) AS newest ON true
+    LEFT JOIN LATERAL (
+        SELECT s.last_off - s.n AS off, s.created_at FROM queen.segments AS s
+        WHERE s.part_id = u.part_id AND newest.created_at > p_since ORDER BY s.last_off LIMIT 1
+    ) AS oldest ON true
+    CROSS JOIN LATERAL (
+        SELECT CASE
+            WHEN newest.created_at > p_since AND oldest.created_at > p_since THEN oldest.off
+            WHEN newest.created_at > p_since THEN queen.last_before(u.part_id, p_since)
+            ELSE coalesce(newest.last_off, -1)
+        END AS off
+        OFFSET 0
+    ) AS p
+    LEFT JOIN LATERAL (
+        SELECT c.acked, c.ahead FROM queen.cursor_after(u.part_id, p.off) AS c
+        WHERE (SELECT d.part_id FROM queen.deleted_messages AS d WHERE d.part_id = u.part_id) IS NOT NULL
+    ) AS a ON true;
+END $$;
+COMMENT ON FUNCTION queen.places IS 'Internal: where cursors stand that are put behind a time.';
+
 -- The offset of a message that somebody names by its transaction id or by its message id; null if there is none.
 CREATE OR REPLACE FUNCTION queen.find_message(p_part bigint, p_off bigint, p_hash uuid) RETURNS bigint
 LANGUAGE plpgsql STABLE

@@ -15,6 +15,13 @@ DROP FUNCTION IF EXISTS queen.list_trace_names_v1(int, int);
 DROP FUNCTION IF EXISTS queen.count_traces_v1(text);
 DROP FUNCTION IF EXISTS queen.delete_queue_v1(text);
 DROP FUNCTION IF EXISTS queen.delete_group_v1(text, text, bool);
+DROP FUNCTION IF EXISTS queen.update_subscription_v1(text, text, timestamptz);
+DROP FUNCTION IF EXISTS queen.subscribe_v1(text, text, text, timestamptz, bool, bool, int);
+DROP FUNCTION IF EXISTS queen.has_group_v1(text);
+DROP FUNCTION IF EXISTS queen.make_cursors(bigint, int);
+DROP FUNCTION IF EXISTS queen.skip_to(bigint, timestamptz);
+DROP FUNCTION IF EXISTS queen.begin_group(bigint);
+DROP FUNCTION IF EXISTS queen.put_cursors(bigint, bigint[], bool, timestamptz);
 DROP FUNCTION IF EXISTS queen.refresh_statistics_v1(bigint, bool);
 DROP FUNCTION IF EXISTS queen.find_encrypted_segments_v1(bigint, bigint, int);
 DROP FUNCTION IF EXISTS queen.find_encrypted_letters_v1(bigint, text, int);
@@ -33,3 +40,11 @@ CREATE TABLE queen.removed_partitions (
 );
 COMMENT ON TABLE queen.removed_partitions IS
 'Partitions of deleted queues that nobody sees any more, while what they held is being removed, step by step.';
+
+-- A group gets its cursors in pages, partition by partition of its queue in the order of their ids. + 0: see 0012.
+CREATE INDEX partitions_queue ON queen.partitions (queue_id, (id + 0));
+ALTER TABLE queen.consumer_groups_metadata ADD COLUMN begins bool NOT NULL DEFAULT false;
+COMMENT ON COLUMN queen.consumer_groups_metadata.begins IS
+'Its starts_at has come, and cursors that it had before are being moved there: those of partitions up to subscribed_upto are.';
+COMMENT ON COLUMN queen.consumer_groups_metadata.subscribed_upto IS
+'Cursors exist for all partitions up to this id; 2^63 - 1 when the group has them all; -1 while it is being deleted.';

@@ -35,8 +35,8 @@ COMMENT ON FUNCTION queen.find_overdue_v1 IS 'The next partitions of a queue in 
 --            take longer than 6 ms (queen.portion); p_wait whether to wait for
 --            cursors that consumers hold, or to pass them over; p_not_after see queen.older_than
 -- Returns:   one row a partition: the messages given up, and state: done, more, or busy.
--- Locks:     as subscribe_v1, if the queue has no group, and then nothing else; or the queue row FOR SHARE, groups that should
---            have begun by now with their partitions and cursors, then cursors in (part_id, grp_id) order.
+-- Locks:     as subscribe_v1, if the queue has no group, and then nothing else; or the queue row FOR SHARE; then a page of a group
+--            that should have begun by now (queen.begin_page), and then nothing else; or cursors in (part_id, grp_id) order.
 -- Writes:    partition_consumers, dead_letter_queue, retention_metrics.
 CREATE OR REPLACE FUNCTION queen.evict_overdue_v1(
     p_queue_id bigint, p_part bigint[], p_messages int, p_wait bool, p_not_after timestamptz DEFAULT NULL
@@ -62,7 +62,7 @@ BEGIN
         SELECT 1 FROM queen.consumer_groups_metadata AS g
         WHERE g.queue_id = p_queue_id AND (g.name <> '__QUEUE_MODE__' OR g.subscribed_upto = 9223372036854775807)
     ) THEN
-        PERFORM queen.subscribe_v1(q.name, '__QUEUE_MODE__', 'all', NULL, false, true, 5000) FROM queen.queues AS q
+        PERFORM queen.subscribe_v1(q.name, '__QUEUE_MODE__', 'all', NULL, false, true, 1000) FROM queen.queues AS q
         WHERE q.id = p_queue_id;
         -- It holds cursors until the commit; the queue row comes before them, hence in another call.
         RETURN QUERY SELECT u.part_id, 0::bigint, 'more' FROM unnest(p_part) AS u (part_id);
@@ -73,8 +73,16 @@ BEGIN
         RETURN QUERY SELECT u.part_id, 0::bigint, 'done' FROM unnest(p_part) AS u (part_id);
         RETURN;
     END IF;
-    PERFORM queen.skip_to(g.id, g.starts_at) FROM queen.consumer_groups_metadata AS g
-    WHERE g.queue_id = p_queue_id AND g.starts_at < v_now;
+    PERFORM queen.begin_page(g.id, 1000)
+    FROM (
+        SELECT o.id FROM queen.consumer_groups_metadata AS o
+        WHERE o.queue_id = p_queue_id AND o.starts_at < v_now AND o.subscribed_upto >= 0 ORDER BY o.id LIMIT 1
+    ) AS g;
+    IF FOUND THEN
+        -- It holds the cursors of that page until the commit: others come in another call.
+        RETURN QUERY SELECT u.part_id, 0::bigint, 'more' FROM unnest(p_part) AS u (part_id);
+        RETURN;
+    END IF;
     v_older := queen.older_than(make_interval(secs => v_queue.max_wait_time_seconds), p_not_after);
     v_waiting := ARRAY(
         SELECT g.id FROM queen.consumer_groups_metadata AS g WHERE g.queue_id = p_queue_id AND g.starts_at IS NOT NULL);

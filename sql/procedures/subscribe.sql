@@ -1,15 +1,21 @@
--- Purpose:   the number of a consumer group on a queue; makes the group at first contact, with a cursor in every partition.
+-- Purpose:   the number of a consumer group on a queue; makes the group at first contact, and a page of its cursors in each call
+--            that needs more of them.
 -- Arguments: p_queue, p_group; p_mode all, new or timestamp and p_from its time: where the group begins, if it is made now
 --            p_create_queue  makes the queue too: a named group on a queue that does not exist yet must not miss its first messages
---            p_step          cursors to make in this call at most
--- Returns:   queue_id and grp_id (null: unknown and not made); complete: false asks for another call, because the queue has
---            more partitions than one call should lock; starts_in: seconds to a start that lies in the future (call again then).
--- Locks:     the queue row FOR UPDATE at first contact; then partitions in part_id order, p_step at a time, and all of them when
---            a start that lay in the future has come; then the group's cursors in part_id order.
--- Writes:    queues, consumer_groups_metadata, partition_consumers.
+--            p_step          cursors of a page
+--            p_part          the only partition that the caller is about: its cursor is made out of turn
+--            p_wanted        untouched partitions that are enough for the caller; null: as many as there are
+-- Returns:   queue_id and grp_id (null: unknown and not made); complete: false while there are more pages, whoever makes them;
+--            starts_in: seconds to a start that lies in the future (call again then); and while it is not complete,
+--            ready: untouched partitions, which have been ready since the group began, up to p_wanted; 1 if p_part has its cursor.
+--            A group that is being deleted is deleted further by a caller that would make it: grp_id null, complete false.
+-- Locks:     the queue row FOR UPDATE at first contact and where a deletion goes on; then the group, partitions of a page in
+--            part_id order, and the group's cursors in part_id order.
+-- Writes:    queues, consumer_groups_metadata, partition_consumers; where a deletion goes on, as delete_group_v1.
 CREATE OR REPLACE FUNCTION queen.subscribe_v1(
     p_queue text, p_group text, p_mode text, p_from timestamptz, p_create_queue bool, p_create_group bool, p_step int,
-    OUT queue_id bigint, OUT grp_id bigint, OUT complete bool, OUT starts_in float8
+    p_part bigint DEFAULT NULL, p_wanted int DEFAULT NULL,
+    OUT queue_id bigint, OUT grp_id bigint, OUT complete bool, OUT starts_in float8, OUT ready int
 )
 LANGUAGE plpgsql
 AS $$
@@ -25,6 +31,13 @@ BEGIN
         SELECT q.id INTO queue_id FROM queen.queues AS q WHERE q.name = p_queue;
     END IF;
     SELECT * INTO v_group FROM queen.consumer_groups_metadata AS g WHERE g.queue_id = subscribe_v1.queue_id AND g.name = p_group;
+    IF v_group.subscribed_upto < 0 THEN
+        IF p_create_group THEN
+            PERFORM queen.delete_group_v1(p_queue, p_group, true, 'rest', p_step);
+            complete := false;
+        END IF;
+        RETURN;
+    END IF;
     IF v_group.id IS NULL AND p_create_group THEN
         -- FOR UPDATE waits for partitions that are being made (FOR SHARE); later ones will find the group.
         PERFORM 1 FROM queen.queues AS q WHERE q.id = subscribe_v1.queue_id FOR UPDATE;
@@ -42,87 +55,201 @@ BEGIN
         ON CONFLICT DO NOTHING;
         SELECT * INTO v_group FROM queen.consumer_groups_metadata AS g WHERE g.queue_id = subscribe_v1.queue_id AND g.name = p_group;
     END IF;
-    IF v_group.subscribed_upto < 9223372036854775807 THEN
-        v_group.subscribed_upto := queen.make_cursors(v_group.id, p_step);
+    IF v_group.id IS NULL THEN
+        -- Deleted at this very moment: another call makes it anew.
+        complete := CASE WHEN p_create_group AND queue_id IS NOT NULL THEN false END;
+        RETURN;
     END IF;
-    IF v_group.starts_at < v_now THEN
-        PERFORM queen.skip_to(v_group.id, v_group.starts_at);
-        v_group.starts_at := NULL;
+    complete := queen.has_all_cursors(v_group, v_now);
+    IF NOT complete THEN
+        ready := queen.untouched(v_group, p_part, p_wanted);
+        IF coalesce(ready < CASE WHEN p_part IS NULL THEN p_wanted ELSE 1 END, true) THEN
+            v_group := queen.begin_page(v_group.id, p_step, p_part);
+            complete := coalesce(queen.has_all_cursors(v_group, v_now), false);
+            ready := CASE WHEN p_part IS NOT NULL AND v_group.starts_at IS NULL THEN 1 ELSE queen.untouched(v_group, NULL, p_wanted) END;
+        END IF;
     END IF;
     grp_id := v_group.id;
-    complete := v_group.subscribed_upto = 9223372036854775807;
-    starts_in := extract(epoch FROM v_group.starts_at - v_now);
+    starts_in := CASE WHEN v_group.starts_at >= v_now AND NOT v_group.begins THEN extract(epoch FROM v_group.starts_at - v_now) END;
 END $$;
 COMMENT ON FUNCTION queen.subscribe_v1 IS 'The number of a consumer group on a queue; makes the group at its first contact.';
 
--- Makes the next p_step cursors of a group that is subscribing; returns the partition up to which it has them all.
--- A partition made after the group has a cursor already, and is passed over.
-CREATE OR REPLACE FUNCTION queen.make_cursors(p_grp bigint, p_step int) RETURNS bigint
+-- Whether a group has the cursors of all partitions, and they stand at its start if that has come.
+CREATE OR REPLACE FUNCTION queen.has_all_cursors(p_group queen.consumer_groups_metadata, p_now timestamptz) RETURNS bool
+LANGUAGE plpgsql IMMUTABLE
+AS $$
+BEGIN
+    RETURN p_group.subscribed_upto = 9223372036854775807 AND coalesce(p_group.starts_at >= p_now, true);
+END $$;
+COMMENT ON FUNCTION queen.has_all_cursors IS 'Internal: whether a group has all its cursors.';
+
+-- How many partitions of a group that has not all its cursors have been ready since it began, up to p_wanted. A pop that finds so
+-- many passes over nothing: no partition is ready for longer. Or whether p_part has its cursor. None where messages may be hidden,
+-- or may be not for the group, because its start has come and cursors have to be moved there.
+CREATE OR REPLACE FUNCTION queen.untouched(p_group queen.consumer_groups_metadata, p_part bigint, p_wanted int)
+RETURNS int
+LANGUAGE plpgsql STABLE
+SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+BEGIN
+    IF p_group.starts_at IS NOT NULL THEN
+        RETURN 0;
+    ELSIF p_part IS NOT NULL THEN
+        RETURN (SELECT count(*) FROM (
+            SELECT 1 FROM queen.partition_consumers AS c WHERE c.part_id = p_part AND c.grp_id = p_group.id LIMIT 1) AS u);
+    ELSIF EXISTS (
+        SELECT 1 FROM queen.queues AS q
+        WHERE q.id = p_group.queue_id AND (q.delayed_processing > 0 OR q.window_buffer > 0)
+    ) THEN
+        RETURN 0;
+    END IF;
+    RETURN (
+        SELECT count(*)
+        FROM (
+            SELECT 1 FROM queen.partition_consumers AS c
+            WHERE c.grp_id = p_group.id AND c.ready_at <= p_group.created_at
+            ORDER BY c.ready_at, c.part_id + 0 LIMIT coalesce(p_wanted, 0)
+        ) AS u
+    );
+END $$;
+COMMENT ON FUNCTION queen.untouched IS 'Internal: partitions of a group that nobody has popped since it began.';
+
+-- Makes the cursors of the next p_step partitions of a group, and moves those up that it has there already if its start has come;
+-- the same of p_part, out of turn. Returns the group as it is then. What has been ready since the group began is ready since
+-- then, in whichever page its cursor is made: no low-water mark has passed that (queen.low_water).
+CREATE OR REPLACE FUNCTION queen.begin_page(p_grp bigint, p_step int, p_part bigint DEFAULT NULL)
+RETURNS queen.consumer_groups_metadata
 LANGUAGE plpgsql
 SET enable_seqscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_group queen.consumer_groups_metadata;
+    v_page bigint[];
     v_parts bigint[];
+    v_old bigint[];     -- those of them that have a cursor: they were made after the group, or before its start
     v_since timestamptz;
-    v_now timestamptz := queen.write_clock();
+    v_now timestamptz;
 BEGIN
     SELECT * INTO v_group FROM queen.consumer_groups_metadata AS g WHERE g.id = p_grp FOR UPDATE;
-    IF v_group.subscribed_upto = 9223372036854775807 THEN
-        RETURN v_group.subscribed_upto;
+    v_now := queen.clock();
+    IF v_group.starts_at < v_now AND NOT v_group.begins THEN
+        v_group := queen.begin_group(p_grp);
     END IF;
-    -- What has waited too long is not for a new group; queue mode, of which there always was one, gives it up.
-    SELECT CASE
-        WHEN q.max_wait_time_seconds = 0 OR v_group.name = '__QUEUE_MODE__' THEN v_group.since
-        ELSE greatest(
-            v_group.since,
-            queen.older_than(make_interval(secs => q.max_wait_time_seconds), NULL) - interval '1 microsecond')
-    END INTO v_since
-    FROM queen.queues AS q WHERE q.id = v_group.queue_id;
-    SELECT array_agg(u.id) INTO v_parts
+    IF v_group.id IS NULL OR v_group.subscribed_upto < 0 OR v_group.subscribed_upto = 9223372036854775807 THEN
+        RETURN v_group;
+    END IF;
+    SELECT array_agg(u.id) INTO v_page
     FROM (
         SELECT p.id FROM queen.partitions AS p
-        WHERE p.queue_id = v_group.queue_id AND p.id > v_group.subscribed_upto ORDER BY p.id LIMIT p_step
+        WHERE p.queue_id = v_group.queue_id AND p.id + 0 > v_group.subscribed_upto ORDER BY p.id + 0 LIMIT p_step
     ) AS u;
-    -- The partitions are locked while their cursors are made: one at the end of the log is parked, and no push may slip in.
-    PERFORM 1 FROM queen.partition_locks AS h WHERE h.part_id = ANY(v_parts) ORDER BY h.part_id FOR UPDATE;
+    -- They are locked while their cursors are made: one at the end of the log is parked, and no push may slip in. A push that
+    -- has the time of its messages from before a start, and is not committed yet, holds its partition.
+    SELECT array_agg(h.part_id) INTO v_parts
+    FROM (
+        SELECT l.part_id FROM queen.partition_locks AS l
+        WHERE l.part_id = ANY(v_page || p_part) ORDER BY l.part_id FOR UPDATE
+    ) AS h;
+    SELECT array_agg(u.part_id) INTO v_old
+    FROM unnest(v_parts) AS u (part_id)
+    WHERE (
+        SELECT c.ver FROM queen.partition_consumers AS c
+        WHERE c.part_id = u.part_id AND c.grp_id = p_grp ORDER BY c.ver DESC LIMIT 1
+    ) IS NOT NULL;
+    v_since := queen.start_of(v_group, v_now);
     INSERT INTO queen.partition_consumers (part_id, grp_id, acked, ahead, upto, seen, ready_at)
-    SELECT h.part_id, p_grp, s.acked, s.ahead, s.acked, s.acked,
-        CASE WHEN s.acked < h.next_off - 1 THEN v_now ELSE 'infinity' END
-    FROM queen.log_ends AS h
-    CROSS JOIN LATERAL queen.cursor_after(h.part_id, queen.last_before(h.part_id, v_since)) AS s
-    WHERE h.part_id = ANY(v_parts) AND NOT EXISTS (
-        SELECT 1 FROM queen.partition_consumers AS c WHERE c.part_id = h.part_id AND c.grp_id = p_grp);
-    UPDATE queen.consumer_groups_metadata AS g
-    SET subscribed_upto = CASE
-        WHEN coalesce(cardinality(v_parts), 0) < p_step THEN 9223372036854775807 ELSE v_parts[cardinality(v_parts)]
-    END
-    WHERE g.id = p_grp RETURNING g.subscribed_upto INTO v_group.subscribed_upto;
-    RETURN v_group.subscribed_upto;
+    SELECT s.part_id, p_grp, s.acked, s.ahead, s.acked, s.acked,
+        CASE WHEN s.acked < s.last THEN least(v_group.created_at, v_now) ELSE 'infinity' END
+    FROM queen.places(queen.without(v_parts, v_old), v_since) AS s;
+    IF v_group.begins AND v_old IS NOT NULL THEN
+        PERFORM queen.move_up(p_grp, v_old, v_since);
+    END IF;
+    IF coalesce(cardinality(v_page), 0) < p_step THEN
+        UPDATE queen.consumer_groups_metadata AS g SET subscribed_upto = 9223372036854775807, begins = false,
+            starts_at = CASE WHEN NOT v_group.begins THEN g.starts_at END
+        WHERE g.id = p_grp RETURNING * INTO v_group;
+    ELSE
+        UPDATE queen.consumer_groups_metadata AS g SET subscribed_upto = v_page[p_step]
+        WHERE g.id = p_grp RETURNING * INTO v_group;
+    END IF;
+    RETURN v_group;
 END $$;
-COMMENT ON FUNCTION queen.make_cursors IS 'Internal: makes cursors for a group that is subscribing, some partitions at a time.';
+COMMENT ON FUNCTION queen.begin_page IS 'Internal: makes the cursors of a group in some partitions more.';
 
--- A group whose start lay in the future has reached it: what was pushed until then is passed over.
-CREATE OR REPLACE FUNCTION queen.skip_to(p_grp bigint, p_since timestamptz) RETURNS void
-LANGUAGE plpgsql
+-- After which time messages are for a group. What had waited too long when it began is not for a new group; queue mode, of which
+-- there always was one, gives that up.
+CREATE OR REPLACE FUNCTION queen.start_of(p_group queen.consumer_groups_metadata, p_now timestamptz) RETURNS timestamptz
+LANGUAGE plpgsql STABLE
+SET enable_seqscan = off
+AS $$
+DECLARE
+    v_seconds int;
+    v_since CONSTANT timestamptz := coalesce(p_group.starts_at, p_group.since);
+BEGIN
+    SELECT q.max_wait_time_seconds INTO v_seconds FROM queen.queues AS q WHERE q.id = p_group.queue_id;
+    IF v_seconds = 0 OR p_group.name = '__QUEUE_MODE__' THEN
+        RETURN v_since;
+    END IF;
+    RETURN greatest(
+        v_since,
+        queen.older_than(make_interval(secs => v_seconds) + greatest(p_now - p_group.created_at, interval '0'), NULL)
+        - interval '1 microsecond');
+END $$;
+COMMENT ON FUNCTION queen.start_of IS 'Internal: after which time messages are for a group.';
+
+-- The elements of one ascending array that are not in another.
+CREATE OR REPLACE FUNCTION queen.without(p_all bigint[], p_some bigint[]) RETURNS bigint[]
+LANGUAGE plpgsql IMMUTABLE
 AS $$
 BEGIN
-    UPDATE queen.consumer_groups_metadata AS g SET starts_at = NULL WHERE g.id = p_grp AND g.starts_at IS NOT NULL;
-    IF NOT FOUND THEN
-        RETURN;
+    IF p_some IS NULL THEN
+        RETURN p_all;
     END IF;
-    -- A push that has the time of its messages from before the start, and is not committed yet, holds its partition.
-    PERFORM 1 FROM queen.partition_locks AS h
-    WHERE h.part_id IN (SELECT l.part_id FROM queen.partition_consumers AS l WHERE l.grp_id = p_grp)
-    ORDER BY h.part_id FOR UPDATE;
-    UPDATE queen.partition_consumers AS c SET acked = u.acked, ahead = u.ahead, upto = u.acked, seen = u.acked, ver = c.ver + 1
-    FROM (
-        SELECT l.part_id, s.acked, s.ahead FROM queen.partition_consumers AS l
-        -- What is done ahead of it stays so: acks and moves to the dead letters need no pop.
-        CROSS JOIN LATERAL queen.advance(queen.last_before(l.part_id, p_since), l.ahead) AS s
-        WHERE l.grp_id = p_grp ORDER BY l.part_id FOR UPDATE OF l
-    ) AS u
-    WHERE c.part_id = u.part_id AND c.grp_id = p_grp AND c.acked < u.acked;
+    RETURN ARRAY(SELECT a FROM unnest(p_all) AS a EXCEPT SELECT s FROM unnest(p_some) AS s ORDER BY 1);
 END $$;
-COMMENT ON FUNCTION queen.skip_to IS 'Internal: moves the cursors of a group over what was created at or before its start.';
+COMMENT ON FUNCTION queen.without IS 'Internal: elements of an array that are not in another.';
+
+-- Moves cursors of a group over what was created at or before a time. What is done ahead of it stays so: acks and moves to the dead
+-- letters need no pop. The caller has locked the partitions.
+CREATE OR REPLACE FUNCTION queen.move_up(p_grp bigint, p_part bigint[], p_since timestamptz) RETURNS void
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+BEGIN
+    PERFORM queen.lock_cursors(NULL, p_part, array_fill(p_grp, ARRAY[cardinality(p_part)]));
+    UPDATE queen.partition_consumers AS c
+    SET
+        acked = u.acked, ahead = u.ahead, upto = u.acked, seen = u.acked, ver = c.ver + 1,
+        ready_at = CASE WHEN u.acked < u.last THEN c.ready_at ELSE 'infinity' END
+    FROM (
+        SELECT s.part_id, l.ver, s.last, a.acked, a.ahead
+        FROM queen.places(p_part, p_since) AS s
+        CROSS JOIN LATERAL (
+            SELECT o.ver, o.acked, o.ahead FROM queen.partition_consumers AS o
+            WHERE o.part_id = s.part_id AND o.grp_id = p_grp ORDER BY o.ver DESC LIMIT 1
+        ) AS l
+        CROSS JOIN LATERAL queen.advance(s.acked, l.ahead) AS a
+        WHERE l.acked < a.acked
+    ) AS u
+    WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = ANY(ARRAY[p_grp]) AND c.ver = ANY(ARRAY[u.ver]);
+END $$;
+COMMENT ON FUNCTION queen.move_up IS 'Internal: moves cursors of a group over what is not for it.';
+
+-- A group whose start lies ahead begins now, or has begun at its start if that is over: its pages begin anew, and move up what
+-- has a cursor. Until they are done its start stays where it was set, and nobody pops.
+CREATE OR REPLACE FUNCTION queen.begin_group(p_grp bigint) RETURNS queen.consumer_groups_metadata
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_group queen.consumer_groups_metadata;
+BEGIN
+    UPDATE queen.consumer_groups_metadata AS g
+    SET starts_at = least(g.starts_at, queen.clock()), begins = true, subscribed_upto = 0
+    WHERE g.id = p_grp AND g.starts_at IS NOT NULL AND NOT g.begins AND g.subscribed_upto >= 0;
+    SELECT * INTO v_group FROM queen.consumer_groups_metadata AS g WHERE g.id = p_grp;
+    RETURN v_group;
+END $$;
+COMMENT ON FUNCTION queen.begin_group IS 'Internal: ends the wait of a group for its start.';

@@ -80,20 +80,20 @@ async def test_eviction_at_the_start_of_a_group_takes_its_locks_in_the_order_of_
         " WHERE q.name = $1", queue,
     )  # fmt: skip
     await observer.execute("UPDATE queen.queues SET max_wait_time_seconds = 60 WHERE id = $1", queue_id)
+    evict = "SELECT * FROM queen.evict_overdue_v1($1, $2, 100, true)"
 
     await set_clock(evictor, start + timedelta(seconds=1))
     async with changer.transaction():
         await changer.execute("SELECT FROM queen.queues WHERE id = $1 FOR UPDATE", queue_id)
-        eviction = asyncio.create_task(
-            evictor.fetch("SELECT * FROM queen.evict_overdue_v1($1, $2, 100, true)", queue_id, [part_id])
-        )
+        eviction = asyncio.create_task(evictor.fetch(evict, queue_id, [part_id]))
         await until_waiting(observer, evictor, eviction)
         assert not eviction.done()
         await changer.execute(
             "SELECT FROM queen.partition_locks AS h JOIN queen.partition_consumers AS c USING (part_id)"
             " WHERE h.part_id = $1 FOR UPDATE NOWAIT", part_id,
         )  # fmt: skip
-    assert [row["state"] for row in await eviction] == ["done"]
+    assert [row["state"] for row in await eviction] == ["more"], "the group has begun, and holds its cursors"
+    assert [row["state"] for row in await evictor.fetch(evict, queue_id, [part_id])] == ["done"]
 
 
 @checks("G-RET-3", level=Level.LIVE)
@@ -104,17 +104,17 @@ async def test_the_deletion_of_a_queue_waits_for_a_group_that_is_making_its_curs
     maker, deleter, observer = connections
     queue, _ = await one_message(postgres)
     await observer.fetch("SELECT * FROM queen.resolve_partitions_v1(ARRAY[$1, $1], ARRAY['a', 'b'], true)", queue)
-    begun = await observer.fetchrow("SELECT * FROM queen.subscribe_v1($1, 'g', 'all', NULL, false, true, 1)", queue)
+    begun = await observer.fetchrow("SELECT * FROM queen.subscribe_v1($1, 'g', 'all', NULL, false, true, 1, NULL, NULL)", queue)
     assert begun is not None
     assert begun["complete"] is False
     async with maker.transaction():
-        # What queen.make_cursors begins with.
+        # What queen.begin_page begins with.
         await maker.execute(
             "SELECT 1 FROM queen.consumer_groups_metadata AS g WHERE g.id = $1 FOR UPDATE", begun["grp_id"]
         )
         deletion = asyncio.create_task(deleter.fetchrow("SELECT * FROM queen.delete_queue_v1($1, 100)", queue))
         await until_waiting(observer, deleter, deletion)
-        assert await maker.fetchval("SELECT queen.make_cursors($1, 100)", begun["grp_id"]) == 2**63 - 1
+        await maker.execute("SELECT queen.begin_page($1, 100)", begun["grp_id"])
     deleted = await deletion
     assert deleted is not None
     assert (deleted["existed"], deleted["more"]) == (True, False)

@@ -110,6 +110,7 @@ class Harness:
             directory=None,
             meter=SimpleNamespace(batch=lambda *_: None, pop=lambda _request, popped: self.counted.append(popped)),
             orphans=Orphans(),
+            unfinished=set(),
             rules=Rules(30, 5),
         )
         table = {kind: Operation(database.handler(kind)) for kind in HOT}

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, multiple, rule, run_state_machine_as_test
 
+from queen.core.limits import CURSORS_STEP
 from queen_spec import model
 from queen_spec.guarantees import Level, checks
 from tests.support.broker import Broker, play
@@ -357,7 +358,13 @@ class EngineAgainstModel(RuleBasedStateMachine):
     "G-RET-8",
     level=Level.MODEL,
 )
-def test_the_engine_answers_what_the_model_allows(broker: Broker) -> None:
+@pytest.mark.parametrize("cursors", [CURSORS_STEP, 1])
+def test_the_engine_answers_what_the_model_allows(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, cursors: int
+) -> None:
+    """Also where a page of cursors is one of them, so that groups are popped, moved and deleted between two pages."""
+    for place in ("store.CURSORS_STEP", "consumer_groups.CURSORS_STEP", "consumer_groups.DELETE_STEP"):
+        monkeypatch.setattr(f"queen.db.{place}", cursors)
     EngineAgainstModel.broker = broker
     run_state_machine_as_test(
         EngineAgainstModel,

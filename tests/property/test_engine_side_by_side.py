@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from queen.core.limits import CURSORS_STEP
 from queen_spec import model
 from queen_spec.guarantees import Level, checks
 from queen_spec.linearizability import Call, explain
@@ -130,10 +131,16 @@ def broker(postgres: str) -> Iterator[ConcurrentBroker]:
     "G-GRP-1",
     level=Level.MODEL,
 )
+@pytest.mark.parametrize("cursors", [CURSORS_STEP, 1])
 # Not shrunk: the same program may meet another order of events, and then proves nothing.
 @settings(suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(program=st.lists(rounds, min_size=1, max_size=8))
-def test_what_clients_see_side_by_side_has_an_order(broker: ConcurrentBroker, program: Any) -> None:
+def test_what_clients_see_side_by_side_has_an_order(
+    broker: ConcurrentBroker, monkeypatch: pytest.MonkeyPatch, cursors: int, program: Any
+) -> None:
+    """Also where a page of cursors is one of them."""
+    monkeypatch.setattr("queen.db.store.CURSORS_STEP", cursors)
+    monkeypatch.setattr("queen.db.consumer_groups.CURSORS_STEP", cursors)
     clients = Clients(broker)
     for seconds, together in program:
         clients.wait(seconds)

@@ -304,7 +304,7 @@ class Harness:
         self.database, self.answers = database, dict[int, tuple[Any, float]]()
         self.loop = asyncio.get_running_loop()
         context: Any = SimpleNamespace(
-            heard=tell_nobody, away=False, directory=None, orphans=Orphans(), rules=RULES,
+            heard=tell_nobody, away=False, directory=None, orphans=Orphans(), unfinished=set(), rules=RULES,
             meter=SimpleNamespace(batch=lambda *_: None),
         )  # fmt: skip
         waiting = Waiting(Popped(), self.give_back, lambda *_: None)

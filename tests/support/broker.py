@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from math import inf
 from typing import Any
 
 from queen.config import Settings
@@ -27,6 +28,7 @@ from queen.db.store import Store
 from queen.engine.context import Context, SimpleMq, tell_nobody
 from queen.engine.directory import Directory
 from queen.engine.engine import Engine, Shares
+from queen.engine.handlers.consumer_groups import seek_group, update_subscription
 from queen.engine.handlers.pop import Outcome
 from queen.engine.handlers.removal import delete_group, delete_queue
 from queen.engine.job import Job
@@ -36,7 +38,7 @@ from queen.engine.tally import Tally
 from queen.engine.waiters import Waiters
 from queen.http.parsing import PushItem, to_push
 from queen.http.rendering import render_pop
-from queen.http.resources.messages import ensure_a_group
+from queen.http.resources.messages import ensure_cursors
 from queen.services.services import Schedule, services_of
 from queen.services.sweep import Pacer, Service, sweep
 from queen_spec import model
@@ -167,9 +169,11 @@ class Broker:
         return {row["name"]: row["oldest"] for row in rows}
 
     async def _ask(self, kind: real.JobType, request: Any) -> Any:
-        """The answer to one request."""
-        [answer] = await OPERATIONS[kind].handler(self._context, [request])
-        return answer
+        """The answer to one request, which looks again at once where the engine would."""
+        while True:
+            [answer] = await OPERATIONS[kind].handler(self._context, [request])
+            if not isinstance(answer, Outcome) or answer.found or answer.ready_in > -inf:
+                return answer
 
     async def _part_id(self, queue: str, partition: str) -> int | None:
         [(_queue_id, part_id)] = await self._context.database.resolve_partitions([(queue, partition)], create=False)
@@ -259,18 +263,16 @@ class Broker:
                 return model.DeletedMessage(await administration.messages.delete(await self._key(operation)))
             case model.GiveUp():
                 key = await self._key(operation)
-                await ensure_a_group(self._context, key)
+                await ensure_cursors(self._context, key)
                 moved = await administration.messages.give_up(key, operation.group, operation.error)
                 return model.GivenUp(moved.known, frozenset(moved.groups or ()) if moved.known else frozenset())
             case model.Seek():
                 since = at(operation.since) if operation.since > float("-inf") else None
                 seek = Seek(operation.group, operation.queue, operation.partition, operation.to_end, since)
-                sought, _ = await administration.consumer_groups.seek(seek, 0)
+                sought = await seek_group(self._context, seek)
                 return model.Sought(sought.updated)
             case model.UpdateSubscription():
-                known = await administration.consumer_groups.update_subscription(
-                    operation.queue, operation.group, at(operation.since)
-                )
+                known = await update_subscription(self._context, operation.queue, operation.group, at(operation.since))
                 return model.UpdatedSubscription(known)
             case model.DeleteGroup():
                 cursors = await delete_group(

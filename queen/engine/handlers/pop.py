@@ -10,7 +10,7 @@ from queen.engine.context import Context
 from queen.engine.handlers.give_back import give_back_orphans
 from queen.engine.look import Look
 from queen.engine.orphans import Orphan
-from queen.engine.ports import Delivered, PartitionName, PopColumns, Unserved
+from queen.engine.ports import Delivered, PartitionName, PopColumns, Subscription, Unserved
 
 #: How often a group is looked up anew because it was deleted under the pop.
 _LOOKUPS_MAX = 3
@@ -84,7 +84,7 @@ async def _pop(context: Context, pops: Sequence[Pop], leases: Sequence[UUID | No
     outcomes = [Outcome() for _ in pops]
     todo = list(range(len(pops)))
     for _ in range(_LOOKUPS_MAX):
-        columns, queues = await _columns(context, pops, todo, leases, outcomes)
+        columns, queues, unfinished = await _columns(context, pops, todo, leases, outcomes)
         if not columns.pop:
             break
         delivered, unserved, behind = await context.database.pop(columns)
@@ -93,6 +93,8 @@ async def _pop(context: Context, pops: Sequence[Pop], leases: Sequence[UUID | No
             outcome.behind = behind
         vanished = {row.grp_id for row in unserved if row.ready_in is None}
         _hint(columns, unserved, outcomes)
+        for number in unfinished:
+            outcomes[number].ready_in = -inf  # what it was let in for, others have taken
         for grp_id in vanished:
             context.directory.forget_queue(queues[grp_id])
         todo = [
@@ -111,8 +113,11 @@ async def _columns(
     todo: Sequence[int],
     leases: Sequence[UUID | None],
     outcomes: Sequence[Outcome],
-) -> tuple[PopColumns, dict[int, str]]:
-    """The arguments of a call for some of the pops, and the queue of each group in it."""
+) -> tuple[PopColumns, dict[int, str], list[int]]:
+    """The arguments of a call for some of the pops; the queue of each group in it; and who has an unfinished group.
+
+    A pop that finds too little in such a group is left out, and looks again at once.
+    """
     columns = PopColumns(
         batch=[pop.batch for pop in pops],
         parts=[pop.partitions for pop in pops],
@@ -120,22 +125,68 @@ async def _columns(
         seconds=[pop.lease_seconds for pop in pops],
     )
     queues: dict[int, str] = {}
+    entrance = Entrance(context, [pops[number] for number in todo])
+    unfinished = []
     for number in todo:
-        pop = pops[number]
+        pop, places, waits = pops[number], [], False
         for queue, queue_id in await _queues(context, pop):
-            grp_id, starts_in = await context.directory.subscribed_group(queue, queue_id, pop)
-            if starts_in is not None:
-                outcomes[number].ready_in = min(outcomes[number].ready_in, starts_in)
-            if grp_id is None:
-                continue
             part_id = None
             if pop.partition is not None:
                 part_id = await context.directory.partition(queue, pop.partition) or _NO_PARTITION
+            group, enough = await entrance.group(queue, queue_id, pop, part_id)
+            if group.starts_in is not None:
+                outcomes[number].ready_in = min(outcomes[number].ready_in, group.starts_in)
+            elif not enough:
+                waits = True
+            elif group.grp_id is not None:
+                places.append((group.grp_id, part_id, queue))
+                if group.unfinished and part_id is None:
+                    unfinished.append(number)
+        if waits:
+            outcomes[number].ready_in = -inf
+            continue
+        for grp_id, part_id, queue in places:
             columns.pop.append(number + 1)
             columns.grp.append(grp_id)
             columns.part.append(part_id)
             queues[grp_id] = queue
-    return columns, queues
+    return columns, queues, unfinished
+
+
+class Entrance:
+    """Lets pops of a call into groups that have not all their cursors.
+
+    Only where there are, for all that are let in, so many partitions that have been ready since the group began: then
+    none passes over a partition that has no cursor yet, and each takes all that it has room for.
+    """
+
+    def __init__(self, context: Context, pops: Sequence[Pop]) -> None:
+        self._context, self._pops = context, pops
+        self._seen: dict[tuple[str, str, int | None], tuple[Subscription, int]] = {}
+
+    async def group(self, queue: str, queue_id: int | None, pop: Pop, part_id: int | None) -> tuple[Subscription, bool]:
+        """The group of a pop on a queue, and whether the pop is let in."""
+        known = self._context.directory.known_group(queue, queue_id, pop.group)
+        if known is not None:
+            return known, True
+        key = queue, pop.group, part_id
+        if key not in self._seen:
+            same = [other for other in self._pops if other.group == pop.group and other.partition == pop.partition]
+            wanted = sum([_wanted(other) for other in same])
+            group = await self._context.directory.subscribed_group(queue, pop, part_id, wanted)
+            if group.unfinished and group.grp_id is not None:
+                self._context.unfinished.add((queue, pop.group))
+            self._seen[key] = group, group.ready or 0
+        group, left = self._seen[key]
+        enough = not group.unfinished or (group.grp_id is not None and left >= _wanted(pop))
+        if part_id is None and enough:
+            self._seen[key] = group, left - _wanted(pop)
+        return group, enough
+
+
+def _wanted(pop: Pop) -> int:
+    """With so many partitions that have a message a pop is full."""
+    return min(pop.batch, pop.partitions) if pop.partition is None else 1
 
 
 async def _queues(context: Context, pop: Pop) -> Sequence[tuple[str, int | None]]:

@@ -13,8 +13,8 @@ from queen.core.administration import CursorRow, GroupOrder, GroupRow, LaggingRo
 from queen.core.errors import BadRequestError, NotFoundError
 from queen.core.limits import GROUP_CHARS_MAX
 from queen.engine.context import Context
+from queen.engine.handlers.consumer_groups import seek_group, update_subscription
 from queen.engine.handlers.removal import delete_group
-from queen.engine.ports import Notice
 from queen.http import answers, queries
 from queen.http.answers import Administrative, age_s, answer, stamp, text
 from queen.http.fields import Time
@@ -299,11 +299,10 @@ class GroupResource(Administrative):
 
         async def update(context: Context) -> int:
             groups = context.administration.consumer_groups
-            return sum(
-                [await groups.update_subscription(queue, group, since) for queue in await groups.queues_of(group)]
-            )
+            queues = await context.patiently(lambda _again: groups.queues_of(group))
+            return sum([await update_subscription(context, queue, group, since) for queue in queues])
 
-        rows = await self.ask(update)
+        rows = await self.run(update)
         answer(resp, SubscriptionAnswer(True, group, text(since), rows))
 
     async def _seek(self, req: QueenRequest, resp: falcon.asgi.Response, group: str, queue: str) -> None:
@@ -311,7 +310,7 @@ class GroupResource(Administrative):
         seek = _target(body, Seek(_group(group), check_name(queue, "queue")))
         if seek is None:
             raise BadRequestError(_SEEK_EMPTY, "toEnd")
-        sought = await self.run(lambda context: _carry_out(context, seek))
+        sought = await self.run(lambda context: seek_group(context, seek))
         answer(resp, SeekAnswer(True, group, queue, seek.to_end, stamp(seek.since), sought.updated))
 
     async def _seek_partition(
@@ -322,7 +321,7 @@ class GroupResource(Administrative):
         seek = (_target(decode(_seek_decoder, raw, {}), place) if raw else None) or _to_end(place)
 
         async def work(context: Context) -> tuple[Sought, bool]:
-            sought = await _carry_out(context, seek)
+            sought = await seek_group(context, seek)
             found = await context.patiently(
                 lambda _again: context.administration.catalogue.partitions(queue, partition, None, 1, 0)
             )
@@ -363,21 +362,6 @@ def _target(body: SeekBody, place: Seek) -> Seek | None:
     if body.timestamp == "now":
         return msgspec.structs.replace(place, since=datetime.now(UTC))
     return msgspec.structs.replace(place, since=parse_time(body.timestamp, "timestamp"))
-
-
-async def _carry_out(context: Context, seek: Seek) -> Sought:
-    """Moves all cursors, some thousands a call, and wakes who waits for what they can get now."""
-    after: int | None = 0
-    updated, moved_to = 0, None
-    while after is not None:
-        step: int = after
-        sought, after = await context.patiently(
-            lambda _again, step=step: context.administration.consumer_groups.seek(seek, step)  # type: ignore[misc]
-        )
-        updated, moved_to = updated + sought.updated, sought.moved_to
-    if updated:
-        context.heard(Notice(seek.queue, updated, seek.group))
-    return Sought(updated, moved_to)
 
 
 # ---------------------------------------------------------------- statistics

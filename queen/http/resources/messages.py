@@ -315,7 +315,7 @@ class MessageResource(Administrative):
         error = error.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
         async def move(context: Context) -> GivenUp:
-            await ensure_a_group(context, key)
+            await ensure_cursors(context, key)
             return await context.administration.messages.give_up(key, group, error)
 
         moved = await self.ask(move)
@@ -332,16 +332,21 @@ class MessageResource(Administrative):
         answer(resp, GivenUpAnswer(True, partition_id, key.transaction_id, list(moved.groups), text))
 
 
-async def ensure_a_group(context: Context, key: MessageKey) -> None:
-    """A queue that nobody has popped has no group that could give a message up: then it is queue mode."""
+async def ensure_cursors(context: Context, key: MessageKey) -> None:
+    """Groups that have begun on the queue of a message give it up, too, where they have no cursor yet.
+
+    A queue that nobody has popped has no group: then it is queue mode.
+    """
     names = await context.database.describe_partitions([key.part_id])
     if not names:
         return
     queue = names[0].queue
-    complete = await context.administration.consumer_groups.exist_on(queue)
-    while not complete:
-        group = await context.database.subscribe(queue, QUEUE_MODE, "all", None, create_queue=False, create_group=True)
-        complete = group.complete is not False
+    for group in await context.administration.consumer_groups.without_cursor(key.part_id):
+        made = await context.database.subscribe(
+            queue, group, "all", None, create_queue=False, create_group=group == QUEUE_MODE, part=key.part_id
+        )
+        if made.unfinished:
+            context.unfinished.add((queue, group))
 
 
 def _key(req: falcon.asgi.Request) -> MessageKey:

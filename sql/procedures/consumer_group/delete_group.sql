@@ -1,9 +1,10 @@
 -- Purpose:   deletes a consumer group of a queue, in pages; its next pop makes it anew. With p_subscription false the group
 --            begins anew, where its stored subscription says.
--- Arguments: p_after  the last partition, by name, of the page before ('' at first); only without p_subscription
+-- Arguments: p_after  '' at first, then what the page before has returned as last: the partition, by name, up to which cursors
+--                     were put back, or 'rest' where the group is being deleted
 --            p_step   cursors of a page
--- Returns:   cursors that were deleted or put back (null: the queue has no such group), and last: call again with it as
---            p_after (null: done).
+-- Returns:   cursors that were deleted or put back (null: the queue has no such group, or no longer), and last: call again with
+--            it as p_after (null: done).
 -- Locks:     the queue row, the group, partitions if it begins anew, cursors; each in part_id order.
 -- Writes:    consumer_groups_metadata, retired_groups, partition_consumers, group_stats.
 CREATE OR REPLACE FUNCTION queen.delete_group_v1(
@@ -22,8 +23,10 @@ BEGIN
     SELECT q.id INTO v_queue FROM queen.queues AS q WHERE q.name = p_queue FOR UPDATE;
     SELECT * INTO v_group FROM queen.consumer_groups_metadata AS g
     WHERE g.queue_id = v_queue AND g.name = p_group FOR UPDATE;
-    IF NOT FOUND THEN
+    IF NOT FOUND OR (v_group.subscribed_upto < 0 AND NOT p_subscription) THEN
         RETURN;
+    ELSIF v_group.subscribed_upto >= 0 AND p_subscription AND p_after = 'rest' THEN
+        RETURN;  -- a pop has deleted the rest, and made it anew
     END IF;
     IF NOT p_subscription THEN
         SELECT array_agg(u.id ORDER BY u.id), CASE WHEN count(*) = p_step THEN max(u.name) END INTO v_parts, last
@@ -31,7 +34,7 @@ BEGIN
             SELECT p.id, p.name FROM queen.partitions AS p
             WHERE p.queue_id = v_queue AND p.name > p_after ORDER BY p.name LIMIT p_step
         ) AS u;
-        SELECT coalesce(r.updated, 0) INTO cursors FROM queen.put_cursors(v_group.id, v_parts, false, v_group.since) AS r;
+        SELECT coalesce(r.updated, 0) INTO cursors FROM queen.put_cursors(v_group.id, v_parts, v_group.since) AS r;
         RETURN;
     END IF;
     SELECT array_agg(u.part_id ORDER BY u.part_id) INTO v_parts
@@ -41,9 +44,9 @@ BEGIN
     DELETE FROM queen.partition_consumers AS c WHERE c.part_id = ANY(v_parts) AND c.grp_id = v_group.id;
     cursors := coalesce(cardinality(v_parts), 0);
     IF cursors = p_step THEN
-        -- A pop that comes between two pages, or after an interruption, makes the cursors anew that are missing.
-        UPDATE queen.consumer_groups_metadata AS g SET subscribed_upto = 0 WHERE g.id = v_group.id;
-        last := '';
+        -- A pop that comes between two pages, or after an interruption, deletes the rest before it makes the group anew.
+        UPDATE queen.consumer_groups_metadata AS g SET subscribed_upto = -1 WHERE g.id = v_group.id;
+        last := 'rest';
         RETURN;
     END IF;
     DELETE FROM queen.consumer_groups_metadata AS g WHERE g.id = v_group.id;

@@ -148,11 +148,21 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.lagging_cursors IS 'Internal: those of the given cursors of a group whose oldest undone message waits long.';
 
--- Purpose:   whether a queue has a group of any name.
-CREATE OR REPLACE FUNCTION queen.has_group_v1(p_queue text) RETURNS bool
-LANGUAGE sql STABLE
+-- Purpose:   groups that have begun and have no cursor in a partition yet; queue mode, if its queue has no group.
+CREATE OR REPLACE FUNCTION queen.find_groups_without_cursor_v1(p_part bigint) RETURNS SETOF text
+LANGUAGE plpgsql STABLE
+SET enable_seqscan = off
 AS $$
-    SELECT EXISTS (
-        SELECT 1 FROM queen.consumer_groups_metadata AS g JOIN queen.queues AS q ON q.id = g.queue_id WHERE q.name = p_queue)
-$$;
-COMMENT ON FUNCTION queen.has_group_v1 IS 'Whether a queue has a group of any name.';
+DECLARE
+    v_queue CONSTANT bigint := (SELECT p.queue_id FROM queen.partitions AS p WHERE p.id = p_part);
+BEGIN
+    IF v_queue IS NOT NULL AND NOT EXISTS (SELECT 1 FROM queen.consumer_groups_metadata AS g WHERE g.queue_id = v_queue) THEN
+        RETURN NEXT '__QUEUE_MODE__';
+    END IF;
+    RETURN QUERY
+    SELECT g.name::text FROM queen.consumer_groups_metadata AS g
+    WHERE g.queue_id = v_queue AND g.subscribed_upto >= 0 AND g.subscribed_upto < p_part AND (
+        SELECT c.ver FROM queen.partition_consumers AS c WHERE c.part_id = p_part AND c.grp_id = g.id LIMIT 1) IS NULL
+    ORDER BY g.id;
+END $$;
+COMMENT ON FUNCTION queen.find_groups_without_cursor_v1 IS 'Groups that are to have a cursor in a partition, and have none.';

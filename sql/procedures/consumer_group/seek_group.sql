@@ -1,4 +1,5 @@
--- Purpose:   puts cursors of a group somewhere: p_step partitions a call, so that it never locks all of them at once.
+-- Purpose:   puts cursors of a group somewhere: p_step partitions a call, so that it never locks all of them at once. Where the group
+--            has not all its cursors, or still waits for its start, these come first, as many a call.
 -- Arguments: p_queue, p_group; p_partition: only that one (null: all of the queue)
 --            p_to_end   after the newest message; else after the newest not younger than p_since (null: before the oldest)
 --            p_after    the partition where the last call has ended; 0 at first
@@ -21,70 +22,80 @@ BEGIN
     updated := 0;
     SELECT q.id INTO v_queue FROM queen.queues AS q WHERE q.name = p_queue FOR KEY SHARE;
     SELECT g.id INTO v_grp FROM queen.consumer_groups_metadata AS g
-    WHERE g.queue_id = v_queue AND g.name = p_group FOR UPDATE;
+    WHERE g.queue_id = v_queue AND g.name = p_group AND g.subscribed_upto >= 0 FOR UPDATE;
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    WHILE queen.make_cursors(v_grp, p_step) < 9223372036854775807 LOOP END LOOP;
-    PERFORM queen.begin_group(v_grp);
-    SELECT array_agg(u.id ORDER BY u.id) INTO v_parts
-    FROM (
-        SELECT p.id FROM queen.partitions AS p
-        WHERE p.queue_id = v_queue AND (p_partition IS NULL OR p.name = p_partition) AND p.id > p_after
-        ORDER BY p.id LIMIT p_step
-    ) AS u;
-    SELECT r.updated, r.moved_to INTO updated, moved_to FROM queen.put_cursors(v_grp, v_parts, p_to_end, p_since) AS r;
-    last := CASE WHEN cardinality(v_parts) = p_step THEN v_parts[p_step] END;
+    IF queen.prepare_group(v_grp, p_step) THEN
+        last := p_after;
+        RETURN;
+    END IF;
+    IF p_partition IS NULL THEN
+        SELECT array_agg(u.id) INTO v_parts
+        FROM (
+            SELECT p.id FROM queen.partitions AS p
+            WHERE p.queue_id = v_queue AND p.id + 0 > p_after ORDER BY p.id + 0 LIMIT p_step
+        ) AS u;
+    ELSE
+        SELECT array_agg(p.id) INTO v_parts FROM queen.partitions AS p WHERE p.queue_id = v_queue AND p.name = p_partition;
+    END IF;
+    SELECT r.updated, r.moved_to INTO updated, moved_to
+    FROM queen.put_cursors(v_grp, v_parts, CASE WHEN p_to_end THEN 'infinity' ELSE coalesce(p_since, '-infinity') END) AS r;
+    last := CASE WHEN p_partition IS NULL THEN v_parts[p_step] END;
 END $$;
 COMMENT ON FUNCTION queen.seek_group_v1 IS 'Puts cursors of a group somewhere, some partitions at a time.';
 
--- Puts cursors of a group: their leases end, and what they knew of deliveries and failures is forgotten.
+-- Ends the wait of a group for its start, and makes a page of the cursors that it has not yet; false: there was nothing to do.
+CREATE OR REPLACE FUNCTION queen.prepare_group(p_grp bigint, p_step int) RETURNS bool
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_group queen.consumer_groups_metadata := queen.begin_group(p_grp);
+BEGIN
+    IF v_group.subscribed_upto = 9223372036854775807 THEN
+        RETURN false;
+    END IF;
+    PERFORM queen.begin_page(p_grp, p_step);
+    RETURN true;
+END $$;
+COMMENT ON FUNCTION queen.prepare_group IS 'Internal: a group that is to be moved has all its cursors first.';
+
+-- Puts cursors of a group behind what was created at or before a time: their leases end, and what they knew of deliveries and
+-- failures is forgotten. Partitions ascending.
 CREATE OR REPLACE FUNCTION queen.put_cursors(
-    p_grp bigint, p_part bigint[], p_to_end bool, p_since timestamptz, OUT updated int, OUT moved_to timestamptz
+    p_grp bigint, p_part bigint[], p_since timestamptz, OUT updated int, OUT moved_to timestamptz
 )
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_last bigint := p_part[cardinality(p_part)];
     v_now timestamptz := queen.write_clock();
 BEGIN
+    updated := 0;
+    IF p_part IS NULL THEN
+        RETURN;
+    END IF;
     PERFORM 1 FROM queen.partition_locks AS h WHERE h.part_id = ANY(p_part) ORDER BY h.part_id FOR UPDATE;
-    PERFORM 1 FROM queen.partition_consumers AS c
-    WHERE c.part_id = ANY(p_part) AND c.grp_id = p_grp ORDER BY c.part_id FOR UPDATE;
-    WITH put AS (
-        UPDATE queen.partition_consumers AS c
-        SET
-            acked = a.acked, ahead = a.ahead, lease = NULL, upto = a.acked, seen = a.acked, attempts = 0, retries = NULL, retry_at = NULL, ver = c.ver + 1,
-            ready_at = CASE WHEN a.undone > 0 THEN v_now ELSE 'infinity' END
-        FROM (
-            SELECT h.part_id, u.acked, u.ahead,
-                h.next_off - 1 - u.acked - coalesce(queen.range_size(u.ahead), 0) AS undone
-            FROM queen.log_ends AS h
-            CROSS JOIN LATERAL queen.cursor_after(
-                h.part_id,
-                CASE WHEN p_to_end THEN h.next_off - 1
-                    ELSE queen.last_before(h.part_id, coalesce(p_since, '-infinity')) END
-            ) AS u
-            WHERE h.part_id = ANY(p_part)
-        ) AS a
-        WHERE c.part_id = a.part_id AND c.grp_id = p_grp
-        RETURNING 1
-    )
-    SELECT count(*) INTO updated FROM put;
+    PERFORM queen.lock_cursors(NULL, p_part, array_fill(p_grp, ARRAY[cardinality(p_part)]));
+    UPDATE queen.partition_consumers AS c
+    SET
+        acked = a.acked, ahead = a.ahead, lease = NULL, upto = a.acked, seen = a.acked, attempts = 0, retries = NULL,
+        retry_at = NULL, ver = c.ver + 1, ready_at = CASE WHEN a.acked < a.last THEN v_now ELSE 'infinity' END
+    FROM (
+        SELECT s.part_id, l.ver, s.acked, s.ahead, s.last
+        FROM queen.places(p_part, p_since) AS s
+        CROSS JOIN LATERAL (
+            SELECT o.ver FROM queen.partition_consumers AS o
+            WHERE o.part_id = s.part_id AND o.grp_id = p_grp ORDER BY o.ver DESC LIMIT 1
+        ) AS l
+    ) AS a
+    WHERE c.part_id = ANY(ARRAY[a.part_id]) AND c.grp_id = ANY(ARRAY[p_grp]) AND c.ver = ANY(ARRAY[a.ver]);
+    GET DIAGNOSTICS updated = ROW_COUNT;
     SELECT s.created_at INTO moved_to
     FROM queen.partition_consumers AS c
     JOIN queen.segments AS s ON s.part_id = c.part_id AND s.last_off >= c.acked AND s.last_off - s.n < c.acked
     WHERE c.part_id = v_last AND c.grp_id = p_grp ORDER BY s.last_off LIMIT 1;
 END $$;
 COMMENT ON FUNCTION queen.put_cursors IS 'Internal: puts cursors of a group.';
-
--- A group whose start lies ahead begins now, or has begun at its start if that is over.
-CREATE OR REPLACE FUNCTION queen.begin_group(p_grp bigint) RETURNS void
-LANGUAGE plpgsql
-AS $$
-BEGIN
-    PERFORM queen.skip_to(p_grp, least(g.starts_at, queen.clock())) FROM queen.consumer_groups_metadata AS g
-    WHERE g.id = p_grp AND g.starts_at IS NOT NULL;
-END $$;
-COMMENT ON FUNCTION queen.begin_group IS 'Internal: ends the wait of a group for its start.';
