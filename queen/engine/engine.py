@@ -97,7 +97,7 @@ class Engine:
         self._operations = operations
         self._lanes = {kind: lane(kind) for kind in operations}
         self._paces = {kind: Pace() for kind in operations}
-        self._lines = {kind: Line[Job](context.rules) for kind in operations}
+        self._lines = {kind: Line[Job, Lock](context.rules) for kind in operations}
         self._lines_due: set[JobType] = set()
         self._hot = Slots(shares.hot, [kind for kind in operations if not operations[kind].cold])
         self._cold = Slots(shares.cold, [kind for kind in operations if operations[kind].cold])
@@ -300,34 +300,38 @@ class Engine:
                 free.append(job)
         return free
 
-    def _wait_for(self, kind: JobType, job: Job, locks: frozenset[Hashable], now: float) -> None:
-        """A job that needs what others have locked waits in the line of its kind."""
+    def _wait_for(self, kind: JobType, job: Job, locks: frozenset[Any], now: float) -> bool:
+        """A job that needs what others have locked waits in the line of its kind, if its patience is not over."""
         line = self._lines[kind]
-        if job not in line:
+        waited = job in line
+        if not line.join(job, locks, now):
+            return False
+        if not waited:
             self._lanes[kind].hold(job)
-        line.join(job, locks, now)
         if not line.under_way:
             self._lines_due.add(kind)
+        return True
 
-    def _leave_line(self, kind: JobType, job: Job) -> None:
+    def _leave_line(self, kind: JobType, job: Job, result: Any) -> None:  # noqa: ANN401 - a result or an exception
         """A job that is done with, and perhaps had to wait for locks."""
         if job in self._lines[kind]:
-            self._lines[kind].leave(job)
+            self._lines[kind].leave(job, result)
             self._lanes[kind].release(job)
 
     async def _round(self, kind: JobType, slots: "Slots[JobType]") -> None:
         """Calls for those that wait for locks."""
         line = self._lines[kind]
         try:
-            for jobs in line.calls(await find_locked(self._context, line.locks), self._lanes[kind].fit):
+            locked = await find_locked(self._context, line.locks)
+            for job in line.late(locked, self._loop.time()):
+                self._leave_line(kind, job, problem := locked_error())
+                self._end(job, problem)
+            for jobs in line.calls(locked, self._lanes[kind].fit):
                 await self._execute(kind, jobs, apart=True)
                 for job in jobs:
                     if job.gone:
-                        self._leave_line(kind, job)
+                        self._leave_line(kind, job, None)
                         self._waiters.leave(job)
-            for job in line.late(self._loop.time()):
-                self._leave_line(kind, job)
-                self._end(job, locked_error())
         finally:
             slots.give_back(kind)
             self._drain()
@@ -368,13 +372,15 @@ class Engine:
 
     def _sort_out(self, kind: JobType, answers: Sequence[tuple[Job, Any]]) -> list[tuple[Job, Any]]:
         """The answers without those who have to wait for locks, and join the line; who has an answer leaves it."""
-        now = self._loop.time()
+        now, final = self._loop.time(), []
         for job, result in answers:
-            if isinstance(result, Locked):
-                self._wait_for(kind, job, result.locks, now)
-            else:
-                self._leave_line(kind, job)
-        return [(job, result) for job, result in answers if not isinstance(result, Locked)]
+            if not isinstance(result, Locked):
+                final.append((job, result))
+            elif not self._wait_for(kind, job, result.locks, now):
+                final.append((job, locked_error()))
+        for job, result in final:
+            self._leave_line(kind, job, result)
+        return final
 
     async def _locks_met(
         self, kind: JobType, outcomes: Sequence[tuple[Job, Any]]

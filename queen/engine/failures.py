@@ -15,8 +15,8 @@
                                                          too slow as well, and nothing else of the kind gets through,
                                                          PostgreSQL is slow: 503 database_slow for all, and the next
                                                          calls pause before they begin.
-    locked                          nothing was changed  Never at fault. A call waits for a lock for 50 ms; then PostgreSQL
-      TooSlowError, lock                                 says what of it others have locked now. Who needs that joins the
+    locked                          nothing was changed  Never at fault. A call waits 50 ms for a lock; then PostgreSQL
+      TooSlowError, lock                                 is asked what others have locked now. Who needs that joins the
                                                          line of its kind; the rest is called again at once, together.
                                                          If that meets a lock that nobody can name, all join the line,
                                                          and are halved there. Who has been in it for DB_PATIENCE_MS:
@@ -25,8 +25,8 @@
       DataRejectedError                                  gets the error.
 
 A call is halved between requests, never inside one. ``Repeats`` decides the first two rows, for one call; ``Trial`` the
-others, for the requests of a batch; ``Line`` when those are called that wait for locks. A call that was sent again because its outcome is unknown stays unknown when it is
-too slow then: halves would have other ids.
+others, for the requests of a batch; ``Line`` when those have calls that wait for locks. A call that was sent again
+because its outcome is unknown stays unknown when it is too slow then: halves would have other ids.
 
 How long others wait: after a call that was too slow under the limit T come halves under T/4, their halves under T/16,
 and so on, but not below T/64 or 0.25 s. That goes on for 2T; then last tries begin for as long. What had no turn by
@@ -54,6 +54,7 @@ from queen.core.errors import (
 )
 
 R = TypeVar("R", bound=Hashable)
+L = TypeVar("L", bound=Hashable)
 
 #: The time limit in seconds of the calls that are made in this context; ``None``: that of the connection.
 call_limit_s: ContextVar[float | None] = ContextVar("call_limit_s", default=None)
@@ -93,18 +94,24 @@ class Rules(Struct, frozen=True):
 class Repeats:
     """One call that is repeated while PostgreSQL cannot be reached.
 
+    Args:
+        rules: the settings.
+        now: when it begins.
+        alone: whether it is one request's, so that it may wait for locks too.
+
     Attributes:
         again: whether an earlier try may have been committed although its answer was lost.
     """
 
-    def __init__(self, rules: Rules, now: float) -> None:
+    def __init__(self, rules: Rules, now: float, *, alone: bool = False) -> None:
+        self._alone = alone
         self.again = False
         self._until = now + rules.patience_s
         self._pause_ms = 0.0
 
     def after(self, problem: QueenError, now: float, *, waits: bool) -> float | QueenError:
         """Seconds until the next try, or the error with which the call ends; ``waits``: whether there may be one."""
-        if isinstance(problem, TooSlowError) and not self.again:
+        if isinstance(problem, TooSlowError) and not self.again and not (self._alone and problem.lock):
             return problem
         self.again = self.again or isinstance(problem, OutcomeUnknownError)
         self._pause_ms = doubled(self._pause_ms, _PAUSE_FIRST_MS, _PAUSE_LIMIT_MS)
@@ -176,26 +183,33 @@ class Locked(Struct, frozen=True):
 
 
 class Unnamed:
-    """A lock that requests have met together, and that nobody can name."""
+    """A lock that nobody can name.
+
+    Attributes:
+        alone: whether one request has met it alone; else it is searched for who of several needs it.
+    """
+
+    def __init__(self, *, alone: bool) -> None:
+        self.alone = alone
 
 
-class Line(Generic[R]):
+class Line(Generic[R, L]):
     """Requests of a kind that need what others have locked. They have calls of their own, and nobody waits with them.
 
-    The calls are made in rounds, one after another, so that they take one connection. A round has a call for those whose
-    locks are free now, and one for some that need the same locks, each in turn, because a lock may never be free, and
-    only go from one who waits for it to the next. The rounds pause, for longer and longer, while nobody gets through.
+    The calls are made in rounds, one after another, so that they take one connection. A round has a call for those
+    whose locks are free now, and one for some that need the same locks, each in turn, because a lock may never be free,
+    and only go from one who waits for it to the next. Rounds pause, for longer and longer, while nobody gets through.
 
     Attributes:
         under_way: whether there is a round.
     """
 
     def __init__(self, rules: Rules) -> None:
-        self._patience_s = rules.patience_s
+        self._patience_s, self._search_s = rules.patience_s, _SEARCH * rules.limit_s
         #: What each waits for, and until when; the oldest first.
-        self._waiting: dict[R, tuple[frozenset[Hashable], float]] = {}
+        self._waiting: dict[R, tuple[frozenset[L | Unnamed], float]] = {}
         #: Those that wait for the same, in the order of their turns.
-        self._groups: dict[frozenset[Hashable], dict[R, None]] = {}
+        self._groups: dict[frozenset[L | Unnamed], dict[R, None]] = {}
         self._pause_ms = 0.0
         self._moves = False
         self.under_way = False
@@ -207,28 +221,32 @@ class Line(Generic[R]):
         return request in self._waiting
 
     @property
-    def locks(self) -> frozenset[Hashable]:
+    def locks(self) -> frozenset[L]:
         """What they wait for, as far as it has a name. Who needs something of that joins them."""
-        locks = frozenset[Hashable]().union(*self._groups)
+        locks = frozenset[L | Unnamed]().union(*self._groups)
         return frozenset([lock for lock in locks if not isinstance(lock, Unnamed)])
 
-    def join(self, request: R, locks: frozenset[Hashable], now: float) -> None:
-        """A request waits for these locks. It keeps its place if it has waited for the same already."""
+    def join(self, request: R, locks: frozenset[L | Unnamed], now: float) -> bool:
+        """A request waits for these locks, unless its patience is over. It keeps its place if it has done so before."""
         known, until = self._waiting.get(request, (None, now + self._patience_s))
-        if known == locks:
-            return
-        if known is not None:
-            self._take_out(request, known)
-        self._waiting[request] = locks, until
-        self._groups.setdefault(locks, {})[request] = None
+        searches = any(isinstance(lock, Unnamed) and not lock.alone for lock in locks)
+        self._moves = self._moves or searches
+        if now >= until + searches * self._search_s:
+            return False
+        if known != locks:
+            if known is not None:
+                self._take_out(request, known)
+            self._waiting[request] = locks, until
+            self._groups.setdefault(locks, {})[request] = None
+        return True
 
-    def leave(self, request: R) -> None:
+    def leave(self, request: R, answer: Any) -> None:  # noqa: ANN401 - a result or an exception
         """A request has its answer."""
         locks, _ = self._waiting.pop(request)
         self._take_out(request, locks)
-        self._moves = True
+        self._moves = self._moves or not isinstance(answer, LockedError)
 
-    def calls(self, locked: AbstractSet[Hashable], fit: Callable[[Iterable[R]], int]) -> Iterator[list[R]]:
+    def calls(self, locked: AbstractSet[L], fit: Callable[[Iterable[R]], int]) -> Iterator[list[R]]:
         """The calls of a round.
 
         Args:
@@ -245,9 +263,11 @@ class Line(Generic[R]):
             group = self._groups[locks] = self._groups.pop(locks)
             yield list(islice(group, fit(group)))
 
-    def late(self, now: float) -> list[R]:
-        """Those whose patience is over, between two rounds."""
-        return [request for request, _ in takewhile(lambda each: each[1][1] <= now, self._waiting.items())]
+    def late(self, locked: AbstractSet[L], now: float) -> list[R]:
+        """Those whose patience is over, where these are locked; in the end all."""
+        over = takewhile(lambda each: each[1][1] <= now, self._waiting.items())
+        end = now - self._search_s
+        return [request for request, (locks, until) in over if until <= end or not locks.isdisjoint(locked)]
 
     def pause_s(self) -> float:
         """How long to wait before the next round, at the end of one."""
@@ -255,7 +275,7 @@ class Line(Generic[R]):
         self._moves = False
         return self._pause_ms / 1000
 
-    def _take_out(self, request: R, locks: frozenset[Hashable]) -> None:
+    def _take_out(self, request: R, locks: frozenset[L | Unnamed]) -> None:
         group = self._groups[locks]
         del group[request]
         if not group:
@@ -271,7 +291,8 @@ class Trial(Generic[R]):
         pace: that of their kind.
         now: when it begins.
         repeats: whether calls may be made again; without, a request ends with the first failure of its call.
-        apart: whether the first call, like all that follow one that failed, shares its transaction with no other kind.
+        apart: whether the first call, like all that follow one that failed, has a shorter limit, and shares its
+            transaction with no other kind.
     """
 
     def __init__(
@@ -279,7 +300,8 @@ class Trial(Generic[R]):
     ) -> None:
         self._rules, self._pace, self._repeats = rules, pace, repeats
         self._begun = self._called = now
-        self._parts = deque([Part(requests, rules.limit_s if apart else None, pace.pause_s)])
+        limit_s = shorter_limit_s(rules.limit_s, rules.limit_s) if apart else None
+        self._parts = deque([Part(requests, limit_s, pace.pause_s)])
         #: Too slow alone: under a shorter limit, and under the whole one.
         self._suspects: list[R] = []
         self._convicts: list[R] = []
@@ -367,8 +389,9 @@ class Trial(Generic[R]):
         if rest and not part.again:
             self._parts.appendleft(Part(rest, part.limit_s or self._rules.limit_s, last=part.last, again=True))
             rest = []
-        unnamed = {request: lock for half in _halves(rest) for lock in [frozenset([Unnamed()])] for request in half}
-        met = {**locks, **unnamed}
+        met = {**locks}
+        for half in _halves(rest):
+            met |= dict.fromkeys(half, frozenset([Unnamed(alone=len(rest) == 1)]))
         return [(request, Locked(met[request])) for request in requests if request in met]
 
     def _judge(self, now: float) -> list[tuple[R, Any]]:

@@ -340,7 +340,9 @@ async def ensure_a_group(context: Context, key: MessageKey) -> None:
     queue = names[0].queue
     complete = await context.administration.consumer_groups.exist_on(queue)
     while not complete:
-        group = await context.database.subscribe(queue, QUEUE_MODE, "all", None, create_queue=False, create_group=True)
+        group = await context.past_locks(
+            lambda: context.database.subscribe(queue, QUEUE_MODE, "all", None, create_queue=False, create_group=True)
+        )
         complete = group.complete is not False
 
 
