@@ -48,7 +48,7 @@ _SUBSCRIBE = call("subscribe_v1", 7)
 _NOW = "SELECT queen.clock() AS now"
 _FIND_QUEUES = call("find_queues_v1", 2)
 _FIND_SERVER_MADE = call("find_server_made_v1", 2)
-_FIND_LOCKED = call("find_locked_v1", 4)
+_FIND_LOCKED = call("find_locked_v1", 5)
 
 
 def _hashes(column: Sequence[bytes | None]) -> list[FastUUID | None]:

@@ -53,6 +53,10 @@ class Directory:
         known = self._groups.get((name.queue, group)) if name is not None else None
         return known.grp_id if known is not None else None
 
+    def knows_group(self, queue: str, group: str) -> bool:
+        """Whether a group is remembered."""
+        return (queue, group) in self._groups
+
     async def names(self, part_ids: Iterable[int]) -> dict[int, PartitionName]:
         """Names of those partitions that exist."""
         wanted = set(part_ids)

@@ -23,6 +23,7 @@ from queen.engine.handlers.locks import (
     locks_of_ack,
     locks_of_cycle,
     locks_of_enqueue,
+    locks_of_pop,
     locks_of_push,
     locks_of_renewal,
     locks_of_transaction,
@@ -138,7 +139,9 @@ OPERATIONS: Mapping[JobType, Operation] = {
         locks=locks_of_push,
         news=News(messages_by_queue, _announce),
     ),
-    JobType.POP: Operation(pop_unless_paused, _pop_key, waiting=Waiting(Popped(), _give_back, _count)),
+    JobType.POP: Operation(
+        pop_unless_paused, _pop_key, locks=locks_of_pop, waiting=Waiting(Popped(), _give_back, _count)
+    ),
     JobType.ACK: Operation(ack, items=lambda request: len(request.items), locks=locks_of_ack),
     JobType.TRANSACTION: Operation(
         transaction_behind_spool,

@@ -217,6 +217,7 @@ class LockKind(Enum):
 
     LIMITED = "limited"
     MAKING = "making"
+    SUBSCRIBING = "subscribing"
     PARTITION = "partition"
     CURSOR = "cursor"
     LEASE = "lease"
@@ -226,12 +227,13 @@ class LockKind(Enum):
 
 
 class Lock(NamedTuple):
-    """Something that a call locks, by numbers or a name."""
+    """Something that a call locks, by numbers or names."""
 
     kind: LockKind
     id: int | None = None
     grp_id: int | None = None
     name: str | None = None
+    group: str | None = None
 
 
 class Database(Protocol):

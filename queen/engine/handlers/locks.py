@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from queen.core import ids
 from queen.core.errors import QueenError, TooSlowError
-from queen.core.operations import Ack, AckItem, Cycle, Push, RenewLease, Transaction
+from queen.core.operations import Ack, AckItem, Cycle, Pop, Push, RenewLease, Transaction
 from queen.core.simple_mq import Enqueue
 from queen.engine.context import Context
 from queen.engine.directory import Directory
@@ -38,6 +38,13 @@ def locks_of_push(directory: Directory, push: Push) -> frozenset[Lock]:
         if lot.queue in limited:
             locks.add(Lock(LockKind.LIMITED, limited[lot.queue].queue_id))
     return frozenset(locks)
+
+
+def locks_of_pop(directory: Directory, pop: Pop) -> frozenset[Lock]:
+    """At first contact the group; later it waits for nobody."""
+    if not pop.queue or directory.knows_group(pop.queue, pop.group):
+        return frozenset()
+    return frozenset([Lock(LockKind.SUBSCRIBING, name=pop.queue, group=pop.group)])
 
 
 def locks_of_ack(directory: Directory, ack: Ack) -> frozenset[Lock]:
