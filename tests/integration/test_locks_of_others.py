@@ -27,7 +27,7 @@ SETTINGS = {
     "DB_PATIENCE_MS": "120000",
     "DB_STATEMENT_TIMEOUT": "120000",
     "SIDECAR_POOL_SIZE": "4",
-    **{f"QUEEN_{kind}_MAX_CONCURRENT": "1" for kind in ("PUSH", "ACK", "TRANSACTION", "RENEW_LEASE", "ENQUEUE")},
+    **{f"QUEEN_{kind}_MAX_CONCURRENT": "1" for kind in ("PUSH", "POP", "ACK", "TRANSACTION", "RENEW_LEASE", "ENQUEUE")},
 }
 #: Far more than the others take, and far less than they would if they waited with who needs the lock.
 SOON_S = 20.0
@@ -236,6 +236,23 @@ async def test_who_makes_partitions_of_other_queues_does_not_wait_for_a_queue_th
         waiting = await sent_beside([send(api, queue, "x"), send(api, queue, "y")], others)
     await answered(*waiting)
     assert await stored(operator, queue) == {"Default": 1, "x": 1, "y": 1}
+
+
+@checks("G-ISO-1", level=Level.LIVE)
+async def test_who_pops_for_other_groups_does_not_wait_for_one_that_cannot_be_made(
+    api: Api, operator: Connection, queue: str
+) -> None:
+    await made(api, operator, queue)
+    await made(api, operator, f"{queue}-other")
+
+    def pop(queue: str, number: int) -> Request:
+        return api.http.get(f"/api/v1/pop/queue/{queue}", params={"consumerGroup": f"g{number}"})
+
+    async with held(operator, QUEUE, queue):
+        waiting = await sent_beside(
+            [pop(queue, number) for number in range(5)], [pop(f"{queue}-other", number) for number in range(20)]
+        )
+    await answered(*waiting)
 
 
 @checks("G-ISO-1", level=Level.LIVE)
