@@ -15,7 +15,7 @@ import uvloop
 
 from queen.config import Settings, share
 from queen.core.errors import QueenError, SettingError
-from queen.core.limits import FILES_BESIDE_WAITERS, REPLAY_CALL_S, REPLAY_LANES
+from queen.core.limits import FILES_BESIDE_WAITERS, LOCK_WAIT_S, REPLAY_CALL_S, REPLAY_LANES
 from queen.db.administration import AdministrationStore
 from queen.db.dsn import Target, parse
 from queen.db.maintenance import MaintenanceStore
@@ -88,7 +88,7 @@ def _pools(target: Target, settings: Settings) -> tuple[Pool, Pool, Pool, Pool]:
     """The connections of a worker: for messages, for everything else, for the replay of the spool, for the services."""
     timeout_s = settings.statement_timeout_ms / 1000
     return (
-        Pool(target, share(settings.hot_connections, settings.workers), timeout_s),
+        Pool(target, share(settings.hot_connections, settings.workers), timeout_s, LOCK_WAIT_S),
         Pool(target, share(settings.cold_connections, settings.workers), timeout_s),
         Pool(target, REPLAY_LANES, min(timeout_s, REPLAY_CALL_S)),
         Pool(msgspec.structs.replace(target, application_name="queen services"), 1, timeout_s),

@@ -18,6 +18,8 @@ GROUP_BYTES_MAX = 256 << 10
 CURSORS_STEP = 1000
 AUTOPILOT_BATCH_MESSAGES = 200
 AUTOPILOT_PARTITIONS = 16
+#: A call for messages waits so long for one lock; then those of its requests that need it get calls of their own.
+LOCK_WAIT_S = 0.05
 #: Open files that are not long polls: listeners, connections to PostgreSQL, requests that do not wait.
 FILES_BESIDE_WAITERS = 512
 #: Requests of a spool file are stored side by side in so many lanes, with a connection each. A file of which a part is

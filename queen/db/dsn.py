@@ -101,12 +101,15 @@ def parse(dsn: str, application_name: str, connect_timeout_ms: int) -> Target:
     )  # fmt: skip
 
 
-def lock_timeout_ms(limit_s: float) -> int:
-    """How long a statement with this time limit waits for one lock: less, so that it says what kept it."""
-    return max(1, round(limit_s * 1000 * _LOCK_SHARE))
+def lock_timeout_ms(limit_s: float, lock_wait_s: float | None = None) -> int:
+    """How long a statement waits for one lock: less than its time limit, so that it says what kept it."""
+    wait_s = limit_s * _LOCK_SHARE
+    return max(1, round(1000 * min(wait_s, lock_wait_s or wait_s)))
 
 
-async def connect(target: Target, statement_timeout_s: float | None = None) -> "asyncpg.Connection[Any]":
+async def connect(
+    target: Target, statement_timeout_s: float | None = None, lock_wait_s: float | None = None
+) -> "asyncpg.Connection[Any]":
     """One connection, in UTC and READ COMMITTED, on which PostgreSQL itself ends a statement after that time.
 
     A wait for a lock ends earlier (``lock_timeout_ms``).
@@ -122,7 +125,7 @@ async def connect(target: Target, statement_timeout_s: float | None = None) -> "
         # Compiling a statement of a queue takes longer than running it.
         settings |= {
             "statement_timeout": str(int(statement_timeout_s * 1000)),
-            "lock_timeout": str(lock_timeout_ms(statement_timeout_s)),
+            "lock_timeout": str(lock_timeout_ms(statement_timeout_s, lock_wait_s)),
             "jit": "off",
         }
     try:

@@ -2,7 +2,8 @@
 
 A transaction costs a round trip and a wait for the disk, whatever it does, and of a small call that is most. So calls
 that are ready together share one, in the order of ``Member``: a pop finds what a push of its group has stored. If one
-is refused, or they are too slow together, all are undone, and each is made again by itself.
+is refused, or they are too slow together, all are undone, and each is made again by itself. If they meet a lock, each
+is told so, and does what follows from that (``queen.engine.failures``).
 
 See DeWitt et al., "Implementation Techniques for Main Memory Database Systems", SIGMOD 1984, section 5.
 """
@@ -80,7 +81,8 @@ class GroupCommit:
         Raises:
             DatabaseUnavailableError: there is no connection; nothing was sent.
             OutcomeUnknownError: the connection broke, or the call took too long, after sending.
-            TooSlowError: PostgreSQL cancelled this call at its time limit; nothing was changed.
+            TooSlowError: PostgreSQL cancelled this call at its time limit, or its transaction had to wait for a lock;
+                nothing was changed.
             DataRejectedError: PostgreSQL refused the data of this call; nothing was changed.
         """
         group = self._open
@@ -133,6 +135,9 @@ class GroupCommit:
         except DatabaseUnavailableError:
             raise
         except QueenError as problem:
-            if isinstance(problem, TooSlowError) and not problem.lock and problem.limit_s is not None:
-                group.limit_s = shorter_limit_s(problem.limit_s, problem.limit_s)
+            if isinstance(problem, TooSlowError):
+                if problem.lock:
+                    raise
+                if problem.limit_s is not None:
+                    group.limit_s = shorter_limit_s(problem.limit_s, problem.limit_s)
             return None

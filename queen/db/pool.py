@@ -29,13 +29,15 @@ class Pool:
         size: most connections; a call beyond waits for one.
         call_timeout_s: limit of one call, which PostgreSQL keeps; if it does not say so soon after, as when its machine
             is gone, the connection is given up and the outcome unknown.
+        lock_wait_s: how long a call waits for one lock, if that is less than most of its limit.
 
     Attributes:
         answered_at: when a call was last answered, as the event loop tells the time.
     """
 
-    def __init__(self, target: Target, size: int, call_timeout_s: float) -> None:
+    def __init__(self, target: Target, size: int, call_timeout_s: float, lock_wait_s: float | None = None) -> None:
         self._target = target
+        self._lock_wait_s = lock_wait_s
         self._size = size
         self._call_timeout_s = call_timeout_s
         self._idle: list[asyncpg.Connection[Any]] = []
@@ -86,7 +88,8 @@ class Pool:
                 if limit_s is None:
                     rows = await connection.fetch(sql, *arguments)
                 else:
-                    rows = await _fetch_within(limit_s, connection, sql, arguments)
+                    locks_ms = lock_timeout_ms(limit_s, self._lock_wait_s)
+                    rows = await _fetch_within(limit_s, locks_ms, connection, sql, arguments)
             except Exception as problem:
                 error = self._error_of(problem, connection, watch)
                 if isinstance(error, TooSlowError):
@@ -162,7 +165,7 @@ class Pool:
         return connection
 
     async def _connect(self) -> "asyncpg.Connection[Any]":
-        attempt = asyncio.ensure_future(connect(self._target, self._call_timeout_s))
+        attempt = asyncio.ensure_future(connect(self._target, self._call_timeout_s, self._lock_wait_s))
         self._attempts.add(attempt)
         attempt.add_done_callback(self._attempts.discard)
         try:
@@ -186,11 +189,10 @@ class Pool:
 
 
 async def _fetch_within(
-    limit_s: float, connection: "asyncpg.Connection[Any]", sql: str, arguments: tuple[object, ...]
+    limit_s: float, locks_ms: int, connection: "asyncpg.Connection[Any]", sql: str, arguments: tuple[object, ...]
 ) -> list[Any]:
     async with connection.transaction():
         # For this transaction only: behind a pooler the connection belongs to others next.
         limit_ms = max(1, round(limit_s * 1000))
-        locks_ms = lock_timeout_ms(limit_s)
         await connection.execute(f"SET LOCAL statement_timeout = {limit_ms}; SET LOCAL lock_timeout = {locks_ms}")
         return await connection.fetch(sql, *arguments)

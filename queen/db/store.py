@@ -1,6 +1,6 @@
 """The stored procedures as methods: columns in, frozen values out. Nothing here knows why they are called."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -19,6 +19,7 @@ from queen.engine.ports import (
     CycleRows,
     Delivered,
     LimitedQueue,
+    Lock,
     NewPartitions,
     PartitionName,
     PopColumns,
@@ -43,6 +44,7 @@ _SUBSCRIBE = call("subscribe_v1", 9)
 _NOW = "SELECT queen.clock() AS now"
 _FIND_QUEUES = call("find_queues_v1", 2)
 _FIND_SERVER_MADE = call("find_server_made_v1", 2)
+_FIND_LOCKED = call("find_locked_v1", 5)
 
 
 def _hashes(column: Sequence[bytes | None]) -> list[FastUUID | None]:
@@ -228,3 +230,13 @@ class Store:
         """Whether each message exists and has a transaction id that the server made."""
         rows = await self._pool.fetch(_FIND_SERVER_MADE, part_ids, offsets)
         return [row["found"] for row in rows]
+
+    async def find_locked(self, locks: Collection[Lock]) -> frozenset[Lock]:
+        """Which of these others have locked now."""
+        asked = list(locks)
+        columns = [
+            [lock.kind.value for lock in asked],
+            *(list(column) for column in zip(*(lock[1:] for lock in asked), strict=True)),
+        ]
+        rows = await self._pool.fetch(_FIND_LOCKED, *columns)
+        return frozenset([asked[row["ord"] - 1] for row in rows])

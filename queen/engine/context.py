@@ -136,3 +136,20 @@ class Context:
                     raise pause from problem
             # All calls of all workers fail at the same moment: they should not come again at the same moment.
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
+
+    async def past_locks(self, call: Callable[[], Awaitable[T]]) -> T:
+        """The result of a call that no other request shares, repeated while it meets a lock, for a bounded time.
+
+        Raises:
+            TooSlowError: somebody held the lock for longer, or the call was too slow.
+        """
+        loop = asyncio.get_running_loop()
+        repeats = Repeats(self.rules, loop.time(), alone=True)
+        while True:
+            try:
+                return await call()
+            except TooSlowError as problem:
+                pause = repeats.after(problem, loop.time(), waits=True)
+                if not isinstance(pause, float):
+                    raise
+            await asyncio.sleep(pause)

@@ -43,6 +43,16 @@ class Directory:
                 self._remember(PartitionName(part_id, queue_id, queue, partition))
         return part_id
 
+    def known_partition(self, queue: str, partition: str) -> int | None:
+        """The number of a partition, if it need not be asked for."""
+        return self._parts.get((queue, partition))
+
+    def known_group_at(self, part_id: int, group: str) -> int | None:
+        """The number of a group on the queue of a partition, if it need not be asked for."""
+        name = self._names.get(part_id)
+        known = self._groups.get((name.queue, group)) if name is not None else None
+        return known.grp_id if known is not None else None
+
     async def names(self, part_ids: Iterable[int]) -> dict[int, PartitionName]:
         """Names of those partitions that exist."""
         wanted = set(part_ids)

@@ -22,18 +22,20 @@ from queen.core.errors import (
     LockedError,
     OverloadedError,
     QueenError,
+    TooSlowError,
 )
 from queen.core.limits import GROUP_BYTES_MAX
 from queen.core.operations import JobType
 from queen.engine.context import Context
-from queen.engine.failures import Pace, Trial, call_limit_s
+from queen.engine.failures import Line, Locked, Pace, Trial, call_limit_s, locked_error
 from queen.engine.handlers.consumer_groups import go_on
 from queen.engine.handlers.give_back import give_back_orphans
+from queen.engine.handlers.locks import find_locked
 from queen.engine.job import Job, Ride
 from queen.engine.lane import Lane
 from queen.engine.look import Look
 from queen.engine.operations import OPERATIONS, Operation, Waiting
-from queen.engine.ports import Notice
+from queen.engine.ports import Lock, Notice
 from queen.engine.slots import Slots
 from queen.engine.status import EngineStatus, SlotStatus
 from queen.engine.waiters import Waiters
@@ -96,6 +98,8 @@ class Engine:
         self._operations = operations
         self._lanes = {kind: lane(kind) for kind in operations}
         self._paces = {kind: Pace() for kind in operations}
+        self._lines = {kind: Line[Job, Lock](context.rules) for kind in operations}
+        self._lines_due: set[JobType] = set()
         self._hot = Slots(shares.hot, [kind for kind in operations if not operations[kind].cold])
         self._cold = Slots(shares.cold, [kind for kind in operations if operations[kind].cold])
         self._waiting_refused = 0
@@ -198,11 +202,15 @@ class Engine:
         self._expire(now)
         ride = self._board(now)
         waits = {kind: lane.due_in_ms(now) for kind, lane in self._lanes.items() if lane.ready}
-        due = {kind for kind, due_in_ms in waits.items() if due_in_ms == 0}
+        due = {kind for kind, due_in_ms in waits.items() if due_in_ms == 0} | self._lines_due
         for slots in (self._hot, self._cold):
             while due and (kind := slots.next(due)) is not None:
                 slots.take(kind)
-                if kind is JobType.PUSH:
+                if kind in self._lines_due:
+                    self._lines_due.discard(kind)
+                    self._lines[kind].under_way = True
+                    self._start(self._round(kind, slots))
+                elif kind is JobType.PUSH:
                     self._send(kind, slots, ride)
                     ride = None
                 else:
@@ -265,7 +273,7 @@ class Engine:
 
     async def _run(self, kind: JobType, batch: list[Job], slots: "Slots[JobType]", ride: Ride | None) -> None:
         try:
-            await self._execute(kind, [job for job in batch if not job.gone], ride)
+            await self._execute(kind, self._not_locked(kind, [job for job in batch if not job.gone]), ride)
         finally:
             self._lanes[kind].done(batch)
             slots.give_back(kind)
@@ -283,18 +291,78 @@ class Engine:
                 self._start(self._subscribe())
             self._drain()
 
-    async def _execute(self, kind: JobType, batch: Sequence[Job], ride: Ride | None = None) -> None:
+    def _not_locked(self, kind: JobType, batch: list[Job]) -> list[Job]:
+        """A batch without the jobs that need what others in the line wait for: they wait behind these."""
+        line = self._lines[kind]
+        if not line or not (locks := line.locks):
+            return batch
+        free, now = [], self._loop.time()
+        for job in batch:
+            if met := self._operations[kind].locks(self._context.directory, job.request) & locks:
+                self._wait_for(kind, job, met, now)
+            else:
+                free.append(job)
+        return free
+
+    def _wait_for(self, kind: JobType, job: Job, locks: frozenset[Any], now: float) -> bool:
+        """A job that needs what others have locked waits in the line of its kind, if its patience is not over."""
+        line = self._lines[kind]
+        waited = job in line
+        if not line.join(job, locks, now):
+            return False
+        if not waited:
+            self._lanes[kind].hold(job)
+        if not line.under_way:
+            self._lines_due.add(kind)
+        return True
+
+    def _leave_line(self, kind: JobType, job: Job, result: Any) -> None:  # noqa: ANN401 - a result or an exception
+        """A job that is done with, and perhaps had to wait for locks."""
+        if job in self._lines[kind]:
+            self._lines[kind].leave(job, result)
+            self._lanes[kind].release(job)
+
+    async def _round(self, kind: JobType, slots: "Slots[JobType]") -> None:
+        """Calls for those that wait for locks."""
+        line = self._lines[kind]
+        try:
+            locked = await find_locked(self._context, line.locks)
+            for job in line.late(locked, self._loop.time()):
+                self._leave_line(kind, job, problem := locked_error())
+                self._end(job, problem)
+            for jobs in line.calls(locked, self._lanes[kind].fit):
+                await self._execute(kind, jobs, apart=True)
+                for job in jobs:
+                    if job.gone:
+                        self._leave_line(kind, job, None)
+                        self._waiters.leave(job)
+        finally:
+            slots.give_back(kind)
+            self._drain()
+            await asyncio.sleep(line.pause_s())
+            line.under_way = False
+            if line:
+                self._lines_due.add(kind)
+            self._drain()
+
+    async def _execute(
+        self, kind: JobType, batch: Sequence[Job], ride: Ride | None = None, *, apart: bool = False
+    ) -> None:
         """Carries out a batch, in parts if a call fails; each job is answered as soon as it is clear how."""
         if not batch:
             return
         rules, repeats = self._context.rules, not self._operations[kind].cold
-        trial = Trial(batch, rules, self._paces[kind], self._loop.time(), repeats=repeats)
+        trial = Trial(batch, rules, self._paces[kind], self._loop.time(), repeats=repeats, apart=apart)
         while (part := trial.next(self._loop.time())) is not None:
             if part.pause_s:
                 await asyncio.sleep(part.pause_s)
             jobs = [job for job in part.requests if not job.gone]
             results, problem = await self._try(kind, jobs, part.limit_s)
-            answers = trial.settle(part, list(zip(jobs, results, strict=True)), self._loop.time())
+            outcomes = list(zip(jobs, results, strict=True))
+            locks = await self._locks_met(kind, outcomes)
+            answers = trial.settle(part, outcomes, self._loop.time(), locks)
+            if apart or locks is not None:
+                answers = self._sort_out(kind, answers)
             for job, result in answers:
                 if problem is not None and result is problem:
                     self._end_with(job, problem)
@@ -305,6 +373,29 @@ class Engine:
                 requests, results = [job.request for job, _ in answers], [result for _, result in answers]
                 self._context.meter.batch(kind, requests, results)
                 self._announce(kind, requests, results, ride)
+
+    def _sort_out(self, kind: JobType, answers: Sequence[tuple[Job, Any]]) -> list[tuple[Job, Any]]:
+        """The answers without those who have to wait for locks, and join the line; who has an answer leaves it."""
+        now, final = self._loop.time(), []
+        for job, result in answers:
+            if not isinstance(result, Locked):
+                final.append((job, result))
+            elif not self._wait_for(kind, job, result.locks, now):
+                final.append((job, locked_error()))
+        for job, result in final:
+            self._leave_line(kind, job, result)
+        return final
+
+    async def _locks_met(
+        self, kind: JobType, outcomes: Sequence[tuple[Job, Any]]
+    ) -> Mapping[Job, frozenset[Lock]] | None:
+        """What others have locked of the needs of those whose call has met a lock; ``None``: none has."""
+        met = [job for job, result in outcomes if type(result) is TooSlowError and result.lock]
+        if not met or self._operations[kind].cold:
+            return None
+        needs = {job: self._operations[kind].locks(self._context.directory, job.request) for job in met}
+        locked = await find_locked(self._context, frozenset[Lock]().union(*needs.values()))
+        return {job: found for job, each in needs.items() if (found := each & locked)}
 
     def _end_with(self, job: Job, problem: Exception) -> None:
         """A job whose call has failed."""
@@ -384,7 +475,8 @@ class Engine:
         if len(results) != len(batch):
             raise RuntimeError(f"{len(results)} results for {len(batch)} {kind.value} jobs")
         end = self._clock()
-        lane.limiter.sample((end - begin) * 1000, len(batch), in_flight, end)
+        if call_limit_s.get() is None:
+            lane.limiter.sample((end - begin) * 1000, len(batch), in_flight, end)
         observe_call(kind, end - begin, len(batch))
         return results
 

@@ -15,15 +15,18 @@
                                                          too slow as well, and nothing else of the kind gets through,
                                                          PostgreSQL is slow: 503 database_slow for all, and the next
                                                          calls pause before they begin.
-    locked                          nothing was changed  Never at fault. The requests are halved, so that the others
-      TooSlowError, lock                                 get through. One alone is repeated until DB_PATIENCE_MS is
-                                                         over: 503 locked.
+    locked                          nothing was changed  Never at fault. A call waits 50 ms for a lock; then PostgreSQL
+      TooSlowError, lock                                 is asked what others have locked now. Who needs that joins the
+                                                         line of its kind; the rest is called again at once, together.
+                                                         If that meets a lock that nobody can name, all join the line,
+                                                         and are halved there. Who has been in it for DB_PATIENCE_MS:
+                                                         503 locked.
     refused                         nothing was changed  The requests are halved, until the one at fault is alone and
       DataRejectedError                                  gets the error.
 
 A call is halved between requests, never inside one. ``Repeats`` decides the first two rows, for one call; ``Trial`` the
-others, for the requests of a batch. A call that was sent again because its outcome is unknown stays unknown when it is
-too slow then: halves would have other ids.
+others, for the requests of a batch; ``Line`` when those have calls that wait for locks. A call that was sent again
+because its outcome is unknown stays unknown when it is too slow then: halves would have other ids.
 
 How long others wait: after a call that was too slow under the limit T come halves under T/4, their halves under T/16,
 and so on, but not below T/64 or 0.25 s. That goes on for 2T; then last tries begin for as long. What had no turn by
@@ -31,8 +34,10 @@ then is told to come again (503): it shared its batch with dozens that were at f
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextvars import ContextVar
+from itertools import chain, islice, takewhile
 from math import inf
 from typing import Any, Generic, TypeVar
 
@@ -48,7 +53,8 @@ from queen.core.errors import (
     TooSlowError,
 )
 
-R = TypeVar("R")
+R = TypeVar("R", bound=Hashable)
+L = TypeVar("L", bound=Hashable)
 
 #: The time limit in seconds of the calls that are made in this context; ``None``: that of the connection.
 call_limit_s: ContextVar[float | None] = ContextVar("call_limit_s", default=None)
@@ -88,18 +94,24 @@ class Rules(Struct, frozen=True):
 class Repeats:
     """One call that is repeated while PostgreSQL cannot be reached.
 
+    Args:
+        rules: the settings.
+        now: when it begins.
+        alone: whether it is one request's, so that it may wait for locks too.
+
     Attributes:
         again: whether an earlier try may have been committed although its answer was lost.
     """
 
-    def __init__(self, rules: Rules, now: float) -> None:
+    def __init__(self, rules: Rules, now: float, *, alone: bool = False) -> None:
+        self._alone = alone
         self.again = False
         self._until = now + rules.patience_s
         self._pause_ms = 0.0
 
     def after(self, problem: QueenError, now: float, *, waits: bool) -> float | QueenError:
         """Seconds until the next try, or the error with which the call ends; ``waits``: whether there may be one."""
-        if isinstance(problem, TooSlowError) and not self.again:
+        if isinstance(problem, TooSlowError) and not self.again and not (self._alone and problem.lock):
             return problem
         self.again = self.again or isinstance(problem, OutcomeUnknownError)
         self._pause_ms = doubled(self._pause_ms, _PAUSE_FIRST_MS, _PAUSE_LIMIT_MS)
@@ -150,12 +162,124 @@ class Part(Struct, Generic[R], frozen=True):
         limit_s: the time limit of the call; ``None``: the usual one.
         pause_s: how long to wait before it.
         last: it is one request, and its last try.
+        again: it has met a lock that nobody could name.
     """
 
     requests: Sequence[R]
     limit_s: float | None = None
     pause_s: float = 0.0
     last: bool = False
+    again: bool = False
+
+
+class Locked(Struct, frozen=True):
+    """What becomes of a request that needs what others have locked: it joins the line of its kind.
+
+    Attributes:
+        locks: what of its needs that is; an ``Unnamed`` one where nobody can say.
+    """
+
+    locks: frozenset[Hashable]
+
+
+class Unnamed:
+    """A lock that nobody can name.
+
+    Attributes:
+        alone: whether one request has met it alone; else it is searched for who of several needs it.
+    """
+
+    def __init__(self, *, alone: bool) -> None:
+        self.alone = alone
+
+
+class Line(Generic[R, L]):
+    """Requests of a kind that need what others have locked. They have calls of their own, and nobody waits with them.
+
+    The calls are made in rounds, one after another, so that they take one connection. A round has a call for those
+    whose locks are free now, and one for some that need the same locks, each in turn, because a lock may never be free,
+    and only go from one who waits for it to the next. Rounds pause, for longer and longer, while nobody gets through.
+
+    Attributes:
+        under_way: whether there is a round.
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        self._patience_s, self._search_s = rules.patience_s, _SEARCH * rules.limit_s
+        #: What each waits for, and until when; the oldest first.
+        self._waiting: dict[R, tuple[frozenset[L | Unnamed], float]] = {}
+        #: Those that wait for the same, in the order of their turns.
+        self._groups: dict[frozenset[L | Unnamed], dict[R, None]] = {}
+        self._pause_ms = 0.0
+        self._moves = False
+        self.under_way = False
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __contains__(self, request: object) -> bool:
+        return request in self._waiting
+
+    @property
+    def locks(self) -> frozenset[L]:
+        """What they wait for, as far as it has a name. Who needs something of that joins them."""
+        locks = frozenset[L | Unnamed]().union(*self._groups)
+        return frozenset([lock for lock in locks if not isinstance(lock, Unnamed)])
+
+    def join(self, request: R, locks: frozenset[L | Unnamed], now: float) -> bool:
+        """A request waits for these locks, unless its patience is over. It keeps its place if it has done so before."""
+        known, until = self._waiting.get(request, (None, now + self._patience_s))
+        searches = any(isinstance(lock, Unnamed) and not lock.alone for lock in locks)
+        self._moves = self._moves or searches
+        if now >= until + searches * self._search_s:
+            return False
+        if known != locks:
+            if known is not None:
+                self._take_out(request, known)
+            self._waiting[request] = locks, until
+            self._groups.setdefault(locks, {})[request] = None
+        return True
+
+    def leave(self, request: R, answer: Any) -> None:  # noqa: ANN401 - a result or an exception
+        """A request has its answer."""
+        locks, _ = self._waiting.pop(request)
+        self._take_out(request, locks)
+        self._moves = self._moves or not isinstance(answer, LockedError)
+
+    def calls(self, locked: AbstractSet[L], fit: Callable[[Iterable[R]], int]) -> Iterator[list[R]]:
+        """The calls of a round.
+
+        Args:
+            locked: what of ``locks`` is locked now.
+            fit: how many of these requests, in this order, may share a call.
+        """
+        named = self.locks
+        free = dict.fromkeys([locks for locks in self._groups if locks <= named and locks.isdisjoint(locked)])
+        if free:
+            requests = list(chain.from_iterable([self._groups[locks] for locks in free]))
+            yield requests[: fit(requests)]
+        locks = next((locks for locks in self._groups if locks not in free), None)
+        if locks is not None:
+            group = self._groups[locks] = self._groups.pop(locks)
+            yield list(islice(group, fit(group)))
+
+    def late(self, locked: AbstractSet[L], now: float) -> list[R]:
+        """Those whose patience is over, where these are locked; in the end all."""
+        over = takewhile(lambda each: each[1][1] <= now, self._waiting.items())
+        end = now - self._search_s
+        return [request for request, (locks, until) in over if until <= end or not locks.isdisjoint(locked)]
+
+    def pause_s(self) -> float:
+        """How long to wait before the next round, at the end of one."""
+        self._pause_ms = 0.0 if self._moves else doubled(self._pause_ms, _PAUSE_FIRST_MS, _PAUSE_LIMIT_MS)
+        self._moves = False
+        return self._pause_ms / 1000
+
+    def _take_out(self, request: R, locks: frozenset[L | Unnamed]) -> None:
+        group = self._groups[locks]
+        del group[request]
+        if not group:
+            del self._groups[locks]
 
 
 class Trial(Generic[R]):
@@ -167,33 +291,43 @@ class Trial(Generic[R]):
         pace: that of their kind.
         now: when it begins.
         repeats: whether calls may be made again; without, a request ends with the first failure of its call.
+        apart: whether the first call, like all that follow one that failed, has a shorter limit, and shares its
+            transaction with no other kind.
     """
 
-    def __init__(self, requests: Sequence[R], rules: Rules, pace: Pace, now: float, *, repeats: bool = True) -> None:
+    def __init__(
+        self, requests: Sequence[R], rules: Rules, pace: Pace, now: float, *, repeats: bool = True, apart: bool = False
+    ) -> None:
         self._rules, self._pace, self._repeats = rules, pace, repeats
         self._begun = self._called = now
-        self._parts = deque([Part(requests, pause_s=pace.pause_s)])
+        limit_s = shorter_limit_s(rules.limit_s, rules.limit_s) if apart else None
+        self._parts = deque([Part(requests, limit_s, pace.pause_s)])
         #: Too slow alone: under a shorter limit, and under the whole one.
         self._suspects: list[R] = []
         self._convicts: list[R] = []
-        self._locked_until: float | None = None
         self._search_until = now + rules.limit_s + max(_SEARCH * rules.limit_s, _SEARCH_S)
         self._last_until = inf
-        self._pause_ms = 0.0
 
     def next(self, now: float) -> Part[R] | None:
         """The requests of the next call, which is made now; ``None``: all are answered."""
         self._called = now
         return self._parts.popleft() if self._parts else None
 
-    def settle(self, part: Part[R], outcomes: Sequence[tuple[R, Any]], now: float) -> Sequence[tuple[R, Any]]:
-        """Which requests are answered how, after the call of a part.
+    def settle(
+        self,
+        part: Part[R],
+        outcomes: Sequence[tuple[R, Any]],
+        now: float,
+        locks: Mapping[R, frozenset[Hashable]] | None = None,
+    ) -> Sequence[tuple[R, Any]]:
+        """Which requests are answered how, or have to wait for locks (``Locked``), after the call of a part.
 
         Args:
             part: that was called last.
             outcomes: its requests, or those that are still wanted, each with its result or with the error of its call:
                 requests whose call was the same have the same error.
             now: when the call ended.
+            locks: where the call met a lock: what others have locked now of what a request needs.
         """
         if not any([isinstance(result, Exception) for _, result in outcomes]):  # nearly always
             if outcomes:
@@ -209,7 +343,7 @@ class Trial(Generic[R]):
         if any([not isinstance(result, Exception) for _, result in answers]):
             self._pace.got_through(self._called)
         for problem, requests in failed.values():
-            answers += self._after(part, problem, requests, now)
+            answers += self._after(part, problem, requests, locks or {})
         return answers + self._judge(now)
 
     @property
@@ -217,7 +351,11 @@ class Trial(Generic[R]):
         return bool(self._parts or self._suspects or self._convicts)
 
     def _after(
-        self, part: Part[R], problem: TooSlowError | DataRejectedError, requests: list[R], now: float
+        self,
+        part: Part[R],
+        problem: TooSlowError | DataRejectedError,
+        requests: list[R],
+        locks: Mapping[R, frozenset[Hashable]],
     ) -> list[tuple[R, Any]]:
         """Requests whose call has failed: what goes on, or the answers."""
         if isinstance(problem, DataRejectedError):
@@ -226,10 +364,10 @@ class Trial(Generic[R]):
             self._halve(requests, part.limit_s)
         elif not self._repeats and len(requests) > 1:
             return [(request, problem) for request in requests]
+        elif problem.lock:
+            return self._after_lock(part, requests, locks)
         elif len(requests) > 1:
             self._halve(requests, shorter_limit_s(self._limit_of(part, problem), self._rules.limit_s))
-        elif problem.lock:
-            return self._after_lock(part, requests[0], now)
         elif part.last or not self._repeats or self._limit_of(part, problem) >= self._rules.limit_s:
             self._convicts += requests
         else:
@@ -240,20 +378,21 @@ class Trial(Generic[R]):
         return problem.limit_s or part.limit_s or self._rules.limit_s
 
     def _halve(self, requests: list[R], limit_s: float | None) -> None:
-        middle = len(requests) // 2
-        self._parts += Part(requests[:middle], limit_s), Part(requests[middle:], limit_s)
+        self._parts += [Part(half, limit_s) for half in _halves(requests)]
 
-    def _after_lock(self, part: Part[R], request: R, now: float) -> list[tuple[R, Any]]:
-        if self._locked_until is None:
-            self._locked_until = now + self._rules.patience_s
-        pause_ms = doubled(self._pause_ms, _PAUSE_FIRST_MS, _PAUSE_LIMIT_MS)
-        rest_s = self._locked_until - now - pause_ms / 1000
-        if rest_s < 0 or not self._repeats:
-            return [(request, LockedError(_LOCKED))]
-        self._pause_ms = pause_ms
-        limit_s = part.limit_s if part.last else shorter_limit_s(rest_s * _SHORTER, self._rules.limit_s)
-        self._parts.append(Part([request], limit_s, pause_ms / 1000, part.last))
-        return []
+    def _after_lock(
+        self, part: Part[R], requests: list[R], locks: Mapping[R, frozenset[Hashable]]
+    ) -> list[tuple[R, Any]]:
+        if not self._repeats:
+            return [(request, locked_error()) for request in requests]
+        rest = [request for request in requests if request not in locks]
+        if rest and not part.again:
+            self._parts.appendleft(Part(rest, part.limit_s or self._rules.limit_s, last=part.last, again=True))
+            rest = []
+        met = {**locks}
+        for half in _halves(rest):
+            met |= dict.fromkeys(half, frozenset([Unnamed(alone=len(rest) == 1)]))
+        return [(request, Locked(met[request])) for request in requests if request in met]
 
     def _judge(self, now: float) -> list[tuple[R, Any]]:
         """Those that are too slow alone, when it is clear what that says: the answers of some, last tries of others."""
@@ -297,6 +436,16 @@ class Trial(Generic[R]):
         convicts, self._convicts = self._convicts, []
         text = _TOO_SLOW.format(self._rules.limit_s) + (_IN_PARTS if self._repeats else "")
         return [(request, TooSlowError(text)) for request in convicts]
+
+
+def _halves(requests: list[R]) -> tuple[list[R], list[R]]:
+    middle = len(requests) // 2
+    return requests[:middle], requests[middle:]
+
+
+def locked_error() -> LockedError:
+    """For a request whose patience with a lock is over."""
+    return LockedError(_LOCKED)
 
 
 def _late(requests: Sequence[R]) -> list[tuple[R, Any]]:

@@ -1,7 +1,7 @@
 """The queue of one kind of job: which jobs go together, and when. No I/O, no clock of its own."""
 
 from collections import OrderedDict, deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 from queen.core.batch_policy import BatchPolicy
 from queen.core.concurrency import Limiter, Static
@@ -64,6 +64,27 @@ class Lane:
             self.ready += 1
         self._waiting += 1
         self.size += job.size
+
+    def hold(self, job: Job) -> None:
+        """A job that was taken waits outside, and is counted."""
+        self._waiting += 1
+        self.size += job.size
+
+    def release(self, job: Job) -> None:
+        """It no longer does."""
+        self._waiting -= 1
+        self.size -= job.size
+
+    def fit(self, jobs: Iterable[Job]) -> int:
+        """How many of these jobs, in this order, share a call."""
+        number = size = items = 0
+        for job in jobs:
+            if self.policy.is_full(number, items, size):
+                break
+            number += 1
+            size += job.size
+            items += job.items
+        return number
 
     def due_in_ms(self, now: float) -> float | None:
         """Milliseconds until a batch should leave; ``None``: not before something else happens. ``now`` in seconds."""

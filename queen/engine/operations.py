@@ -9,6 +9,7 @@ from queen.core.errors import QueenError
 from queen.core.operations import JobType, Pop, Popped, Push, Pushed, Transaction
 from queen.core.simple_mq import Dequeued, Enqueue
 from queen.engine.context import Context
+from queen.engine.directory import Directory
 from queen.engine.handlers import simple_mq
 from queen.engine.handlers.ack import ack
 from queen.engine.handlers.failover import (
@@ -18,8 +19,18 @@ from queen.engine.handlers.failover import (
     transaction_behind_spool,
 )
 from queen.engine.handlers.give_back import give_back
+from queen.engine.handlers.locks import (
+    locks_of_ack,
+    locks_of_cycle,
+    locks_of_enqueue,
+    locks_of_pop,
+    locks_of_push,
+    locks_of_renewal,
+    locks_of_transaction,
+)
 from queen.engine.handlers.push import announce, messages_by_queue
 from queen.engine.handlers.renew_lease import renew_lease
+from queen.engine.ports import Lock
 
 Handler = Callable[[Context, Sequence[Any]], Awaitable[Sequence[Any]]]
 
@@ -61,6 +72,7 @@ class Operation(Struct, frozen=True):
         size: bytes that a request adds to a call.
         items: messages or acks that a request adds to a call.
         cold: it is carried out on the connections for everything else, so that it never delays a message.
+        locks: what a request locks, as far as the worker knows; nothing for kinds whose locks nobody can name.
         news: for kinds that bring messages, of which the engine tells when they are answered; others do it themselves.
         waiting: for kinds whose requests may wait, and say with ``wait_ms`` how long; the handler then returns a
             ``Look`` each, or a result that is the answer although it may be empty.
@@ -71,6 +83,7 @@ class Operation(Struct, frozen=True):
     size: Callable[[Any], int] = lambda _request: 0
     items: Callable[[Any], int] = lambda _request: 1
     cold: bool = False
+    locks: Callable[[Directory, Any], frozenset[Lock]] = lambda _directory, _request: frozenset()
     news: News | None = None
     waiting: Waiting | None = None
 
@@ -120,18 +133,32 @@ async def _run(context: Context, request: Callable[[Context], Awaitable[Any]]) -
 
 OPERATIONS: Mapping[JobType, Operation] = {
     JobType.PUSH: Operation(
-        push_or_spool, size=_push_size, items=lambda request: request.items, news=News(messages_by_queue, _announce)
+        push_or_spool,
+        size=_push_size,
+        items=lambda request: request.items,
+        locks=locks_of_push,
+        news=News(messages_by_queue, _announce),
     ),
-    JobType.POP: Operation(pop_unless_paused, _pop_key, waiting=Waiting(Popped(), _give_back, _count)),
-    JobType.ACK: Operation(ack, items=lambda request: len(request.items)),
+    JobType.POP: Operation(
+        pop_unless_paused, _pop_key, locks=locks_of_pop, waiting=Waiting(Popped(), _give_back, _count)
+    ),
+    JobType.ACK: Operation(ack, items=lambda request: len(request.items), locks=locks_of_ack),
     JobType.TRANSACTION: Operation(
-        transaction_behind_spool, size=_transaction_size, items=lambda request: request.push.items + len(request.acks)
+        transaction_behind_spool,
+        size=_transaction_size,
+        items=lambda request: request.push.items + len(request.acks),
+        locks=locks_of_transaction,
     ),
-    JobType.RENEW_LEASE: Operation(renew_lease),
+    JobType.RENEW_LEASE: Operation(renew_lease, locks=locks_of_renewal),
     JobType.CYCLE: Operation(
-        cycle_behind_spool, items=lambda request: request.push.items + len(request.changes), size=_transaction_size
+        cycle_behind_spool,
+        items=lambda request: request.push.items + len(request.changes),
+        size=_transaction_size,
+        locks=locks_of_cycle,
     ),
-    JobType.ENQUEUE: Operation(simple_mq.enqueue, size=_enqueue_size, items=lambda request: len(request.messages)),
+    JobType.ENQUEUE: Operation(
+        simple_mq.enqueue, size=_enqueue_size, items=lambda request: len(request.messages), locks=locks_of_enqueue
+    ),
     JobType.DEQUEUE: Operation(
         simple_mq.dequeue, waiting=Waiting(Dequeued(), simple_mq.give_back, simple_mq.count_dequeued)
     ),

@@ -1,9 +1,9 @@
 """What the engine needs of the world around it, as protocols. ``queen.db`` implements them."""
 
-from collections.abc import Callable, Container, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Hashable, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from msgspec import Struct
@@ -220,6 +220,30 @@ class PartitionName(Struct, frozen=True):
     partition: str
 
 
+class LockKind(Enum):
+    """What calls wait for: see ``sql/procedures/find_locked.sql``."""
+
+    LIMITED = "limited"
+    MAKING = "making"
+    SUBSCRIBING = "subscribing"
+    PARTITION = "partition"
+    CURSOR = "cursor"
+    LEASE = "lease"
+    ENQUEUING = "enqueuing"
+
+    __hash__ = object.__hash__
+
+
+class Lock(NamedTuple):
+    """Something that a call locks, by numbers or names."""
+
+    kind: LockKind
+    id: int | None = None
+    grp_id: int | None = None
+    name: str | None = None
+    group: str | None = None
+
+
 class Database(Protocol):
     """The stored procedures that messages need, one method each.
 
@@ -255,6 +279,7 @@ class Database(Protocol):
     async def find_queues(self, namespace: str | None, task: str | None) -> list[tuple[str, int]]: ...
     async def now(self) -> datetime: ...
     async def find_server_made(self, part_ids: Sequence[int], offsets: Sequence[int]) -> list[bool]: ...
+    async def find_locked(self, locks: Collection[Lock]) -> frozenset[Lock]: ...
 
 
 class Replayed(Struct, frozen=True):

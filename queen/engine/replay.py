@@ -432,7 +432,7 @@ class Replay:
                 directory.forget_push_options()  # PostgreSQL, which would say that they have changed, is not asked
                 raise
             flush_id = batch.doubtful.flush if batch.doubtful else uuid4()
-            return requests, await lay_out(self._context, requests, options, flush_id)
+            return requests, await self._context.past_locks(lambda: lay_out(self._context, requests, options, flush_id))
 
     async def _store_nothing(self, lane: Lane, batch: Batch) -> int:
         """Only notes that the lane has come so far; its position."""

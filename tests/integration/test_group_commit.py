@@ -1,23 +1,26 @@
 """A push, an ack and a pop that leave in the same turn of the loop are one transaction, and each its own outcome."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
 
 from queen.core.errors import DataRejectedError, OutcomeUnknownError, TooSlowError
+from queen.core.limits import LOCK_WAIT_S
 from queen.db.dsn import parse
 from queen.db.pool import Pool
 from queen.db.setup import prepare
 from queen.db.store import Store
+from queen.engine.failures import call_limit_s
 from queen.engine.ports import AckColumns, PopColumns
 from queen_spec.guarantees import Level, checks
 from tests.support.flushes import flush_of
 from tests.support.slowness import slow_segments
 
+T = TypeVar("T")
 BLOCKED = "FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%commit_group_v1%'"
 
 
@@ -103,19 +106,13 @@ async def test_a_call_that_is_refused_takes_nobody_with_it(world: World) -> None
 
 
 @checks("G-ISO-1", level=Level.LIVE)
-@pytest.mark.parametrize("lock", [False, True])
 async def test_a_call_that_is_too_slow_takes_nobody_with_it_and_is_made_again_under_a_shorter_limit(
-    world: World, postgres: str, lock: bool
+    world: World, postgres: str
 ) -> None:
     impatient = Pool(parse(postgres, "queen test", 5000), 4, 1)
     store, operator = Store(impatient), await asyncpg.connect(postgres)
     try:
-        async with AsyncExitStack() as stack:
-            if lock:
-                await stack.enter_async_context(operator.transaction())
-                await operator.execute("SELECT FROM queen.partition_locks WHERE part_id = $1 FOR UPDATE", world.part_id)
-            else:
-                await stack.enter_async_context(slow_segments(operator, world.part_id))
+        async with slow_segments(operator, world.part_id):
             acked, problem, popped = await asyncio.gather(
                 store.ack(world.columns_of_ack()),
                 store.push(world.push, again=False),
@@ -126,11 +123,45 @@ async def test_a_call_that_is_too_slow_takes_nobody_with_it_and_is_made_again_un
         await operator.close()
         await impatient.close()
     assert isinstance(problem, TooSlowError)
-    assert (problem.lock, problem.limit_s) == (lock, 1 if lock else 0.25)
+    assert (problem.lock, problem.limit_s) == (False, 0.25)
     assert isinstance(acked, list)
     assert [row.problem for row in acked] == [None]
     assert isinstance(popped, tuple)
     assert [row.part_id for row in await world.store.push(world.push, again=True)] == [world.part_id]
+
+
+async def test_all_of_a_group_that_meets_a_lock_are_told_so_and_those_who_do_not_need_it_succeed_alone(
+    world: World, postgres: str
+) -> None:
+    impatient = Pool(parse(postgres, "queen test", 5000), 4, 30, LOCK_WAIT_S)
+    store, operator = Store(impatient), await asyncpg.connect(postgres)
+
+    async def alone(call: Callable[[], Awaitable[T]]) -> T:
+        limited = call_limit_s.set(30)
+        try:
+            return await call()
+        finally:
+            call_limit_s.reset(limited)
+
+    try:
+        async with operator.transaction():
+            await operator.execute("SELECT FROM queen.partition_locks WHERE part_id = $1 FOR UPDATE", world.part_id)
+            calls: list[Callable[[], Awaitable[Any]]] = [
+                lambda: store.ack(world.columns_of_ack()),
+                lambda: store.push(world.push, again=False),
+                lambda: store.pop(world.columns_of_pop(uuid4())),
+            ]
+            problems = await asyncio.gather(*(call() for call in calls), return_exceptions=True)
+            assert [isinstance(problem, TooSlowError) and problem.lock for problem in problems] == [True] * 3
+            acked, problem, popped = await asyncio.gather(*(alone(call) for call in calls), return_exceptions=True)
+    finally:
+        await operator.close()
+        await impatient.close()
+    assert isinstance(acked, list)
+    assert [row.problem for row in acked] == [None]
+    assert isinstance(problem, TooSlowError)
+    assert (problem.lock, problem.limit_s) == (True, 30)
+    assert isinstance(popped, tuple)
 
 
 async def test_a_pop_that_names_a_partition_waits_for_nobody_and_so_shares_too(world: World) -> None:

@@ -104,7 +104,9 @@ async def test_the_deletion_of_a_queue_waits_for_a_group_that_is_making_its_curs
     maker, deleter, observer = connections
     queue, _ = await one_message(postgres)
     await observer.fetch("SELECT * FROM queen.resolve_partitions_v1(ARRAY[$1, $1], ARRAY['a', 'b'], true)", queue)
-    begun = await observer.fetchrow("SELECT * FROM queen.subscribe_v1($1, 'g', 'all', NULL, false, true, 1, NULL, NULL)", queue)
+    begun = await observer.fetchrow(
+        "SELECT * FROM queen.subscribe_v1($1, 'g', 'all', NULL, false, true, 1, NULL, NULL)", queue
+    )
     assert begun is not None
     assert begun["complete"] is False
     async with maker.transaction():

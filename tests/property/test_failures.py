@@ -3,7 +3,9 @@
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from itertools import islice
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,13 +20,26 @@ from queen.core.errors import (
     DataRejectedError,
     LockedError,
     OutcomeUnknownError,
+    OverloadedError,
     QueenError,
     TooSlowError,
 )
+from queen.core.limits import LOCK_WAIT_S
 from queen.core.operations import JobType, Pop, Popped
 from queen.engine.context import tell_nobody
 from queen.engine.engine import Engine, Shares
-from queen.engine.failures import Pace, Part, Repeats, Rules, Trial, call_limit_s
+from queen.engine.failures import (
+    Line,
+    Locked,
+    Pace,
+    Part,
+    Repeats,
+    Rules,
+    Trial,
+    Unnamed,
+    call_limit_s,
+    locked_error,
+)
 from queen.engine.handlers.pop import Outcome
 from queen.engine.job import Job
 from queen.engine.lane import Lane
@@ -37,39 +52,56 @@ from tests.support.virtual_time import run
 RULES = Rules(limit_s=30.0, patience_s=5.0)
 #: Much less than the shortest limit, also for a whole batch.
 QUICK_S = 0.003
-#: Of a wait for a lock, as a part of the limit of its call.
-LOCK_SHARE = 0.8
+#: Requests that share a call in the line.
+BATCH_MAX = 20
+#: What a round of the line and the pause before it take, with the quick requests of this file.
+SLACK_S = 1.0
 
 
 @dataclass(frozen=True)
 class Request:
-    """How long PostgreSQL takes for it, until when it waits for a lock, and whether its data are refused."""
+    """How long PostgreSQL takes for it, which locks it needs, and whether its data are refused.
+
+    Locks below 0 cannot be named.
+    """
 
     number: int
     seconds: float = QUICK_S
-    locked_until: float = 0.0
+    locks: frozenset[int] = frozenset()
     bad: bool = False
 
     @property
     def is_innocent(self) -> bool:
-        return self.seconds == QUICK_S and not self.bad and not self.locked_until
+        return self.seconds == QUICK_S and not self.bad and not self.locks
 
 
 @dataclass
 class Database:
-    """Carries out calls in simulated time, each within its limit; ``slowness`` multiplies what each request takes."""
+    """Carries out calls in simulated time, each within its limit; ``slowness`` multiplies what each request takes.
+
+    ``locked`` says until when somebody holds each lock.
+    """
 
     slowness: float = 1.0
     now: float = 0.0
+    locked: dict[int, float] = field(default_factory=dict)
     carried_out: Counter[int] = field(default_factory=Counter)
     calls: list[tuple[list[int], float]] = field(default_factory=list)
+
+    def free_at(self, request: Request) -> float:
+        """When nobody holds any of its locks any more."""
+        return max((self.locked.get(lock, 0.0) for lock in request.locks), default=0.0)
+
+    def find_locked(self, locks: AbstractSet[int], now: float) -> frozenset[int]:
+        """Which of these somebody holds now, as far as that can be asked."""
+        return frozenset(lock for lock in locks if lock >= 0 and self.locked.get(lock, 0.0) > now)
 
     def ends(self, requests: Sequence[Request], limit_s: float, now: float) -> tuple[float, QueenError | None]:
         """How long a call takes that begins now, and its error."""
         self.calls.append(([request.number for request in requests], limit_s))
-        waits_s = max((request.locked_until - now for request in requests), default=0.0)
-        if waits_s > LOCK_SHARE * limit_s:
-            return LOCK_SHARE * limit_s, TooSlowError("lock timeout", lock=True, limit_s=limit_s)
+        waits_s = max((self.free_at(request) - now for request in requests), default=0.0)
+        if waits_s > LOCK_WAIT_S:
+            return LOCK_WAIT_S, TooSlowError("lock timeout", lock=True, limit_s=limit_s)
         takes_s = max(waits_s, 0.0) + self.slowness * sum(request.seconds for request in requests)
         if takes_s > limit_s:
             return limit_s, TooSlowError("statement timeout", limit_s=limit_s)
@@ -79,39 +111,82 @@ class Database:
         return takes_s, None
 
 
+class Batch:
+    """A batch, and the line of those of it that wait for locks: its rounds come when the batch itself is done with.
+
+    Attributes:
+        answers: by the number of the request; the answer, and when it was given.
+    """
+
+    def __init__(self, database: Database, pace: Pace | None = None) -> None:
+        self._database, self._pace = database, pace or Pace()
+        self.line = Line[Request, int](RULES)
+        self.answers: dict[int, tuple[Any, float]] = {}
+
+    def carry_out(self, requests: Sequence[Request], *, apart: bool = False) -> None:
+        """The calls of a batch."""
+        database = self._database
+        trial = Trial(requests, RULES, self._pace, database.now, apart=apart)
+        while (part := trial.next(database.now)) is not None:
+            database.now += part.pause_s
+            limit_s = RULES.limit_s if part.limit_s is None else part.limit_s
+            takes_s, problem = database.ends(part.requests, limit_s, database.now)
+            database.now += takes_s
+            outcomes = [(request, "done" if problem is None else problem) for request in part.requests]
+            met = {request: database.find_locked(request.locks, database.now) for request in part.requests}
+            locks: dict[Request, Any] = {request: found for request, found in met.items() if found}
+            for request, answer in trial.settle(part, outcomes, database.now, locks):
+                if not isinstance(answer, Locked):
+                    self.answer(request, answer)
+                elif not self.line.join(request, answer.locks, database.now):  # type: ignore[arg-type]
+                    self.answer(request, locked_error())
+
+    def rounds(self) -> None:
+        """The calls of the line, until nobody waits any more."""
+        while self.line:
+            locked = self._database.find_locked(self.line.locks, self._database.now)
+            for request in self.line.late(locked, self._database.now):
+                self.answer(request, locked_error())
+            for requests in self.line.calls(locked, lambda requests: len(list(islice(requests, BATCH_MAX)))):
+                self.carry_out(requests, apart=True)
+            self._database.now += self.line.pause_s()
+
+    def answer(self, request: Request, answer: Any) -> None:
+        assert request.number not in self.answers, "a request is answered once"
+        self.answers[request.number] = answer, self._database.now
+        if request in self.line:
+            self.line.leave(request, answer)
+
+
 def carry_out(database: Database, requests: Sequence[Request], pace: Pace | None = None) -> dict[int, Any]:
     """The answers to a batch, as the engine finds them."""
-    trial, answers = Trial(requests, RULES, pace or Pace(), database.now), dict[int, Any]()
-    while (part := trial.next(database.now)) is not None:
-        database.now += part.pause_s
-        limit_s = RULES.limit_s if part.limit_s is None else part.limit_s
-        takes_s, problem = database.ends(part.requests, limit_s, database.now)
-        database.now += takes_s
-        outcomes = [(request, "done" if problem is None else problem) for request in part.requests]
-        for request, answer in trial.settle(part, outcomes, database.now):
-            assert request.number not in answers, "a request is answered once"
-            answers[request.number] = answer
-    return answers
+    batch = Batch(database, pace)
+    batch.carry_out(requests)
+    batch.rounds()
+    return {number: answer for number, (answer, _) in batch.answers.items()}
 
 
-requests_of_a_batch = st.lists(
-    st.one_of(
-        st.just({}),
-        st.just({"seconds": 1000.0}),
-        st.builds(lambda seconds: {"seconds": seconds}, st.floats(0.5, 29.0)),
-        st.builds(lambda until: {"locked_until": until}, st.floats(0.01, 200.0)),
-        st.just({"bad": True}),
-    ),
-    min_size=1,
-    max_size=32,
-).map(lambda given: [Request(number, **each) for number, each in enumerate(given)])
+def batches(*kinds: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[list[Request]]:
+    return st.lists(st.one_of(st.just({}), *kinds), min_size=1, max_size=32).map(
+        lambda given: [Request(number, **each) for number, each in enumerate(given)]
+    )
+
+
+def needing(*locks: int) -> st.SearchStrategy[dict[str, Any]]:
+    return st.frozensets(st.sampled_from(locks), min_size=1, max_size=3).map(lambda chosen: {"locks": chosen})
+
+
+slow = st.one_of(st.just({"seconds": 1000.0}), st.floats(0.5, 29.0).map(lambda seconds: {"seconds": seconds}))
+bad = st.just({"bad": True})
+requests_of_a_batch = batches(slow, bad, needing(*range(6)))
+locked = st.dictionaries(st.integers(-2, 6), st.one_of(st.floats(0.0, 10.0), st.just(1e6)))
 
 
 @checks("G-ISO-1", level=Level.MODEL)
 @settings(max_examples=600, deadline=None)
-@given(batch=requests_of_a_batch)
-def test_what_is_at_fault_fails_alone(batch: list[Request]) -> None:
-    database = Database()
+@given(batch=requests_of_a_batch, locked=locked)
+def test_what_is_at_fault_fails_alone(batch: list[Request], locked: dict[int, float]) -> None:
+    database = Database(locked=locked)
     answers = carry_out(database, batch)
     assert sorted(answers) == [request.number for request in batch]
     for request in batch:
@@ -121,7 +196,7 @@ def test_what_is_at_fault_fails_alone(batch: list[Request]) -> None:
             assert answer == "done"
         elif request.bad:
             assert isinstance(answer, DataRejectedError | DatabaseSlowError)
-        elif request.locked_until:
+        elif request.locks:
             assert answer == "done" or isinstance(answer, LockedError | DatabaseSlowError)
         elif request.seconds > RULES.limit_s:
             assert isinstance(answer, TooSlowError | DatabaseSlowError)
@@ -129,6 +204,39 @@ def test_what_is_at_fault_fails_alone(batch: list[Request]) -> None:
             assert answer == "done" or isinstance(answer, DatabaseSlowError)
     # The first call, its halves, last tries, and what they overrun; locks have the patience besides.
     assert database.now <= 7 * RULES.limit_s + 2 * RULES.patience_s
+
+
+@checks("G-ISO-1", level=Level.MODEL)
+@settings(max_examples=300, deadline=None)
+@given(batch=batches(bad, needing(-2, -1, 0, 1)), locked=locked)
+def test_who_needs_a_lock_that_nobody_can_name_is_found_by_halves(
+    batch: list[Request], locked: dict[int, float]
+) -> None:
+    database = Database(locked=locked)
+    carried = Batch(database)
+    carried.carry_out(batch)
+    if not any(request.bad for request in batch):
+        assert len(database.calls) <= 2, "the lane is free again"
+    carried.rounds()
+    for request in batch:
+        answer, _ = carried.answers[request.number]
+        if request.bad:
+            assert isinstance(answer, DataRejectedError)
+        elif not isinstance(answer, LockedError):
+            assert answer == "done"
+        else:
+            assert database.free_at(request) >= RULES.patience_s - SLACK_S
+    assert database.now <= RULES.patience_s + SLACK_S + len(batch) * 4 * LOCK_WAIT_S
+
+
+@settings(max_examples=300, deadline=None)
+@given(batch=batches(slow, bad, needing(-2, -1, 0, 1)), locked=locked)
+def test_whatever_comes_together_has_an_end(batch: list[Request], locked: dict[int, float]) -> None:
+    database = Database(locked=locked)
+    for number, answer in carry_out(database, batch).items():
+        assert database.carried_out[number] == (answer == "done")
+        assert answer == "done" or isinstance(answer, QueenError)
+    assert database.now <= 20 * RULES.limit_s
 
 
 @checks("G-ISO-1", level=Level.MODEL)
@@ -211,16 +319,82 @@ def test_a_call_of_another_batch_that_got_through_says_that_postgresql_is_not_sl
     assert answers == {0: TooSlowError, 1: TooSlowError}
 
 
-def test_a_lock_is_nobodys_fault_and_those_beside_it_get_through() -> None:
-    database = Database()
-    answers = carry_out(database, [Request(0), Request(1, locked_until=1e6), Request(2), Request(3)])
-    assert isinstance(answers.pop(1), LockedError)
-    assert answers == {0: "done", 2: "done", 3: "done"}
+# ---------------------------------------------------------------- locks
 
 
-def test_a_lock_that_ends_in_time_is_waited_for() -> None:
-    database = Database()
-    assert carry_out(database, [Request(0, locked_until=26.0), Request(1)]) == {0: "done", 1: "done"}
+def waiting_for(number: int, *locks: int) -> Request:
+    return Request(number, locks=frozenset(locks))
+
+
+def test_those_who_need_what_is_locked_wait_apart_and_the_others_are_called_again_together() -> None:
+    database = Database(locked={1: 1e6, 2: 0.2, 3: 0.0})
+    batch = Batch(database)
+    batch.carry_out([Request(0), waiting_for(1, 1), Request(2), waiting_for(3, 2), waiting_for(4, 3)])
+    assert database.calls == [([0, 1, 2, 3, 4], 30.0), ([0, 2, 4], 30.0)]
+    assert batch.line.locks == {1, 2}
+    batch.rounds()
+    assert isinstance(batch.answers.pop(1)[0], LockedError)
+    assert {number: answer for number, (answer, _) in batch.answers.items()} == dict.fromkeys([0, 2, 3, 4], "done")
+
+
+@settings(max_examples=300, deadline=None)
+@given(batch=st.lists(st.frozensets(st.integers(0, 6), max_size=3), min_size=1, max_size=40), locked=locked)
+def test_nobody_waits_for_a_lock_of_another_and_nobody_in_vain_for_one_that_ends_in_time(
+    batch: list[frozenset[int]], locked: dict[int, float]
+) -> None:
+    requests = [waiting_for(number, *locks) for number, locks in enumerate(batch)]
+    database = Database(locked=locked)
+    carried = Batch(database)
+    carried.carry_out(requests)
+    # Two calls, of which each waits at most once: locks that end between them are waited for.
+    assert database.now <= 2 * (LOCK_WAIT_S + len(requests) * QUICK_S)
+    for request in requests:
+        if database.free_at(request) == 0.0:
+            assert carried.answers[request.number][0] == "done"
+    carried.rounds()
+    for request in requests:
+        answer, at = carried.answers[request.number]
+        if database.free_at(request) < RULES.patience_s - SLACK_S:
+            assert answer == "done"
+            assert at <= database.free_at(request) + SLACK_S
+        elif database.free_at(request) > RULES.patience_s + SLACK_S:
+            assert isinstance(answer, LockedError)
+            assert RULES.patience_s <= at <= RULES.patience_s + SLACK_S
+
+
+def test_a_lock_that_goes_from_one_to_the_next_and_is_never_free_is_waited_for_in_turn() -> None:
+    line = Line[str, int](RULES)
+    for request, lock in {"a": 1, "b": 2, "c": 1, "d": 3}.items():
+        line.join(request, frozenset([lock]), 0.0)
+    turns = [list(line.calls(frozenset([1, 2, 3]), lambda requests: len(list(requests)))) for _ in range(4)]
+    assert turns == [[["a", "c"]], [["b"]], [["d"]], [["a", "c"]]]
+    assert list(line.calls(frozenset([2, 3]), lambda requests: len(list(requests)))) == [["a", "c"], ["b"]]
+    assert list(line.calls(frozenset([2, 3]), lambda _: 1)) == [["a"], ["d"]], "as many as share a call"
+
+
+def test_the_line_pauses_for_longer_and_longer_while_nobody_gets_through() -> None:
+    line = Line[str, int](RULES)
+    line.join("a", frozenset([1]), 0.0)
+    assert [line.pause_s() for _ in range(7)] == [0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5]
+    line.join("b", frozenset([1]), 0.0)
+    line.leave("b", locked_error())
+    assert line.pause_s() == 0.5
+    line.leave("a", "done")
+    assert [line.pause_s(), line.pause_s()] == [0.0, 0.02]
+    assert not line.locks
+
+
+def test_who_waits_for_something_else_now_keeps_its_time() -> None:
+    line = Line[str, int](RULES)
+    line.join("a", frozenset([1]), 0.0)
+    line.join("b", frozenset([1]), 1.0)
+    line.join("a", frozenset([2]), 2.0)
+    assert line.locks == {1, 2}
+    both, times = frozenset([1, 2]), [RULES.patience_s + seconds for seconds in (-0.1, 0.0, 1.0)]
+    assert [line.late(both, now) for now in times] == [[], ["a"], ["a", "b"]]
+    assert line.late(frozenset([1]), times[2]) == ["b"], "what the other needs is free now"
+    assert line.join("b", frozenset([3]), times[1])
+    assert not line.join("a", frozenset([3]), times[1])
 
 
 def test_where_calls_may_not_be_repeated_the_first_failure_is_the_last() -> None:
@@ -241,6 +415,21 @@ def test_requests_whose_calls_failed_apart_are_not_put_together() -> None:
     assert trial.settle(part, [(a, shared), (b, "done"), (c, shared)], 1.0) == [(b, "done")]
     rest = [trial.next(1.0), trial.next(1.0)]
     assert rest == [Part(["a"]), Part(["c"])]
+
+
+def test_only_those_of_the_call_that_met_a_lock_wait_for_it() -> None:
+    trial: Trial[str] = Trial(["a", "b", "c", "d"], RULES, Pace(), 0.0)
+    part = trial.next(0.0)
+    assert part is not None
+    one, other = TooSlowError("lock", lock=True), TooSlowError("lock", lock=True)
+    x, y = frozenset(["x"]), frozenset(["y"])
+    outcomes = [("a", one), ("b", "done"), ("c", other), ("d", other)]
+    assert trial.settle(part, outcomes, 1.0, {"a": x, "d": y}) == [("b", "done"), ("a", Locked(x)), ("d", Locked(y))]
+    again = trial.next(1.0)
+    assert again is not None
+    assert again.requests == ["c"]
+    [(_, answer)] = trial.settle(again, [("c", other)], 2.0)
+    assert [type(lock) for lock in answer.locks] == [Unnamed]
 
 
 # ---------------------------------------------------------------- one call
@@ -305,11 +494,15 @@ class Harness:
         self.loop = asyncio.get_running_loop()
         context: Any = SimpleNamespace(
             heard=tell_nobody, away=False, directory=None, orphans=Orphans(), unfinished=set(), rules=RULES,
-            meter=SimpleNamespace(batch=lambda *_: None),
+            meter=SimpleNamespace(batch=lambda *_: None), database=self,
         )  # fmt: skip
         waiting = Waiting(Popped(), self.give_back, lambda *_: None)
-        table = {JobType.PUSH: Operation(self.handle), JobType.POP: Operation(self.look, waiting=waiting)}
-        policy = BatchPolicy(preferred=50, hold_ms=0, batch_max=64, in_flight_max=1)
+        self.in_flight = Counter[str]()
+        table = {
+            JobType.PUSH: Operation(self.handle, locks=lambda _, request: request.locks),
+            JobType.POP: Operation(self.look, waiting=waiting),
+        }
+        policy = BatchPolicy(preferred=50, hold_ms=0, batch_max=64, in_flight_max=1, queued_max=300)
         shares = Shares(4, 1, 1000)
         self.engine = Engine(
             context, lambda _kind: Lane(policy), Waiters(100, 1000), shares, self.answer, table, self.loop.time
@@ -318,13 +511,20 @@ class Harness:
     async def handle(self, _context: object, requests: Sequence[Request]) -> list[Any]:
         limit_s = call_limit_s.get() or RULES.limit_s
         takes_s, problem = self.database.ends(requests, limit_s, self.loop.time())
+        self.in_flight["now"] += 1
+        self.in_flight["most"] = max(self.in_flight["most"], self.in_flight["now"])
         await asyncio.sleep(takes_s)
+        self.in_flight["now"] -= 1
         if problem is not None:
             raise problem
         return [request.number for request in requests]
 
+    async def find_locked(self, locks: AbstractSet[int]) -> frozenset[int]:
+        await asyncio.sleep(QUICK_S)
+        return self.database.find_locked(locks, self.loop.time())
+
     async def look(self, _context: object, pops: Sequence[Pop]) -> list[Any]:
-        await self.handle(None, [Request(int(pop.queue)) for pop in pops])
+        await self.handle(None, [Request(int(pop.queue), locks=frozenset([int(pop.queue)])) for pop in pops])
         return [Outcome() for _ in pops]
 
     async def give_back(self, *_: object) -> None:
@@ -361,6 +561,69 @@ def test_the_engine_answers_innocent_requests_whatever_comes_with_them(batch: li
         await harness.engine.stop()
         status = harness.engine.status()
         assert (status.hot.free, [lane.in_flight for lane in status.lanes]) == (4, [0, 0])
+
+    run(live())
+
+
+@checks("G-ISO-1", level=Level.MODEL)
+@settings(max_examples=30, deadline=None)
+@given(
+    until=st.floats(1.0, RULES.patience_s - SLACK_S), waiting=st.integers(1, 200), locks=st.integers(1, 30),
+    others=st.lists(st.integers(1, 5), min_size=10, max_size=10),
+)  # fmt: skip
+def test_the_engine_goes_on_while_some_wait_for_locks(
+    until: float, waiting: int, locks: int, others: list[int]
+) -> None:
+    async def live() -> None:
+        harness = Harness(Database(locked=dict.fromkeys(range(locks), until)))
+        held_up = [waiting_for(number, number % locks) for number in range(waiting)]
+        jobs = harness.submit(JobType.PUSH, held_up)
+        for number, size in enumerate(others):
+            innocent = [Request(1000 + 100 * number + each) for each in range(size)]
+            later = waiting_for(500 + number, 0)
+            jobs += harness.submit(JobType.PUSH, [later])
+            sent = harness.submit(JobType.PUSH, innocent)
+            await asyncio.sleep(0.25)
+            assert all(id(job) in harness.answers for job in sent), "50 ms twice at most, and what the calls take"
+            if harness.loop.time() < until:
+                assert harness.engine.queued == waiting + number + 1
+        await asyncio.sleep(until + SLACK_S + (waiting + 10) * QUICK_S)
+        results = [harness.answers[id(job)][0] for job in jobs]
+        assert results == [request.number for request in held_up] + [500 + number for number in range(10)]
+        assert harness.in_flight["most"] <= 2, "those that wait share a connection"
+        await harness.engine.stop()
+        status = harness.engine.status()
+        assert (status.hot.free, harness.engine.queued) == (4, 0)
+
+    run(live())
+
+
+@pytest.mark.parametrize("number", [0, -1])
+def test_who_waits_for_a_lock_is_counted_and_answered_when_the_worker_stops(number: int) -> None:
+    async def live() -> None:
+        harness = Harness(Database(locked={number: 1e6}))
+        jobs = harness.submit(JobType.PUSH, [waiting_for(each, number) for each in range(300)])
+        await asyncio.sleep(1)
+        [refused] = harness.submit(JobType.PUSH, [Request(1000)])
+        assert isinstance(harness.answers[id(refused)][0], OverloadedError)
+        harness.engine.abandon(jobs[0])
+        await harness.engine.stop()
+        assert id(jobs[0]) not in harness.answers
+        assert {type(harness.answers[id(job)][0]) for job in jobs[1:]} == {LockedError}
+        assert (harness.engine.status().hot.free, harness.engine.queued) == (4, 0)
+
+    run(live())
+
+
+def test_a_long_poll_outwaits_a_lock() -> None:
+    async def live() -> None:
+        harness = Harness(Database(locked={-1: 20.0}))
+        [job] = harness.submit(JobType.POP, [Pop("-1", wait_ms=600_000)])
+        await asyncio.sleep(30)
+        assert not harness.answers
+        assert harness.engine.status().waiting == 1
+        await harness.engine.stop()
+        assert isinstance(harness.answers[id(job)][0], Popped)
 
     run(live())
 

@@ -40,7 +40,7 @@ async def replay_dead_letter(context: Context, letter: DeadLetter, queue: str, p
     for _ in range(LAYOUTS_MAX):
         options = await current_options(context)
         part_ids = await context.patiently(
-            lambda _again: context.directory.partitions([(queue, partition)], create=True)
+            lambda _again: context.past_locks(lambda: context.directory.partitions([(queue, partition)], create=True))
         )
         if not part_ids:
             continue

@@ -12,7 +12,7 @@ async def give_back(context: Context, popped: Popped, group: str) -> None:
     if lease is None:
         return
     try:
-        await context.patiently(lambda _again: context.database.release_leases([lease]))
+        await context.patiently(lambda _again: context.past_locks(lambda: context.database.release_leases([lease])))
     finally:
         for claim in popped.claims:
             context.heard(Notice(claim.queue, 1, group))

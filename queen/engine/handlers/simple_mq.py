@@ -125,7 +125,11 @@ async def give_back(context: Context, poll: Dequeue, dequeued: Dequeued) -> None
     """Makes messages visible again whose poller has gone: others get them now, not when the timeout is over."""
     if not dequeued.messages:
         return
-    await context.patiently(lambda _again: context.simple_mq.database.give_back(poll.queue_id, dequeued.messages))
+    await context.patiently(
+        lambda _again: context.past_locks(
+            lambda: context.simple_mq.database.give_back(poll.queue_id, dequeued.messages)
+        )
+    )
     announce(context, poll.queue_id, len(dequeued.messages))
 
 

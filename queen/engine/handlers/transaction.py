@@ -7,7 +7,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from queen.core import ids
-from queen.core.errors import DatabaseUnavailableError, DataRejectedError, NoEncryptionKeyError, QueenError
+from queen.core.errors import (
+    DatabaseUnavailableError,
+    DataRejectedError,
+    NoEncryptionKeyError,
+    QueenError,
+    TooSlowError,
+)
 from queen.core.operations import AckResult, Executed, Push, Pushed, Transaction
 from queen.engine.context import Context
 from queen.engine.flush import Flush
@@ -65,8 +71,12 @@ async def transaction(context: Context, requests: Sequence[Transaction]) -> list
             sound.append(each)
         else:
             results[each.number] = Executed(True, Pushed([]), each.problems)
+    locked: TooSlowError | None = None
     for group in _apart(sound):
-        results |= zip([each.number for each in group], await _execute(context, group), strict=True)
+        # Behind a call that has met a lock none is made: each would wait as long for the next one.
+        answers = [locked] * len(group) if locked is not None else await _execute(context, group)
+        locked = next((each for each in answers if isinstance(each, TooSlowError) and each.lock), locked)
+        results |= zip([each.number for each in group], answers, strict=True)
     return [results[number] for number in range(len(requests))]
 
 

@@ -342,8 +342,10 @@ async def ensure_cursors(context: Context, key: MessageKey) -> None:
         return
     queue = names[0].queue
     for group in await context.administration.consumer_groups.without_cursor(key.part_id):
-        made = await context.database.subscribe(
-            queue, group, "all", None, create_queue=False, create_group=group == QUEUE_MODE, part=key.part_id
+        made = await context.past_locks(
+            lambda group=group: context.database.subscribe(  # type: ignore[misc]
+                queue, group, "all", None, create_queue=False, create_group=group == QUEUE_MODE, part=key.part_id
+            )
         )
         if made.unfinished:
             context.unfinished.add((queue, group))
