@@ -26,6 +26,8 @@ FROM (
         g.part_id, g.last_off, g.n, (extract(epoch FROM g.created_at) * 1000000)::bigint AS us, g.ids,
         g.ends || ''::bytea AS ends, g.data || ''::bytea AS data
     FROM queen.segments AS g
+    -- What deleted queues have held is removed step by step.
+    JOIN queen.partitions AS p ON p.id = g.part_id
     LEFT JOIN unnest($1::bigint [], $2::bigint []) AS d (part_id, upto) ON d.part_id = g.part_id
     WHERE g.last_off > coalesce(d.upto, -1)
     OFFSET 0

@@ -45,6 +45,7 @@ WITH s AS (
     SELECT g.part_id, g.last_off, g.n, g.last_off - g.n AS below,
         (sum(g.n) OVER (PARTITION BY g.part_id ORDER BY g.last_off) - 1) / $1 AS span
     FROM queen.segments AS g
+    JOIN queen.partitions AS p ON p.id = g.part_id
     LEFT JOIN unnest($2::bigint [], $3::bigint []) AS d (part_id, upto) ON d.part_id = g.part_id
     WHERE g.last_off > coalesce(d.upto, -1) AND g.n > 0
 )

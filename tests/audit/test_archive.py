@@ -90,6 +90,18 @@ def test_it_holds_what_the_log_holds_and_each_run_adds_what_is_new(spark, dsn, t
     assert days == {Path(f"log/queue=generated/day={today[0]}")}
 
 
+@pytest.mark.parametrize("known", [False, True])
+def test_what_is_left_of_a_deleted_queue_is_passed_over(spark, dsn, tmp_path, known):
+    """Its partitions are gone for everybody; their messages are removed step by step."""
+    if known:
+        add(spark, dsn, tmp_path)
+        asyncio.run(load(dsn, 100, PARTITIONS, A_SEGMENT))
+    ask(dsn, "SELECT queen.resolve_partitions_v1(ARRAY['kept'], ARRAY['p'], true)")
+    ask(dsn, "SELECT queen.delete_queue_v1('generated', 1000)")
+    assert logged(dsn)
+    assert add(spark, dsn, tmp_path).rows == 0
+
+
 def test_a_job_that_was_killed_is_done_again(spark, dsn, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Archive, "add", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
