@@ -38,7 +38,8 @@ ALTER TABLE queen.partition_consumers ADD PRIMARY KEY (part_id, grp_id, ver);
 -- + 0, so that each question is answered by one index only: a plan that was made while tables were small stays, and would read
 -- all cursors of a group for one of them, or all versions of a partition's cursors for the parked ones.
 DROP INDEX queen.partition_consumers_ready;
-CREATE INDEX partition_consumers_ready ON queen.partition_consumers (grp_id, ready_at, (part_id + 0)) WHERE ready_at < 'infinity';
+CREATE INDEX partition_consumers_ready ON queen.partition_consumers (grp_id, ready_at, (part_id + 0))
+WHERE ready_at < 'infinity';
 CREATE INDEX partition_consumers_parked ON queen.partition_consumers ((part_id + 0), acked) WHERE ready_at = 'infinity';
 COMMENT ON TABLE queen.partition_consumers IS
 'Cursor and lease of each (partition, group): one row. Every update raises ver, so a look-up that begins at the highest finds the live version first.';

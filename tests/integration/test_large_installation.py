@@ -1,14 +1,20 @@
 """30,000 queues, groups, labels, dead letters and traces: no list is without a bound, and totals are of everything."""
 
 import asyncio
+import os
 import re
-from collections.abc import Iterator
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncpg
 import pytest
 
 from queen.core import ids
+from queen.core.limits import CURSORS_STEP
+from queen_spec.guarantees import Level, checks
+from tests.support.api import Api, open_client
 from tests.support.processes import Server, clean_environment, open_folder, serving
 
 QUEUES = 30_000
@@ -172,3 +178,113 @@ def test_a_page_that_nobody_can_have_is_a_400_that_names_it(large: Server, path:
     status, answer = large.request("GET", f"{path}?{query}")
     assert status == 400
     assert answer["error"].startswith(query.partition("=")[0])
+
+
+# ---------------------------------------------------------------- groups on one queue with many partitions
+
+PARTITIONS = 30_000
+#: What a page may take, with a wide margin: each is a statement of its own.
+STATEMENT_TIMEOUT_MS = 5000
+PARTS = """
+SELECT count(*) FROM queen.resolve_partitions_v1(
+    ARRAY(SELECT 'broad' FROM generate_series(1, {n})),
+    ARRAY(SELECT format('p-%s', n) FROM generate_series(1, {n}) AS n), true);
+INSERT INTO queen.segments (part_id, last_off, n, created_at, flush, ids, ends, data)
+SELECT p.id, 0, 1, now(), gen_random_uuid(), NULL, '\\x0000000e', '[{{"payload":1}}]' FROM queen.partitions AS p;
+"""
+#: How many cursors of a group each transaction has written, most first.
+WRITTEN = """
+SELECT count(*) FROM queen.partition_consumers AS c JOIN queen.consumer_groups_metadata AS g ON g.id = c.grp_id
+WHERE g.name = $1 GROUP BY c.xmin::text ORDER BY 1 DESC
+"""
+CURSORS = """
+SELECT count(*), count(DISTINCT c.part_id)
+FROM queen.partition_consumers AS c JOIN queen.consumer_groups_metadata AS g ON g.id = c.grp_id WHERE g.name = $1
+"""
+
+
+@pytest.fixture(scope="module")
+def broad() -> Iterator[Server]:
+    """A server with two workers and a queue of many partitions, with a message each."""
+    environment = clean_environment(DB_STATEMENT_TIMEOUT=str(STATEMENT_TIMEOUT_MS), STATS_INTERVAL_MS="3600000")
+    with open_folder() as folder, serving(folder / "data", "--workers", "2", env=environment) as running:
+        asyncio.run(execute(running.dsn, PARTS.format(n=PARTITIONS)))
+        yield running
+
+
+async def execute(dsn: str, sql: str) -> None:
+    connection = await asyncpg.connect(dsn)
+    await connection.execute(sql)
+    await connection.close()
+
+
+@asynccontextmanager
+async def opened(server: Server) -> AsyncIterator[tuple[Api, "asyncpg.Connection[Any]"]]:
+    connection = await asyncpg.connect(server.dsn)
+    try:
+        async with open_client(server.port) as http:
+            yield Api(http), connection
+    finally:
+        await connection.close()
+
+
+async def others_until(api: Api, task: "asyncio.Task[Any]") -> int:
+    """Pushes and pops of others until a task is done; how many rounds they made."""
+    rounds = 0
+    while not task.done():
+        await api.push("other", rounds)
+        await api.push("broad", rounds, partition="more")
+        assert (await api.pop("other", autoAck=True)).data == [rounds]
+        rounds += 1
+    return rounds
+
+
+@checks("G-GRP-1", "G-GRP-5", level=Level.LIVE)
+async def test_a_first_pop_and_a_seek_are_many_small_transactions_and_others_go_on(broad: Server) -> None:
+    async with opened(broad) as (api, database):
+        # Nothing is there for it but what comes meanwhile, so that it has to see all partitions.
+        popping = asyncio.create_task(api.pop("broad", consumerGroup="idle", subscriptionMode="new"))
+        assert await others_until(api, popping) > 1
+        assert {message["partition"] for message in (await popping).messages} <= {"more"}
+        written = [row[0] for row in await database.fetch(WRITTEN, "idle")]
+        assert (sum(written), max(written)) == (PARTITIONS + 1, CURSORS_STEP)
+        path = "/api/v1/consumer-groups/idle/queues/broad/seek"
+        seeking = asyncio.create_task(api.http.post(path, json={"toBeginning": True}))
+        assert await others_until(api, seeking) > 1
+        assert (await seeking).json()["partitionsUpdated"] == PARTITIONS + 1
+        written = [row[0] for row in await database.fetch(WRITTEN, "idle")]
+        assert (sum(written), max(written)) == (PARTITIONS + 1, CURSORS_STEP)
+        assert len(written) <= PARTITIONS // CURSORS_STEP + 5
+
+
+@checks("G-GRP-1", "G-POP-3", level=Level.LIVE)
+async def test_a_subscription_whose_worker_was_killed_is_taken_up_by_the_next_pop(broad: Server) -> None:
+    async with opened(broad) as (api, database):
+        await api.push("broad", 0, partition="more")
+        parts = "SELECT p.id FROM queen.partitions AS p WHERE p.name = $1"
+        far = await database.fetchval(parts, f"p-{PARTITIONS // 2}")
+        holding = database.transaction()
+        await holding.start()
+        await database.execute("SELECT FROM queen.partition_locks WHERE part_id = $1 FOR UPDATE", far)
+        # The pages end at that partition; the first pop has its message, and so have others beside them.
+        taken = await api.pop("broad", consumerGroup="cut", subscriptionMode="all", autoAck=True)
+        assert taken.data == [1]
+        assert (await api.pop("broad", consumerGroup="cut", autoAck=True)).data == [1]
+        async with asyncpg.create_pool(broad.dsn, min_size=1, max_size=1) as others:
+            waiting = (
+                "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%subscribe%'"
+            )
+            while not await others.fetchval(waiting):
+                await api.push("other", 0)
+        for pid in broad.workers():
+            os.kill(pid, signal.SIGKILL)
+        await holding.rollback()
+    broad.wait_until_all_are_healthy(2)
+    async with opened(broad) as (api, database):
+        found = 2
+        while messages := (
+            await api.pop("broad", consumerGroup="cut", batch=10_000, partitions=1000, autoAck=True)
+        ).messages:
+            found += sum(message["partition"] != "more" for message in messages)
+        assert found == PARTITIONS
+        assert [*await database.fetchrow(CURSORS, "cut")] == [PARTITIONS + 1] * 2

@@ -24,6 +24,7 @@ RETENTION, KEPT = (
 )
 TIMES, REPAIR = "sql/internal/070_older_than.sql", "sql/procedures/clock/repair_times.sql"
 STEPS = "tests/property/test_clock.py"
+PAGES_OF_GROUPS = "tests/integration/test_pages_of_groups.py"
 SERVICES, BESIDE = "tests/integration/test_services.py", "tests/integration/test_retention_beside.py"
 ENCRYPTION, KEYS = "tests/integration/test_encryption.py", "tests/property/test_keyring.py"
 COMBINATIONS = "tests/property/test_combinations.py"
@@ -115,6 +116,11 @@ MUTANTS: tuple[Mutant, ...] = (
         "G-POP-3", "a pop takes one message of a partition, whatever it had room for",
         _ONE_BY_ONE,
         (CLAIM, "                p_batch[v_pop], least(v_bytes", "                1, least(v_bytes"),
+    ),
+    _engine(
+        "G-POP-3", "a pop is let into a group that has begun, whatever is there already",
+        ("queen/engine/handlers/pop.py", "(group.grp_id is not None and left >= _wanted(pop))", "group.grp_id is not None"),
+        tests=PAGES_OF_GROUPS,
     ),
     _sql("G-POP-4", "the lowest priority first", (CLAIM, "q.priority DESC, c.ready_at", "q.priority, c.ready_at")),
     _sql("G-POP-5", "autoAck delivers and completes nothing", (CLAIM, "WHERE p_lease[u.pop] IS NULL;", "WHERE false HAVING false;")),
@@ -252,6 +258,16 @@ MUTANTS: tuple[Mutant, ...] = (
         "G-GRP-3", "a later partition is delivered from its second message on",
         (RESOLVE, "SELECT made.id, g.id, -1, -1, -1, 'infinity'", "SELECT made.id, g.id, 0, 0, 0, 'infinity'"),
     ),
+    _sql(
+        "G-GRP-1", "the first page of cursors is taken for the last",
+        (SUBSCRIBE, "IF coalesce(cardinality(v_page), 0) < p_step THEN", "IF coalesce(cardinality(v_page), 0) <= p_step THEN"),
+        tests=PAGES_OF_GROUPS,
+    ),
+    _sql(
+        "G-GRP-3", "a start that has come moves no cursor",
+        (SUBSCRIBE, "IF v_group.begins AND v_old IS NOT NULL THEN", "IF v_group.begins AND v_old = '{}' THEN"),
+        tests=PAGES_OF_GROUPS,
+    ),
     _engine(
         "G-GRP-4", "a pop makes the queue that it names",
         ("queen/engine/directory.py", "create_queue=pop.group != QUEUE_MODE, create_group=True", "create_queue=True, create_group=True"),
@@ -259,18 +275,23 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-GRP-5", "a rewind leaves the first message out",
-        (SEEK, "ELSE queen.last_before(h.part_id, coalesce(p_since, '-infinity')) END", "ELSE 1 + queen.last_before(h.part_id, coalesce(p_since, '-infinity')) END"),
+        (SEEK, "SELECT s.part_id, l.ver, s.acked, s.ahead, s.last", "SELECT s.part_id, l.ver, least(s.acked + 1, s.last) AS acked, s.ahead, s.last"),
     ),
     _sql(
         "G-GRP-6", "a new start of a group moves its cursors there",
         (
-            "sql/procedures/consumer_group/update_subscription.sql", "    RETURN true;\n",
-            "    PERFORM queen.put_cursors(v_group.id, ARRAY(SELECT p.id FROM queen.partitions AS p WHERE p.queue_id = v_queue ORDER BY p.id), false, p_since);\n    RETURN true;\n",
+            "sql/procedures/consumer_group/update_subscription.sql", "    changed := true;\n",
+            "    PERFORM queen.put_cursors(v_group.id, ARRAY(SELECT p.id FROM queen.partitions AS p WHERE p.queue_id = v_queue ORDER BY p.id), p_since);\n    changed := true;\n",
         ),
     ),
     _sql(
         "G-GRP-7", "a group that is put back begins at the oldest message",
-        (DELETE_GROUP, "queen.put_cursors(v_group.id, v_parts, false, v_group.since)", "queen.put_cursors(v_group.id, v_parts, false, NULL)"),
+        (DELETE_GROUP, "queen.put_cursors(v_group.id, v_parts, v_group.since)", "queen.put_cursors(v_group.id, v_parts, '-infinity')"),
+    ),
+    _sql(
+        "G-GRP-7", "a pop finds a group that is being deleted, and goes on with it",
+        (DELETE_GROUP, "SET subscribed_upto = -1", "SET subscribed_upto = 0"),
+        tests=PAGES_OF_GROUPS,
     ),
     _engine(
         "G-WAIT-1", "a waiter is not woken",
@@ -409,6 +430,11 @@ MUTANTS: tuple[Mutant, ...] = (
         "G-RET-8", "what is delivered counts as completed",
         (SIZE, "min(greatest(c.acked, CASE", "min(greatest(c.seen, CASE"),
         tests=COMBINATIONS,
+    ),
+    _sql(
+        "G-RET-8", "what a group has to get where it has no cursor yet is no backlog",
+        (SIZE, "CASE WHEN p.id > v_upto THEN", "CASE WHEN false THEN"),
+        tests=PAGES_OF_GROUPS,
     ),
     _engine(
         "G-ISO-1", "a bad ack fails the acks that it was fused with",

@@ -81,6 +81,29 @@ async def first_pop_new(w: World, s: Stock) -> None:
     await w.join(Stock(s.queue), "new", "new")
 
 
+async def first_page(w: World, s: Stock) -> None:
+    """Until a pop of one partition is served."""
+    made = await w.store.subscribe(s.queue, "new", "all", None, create_queue=True, create_group=True, wanted=1)
+    assert made.complete or made.ready
+
+
+async def first_pop_of_one(w: World, s: Stock) -> None:
+    """Of the partition that was made last."""
+    made = await w.store.subscribe(
+        s.queue, "new", "all", None, create_queue=True, create_group=True, part=s.parts[-1], wanted=1
+    )
+    assert made.complete or made.ready
+
+
+async def first_page_of_seek(w: World, s: Stock) -> None:
+    sought, _ = await w.groups.seek(Seek(GROUP, s.queue), 0)
+    assert sought.updated
+
+
+async def new_subscription(w: World, s: Stock) -> None:
+    assert await w.groups.update_subscription(s.queue, GROUP, await w.now()) == (True, True)
+
+
 async def seek(w: World, seek: Seek) -> None:
     after: int | None = 0
     while after is not None:
@@ -241,6 +264,7 @@ EMPTY = Shape("empty partitions", empty_partitions, 400, (
     stored("push to one", push_one),
     stored("pop of any, all idle", pop_one),
     stored("seek of one", seek_one),
+    stored("new subscription time", new_subscription),
     stored("a page of partitions", page_of_partitions),
     stored("a page of cursors", page_of_cursors),
 ))  # fmt: skip
@@ -294,10 +318,32 @@ READY = Shape("partitions with two messages", ready_partitions, 400, (
     given("retention", retention),
     given("eviction", eviction),
     given("delete the queue", delete_queue),
+    stored("first pop of a group, until it is served", first_page),
+    stored("first pop of a group that names a partition", first_pop_of_one),
+    stored("a page of a seek", first_page_of_seek),
     stored("push to one", push_one),
     stored("pop of any", pop_one),
     stored("a page of messages", list_messages),
     stored("a page of partitions", page_of_partitions),
+))  # fmt: skip
+
+
+async def partitions_of_a_group_to_come(w: World, n: int) -> Stock:
+    """Messages lie before its start, and it is popped when that has come."""
+    stock = await w.stock(n, group=False)
+    await w.join(stock, GROUP, "timestamp", await w.now(DAY / 2))
+    await w.fill(stock, 2)
+    return stock
+
+
+async def start(w: World, s: Stock) -> None:
+    await w.set_clock(await w.now(DAY))
+    await w.join(Stock(s.queue))
+
+
+TO_COME = Shape("partitions of a group to come", partitions_of_a_group_to_come, 400, (
+    given("first pop when its start has come", start),
+    given("seek to the end", seek_end),
 ))  # fmt: skip
 
 
@@ -670,6 +716,10 @@ async def resolve_queues(w: World, s: Stock) -> None:
     await w.store.resolve_partitions([(queue, "more") for queue in s.others], create=True)
 
 
+async def first_pop_on_one(w: World, s: Stock) -> None:
+    await w.join(Stock(s.others[0]), "new")
+
+
 QUEUES = Shape("queues", many_queues, 150, (
     given("pop of any of them", pop_of_namespace),
     given("pop of all of them", pop_of_all_queues),
@@ -679,6 +729,7 @@ QUEUES = Shape("queues", many_queues, 150, (
     given("a partition more in each", resolve_queues),
     stored("pop of one", pop_one),
     stored("push to one", push_one),
+    stored("first pop of a group on one", first_pop_on_one),
 ))  # fmt: skip
 
 
@@ -1026,7 +1077,6 @@ GROUPED_BOXES = Shape("simple-mq queues with a message in flight", grouped_boxes
 ))  # fmt: skip
 
 SHAPES: tuple[Shape, ...] = (
-    EMPTY, READY, LEASED, ONE_SEGMENT, SEGMENTS, LEASED_MESSAGES, GAPS, FAILED, ONE_BY_ONE, DELETED, DELAYED, WINDOWED,
-    GROUPS, PARKED, QUEUES, LETTERS, BOX, POLLED, GROUPED, BEHIND,
-    EXHAUSTED, STUCK, BOXES, GROUPED_BOXES,
+    EMPTY, READY, TO_COME, LEASED, ONE_SEGMENT, SEGMENTS, LEASED_MESSAGES, GAPS, FAILED, ONE_BY_ONE, DELETED, DELAYED,
+    WINDOWED, GROUPS, PARKED, QUEUES, LETTERS, BOX, POLLED, GROUPED, BEHIND, EXHAUSTED, STUCK, BOXES, GROUPED_BOXES,
 )  # fmt: skip
