@@ -15,7 +15,7 @@ from queen.core.errors import DatabaseUnavailableError, OutcomeUnknownError, Que
 from queen.db.dsn import UNREACHABLE, Target, connect, lock_timeout_ms
 from queen.db.sqlstate import is_of_use, reason_of, translate
 from queen.db.watch import Watch
-from queen.engine.failures import call_limit_s
+from queen.engine.failures import call_limit_s, lock_wait_s
 
 #: How much later than PostgreSQL should have ended a call it is taken for gone.
 _ANSWER_S = 1.0
@@ -88,7 +88,7 @@ class Pool:
                 if limit_s is None:
                     rows = await connection.fetch(sql, *arguments)
                 else:
-                    locks_ms = lock_timeout_ms(limit_s, self._lock_wait_s)
+                    locks_ms = lock_timeout_ms(limit_s, lock_wait_s.get() or self._lock_wait_s)
                     rows = await _fetch_within(limit_s, locks_ms, connection, sql, arguments)
             except Exception as problem:
                 error = self._error_of(problem, connection, watch)
