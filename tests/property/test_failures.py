@@ -341,6 +341,7 @@ def waiting_for(number: int, *locks: int) -> Request:
     return Request(number, locks=frozenset(locks))
 
 
+@checks("G-ISO-1", level=Level.MODEL)
 def test_those_who_need_what_is_locked_wait_apart_and_the_others_are_called_again_together() -> None:
     database = Database(locked={1: 1e6, 2: 0.2, 3: 0.0})
     batch = Batch(database)
@@ -352,6 +353,7 @@ def test_those_who_need_what_is_locked_wait_apart_and_the_others_are_called_agai
     assert {number: answer for number, (answer, _) in batch.answers.items()} == dict.fromkeys([0, 2, 3, 4], "done")
 
 
+@checks("G-ISO-1", level=Level.MODEL)
 @settings(max_examples=300, deadline=None)
 @given(batch=st.lists(st.frozensets(st.integers(0, 6), max_size=3), min_size=1, max_size=40), locked=locked)
 def test_nobody_waits_for_a_lock_of_another_and_nobody_in_vain_for_one_that_ends_in_time(
@@ -612,7 +614,9 @@ def test_the_engine_goes_on_while_some_wait_for_locks(
 ) -> None:
     async def live() -> None:
         harness = Harness(Database(locked=dict.fromkeys(range(locks), until)))
-        held_up = [waiting_for(number, number % locks) for number in range(waiting)]
+        held_up = [
+            waiting_for(number, number % locks, 0 if number % 3 else number % locks) for number in range(waiting)
+        ]
         jobs = harness.submit(JobType.PUSH, held_up)
         for number, size in enumerate(others):
             innocent = [Request(1000 + 100 * number + each) for each in range(size)]
