@@ -558,7 +558,8 @@ _CATALOGUE: Collection[Guarantee] = (
     _safety(
         "G-ISO-1",
         "LF",
-        "One request's bad data, or the time that it takes, never fails another's.",
+        "One request's bad data, or the time that it takes, never fails another's, and for a lock that only another "
+        "needs no request waits longer than 50 ms at a time.",
         "Requests of strangers are fused into one call.",
     ),
     _safety(

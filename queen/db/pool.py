@@ -15,10 +15,15 @@ from queen.core.errors import DatabaseUnavailableError, OutcomeUnknownError, Que
 from queen.db.dsn import UNREACHABLE, Target, connect, lock_timeout_ms
 from queen.db.sqlstate import is_of_use, reason_of, translate
 from queen.db.watch import Watch
-from queen.engine.failures import call_limit_s
+from queen.engine.failures import call_limit_s, lock_wait_s
 
 #: How much later than PostgreSQL should have ended a call it is taken for gone.
 _ANSWER_S = 1.0
+#: The setting comes first, for the statement is computed for each row of it.
+_WAITING = (
+    "SELECT r.* FROM (SELECT set_config('lock_timeout', '{1}', true) AS wait) AS s"
+    " CROSS JOIN LATERAL (SELECT c.* FROM ({0}) AS c WHERE s.wait IS NOT NULL OFFSET 0) AS r"
+)
 
 
 class Pool:
@@ -86,9 +91,9 @@ class Pool:
             watch.begin(connection)
             try:
                 if limit_s is None:
-                    rows = await connection.fetch(sql, *arguments)
+                    rows = await connection.fetch(self._waiting(sql), *arguments)
                 else:
-                    locks_ms = lock_timeout_ms(limit_s, self._lock_wait_s)
+                    locks_ms = lock_timeout_ms(limit_s, lock_wait_s.get() or self._lock_wait_s)
                     rows = await _fetch_within(limit_s, locks_ms, connection, sql, arguments)
             except Exception as problem:
                 error = self._error_of(problem, connection, watch)
@@ -105,6 +110,12 @@ class Pool:
                     watch.close()
         self.answered_at = asyncio.get_running_loop().time()
         return rows
+
+    def _waiting(self, sql: str) -> str:
+        """The statement; behind a pooler, which keeps no setting of a connection, it sets itself how long it waits."""
+        if self._lock_wait_s is None or not self._target.pooled:
+            return sql
+        return _WAITING.format(sql, lock_timeout_ms(self._call_timeout_s, self._lock_wait_s))
 
     def _error_of(
         self, problem: Exception, connection: "asyncpg.Connection[Any]", watch: "Watch[asyncpg.Connection[Any]]"

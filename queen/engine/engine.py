@@ -24,10 +24,10 @@ from queen.core.errors import (
     QueenError,
     TooSlowError,
 )
-from queen.core.limits import GROUP_BYTES_MAX
+from queen.core.limits import GROUP_BYTES_MAX, LOCK_WAIT_S
 from queen.core.operations import JobType
 from queen.engine.context import Context
-from queen.engine.failures import Line, Locked, Pace, Trial, call_limit_s, locked_error
+from queen.engine.failures import Line, Locked, Pace, Part, Round, Trial, call_limit_s, lock_wait_s, locked_error
 from queen.engine.handlers.consumer_groups import go_on
 from queen.engine.handlers.give_back import give_back_orphans
 from queen.engine.handlers.locks import find_locked
@@ -99,7 +99,8 @@ class Engine:
         self._lanes = {kind: lane(kind) for kind in operations}
         self._paces = {kind: Pace() for kind in operations}
         self._lines = {kind: Line[Job, Lock](context.rules) for kind in operations}
-        self._lines_due: set[JobType] = set()
+        #: Kinds of which somebody waits for locks.
+        self._lined: set[JobType] = set()
         self._hot = Slots(shares.hot, [kind for kind in operations if not operations[kind].cold])
         self._cold = Slots(shares.cold, [kind for kind in operations if operations[kind].cold])
         self._waiting_refused = 0
@@ -202,14 +203,14 @@ class Engine:
         self._expire(now)
         ride = self._board(now)
         waits = {kind: lane.due_in_ms(now) for kind, lane in self._lanes.items() if lane.ready}
-        due = {kind for kind, due_in_ms in waits.items() if due_in_ms == 0} | self._lines_due
+        rounds = {kind: round_ for kind in self._lined if (round_ := self._lines[kind].due) is not None}
+        due = {kind for kind, due_in_ms in waits.items() if due_in_ms == 0} | rounds.keys()
         for slots in (self._hot, self._cold):
             while due and (kind := slots.next(due)) is not None:
                 slots.take(kind)
-                if kind in self._lines_due:
-                    self._lines_due.discard(kind)
-                    self._lines[kind].under_way = True
-                    self._start(self._round(kind, slots))
+                if (round_ := rounds.pop(kind, None)) is not None:
+                    round_.under_way = True
+                    self._start(self._call_line(kind, round_, slots))
                 elif kind is JobType.PUSH:
                     self._send(kind, slots, ride)
                     ride = None
@@ -298,7 +299,7 @@ class Engine:
             return batch
         free, now = [], self._loop.time()
         for job in batch:
-            if met := self._operations[kind].locks(self._context.directory, job.request) & locks:
+            if met := self._needs(job) & locks:
                 self._wait_for(kind, job, met, now)
             else:
                 free.append(job)
@@ -312,8 +313,7 @@ class Engine:
             return False
         if not waited:
             self._lanes[kind].hold(job)
-        if not line.under_way:
-            self._lines_due.add(kind)
+        self._lined.add(kind)
         return True
 
     def _leave_line(self, kind: JobType, job: Job, result: Any) -> None:  # noqa: ANN401 - a result or an exception
@@ -321,47 +321,58 @@ class Engine:
         if job in self._lines[kind]:
             self._lines[kind].leave(job, result)
             self._lanes[kind].release(job)
+        if not self._lines[kind]:
+            self._lined.discard(kind)
 
-    async def _round(self, kind: JobType, slots: "Slots[JobType]") -> None:
-        """Calls for those that wait for locks."""
-        line = self._lines[kind]
+    async def _call_line(self, kind: JobType, round_: Round[Job], slots: "Slots[JobType]") -> None:
+        """The next call for some of those that wait for locks."""
+        line, fit = self._lines[kind], self._lanes[kind].fit
+        jobs: list[Job] = []
         try:
-            locked = await find_locked(self._context, line.locks)
-            for job in line.late(locked, self._loop.time()):
-                self._leave_line(kind, job, problem := locked_error())
-                self._end(job, problem)
-            for jobs in line.calls(locked, self._lanes[kind].fit):
-                await self._execute(kind, jobs, apart=True)
-                for job in jobs:
-                    if job.gone:
-                        self._leave_line(kind, job, None)
-                        self._waiters.leave(job)
+            if round_ is line.turn:
+                jobs = line.take_turn(fit)
+                # Who holds nothing meanwhile, and leaves a connection to the others, waits for longer.
+                patient = slots.free and all([len(self._needs(job)) == 1 for job in jobs])
+                await self._execute(kind, jobs, wait_s=line.wait_s() if patient else LOCK_WAIT_S)
+            else:
+                locked = await find_locked(self._context, line.locks)
+                for job in line.late(locked, self._loop.time()):
+                    self._leave_line(kind, job, problem := locked_error())
+                    self._end(job, problem)
+                jobs = line.take_free(locked, fit)
+                await self._execute(kind, jobs, wait_s=LOCK_WAIT_S)
         finally:
+            for job in jobs:
+                if job.gone:
+                    self._leave_line(kind, job, None)
+                    self._waiters.leave(job)
             slots.give_back(kind)
             self._drain()
-            await asyncio.sleep(line.pause_s())
-            line.under_way = False
-            if line:
-                self._lines_due.add(kind)
+            await asyncio.sleep(line.end(round_, jobs))
+            round_.under_way = False
             self._drain()
 
+    def _needs(self, job: Job) -> frozenset[Lock]:
+        """What a job locks, as far as that is known."""
+        return self._operations[job.kind].locks(self._context.directory, job.request)
+
     async def _execute(
-        self, kind: JobType, batch: Sequence[Job], ride: Ride | None = None, *, apart: bool = False
+        self, kind: JobType, batch: Sequence[Job], ride: Ride | None = None, *, wait_s: float | None = None
     ) -> None:
         """Carries out a batch, in parts if a call fails; each job is answered as soon as it is clear how."""
         if not batch:
             return
         rules, repeats = self._context.rules, not self._operations[kind].cold
-        trial = Trial(batch, rules, self._paces[kind], self._loop.time(), repeats=repeats, apart=apart)
+        trial = Trial(batch, rules, self._paces[kind], self._loop.time(), repeats=repeats, wait_s=wait_s)
         while (part := trial.next(self._loop.time())) is not None:
             if part.pause_s:
                 await asyncio.sleep(part.pause_s)
             jobs = [job for job in part.requests if not job.gone]
-            results, problem = await self._try(kind, jobs, part.limit_s)
+            results, problem = await self._try(kind, jobs, part)
             outcomes = list(zip(jobs, results, strict=True))
             locks = await self._locks_met(kind, outcomes)
             answers = trial.settle(part, outcomes, self._loop.time(), locks)
-            if apart or locks is not None:
+            if wait_s is not None or locks is not None:
                 answers = self._sort_out(kind, answers)
             for job, result in answers:
                 if problem is not None and result is problem:
@@ -393,7 +404,7 @@ class Engine:
         met = [job for job, result in outcomes if type(result) is TooSlowError and result.lock]
         if not met or self._operations[kind].cold:
             return None
-        needs = {job: self._operations[kind].locks(self._context.directory, job.request) for job in met}
+        needs = {job: self._needs(job) for job in met}
         locked = await find_locked(self._context, frozenset[Lock]().union(*needs.values()))
         return {job: found for job, each in needs.items() if (found := each & locked)}
 
@@ -451,13 +462,11 @@ class Engine:
         else:
             self._finish(job, self._nothing(job))
 
-    async def _try(
-        self, kind: JobType, jobs: Sequence[Job], limit_s: float | None
-    ) -> tuple[Sequence[Any], Exception | None]:
+    async def _try(self, kind: JobType, jobs: Sequence[Job], part: Part[Job]) -> tuple[Sequence[Any], Exception | None]:
         """The results of one call, and the exception with which it ended, which then stands for each of them."""
         if not jobs:
             return (), None
-        limited = call_limit_s.set(limit_s)
+        limited, waits = call_limit_s.set(part.limit_s), lock_wait_s.set(part.wait_s)
         try:
             return await self._call(kind, jobs), None
         except Exception as problem:
@@ -466,6 +475,7 @@ class Engine:
             return [problem] * len(jobs), problem
         finally:
             call_limit_s.reset(limited)
+            lock_wait_s.reset(waits)
 
     async def _call(self, kind: JobType, batch: Sequence[Job]) -> Sequence[Any]:
         """One call of the handler; the limiter and the metrics learn how long it took."""

@@ -34,10 +34,10 @@ then is told to come again (503): it shared its batch with dozens that were at f
 """
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextvars import ContextVar
-from itertools import chain, islice, takewhile
+from itertools import chain, takewhile
 from math import inf
 from typing import Any, Generic, TypeVar
 
@@ -52,12 +52,15 @@ from queen.core.errors import (
     QueenError,
     TooSlowError,
 )
+from queen.core.limits import LOCK_WAIT_S
 
 R = TypeVar("R", bound=Hashable)
 L = TypeVar("L", bound=Hashable)
 
 #: The time limit in seconds of the calls that are made in this context; ``None``: that of the connection.
 call_limit_s: ContextVar[float | None] = ContextVar("call_limit_s", default=None)
+#: And how long one of them waits for a lock, if it has a time limit of its own.
+lock_wait_s: ContextVar[float | None] = ContextVar("lock_wait_s", default=None)
 
 _PAUSE_FIRST_MS, _PAUSE_LIMIT_MS = 20.0, 500.0
 #: How long the calls of a kind pause before the next one when PostgreSQL is slow.
@@ -65,6 +68,8 @@ _SLOW_FIRST_MS, _SLOW_LIMIT_MS = 100.0, 2000.0
 _SHORTER, _SHORTEST, _SHORTEST_S = 4, 64, 0.25
 #: How long a batch is halved, and how long last tries begin afterwards: in whole limits, and at least so many seconds.
 _SEARCH, _SEARCH_S, _LAST_TRIES = 2, 10.0, 2
+#: Who waits alone for a lock waits for a part of the patience at a time: so many others may have their turns.
+_TURNS = 3
 
 # Consumers of the published client end when a pop fails, unless the text has the word "timeout".
 _TOO_SLOW = "PostgreSQL did not complete this request alone within {:g} s (DB_STATEMENT_TIMEOUT)"
@@ -163,6 +168,7 @@ class Part(Struct, Generic[R], frozen=True):
         pause_s: how long to wait before it.
         last: it is one request, and its last try.
         again: it has met a lock that nobody could name.
+        wait_s: how long it waits for a lock; ``None``: as long as usual.
     """
 
     requests: Sequence[R]
@@ -170,6 +176,7 @@ class Part(Struct, Generic[R], frozen=True):
     pause_s: float = 0.0
     last: bool = False
     again: bool = False
+    wait_s: float | None = None
 
 
 class Locked(Struct, frozen=True):
@@ -193,15 +200,38 @@ class Unnamed:
         self.alone = alone
 
 
+class Round(Generic[R]):
+    """Calls for those in a line, one after another, with pauses while nobody gets through.
+
+    Attributes:
+        under_way: whether there is a call, or a pause behind it.
+    """
+
+    def __init__(self) -> None:
+        self.under_way = False
+        self._pause_ms = 0.0
+        self._moves = False
+
+    def move(self) -> None:
+        """Somebody of the call gets on."""
+        self._moves = True
+
+    def pause_s(self) -> float:
+        """How long to wait before the next call, at the end of one."""
+        self._pause_ms = 0.0 if self._moves else doubled(self._pause_ms, _PAUSE_FIRST_MS, _PAUSE_LIMIT_MS)
+        self._moves = False
+        return self._pause_ms / 1000
+
+
 class Line(Generic[R, L]):
     """Requests of a kind that need what others have locked. They have calls of their own, and nobody waits with them.
 
-    The calls are made in rounds, one after another, so that they take one connection. A round has a call for those
-    whose locks are free now, and one for some that need the same locks, each in turn, because a lock may never be free,
-    and only go from one who waits for it to the next. Rounds pause, for longer and longer, while nobody gets through.
+    There are two at a time, however many they are, and so two connections. One is for those whose locks are free now.
+    The other waits for the locks of a group that needs the same, each in turn: a lock may never be free, and only go
+    from one who waits for it to the next.
 
     Attributes:
-        under_way: whether there is a round.
+        free, turn: their rounds.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -210,15 +240,22 @@ class Line(Generic[R, L]):
         self._waiting: dict[R, tuple[frozenset[L | Unnamed], float]] = {}
         #: Those that wait for the same, in the order of their turns.
         self._groups: dict[frozenset[L | Unnamed], dict[R, None]] = {}
-        self._pause_ms = 0.0
-        self._moves = False
-        self.under_way = False
+        #: Those that are in a call.
+        self._called: dict[R, Round[R]] = {}
+        self.free, self.turn = Round[R](), Round[R]()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def __contains__(self, request: object) -> bool:
         return request in self._waiting
+
+    @property
+    def due(self) -> Round[R] | None:
+        """A round that may go on."""
+        if not self._waiting:
+            return None
+        return next((each for each in (self.free, self.turn) if not each.under_way), None)
 
     @property
     def locks(self) -> frozenset[L]:
@@ -230,9 +267,11 @@ class Line(Generic[R, L]):
         """A request waits for these locks, unless its patience is over. It keeps its place if it has done so before."""
         known, until = self._waiting.get(request, (None, now + self._patience_s))
         searches = any(isinstance(lock, Unnamed) and not lock.alone for lock in locks)
-        self._moves = self._moves or searches
         if now >= until + searches * self._search_s:
             return False
+        called = self._called.pop(request, None)
+        if searches and called is not None:
+            called.move()
         if known != locks:
             if known is not None:
                 self._take_out(request, known)
@@ -244,36 +283,52 @@ class Line(Generic[R, L]):
         """A request has its answer."""
         locks, _ = self._waiting.pop(request)
         self._take_out(request, locks)
-        self._moves = self._moves or not isinstance(answer, LockedError)
+        called = self._called.pop(request, None)
+        if called is not None and not isinstance(answer, LockedError):
+            called.move()
 
-    def calls(self, locked: AbstractSet[L], fit: Callable[[Iterable[R]], int]) -> Iterator[list[R]]:
-        """The calls of a round.
+    def late(self, locked: AbstractSet[L], now: float) -> list[R]:
+        """Those whose patience is over, where these are locked; in the end all. Not those that are in a call."""
+        over = takewhile(lambda each: each[1][1] <= now, self._waiting.items())
+        end = now - self._search_s
+        late = [request for request, (locks, until) in over if until <= end or not locks.isdisjoint(locked)]
+        return [request for request in late if request not in self._called]
+
+    def take_free(self, locked: AbstractSet[L], fit: Callable[[Iterable[R]], int]) -> list[R]:
+        """The requests of a call: those whose locks are free.
 
         Args:
             locked: what of ``locks`` is locked now.
             fit: how many of these requests, in this order, may share a call.
         """
         named = self.locks
-        free = dict.fromkeys([locks for locks in self._groups if locks <= named and locks.isdisjoint(locked)])
-        if free:
-            requests = list(chain.from_iterable([self._groups[locks] for locks in free]))
-            yield requests[: fit(requests)]
-        locks = next((locks for locks in self._groups if locks not in free), None)
-        if locks is not None:
-            group = self._groups[locks] = self._groups.pop(locks)
-            yield list(islice(group, fit(group)))
+        free = [group for locks, group in self._groups.items() if locks <= named and locks.isdisjoint(locked)]
+        return self._take(chain.from_iterable(free), fit, self.free)
 
-    def late(self, locked: AbstractSet[L], now: float) -> list[R]:
-        """Those whose patience is over, where these are locked; in the end all."""
-        over = takewhile(lambda each: each[1][1] <= now, self._waiting.items())
-        end = now - self._search_s
-        return [request for request, (locks, until) in over if until <= end or not locks.isdisjoint(locked)]
+    def take_turn(self, fit: Callable[[Iterable[R]], int]) -> list[R]:
+        """The requests of a call: those of the group whose turn it is."""
+        for locks, group in list(self._groups.items()):
+            if requests := self._take(group, fit, self.turn):
+                self._groups[locks] = self._groups.pop(locks)
+                return requests
+        return []
 
-    def pause_s(self) -> float:
-        """How long to wait before the next round, at the end of one."""
-        self._pause_ms = 0.0 if self._moves else doubled(self._pause_ms, _PAUSE_FIRST_MS, _PAUSE_LIMIT_MS)
-        self._moves = False
-        return self._pause_ms / 1000
+    def end(self, round_: Round[R], requests: Iterable[R]) -> float:
+        """The call of a round has ended; how long to wait before the next one."""
+        for request in requests:
+            if self._called.get(request) is round_:
+                del self._called[request]
+        return round_.pause_s()
+
+    def wait_s(self) -> float:
+        """How long a call may wait whose requests hold nothing else meanwhile."""
+        return max(LOCK_WAIT_S, self._patience_s / (len(self._groups) + _TURNS))
+
+    def _take(self, requests: Iterable[R], fit: Callable[[Iterable[R]], int], round_: Round[R]) -> list[R]:
+        waiting = [request for request in requests if request not in self._called]
+        taken = waiting[: fit(waiting)]
+        self._called |= dict.fromkeys(taken, round_)
+        return taken
 
     def _take_out(self, request: R, locks: frozenset[L | Unnamed]) -> None:
         group = self._groups[locks]
@@ -291,17 +346,24 @@ class Trial(Generic[R]):
         pace: that of their kind.
         now: when it begins.
         repeats: whether calls may be made again; without, a request ends with the first failure of its call.
-        apart: whether the first call, like all that follow one that failed, has a shorter limit, and shares its
-            transaction with no other kind.
+        wait_s: how long the first call waits for locks, if it is one of a line. Like all that follow one that has
+            failed it has a shorter limit then, and shares its transaction with no other kind.
     """
 
     def __init__(
-        self, requests: Sequence[R], rules: Rules, pace: Pace, now: float, *, repeats: bool = True, apart: bool = False
+        self,
+        requests: Sequence[R],
+        rules: Rules,
+        pace: Pace,
+        now: float,
+        *,
+        repeats: bool = True,
+        wait_s: float | None = None,
     ) -> None:
         self._rules, self._pace, self._repeats = rules, pace, repeats
         self._begun = self._called = now
-        limit_s = shorter_limit_s(rules.limit_s, rules.limit_s) if apart else None
-        self._parts = deque([Part(requests, limit_s, pace.pause_s)])
+        limit_s = shorter_limit_s(rules.limit_s, rules.limit_s) if wait_s is not None else None
+        self._parts = deque([Part(requests, limit_s, pace.pause_s, wait_s=wait_s)])
         #: Too slow alone: under a shorter limit, and under the whole one.
         self._suspects: list[R] = []
         self._convicts: list[R] = []

@@ -12,6 +12,7 @@ from queen.db.pool import Pool
 from queen.db.simple_mq import SimpleMqAdministrationStore
 from queen.db.store import Store
 from queen.engine.ports import Lock, LockKind, PopColumns
+from queen_spec.guarantees import Level, checks
 from tests.support.flushes import flush_of
 from tests.support.locks import Connection, prepared_connections
 
@@ -83,6 +84,7 @@ async def holder(postgres: str) -> AsyncIterator[Connection]:
     await connection.close()
 
 
+@checks("G-ISO-1", level=Level.LIVE)
 @pytest.mark.parametrize(
     ("rows", "found"),
     [

@@ -332,7 +332,7 @@ async def test_many_that_wait_hold_few_connections_and_however_many_partitions_a
         for _ in range(20):
             await eventually(some_wait, "pushes wait in PostgreSQL now and then", SOON_S)
             await sent_beside([], [push(api, queue, "p0")])
-        assert max(seen) == 1, "those that wait share one connection"
+        assert max(seen) <= 2, "those that wait share two connections"
     await observer.close()
     await answered(*waiting)
     counts = await stored(operator, queue)

@@ -170,6 +170,28 @@ async def test_many_requests_at_once_through_pgbouncer_work(pooled: Api, queue: 
     await asyncio.gather(*[work(n) for n in range(12)])
 
 
+@checks("G-ISO-1", level=Level.LIVE)
+async def test_who_pushes_through_pgbouncer_does_not_wait_for_a_partition_that_is_held(
+    pooled: Api, pgbouncer: tuple[str, str], queue: str
+) -> None:
+    names = [f"p{number}" for number in range(30)]
+    await pooled.push_items([{"queue": queue, "partition": name, "payload": 0} for name in ("x", *names)])
+    operator = await asyncpg.connect(pgbouncer[1])
+    try:
+        [row] = await operator.fetch("SELECT part_id FROM queen.resolve_partitions_v1($1, $2, false)", [queue], ["x"])
+        async with operator.transaction():
+            await operator.execute("SELECT FROM queen.partition_locks WHERE part_id = $1 FOR UPDATE", row["part_id"])
+            item = {"queue": queue, "partition": "x", "payload": 1}
+            waiting = [asyncio.create_task(pooled.http.post("/api/v1/push", json={"items": [item]})) for _ in range(10)]
+            async with asyncio.timeout(20):
+                await asyncio.gather(*(pooled.push(queue, 1, partition=name) for name in names * 3))
+            assert not any(task.done() and task.result().status_code == 201 for task in waiting)
+        await asyncio.gather(*waiting)
+    finally:
+        await operator.close()
+    await pooled.push(queue, 2, partition="x")
+
+
 @checks("G-TXN-1", level=Level.LIVE)
 async def test_transaction_through_pgbouncer_happens_or_does_not(pooled: Api, queue: str) -> None:
     await pooled.push(queue, 1)

@@ -456,6 +456,26 @@ MUTANTS: tuple[Mutant, ...] = (
         tests="tests/property/test_failures.py",
     ),
     _engine(
+        "G-ISO-1", "who needs what is locked is not told apart",
+        ("queen/engine/failures.py", "        rest = [request for request in requests if request not in locks]\n", "        rest, locks = requests, {}\n"),
+        tests="tests/property/test_failures.py",
+    ),
+    _engine(
+        "G-ISO-1", "who waits for one lock for long holds others meanwhile",
+        ("queen/engine/engine.py", "patient = slots.free and all([len(self._needs(job)) == 1 for job in jobs])", "patient = slots.free"),
+        tests="tests/property/test_failures.py",
+    ),
+    _engine(
+        "G-ISO-1", "calls wait for locks as long as they may take",
+        ("queen/main.py", ", timeout_s, LOCK_WAIT_S),", ", timeout_s),"),
+        tests="tests/integration/test_locks_of_others.py",
+    ),
+    _sql(
+        "G-ISO-1", "the cursors that a push wakes are not asked for",
+        ("sql/procedures/find_locked.sql", "AND queen.is_cursor_locked(c.part_id, c.grp_id))\n        WHEN 'cursor'", "AND false)\n        WHEN 'cursor'"),
+        tests="tests/integration/test_find_locked.py",
+    ),
+    _engine(
         "G-ISO-2", "the results of acks come in the order of their outcome",
         (
             "queen/engine/handlers/ack.py",

@@ -14,6 +14,7 @@ from queen.core.administration import (
     QueueOrder,
     Seek,
 )
+from queen.engine.ports import Lock, LockKind
 from tests.support.growth.measure import Case, Growth, Shape
 from tests.support.growth.world import GROUP, Box, Stock, World
 
@@ -245,6 +246,14 @@ async def clean_up(w: World, s: Stock) -> None:
     assert await w.sweep_idle(s) == len(s.parts)
 
 
+async def look_at_partitions(w: World, s: Stock) -> None:
+    assert not await w.store.find_locked([Lock(LockKind.PARTITION, part) for part in s.parts])
+
+
+async def look_at_partition(w: World, s: Stock) -> None:
+    assert not await w.store.find_locked([Lock(LockKind.PARTITION, s.part)])
+
+
 EMPTY = Shape("empty partitions", empty_partitions, 400, (
     given("push to all, new ids", push_new),
     given("push to all, without ids", push_without_ids),
@@ -261,6 +270,8 @@ EMPTY = Shape("empty partitions", empty_partitions, 400, (
     given("delete the group", delete_group),
     given("clean-up", clean_up),
     given("delete the queue", delete_queue),
+    given("which of all are locked", look_at_partitions),
+    stored("whether one is locked", look_at_partition),
     stored("push to one", push_one),
     stored("pop of any, all idle", pop_one),
     stored("seek of one", seek_one),
@@ -386,6 +397,18 @@ async def renew_none(w: World, _: Stock) -> None:
     assert renewed == 0
 
 
+async def look_at_cursors(w: World, s: Stock) -> None:
+    assert not await w.store.find_locked([Lock(LockKind.CURSOR, part, s.groups[0]) for part in s.parts])
+
+
+async def look_at_lease(w: World, s: Stock) -> None:
+    assert not await w.store.find_locked([Lock(LockKind.LEASE, name=str(s.lease))])
+
+
+async def look_at_cursor(w: World, s: Stock) -> None:
+    assert not await w.store.find_locked([Lock(LockKind.CURSOR, s.part, s.groups[0])])
+
+
 LEASED = Shape("leased partitions", leased_partitions, 250, (
     given("ack all: completed", ack_all("c")),
     given("ack all by transaction id: completed", ack_all("c", by_id=True)),
@@ -397,6 +420,9 @@ LEASED = Shape("leased partitions", leased_partitions, 250, (
     given("renewal of the lease", renew),
     given("renewal of the lease and of as many that are over", renew_many),
     given("release of the lease", release),
+    given("which of all cursors are locked", look_at_cursors),
+    given("whether the lease is locked", look_at_lease),
+    stored("whether one cursor is locked", look_at_cursor),
     stored("renewal of a lease that is over", renew_none),
     stored("pop of any", pop_one),
     stored("push to one", push_one),
@@ -671,6 +697,10 @@ async def pop_and_ack_one(w: World, s: Stock) -> None:
     await w.ack(w.acks(s, [(s.part, 0)]))
 
 
+async def look_at_new_group(w: World, s: Stock) -> None:
+    assert not await w.store.find_locked([Lock(LockKind.SUBSCRIBING, name=s.queue, group="new")])
+
+
 GROUPS = Shape("groups of a partition", many_groups, 64, (
     given("a pop of each", pop_each_group),
     given("read a message", get_message),
@@ -684,9 +714,15 @@ GROUPS = Shape("groups of a partition", many_groups, 64, (
     stored("first pop of one more", first_pop),
 ))  # fmt: skip
 PARKED = Shape("parked groups of a partition", parked_groups, 64, (
+    given("whether it is locked, or any of them", look_at_partition),
+    stored("whether one more is being made", look_at_new_group),
     given("push of one, which wakes them", push_one),
     given("a pop of each", lambda w, s: w.pop_each(s.groups)),
 ))  # fmt: skip
+
+
+async def look_at_queues(w: World, s: Stock) -> None:
+    assert not await w.store.find_locked([Lock(LockKind.MAKING, name=queue) for queue in s.others])
 
 
 async def many_queues(w: World, n: int) -> Stock:
@@ -727,6 +763,7 @@ QUEUES = Shape("queues", many_queues, 150, (
     given("queues of a namespace", find_queues),
     given("list of queues", list_queues),
     given("a partition more in each", resolve_queues),
+    given("which of all are locked", look_at_queues),
     stored("pop of one", pop_one),
     stored("push to one", push_one),
     stored("first pop of a group on one", first_pop_on_one),
@@ -1042,7 +1079,12 @@ async def poll_each(w: World, b: Box) -> None:
     assert len(await w.poll(b, 1)) == len(b.queues)
 
 
+async def look_at_boxes(w: World, b: Box) -> None:
+    assert not await w.store.find_locked([Lock(LockKind.ENQUEUING, name=str(queue)) for queue in b.queues])
+
+
 BOXES = Shape("simple-mq queues", boxes, 64, (
+    simple("which of all are locked", look_at_boxes),
     simple("enqueue to each", enqueue_to_all),
     simple("poll of each", poll_each),
     simple("poll of one", poll_one, Growth.STORED),
