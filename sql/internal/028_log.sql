@@ -19,20 +19,20 @@ BEGIN
         RETURN v_segment.last_off - v_segment.n;
     END IF;
     v_low := v_segment.last_off;
-    SELECT s.last_off, s.created_at INTO v_segment
+    SELECT s.last_off, s.n, s.created_at INTO v_segment
     FROM queen.segments AS s WHERE s.part_id = p_part ORDER BY s.last_off DESC LIMIT 1;
     IF v_segment.created_at <= p_since THEN
         RETURN v_segment.last_off;
     END IF;
-    v_high := v_segment.last_off - 1;
+    v_high := v_segment.last_off - greatest(v_segment.n, 1);
     WHILE v_low < v_high LOOP
         v_middle := (v_low + v_high) / 2;
-        SELECT s.last_off, s.created_at INTO v_segment
+        SELECT s.last_off, s.n, s.created_at INTO v_segment
         FROM queen.segments AS s WHERE s.part_id = p_part AND s.last_off > v_middle ORDER BY s.last_off LIMIT 1;
         IF v_segment.created_at <= p_since THEN
             v_low := v_segment.last_off;
         ELSE
-            v_high := v_middle;
+            v_high := least(v_middle, v_segment.last_off - v_segment.n);
         END IF;
     END LOOP;
     RETURN v_low;

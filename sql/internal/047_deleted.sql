@@ -16,7 +16,7 @@ END $$;
 COMMENT ON FUNCTION queen.cursor_after IS 'Internal: acked and ahead of a cursor that is put somewhere.';
 
 -- Where cursors stand whose group has done what was created at or before a time (infinity: everything), and the last offset of
--- each partition. A look at both ends of a partition, unless the place lies between them. The caller has locked the partitions.
+-- each partition. A look at both ends of a partition, unless the place lies within what is between them. The caller has locked the partitions.
 CREATE OR REPLACE FUNCTION queen.places(p_part bigint[], p_since timestamptz)
 RETURNS TABLE (part_id bigint, acked bigint, ahead int8multirange, last bigint)
 LANGUAGE plpgsql STABLE
@@ -29,16 +29,17 @@ BEGIN
     SELECT u.part_id, coalesce(a.acked, p.off), a.ahead, coalesce(newest.last_off, -1)
     FROM unnest(p_part) AS u (part_id)
     LEFT JOIN LATERAL (
-        SELECT s.last_off, s.created_at FROM queen.segments AS s
+        SELECT s.last_off, s.last_off - s.n AS off, s.created_at FROM queen.segments AS s
         WHERE s.part_id = u.part_id ORDER BY s.last_off DESC LIMIT 1
     ) AS newest ON true
     LEFT JOIN LATERAL (
-        SELECT s.last_off - s.n AS off, s.created_at FROM queen.segments AS s
+        SELECT s.last_off, s.last_off - s.n AS off, s.created_at FROM queen.segments AS s
         WHERE s.part_id = u.part_id AND newest.created_at > p_since ORDER BY s.last_off LIMIT 1
     ) AS oldest ON true
     CROSS JOIN LATERAL (
         SELECT CASE
             WHEN newest.created_at > p_since AND oldest.created_at > p_since THEN oldest.off
+            WHEN newest.created_at > p_since AND newest.off = oldest.last_off THEN newest.off
             WHEN newest.created_at > p_since THEN queen.last_before(u.part_id, p_since)
             ELSE coalesce(newest.last_off, -1)
         END AS off
