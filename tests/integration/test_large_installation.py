@@ -38,6 +38,14 @@ INSERT INTO queen.queue_metrics
 SELECT date_trunc('minute', now()) - make_interval(mins => m), q.name, format('host:%s', q.id % {workers}),
     1, q.id, 1, q.id, 0, 1, q.id, 0, 0, 0, 5, 5, 3
 FROM queen.queues AS q, generate_series(0, 2) AS m;
+INSERT INTO queen.total_metrics
+SELECT m.bucket, m.worker, sum(m.push_requests), sum(m.push_messages), sum(m.pop_requests), sum(m.pop_messages),
+    sum(m.pop_empty), sum(m.ack_requests), sum(m.ack_success), sum(m.ack_failed), sum(m.dead_letters),
+    sum(m.transactions), sum(m.lag_ms_sum), max(m.lag_ms_max), sum(m.parked)
+FROM queen.queue_metrics AS m GROUP BY m.bucket, m.worker;
+INSERT INTO queen.busy_queues
+SELECT 60, queen.bucket(m.bucket, 60), m.queue, sum(m.push_messages + m.pop_messages + m.ack_success + m.ack_failed)
+FROM queen.queue_metrics AS m GROUP BY 1, 2, 3;
 INSERT INTO queen.worker_metrics
 SELECT date_trunc('minute', now()) - make_interval(mins => m), format('host:%s', n), 'host', n,
     6, 1, 1, 1, 1, 1, 1, 1, 1, 10, 5, 0, 0, now() - make_interval(secs => n / 100.0)

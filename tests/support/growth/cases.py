@@ -851,14 +851,14 @@ async def poll_late(w: World, b: Box) -> None:
     assert len(await w.poll(b, 100_000)) == min(b.n, 1000)
 
 
-async def sweep_boxes(w: World, b: Box) -> None:  # noqa: ARG001
+async def sweep_boxes(w: World, b: Box) -> None:
     """As often as it takes."""
     await w.set_clock(await w.now(DAY))
     while any(routed.dead for routed in await w.simple_administration.sweep()):
         pass
 
 
-async def sweep_again(w: World, b: Box) -> None:  # noqa: ARG001
+async def sweep_again(w: World, b: Box) -> None:
     """What is over needs no sweep any more."""
     await w.set_clock(await w.now(DAY))
     assert await w.simple_administration.sweep() == []
@@ -983,7 +983,7 @@ async def enqueue_to_all(w: World, b: Box) -> None:
     await w.enqueue(w.enqueued(b.queues, requests=len(b.queues)))
 
 
-async def make_box(w: World, b: Box) -> None:  # noqa: ARG001
+async def make_box(w: World, b: Box) -> None:
     await w.box()
 
 
