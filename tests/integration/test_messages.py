@@ -95,7 +95,7 @@ async def test_a_page_of_large_messages_ends_before_16_mib(api: Api, queue: str)
     assert [m["data"][0] for m in await listed(api, queue=queue, offset=2)] == ["0"]
 
 
-#: Two segments each second in each of 1,100 partitions, some without messages; then others of another queue, a block each.
+#: Segments of two messages in each of 1,100 partitions, some without them; then those of another queue, a block each.
 MANY_PARTITIONS = """
 SELECT count(*) FROM queen.resolve_partitions_v1(
     ARRAY(SELECT 'wide' FROM generate_series(1, 1100)) || ARRAY['busy'],
@@ -106,7 +106,8 @@ SELECT p.id, 2 * n + 1, CASE WHEN p.id % 7 = 0 THEN 0 ELSE 2 END,
     clock_timestamp() - make_interval(mins => 10, secs => p.id - n / 2), gen_random_uuid(), '', '[]'
 FROM queen.partitions AS p, generate_series(0, 3) AS n WHERE p.name <> 'p';
 INSERT INTO queen.segments (part_id, last_off, n, created_at, flush, ends, data)
-SELECT p.id, n, 1, clock_timestamp() - make_interval(secs => (12000 - n) / 30), gen_random_uuid(), '', repeat(md5(n::text), 20)::bytea
+SELECT p.id, n, 1, clock_timestamp() - make_interval(secs => (12000 - n) / 30), gen_random_uuid(), '',
+    repeat(md5(n::text), 20)::bytea
 FROM queen.partitions AS p, generate_series(1, 12000) AS n WHERE p.name = 'p';
 VACUUM ANALYZE;
 """
