@@ -18,6 +18,7 @@ DROP FUNCTION IF EXISTS queen.refresh_statistics_v1(bigint, bool);
 DROP FUNCTION IF EXISTS queen.find_encrypted_segments_v1(bigint, bigint, int);
 DROP FUNCTION IF EXISTS queen.find_encrypted_letters_v1(bigint, text, int);
 
+DROP FUNCTION IF EXISTS queen.register_stream_v1(text, text, text, text, bool);
 DROP FUNCTION IF EXISTS queen.give_up(queen.queues, bigint, bigint, timestamptz, int, timestamptz);
 DROP FUNCTION IF EXISTS simple_mq.move_back(uuid, uuid, uuid, text);
 
@@ -25,6 +26,10 @@ DROP FUNCTION IF EXISTS simple_mq.move_back(uuid, uuid, uuid, text);
 DROP INDEX queen.dead_letter_queue_queue;
 CREATE INDEX dead_letter_queue_queue ON queen.dead_letter_queue (queue_id, failed_at DESC, id DESC);
 CREATE INDEX dead_letter_queue_transaction ON queen.dead_letter_queue (part_id, transaction_id);
+
+-- The state of one stream, and its windows that are over. With room for new versions of rows, which then need no index entries.
+ALTER TABLE queen.stream_state SET (fillfactor = 50);
+CREATE INDEX stream_state_stream ON queen.stream_state (stream_id, part_id, window_end);
 
 -- What is left of partitions that are gone for everybody.
 CREATE TABLE queen.removed_partitions (
