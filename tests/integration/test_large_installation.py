@@ -155,6 +155,12 @@ def test_series_are_those_of_the_busiest_and_totals_of_all(large: Server) -> Non
     assert len(workers["queues"]) == 4
 
 
+def test_more_points_than_an_answer_may_have_are_a_400_that_says_how_many_series(large: Server) -> None:
+    status, answer = large.request("GET", "/api/v1/analytics/queue-ops?limit=1000")
+    assert (status, answer["error"]) == (400, "limit must be a whole number from 1 to 161, not '1000'")
+    assert large.request("GET", "/api/v1/analytics/queue-ops?limit=161")[0] == 200
+
+
 def test_lists_are_searched_and_put_in_order_by_the_server(large: Server) -> None:
     found = get(large, "/api/v1/resources/queues?search=QUEUE-777&order=name&limit=2")
     assert [queue["name"] for queue in found["queues"]] == [
