@@ -319,11 +319,17 @@ class Registration(Struct, frozen=True):
 
 
 class Registered(Struct, frozen=True):
-    """The answer to a registration; ``conflict``: the chain of operators is another one, and nothing was changed."""
+    """The answer to a registration.
+
+    Attributes:
+        conflict: the chain of operators is another one, and nothing was changed.
+        more: a reset has forgotten a page of the state, and is to be asked for again.
+    """
 
     stream: int
     fresh: bool
     conflict: bool
+    more: bool = False
 
 
 # ---------------------------------------------------------------- configuration

@@ -9,6 +9,9 @@ from msgspec import Struct
 #: No consumer group of Queen can have this name, so notices for simple-mq's queues wake no waiter of Queen's.
 CHANNEL = "\0simple-mq"
 
+#: Stands for requests that name no queue that exists: their ids would be labels without number.
+NO_QUEUE = UUID(int=0)
+
 NAME_CHARS_MAX = 255
 QUEUE_SIZE_MAX = 1_000_000
 VISIBILITY_SECONDS_MAX = 43_200
@@ -199,7 +202,7 @@ class Figures(Struct, frozen=True):
     Attributes:
         queues: how many there are.
         gauges: of the oldest queues, as many as were asked for.
-        outcomes: counters by queue, operation and outcome.
+        outcomes: counters by queue, operation and outcome, of these queues and of none.
     """
 
     queues: int

@@ -19,12 +19,14 @@ _CONFIGURE = (
 _INSTALLATION = "SELECT value #>> '{}' AS id FROM queen.system_state WHERE key = 'installation'"
 _SWITCHES = "SELECT * FROM queen.switches_v1()"
 _SET_SWITCH = "SELECT queen.set_switch_v1($1, $2)"
-_REGISTER = "SELECT * FROM queen.register_stream_v1($1, $2, $3, $4, $5)"
+_REGISTER = "SELECT * FROM queen.register_stream_v1($1, $2, $3, $4, $5, $6)"
 _DELETE = call("delete_queue_v1", 2)
 _PURGE = "SELECT queen.purge_partitions_v1($1) AS more"
 
 #: Partitions and cursors that one transaction of a deletion takes away.
 _DELETE_STEP = 5000
+#: Rows of the state of a stream that one transaction of a reset forgets.
+_FORGET_STEP = 5000
 #: Rows of what they held that one transaction removes.
 PURGE_STEP = 5000
 
@@ -76,7 +78,9 @@ class AdministrationStore:
         return bool(row["more"])
 
     async def register_stream(self, registration: Registration) -> Registered:
-        """Makes a stream, or finds it again."""
+        """Makes a stream, or finds it again; a reset forgets a page of its state."""
         r = registration
-        [row] = await self._pool.fetch(_REGISTER, r.name, r.source_queue, r.sink_queue, r.config_hash, r.reset)
+        [row] = await self._pool.fetch(
+            _REGISTER, r.name, r.source_queue, r.sink_queue, r.config_hash, r.reset, _FORGET_STEP
+        )
         return Registered(*row)

@@ -5,6 +5,7 @@ from datetime import datetime
 from uuid import UUID
 
 from queen.core.simple_mq import (
+    NO_QUEUE,
     Dequeued,
     Enqueued,
     Extended,
@@ -42,7 +43,9 @@ _TIDY = "SELECT simple_mq.tidy_v1($1)"
 _GAUGES = "SELECT * FROM simple_mq.gauges_v1($1)"
 _COUNT = "SELECT simple_mq.count_outcomes_v1($1, $2, $3, $4)"
 _QUEUES = "SELECT count(*) AS queues FROM simple_mq.queues"
-_OUTCOMES = "SELECT queue_id, operation, outcome, total FROM simple_mq.outcomes ORDER BY 1, 2, 3"
+_OUTCOMES = (
+    "SELECT queue_id, operation, outcome, total FROM simple_mq.outcomes WHERE queue_id = ANY($1) ORDER BY 1, 2, 3"
+)
 
 
 class SimpleMqStore:
@@ -155,10 +158,11 @@ class SimpleMqAdministrationStore:
         await self._pool.fetch(_TIDY, not_after)
 
     async def figures(self, queues_max: int) -> Figures:
-        """The oldest queues in figures, and all counters."""
+        """The oldest queues in figures, their counters, and those of no queue."""
         [row] = await self._pool.fetch(_QUEUES)
         gauges = [Gauges(*row) for row in await self._pool.fetch(_GAUGES, queues_max)]
-        outcomes = [tuple(row) for row in await self._pool.fetch(_OUTCOMES)]
+        shown = [each.queue for each in gauges] + [NO_QUEUE]
+        outcomes = [tuple(row) for row in await self._pool.fetch(_OUTCOMES, shown)]
         return Figures(row["queues"], gauges, outcomes)
 
     async def count_outcomes(self, numbers: Mapping[tuple[UUID, str, str], int]) -> None:

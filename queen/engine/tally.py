@@ -11,12 +11,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from uuid import UUID
 
 from queen.core.errors import QueenError
+from queen.core.simple_mq import NO_QUEUE
 
 log = logging.getLogger("queen.tally")
 
 INTERVAL_S = 0.2
-#: Stands for requests that name no queue that exists: their ids would be labels without number.
-NO_QUEUE = UUID(int=0)
 
 
 class Tally:

@@ -19,6 +19,8 @@ LIMIT_MAX = 10_000
 OFFSET_MAX = 1_000_000
 #: Elements of a list without a `limit`: with names of a common length far less than a mebibyte.
 LIMIT = 1000
+#: Points of series together.
+POINTS_MAX = 10_000
 #: Names that a query may choose.
 NAMES_MAX = 100
 
@@ -46,8 +48,9 @@ def page(req: falcon.asgi.Request, limit: int, offset_max: int = OFFSET_MAX, lim
 
 
 def page_of_series(req: falcon.asgi.Request, period: Period, points: int) -> Pagination:
-    """Which series are wanted: by default as many as make so many points over the time."""
-    return page(req, max(points // period.points, 1))
+    """Which series are wanted: by default as many as make so many points over the time, and at most ``POINTS_MAX``."""
+    most = max(POINTS_MAX // period.points, 1)
+    return page(req, max(points // period.points, 1), limit_max=min(most, LIMIT_MAX))
 
 
 def name(req: falcon.asgi.Request, *fields: str) -> str | None:

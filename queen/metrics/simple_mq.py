@@ -10,7 +10,7 @@ from prometheus_client import Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from queen.core.simple_mq import Gauges
+from queen.core.simple_mq import NO_QUEUE, Gauges
 from queen.metrics.http import BUCKETS
 from queen.metrics.registry import REGISTRY
 
@@ -32,7 +32,6 @@ _COUNTERS: Mapping[str, tuple[str, str]] = {
     "dlq_moved": ("simplemq_dlq_moved", "Messages moved to the dead-letter queue, by the queue they came from."),
     "dlq_failed": ("simplemq_dlq_failed", "Messages that their dead-letter queue had no room for, each counted once."),
 }
-_NIL = UUID(int=0)
 #: All metrics by the original's names.
 METER_NAMES = (
     "simplemq.enqueue.total", "simplemq.dequeue.total", "simplemq.ack.total", "simplemq.requeue.total",
@@ -47,7 +46,7 @@ def families(gauges: Sequence[Gauges], outcomes: Iterable[tuple[UUID, str, str, 
 
     Args:
         gauges: of the queues that get series of their own.
-        outcomes: counters, of any queue.
+        outcomes: their counters, and those of no queue.
         queues: how many there are.
     """
     yield from _gauges(gauges)
@@ -57,14 +56,12 @@ def families(gauges: Sequence[Gauges], outcomes: Iterable[tuple[UUID, str, str, 
         "Queues beyond QUEEN_SMQ_METRICS_MAX_QUEUES, which have no series of their own.",
         value=queues - len(gauges),
     )
-    shown = {each.queue for each in gauges} | {_NIL}
     counters = {
         operation: CounterMetricFamily(name, meaning, labels=("queue_id", "outcome"))
         for operation, (name, meaning) in _COUNTERS.items()
     }
     for queue, operation, outcome, total in outcomes:
-        if queue in shown:
-            counters[operation].add_metric(("" if queue == _NIL else str(queue), outcome), total)
+        counters[operation].add_metric(("" if queue == NO_QUEUE else str(queue), outcome), total)
     yield from counters.values()
 
 

@@ -91,3 +91,28 @@ BEGIN
     ORDER BY u.off DESC;
 END $$;
 COMMENT ON FUNCTION queen.segment_messages IS 'Internal: the fields of some messages of one segment.';
+
+-- The bytes of messages, each named with its segment (null: it is gone, and left out). The ends of a segment are fetched once.
+CREATE OR REPLACE FUNCTION queen.message_sizes(p_part bigint[], p_segment bigint[], p_off bigint[])
+RETURNS TABLE (part_id bigint, off bigint, size int)
+LANGUAGE plpgsql STABLE
+SET enable_seqscan = off
+SET plan_cache_mode = force_custom_plan
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT e.part_id, o.off,
+        queen.message_end(e.ends, (o.off - e.first_off)::int) - queen.message_end(e.ends, (o.off - e.first_off - 1)::int)
+    FROM (
+        SELECT u.part_id, s.last_off - s.n + 1 AS first_off, substr(s.ends, 1) AS ends, u.offsets
+        FROM (
+            SELECT l.part_id, l.last_off, array_agg(DISTINCT l.off) AS offsets
+            FROM unnest(p_part, p_segment, p_off) AS l (part_id, last_off, off) GROUP BY l.part_id, l.last_off
+        ) AS u
+        JOIN queen.segments AS s ON s.part_id = u.part_id AND s.last_off = u.last_off
+        OFFSET 0
+    ) AS e
+    CROSS JOIN LATERAL unnest(e.offsets) AS o (off);
+END $$;
+COMMENT ON FUNCTION queen.message_sizes IS 'Internal: the bytes of messages.';

@@ -95,13 +95,14 @@ BEGIN
         END IF;
 
         IF p_required IS NOT NULL THEN
+            p_required := ARRAY(SELECT DISTINCT n FROM unnest(p_required) AS n);
             SELECT array_agg(coalesce(u.lease, r.lease, '00000000-0000-0000-0000-000000000000') ORDER BY u.ord) INTO v_lease
             FROM unnest(p_ack_part, p_ack_grp, p_ack_lease) WITH ORDINALITY AS u (part_id, grp_id, lease, ord)
             LEFT JOIN LATERAL (
-                SELECT CASE WHEN c.ready_at > v_now AND c.lease = ANY(p_required) THEN c.lease END AS lease
-                FROM queen.partition_consumers AS c
+                SELECT c.lease, c.ready_at FROM queen.partition_consumers AS c
                 WHERE c.part_id = u.part_id AND c.grp_id = u.grp_id ORDER BY c.ver DESC LIMIT 1
-            ) AS r ON true;
+            ) AS c ON true
+            LEFT JOIN unnest(p_required) AS r (lease) ON r.lease = c.lease AND c.ready_at > v_now;
         END IF;
 
         IF p_part <> '{}' THEN

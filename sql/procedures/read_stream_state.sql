@@ -8,6 +8,7 @@ CREATE OR REPLACE FUNCTION queen.read_stream_state_v1(
 ) RETURNS TABLE (key text, value json, updated_at timestamptz)
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -19,12 +20,30 @@ BEGIN
     ) THEN
         RETURN;
     END IF;
-    RETURN QUERY
-    SELECT s.key, s.value, s.updated_at FROM queen.stream_state AS s
-    WHERE s.part_id = p_part AND s.stream_id = p_stream
-        AND (p_keys IS NULL OR s.key = ANY(p_keys)) AND (p_prefix IS NULL OR starts_with(s.key, p_prefix))
-        AND (p_ripe IS NULL OR (s.window_end <= p_ripe AND NOT queen.is_unsettled(s.updated_at, s.window_end, v_now)))
-    ORDER BY s.key;
+    -- Each by an index of its own.
+    IF p_keys IS NOT NULL THEN
+        RETURN QUERY
+        SELECT s.key, s.value, s.updated_at
+        FROM (SELECT DISTINCT n COLLATE "C" AS key FROM unnest(p_keys) AS n) AS u
+        JOIN queen.stream_state AS s ON s.part_id = p_part AND s.stream_id = p_stream AND s.key = ANY(ARRAY[u.key])
+        WHERE starts_with(s.key, coalesce(p_prefix, '')) AND (p_ripe IS NULL
+            OR (s.window_end <= p_ripe AND NOT queen.is_unsettled(s.updated_at, s.window_end, v_now)))
+        ORDER BY s.key;
+    ELSIF p_ripe IS NOT NULL THEN
+        RETURN QUERY
+        SELECT s.key, s.value, s.updated_at FROM queen.stream_state AS s
+        WHERE s.stream_id = p_stream AND s.part_id = p_part AND s.window_end <= p_ripe
+            AND starts_with(s.key, coalesce(p_prefix, '')) AND NOT queen.is_unsettled(s.updated_at, s.window_end, v_now)
+        ORDER BY s.key;
+    ELSE
+        FOR key, value, updated_at IN
+            SELECT s.key, s.value, s.updated_at FROM queen.stream_state AS s
+            WHERE s.part_id = p_part AND s.stream_id = p_stream AND s.key >= coalesce(p_prefix, '') ORDER BY s.key
+        LOOP
+            EXIT WHEN NOT starts_with(key, coalesce(p_prefix, ''));
+            RETURN NEXT;
+        END LOOP;
+    END IF;
 END $$;
 COMMENT ON FUNCTION queen.read_stream_state_v1 IS 'What a stream remembers of a partition.';
 

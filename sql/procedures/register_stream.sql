@@ -1,19 +1,23 @@
 -- Purpose:   makes a stream, or finds it again by its name.
 -- Arguments: p_name, p_source, p_sink (null: none), p_hash of the chain of operators, p_reset: forget the state and take the
 --            new chain
--- Returns:   stream_id, fresh: it was made now, conflict: the hash differs and nothing was changed.
+--            p_step: rows of the state that a call forgets
+-- Returns:   stream_id, fresh: it was made now, conflict: the hash differs and nothing was changed; more: some of the state is
+--            forgotten, call again. Until all of it is, no hash fits: a reset that was cut off has to be asked for again.
 -- Locks:     the row of the stream, which cycles hold FOR KEY SHARE.  Writes: streams, stream_state, stream_cycles.
 CREATE OR REPLACE FUNCTION queen.register_stream_v1(
-    p_name text, p_source text, p_sink text, p_hash text, p_reset bool, OUT stream_id bigint, OUT fresh bool,
-    OUT conflict bool
+    p_name text, p_source text, p_sink text, p_hash text, p_reset bool, p_step int,
+    OUT stream_id bigint, OUT fresh bool, OUT conflict bool, OUT more bool
 )
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET plan_cache_mode = force_custom_plan
 AS $$
 #variable_conflict use_column
 DECLARE
     v_now timestamptz := queen.clock();
     v_hash text;
+    v_forgotten int := 0;
 BEGIN
     INSERT INTO queen.streams AS s (name, source_queue, sink_queue, config_hash, created_at, registered_at)
     VALUES (p_name, p_source, p_sink, p_hash, v_now, v_now)
@@ -21,6 +25,7 @@ BEGIN
     RETURNING s.id INTO stream_id;
     fresh := stream_id IS NOT NULL;
     conflict := false;
+    more := false;
     IF fresh THEN
         RETURN;
     END IF;
@@ -30,10 +35,14 @@ BEGIN
         RETURN;
     END IF;
     IF p_reset THEN
-        DELETE FROM queen.stream_state AS t WHERE t.stream_id = register_stream_v1.stream_id;
+        DELETE FROM queen.stream_state AS t
+        WHERE t.ctid = ANY(ARRAY(
+            SELECT l.ctid FROM queen.stream_state AS l WHERE l.stream_id = register_stream_v1.stream_id LIMIT p_step));
+        GET DIAGNOSTICS v_forgotten = ROW_COUNT;
     END IF;
+    more := v_forgotten = p_step;
     UPDATE queen.streams AS s
-    SET source_queue = p_source, sink_queue = p_sink, config_hash = p_hash, registered_at = v_now
+    SET source_queue = p_source, sink_queue = p_sink, config_hash = CASE WHEN more THEN '' ELSE p_hash END, registered_at = v_now
     WHERE s.id = register_stream_v1.stream_id;
 END $$;
 COMMENT ON FUNCTION queen.register_stream_v1 IS 'Makes a stream, or finds it again by its name.';

@@ -44,6 +44,14 @@ INSERT INTO queen.queue_metrics
 SELECT date_trunc('minute', now()) - make_interval(mins => m), q.name, format('host:%s', q.id % {workers}),
     1, q.id, 1, q.id, 0, 1, q.id, 0, 0, 0, 5, 5, 3
 FROM queen.queues AS q, generate_series(0, 2) AS m;
+INSERT INTO queen.total_metrics
+SELECT m.bucket, m.worker, sum(m.push_requests), sum(m.push_messages), sum(m.pop_requests), sum(m.pop_messages),
+    sum(m.pop_empty), sum(m.ack_requests), sum(m.ack_success), sum(m.ack_failed), sum(m.dead_letters),
+    sum(m.transactions), sum(m.lag_ms_sum), max(m.lag_ms_max), sum(m.parked)
+FROM queen.queue_metrics AS m GROUP BY m.bucket, m.worker;
+INSERT INTO queen.busy_queues
+SELECT 60, queen.bucket(m.bucket, 60), m.queue, sum(m.push_messages + m.pop_messages + m.ack_success + m.ack_failed)
+FROM queen.queue_metrics AS m GROUP BY 1, 2, 3;
 INSERT INTO queen.worker_metrics
 SELECT date_trunc('minute', now()) - make_interval(mins => m), format('host:%s', n), 'host', n,
     6, 1, 1, 1, 1, 1, 1, 1, 1, 10, 5, 0, 0, now() - make_interval(secs => n / 100.0)
@@ -151,6 +159,12 @@ def test_series_are_those_of_the_busiest_and_totals_of_all(large: Server) -> Non
     assert (len(system["replicas"]), system["replicaCount"] >= WORKERS) == (2, True)
     workers = get(large, "/api/v1/analytics/worker-metrics?limit=4")
     assert len(workers["queues"]) == 4
+
+
+def test_more_points_than_an_answer_may_have_are_a_400_that_says_how_many_series(large: Server) -> None:
+    status, answer = large.request("GET", "/api/v1/analytics/queue-ops?limit=1000")
+    assert (status, answer["error"]) == (400, "limit must be a whole number from 1 to 161, not '1000'")
+    assert large.request("GET", "/api/v1/analytics/queue-ops?limit=161")[0] == 200
 
 
 def test_lists_are_searched_and_put_in_order_by_the_server(large: Server) -> None:

@@ -95,8 +95,7 @@ async def test_a_page_of_large_messages_ends_before_16_mib(api: Api, queue: str)
     assert [m["data"][0] for m in await listed(api, queue=queue, offset=2)] == ["0"]
 
 
-#: Two segments each second in each of 1,100 partitions, some without messages; then others of another queue, a block
-#: each.
+#: Segments of two messages in each of 1,100 partitions, some without them; then those of another queue, a block each.
 MANY_PARTITIONS = """
 SELECT count(*) FROM queen.resolve_partitions_v1(
     ARRAY(SELECT 'wide' FROM generate_series(1, 1100)) || ARRAY['busy'],

@@ -8,6 +8,7 @@ import asyncpg
 import pytest
 
 from queen.core.administration import DeadLetterFilter, MessageKey
+from queen.core.operations import Registered, Registration
 from queen.db.administration import AdministrationStore
 from queen.db.maintenance import MaintenanceStore
 from queen.db.metrics import MetricsStore
@@ -123,6 +124,29 @@ async def test_a_page_of_large_dead_letters_ends_sooner_and_the_next_goes_on(poo
     assert seen == [f"t-{n}" for n in range(20, 0, -1)]
     await pool.fetch("UPDATE queen.dead_letter_queue SET payload = to_json(repeat('x', 20000000)) WHERE id = 1")
     assert len(await letters.page(DeadLetterFilter(), 100, 19)) == 1
+
+
+# ---------------------------------------------------------------- streams
+
+
+async def test_a_reset_of_a_large_state_goes_on_and_until_it_is_done_no_chain_fits(pool: Pool) -> None:
+    store = AdministrationStore(pool)
+    stream = (await store.register_stream(Registration("s", "q", "old"))).stream
+    rows = (
+        "INSERT INTO queen.stream_state"
+        " SELECT 1, $1, format('k%s', n), '{}', NULL, now() FROM generate_series(1, $2::int) AS n"
+    )
+    await pool.fetch(rows, stream, MANY)
+    await pool.fetch(rows, stream + 1, 1)
+    reset, left = Registration("s", "q", "new", reset=True), []
+    assert await store.register_stream(reset) == Registered(stream, fresh=False, conflict=False, more=True)
+    for chain in ("old", "new"):
+        assert (await store.register_stream(Registration("s", "q", chain))).conflict
+    while (await store.register_stream(reset)).more:
+        left.append(await value(pool, "SELECT count(*) FROM queen.stream_state WHERE stream_id = $1", stream))
+    assert left == [MANY - 10_000]
+    assert await value(pool, "SELECT count(*) FROM queen.stream_state") == 1
+    assert not (await store.register_stream(Registration("s", "q", "new"))).conflict
 
 
 # ---------------------------------------------------------------- queues

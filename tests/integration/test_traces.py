@@ -61,6 +61,22 @@ async def test_traces_of_a_name_go_over_messages(api: Api, queue: str) -> None:
     }
 
 
+async def test_a_page_of_traces_of_large_messages_ends_before_16_mib(api: Api, queue: str) -> None:
+    await api.push(queue, *(str(n) * (7 * 2**20) for n in range(3)))
+    for _ in range(3):
+        [message] = (await api.pop(queue, autoAck="true")).messages
+        await record(api, message, 1, traceNames=queue)
+        await record(api, message, 2, traceNames=queue)
+
+    async def page(offset: int) -> list[tuple[str, int]]:
+        found = await get(api, f"by-name/{queue}", offset=offset)
+        return [(trace["message_payload"][0], trace["data"]) for trace in found["traces"]]
+
+    assert await page(0) == [("0", 1), ("0", 2)]
+    assert await page(1) == [("0", 2), ("1", 1)]
+    assert await page(5) == [("2", 2)]
+
+
 async def test_names_are_listed_latest_first_with_their_counts(api: Api, queue: str) -> None:
     x, y = await pushed(api, queue, "x", "y")
     for message in (x, x, y):

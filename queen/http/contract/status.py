@@ -37,7 +37,9 @@ from queen.metrics.registry import CONTENT_TYPE
 
 _TIME = (FROM, TO)
 _WORKERS = (*_TIME, HOSTNAME, WORKER)
-_SERIES = series("Most queues, the busiest first; by default as many as make 2,500 points over the time")
+_SERIES = series(
+    "Most queues, the busiest first; by default as many as make 2,500 points over the time, at most 10,000"
+)
 
 TOPIC = Topic(
     "Status",
@@ -114,7 +116,10 @@ TOPIC = Topic(
             "CPU, memory and connections of workers",
             [Answer("A series a worker, the one seen last first; `replicaCount` counts all", SystemMetricsAnswer)],
             (400, 503),
-            parameters=(*_WORKERS, *series("Most workers; by default as many as make 900 points over the time")),
+            parameters=(
+                *_WORKERS,
+                *series("Most workers; by default as many as make 900 points over the time, at most 10,000"),
+            ),
         ),
         Operation(
             "GET",

@@ -223,7 +223,11 @@ class StreamQueriesResource:
         registration = _registration(body)
 
         async def register(context: Context) -> Registered:
-            return await context.patiently(lambda _again: context.administration.register_stream(registration))
+            more = True
+            while more:
+                done = await context.patiently(lambda _again: context.administration.register_stream(registration))
+                more = done.more
+            return done
 
         registered: Registered = await self._engine.submit(JobType.CUSTOM, register).future
         query_id = ids.stream_id(registered.stream)

@@ -1,6 +1,7 @@
 -- Purpose:   what was done for queues, in buckets of p_minutes, newest first.
 -- Arguments: p_queue (names), p_namespace, p_task: null matches any
 --            p_by_bucket, p_by_queue, p_by_worker: what the figures are kept apart by
+-- Reads:     of all queues together the totals; else the rows of each queue.
 CREATE OR REPLACE FUNCTION queen.list_queue_metrics_v1(
     p_from timestamptz, p_to timestamptz, p_minutes int, p_queue text[], p_namespace text, p_task text,
     p_by_bucket bool, p_by_queue bool, p_by_worker bool
@@ -9,8 +10,20 @@ CREATE OR REPLACE FUNCTION queen.list_queue_metrics_v1(
     pop_messages bigint, pop_empty bigint, ack_requests bigint, ack_success bigint, ack_failed bigint,
     dead_letters bigint, transactions bigint, lag_ms_sum float8, lag_ms_max float8, parked bigint
 )
-LANGUAGE sql STABLE
-BEGIN ATOMIC
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_custom_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_all CONSTANT bool := NOT p_by_queue AND p_queue IS NULL AND p_namespace IS NULL AND p_task IS NULL;
+BEGIN
+    IF p_namespace IS NOT NULL OR p_task IS NOT NULL THEN
+        p_queue := ARRAY(
+            SELECT q.name FROM queen.queues AS q
+            WHERE (p_queue IS NULL OR q.name = ANY(p_queue)) AND (p_namespace IS NULL OR q.namespace = p_namespace)
+                AND (p_task IS NULL OR q.task = p_task));
+    END IF;
+    RETURN QUERY
     SELECT
         n.bucket, n.queue, n.worker, sum(n.push_requests)::bigint, sum(n.push_messages)::bigint,
         sum(n.pop_requests)::bigint, sum(n.pop_messages)::bigint, sum(n.pop_empty)::bigint, sum(n.ack_requests)::bigint,
@@ -24,37 +37,55 @@ BEGIN ATOMIC
             sum(m.ack_requests) AS ack_requests, sum(m.ack_success) AS ack_success, sum(m.ack_failed) AS ack_failed,
             sum(m.dead_letters) AS dead_letters, sum(m.transactions) AS transactions, sum(m.lag_ms_sum) AS lag_ms_sum,
             max(m.lag_ms_max) AS lag_ms_max, sum(m.parked)::bigint AS parked
-        FROM queen.queue_metrics AS m
+        FROM (
+            SELECT t.bucket, NULL AS queue, t.worker, t.push_requests, t.push_messages, t.pop_requests, t.pop_messages,
+                t.pop_empty, t.ack_requests, t.ack_success, t.ack_failed, t.dead_letters, t.transactions, t.lag_ms_sum,
+                t.lag_ms_max, t.parked
+            FROM queen.total_metrics AS t WHERE v_all
+            UNION ALL
+            SELECT q.* FROM queen.queue_metrics AS q WHERE NOT v_all AND (p_queue IS NULL OR q.queue = ANY(p_queue))
+        ) AS m
         CROSS JOIN LATERAL (
             SELECT
                 CASE WHEN p_by_bucket THEN queen.bucket(m.bucket, p_minutes) END AS bucket,
                 CASE WHEN p_by_queue THEN m.queue END AS queue, CASE WHEN p_by_worker THEN m.worker END AS worker
         ) AS k
-        WHERE m.bucket >= queen.bucket(p_from, 1) AND m.bucket <= p_to AND (p_queue IS NULL OR m.queue = any(p_queue))
-            AND ((p_namespace IS NULL AND p_task IS NULL) OR EXISTS (
-                SELECT 1 FROM queen.queues AS q
-                WHERE q.name = m.queue AND (p_namespace IS NULL OR q.namespace = p_namespace)
-                    AND (p_task IS NULL OR q.task = p_task)))
+        WHERE m.bucket >= queen.bucket(p_from, 1) AND m.bucket <= p_to
         GROUP BY m.bucket, k.bucket, k.queue, k.worker
     ) AS n
     GROUP BY n.bucket, n.queue, n.worker
     ORDER BY n.bucket DESC, n.queue, n.worker;
-END;
+END $$;
 COMMENT ON FUNCTION queen.list_queue_metrics_v1 IS 'What was done for queues over a time.';
 
 -- Purpose:   a page of the queues for which something was done, busiest first, and how many there are.
--- Arguments: p_queue (names): null matches any
+-- Arguments: p_queue (names): null matches any; then times longer than 5 minutes count in whole hours, those longer than 2 days
+--            in whole days
 CREATE OR REPLACE FUNCTION queen.find_busiest_v1(
     p_from timestamptz, p_to timestamptz, p_queue text[], p_limit int, p_offset int,
     OUT queues bigint, OUT names text[]
 )
-LANGUAGE sql STABLE
-BEGIN ATOMIC
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_custom_plan
+AS $$
+DECLARE
+    v_minutes CONSTANT int := CASE
+        WHEN p_queue IS NOT NULL OR p_to - p_from <= interval '5 minutes' THEN 1
+        WHEN p_to - p_from <= interval '2 days' THEN 60
+        ELSE 1440
+    END;
+BEGIN
     WITH worked AS MATERIALIZED (
         SELECT m.queue, sum(m.push_messages + m.pop_messages + m.ack_success + m.ack_failed) AS messages
         FROM queen.queue_metrics AS m
-        WHERE m.bucket >= queen.bucket(p_from, 1) AND m.bucket <= p_to AND (p_queue IS NULL OR m.queue = any(p_queue))
+        WHERE v_minutes = 1 AND m.bucket >= queen.bucket(p_from, 1) AND m.bucket <= p_to
+            AND (p_queue IS NULL OR m.queue = ANY(p_queue))
         GROUP BY m.queue
+        UNION ALL
+        SELECT b.queue, sum(b.messages)
+        FROM queen.busy_queues AS b
+        WHERE b.minutes = v_minutes AND b.bucket >= queen.bucket(p_from, v_minutes) AND b.bucket <= p_to
+        GROUP BY b.queue
     )
     SELECT
         (SELECT count(*) FROM worked),
@@ -63,24 +94,44 @@ BEGIN ATOMIC
             FROM (
                 SELECT w.queue FROM worked AS w ORDER BY w.messages DESC, w.queue LIMIT p_limit OFFSET p_offset
             ) AS b
-        );
-END;
+        )
+    INTO queues, names;
+END $$;
 COMMENT ON FUNCTION queen.find_busiest_v1 IS 'The queues for which most was done over a time.';
 
 -- Purpose:   most long polls of queues that waited at once, by worker, in buckets of p_minutes, newest first: a page.
 CREATE OR REPLACE FUNCTION queen.list_parked_v1(
     p_from timestamptz, p_to timestamptz, p_minutes int, p_queue text[], p_limit int, p_offset int
 ) RETURNS TABLE (bucket timestamptz, queue text, worker text, parked bigint)
-LANGUAGE sql STABLE
-BEGIN ATOMIC
-    SELECT k.bucket, m.queue, m.worker, max(m.parked)
-    FROM queen.queue_metrics AS m
-    CROSS JOIN LATERAL (SELECT queen.bucket(m.bucket, p_minutes) AS bucket) AS k
-    WHERE m.bucket >= queen.bucket(p_from, 1) AND m.bucket <= p_to AND (p_queue IS NULL OR m.queue = any(p_queue))
-        AND m.parked > 0
-    GROUP BY k.bucket, m.queue, m.worker
-    ORDER BY k.bucket DESC, m.queue, m.worker LIMIT p_limit OFFSET p_offset;
-END;
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_custom_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_from CONSTANT timestamptz := queen.bucket(p_from, 1);
+    v_end timestamptz := p_to + interval '1 microsecond';
+BEGIN
+    -- Bucket by bucket, as far as the page goes.
+    WHILE p_limit > 0 LOOP
+        SELECT queen.bucket(max(m.bucket), p_minutes) INTO bucket FROM queen.queue_metrics AS m
+        WHERE m.bucket >= v_from AND m.bucket < v_end AND m.parked > 0 AND (p_queue IS NULL OR m.queue = ANY(p_queue));
+        EXIT WHEN bucket IS NULL;
+        FOR queue, worker, parked IN
+            SELECT m.queue, m.worker, max(m.parked) FROM queen.queue_metrics AS m
+            WHERE m.bucket >= greatest(list_parked_v1.bucket, v_from) AND m.bucket < v_end AND m.parked > 0
+                AND (p_queue IS NULL OR m.queue = ANY(p_queue))
+            GROUP BY m.queue, m.worker ORDER BY m.queue, m.worker LIMIT p_limit + p_offset
+        LOOP
+            IF p_offset > 0 THEN
+                p_offset := p_offset - 1;
+            ELSE
+                p_limit := p_limit - 1;
+                RETURN NEXT;
+            END IF;
+        END LOOP;
+        v_end := bucket;
+    END LOOP;
+END $$;
 COMMENT ON FUNCTION queen.list_parked_v1 IS 'Most long polls of queues that waited at once, by worker.';
 
 -- Purpose:   a page of the workers that reported in a time, the one that was seen last first, and how many there are.

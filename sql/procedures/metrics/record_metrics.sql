@@ -1,6 +1,7 @@
 -- Purpose:   adds what a worker has counted since it last did so.
 -- Arguments: one element a minute and queue; all of one worker. Values are added to what is there, largest values kept.
--- Writes:    queue_metrics.
+-- Locks:     rows of busy_queues, which workers share, in the order of their key.
+-- Writes:    queue_metrics, total_metrics, busy_queues.
 CREATE OR REPLACE FUNCTION queen.record_queue_metrics_v1(
     p_worker text, p_bucket timestamptz[], p_queue text[], p_push_requests bigint[], p_push_messages bigint[],
     p_pop_requests bigint[], p_pop_messages bigint[], p_pop_empty bigint[], p_ack_requests bigint[],
@@ -38,11 +39,49 @@ BEGIN
         lag_ms_sum = m.lag_ms_sum + excluded.lag_ms_sum,
         lag_ms_max = greatest(m.lag_ms_max, excluded.lag_ms_max),
         parked = greatest(m.parked, excluded.parked);
+    INSERT INTO queen.total_metrics AS m (
+        bucket, worker, push_requests, push_messages, pop_requests, pop_messages, pop_empty, ack_requests, ack_success,
+        ack_failed, dead_letters, transactions, lag_ms_sum, lag_ms_max, parked
+    )
+    SELECT
+        u.bucket, p_worker, sum(u.push_requests), sum(u.push_messages), sum(u.pop_requests), sum(u.pop_messages),
+        sum(u.pop_empty), sum(u.ack_requests), sum(u.ack_success), sum(u.ack_failed), sum(u.dead_letters),
+        sum(u.transactions), sum(u.lag_ms_sum), max(u.lag_ms_max), sum(u.parked)
+    FROM unnest(
+        p_bucket, p_push_requests, p_push_messages, p_pop_requests, p_pop_messages, p_pop_empty, p_ack_requests,
+        p_ack_success, p_ack_failed, p_dead_letters, p_transactions, p_lag_ms_sum, p_lag_ms_max, p_parked
+    ) AS u (
+        bucket, push_requests, push_messages, pop_requests, pop_messages, pop_empty, ack_requests, ack_success,
+        ack_failed, dead_letters, transactions, lag_ms_sum, lag_ms_max, parked
+    )
+    GROUP BY u.bucket
+    ON CONFLICT (bucket, worker) DO UPDATE SET
+        push_requests = m.push_requests + excluded.push_requests,
+        push_messages = m.push_messages + excluded.push_messages,
+        pop_requests = m.pop_requests + excluded.pop_requests,
+        pop_messages = m.pop_messages + excluded.pop_messages,
+        pop_empty = m.pop_empty + excluded.pop_empty,
+        ack_requests = m.ack_requests + excluded.ack_requests,
+        ack_success = m.ack_success + excluded.ack_success,
+        ack_failed = m.ack_failed + excluded.ack_failed,
+        dead_letters = m.dead_letters + excluded.dead_letters,
+        transactions = m.transactions + excluded.transactions,
+        lag_ms_sum = m.lag_ms_sum + excluded.lag_ms_sum,
+        lag_ms_max = greatest(m.lag_ms_max, excluded.lag_ms_max),
+        parked = greatest(m.parked, excluded.parked);
+    INSERT INTO queen.busy_queues AS b (minutes, bucket, queue, messages)
+    SELECT l.minutes, queen.bucket(u.bucket, l.minutes), u.queue, sum(u.messages)
+    FROM unnest(p_bucket, p_queue, p_push_messages, p_pop_messages, p_ack_success, p_ack_failed)
+        AS c (bucket, queue, pushed, popped, acked, failed)
+    CROSS JOIN LATERAL (SELECT c.bucket, c.queue COLLATE "C" AS queue, c.pushed + c.popped + c.acked + c.failed AS messages) AS u
+    CROSS JOIN (VALUES (60), (1440)) AS l (minutes)
+    GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
+    ON CONFLICT (minutes, bucket, queue) DO UPDATE SET messages = b.messages + excluded.messages;
 END $$;
 COMMENT ON FUNCTION queen.record_queue_metrics_v1 IS 'Adds what a worker has counted for its queues.';
 
 -- Purpose:   adds one sample of a worker to its minute; removes metrics older than p_keep, some ten thousand a call.
--- Writes:    worker_metrics, queue_metrics, retention_metrics.
+-- Writes:    worker_metrics, queue_metrics, total_metrics, busy_queues, retention_metrics.
 CREATE OR REPLACE FUNCTION queen.record_worker_metrics_v1(
     p_bucket timestamptz, p_worker text, p_hostname text, p_worker_id int, p_jobs bigint, p_db_errors bigint,
     p_loop_lag_ms float8, p_cpu_user_ms float8, p_cpu_system_ms float8, p_rss_bytes bigint, p_virtual_bytes bigint,
@@ -72,6 +111,11 @@ BEGIN
         waiting = greatest(m.waiting, excluded.waiting), last_seen = excluded.last_seen;
     DELETE FROM queen.queue_metrics AS m WHERE m.ctid = ANY(ARRAY(
         SELECT l.ctid FROM queen.queue_metrics AS l WHERE l.bucket < v_oldest ORDER BY l.bucket LIMIT v_most));
+    DELETE FROM queen.total_metrics AS m WHERE m.ctid = ANY(ARRAY(
+        SELECT l.ctid FROM queen.total_metrics AS l WHERE l.bucket < v_oldest ORDER BY l.bucket LIMIT v_most));
+    DELETE FROM queen.busy_queues AS m WHERE m.ctid = ANY(ARRAY(
+        SELECT l.ctid FROM queen.busy_queues AS l
+        WHERE l.minutes IN (60, 1440) AND l.bucket < v_oldest - interval '1 day' LIMIT v_most));
     DELETE FROM queen.worker_metrics AS m WHERE m.ctid = ANY(ARRAY(
         SELECT l.ctid FROM queen.worker_metrics AS l WHERE l.bucket < v_oldest ORDER BY l.bucket LIMIT v_most));
     DELETE FROM queen.retention_metrics AS m WHERE m.ctid = ANY(ARRAY(

@@ -39,14 +39,16 @@ CREATE OR REPLACE FUNCTION queen.list_traces_v1(
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET plan_cache_mode = force_custom_plan
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_id bigint;
     v_ids bigint[];
     v_off bigint;
-    v_bytes bigint := 0;
-    v_more int := 0;
+    t_id bigint[];           -- the traces, one array a column
+    t_part bigint[];
+    t_off bigint[];
+    t_segment bigint[];      -- where their messages are (null: gone, or not asked for)
 BEGIN
     IF p_name IS NULL THEN
         v_off := queen.find_message(p_part, p_off, p_hash);
@@ -58,34 +60,51 @@ BEGIN
             SELECT n.trace_id FROM queen.trace_names AS n WHERE n.name = p_name
             ORDER BY n.trace_id LIMIT p_limit OFFSET p_offset);
     END IF;
-    FOREACH v_id IN ARRAY v_ids LOOP
-        SELECT
-            t.id, t.event_type, t.data::text, t.consumer_group, t.worker, t.created_at,
-            (SELECT array_agg(n.name ORDER BY n.name) FROM queen.trace_names AS n WHERE n.trace_id = t.id),
-            t.part_id, t.off, q.name, p.name,
-            coalesce(m.transaction_id, queen.message_uuid(t.part_id, t.off)::text), m.payload::text, m.key_id
-        INTO id, event_type, data, consumer_group, worker, created_at, names, part_id, off, queue, partition,
-            transaction_id, payload, key_id
+    SELECT array_agg(u.id ORDER BY u.id), array_agg(u.part_id ORDER BY u.id), array_agg(u.off ORDER BY u.id),
+        array_agg(u.last_off ORDER BY u.id)
+    INTO t_id, t_part, t_off, t_segment
+    FROM (
+        SELECT t.id, t.part_id, t.off, s.last_off
         FROM queen.traces AS t
         JOIN queen.partitions AS p ON p.id = t.part_id
-        JOIN queen.queues AS q ON q.id = p.queue_id
         LEFT JOIN LATERAL (
-            SELECT f.transaction_id, f.payload, f.key_id
-            FROM (
-                SELECT s.* FROM queen.segments AS s
-                WHERE s.part_id = t.part_id AND s.last_off >= t.off ORDER BY s.last_off LIMIT 1
-            ) AS s
-            CROSS JOIN LATERAL queen.message_at(s.data, s.ends, (t.off - s.last_off + s.n - 1)::int) AS b
-            CROSS JOIN LATERAL queen.message_fields(b.message) AS f
-            WHERE s.last_off - s.n < t.off AND p_name IS NOT NULL
-        ) AS m ON true
-        WHERE t.id = v_id;
-        CONTINUE WHEN NOT FOUND;
-        v_more := octet_length(data) + coalesce(octet_length(payload), 0);
-        EXIT WHEN v_bytes > 0 AND v_bytes + v_more > p_bytes;
-        v_bytes := v_bytes + v_more;
-        RETURN NEXT;
-    END LOOP;
+            SELECT CASE WHEN l.last_off - l.n < t.off THEN l.last_off END AS last_off FROM queen.segments AS l
+            WHERE p_name IS NOT NULL AND l.part_id = t.part_id AND l.last_off >= t.off ORDER BY l.last_off LIMIT 1
+        ) AS s ON true
+        WHERE t.id = ANY(v_ids)
+    ) AS u;
+    -- As many as have p_bytes together, or the first.
+    SELECT array_agg(c.id ORDER BY c.id), array_agg(c.part_id ORDER BY c.id), array_agg(c.off ORDER BY c.id),
+        array_agg(c.last_off ORDER BY c.id)
+    INTO t_id, t_part, t_off, t_segment
+    FROM (
+        SELECT u.id, u.part_id, u.off, u.last_off, u.ord,
+            sum(octet_length(t.data::text) + coalesce(z.size, 0)) OVER (ORDER BY u.ord ROWS UNBOUNDED PRECEDING) AS bytes
+        FROM unnest(t_id, t_part, t_off, t_segment) WITH ORDINALITY AS u (id, part_id, off, last_off, ord)
+        JOIN queen.traces AS t ON t.id = u.id
+        LEFT JOIN queen.message_sizes(t_part, t_segment, t_off) AS z ON z.part_id = u.part_id AND z.off = u.off
+    ) AS c
+    WHERE c.ord = 1 OR c.bytes <= p_bytes;
+    RETURN QUERY
+    SELECT
+        t.id, t.event_type, t.data::text, t.consumer_group, t.worker, t.created_at,
+        (SELECT array_agg(n.name ORDER BY n.name) FROM queen.trace_names AS n WHERE n.trace_id = t.id),
+        t.part_id, t.off, q.name, p.name, coalesce(m.transaction_id, queen.message_uuid(t.part_id, t.off)::text),
+        m.payload::text, m.key_id
+    FROM unnest(t_id) AS u (id)
+    JOIN queen.traces AS t ON t.id = u.id
+    JOIN queen.partitions AS p ON p.id = t.part_id
+    JOIN queen.queues AS q ON q.id = p.queue_id
+    LEFT JOIN (
+        SELECT s.part_id, f.off, f.transaction_id, f.payload, f.key_id
+        FROM (
+            SELECT l.part_id, l.last_off, array_agg(DISTINCT l.off) AS offsets
+            FROM unnest(t_part, t_segment, t_off) AS l (part_id, last_off, off)
+            WHERE l.last_off IS NOT NULL GROUP BY l.part_id, l.last_off
+        ) AS s
+        CROSS JOIN LATERAL queen.segment_messages(s.part_id, s.last_off, s.offsets) AS f
+    ) AS m ON m.part_id = t.part_id AND m.off = t.off
+    ORDER BY t.id;
 END $$;
 COMMENT ON FUNCTION queen.list_traces_v1 IS 'Traces of one message or of one name, oldest first.';
 

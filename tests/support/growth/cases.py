@@ -208,6 +208,14 @@ async def push_to_limited(w: World, s: Stock) -> None:
     await w.push(columns)
 
 
+async def push_one_limited(w: World, s: Stock) -> None:
+    await w.configure(s, max_size=1_000_000)
+    columns = w.flush(s, [(0, "new")])
+    options = await w.store.read_push_options()
+    columns.version, columns.limited = options.version, [options.limited[s.queue].queue_id]
+    await w.push(columns)
+
+
 async def push_again(w: World, s: Stock) -> None:
     columns = w.flush(s, new_to_all(s))
     await w.push(columns)
@@ -376,6 +384,14 @@ async def execute_acks(w: World, s: Stock) -> None:
     await w.execute(w.flush(s, new_to_all(s)), w.acks(s, [(part, 0) for part in s.parts]))
 
 
+async def execute_under_many(w: World, s: Stock) -> None:
+    """Each ack is under one of as many leases."""
+    assert s.lease is not None
+    acks = w.acks(s, [(part, 0) for part in s.parts], "d")
+    acks.lease = [None] * len(s.parts)
+    await w.execute(w.flush(s, []), acks, required=[*(uuid4() for _ in s.parts), s.lease])
+
+
 async def renew(w: World, s: Stock) -> None:
     assert s.lease is not None
     [(renewed, _)] = await w.store.renew_leases([s.lease], [100_000])
@@ -417,6 +433,7 @@ LEASED = Shape("leased partitions", leased_partitions, 250, (
     given("ack all: dead letters", ack_all("d")),
     given("ack all: retry", ack_all("r")),
     given("transaction that acks all and pushes to all", execute_acks),
+    given("transaction that acks all and names as many leases", execute_under_many),
     given("renewal of the lease", renew),
     given("renewal of the lease and of as many that are over", renew_many),
     given("release of the lease", release),
@@ -455,6 +472,10 @@ async def counted_segment(w: World, n: int) -> Stock:
     return stock
 
 
+async def find_server_made(w: World, s: Stock) -> None:
+    assert not any(await w.store.find_server_made([s.part] * s.n, list(range(s.n))))
+
+
 ONE_SEGMENT = Shape("messages of one segment", counted_segment, 1500, (
     given("push of as many, all new", push_items(1, 1)),
     given("push of as many, half stored before", push_items(1, 2)),
@@ -467,6 +488,7 @@ ONE_SEGMENT = Shape("messages of one segment", counted_segment, 1500, (
     given("retention", retention),
     given("eviction", eviction),
     given("a page of messages", list_messages),
+    given("which ids the server made", find_server_made),
     stored("pop of one", pop_one),
     stored("push of one", push_one),
     given("read one", get_message),
@@ -828,6 +850,112 @@ LETTERS = Shape("dead letters", dead_letters, 600, (
 ))  # fmt: skip
 
 
+# ---------------------------------------------------------------------- traces
+
+
+async def traces(w: World, n: int) -> Stock:
+    """Each of a message of its own; all messages in one segment. Each has a name, and all have one."""
+    stock = await counted_segment(w, n)
+    for number in range(n):
+        await w.trace(key(stock, number), (f"name{number}", "common"))
+    return stock
+
+
+async def record_trace(w: World, s: Stock) -> None:
+    assert await w.trace(key(s), ("common",))
+
+
+async def page_of_name(w: World, _: Stock) -> None:
+    assert await w.traces.of_name("common", 10, 0)
+
+
+async def all_of_name(w: World, s: Stock) -> None:
+    assert len(await w.traces.of_name("common", 100_000, 0)) == s.n
+
+
+async def traces_of_message(w: World, s: Stock) -> None:
+    assert await w.traces.of_message(key(s), 10, 0)
+
+
+async def page_of_names(w: World, _: Stock) -> None:
+    assert await w.traces.names(10, 0)
+
+
+async def count_traces(w: World, s: Stock) -> None:
+    assert await w.traces.count("common") == s.n
+
+
+TRACES = Shape("traces of messages of one segment", traces, 100, (
+    given("all of a name", all_of_name),
+    given("count of a name", count_traces),
+    # Counted among the newest, up to a bound.
+    given("a page of names", page_of_names),
+    given("a page of a name", page_of_name),
+    stored("traces of a message", traces_of_message),
+    stored("record one", record_trace),
+))  # fmt: skip
+
+
+# ---------------------------------------------------------------------- streams
+
+
+async def windows(w: World, n: int) -> Stock:
+    """As many rows of the state of each of two streams; the first of them is of a window that is over."""
+    stock = await w.stock(1)
+    await w.fill(stock)
+    stock.n = n
+    for name in ("other", "stream"):
+        stock.stream = await w.register(stock, name)
+        await w.cycle(stock, {f"k{number:06}": 1.0 if number == 0 else 9e15 for number in range(n)})
+    return stock
+
+
+async def cycle_all(w: World, s: Stock) -> None:
+    await w.cycle(s, {f"k{number:06}": 9e15 for number in range(s.n)})
+
+
+async def cycle_and_push(w: World, s: Stock) -> None:
+    await w.cycle(s, {}, w.flush(s, [(0, f"new{number}") for number in range(s.n)]))
+
+
+async def cycle_one(w: World, s: Stock) -> None:
+    await w.cycle(s, {"k000000": 9e15})
+
+
+def read_state(rows: Callable[[Stock], int], **arguments: object) -> Callable[[World, Stock], Awaitable[None]]:
+    async def call(w: World, s: Stock) -> None:
+        assert len(await w.read_state(s, **arguments)) == rows(s)  # type: ignore[arg-type]
+
+    return call
+
+
+async def read_named_state(w: World, s: Stock) -> None:
+    assert len(await w.read_state(s, keys=[f"k{number:06}" for number in range(s.n)])) == s.n
+
+
+async def forget_state(w: World, s: Stock) -> None:
+    assert await w.register(s, "stream", reset=True) == s.stream
+
+
+async def forget_nothing(w: World, s: Stock) -> None:
+    await w.register(s, "third")
+    await w.register(s, "third", reset=True)
+
+
+WINDOWS = Shape("rows of the state of a stream", windows, 300, (
+    given("cycle that writes all", cycle_all),
+    given("cycle that pushes as many", cycle_and_push),
+    given("read all", read_state(lambda s: s.n)),
+    given("read all by name", read_named_state),
+    given("reset of the stream", forget_state),
+    stored("cycle that writes one", cycle_one),
+    stored("read one", read_state(lambda _: 1, keys=["k000000"])),
+    stored("read by prefix", read_state(lambda _: 1, prefix="k000000")),
+    stored("read what is over", read_state(lambda _: 1, ripe=2.0)),
+    stored("reset of another stream", forget_nothing),
+))  # fmt: skip
+
+
 # ---------------------------------------------------------------------- simple-mq
 
 
@@ -1120,5 +1248,6 @@ GROUPED_BOXES = Shape("simple-mq queues with a message in flight", grouped_boxes
 
 SHAPES: tuple[Shape, ...] = (
     EMPTY, READY, TO_COME, LEASED, ONE_SEGMENT, SEGMENTS, LEASED_MESSAGES, GAPS, FAILED, ONE_BY_ONE, DELETED, DELAYED,
-    WINDOWED, GROUPS, PARKED, QUEUES, LETTERS, BOX, POLLED, GROUPED, BEHIND, EXHAUSTED, STUCK, BOXES, GROUPED_BOXES,
+    WINDOWED, GROUPS, PARKED, QUEUES, LETTERS, TRACES, WINDOWS, BOX, POLLED, GROUPED, BEHIND, EXHAUSTED, STUCK, BOXES,
+    GROUPED_BOXES,
 )  # fmt: skip

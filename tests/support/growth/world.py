@@ -4,7 +4,7 @@ What is stored gets there through the product's own stores, so that it is what a
 """
 
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -14,8 +14,8 @@ from uuid import UUID, uuid4
 import asyncpg
 
 from queen.core import ids
-from queen.core.administration import MessageKey
-from queen.core.operations import Lot, Push, QueueConfiguration
+from queen.core.administration import MessageKey, Trace
+from queen.core.operations import Lot, Push, QueueConfiguration, Registration
 from queen.core.segment import encode_entry, encode_plain, plain_length
 from queen.core.simple_mq import Message, NewQueue
 from queen.db.administration import AdministrationStore
@@ -24,7 +24,15 @@ from queen.db.setup import prepare
 from queen.db.simple_mq import SimpleMqAdministrationStore, SimpleMqStore
 from queen.db.store import Store
 from queen.engine.flush import Flush
-from queen.engine.ports import AckColumns, Delivered, EnqueueColumns, NewPartitions, PopColumns, PushColumns
+from queen.engine.ports import (
+    AckColumns,
+    Delivered,
+    EnqueueColumns,
+    NewPartitions,
+    PopColumns,
+    PushColumns,
+    StateColumns,
+)
 from queen.services.ports import Page, Place, State, Step
 from queen_bench.meter import Meter, metered
 from tests.support.servers import create_database, database_url, drop_database
@@ -64,6 +72,8 @@ class Stock:
     #: When it was filled so far, for what asks by time.
     times: list[datetime] = field(default_factory=list)
     others: list[str] = field(default_factory=list)
+    #: A stream that reads it.
+    stream: int = 0
 
     @property
     def part(self) -> int:
@@ -87,7 +97,7 @@ class World:
         self.meter, pool = meter, meter.pool
         self.store, self.administration, self.services = Store(pool), AdministrationStore(pool), MaintenanceStore(pool)
         self.messages, self.letters = self.administration.messages, self.administration.dead_letters
-        self.groups = self.administration.consumer_groups
+        self.groups, self.traces = self.administration.consumer_groups, self.administration.traces
         self.simple, self.simple_administration = SimpleMqStore(pool), SimpleMqAdministrationStore(pool)
         self._numbers = itertools.count(1)
 
@@ -256,9 +266,12 @@ class World:
 
     # ------------------------------------------------------------------ transactions
 
-    async def execute(self, push: PushColumns, ack: AckColumns | None = None, new: NewPartitions | None = None) -> None:
+    async def execute(
+        self, push: PushColumns, ack: AckColumns | None = None, new: NewPartitions | None = None,
+        required: list[UUID] | None = None,
+    ) -> None:  # fmt: skip
         """A transaction, which must succeed."""
-        rows = await self.store.execute(push, ack or AckColumns(), None, new or NewPartitions(), again=False)
+        rows = await self.store.execute(push, ack or AckColumns(), required, new or NewPartitions(), again=False)
         assert not rows.undone
 
     def new_partitions(self, stock: Stock, n: int) -> tuple[PushColumns, NewPartitions]:
@@ -267,6 +280,37 @@ class World:
         lots = [_lot(stock.queue, number, [f"t{number}"]) for number in range(n)]
         numbers = {(stock.queue, str(number)): -1 - number for number in range(n)}
         return Flush(uuid4(), [Push(lots, n)], numbers, {}, frozenset()).columns, new
+
+    # ------------------------------------------------------------------ traces and streams
+
+    async def trace(self, key: MessageKey, names: Sequence[str]) -> bool:
+        """Records a trace; whether there is such a message."""
+        return await self.traces.record(Trace(key, GROUP, "seen", "{}", "w", names)) is not None
+
+    async def register(self, stock: Stock, name: str, *, reset: bool = False) -> int:
+        """A stream of a queue."""
+        registration = Registration(f"{stock.queue}-{name}", stock.queue, "chain", reset=reset)
+        registered = await self.administration.register_stream(registration)
+        while registered.more:
+            registered = await self.administration.register_stream(registration)
+        return registered.stream
+
+    async def cycle(self, stock: Stock, ends: Mapping[str, float], push: PushColumns | None = None) -> None:
+        """A cycle that writes rows of windows with these ends, and pushes."""
+        state = StateColumns([*ends], ["{}"] * len(ends), [*ends.values()])
+        rows = await self.store.cycle(
+            stock.stream, (stock.part, stock.groups[0]), push or self.flush(stock, []), state, None, release=False,
+            again=False,
+        )  # fmt: skip
+        assert not rows.undone, rows.problem
+
+    async def read_state(
+        self, stock: Stock, keys: Sequence[str] | None = None, prefix: str | None = None, ripe: float | None = None
+    ) -> Sequence[object]:
+        """Rows of the state of a stream."""
+        rows = await self.store.stream_state(stock.stream, stock.part, keys, prefix, ripe)
+        assert rows is not None
+        return rows
 
     # ------------------------------------------------------------------ services
 

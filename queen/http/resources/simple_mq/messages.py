@@ -12,6 +12,7 @@ from queen.core import simple_mq as limits
 from queen.core.errors import BadRequestError, BodyTooLargeError, ConflictError, NotFoundError, QueueFullError
 from queen.core.operations import JobType
 from queen.core.simple_mq import (
+    NO_QUEUE,
     Acknowledge,
     Acknowledged,
     Dequeue,
@@ -24,7 +25,6 @@ from queen.core.simple_mq import (
 )
 from queen.engine.context import Context
 from queen.engine.handlers.simple_mq import announce
-from queen.engine.tally import NO_QUEUE
 from queen.engine.thread import EngineThread
 from queen.http.disconnect import serve_or_abandon
 from queen.http.fields import Uuid

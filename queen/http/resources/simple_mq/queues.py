@@ -13,10 +13,9 @@ from msgspec import Meta, Struct
 from queen.core import simple_mq as limits
 from queen.core.errors import BadRequestError, CapacityError, ConflictError, NotFoundError
 from queen.core.operations import JobType
-from queen.core.simple_mq import NewQueue, QueueInfo, RequeuedAll, uuid7
+from queen.core.simple_mq import NO_QUEUE, NewQueue, QueueInfo, RequeuedAll, uuid7
 from queen.engine.context import Context
 from queen.engine.handlers.simple_mq import announce
-from queen.engine.tally import NO_QUEUE
 from queen.engine.thread import EngineThread
 from queen.http.fields import between, text_of
 from queen.http.request import QueenRequest
