@@ -872,13 +872,13 @@ async def busy_queues(w: World, n: int) -> Stock:
     """In each minute of the last hour something was done for so many queues together."""
     stock = Stock("q0", n=n)
     minute = int((await w.now()).timestamp()) // 60
-    await w.count([(minute - number % 60, f"q{number}") for number in range(n)])
+    await w.count_work([(minute - number % 60, f"q{number}") for number in range(n)])
     return stock
 
 
 async def count_again(w: World, s: Stock) -> None:
     minute = int((await w.now()).timestamp()) // 60
-    await w.count([(minute - number % 60, f"q{number}") for number in range(s.n)])
+    await w.count_work([(minute - number % 60, f"q{number}") for number in range(s.n)])
 
 
 async def busiest(w: World, s: Stock) -> None:
