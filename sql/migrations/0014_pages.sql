@@ -30,9 +30,11 @@ DROP FUNCTION IF EXISTS queen.register_stream_v1(text, text, text, text, bool);
 DROP FUNCTION IF EXISTS queen.give_up(queen.queues, bigint, bigint, timestamptz, int, timestamptz);
 DROP FUNCTION IF EXISTS simple_mq.move_back(uuid, uuid, uuid, text);
 
--- Dead letters of a queue in the order in which they are listed and deleted, and those of a message by its transaction id.
+-- Dead letters of a queue or partition in the order in which they are listed and deleted, and those of a message by its
+-- transaction id.
 DROP INDEX queen.dead_letter_queue_queue;
 CREATE INDEX dead_letter_queue_queue ON queen.dead_letter_queue (queue_id, failed_at DESC, id DESC);
+CREATE INDEX dead_letter_queue_partition ON queen.dead_letter_queue (part_id, failed_at DESC, id DESC);
 CREATE INDEX dead_letter_queue_transaction ON queen.dead_letter_queue (part_id, transaction_id);
 
 -- The state of one stream, and its windows that are over. With room for new versions of rows, which then need no index entries.

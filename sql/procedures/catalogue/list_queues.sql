@@ -27,8 +27,12 @@ CREATE OR REPLACE FUNCTION queen.list_queues_v1(
     pending bigint, processing bigint, completed bigint, failed bigint, dead_letter bigint, offset_lag bigint,
     oldest_at timestamptz, computed_at timestamptz
 )
-LANGUAGE sql STABLE
-BEGIN ATOMIC
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_custom_plan
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
     SELECT q.queue_id, q.name, q.namespace, q.task, q.created_at, q.partitions, q.total, q.pending, q.processing,
         q.completed, q.failed, q.dead_letter, q.offset_lag, q.oldest_at, q.computed_at
     FROM queen.chosen_queues(p_namespace, p_task, p_queue, p_search) AS q
@@ -37,7 +41,7 @@ BEGIN ATOMIC
         CASE WHEN p_order = 'name' THEN q.name END,
         q.queue_id DESC
     LIMIT p_limit OFFSET p_offset;
-END;
+END $$;
 COMMENT ON FUNCTION queen.list_queues_v1 IS 'A page of queues with their figures.';
 
 -- Purpose:   the figures of queues together.
@@ -76,8 +80,12 @@ COMMENT ON FUNCTION queen.summarize_queues_v1 IS 'The figures of queues together
 CREATE OR REPLACE FUNCTION queen.list_used_queues_v1(
     p_namespace text, p_task text, p_queue text[], p_limit int, p_offset int
 ) RETURNS TABLE (queue_id bigint, name text, namespace text, task text, partitions bigint, consumed bigint)
-LANGUAGE sql STABLE
-BEGIN ATOMIC
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_custom_plan
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
     SELECT q.queue_id, q.name, q.namespace, q.task, coalesce(q.partitions, 0), c.consumed
     FROM queen.chosen_queues(p_namespace, p_task, p_queue, NULL) AS q
     CROSS JOIN LATERAL (
@@ -85,5 +93,5 @@ BEGIN ATOMIC
     ) AS c
     WHERE q.total > 0 OR c.consumed > 0
     ORDER BY q.queue_id DESC LIMIT p_limit OFFSET p_offset;
-END;
+END $$;
 COMMENT ON FUNCTION queen.list_used_queues_v1 IS 'A page of the queues that hold or held messages.';

@@ -9,8 +9,12 @@ CREATE OR REPLACE FUNCTION queen.list_groups_v1(
     consumed bigint,
     untouched bool, oldest_at timestamptz, computed_at timestamptz
 )
-LANGUAGE sql STABLE
-BEGIN ATOMIC
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_custom_plan
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
     SELECT g.id, g.name, q.name, g.subscription_mode, g.since, g.created_at, t.members, t.partitions_with_lag,
         t.total_lag, t.leases, t.leased_messages, t.consumed, t.untouched, t.oldest_at, t.computed_at
     FROM queen.consumer_groups_metadata AS g
@@ -22,7 +26,7 @@ BEGIN ATOMIC
         CASE WHEN p_order = 'lag' THEN t.oldest_at END, CASE WHEN p_order = 'lag' THEN t.total_lag END DESC NULLS LAST,
         q.name, g.name
     LIMIT p_limit OFFSET p_offset;
-END;
+END $$;
 COMMENT ON FUNCTION queen.list_groups_v1 IS 'A page of the consumer groups of queues with their figures.';
 
 -- Purpose:   the figures of the groups of queues together.

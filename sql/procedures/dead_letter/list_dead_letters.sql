@@ -1,5 +1,5 @@
 -- The numbers of dead letters that match, newest failure first, and how many of the newest were looked at. Null matches
--- any. Those of one partition are found by it; a group is looked for among the newest p_scan that match the rest.
+-- any. A group is looked for among the newest p_scan that match the rest.
 CREATE OR REPLACE FUNCTION queen.find_dead_letters(
     p_queue text, p_group text, p_partition text, p_from timestamptz, p_to timestamptz, p_scan int, p_limit int,
     p_offset int
@@ -24,11 +24,14 @@ BEGIN
         RETURN QUERY
         SELECT u.id
         FROM (
-            SELECT d.id, d.consumer_group, d.failed_at
-            FROM queen.partitions AS p JOIN queen.dead_letter_queue AS d ON d.part_id = p.id
+            SELECT n.id, n.consumer_group, n.failed_at
+            FROM queen.partitions AS p
+            CROSS JOIN LATERAL (
+                SELECT d.id, d.consumer_group, d.failed_at FROM queen.dead_letter_queue AS d
+                WHERE d.part_id = p.id AND d.failed_at >= v_from AND d.failed_at <= v_to
+                ORDER BY d.failed_at DESC, d.id DESC LIMIT CASE WHEN p_group IS NULL THEN p_limit + p_offset ELSE p_scan END
+            ) AS n
             WHERE p.name = p_partition AND (v_queue IS NULL OR p.queue_id = v_queue)
-                AND d.failed_at >= v_from AND d.failed_at <= v_to
-            LIMIT p_scan
         ) AS u
         WHERE p_group IS NULL OR u.consumer_group = p_group
         ORDER BY u.failed_at DESC, u.id DESC LIMIT p_limit OFFSET p_offset;

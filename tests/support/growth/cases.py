@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 from queen.core.administration import (
+    Apart,
     DeadLetterFilter,
     GroupOrder,
     MessageFilter,
@@ -719,8 +720,43 @@ async def pop_and_ack_one(w: World, s: Stock) -> None:
     await w.ack(w.acks(s, [(s.part, 0)]))
 
 
+<<<<<<< HEAD
 async def look_at_new_group(w: World, s: Stock) -> None:
     assert not await w.store.find_locked([Lock(LockKind.SUBSCRIBING, name=s.queue, group="new")])
+=======
+def page_of_queues(order: QueueOrder) -> Callable[[World, Stock], Awaitable[None]]:
+    async def call(w: World, _: Stock) -> None:
+        assert await w.administration.catalogue.queues(QueueFilter(), order, 10, 0)
+
+    return call
+
+
+async def page_of_groups(w: World, _: Stock) -> None:
+    assert await w.groups.groups(None, None, GroupOrder.NAME, 1, 0)
+
+
+async def totals(w: World, s: Stock) -> None:
+    assert (await w.administration.catalogue.summary()).queues == len(s.parts)
+    await w.groups.summary(QueueFilter())
+
+
+async def page_of_namespaces(w: World, _: Stock) -> None:
+    assert await w.administration.catalogue.namespaces(10, 0)
+
+
+async def depth(w: World, s: Stock) -> None:
+    assert await w.administration.catalogue.depth(s.others[0], None)
+
+
+async def refresh(w: World, _: Stock) -> None:
+    after: int | None = 0
+    while after is not None:
+        after = (await w.administration.metrics.refresh_page(after, wait=True)).last
+
+
+async def refresh_smallest(w: World, _: Stock) -> None:
+    await w.administration.metrics.refresh_smallest(100)
+>>>>>>> h-lists
 
 
 GROUPS = Shape("groups of a partition", many_groups, 64, (
@@ -732,6 +768,8 @@ GROUPS = Shape("groups of a partition", many_groups, 64, (
     given("eviction", eviction),
     given("delete the queue", delete_queue),
     given("list of groups", list_groups),
+    given("refresh of the statistics", refresh),
+    stored("a page of groups", page_of_groups),
     stored("pop and ack of one", pop_and_ack_one),
     stored("first pop of one more", first_pop),
 ))  # fmt: skip
@@ -785,7 +823,19 @@ QUEUES = Shape("queues", many_queues, 150, (
     given("queues of a namespace", find_queues),
     given("list of queues", list_queues),
     given("a partition more in each", resolve_queues),
+<<<<<<< HEAD
     given("which of all are locked", look_at_queues),
+=======
+    # Totals are those of all queues, and so are those that have a namespace, and the smallest of all.
+    given("totals", totals),
+    given("a page of namespaces", page_of_namespaces),
+    given("refresh of the statistics", refresh),
+    given("refresh of those of the smallest", refresh_smallest),
+    stored("a page of the newest queues", page_of_queues(QueueOrder.NEWEST)),
+    stored("a page of queues by name", page_of_queues(QueueOrder.NAME)),
+    stored("a page of groups", page_of_groups),
+    stored("depth of one", depth),
+>>>>>>> h-lists
     stored("pop of one", pop_one),
     stored("push to one", push_one),
     stored("first pop of a group on one", first_pop_on_one),
@@ -834,6 +884,14 @@ async def purge_letters(w: World, s: Stock) -> None:
     assert purged == s.n
 
 
+async def letters_of_partition(w: World, s: Stock) -> None:
+    assert await w.letters.page(DeadLetterFilter(queue=s.queue, partition="000000", begin=None, end=None), 10, 0)
+
+
+async def letters_of_group(w: World, s: Stock) -> None:
+    assert await w.letters.page(DeadLetterFilter(queue=s.queue, group=GROUP, begin=None, end=None), 10, 0)
+
+
 async def summary(w: World, s: Stock) -> None:
     await w.letters.summarize(s.queue)
 
@@ -842,7 +900,10 @@ LETTERS = Shape("dead letters", dead_letters, 600, (
     given("count", count_letters),
     given("delete all", purge_letters),
     given("summary", summary),
+    given("refresh of the statistics", refresh),
     stored("a page", page_of_letters),
+    stored("a page of a partition", letters_of_partition),
+    stored("a page of a group", letters_of_group),
     stored("find the newest of a message", newest_letter),
     stored("delete one", delete_letter),
     stored("replay one", replay_letter),
@@ -893,6 +954,43 @@ TRACES = Shape("traces of messages of one segment", traces, 100, (
     given("a page of a name", page_of_name),
     stored("traces of a message", traces_of_message),
     stored("record one", record_trace),
+))  # fmt: skip
+
+
+# ---------------------------------------------------------------------- metrics
+
+
+async def busy_queues(w: World, n: int) -> Stock:
+    """In each minute of the last hour something was done for so many queues together."""
+    stock = Stock("q0", n=n)
+    minute = int((await w.now()).timestamp()) // 60
+    await w.count_work([(minute - number % 60, f"q{number}") for number in range(n)])
+    return stock
+
+
+async def count_again(w: World, s: Stock) -> None:
+    minute = int((await w.now()).timestamp()) // 60
+    await w.count_work([(minute - number % 60, f"q{number}") for number in range(s.n)])
+
+
+async def busiest(w: World, s: Stock) -> None:
+    assert (await w.administration.metrics.busiest(await w.last_hour(), None, 10, 0)).total >= s.n
+
+
+async def work_of_all(w: World, _: Stock) -> None:
+    assert await w.administration.metrics.queues(await w.last_hour(), 1, QueueFilter(), Apart(bucket=False))
+
+
+async def work_of_one(w: World, _: Stock) -> None:
+    found = await w.administration.metrics.busiest(await w.last_hour(), ["q0"], 10, 0)
+    assert await w.administration.metrics.queues(await w.last_hour(), 1, QueueFilter(names=found.names), Apart(queue=True))
+
+
+METRICS = Shape("metrics of queues", busy_queues, 300, (
+    given("counting as many more", count_again),
+    given("a page of the busiest", busiest),
+    stored("what was done for all", work_of_all),
+    stored("what was done for one", work_of_one),
 ))  # fmt: skip
 
 
@@ -1247,7 +1345,13 @@ GROUPED_BOXES = Shape("simple-mq queues with a message in flight", grouped_boxes
 ))  # fmt: skip
 
 SHAPES: tuple[Shape, ...] = (
+<<<<<<< HEAD
     EMPTY, READY, TO_COME, LEASED, ONE_SEGMENT, SEGMENTS, LEASED_MESSAGES, GAPS, FAILED, ONE_BY_ONE, DELETED, DELAYED,
     WINDOWED, GROUPS, PARKED, QUEUES, LETTERS, TRACES, WINDOWS, BOX, POLLED, GROUPED, BEHIND, EXHAUSTED, STUCK, BOXES,
     GROUPED_BOXES,
+=======
+    EMPTY, READY, LEASED, ONE_SEGMENT, SEGMENTS, LEASED_MESSAGES, GAPS, FAILED, ONE_BY_ONE, DELETED, DELAYED, WINDOWED,
+    GROUPS, PARKED, QUEUES, LETTERS, TRACES, METRICS, WINDOWS, BOX, POLLED, GROUPED, BEHIND,
+    EXHAUSTED, STUCK, BOXES, GROUPED_BOXES,
+>>>>>>> h-lists
 )  # fmt: skip

@@ -14,7 +14,8 @@ from uuid import UUID, uuid4
 import asyncpg
 
 from queen.core import ids
-from queen.core.administration import MessageKey, Trace
+from queen.core.administration import MessageKey, Period, Trace
+from queen.core.metrics import Counted, QueueCounts, Worker
 from queen.core.operations import Lot, Push, QueueConfiguration, Registration
 from queen.core.segment import encode_entry, encode_plain, plain_length
 from queen.core.simple_mq import Message, NewQueue
@@ -311,6 +312,18 @@ class World:
         rows = await self.store.stream_state(stock.stream, stock.part, keys, prefix, ripe)
         assert rows is not None
         return rows
+
+    # ------------------------------------------------------------------ metrics
+
+    async def count_work(self, minutes: Sequence[tuple[int, str]]) -> None:
+        """What a worker has counted: a push for each of these queues in these minutes since 1970."""
+        counted = [Counted(minute, queue, QueueCounts(push_requests=1, push_messages=1)) for minute, queue in minutes]
+        await self.administration.metrics.record_queues(Worker("host", 1), counted)
+
+    async def last_hour(self) -> Period:
+        """The last hour, with this minute."""
+        now = await self.now()
+        return Period(now - timedelta(hours=1), now)
 
     # ------------------------------------------------------------------ services
 
