@@ -720,10 +720,10 @@ async def pop_and_ack_one(w: World, s: Stock) -> None:
     await w.ack(w.acks(s, [(s.part, 0)]))
 
 
-<<<<<<< HEAD
 async def look_at_new_group(w: World, s: Stock) -> None:
     assert not await w.store.find_locked([Lock(LockKind.SUBSCRIBING, name=s.queue, group="new")])
-=======
+
+
 def page_of_queues(order: QueueOrder) -> Callable[[World, Stock], Awaitable[None]]:
     async def call(w: World, _: Stock) -> None:
         assert await w.administration.catalogue.queues(QueueFilter(), order, 10, 0)
@@ -756,7 +756,6 @@ async def refresh(w: World, _: Stock) -> None:
 
 async def refresh_smallest(w: World, _: Stock) -> None:
     await w.administration.metrics.refresh_smallest(100)
->>>>>>> h-lists
 
 
 GROUPS = Shape("groups of a partition", many_groups, 64, (
@@ -823,9 +822,7 @@ QUEUES = Shape("queues", many_queues, 150, (
     given("queues of a namespace", find_queues),
     given("list of queues", list_queues),
     given("a partition more in each", resolve_queues),
-<<<<<<< HEAD
     given("which of all are locked", look_at_queues),
-=======
     # Totals are those of all queues, and so are those that have a namespace, and the smallest of all.
     given("totals", totals),
     given("a page of namespaces", page_of_namespaces),
@@ -835,7 +832,6 @@ QUEUES = Shape("queues", many_queues, 150, (
     stored("a page of queues by name", page_of_queues(QueueOrder.NAME)),
     stored("a page of groups", page_of_groups),
     stored("depth of one", depth),
->>>>>>> h-lists
     stored("pop of one", pop_one),
     stored("push to one", push_one),
     stored("first pop of a group on one", first_pop_on_one),
@@ -983,7 +979,9 @@ async def work_of_all(w: World, _: Stock) -> None:
 
 async def work_of_one(w: World, _: Stock) -> None:
     found = await w.administration.metrics.busiest(await w.last_hour(), ["q0"], 10, 0)
-    assert await w.administration.metrics.queues(await w.last_hour(), 1, QueueFilter(names=found.names), Apart(queue=True))
+    assert await w.administration.metrics.queues(
+        await w.last_hour(), 1, QueueFilter(names=found.names), Apart(queue=True)
+    )
 
 
 METRICS = Shape("metrics of queues", busy_queues, 300, (
@@ -1345,13 +1343,7 @@ GROUPED_BOXES = Shape("simple-mq queues with a message in flight", grouped_boxes
 ))  # fmt: skip
 
 SHAPES: tuple[Shape, ...] = (
-<<<<<<< HEAD
     EMPTY, READY, TO_COME, LEASED, ONE_SEGMENT, SEGMENTS, LEASED_MESSAGES, GAPS, FAILED, ONE_BY_ONE, DELETED, DELAYED,
-    WINDOWED, GROUPS, PARKED, QUEUES, LETTERS, TRACES, WINDOWS, BOX, POLLED, GROUPED, BEHIND, EXHAUSTED, STUCK, BOXES,
-    GROUPED_BOXES,
-=======
-    EMPTY, READY, LEASED, ONE_SEGMENT, SEGMENTS, LEASED_MESSAGES, GAPS, FAILED, ONE_BY_ONE, DELETED, DELAYED, WINDOWED,
-    GROUPS, PARKED, QUEUES, LETTERS, TRACES, METRICS, WINDOWS, BOX, POLLED, GROUPED, BEHIND,
-    EXHAUSTED, STUCK, BOXES, GROUPED_BOXES,
->>>>>>> h-lists
+    WINDOWED, GROUPS, PARKED, QUEUES, LETTERS, TRACES, METRICS, WINDOWS, BOX, POLLED, GROUPED, BEHIND, EXHAUSTED, STUCK,
+    BOXES, GROUPED_BOXES,
 )  # fmt: skip
