@@ -33,6 +33,9 @@ COMMENT ON VIEW queen.log_ends IS
 'The log end of each partition: offset of the next message, and created_at of the newest segment. Who has locked the partition reads it in a later statement, to see what was committed before.';
 
 ALTER TABLE queen.partition_consumers ADD COLUMN ver bigint NOT NULL DEFAULT 0;
+-- Not compressed: a large one is written anew by each ack that completes a message out of order, and compressing it took most of
+-- the time.
+ALTER TABLE queen.partition_consumers ALTER COLUMN ahead SET STORAGE EXTERNAL;
 ALTER TABLE queen.partition_consumers DROP CONSTRAINT partition_consumers_pkey;
 ALTER TABLE queen.partition_consumers ADD PRIMARY KEY (part_id, grp_id, ver);
 -- + 0, so that each question is answered by one index only: a plan that was made while tables were small stays, and would read

@@ -18,18 +18,6 @@ from tests.support.growth.measure import Case, Figures, Growth, Measurer, Shape,
 from tests.support.growth.world import template
 
 OLD = Path(__file__).parents[1] / "mutants" / "growth"
-#: What grows too fast as the procedures are today: shape and call. To be emptied, and then to be removed.
-RED_TODAY: frozenset[tuple[str, str]] = frozenset(
-    {
-        ("leased partitions", "ack all: completed"),
-        ("leased partitions", "ack all by transaction id: completed"),
-        ("acks, one a call", "every second"),
-    }
-)
-
-
-class OutOfProportionError(AssertionError):
-    """What a red case is expected to fail with, and with nothing else."""
 
 
 CASES = [(shape, case) for shape in SHAPES for case in shape.cases]
@@ -74,22 +62,14 @@ def worlds(postgres: str) -> Iterator[Worlds]:
             made.close()
 
 
-def parameters() -> Iterator[object]:
-    for shape, case in CASES:
-        red = (shape.name, case.name) in RED_TODAY
-        marks = (
-            [pytest.mark.xfail(reason="grows too fast today", strict=False, raises=OutOfProportionError)] if red else []
-        )
-        yield pytest.param(shape, case, id=f"{shape.name}: {case.name}", marks=marks)
-
-
 @checks("G-COST-1", level=Level.LIVE)
-@pytest.mark.parametrize(("shape", "case"), [*parameters()])
+@pytest.mark.parametrize(
+    ("shape", "case"), [pytest.param(shape, case, id=f"{shape.name}: {case.name}") for shape, case in CASES]
+)
 def test_a_call_costs_in_proportion(worlds: Worlds, shape: Shape, case: Case) -> None:
     figures = worlds.figures(shape, case)
     print(figures)
-    if problems := figures.problems():
-        raise OutOfProportionError(f"{'; '.join(problems)}: {figures}")
+    assert figures.problems() == [], str(figures)
 
 
 #: A call that meets each old version.
@@ -123,6 +103,5 @@ def test_what_is_in_proportion_and_what_is_not() -> None:
     assert Figures(Growth.GIVEN, {}, "at 400: more than 10 s").problems() == ["at 400: more than 10 s"]
 
 
-def test_every_red_case_is_one_that_is_measured() -> None:
-    assert {(shape.name, case.name) for shape, case in CASES} >= RED_TODAY
+def test_no_case_stands_twice() -> None:
     assert len({(shape.name, case.name) for shape, case in CASES}) == len(CASES)
