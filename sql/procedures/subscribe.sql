@@ -18,6 +18,7 @@ CREATE OR REPLACE FUNCTION queen.subscribe_v1(
     OUT queue_id bigint, OUT grp_id bigint, OUT complete bool, OUT starts_in float8, OUT ready int
 )
 LANGUAGE plpgsql
+SET enable_seqscan = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -242,6 +243,7 @@ COMMENT ON FUNCTION queen.move_up IS 'Internal: moves cursors of a group over wh
 -- has a cursor. Until they are done its start stays where it was set, and nobody pops.
 CREATE OR REPLACE FUNCTION queen.begin_group(p_grp bigint) RETURNS queen.consumer_groups_metadata
 LANGUAGE plpgsql
+SET enable_seqscan = off
 AS $$
 DECLARE
     v_group queen.consumer_groups_metadata;

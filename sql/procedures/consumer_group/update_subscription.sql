@@ -9,6 +9,7 @@ CREATE OR REPLACE FUNCTION queen.update_subscription_v1(
     p_queue text, p_group text, p_since timestamptz, p_step int, OUT known bool, OUT changed bool
 )
 LANGUAGE plpgsql
+SET enable_seqscan = off
 AS $$
 DECLARE
     v_queue bigint;
