@@ -76,10 +76,14 @@ CREATE TABLE queen.busy_queues (
 );
 COMMENT ON TABLE queen.busy_queues IS 'Messages that were pushed, popped and acked of each queue, by hours and days (60 and 1440 minutes).';
 INSERT INTO queen.busy_queues
-SELECT l.minutes, to_timestamp(floor(date_part('epoch', m.bucket) / (60 * l.minutes)) * 60 * l.minutes), m.queue,
-    sum(m.push_messages + m.pop_messages + m.ack_success + m.ack_failed)
-FROM queen.queue_metrics AS m CROSS JOIN (VALUES (60), (1440)) AS l (minutes)
-GROUP BY 1, 2, 3;
+SELECT b.minutes, b.bucket, b.queue, sum(b.messages)
+FROM (
+    SELECT
+        l.minutes, to_timestamp(floor(date_part('epoch', m.bucket) / (60 * l.minutes)) * 60 * l.minutes) AS bucket, m.queue,
+        m.push_messages + m.pop_messages + m.ack_success + m.ack_failed AS messages
+    FROM queen.queue_metrics AS m CROSS JOIN (VALUES (60), (1440)) AS l (minutes)
+) AS b
+GROUP BY b.minutes, b.bucket, b.queue;
 
 CREATE INDEX queue_metrics_queue ON queen.queue_metrics (queue, bucket);
 CREATE INDEX queue_metrics_parked ON queen.queue_metrics (bucket, queue, worker) WHERE parked > 0;
