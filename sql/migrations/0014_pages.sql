@@ -79,7 +79,8 @@ INSERT INTO queen.busy_queues
 SELECT b.minutes, b.bucket, b.queue, sum(b.messages)
 FROM (
     SELECT
-        l.minutes, to_timestamp(floor(date_part('epoch', m.bucket) / (60 * l.minutes)) * 60 * l.minutes) AS bucket, m.queue,
+        l.minutes, m.queue,
+        to_timestamp(floor(date_part('epoch', m.bucket) / (60 * l.minutes)) * 60 * l.minutes) AS bucket,
         m.push_messages + m.pop_messages + m.ack_success + m.ack_failed AS messages
     FROM queen.queue_metrics AS m CROSS JOIN (VALUES (60), (1440)) AS l (minutes)
 ) AS b
