@@ -76,15 +76,14 @@ CREATE TABLE queen.busy_queues (
 );
 COMMENT ON TABLE queen.busy_queues IS 'Messages that were pushed, popped and acked of each queue, by hours and days (60 and 1440 minutes).';
 INSERT INTO queen.busy_queues
-SELECT b.minutes, b.bucket, b.queue, sum(b.messages)
+SELECT u.minutes, u.bucket, u.queue, sum(u.messages)
 FROM (
     SELECT
-        l.minutes, m.queue,
-        to_timestamp(floor(date_part('epoch', m.bucket) / (60 * l.minutes)) * 60 * l.minutes) AS bucket,
-        m.push_messages + m.pop_messages + m.ack_success + m.ack_failed AS messages
+        l.minutes, m.queue, m.push_messages + m.pop_messages + m.ack_success + m.ack_failed AS messages,
+        to_timestamp(floor(date_part('epoch', m.bucket) / (60 * l.minutes)) * 60 * l.minutes) AS bucket
     FROM queen.queue_metrics AS m CROSS JOIN (VALUES (60), (1440)) AS l (minutes)
-) AS b
-GROUP BY b.minutes, b.bucket, b.queue;
+) AS u
+GROUP BY u.minutes, u.bucket, u.queue;
 
 CREATE INDEX queue_metrics_queue ON queen.queue_metrics (queue, bucket);
 CREATE INDEX queue_metrics_parked ON queen.queue_metrics (bucket, queue, worker) WHERE parked > 0;
