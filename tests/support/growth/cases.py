@@ -707,6 +707,19 @@ async def many_groups(w: World, n: int) -> Stock:
     return stock
 
 
+async def leased_groups(w: World, n: int) -> Stock:
+    stock = await many_groups(w, n)
+    assert len(await w.pop_each(stock.groups)) == n
+    return stock
+
+
+async def eviction_of_nothing(w: World, s: Stock) -> None:
+    """What has waited too long is under a lease."""
+    await w.configure(s, max_wait_time_seconds=3600)
+    await w.set_clock(await w.now(timedelta(hours=2)))
+    assert await w.sweep_overdue(s) == 0
+
+
 async def pop_each_group(w: World, s: Stock) -> None:
     assert len(await w.pop_each(s.groups)) == len(s.groups)
 
@@ -771,6 +784,10 @@ GROUPS = Shape("groups of a partition", many_groups, 64, (
     stored("a page of groups", page_of_groups),
     stored("pop and ack of one", pop_and_ack_one),
     stored("first pop of one more", first_pop),
+))  # fmt: skip
+LEASED_GROUPS = Shape("groups with a lease on a partition", leased_groups, 64, (
+    given("eviction that finds nothing", eviction_of_nothing),
+    stored("a page of messages", list_messages),
 ))  # fmt: skip
 PARKED = Shape("parked groups of a partition", parked_groups, 64, (
     given("whether it is locked, or any of them", look_at_partition),
@@ -1344,6 +1361,6 @@ GROUPED_BOXES = Shape("simple-mq queues with a message in flight", grouped_boxes
 
 SHAPES: tuple[Shape, ...] = (
     EMPTY, READY, TO_COME, LEASED, ONE_SEGMENT, SEGMENTS, LEASED_MESSAGES, GAPS, FAILED, ONE_BY_ONE, DELETED, DELAYED,
-    WINDOWED, GROUPS, PARKED, QUEUES, LETTERS, TRACES, METRICS, WINDOWS, BOX, POLLED, GROUPED, BEHIND, EXHAUSTED, STUCK,
-    BOXES, GROUPED_BOXES,
+    WINDOWED, GROUPS, LEASED_GROUPS, PARKED, QUEUES, LETTERS, TRACES, METRICS, WINDOWS, BOX, POLLED, GROUPED, BEHIND,
+    EXHAUSTED, STUCK, BOXES, GROUPED_BOXES,
 )  # fmt: skip
