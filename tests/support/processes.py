@@ -131,6 +131,14 @@ class Server:
         except (OSError, http.client.HTTPException):
             return False
 
+    def is_settled(self) -> bool:
+        """Whether a worker answers that all is well, and that nothing waits in the spool."""
+        try:
+            status, body = self.request("GET", "/health")
+        except (OSError, http.client.HTTPException):
+            return False
+        return status == 200 and not (body["spool"]["spooling"] or body["spool"]["held_partitions"])
+
     def wait_until_healthy(self) -> None:
         """Returns when requests are served; fails when the server ended instead."""
         wait_until(lambda: self.process.poll() is not None or self.is_healthy(), f"healthy; {self.output.read_text()}")

@@ -1,7 +1,6 @@
 """The world of a schedule: PostgreSQL and clients behind proxies, and a server that is started again when killed."""
 
 import asyncio
-import http.client
 import os
 import shutil
 import subprocess
@@ -228,13 +227,7 @@ class World:
         def is_well() -> bool:
             self.check_server()
             assert self.postgres.is_alive(self.primary), "PostgreSQL ended by itself"
-            if self.server.process.poll() is not None:
-                return False
-            try:
-                status, body = self.server.request("GET", "/health")
-            except (OSError, http.client.HTTPException):
-                return False
-            return status == 200 and not body["spool"]["spooling"]
+            return self.server.process.poll() is None and self.server.is_settled()
 
         await until(is_well, "a healthy server with an empty spool", 2 * PATIENCE_S)
 
