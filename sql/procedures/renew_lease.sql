@@ -35,9 +35,9 @@ BEGIN
     v_now := queen.write_clock();
     WITH renewed AS (
         UPDATE queen.partition_consumers AS c
-        SET ready_at = greatest(c.ready_at, v_now + make_interval(secs => k.seconds)), ver = c.ver + 1
-        FROM unnest(v_part, v_grp, v_ver, v_seconds) AS k (part_id, grp_id, ver, seconds)
-        WHERE c.part_id = ANY(ARRAY[k.part_id]) AND c.grp_id = ANY(ARRAY[k.grp_id]) AND c.ver = ANY(ARRAY[k.ver])
+        SET ready_at = greatest(c.ready_at, v_now + make_interval(secs => u.seconds)), ver = c.ver + 1
+        FROM unnest(v_part, v_grp, v_ver, v_seconds) AS u (part_id, grp_id, ver, seconds)
+        WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = ANY(ARRAY[u.grp_id]) AND c.ver = ANY(ARRAY[u.ver])
             AND c.ready_at + interval '0' > v_now
         RETURNING c.lease, c.ready_at
     )

@@ -927,8 +927,9 @@ async def work_of_all(w: World, _: Stock) -> None:
 
 
 async def work_of_one(w: World, _: Stock) -> None:
-    found = await w.administration.metrics.busiest(await w.last_hour(), ["q0"], 10, 0)
-    assert await w.administration.metrics.queues(await w.last_hour(), 1, QueueFilter(names=found.names), Apart(queue=True))
+    metrics, hour = w.administration.metrics, await w.last_hour()
+    found = await metrics.busiest(hour, ["q0"], 10, 0)
+    assert await metrics.queues(hour, 1, QueueFilter(names=found.names), Apart(queue=True))
 
 
 METRICS = Shape("metrics of queues", busy_queues, 300, (
@@ -1286,6 +1287,6 @@ GROUPED_BOXES = Shape("simple-mq queues with a message in flight", grouped_boxes
 
 SHAPES: tuple[Shape, ...] = (
     EMPTY, READY, LEASED, ONE_SEGMENT, SEGMENTS, LEASED_MESSAGES, GAPS, FAILED, ONE_BY_ONE, DELETED, DELAYED, WINDOWED,
-    GROUPS, LEASED_GROUPS, PARKED, QUEUES, LIMITED_QUEUES, LETTERS, TRACES, METRICS, WINDOWS, BOX, POLLED, GROUPED, BEHIND,
-    EXHAUSTED, STUCK, BOXES, GROUPED_BOXES,
+    GROUPS, LEASED_GROUPS, PARKED, QUEUES, LIMITED_QUEUES, LETTERS, TRACES, METRICS, WINDOWS, BOX, POLLED, GROUPED,
+    BEHIND, EXHAUSTED, STUCK, BOXES, GROUPED_BOXES,
 )  # fmt: skip
