@@ -15,6 +15,7 @@ DECLARE
     v_grp bigint[];
     v_ver bigint[];
     v_lease uuid[];
+    v_seconds int[];
     v_end timestamptz[];
 BEGIN
     SELECT array_agg(l.part_id), array_agg(l.grp_id), array_agg(l.ver), array_agg(l.lease)
@@ -23,17 +24,20 @@ BEGIN
         SELECT c.part_id, c.grp_id, c.ver, c.lease FROM queen.partition_consumers AS c
         WHERE c.lease = ANY(p_lease) ORDER BY c.part_id + 0, c.grp_id FOR UPDATE
     ) AS l;
+    -- Not joined below: with a table beside them planners look through all of one array for each element of the other.
+    SELECT array_agg(u.seconds ORDER BY k.ord) INTO v_seconds
+    FROM unnest(v_lease) WITH ORDINALITY AS k (lease, ord)
+    LEFT JOIN (
+        SELECT r.lease, max(r.seconds) AS seconds FROM unnest(p_lease, p_seconds) AS r (lease, seconds) GROUP BY r.lease
+    ) AS u ON u.lease = k.lease;
     -- Now, not before: while it waited the lease may have ended and one of its partitions been given away. The others are not
     -- renewed then, for who asks takes a renewal for one of all that the lease still held.
     v_now := queen.write_clock();
     WITH renewed AS (
         UPDATE queen.partition_consumers AS c
         SET ready_at = greatest(c.ready_at, v_now + make_interval(secs => u.seconds)), ver = c.ver + 1
-        FROM unnest(v_part, v_grp, v_ver, v_lease) AS k (part_id, grp_id, ver, lease)
-        JOIN (
-            SELECT r.lease, max(r.seconds) AS seconds FROM unnest(p_lease, p_seconds) AS r (lease, seconds) GROUP BY r.lease
-        ) AS u ON u.lease = k.lease
-        WHERE c.part_id = ANY(ARRAY[k.part_id]) AND c.grp_id = ANY(ARRAY[k.grp_id]) AND c.ver = ANY(ARRAY[k.ver])
+        FROM unnest(v_part, v_grp, v_ver, v_seconds) AS u (part_id, grp_id, ver, seconds)
+        WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = ANY(ARRAY[u.grp_id]) AND c.ver = ANY(ARRAY[u.ver])
             AND c.ready_at + interval '0' > v_now
         RETURNING c.lease, c.ready_at
     )

@@ -855,6 +855,26 @@ QUEUES = Shape("queues", many_queues, 150, (
 ))  # fmt: skip
 
 
+async def limited_queues(w: World, n: int) -> Stock:
+    """With a maximum size."""
+    stock = await w.stocks(f"limited{n}", n)
+    for queue in stock.others:
+        await w.configure(Stock(queue), max_size=1000)
+    return stock
+
+
+async def push_to_limited_queues(w: World, s: Stock) -> None:
+    options = await w.store.read_push_options()
+    columns = w.flush(s, new_to_all(s))
+    columns.version, columns.limited = options.version, [options.limited[queue].queue_id for queue in s.others]
+    await w.push(columns)
+
+
+LIMITED_QUEUES = Shape("queues with a maximum size", limited_queues, 100, (
+    given("push to each", push_to_limited_queues),
+))  # fmt: skip
+
+
 async def dead_letters(w: World, n: int) -> Stock:
     stock = await leased_messages(w, n)
     await ack_messages("d")(w, stock)
@@ -995,10 +1015,9 @@ async def work_of_all(w: World, _: Stock) -> None:
 
 
 async def work_of_one(w: World, _: Stock) -> None:
-    found = await w.administration.metrics.busiest(await w.last_hour(), ["q0"], 10, 0)
-    assert await w.administration.metrics.queues(
-        await w.last_hour(), 1, QueueFilter(names=found.names), Apart(queue=True)
-    )
+    metrics, hour = w.administration.metrics, await w.last_hour()
+    found = await metrics.busiest(hour, ["q0"], 10, 0)
+    assert await metrics.queues(hour, 1, QueueFilter(names=found.names), Apart(queue=True))
 
 
 METRICS = Shape("metrics of queues", busy_queues, 300, (
@@ -1361,6 +1380,6 @@ GROUPED_BOXES = Shape("simple-mq queues with a message in flight", grouped_boxes
 
 SHAPES: tuple[Shape, ...] = (
     EMPTY, READY, TO_COME, LEASED, ONE_SEGMENT, SEGMENTS, LEASED_MESSAGES, GAPS, FAILED, ONE_BY_ONE, DELETED, DELAYED,
-    WINDOWED, GROUPS, LEASED_GROUPS, PARKED, QUEUES, LETTERS, TRACES, METRICS, WINDOWS, BOX, POLLED, GROUPED, BEHIND,
-    EXHAUSTED, STUCK, BOXES, GROUPED_BOXES,
+    WINDOWED, GROUPS, LEASED_GROUPS, PARKED, QUEUES, LIMITED_QUEUES, LETTERS, TRACES, METRICS, WINDOWS, BOX, POLLED,
+    GROUPED, BEHIND, EXHAUSTED, STUCK, BOXES, GROUPED_BOXES,
 )  # fmt: skip
