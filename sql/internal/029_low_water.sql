@@ -62,7 +62,7 @@ END $$;
 COMMENT ON FUNCTION queen.closed IS 'Internal: up to when nobody still writes when cursors are ready.';
 
 -- The low-water mark of a group in this session; none while it has not all its cursors, which are ready since it began, in
--- whichever page they are made. It rises at most once a tick. Once a second it is looked for from the
+-- whichever page they are made, nor while nobody sees the group: it may be coming back under its number. It rises at most once a tick. Once a second it is looked for from the
 -- beginning, whatever went wrong: where that takes long, once a minute, and more seldom only if it would take more than a
 -- thousandth of the time. 1000 groups are remembered, each at its place: every name of a setting takes memory for as long as the
 -- session lives, and before PostgreSQL 16 a new one has all of them sorted.
@@ -88,8 +88,8 @@ BEGIN
     v_anew := coalesce(v_stored[4] <> p_grp OR v_now >= v_stored[3] OR v_now < v_stored[2], true);
     IF NOT v_anew AND v_now < v_stored[2] + 0.01 THEN
         RETURN to_timestamp(v_stored[1]);
-    ELSIF EXISTS (
-        SELECT 1 FROM queen.consumer_groups_metadata AS g WHERE g.id = p_grp AND g.subscribed_upto < 9223372036854775807
+    ELSIF NOT EXISTS (
+        SELECT 1 FROM queen.consumer_groups_metadata AS g WHERE g.id = p_grp AND g.subscribed_upto = 9223372036854775807
     ) THEN
         RETURN '-infinity';
     ELSIF v_anew THEN

@@ -49,7 +49,7 @@ BEGIN
             coalesce(r.id, nextval(pg_get_serial_sequence('queen.consumer_groups_metadata', 'id'))), q.id, p_group, p_mode,
             CASE p_mode WHEN 'all' THEN '-infinity' WHEN 'new' THEN v_now ELSE p_from END,
             CASE WHEN p_mode = 'timestamp' AND p_from >= v_now THEN p_from END,
-            v_now
+            queen.clock()  -- not before: a session may have had a mark of the group while that was being deleted
         FROM queen.queues AS q
         LEFT JOIN queen.retired_groups AS r ON r.queue_id = q.id AND r.name = p_group
         WHERE q.id = subscribe_v1.queue_id

@@ -18,12 +18,20 @@ GROUP = 7
 #: Longer than queen.tick, by the most that is lost of a mark.
 TICK = timedelta(milliseconds=20)
 PUT = "INSERT INTO queen.partition_consumers (part_id, grp_id, ready_at, acked, upto, seen) SELECT $1, $2, $3, 0, 0, 0"
+#: Of no queue: they have all their cursors.
+MAKE_GROUPS = (
+    "INSERT INTO queen.consumer_groups_metadata"
+    " (id, queue_id, name, subscription_mode, since, subscribed_upto, created_at) OVERRIDING SYSTEM VALUE"
+    " SELECT n, 0, n, 'all', '-infinity', 9223372036854775807, now()"
+    " FROM generate_series(1, 3000) AS n"
+)
 
 
 @pytest.fixture
 async def connections(postgres: str) -> AsyncIterator[list[Connection]]:
     url = await create_database(postgres)
     async with prepared_connections(url, 3) as opened:
+        await opened[0].execute(MAKE_GROUPS)
         yield opened
     await drop_database(postgres, url)
 
@@ -151,3 +159,29 @@ async def test_a_session_remembers_a_bounded_number_of_groups_and_takes_none_for
     remembered = "SELECT count(current_setting($1 || n, true)) FROM generate_series(0, 3000) AS n"
     for name in ("queen.low_water_", "queen.next_wait_"):
         assert await reader.fetchval(remembered, name) <= 1000
+
+
+@checks("G-WAIT-2", level=Level.LIVE)
+async def test_a_group_that_comes_back_under_its_number_is_ready_below_no_mark(connections: list[Connection]) -> None:
+    """Other sessions know the number, and look for it while the group is being made: it is ready since that began."""
+    maker, reader, _ = connections
+    subscribe = "SELECT * FROM queen.subscribe_v1('q', 'g', 'all', NULL, true, true, 100)"
+    await maker.execute("SELECT queen.resolve_partitions_v1(ARRAY['q'], ARRAY['p'], true)")
+    data, ends = b'[{"payload":1}]', (14).to_bytes(4, "big")
+    await maker.fetch(
+        "SELECT queen.push_messages_v1(gen_random_uuid(), false, ARRAY(SELECT id FROM queen.partitions), ARRAY[1], "
+        "ARRAY[$1::bytea], ARRAY[$2::bytea], ARRAY[NULL::bytea], NULL, NULL, NULL, o.version, NULL) "
+        "FROM queen.push_options AS o",
+        data, ends,
+    )  # fmt: skip
+    await maker.execute("DELETE FROM queen.consumer_groups_metadata")
+    group = await maker.fetchval(f"SELECT grp_id FROM ({subscribe}) AS s")
+    await mark(reader, await reader.fetchval("SELECT queen.clock()"), group)
+    await maker.execute("SELECT queen.delete_group_v1('q', 'g', true, '', 100)")
+    async with maker.transaction():
+        row = await maker.fetchrow(subscribe)
+        assert row is not None
+        assert (row["grp_id"], row["complete"]) == (group, True)
+        ready_at = await maker.fetchval("SELECT ready_at FROM queen.partition_consumers")
+        await mark(reader, ready_at + timedelta(milliseconds=500), group)
+    assert await mark(reader, ready_at + timedelta(milliseconds=700), group) <= ready_at
