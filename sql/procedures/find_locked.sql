@@ -8,11 +8,10 @@
 --            lease      the cursors under the lease p_name
 --            enqueuing  the queue p_name of simple-mq is enqueued to
 -- Returns:   the numbers of those, from 1; what does not exist is not locked.
--- Locks:     all of them in any order, with SKIP LOCKED, as strongly as the call would, until the end of the statement.
+-- Locks:     all of them in any order, with SKIP LOCKED, as strongly as the call would, until it ends.
 CREATE OR REPLACE FUNCTION queen.find_locked_v1(
     p_kind text[], p_id bigint[], p_grp bigint[], p_name text[], p_group text[]
-)
-RETURNS TABLE (ord int)
+) RETURNS TABLE (ord int)
 LANGUAGE plpgsql
 SET enable_seqscan = off
 SET plan_cache_mode = force_generic_plan
