@@ -155,9 +155,9 @@ def only_line(result: subprocess.CompletedProcess[str]) -> str:
 
 def test_start_says_where_everything_is(data: Path) -> None:
     with serving(data) as server:
-        pass
+        announced = f"listens on http://127.0.0.1:{server.port}"
+        wait_until(lambda: announced in server.output.read_text(), "the announcement")
     text = server.output.read_text()
-    assert f"listens on http://127.0.0.1:{server.port}" in text
     assert "PostgreSQL  18." in text
     assert "embedded" in text
     assert str(data) in text
