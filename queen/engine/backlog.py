@@ -135,7 +135,7 @@ class Backlog:
             self._held.setdefault(partition, Held(*partition, since, reason))
 
     def knows(self, name: str) -> bool:
-        """Whether the lanes of a file have been added."""
+        """Whether the lanes of a file have been added, and the file is not gone yet."""
         return name in self._files
 
     def add(self, name: str, lanes: Sequence[Lane], known: Mapping[Partition, Held], since: float) -> None:
@@ -185,8 +185,11 @@ class Backlog:
         self._done.setdefault(lane.lane.name, []).append(lane.lane)
         if any(each.lane.name == lane.lane.name for each in self._lanes):
             return None
-        self._files.discard(lane.lane.name)
         return self._done.pop(lane.lane.name)
+
+    def gone(self, name: str) -> None:
+        """A file of which all is stored was removed."""
+        self._files.discard(name)
 
     def _leave(self, partitions: Collection[Partition]) -> None:
         for partition in partitions:

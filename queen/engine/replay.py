@@ -514,7 +514,7 @@ class Replay:
                     source = self._spool.source_of(name)
                     for unit in held_units_of(file):
                         self._backlog.hold(source, [unit], _reason(unit), _since(file))
-            elif not self._backlog.knows(name):
+            else:
                 await self._add(name)
 
     async def _adopt(self) -> None:
@@ -525,6 +525,9 @@ class Replay:
                 self._backlog.moved(name)
 
     async def _add(self, name: str) -> None:
+        """Adds the lanes of a file, once, unless it is gone since the files were listed."""
+        if self._backlog.knows(name) or not self._spool.has(name):
+            return
         file = await self._read(name, self._spool.read_held)
         if file is not None:
             lanes = await uninterrupted(held_lanes_of, name, file)
@@ -610,7 +613,9 @@ class Replay:
     async def _finish_held(self, held: HeldLane) -> None:
         lanes = self._backlog.finish(held)
         if lanes is not None:
+            # Its lanes would be added once more by who still found the file, and stored again when they are forgotten.
             await self._change(self._finish, lanes[0].name, asyncio.get_running_loop().time())
+            self._backlog.gone(lanes[0].name)
             await self._database.forget([lane.position for lane in lanes if lane.position is not None])
 
     # ------------------------------------------------------------ what cannot be stored
