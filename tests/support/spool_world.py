@@ -273,11 +273,17 @@ class World:
                 lanes = list(replay._backlog.startable(math.inf))
                 for lane in lanes:
                     lane.running = True
-                await asyncio.gather(*(replay._retry(lane) for lane in lanes))
+                await asyncio.gather(*(replay._retry(lane) for lane in lanes), self._begin_drains())
                 if not replay._backlog and not replay._backlog.released:
                     break
         finally:
             await replay._let_go()
+
+    async def _begin_drains(self) -> None:
+        """What a drain begins with, beside lanes that are being stored: it may look at any moment."""
+        for _ in range(self.rng.randint(0, 20)):
+            await asyncio.sleep(0)
+            await self.replay._load()
 
     async def _replay(self, work: Any) -> None:
         self.postgres.meanwhile = self.push_beside_the_replay
