@@ -512,6 +512,12 @@ MUTANTS: tuple[Mutant, ...] = (
         tests="tests/integration/test_replay_spool.py",
     ),
     _engine(
+        "G-SPOOL-2", "a file of which all is stored is taken up again while it is removed",
+        ("queen/engine/backlog.py", "        return self._done.pop(lane.lane.name)\n",
+         "        self._files.discard(lane.lane.name)\n        return self._done.pop(lane.lane.name)\n"),
+        tests=SPOOL_CRASHES,
+    ),
+    _engine(
         "G-SPOOL-3", "the file that was being written at a crash is thrown away",
         (
             SPOOL, "            self._folder.sync(name)\n        self._folder.rename(name, _complete(_number(name)))\n",
