@@ -331,8 +331,8 @@ class Engine:
         try:
             if round_ is line.turn:
                 jobs = line.take_turn(fit)
-                # Who holds nothing meanwhile, and leaves a connection to the others, waits for longer.
-                patient = slots.free and all([len(self._needs(job)) == 1 for job in jobs])
+                # If a connection is left to the others.
+                patient = slots.free and all([self._needs_one(job, line) for job in jobs])
                 await self._execute(kind, jobs, wait_s=line.wait_s() if patient else LOCK_WAIT_S)
             else:
                 locked = await find_locked(self._context, line.locks)
@@ -351,6 +351,11 @@ class Engine:
             await asyncio.sleep(line.end(round_, jobs))
             round_.under_way = False
             self._drain()
+
+    def _needs_one(self, job: Job, line: Line[Job, Lock]) -> bool:
+        """Whether a job needs nothing but the one lock that it waits for, so that it holds nothing meanwhile."""
+        needs = self._needs(job)
+        return len(needs) == 1 and needs == line.locks_of(job)
 
     def _needs(self, job: Job) -> frozenset[Lock]:
         """What a job locks, as far as that is known."""

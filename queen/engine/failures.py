@@ -263,6 +263,10 @@ class Line(Generic[R, L]):
         locks = frozenset[L | Unnamed]().union(*self._groups)
         return frozenset([lock for lock in locks if not isinstance(lock, Unnamed)])
 
+    def locks_of(self, request: R) -> frozenset[L | Unnamed]:
+        """What one of them waits for."""
+        return self._waiting[request][0]
+
     def join(self, request: R, locks: frozenset[L | Unnamed], now: float) -> bool:
         """A request waits for these locks, unless its patience is over. It keeps its place if it has done so before."""
         known, until = self._waiting.get(request, (None, now + self._patience_s))

@@ -462,7 +462,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-ISO-1", "who waits for one lock for long holds others meanwhile",
-        ("queen/engine/engine.py", "patient = slots.free and all([len(self._needs(job)) == 1 for job in jobs])", "patient = slots.free"),
+        ("queen/engine/engine.py", "return len(needs) == 1 and needs == line.locks_of(job)", "return True"),
         tests="tests/property/test_failures.py",
     ),
     _engine(
