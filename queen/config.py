@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
+from queen.core import limits
 from queen.core.batch_policy import BatchPolicy
 from queen.core.concurrency import Limiter, Static, Vegas, VegasSettings
 from queen.core.errors import SettingError
@@ -196,6 +197,12 @@ class Settings:
         integer(0, 10_000_000),
         "connections of clients that one worker holds at most; 0: as many as it may open files",
     )
+    items_max: int = setting(
+        "QUEEN_MAX_ITEMS",
+        limits.ITEMS_MAX,
+        integer(100, 10_000_000),
+        "elements of one request at most: messages, acks, operations, changes or keys of a state, names",
+    )
     pop_bytes_max: int = setting(
         "QUEEN_MAX_POP_BYTES",
         16 << 20,
@@ -207,7 +214,8 @@ class Settings:
         64 << 20,
         integer(1024, 1 << 40),
         "bytes of requests that are not answered, and of answers that are not read, that one worker holds; beyond them "
-        "large bodies wait, and one at a time goes on",
+        "large bodies wait, and one at a time goes on. Large requests may take twice as much together while "
+        "they are worked on",
     )
     cors_origins: tuple[str, ...] = setting(
         "QUEEN_CORS_ORIGINS",

@@ -26,6 +26,9 @@ _PIPELINED_MAX = 100
 #: After a refusal, how long what the client still sends is thrown away, so that it can read the answer.
 _LAST_WORD_S = 5.0
 
+#: A larger piece is not copied to be joined with what is before it.
+_JOINED_BYTES_MAX = 64 << 10
+
 Event = dict[str, Any]
 Receive = Callable[[], Awaitable[Event]]
 
@@ -80,10 +83,15 @@ class OneWriteTransport:
         self._closing = False
 
     def write(self, data: bytes) -> None:
-        """Holds the first piece back, and sends it with the second."""
-        if self._held:
+        """Holds the first piece back, and sends it with the second; what is for nobody any more is dropped."""
+        if self._transport.is_closing():
+            self._held = b""
+        elif self._held:
             held, self._held = self._held, b""
-            self._transport.write(held + data)
+            if len(data) > _JOINED_BYTES_MAX:
+                self._transport.writelines((held, data))
+            else:
+                self._transport.write(held + data)
         elif data:
             self._held = data
             self._loop.call_soon(self._flush)
@@ -106,8 +114,8 @@ class OneWriteTransport:
         return getattr(self._transport, name)
 
     def _flush(self) -> None:
-        if self._held:
-            held, self._held = self._held, b""
+        held, self._held = self._held, b""
+        if held and not self._transport.is_closing():
             self._transport.write(held)
 
 
@@ -361,6 +369,9 @@ class OneWriteProtocol(HttpToolsProtocol):
         self._count_unread()
         self.since = self.loop.time()
         self.deadline = self.since + self._bounds.request_timeout_s
+        if self._shared.bytes > self._bounds.shed_above:
+            # Not now: the transport is in the middle of a write.
+            self.loop.call_soon(self._shared.is_overloaded, self.connections)
 
     def resume_writing(self) -> None:
         """It has read."""

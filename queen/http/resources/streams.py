@@ -23,9 +23,10 @@ from queen.core.operations import (
 from queen.engine.context import Context
 from queen.engine.thread import EngineThread
 from queen.http.fields import GroupName, Label, Name, Required, StateKey, WithoutNul
-from queen.http.parsing import PushItem, check_group, check_name, decode, to_push
+from queen.http.parsing import PushItem, check_group, check_name, to_push
+from queen.http.reading import read_json
 from queen.http.rendering import render_push, timestamp
-from queen.http.request import QueenRequest, read_body
+from queen.http.request import QueenRequest
 from queen.http.resources.ack import AckBody, to_ack_item
 
 _NO_OBJECT = "request body must be a JSON object"
@@ -219,7 +220,7 @@ class StreamQueriesResource:
 
     async def on_post(self, req: QueenRequest, resp: falcon.asgi.Response) -> None:
         """Makes the query or finds it again; 409 for another chain of operators without a reset."""
-        body = decode(_query, await read_body(req, self._body_bytes_max), _MISSING)
+        body = await read_json(req, _query, self._body_bytes_max, _MISSING)
         registration = _registration(body)
 
         async def register(context: Context) -> Registered:
@@ -260,7 +261,7 @@ class StreamCycleResource:
 
     async def on_post(self, req: QueenRequest, resp: falcon.asgi.Response) -> None:
         """A cycle that fails is an answer, with status 200: clients read ``success``."""
-        body = decode(_cycle, await read_body(req, self._body_bytes_max), _CYCLE_TEXTS)
+        body = await read_json(req, _cycle, self._body_bytes_max, _CYCLE_TEXTS)
         cycle = to_cycle(body, req.subject)
         problem = _refusal(body)
         cycled = Cycled(problem) if problem else await self._engine.submit(JobType.CYCLE, cycle).future
@@ -353,7 +354,7 @@ class StreamStateResource:
 
     async def on_post(self, req: QueenRequest, resp: falcon.asgi.Response) -> None:
         """The rows of one partition, in the order of their keys."""
-        body = decode(_state, await read_body(req, self._body_bytes_max), _MISSING)
+        body = await read_json(req, _state, self._body_bytes_max, _MISSING)
         _require_ids(body)
         stream = ids.parse_stream_id(body.query_id) or _NOBODY
         part_id = ids.parse_partition_id(body.partition_id) or _NOBODY

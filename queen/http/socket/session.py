@@ -35,6 +35,9 @@ from queen.security.keyring import Keyring
 
 log = logging.getLogger("queen.http")
 
+#: Where a scope of ASGI has an event that is set while the client has read what was sent to it, if the server says so.
+DRAINED = "queen.drained"
+
 GOING_AWAY, INTERNAL_ERROR, TRY_AGAIN_LATER = 1001, 1011, 1013
 
 #: Acks of one socket that may be under way; then its frames wait.
@@ -81,6 +84,7 @@ class Session:
         self._engine, self._req, self._ws, self._settings, self._keys = engine, req, ws, settings, keys
         self._credit = Credit(0)
         self._interrupt, self._freed = asyncio.Event(), asyncio.Event()
+        self._drained: asyncio.Event | None = req.scope.get("extensions", {}).get(DRAINED)
         self._ended = asyncio.Event()
         self._close_code: int | None = None
         self._group = QUEUE_MODE
@@ -142,6 +146,8 @@ class Session:
 
     async def _read(self) -> None:
         while True:
+            if self._drained is not None:
+                await self._drained.wait()  # who reads no answers is asked for no more
             try:
                 text = await self._ws.receive_text()
             except falcon.WebSocketDisconnected:
@@ -149,19 +155,39 @@ class Session:
             except falcon.PayloadTypeError:
                 await self._refuse(UNSET, BadRequestError("Frames must be text: JSON in UTF-8"))
                 continue
-            try:
-                await self._handle(frames.parse_frame(text))
-            except QueenError as problem:
-                await self._refuse(frames.ref_of(text), problem)
+            await self._acks.acquire()
+            await self._begin(text.encode("utf-8", "replace"))
+
+    async def _begin(self, body: bytes) -> None:
+        """Carries out a frame; what needs the database beside the reading of others, but so many at a time."""
+        size, work = 0, None
+        try:
+            size = await self._req.room.enter(body)
+            frame = frames.parse_frame(body)
+            match frame:
+                case frames.AckFrame():
+                    work = self._acknowledge(frame, self._ack_items(frame))
+                case frames.Renew():
+                    work = self._renew(frame)
+                case _:
+                    await self._handle(frame)
+        except QueenError as problem:
+            await self._refuse(frames.ref_of(body), problem)
+        finally:
+            if work is None:
+                self._end_frame(size)
+        if work is not None:
+            self._track(self._carry_out(work, frame.ref, size))
+
+    def _end_frame(self, size: int) -> None:
+        self._acks.release()
+        if size:
+            self._req.room.leave(size)
 
     async def _handle(self, frame: frames.ClientFrame) -> None:
         match frame:
             case frames.Subscribe():
                 await self._subscribe(frame)
-            case frames.AckFrame():
-                await self._start(self._acknowledge(frame, self._ack_items(frame)), frame.ref)
-            case frames.Renew():
-                await self._start(self._renew(frame), frame.ref)
             case frames.SetCredit():
                 await self._set_credit(frame)
             case frames.Unsubscribe():
@@ -170,14 +196,7 @@ class Session:
             case frames.Ping():
                 await self._send(frames.Pong(frame.ref))
 
-    async def _start(self, work: Coroutine[Any, Any, None], ref: Ref) -> None:
-        """Carries out what waits for the database beside the reading of frames, not more than so much at a time."""
-        await self._acks.acquire()
-        task = asyncio.create_task(self._carry_out(work, ref))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _carry_out(self, work: Coroutine[Any, Any, None], ref: Ref) -> None:
+    async def _carry_out(self, work: Coroutine[Any, Any, None], ref: Ref, size: int) -> None:
         try:
             await work
         except QueenError as problem:
@@ -185,7 +204,7 @@ class Session:
         except Exception as problem:
             self._fail(problem)
         finally:
-            self._acks.release()
+            self._end_frame(size)
 
     def _fail(self, problem: Exception) -> None:
         log.error("A WebSocket failed", exc_info=problem, extra=self._req.log_fields)
@@ -198,7 +217,7 @@ class Session:
         await self._send_text(frames.render_frame(frame))
 
     async def _send_text(self, text: str) -> None:
-        """Sends a frame. Waits while the client reads nothing; the unanswered ping ends that."""
+        """Sends a frame."""
         try:
             await self._ws.send_text(text)
         except (falcon.WebSocketDisconnected, OSError):
@@ -271,18 +290,26 @@ class Session:
         self._freed.clear()
 
     async def pop(self, pop: Pop) -> Popped:
-        """The answer to a pop; empty when something has changed meanwhile."""
+        """The answer to a pop, made when the client has read the one before; empty when something has changed."""
         self._interrupt.clear()
+        if self._drained is not None and not self._drained.is_set():
+            await self._until_interrupted(asyncio.ensure_future(self._drained.wait()))
+            if not self._drained.is_set():
+                return Popped()
         job = self._engine.submit(JobType.POP, pop)
-        interrupt = asyncio.ensure_future(self._interrupt.wait())
-        await asyncio.wait({job.future, interrupt}, return_when=asyncio.FIRST_COMPLETED)
-        interrupt.cancel()
+        await self._until_interrupted(job.future)
         if not job.future.done():
             self._engine.abandon(job)
             # The answer may be on its way already: then it is for nobody.
             job.future.add_done_callback(lambda late: self._give_back_late(late, pop.group))
             return Popped()
         return await job.future  # type: ignore[no-any-return]
+
+    async def _until_interrupted(self, something: "asyncio.Future[Any]") -> None:
+        """Waits, but not longer than until something has changed."""
+        interrupt = asyncio.ensure_future(self._interrupt.wait())
+        await asyncio.wait({something, interrupt}, return_when=asyncio.FIRST_COMPLETED)
+        interrupt.cancel()
 
     def _give_back_late(self, answer: "asyncio.Future[Popped]", group: str) -> None:
         if not answer.cancelled() and answer.exception() is None and answer.result().claims:
