@@ -18,7 +18,7 @@ from queen.core.operations import (
     Registered,
     Registration,
     StateChange,
-    StateRow,
+    StateRows,
 )
 from queen.engine.context import Context
 from queen.engine.thread import EngineThread
@@ -36,6 +36,7 @@ _MISSING = {
     **{name: f"{name} is required" for name in ("name", "source_queue", "config_hash", "query_id", "partition_id")},
 }
 _UNKNOWN_QUERY = "Unknown query_id: register the query first"
+_TOO_MUCH = "The rows have more bytes than one answer may have (QUEEN_MAX_POP_BYTES): ask for fewer keys"
 _STATUSES = ("completed", "success", "failed", "dlq")
 
 #: Stands for a number that is never given out: the id in the request is none of ours.
@@ -122,7 +123,8 @@ class StateBody(Struct):
         partition_id: of the input.
         keys: only these.
         key_prefix: only rows whose key begins so.
-        ripe_at_or_before: only windows that have ended by then, in the unit of their `windowEnd`.
+        ripe_at_or_before: only windows that have ended by then, in the unit of their `windowEnd`; of many the first,
+            and the others when these are flushed.
     """
 
     query_id: Required
@@ -361,12 +363,14 @@ class StreamStateResource:
         keys = [key for key in body.keys or () if "\0" not in key] if body.keys else None
         prefix = check_prefix(body.key_prefix)
 
-        async def read(context: Context) -> list[StateRow] | None:
+        async def read(context: Context) -> StateRows | None:
             return await context.patiently(
                 lambda _again: context.database.stream_state(stream, part_id, keys, prefix, body.ripe_at_or_before)
             )
 
-        rows: list[StateRow] | None = await self._engine.submit(JobType.CUSTOM, read).future
+        rows: StateRows | None = await self._engine.submit(JobType.CUSTOM, read).future
+        if rows is not None and not rows.complete and body.ripe_at_or_before is None:
+            raise BadRequestError(_TOO_MUCH, "keys")
         resp.content_type = falcon.MEDIA_JSON
         resp.data = msgspec.json.encode(_state_answer(rows))
 
@@ -378,7 +382,9 @@ def check_prefix(prefix: str | None) -> str | None:
     return prefix or None
 
 
-def _state_answer(rows: list[StateRow] | None) -> StateAnswer:
+def _state_answer(rows: StateRows | None) -> StateAnswer:
     if rows is None:
         return StateAnswer([], False, _UNKNOWN_QUERY)
-    return StateAnswer([StateAnswerRow(row.key, Raw(row.value.encode()), timestamp(row.updated_at)) for row in rows])
+    return StateAnswer(
+        [StateAnswerRow(row.key, Raw(row.value.encode()), timestamp(row.updated_at)) for row in rows.rows]
+    )

@@ -27,6 +27,7 @@ from queen.http.parsing import check_group
 from queen.http.rendering import render_pop, timestamp
 from queen.http.request import QueenRequest
 from queen.http.resources.ack import to_ack_items
+from queen.http.resources.leases import renewal
 from queen.http.socket import frames
 from queen.http.socket.delivery import Windows, deliver_batches, messages_of
 from queen.http.socket.frames import AckFrame, Ref, Refused, ServerFrame, SocketLimits, WindowTimes
@@ -374,7 +375,7 @@ class Session:
             self._look_later(lease, max(rest_s, _LEASE_PAUSE_S))
 
     async def _renew(self, frame: frames.Renew) -> None:
-        request = RenewLease(frame.leaseId, max(frame.seconds, 0))
+        request = renewal(frame.leaseId, frame.seconds)
         renewed: LeaseRenewed = await self._engine.submit(JobType.RENEW_LEASE, request).future
         end = timestamp(renewed.expires_at, 3) if renewed.expires_at is not None else None
         error = None if end else "Lease not found or expired"
