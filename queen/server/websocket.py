@@ -1,8 +1,8 @@
 """uvicorn's WebSocket, which lets go of a client that reads nothing, and of what it holds when there is no room.
 
 What sockets send is looked at in small pieces, one in a turn of the loop: a hundred sockets with 40,000 frames each
-would stop the worker for a minute. What is sent to a socket never waits in the application, where nobody counts it: it is
-written at once, and the application is told when the client has read it (``DRAINED``).
+would stop the worker for a minute. What is sent to a socket never waits in the application, where nobody counts it:
+it is written at once, and the application is told when the client has read it (``DRAINED``).
 """
 
 import asyncio
