@@ -591,7 +591,8 @@ DEFAULT_POLICIES: Mapping[JobType, BatchPolicy] = {
     JobType.RENEW_LEASE: BatchPolicy(preferred=10, hold_ms=100, batch_max=100, in_flight_max=2),
     JobType.CYCLE: BatchPolicy(preferred=1, hold_ms=0, batch_max=1, in_flight_max=4),
     JobType.ENQUEUE: BatchPolicy(preferred=50, hold_ms=20, batch_max=500, in_flight_max=4),
-    JobType.DEQUEUE: BatchPolicy(preferred=20, hold_ms=5, batch_max=500, in_flight_max=4),
+    # A message of simple-mq has up to 256 KiB, and a call returns what all of its polls want.
+    JobType.DEQUEUE: BatchPolicy(preferred=20, hold_ms=5, batch_max=500, in_flight_max=4, items_max=100),
     JobType.ACKNOWLEDGE: BatchPolicy(preferred=50, hold_ms=20, batch_max=500, in_flight_max=4),
     JobType.EXTEND_VISIBILITY: BatchPolicy(preferred=10, hold_ms=100, batch_max=100, in_flight_max=2),
     JobType.CUSTOM: BatchPolicy(preferred=1, hold_ms=0, batch_max=1, in_flight_max=4),

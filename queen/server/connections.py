@@ -95,6 +95,9 @@ class Connection(Protocol):
     def stage(self) -> Stage:
         """Where it is."""
 
+    def measure(self) -> None:
+        """Looks how much of its answer the client has read."""
+
     def end(self, now: float) -> None:
         """Its deadline is over."""
 
@@ -173,7 +176,10 @@ class Connections:
 
     def shed(self, everybody: Iterable[Connection]) -> None:
         """Refuses what is not complete, and gives up what is not read, until no more is held than may be."""
-        holding = _longest_silent_first(each for each in everybody if each.held)
+        holding = [each for each in everybody if each.held]
+        for each in holding:
+            each.measure()
+        holding = _longest_silent_first(holding)
         # Not one whose request has just come whole: it is being looked at.
         unfinished = [each for each in holding if each.unfinished and each.stage in _UNFINISHED]
         unread = [each for each in holding if each.stage is Stage.ANSWER_UNREAD]

@@ -384,11 +384,12 @@ class OneWriteProtocol(HttpToolsProtocol):
             case Stage.BUSY:
                 self.deadline = inf
 
-    def _count_unread(self) -> None:
+    def _count_unread(self) -> int:
         unread = self._real.get_write_buffer_size() if self.flow.write_paused else 0
         change, self._unread = unread - self._unread, unread
         self.held += change
         self._shared.release(-change)
+        return unread
 
     # ------------------------------------------------------------------ bounds
 
@@ -406,6 +407,12 @@ class OneWriteProtocol(HttpToolsProtocol):
         if self.cycle is None:
             return Stage.HEAD
         return Stage.IDLE if self.cycle.response_complete else Stage.BUSY
+
+    def measure(self) -> None:
+        """Whoever reads a large answer is not silent: ``resume_writing`` comes only at its end."""
+        before = self._unread
+        if self.flow.write_paused and self._count_unread() < before:
+            self.since = self.loop.time()
 
     def end(self, now: float) -> None:
         """Something has taken too long."""
@@ -450,8 +457,7 @@ class OneWriteProtocol(HttpToolsProtocol):
 
     def _expect_reading(self, now: float) -> None:
         before = self._unread
-        self._count_unread()
-        if before - self._unread < self._bounds.timeout_bytes_min:
+        if before - self._count_unread() < self._bounds.timeout_bytes_min:
             self._shared.count_refusal(_TOO_SLOW.status)
             self._real.abort()
         self.deadline = now + self._bounds.request_timeout_s

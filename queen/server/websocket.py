@@ -155,6 +155,13 @@ class QueenWebSocket(WebSocketsSansIOProtocol):
             return Stage.BODY
         return Stage.ANSWER_UNREAD if self.held else Stage.BUSY
 
+    def measure(self) -> None:
+        """Whoever reads a large batch is not silent."""
+        before = self.held
+        self._measure()
+        if self.held < before:
+            self.since = self.loop.time()
+
     def end(self, now: float) -> None:
         """Never called: it has no deadline."""
 
@@ -179,12 +186,18 @@ class QueenWebSocket(WebSocketsSansIOProtocol):
         self._hold(0, 0)
 
     def _count(self) -> None:
-        unfinished = len(self.conn.reader.buffer) + len(self._coming) + self._size_of_fragments() + self._queued
-        unread = 0 if self._drained.is_set() else self.transport.get_write_buffer_size()
-        if unfinished or unread or self.held:
-            self._hold(unfinished, unread)
+        if self._measure():
             self.since = self.loop.time()
             self._shared.is_overloaded(self.connections)
+
+    def _measure(self) -> bool:
+        """Whether it holds anything, or did."""
+        unfinished = len(self.conn.reader.buffer) + len(self._coming) + self._size_of_fragments() + self._queued
+        unread = 0 if self._drained.is_set() else self.transport.get_write_buffer_size()
+        if not (unfinished or unread or self.held):
+            return False
+        self._hold(unfinished, unread)
+        return True
 
     def _size_of_fragments(self) -> int:
         return sum(map(len, self.frames))
