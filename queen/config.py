@@ -207,7 +207,8 @@ class Settings:
         "QUEEN_MAX_POP_BYTES",
         16 << 20,
         integer(1024, 1 << 30),
-        "data that one pop, or one batch of a WebSocket, may return, in bytes; one message comes in any case",
+        "data that a pop, a batch of a WebSocket, or a read of a stream's state may return, in bytes; one message "
+        "comes in any case",
     )
     held_bytes_max: int = setting(
         "QUEEN_MAX_HELD_BYTES",

@@ -8,7 +8,7 @@ _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 #: glibc's name for the size from which a piece of memory is the system's, and goes back to it when it is freed.
 _M_MMAP_THRESHOLD = -3
-_LARGE_BYTES = 1 << 20
+_LARGE_BYTES = 512 << 10
 
 
 def available_bytes() -> int:

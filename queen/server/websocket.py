@@ -13,7 +13,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import CloseCode, Frame
 from websockets.http11 import Request
 
-from queen.http.socket.session import DRAINED
+from queen.http.socket.session import DRAINED, GIVEN_UP
 from queen.server.connections import Connection, Connections, Stage
 
 #: The close frame gets that long to leave.
@@ -44,7 +44,8 @@ class QueenWebSocket(WebSocketsSansIOProtocol):
         self.held = self.unfinished = 0
         self._drained = asyncio.Event()
         self._drained.set()
-        #: Has come and is not looked at yet; whether it will be in the next turn; and what waits for the application.
+        self._given_up = asyncio.Event()
+        #: Has come and is not looked at yet; whether it will be in the next turn; and what the application works on.
         self._coming = bytearray()
         self._goes_on = False
         self._queued = 0
@@ -89,13 +90,14 @@ class QueenWebSocket(WebSocketsSansIOProtocol):
         self._go_on()
 
     async def receive(self) -> Any:  # noqa: ANN401 - ASGI
-        """The next message."""
-        message = await self.queue.get()
-        if self.queue.empty():
+        """The next message; the one before is done with only now."""
+        if self._queued and self.queue.empty():
             self._queued = 0
-            if self.read_paused:
-                self.read_paused = False
-                self._go_on()
+            self._count()
+        message = await self.queue.get()
+        if self.read_paused and self.queue.empty():
+            self.read_paused = False
+            self._go_on()
         return message
 
     def send_receive_event_to_app(self) -> None:
@@ -107,7 +109,7 @@ class QueenWebSocket(WebSocketsSansIOProtocol):
         """A client has sent its handshake."""
         super().handle_connect(event)
         if not self.close_sent:
-            self.scope["extensions"][DRAINED] = self._drained  # type: ignore[assignment]
+            self.scope["extensions"] |= {DRAINED: self._drained, GIVEN_UP: self._given_up}  # type: ignore[dict-item]
 
     def handle_cont(self, event: Frame) -> None:
         """A further fragment of a message."""
@@ -168,6 +170,7 @@ class QueenWebSocket(WebSocketsSansIOProtocol):
     def give_way(self) -> None:
         """Others need the room."""
         self.connections.discard(self)
+        self._given_up.set()
         self._let_go()
         self.transport.abort()
 

@@ -36,8 +36,9 @@ from queen.security.keyring import Keyring
 
 log = logging.getLogger("queen.http")
 
-#: Where a scope of ASGI has an event that is set while the client has read what was sent to it, if the server says so.
-DRAINED = "queen.drained"
+#: Where a scope of ASGI has an event that is set while the client has read what was sent to it, and one that is set
+#: when the server has given the client up for lack of room. Not every server has them.
+DRAINED, GIVEN_UP = "queen.drained", "queen.given_up"
 
 GOING_AWAY, INTERNAL_ERROR, TRY_AGAIN_LATER = 1001, 1011, 1013
 
@@ -85,7 +86,9 @@ class Session:
         self._engine, self._req, self._ws, self._settings, self._keys = engine, req, ws, settings, keys
         self._credit = Credit(0)
         self._interrupt, self._freed = asyncio.Event(), asyncio.Event()
-        self._drained: asyncio.Event | None = req.scope.get("extensions", {}).get(DRAINED)
+        extensions = req.scope.get("extensions", {})
+        self._drained: asyncio.Event | None = extensions.get(DRAINED)
+        self._given_up: asyncio.Event = extensions.get(GIVEN_UP) or asyncio.Event()
         self._ended = asyncio.Event()
         self._close_code: int | None = None
         self._group = QUEUE_MODE
@@ -102,14 +105,15 @@ class Session:
         """Returns when the socket is at an end and everything that it held is given back."""
         reader = asyncio.create_task(self._read())
         ended = asyncio.create_task(self._ended.wait())
+        given_up = asyncio.create_task(self._given_up.wait())
         try:
             await self._send(frames.Welcome(frames.PROTOCOL, self._settings.limits))
-            await asyncio.wait({reader, ended}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({reader, ended, given_up}, return_when=asyncio.FIRST_COMPLETED)
             if not reader.done() and self._close_code == GOING_AWAY:
                 await self._end_delivery()
                 await asyncio.wait({reader}, timeout=_LAST_WORDS_S)
         finally:
-            for task in (reader, ended):
+            for task in (reader, ended, given_up):
                 task.cancel()
             await asyncio.shield(self._finish())
 
@@ -146,21 +150,23 @@ class Session:
     # ------------------------------------------------------------ frames
 
     async def _read(self) -> None:
+        # No frame is kept here while the next is waited for.
+        with contextlib.suppress(falcon.WebSocketDisconnected):
+            while True:
+                if self._drained is not None:
+                    await self._drained.wait()  # who reads no answers is asked for no more
+                await self._begin(await self._receive())
+
+    async def _receive(self) -> bytes:
         while True:
-            if self._drained is not None:
-                await self._drained.wait()  # who reads no answers is asked for no more
             try:
-                text = await self._ws.receive_text()
-            except falcon.WebSocketDisconnected:
-                return
+                return (await self._ws.receive_text()).encode("utf-8", "replace")
             except falcon.PayloadTypeError:
                 await self._refuse(UNSET, BadRequestError("Frames must be text: JSON in UTF-8"))
-                continue
-            await self._acks.acquire()
-            await self._begin(text.encode("utf-8", "replace"))
 
     async def _begin(self, body: bytes) -> None:
         """Carries out a frame; what needs the database beside the reading of others, but so many at a time."""
+        await self._acks.acquire()
         size, work = 0, None
         try:
             size = await self._req.room.enter(body)
