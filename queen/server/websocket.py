@@ -111,6 +111,16 @@ class QueenWebSocket(WebSocketsSansIOProtocol):
         if not self.close_sent:
             self.scope["extensions"] |= {DRAINED: self._drained, GIVEN_UP: self._given_up}  # type: ignore[dict-item]
 
+    def handle_text(self, event: Frame) -> None:
+        """A message, or its first fragment."""
+        super().handle_text(event)
+        event.data = b""  # the parser keeps its last frame
+
+    def handle_bytes(self, event: Frame) -> None:
+        """The same in binary."""
+        super().handle_bytes(event)
+        event.data = b""
+
     def handle_cont(self, event: Frame) -> None:
         """A further fragment of a message."""
         if self.close_sent:
@@ -121,6 +131,7 @@ class QueenWebSocket(WebSocketsSansIOProtocol):
             self.handle_parser_exception()
             return
         super().handle_cont(event)
+        event.data = b""
 
     def handle_ping(self) -> None:
         """Answers; not where nobody reads the answers."""
