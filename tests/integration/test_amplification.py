@@ -322,3 +322,17 @@ async def test_frames_of_all_sizes_keep_their_order(server: Server) -> None:
             await consumer.send(type="ping", ref=ref)
         answers += [(await consumer.receive())["ref"] for _ in refs[40:]]
     assert answers == refs
+
+
+async def test_a_client_that_reads_late_gets_everything(server: Server) -> None:
+    """The library reads 16 frames ahead, and then no more until they are taken."""
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}", timeout=PATIENCE_S) as client:
+        for number in range(60):
+            await Api(client).push("late", f"{number:02}" + "x" * 500_000, partition=str(number))
+        async with open_socket(server.port) as consumer:
+            await consumer.subscribe("late", credit=100, batch=1)
+            stored = {"items": [{"queue": "others", "payload": 1}]}
+            for _ in range(100):
+                assert (await client.post("/api/v1/push", json=stored)).status_code == 201
+            found = [(await consumer.expect("batch"))["messages"][0]["data"][:2] for _ in range(60)]
+    assert sorted(found) == [f"{number:02}" for number in range(60)]
