@@ -4,7 +4,6 @@ Sizes and counts are those that once took gigabytes, or the worker's time for se
 """
 
 import json
-import resource
 import socket
 import threading
 from collections import Counter
@@ -22,6 +21,7 @@ from tests.support.attacks import (
     connect,
     is_closed,
     many,
+    many_files,
     post,
     send_what_is_taken,
     witnessed,
@@ -43,11 +43,8 @@ TEXT, CONTINUATION, PING, LAST = 0x1, 0x0, 0x9, 0x80
 
 @pytest.fixture(scope="module", autouse=True)
 def files() -> Iterator[None]:
-    """As many open files as the system allows, for the connections of the attacks."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with many_files():
+        yield
 
 
 @pytest.fixture(scope="module")
