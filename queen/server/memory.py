@@ -6,9 +6,11 @@ from pathlib import Path
 
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
-#: glibc's name for the size from which a piece of memory is the system's, and goes back to it when it is freed.
-_M_MMAP_THRESHOLD = -3
-_LARGE_BYTES = 512 << 10
+#: glibc's numbers for the size from which a piece of memory is the system's, and goes back to it when it is freed; and
+#: for what may be free at the end of the heap. The former, once set, leaves the latter so small that each push of 1,000
+#: messages would have its memory from the system.
+_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD = -3, -1
+_LARGE_BYTES, _FREE_BYTES = 512 << 10, 16 << 20
 
 
 def available_bytes() -> int:
@@ -26,3 +28,4 @@ def return_large_pieces() -> None:
     """
     if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
         mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, _FREE_BYTES)
