@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
+from queen.core import limits
 from queen.core.batch_policy import BatchPolicy
 from queen.core.concurrency import Limiter, Static, Vegas, VegasSettings
 from queen.core.errors import SettingError
@@ -196,18 +197,26 @@ class Settings:
         integer(0, 10_000_000),
         "connections of clients that one worker holds at most; 0: as many as it may open files",
     )
+    items_max: int = setting(
+        "QUEEN_MAX_ITEMS",
+        limits.ITEMS_MAX,
+        integer(100, 10_000_000),
+        "elements of one request at most: messages, acks, operations, changes or keys of a state, names",
+    )
     pop_bytes_max: int = setting(
         "QUEEN_MAX_POP_BYTES",
         16 << 20,
         integer(1024, 1 << 30),
-        "data that one pop, or one batch of a WebSocket, may return, in bytes; one message comes in any case",
+        "data that a pop, a batch of a WebSocket, or a read of a stream's state may return, in bytes; one message "
+        "comes in any case",
     )
     held_bytes_max: int = setting(
         "QUEEN_MAX_HELD_BYTES",
         64 << 20,
         integer(1024, 1 << 40),
         "bytes of requests that are not answered, and of answers that are not read, that one worker holds; beyond them "
-        "large bodies wait, and one at a time goes on",
+        "large bodies wait, and one at a time goes on. Large requests may take twice as much together while "
+        "they are worked on",
     )
     cors_origins: tuple[str, ...] = setting(
         "QUEEN_CORS_ORIGINS",
@@ -583,7 +592,8 @@ DEFAULT_POLICIES: Mapping[JobType, BatchPolicy] = {
     JobType.RENEW_LEASE: BatchPolicy(preferred=10, hold_ms=100, batch_max=100, in_flight_max=2),
     JobType.CYCLE: BatchPolicy(preferred=1, hold_ms=0, batch_max=1, in_flight_max=4),
     JobType.ENQUEUE: BatchPolicy(preferred=50, hold_ms=20, batch_max=500, in_flight_max=4),
-    JobType.DEQUEUE: BatchPolicy(preferred=20, hold_ms=5, batch_max=500, in_flight_max=4),
+    # A message of simple-mq has up to 256 KiB, and a call returns what all of its polls want.
+    JobType.DEQUEUE: BatchPolicy(preferred=20, hold_ms=5, batch_max=500, in_flight_max=4, items_max=100),
     JobType.ACKNOWLEDGE: BatchPolicy(preferred=50, hold_ms=20, batch_max=500, in_flight_max=4),
     JobType.EXTEND_VISIBILITY: BatchPolicy(preferred=10, hold_ms=100, batch_max=100, in_flight_max=2),
     JobType.CUSTOM: BatchPolicy(preferred=1, hold_ms=0, batch_max=1, in_flight_max=4),

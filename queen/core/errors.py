@@ -41,6 +41,12 @@ class BodyTooLargeError(QueenError):
     code = "body_too_large"
 
 
+class TooManyItemsError(BodyTooLargeError):
+    """The request has more elements than ``QUEEN_MAX_ITEMS``."""
+
+    code = "too_many_items"
+
+
 class CapacityError(QueenError):
     """A limit of size or number is reached; there may be room later."""
 

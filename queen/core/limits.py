@@ -11,11 +11,15 @@ STATE_KEY_BYTES_MAX = 2048
 ERROR_TEXT_CHARS_MAX = 10_000
 #: Data that one pop may return unless a setting says otherwise, and that all pops of one call may together.
 POP_BYTES = 16 << 20
-POP_CALL_BYTES_MAX = 32 << 20
+POP_CALL_BYTES_MAX = 16 << 20
 #: A push with more data has a transaction of its own: others would wait for it.
 GROUP_BYTES_MAX = 256 << 10
 #: Cursors that one transaction makes or moves at most: pushes to their partitions wait meanwhile.
 CURSORS_STEP = 1000
+#: Elements of a request (messages, acks, operations, keys) unless a setting says otherwise, and what all requests that
+#: are worked on may take.
+ITEMS_MAX = 50_000
+WORK_BYTES_MAX = 128 << 20
 AUTOPILOT_BATCH_MESSAGES = 200
 AUTOPILOT_PARTITIONS = 16
 #: A call for messages waits so long for one lock; then those of its requests that need it get calls of their own.

@@ -272,6 +272,13 @@ class StateRow(Struct, frozen=True):
     updated_at: datetime
 
 
+class StateRows(Struct, frozen=True):
+    """Rows in the order of their keys; not all of them if they would be too large together."""
+
+    rows: Sequence[StateRow]
+    complete: bool
+
+
 class Cycle(Struct, frozen=True):
     """What a worker of a stream made of its input: ack, state and outputs, all or none.
 

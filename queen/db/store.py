@@ -8,7 +8,7 @@ from uuid import UUID
 from asyncpg.pgproto.pgproto import UUID as FastUUID  # noqa: N811 - made from 16 bytes at a fifth of uuid.UUID's cost
 
 from queen.core.limits import CURSORS_STEP, GROUP_BYTES_MAX, POP_BYTES, POP_CALL_BYTES_MAX
-from queen.core.operations import Slice, StateRow
+from queen.core.operations import Slice, StateRow, StateRows
 from queen.db.group_commit import GroupCommit, Member
 from queen.db.pool import Pool
 from queen.db.statement import call
@@ -33,7 +33,7 @@ from queen.engine.ports import (
 
 _EXECUTE = call("execute_transaction_v1", 24)
 _CYCLE = call("cycle_stream_v1", 24)
-_STATE = call("read_stream_state_v1", 5)
+_STATE = call("read_stream_state_v1", 6)
 _STREAM_EXISTS = "SELECT queen.stream_exists_v1($1) AS found"
 _READ_PUSH_OPTIONS = call("read_push_options_v1", 0)
 _RENEW = call("renew_lease_v1", 2)
@@ -176,12 +176,13 @@ class Store:
 
     async def stream_state(
         self, stream: int, part_id: int, keys: Sequence[str] | None, prefix: str | None, ripe: float | None
-    ) -> list[StateRow] | None:
+    ) -> StateRows | None:
         """Rows of a stream's state; ``None`` if there is no such stream."""
-        rows = await self._pool.fetch(_STATE, stream, part_id, keys, prefix, ripe)
+        rows = await self._pool.fetch(_STATE, stream, part_id, keys, prefix, ripe, self._pop_bytes[0])
         if not rows and not (await self._pool.fetch(_STREAM_EXISTS, stream))[0]["found"]:
             return None
-        return [StateRow(*row) for row in rows]
+        complete = not rows or rows[-1]["key"] is not None
+        return StateRows([StateRow(*row) for row in (rows if complete else rows[:-1])], complete)
 
     async def resolve_partitions(
         self, names: Sequence[tuple[str, str]], *, create: bool

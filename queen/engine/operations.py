@@ -160,7 +160,9 @@ OPERATIONS: Mapping[JobType, Operation] = {
         simple_mq.enqueue, size=_enqueue_size, items=lambda request: len(request.messages), locks=locks_of_enqueue
     ),
     JobType.DEQUEUE: Operation(
-        simple_mq.dequeue, waiting=Waiting(Dequeued(), simple_mq.give_back, simple_mq.count_dequeued)
+        simple_mq.dequeue,
+        items=lambda request: request.limit,
+        waiting=Waiting(Dequeued(), simple_mq.give_back, simple_mq.count_dequeued),
     ),
     JobType.ACKNOWLEDGE: Operation(simple_mq.acknowledge, items=lambda request: len(request.message_ids)),
     JobType.EXTEND_VISIBILITY: Operation(simple_mq.extend_visibility),

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from queen.core.operations import Slice, StateRow
+from queen.core.operations import Slice, StateRows
 from queen.core.simple_mq import (
     Dequeued,
     Enqueued,
@@ -267,7 +267,7 @@ class Database(Protocol):
     ) -> CycleRows: ...  # fmt: skip
     async def stream_state(
         self, stream: int, part_id: int, keys: Sequence[str] | None, prefix: str | None, ripe: float | None
-    ) -> list[StateRow] | None: ...
+    ) -> StateRows | None: ...
     async def resolve_partitions(
         self, names: Sequence[tuple[str, str]], *, create: bool
     ) -> list[tuple[int | None, int | None]]: ...

@@ -106,11 +106,12 @@ class Waiters:
         self._slot = 0.0
         self._places: dict[Hashable, Place] = {}
         self._by_queue: dict[str, dict[Hashable, Place]] = {}
-        self._deadlines: list[tuple[float, int, Job]] = []
+        #: By turn: an entry of the heap outlives its job, and must not keep what that was answered.
+        self._jobs: dict[int, Job] = {}
+        self._deadlines: list[tuple[float, int]] = []
         self._checks: list[tuple[float, int, Place]] = []
         self._serial = 0
         self._count = 0
-        self._live = 0
 
     def __len__(self) -> int:
         return self._count
@@ -123,14 +124,14 @@ class Waiters:
     @property
     def live(self) -> int:
         """Pops that wait, parked or out for a check."""
-        return self._live
+        return len(self._jobs)
 
     def begin(self, job: Job) -> None:
         """A pop that is willing to wait goes out for its first look; from now on its time runs."""
         job.turn = self._next_serial()
-        self._live += 1
+        self._jobs[job.turn] = job
         self._place(job.request).checking += 1
-        heapq.heappush(self._deadlines, (job.deadline, job.turn, job))
+        heapq.heappush(self._deadlines, (job.deadline, job.turn))
 
     def by_queue(self) -> dict[str, int]:
         """How many wait for each queue of the log; those that look at many queues stand under the empty name."""
@@ -225,8 +226,8 @@ class Waiters:
         """
         expired = []
         while self._deadlines and self._deadlines[0][0] <= now:
-            job = heapq.heappop(self._deadlines)[2]
-            if self.cancel(job) or (job.turn and not job.gone and job.request.returnable):
+            job = self._jobs.get(heapq.heappop(self._deadlines)[1])
+            if job is not None and (self.cancel(job) or (not job.gone and job.request.returnable)):
                 expired.append(job)
         checks: list[Job] = []
         while self._checks and self._checks[0][0] <= now:
@@ -268,10 +269,10 @@ class Waiters:
 
     def _end(self, job: Job, place: Place) -> None:
         """A pop is no longer a waiter."""
+        del self._jobs[job.turn]
         job.turn = 0
-        self._live -= 1
-        if len(self._deadlines) > 2 * self._live + _STALE_MAX:
-            self._deadlines = [entry for entry in self._deadlines if entry[2].turn]
+        if len(self._deadlines) > 2 * len(self._jobs) + _STALE_MAX:
+            self._deadlines = [entry for entry in self._deadlines if entry[1] in self._jobs]
             heapq.heapify(self._deadlines)
         if not place.parked and not place.checking:
             self._forget(place)

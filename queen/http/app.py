@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import falcon
@@ -19,6 +20,7 @@ from queen.http.origins import EVERY, allowed_origins, pages_of
 from queen.http.publishing import Publisher
 from queen.http.request import REQUEST_ID, QueenRequest
 from queen.http.request_log import RequestLog
+from queen.http.room import LeaveRoom, Room
 from queen.http.routes import Route, add_routes, routes
 from queen.http.socket.sockets import Sockets
 from queen.metrics.http import RequestTally
@@ -85,13 +87,17 @@ def create_app(settings: Settings, engine: EngineThread, around: Sequence[object
     table = routes(settings, engine, sockets)
     middleware: list[Any] = [*around, _Lifespan(engine), Publisher(engine, sockets, tally), MeasureRequests(tally)]
     log = RequestLog(table, of_all=settings.request_log)
-    middleware.append(log)
+    middleware += [log, LeaveRoom()]
     if origins := allowed_origins(settings):
         whose = "*" if origins == EVERY else origins
         middleware.append(falcon.CORSMiddleware(whose, expose_headers=["Retry-After", REQUEST_ID]))
     middleware += _gate(settings, table)
-    app = falcon.asgi.App(middleware=middleware, request_type=QueenRequest)
+    room = Room(settings.items_max, 2 * settings.held_bytes_max, settings.request_timeout_s)
+    request: Any = partial(QueenRequest, room=room)
+    app = falcon.asgi.App(middleware=middleware, request_type=request)
     app.req_options.auto_parse_qs_csv = False
+    # The server has a queue of its own, whose bytes it counts.
+    app.ws_options.max_receive_queue = 0
     app.add_error_handler(Exception, problems.on_unexpected)
     app.add_error_handler(falcon.HTTPError, problems.on_http_error)
     app.add_error_handler(QueenError, problems.on_queen_error)

@@ -134,7 +134,7 @@ class PushBody(Struct):
     items: list[PushItem]
 
 
-_push_decoder = msgspec.json.Decoder(PushBody)
+push_decoder = msgspec.json.Decoder(PushBody)
 _PUSH_TEXTS = {
     "items": "items array is required",
     "items.queue": "Queue must be a string",
@@ -146,7 +146,7 @@ _PUSH_TEXTS = {
 
 def parse_push_items(body: bytes) -> list[PushItem]:
     """The items of a push; not yet checked for names."""
-    return decode(_push_decoder, body, _PUSH_TEXTS).items
+    return decode(push_decoder, body, _PUSH_TEXTS).items
 
 
 def to_push(items: Sequence[PushItem], producer_sub: str | None = None, fields: Sequence[str] | None = None) -> Push:

@@ -10,6 +10,7 @@ import falcon.asgi
 
 from queen.core.errors import BadRequestError, BodyTooLargeError
 from queen.http.query_shown import query_shown
+from queen.http.room import Room
 from queen.security.tokens import Identity
 
 Event = dict[str, Any]
@@ -19,6 +20,8 @@ REQUEST_ID = "X-Request-Id"
 _SANE_ID = re.compile(r"[\w.:/+=@-]{1,128}", re.ASCII)
 #: Characters of a path or query that a log line keeps: more than the longest names of a group, a queue and a partition.
 _LOGGED_CHARS_MAX = 1000
+#: A body that is no longer is worked on at once, whatever is in it.
+_SHORT_BYTES = 1024
 
 
 class QueenRequest(falcon.asgi.Request):
@@ -30,9 +33,11 @@ class QueenRequest(falcon.asgi.Request):
         body: what was read of it.
         began: when it came, by ``time.perf_counter``.
         identity: who sends it; ``None`` where nobody has to say.
+        room: where large requests wait for each other.
+        size: what it has taken there.
     """
 
-    __slots__ = ("_request_id", "began", "body", "identity", "next_event", "opening")
+    __slots__ = ("_request_id", "began", "body", "identity", "next_event", "opening", "room", "size")
 
     def __init__(
         self,
@@ -40,6 +45,8 @@ class QueenRequest(falcon.asgi.Request):
         receive: Callable[[], Awaitable[Event]],
         first_event: Event | None = None,
         options: Any = None,  # noqa: ANN401
+        *,
+        room: Room | None = None,
     ) -> None:
         super().__init__(scope, receive, first_event=first_event, options=options)
         self.opening = first_event or {}
@@ -47,6 +54,8 @@ class QueenRequest(falcon.asgi.Request):
         self.body = b""
         self.began = perf_counter()
         self.identity: Identity | None = None
+        self.room = room or Room()
+        self.size = 0
         self._request_id: str | None = None
 
     @property
@@ -92,9 +101,10 @@ class QueenRequest(falcon.asgi.Request):
 
 
 async def read_body(req: QueenRequest, bytes_max: int, limit: str = "MAX_BODY_SIZE") -> bytes:
-    """The whole body; ``limit`` is what ``bytes_max`` is called in the error.
+    """The whole body, when the request has its turn; ``limit`` is what ``bytes_max`` is called in the error.
 
     Raises:
+        OverloadedError: it had no turn in time.
         BodyTooLargeError: it is larger than ``bytes_max``; it is not read to its end.
         BadRequestError: it is empty, or the connection ended in the middle of it.
     """
@@ -105,6 +115,8 @@ async def read_body(req: QueenRequest, bytes_max: int, limit: str = "MAX_BODY_SI
     if not body:
         raise BadRequestError("Empty request body")
     req.body = body
+    if len(body) > _SHORT_BYTES:
+        req.size = await req.room.enter(body)
     return body
 
 

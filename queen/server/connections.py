@@ -11,9 +11,10 @@ is not.
 """
 
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable
 from enum import Enum
+from functools import partial
 from typing import Protocol
 
 from msgspec import Struct
@@ -94,6 +95,9 @@ class Connection(Protocol):
     def stage(self) -> Stage:
         """Where it is."""
 
+    def measure(self) -> None:
+        """Looks how much of its answer the client has read."""
+
     def end(self, now: float) -> None:
         """Its deadline is over."""
 
@@ -125,10 +129,28 @@ class Connections:
         self._waiting: dict[Connection, None] = {}
         self._ahead: Connection | None = None
         self._refused: Counter[int] = Counter()
+        self._turns: deque[Callable[[], None]] = deque()
 
     def count_refusal(self, status: int) -> None:
         """For the log: one line a look, not one a request."""
         self._refused[status] += 1
+
+    # ------------------------------------------------------------------ turns
+
+    def take_turn(self, work: Callable[[], None], call_soon: Callable[[Callable[[], None]], object]) -> None:
+        """Does a piece of work in a turn of the loop in which no other such piece is done."""
+        self._turns.append(work)
+        if len(self._turns) == 1:
+            call_soon(partial(self._do_next, call_soon))
+
+    def _do_next(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        work = self._turns[0]
+        try:
+            work()
+        finally:
+            self._turns.popleft()
+            if self._turns:
+                call_soon(partial(self._do_next, call_soon))
 
     # ------------------------------------------------------------------ bytes
 
@@ -154,8 +176,12 @@ class Connections:
 
     def shed(self, everybody: Iterable[Connection]) -> None:
         """Refuses what is not complete, and gives up what is not read, until no more is held than may be."""
-        holding = _longest_silent_first(each for each in everybody if each.held)
-        unfinished = [each for each in holding if each.stage in _UNFINISHED]
+        holding = [each for each in everybody if each.held]
+        for each in holding:
+            each.measure()
+        holding = _longest_silent_first(holding)
+        # Not one whose request has just come whole: it is being looked at.
+        unfinished = [each for each in holding if each.unfinished and each.stage in _UNFINISHED]
         unread = [each for each in holding if each.stage is Stage.ANSWER_UNREAD]
         self._end_some(unfinished + unread, lambda: self.bytes <= self.bounds.held_bytes_max)
 

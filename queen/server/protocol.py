@@ -26,6 +26,9 @@ _PIPELINED_MAX = 100
 #: After a refusal, how long what the client still sends is thrown away, so that it can read the answer.
 _LAST_WORD_S = 5.0
 
+#: A larger piece is not copied to be joined with what is before it.
+_JOINED_BYTES_MAX = 64 << 10
+
 Event = dict[str, Any]
 Receive = Callable[[], Awaitable[Event]]
 
@@ -80,10 +83,15 @@ class OneWriteTransport:
         self._closing = False
 
     def write(self, data: bytes) -> None:
-        """Holds the first piece back, and sends it with the second."""
-        if self._held:
+        """Holds the first piece back, and sends it with the second; what is for nobody any more is dropped."""
+        if self._transport.is_closing():
+            self._held = b""
+        elif self._held:
             held, self._held = self._held, b""
-            self._transport.write(held + data)
+            if len(data) > _JOINED_BYTES_MAX:
+                self._transport.writelines((held, data))
+            else:
+                self._transport.write(held + data)
         elif data:
             self._held = data
             self._loop.call_soon(self._flush)
@@ -106,8 +114,8 @@ class OneWriteTransport:
         return getattr(self._transport, name)
 
     def _flush(self) -> None:
-        if self._held:
-            held, self._held = self._held, b""
+        held, self._held = self._held, b""
+        if held and not self._transport.is_closing():
             self._transport.write(held)
 
 
@@ -361,6 +369,9 @@ class OneWriteProtocol(HttpToolsProtocol):
         self._count_unread()
         self.since = self.loop.time()
         self.deadline = self.since + self._bounds.request_timeout_s
+        if self._shared.bytes > self._bounds.shed_above:
+            # Not now: the transport is in the middle of a write.
+            self.loop.call_soon(self._shared.is_overloaded, self.connections)
 
     def resume_writing(self) -> None:
         """It has read."""
@@ -373,11 +384,12 @@ class OneWriteProtocol(HttpToolsProtocol):
             case Stage.BUSY:
                 self.deadline = inf
 
-    def _count_unread(self) -> None:
+    def _count_unread(self) -> int:
         unread = self._real.get_write_buffer_size() if self.flow.write_paused else 0
         change, self._unread = unread - self._unread, unread
         self.held += change
         self._shared.release(-change)
+        return unread
 
     # ------------------------------------------------------------------ bounds
 
@@ -395,6 +407,12 @@ class OneWriteProtocol(HttpToolsProtocol):
         if self.cycle is None:
             return Stage.HEAD
         return Stage.IDLE if self.cycle.response_complete else Stage.BUSY
+
+    def measure(self) -> None:
+        """Whoever reads a large answer is not silent: ``resume_writing`` comes only at its end."""
+        before = self._unread
+        if self.flow.write_paused and self._count_unread() < before:
+            self.since = self.loop.time()
 
     def end(self, now: float) -> None:
         """Something has taken too long."""
@@ -439,8 +457,7 @@ class OneWriteProtocol(HttpToolsProtocol):
 
     def _expect_reading(self, now: float) -> None:
         before = self._unread
-        self._count_unread()
-        if before - self._unread < self._bounds.timeout_bytes_min:
+        if before - self._count_unread() < self._bounds.timeout_bytes_min:
             self._shared.count_refusal(_TOO_SLOW.status)
             self._real.abort()
         self.deadline = now + self._bounds.request_timeout_s

@@ -19,6 +19,7 @@ from uvicorn_worker import UvicornWorker
 from queen.config import Settings, from_environment
 from queen.server import open_files
 from queen.server.connections import Bounds, Connections
+from queen.server.memory import return_large_pieces
 from queen.server.parent_death import die_with
 from queen.server.protocol import OneWriteProtocol
 from queen.server.websocket import QueenWebSocket
@@ -88,6 +89,7 @@ class QueenWorker(UvicornWorker):  # type: ignore[misc]
     def init_process(self) -> None:
         """Runs in the worker's process: ends with gunicorn, also when that is killed."""
         die_with(self.ppid, signal.SIGTERM)
+        return_large_pieces()
         super().init_process()
 
     async def _serve(self) -> None:

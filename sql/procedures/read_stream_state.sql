@@ -1,10 +1,12 @@
 -- Purpose:   what a stream remembers of a partition.
 -- Arguments: p_stream, p_part, p_keys (null: all), p_prefix of the keys (null: any), p_ripe: only windows that are over at
---            this time, in milliseconds since 1970 (null: all rows)
--- Returns:   one row a key, in their order. Who asks for windows that are over wants to flush them, so that nothing is
---            answered that queen.cycle_stream_v1 would refuse: see queen.is_unsettled.
+--            this time, in milliseconds since 1970 (null: all rows); p_bytes of keys and values: what follows is left
+--            out, but not the first row
+-- Returns:   one row a key, in their order; behind them one with a null key if some were left out. Who asks for windows
+--            that are over wants to flush them, so that nothing is answered that queen.cycle_stream_v1 would refuse: see
+--            queen.is_unsettled.
 CREATE OR REPLACE FUNCTION queen.read_stream_state_v1(
-    p_stream bigint, p_part bigint, p_keys text[], p_prefix text, p_ripe float8
+    p_stream bigint, p_part bigint, p_keys text[], p_prefix text, p_ripe float8, p_bytes bigint
 ) RETURNS TABLE (key text, value json, updated_at timestamptz)
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
@@ -13,6 +15,8 @@ AS $$
 #variable_conflict use_column
 DECLARE
     v_now timestamptz := queen.clock();
+    v_bytes bigint := 0;
+    v_rows refcursor;
 BEGIN
     IF p_ripe IS NOT NULL AND EXISTS (
         SELECT 1 FROM queen.stream_cycles AS y
@@ -22,7 +26,7 @@ BEGIN
     END IF;
     -- Each by an index of its own.
     IF p_keys IS NOT NULL THEN
-        RETURN QUERY
+        OPEN v_rows FOR
         SELECT s.key, s.value, s.updated_at
         FROM (SELECT DISTINCT n COLLATE "C" AS key FROM unnest(p_keys) AS n) AS u
         JOIN queen.stream_state AS s ON s.part_id = p_part AND s.stream_id = p_stream AND s.key = ANY(ARRAY[u.key])
@@ -30,20 +34,26 @@ BEGIN
             OR (s.window_end <= p_ripe AND NOT queen.is_unsettled(s.updated_at, s.window_end, v_now)))
         ORDER BY s.key;
     ELSIF p_ripe IS NOT NULL THEN
-        RETURN QUERY
+        OPEN v_rows FOR
         SELECT s.key, s.value, s.updated_at FROM queen.stream_state AS s
         WHERE s.stream_id = p_stream AND s.part_id = p_part AND s.window_end <= p_ripe
             AND starts_with(s.key, coalesce(p_prefix, '')) AND NOT queen.is_unsettled(s.updated_at, s.window_end, v_now)
         ORDER BY s.key;
     ELSE
-        FOR key, value, updated_at IN
-            SELECT s.key, s.value, s.updated_at FROM queen.stream_state AS s
-            WHERE s.part_id = p_part AND s.stream_id = p_stream AND s.key >= coalesce(p_prefix, '') ORDER BY s.key
-        LOOP
-            EXIT WHEN NOT starts_with(key, coalesce(p_prefix, ''));
-            RETURN NEXT;
-        END LOOP;
+        OPEN v_rows FOR
+        SELECT s.key, s.value, s.updated_at FROM queen.stream_state AS s
+        WHERE s.part_id = p_part AND s.stream_id = p_stream AND s.key >= coalesce(p_prefix, '') ORDER BY s.key;
     END IF;
+    LOOP
+        FETCH v_rows INTO key, value, updated_at;
+        EXIT WHEN NOT FOUND OR NOT starts_with(key, coalesce(p_prefix, ''));
+        IF v_bytes > 0 AND v_bytes + octet_length(key) + octet_length(value::text) > p_bytes THEN
+            RETURN QUERY SELECT null::text, null::json, null::timestamptz;
+            EXIT;
+        END IF;
+        v_bytes := v_bytes + octet_length(key) + octet_length(value::text);
+        RETURN NEXT;
+    END LOOP;
 END $$;
 COMMENT ON FUNCTION queen.read_stream_state_v1 IS 'What a stream remembers of a partition.';
 

@@ -309,8 +309,10 @@ async def test_pop_of_a_bad_name_in_the_path_is_a_400_that_names_it(api: Api, pa
 
 @checks("G-ISO-3", level=Level.LIVE)
 @pytest.mark.parametrize("name", [_LONG, "a%00b"])
-async def test_delete_of_a_bad_name_is_a_400(api: Api, name: str) -> None:
+async def test_delete_or_figures_of_a_bad_name_are_a_400(api: Api, name: str) -> None:
     assert_problem(await api.http.delete(f"/api/v1/resources/queues/{name}"), field="queue")
+    assert_problem(await api.http.get(f"/api/v1/status/queues/{name}"), field="queue")
+    assert_problem(await api.http.get(f"/api/v1/status/queues/{name}/messages"), field="queue")
 
 
 @checks("G-ISO-3", level=Level.LIVE)

@@ -5,7 +5,6 @@ than by default, so that the tests end.
 """
 
 import json
-import resource
 import socket
 import threading
 import time
@@ -23,6 +22,7 @@ from tests.support.attacks import (
     connect,
     is_closed,
     many,
+    many_files,
     post,
     send_what_is_taken,
     witnessed,
@@ -39,11 +39,8 @@ MIB = 1 << 20
 
 @pytest.fixture(scope="module", autouse=True)
 def files() -> Iterator[None]:
-    """As many open files as the system allows, for the connections of the attacks."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with many_files():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -238,6 +238,7 @@ _BAD: dict[str, str] = {
     "unknown batch": '{"type":"ack","batch":7,"ref":1}',
     "ack without ids": '{"type":"ack","acknowledgments":[{}],"ref":1}',
     "renew without lease": '{"type":"renew","ref":1}',
+    "renew for too long": '{"type":"renew","leaseId":"0190a0a0-0000-7000-8000-00000000dead","seconds":604801,"ref":1}',
     "credit without number": '{"type":"credit","ref":1}',
     "surrogate": '{"type":"\\ud800"}',
     "deep": "[" * 100_000,

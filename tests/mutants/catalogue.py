@@ -84,8 +84,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-DUR-4", "the good items before a bad one are stored",
-        ("queen/http/resources/push.py", "        items = parse_push_items(await read_body(req, self._body_bytes_max))\n",
-         "        body = await read_body(req, self._body_bytes_max)\n        try:\n            items = parse_push_items(body)\n        except Exception:\n            import json\n            told = json.loads(body)\n            first = parse_push_items(json.dumps({'items': told['items'][:1]}).encode())\n            await self._engine.submit(JobType.PUSH, to_push(first)).future\n            raise\n"),
+        ("queen/http/resources/push.py", "        items = parse_push_items(body)\n",
+         "        try:\n            items = parse_push_items(body)\n        except Exception:\n            import json\n            told = json.loads(body)\n            first = parse_push_items(json.dumps({'items': told['items'][:1]}).encode())\n            await self._engine.submit(JobType.PUSH, to_push(first)).future\n            raise\n"),
     ),
     _engine(
         "G-IDEM-1", "no dedupe at all",

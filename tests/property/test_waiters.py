@@ -1,6 +1,7 @@
 """Long polls in simulated time: nobody is forgotten, the first to wait is the first to be checked."""
 
 import asyncio
+import weakref
 from collections import Counter
 from collections.abc import Iterator
 from math import inf
@@ -272,3 +273,21 @@ def test_polls_of_simple_mq_wait_beside_pops_and_count_for_no_queue_of_the_log(
     assert (len(waiters), waiters.by_queue()) == (2, {"q": 1})
     assert waiters.wake("q", 5, poll.group) == []
     assert [job.request for job in waiters.wake(poll.queue, 5, poll.group)] == [poll]
+
+
+@pytest.mark.parametrize("parked", [True, False])
+async def test_a_long_poll_that_is_answered_is_kept_by_nobody(parked: bool) -> None:
+    """Its answer may have 16 MiB, and its deadline may be an hour away."""
+    waiters = Waiters(100, 1000)
+    job = Job(JobType.POP, Pop("q"), asyncio.get_running_loop().create_future())
+    job.deadline = 3600.0
+    waiters.begin(job)
+    if parked:
+        waiters.park(job, 0, inf)
+        waiters.cancel(job)
+    else:
+        waiters.leave(job)
+    kept = weakref.ref(job.future)
+    del job
+    assert kept() is None
+    assert waiters.due(4000) == ([], [])

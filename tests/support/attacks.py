@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import resource
 import socket
 import statistics
 import threading
@@ -98,6 +99,17 @@ def witnessed(server: Server) -> Iterator[Witness]:
     assert max(witness.seconds) < PUSH_S_MAX
     assert witness.resident < RESIDENT_BYTES_MAX
     assert server.workers() == before, "gunicorn has replaced a worker"
+
+
+@contextmanager
+def many_files() -> Iterator[None]:
+    """As many open files as the system allows, for the connections of attacks."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @dataclass

@@ -13,6 +13,7 @@ from queen.core.operations import QUEUE_MODE, Ack, AckItem, JobType
 from queen.engine.thread import EngineThread
 from queen.http.fields import GroupName, Required
 from queen.http.parsing import check_group, decode
+from queen.http.reading import read_json
 from queen.http.rendering import render_ack
 from queen.http.request import QueenRequest, read_body
 
@@ -91,7 +92,7 @@ class AckResource:
 
     async def on_post_batch(self, req: QueenRequest, resp: falcon.asgi.Response) -> None:
         """Many acknowledgments, each with a result of its own."""
-        body = decode(_batch, await read_body(req, self._body_bytes_max), _BATCH_TEXTS)
+        body = await read_json(req, _batch, self._body_bytes_max, _BATCH_TEXTS)
         group = check_group(body.consumerGroup, "consumerGroup", QUEUE_MODE)
         await self._acknowledge(resp, to_ack_items(body.acknowledgments, group))
 

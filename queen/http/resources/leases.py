@@ -30,6 +30,13 @@ class ExtendBody(Struct):
 _decoder = msgspec.json.Decoder(ExtendBody)
 
 
+def renewal(lease: str, seconds: int) -> RenewLease:
+    """The operation; raises BadRequestError for more seconds than a lease may have."""
+    if seconds > LEASE_SECONDS_MAX:
+        raise BadRequestError(f"seconds must be at most {LEASE_SECONDS_MAX}, not {seconds}", "seconds")
+    return RenewLease(lease, max(seconds, 0))
+
+
 class LeaseResource:
     """Gives a consumer more time."""
 
@@ -42,8 +49,6 @@ class LeaseResource:
         seconds = (
             decode(_decoder, body, {"seconds": "seconds must be a whole number"}).seconds if body else _DEFAULT_SECONDS
         )
-        if seconds > LEASE_SECONDS_MAX:
-            raise BadRequestError(f"seconds must be at most {LEASE_SECONDS_MAX}, not {seconds}", "seconds")
-        renewed = await self._engine.submit(JobType.RENEW_LEASE, RenewLease(lease, max(seconds, 0))).future
+        renewed = await self._engine.submit(JobType.RENEW_LEASE, renewal(lease, seconds)).future
         resp.content_type = falcon.MEDIA_JSON
         resp.data = render_lease(lease, renewed)

@@ -5,7 +5,7 @@ import falcon.asgi
 
 from queen.core.operations import Buffered, JobType
 from queen.engine.thread import EngineThread
-from queen.http.parsing import parse_push_items, to_push
+from queen.http.parsing import parse_push_items, push_decoder, to_push
 from queen.http.rendering import render_buffered, render_push
 from queen.http.request import QueenRequest, read_body
 
@@ -18,7 +18,9 @@ class PushResource:
 
     async def on_post(self, req: QueenRequest, resp: falcon.asgi.Response) -> None:
         """Stores all items of the request, or none; while PostgreSQL is away, in the spool."""
-        items = parse_push_items(await read_body(req, self._body_bytes_max))
+        body = await read_body(req, self._body_bytes_max)
+        req.room.check(push_decoder, body)
+        items = parse_push_items(body)
         resp.status = 201
         resp.content_type = falcon.MEDIA_JSON
         if not items:

@@ -29,6 +29,7 @@ from queen.core.errors import BadRequestError, NotFoundError
 from queen.engine.context import Context
 from queen.http import answers, queries
 from queen.http.answers import Administrative, answer, stamp, text
+from queen.http.parsing import check_name
 from queen.http.paths import cut
 from queen.http.resources import catalogue
 from queen.http.resources.catalogue import MessageCounts, QueueElement, QueueInspector
@@ -473,9 +474,10 @@ class StatusQueueResource(Administrative):
     async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response, place: str) -> None:  # noqa: ARG002
         """The queue with a page of its partitions, or a page of its newest messages."""
         if names := cut(req, "/api/v1/status/queues", (), "/messages"):
-            await self._messages(req, resp, names[0])
+            await self._messages(req, resp, check_name(names[0], "queue"))
         else:
-            await self._queue(req, resp, (cut(req, "/api/v1/status/queues") or ("",))[0])
+            names = cut(req, "/api/v1/status/queues") or ("",)
+            await self._queue(req, resp, check_name(names[0], "queue"))
 
     async def _queue(self, req: falcon.asgi.Request, resp: falcon.asgi.Response, queue: str) -> None:
         page = queries.page(req, catalogue.PARTITIONS_LIMIT)

@@ -18,14 +18,15 @@ from queen.core.operations import (
     Registered,
     Registration,
     StateChange,
-    StateRow,
+    StateRows,
 )
 from queen.engine.context import Context
 from queen.engine.thread import EngineThread
 from queen.http.fields import GroupName, Label, Name, Required, StateKey, WithoutNul
-from queen.http.parsing import PushItem, check_group, check_name, decode, to_push
+from queen.http.parsing import PushItem, check_group, check_name, to_push
+from queen.http.reading import read_json
 from queen.http.rendering import render_push, timestamp
-from queen.http.request import QueenRequest, read_body
+from queen.http.request import QueenRequest
 from queen.http.resources.ack import AckBody, to_ack_item
 
 _NO_OBJECT = "request body must be a JSON object"
@@ -35,6 +36,7 @@ _MISSING = {
     **{name: f"{name} is required" for name in ("name", "source_queue", "config_hash", "query_id", "partition_id")},
 }
 _UNKNOWN_QUERY = "Unknown query_id: register the query first"
+_TOO_MUCH = "The rows have more bytes than one answer may have (QUEEN_MAX_POP_BYTES): ask for fewer keys"
 _STATUSES = ("completed", "success", "failed", "dlq")
 
 #: Stands for a number that is never given out: the id in the request is none of ours.
@@ -121,7 +123,8 @@ class StateBody(Struct):
         partition_id: of the input.
         keys: only these.
         key_prefix: only rows whose key begins so.
-        ripe_at_or_before: only windows that have ended by then, in the unit of their `windowEnd`.
+        ripe_at_or_before: only windows that have ended by then, in the unit of their `windowEnd`; of many the first,
+            and the others when these are flushed.
     """
 
     query_id: Required
@@ -219,7 +222,7 @@ class StreamQueriesResource:
 
     async def on_post(self, req: QueenRequest, resp: falcon.asgi.Response) -> None:
         """Makes the query or finds it again; 409 for another chain of operators without a reset."""
-        body = decode(_query, await read_body(req, self._body_bytes_max), _MISSING)
+        body = await read_json(req, _query, self._body_bytes_max, _MISSING)
         registration = _registration(body)
 
         async def register(context: Context) -> Registered:
@@ -264,7 +267,7 @@ class StreamCycleResource:
 
     async def on_post(self, req: QueenRequest, resp: falcon.asgi.Response) -> None:
         """A cycle that fails is an answer, with status 200: clients read ``success``."""
-        body = decode(_cycle, await read_body(req, self._body_bytes_max), _CYCLE_TEXTS)
+        body = await read_json(req, _cycle, self._body_bytes_max, _CYCLE_TEXTS)
         cycle = to_cycle(body, req.subject)
         problem = _refusal(body)
         cycled = Cycled(problem) if problem else await self._engine.submit(JobType.CYCLE, cycle).future
@@ -357,19 +360,21 @@ class StreamStateResource:
 
     async def on_post(self, req: QueenRequest, resp: falcon.asgi.Response) -> None:
         """The rows of one partition, in the order of their keys."""
-        body = decode(_state, await read_body(req, self._body_bytes_max), _MISSING)
+        body = await read_json(req, _state, self._body_bytes_max, _MISSING)
         _require_ids(body)
         stream = ids.parse_stream_id(body.query_id) or _NOBODY
         part_id = ids.parse_partition_id(body.partition_id) or _NOBODY
         keys = [key for key in body.keys or () if "\0" not in key] if body.keys else None
         prefix = check_prefix(body.key_prefix)
 
-        async def read(context: Context) -> list[StateRow] | None:
+        async def read(context: Context) -> StateRows | None:
             return await context.patiently(
                 lambda _again: context.database.stream_state(stream, part_id, keys, prefix, body.ripe_at_or_before)
             )
 
-        rows: list[StateRow] | None = await self._engine.submit(JobType.CUSTOM, read).future
+        rows: StateRows | None = await self._engine.submit(JobType.CUSTOM, read).future
+        if rows is not None and not rows.complete and body.ripe_at_or_before is None:
+            raise BadRequestError(_TOO_MUCH, "keys")
         resp.content_type = falcon.MEDIA_JSON
         resp.data = msgspec.json.encode(_state_answer(rows))
 
@@ -381,7 +386,9 @@ def check_prefix(prefix: str | None) -> str | None:
     return prefix or None
 
 
-def _state_answer(rows: list[StateRow] | None) -> StateAnswer:
+def _state_answer(rows: StateRows | None) -> StateAnswer:
     if rows is None:
         return StateAnswer([], False, _UNKNOWN_QUERY)
-    return StateAnswer([StateAnswerRow(row.key, Raw(row.value.encode()), timestamp(row.updated_at)) for row in rows])
+    return StateAnswer(
+        [StateAnswerRow(row.key, Raw(row.value.encode()), timestamp(row.updated_at)) for row in rows.rows]
+    )

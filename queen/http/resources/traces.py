@@ -18,9 +18,10 @@ from queen.engine.thread import EngineThread
 from queen.http import queries
 from queen.http.answers import Administrative, answer, shown, text
 from queen.http.fields import GroupName, Label, Name, Required, text_of
-from queen.http.parsing import check_group, check_name, decode
+from queen.http.parsing import check_group, check_name
 from queen.http.paths import cut
-from queen.http.request import QueenRequest, read_body
+from queen.http.reading import read_json
+from queen.http.request import QueenRequest
 from queen.http.resources.messages import MESSAGE_NOT_FOUND
 from queen.security.keyring import Keyring
 
@@ -151,7 +152,7 @@ class TraceRecordResource(Administrative):
 
     async def on_post(self, req: QueenRequest, resp: falcon.asgi.Response) -> None:
         """Stores a trace of a message that exists."""
-        body = decode(_decoder, await read_body(req, self._body_bytes_max), _TEXTS)
+        body = await read_json(req, _decoder, self._body_bytes_max, _TEXTS)
         if not body.transaction_id or not body.partition_id:
             raise BadRequestError(_IDS_MISSING, "partitionId" if body.transaction_id else "transactionId")
         trace = Trace(

@@ -17,6 +17,7 @@ from queen.http.parsing import PushItem, check_group, decode, to_push
 from queen.http.rendering import AckDone, PushDone, TransactionAnswer
 from queen.http.request import QueenRequest, read_body
 from queen.http.resources.ack import AckBody, to_ack_item
+from queen.http.room import Room
 
 _MISSING = Raw()
 _EMPTY = Raw(b"{}")
@@ -144,10 +145,12 @@ def _push_items(operation: OperationBody, field: str) -> list[tuple[PushItem, st
     return [(item, field)]
 
 
-def parse_transaction(body: bytes) -> TransactionBody:
+def parse_transaction(body: bytes, room: Room) -> TransactionBody:
     """The object form, or a bare array of operations."""
     if body.lstrip()[:1] == b"[":
+        room.check(_array, body)
         return TransactionBody(decode(_array, body, {}))
+    room.check(_object, body)
     return decode(_object, body, _TEXTS)
 
 
@@ -166,7 +169,7 @@ class TransactionResource:
 
     async def on_post(self, req: QueenRequest, resp: falcon.asgi.Response) -> None:
         """A transaction that fails is an answer, with status 200: clients read ``success``."""
-        body = parse_transaction(await read_body(req, self._body_bytes_max))
+        body = parse_transaction(await read_body(req, self._body_bytes_max), req.room)
         _refuse_riders(body)
         if not body.operations:
             raise BadRequestError("operations array cannot be empty", "operations")

@@ -82,6 +82,7 @@ async def deliver_batches(consumer: Consumer, subscription: Subscription) -> Non
             await consumer.give_back(popped)  # the credit was lowered meanwhile
         else:
             await consumer.give(popped)
+        del popped  # or it would be kept while the next pop waits
 
 
 class Candidate(Struct, frozen=True):

@@ -91,13 +91,13 @@ _TEXTS = {
 }
 
 
-def parse_frame(text: str) -> ClientFrame:
+def parse_frame(body: bytes) -> ClientFrame:
     """A frame of the client.
 
     Raises:
         BadRequestError: it is none; names the field.
     """
-    frame: ClientFrame = decode(_decoder, text.encode("utf-8", "replace"), _TEXTS)
+    frame: ClientFrame = decode(_decoder, body, _TEXTS)
     return frame
 
 
@@ -108,10 +108,10 @@ class _AnyFrame(Struct):
 _any = msgspec.json.Decoder(_AnyFrame)
 
 
-def ref_of(text: str) -> Ref:
+def ref_of(body: bytes) -> Ref:
     """The ``ref`` of a frame that is otherwise wrong, if it has one."""
     try:
-        return _any.decode(text.encode("utf-8", "replace")).ref
+        return _any.decode(body).ref
     except (msgspec.DecodeError, RecursionError):
         return None
 

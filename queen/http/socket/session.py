@@ -27,6 +27,7 @@ from queen.http.parsing import check_group
 from queen.http.rendering import render_pop, timestamp
 from queen.http.request import QueenRequest
 from queen.http.resources.ack import to_ack_items
+from queen.http.resources.leases import renewal
 from queen.http.socket import frames
 from queen.http.socket.delivery import Windows, deliver_batches, messages_of
 from queen.http.socket.frames import AckFrame, Ref, Refused, ServerFrame, SocketLimits, WindowTimes
@@ -34,6 +35,10 @@ from queen.http.socket.subscription import Subscription, subscribed, subscriptio
 from queen.security.keyring import Keyring
 
 log = logging.getLogger("queen.http")
+
+#: Where a scope of ASGI has an event that is set while the client has read what was sent to it, and one that is set
+#: when the server has given the client up for lack of room. Not every server has them.
+DRAINED, GIVEN_UP = "queen.drained", "queen.given_up"
 
 GOING_AWAY, INTERNAL_ERROR, TRY_AGAIN_LATER = 1001, 1011, 1013
 
@@ -81,6 +86,9 @@ class Session:
         self._engine, self._req, self._ws, self._settings, self._keys = engine, req, ws, settings, keys
         self._credit = Credit(0)
         self._interrupt, self._freed = asyncio.Event(), asyncio.Event()
+        extensions = req.scope.get("extensions", {})
+        self._drained: asyncio.Event | None = extensions.get(DRAINED)
+        self._given_up: asyncio.Event = extensions.get(GIVEN_UP) or asyncio.Event()
         self._ended = asyncio.Event()
         self._close_code: int | None = None
         self._group = QUEUE_MODE
@@ -97,14 +105,15 @@ class Session:
         """Returns when the socket is at an end and everything that it held is given back."""
         reader = asyncio.create_task(self._read())
         ended = asyncio.create_task(self._ended.wait())
+        given_up = asyncio.create_task(self._given_up.wait())
         try:
             await self._send(frames.Welcome(frames.PROTOCOL, self._settings.limits))
-            await asyncio.wait({reader, ended}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({reader, ended, given_up}, return_when=asyncio.FIRST_COMPLETED)
             if not reader.done() and self._close_code == GOING_AWAY:
                 await self._end_delivery()
                 await asyncio.wait({reader}, timeout=_LAST_WORDS_S)
         finally:
-            for task in (reader, ended):
+            for task in (reader, ended, given_up):
                 task.cancel()
             await asyncio.shield(self._finish())
 
@@ -141,27 +150,51 @@ class Session:
     # ------------------------------------------------------------ frames
 
     async def _read(self) -> None:
+        # No frame is kept here while the next is waited for.
+        with contextlib.suppress(falcon.WebSocketDisconnected):
+            while True:
+                if self._drained is not None:
+                    await self._drained.wait()  # who reads no answers is asked for no more
+                await self._begin(await self._receive())
+
+    async def _receive(self) -> bytes:
         while True:
             try:
-                text = await self._ws.receive_text()
-            except falcon.WebSocketDisconnected:
-                return
+                return (await self._ws.receive_text()).encode("utf-8", "replace")
             except falcon.PayloadTypeError:
                 await self._refuse(UNSET, BadRequestError("Frames must be text: JSON in UTF-8"))
-                continue
-            try:
-                await self._handle(frames.parse_frame(text))
-            except QueenError as problem:
-                await self._refuse(frames.ref_of(text), problem)
+
+    async def _begin(self, body: bytes) -> None:
+        """Carries out a frame; what needs the database beside the reading of others, but so many at a time."""
+        await self._acks.acquire()
+        size, work = 0, None
+        try:
+            size = await self._req.room.enter(body)
+            frame = frames.parse_frame(body)
+            match frame:
+                case frames.AckFrame():
+                    work = self._acknowledge(frame, self._ack_items(frame))
+                case frames.Renew():
+                    work = self._renew(frame)
+                case _:
+                    await self._handle(frame)
+        except QueenError as problem:
+            await self._refuse(frames.ref_of(body), problem)
+        finally:
+            if work is None:
+                self._end_frame(size)
+        if work is not None:
+            self._track(self._carry_out(work, frame.ref, size))
+
+    def _end_frame(self, size: int) -> None:
+        self._acks.release()
+        if size:
+            self._req.room.leave(size)
 
     async def _handle(self, frame: frames.ClientFrame) -> None:
         match frame:
             case frames.Subscribe():
                 await self._subscribe(frame)
-            case frames.AckFrame():
-                await self._start(self._acknowledge(frame, self._ack_items(frame)), frame.ref)
-            case frames.Renew():
-                await self._start(self._renew(frame), frame.ref)
             case frames.SetCredit():
                 await self._set_credit(frame)
             case frames.Unsubscribe():
@@ -170,14 +203,7 @@ class Session:
             case frames.Ping():
                 await self._send(frames.Pong(frame.ref))
 
-    async def _start(self, work: Coroutine[Any, Any, None], ref: Ref) -> None:
-        """Carries out what waits for the database beside the reading of frames, not more than so much at a time."""
-        await self._acks.acquire()
-        task = asyncio.create_task(self._carry_out(work, ref))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _carry_out(self, work: Coroutine[Any, Any, None], ref: Ref) -> None:
+    async def _carry_out(self, work: Coroutine[Any, Any, None], ref: Ref, size: int) -> None:
         try:
             await work
         except QueenError as problem:
@@ -185,7 +211,7 @@ class Session:
         except Exception as problem:
             self._fail(problem)
         finally:
-            self._acks.release()
+            self._end_frame(size)
 
     def _fail(self, problem: Exception) -> None:
         log.error("A WebSocket failed", exc_info=problem, extra=self._req.log_fields)
@@ -198,7 +224,7 @@ class Session:
         await self._send_text(frames.render_frame(frame))
 
     async def _send_text(self, text: str) -> None:
-        """Sends a frame. Waits while the client reads nothing; the unanswered ping ends that."""
+        """Sends a frame."""
         try:
             await self._ws.send_text(text)
         except (falcon.WebSocketDisconnected, OSError):
@@ -271,18 +297,26 @@ class Session:
         self._freed.clear()
 
     async def pop(self, pop: Pop) -> Popped:
-        """The answer to a pop; empty when something has changed meanwhile."""
+        """The answer to a pop, made when the client has read the one before; empty when something has changed."""
         self._interrupt.clear()
+        if self._drained is not None and not self._drained.is_set():
+            await self._until_interrupted(asyncio.ensure_future(self._drained.wait()))
+            if not self._drained.is_set():
+                return Popped()
         job = self._engine.submit(JobType.POP, pop)
-        interrupt = asyncio.ensure_future(self._interrupt.wait())
-        await asyncio.wait({job.future, interrupt}, return_when=asyncio.FIRST_COMPLETED)
-        interrupt.cancel()
+        await self._until_interrupted(job.future)
         if not job.future.done():
             self._engine.abandon(job)
             # The answer may be on its way already: then it is for nobody.
             job.future.add_done_callback(lambda late: self._give_back_late(late, pop.group))
             return Popped()
         return await job.future  # type: ignore[no-any-return]
+
+    async def _until_interrupted(self, something: "asyncio.Future[Any]") -> None:
+        """Waits, but not longer than until something has changed."""
+        interrupt = asyncio.ensure_future(self._interrupt.wait())
+        await asyncio.wait({something, interrupt}, return_when=asyncio.FIRST_COMPLETED)
+        interrupt.cancel()
 
     def _give_back_late(self, answer: "asyncio.Future[Popped]", group: str) -> None:
         if not answer.cancelled() and answer.exception() is None and answer.result().claims:
@@ -347,7 +381,7 @@ class Session:
             self._look_later(lease, max(rest_s, _LEASE_PAUSE_S))
 
     async def _renew(self, frame: frames.Renew) -> None:
-        request = RenewLease(frame.leaseId, max(frame.seconds, 0))
+        request = renewal(frame.leaseId, frame.seconds)
         renewed: LeaseRenewed = await self._engine.submit(JobType.RENEW_LEASE, request).future
         end = timestamp(renewed.expires_at, 3) if renewed.expires_at is not None else None
         error = None if end else "Lease not found or expired"

@@ -13,9 +13,10 @@ from msgspec import Meta, Struct
 from queen.core import simple_mq as limits
 from queen.core.errors import BadRequestError, BodyTooLargeError
 from queen.core.simple_mq import Enqueue, NewMessage
+from queen.http import reading
 from queen.http.fields import NO_NUL, between, text_of
-from queen.http.parsing import decode, parse_time
-from queen.http.request import QueenRequest, read_body
+from queen.http.parsing import parse_time
+from queen.http.request import QueenRequest
 
 T = TypeVar("T")
 
@@ -40,7 +41,7 @@ async def read_json(req: QueenRequest, decoder: "msgspec.json.Decoder[T]", bytes
     kind = (req.content_type or falcon.MEDIA_JSON).partition(";")[0].strip().lower()
     if kind != falcon.MEDIA_JSON and not kind.endswith("+json"):
         raise falcon.HTTPUnsupportedMediaType(description=f"The body must be application/json, not {kind[:80]}")
-    return decode(decoder, await read_body(req, bytes_max), {})
+    return await reading.read_json(req, decoder, bytes_max, {})
 
 
 def either(body: Struct, camel: str, snake: str) -> Any:  # noqa: ANN401 - what the two fields hold

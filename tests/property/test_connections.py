@@ -1,0 +1,74 @@
+"""What is given up when a worker holds too much."""
+
+from math import inf
+
+import pytest
+
+from queen.server.connections import Bounds, Connection, Connections, Stage
+
+MIB = 1 << 20
+BOUNDS = Bounds(
+    head_bytes_max=32 << 10, headers_max=100, url_bytes_max=16 << 10, request_timeout_s=20, connections_max=100,
+    held_bytes_max=64 * MIB, body_bytes_max=64 * MIB,
+)  # fmt: skip
+
+
+class Client:
+    """A connection that holds bytes; whoever ``reads`` has read some of them at each look."""
+
+    deadline = inf
+
+    def __init__(self, shared: Connections, stage: Stage, held: int, since: float, unfinished: int = 0) -> None:
+        self.stage, self.held, self.since, self.unfinished = stage, held, since, unfinished
+        self.shared, self.is_given_up, self.reads = shared, False, False
+        shared.bytes += held
+        shared.unfinished += unfinished
+
+    def measure(self) -> None:
+        if self.reads:
+            self.since = 1e9
+
+    def end(self, now: float) -> None:
+        raise AssertionError(now)
+
+    def give_way(self) -> None:
+        self.is_given_up = True
+        self.shared.release(self.held)
+
+    def read_on(self) -> None:
+        raise AssertionError
+
+    def stop_reading(self) -> None:
+        raise AssertionError
+
+
+@pytest.fixture
+def shared() -> Connections:
+    return Connections(BOUNDS)
+
+
+def everybody(*clients: Client) -> list[Connection]:
+    return list(clients)
+
+
+def test_a_request_that_has_come_whole_is_not_given_up_for_answers_that_nobody_reads(shared: Connections) -> None:
+    """It is being looked at: its connection has no other request yet, and so looks like one that owes its head."""
+    unread = [Client(shared, Stage.ANSWER_UNREAD, 15 * MIB, since) for since in range(10)]
+    whole = Client(shared, Stage.HEAD, 300, since=0)
+    assert not shared.is_overloaded(everybody(whole, *unread))
+    assert not whole.is_given_up
+    assert [client.is_given_up for client in unread] == [True] * 6 + [False] * 4
+
+
+def test_who_has_sent_a_part_of_a_request_is_given_up_first(shared: Connections) -> None:
+    unread = Client(shared, Stage.ANSWER_UNREAD, 60 * MIB, since=0)
+    begun = Client(shared, Stage.BODY, 90 * MIB, since=1, unfinished=90 * MIB)
+    assert not shared.is_overloaded(everybody(unread, begun))
+    assert (unread.is_given_up, begun.is_given_up) == (False, True)
+
+
+def test_who_reads_a_large_answer_is_given_up_after_those_who_do_not(shared: Connections) -> None:
+    clients = [Client(shared, Stage.ANSWER_UNREAD, 50 * MIB, since) for since in range(3)]
+    clients[0].reads = True
+    assert not shared.is_overloaded(everybody(*clients))
+    assert [client.is_given_up for client in clients] == [False, True, True]
