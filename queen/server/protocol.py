@@ -106,6 +106,11 @@ class OneWriteTransport:
         self._closing = True
         self._close()
 
+    def write_eof(self) -> None:
+        """Sends what is held back, and nothing more."""
+        self._flush()
+        self._transport.write_eof()
+
     def detach(self) -> None:
         """The connection has ended; nothing else is told of it."""
         self._close = self._transport.close

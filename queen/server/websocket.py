@@ -49,6 +49,8 @@ class QueenWebSocket(WebSocketsSansIOProtocol):
         self._coming = bytearray()
         self._goes_on = False
         self._queued = 0
+        #: A frame was wrong: what still comes is thrown away.
+        self._refused = False
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection has ended."""
@@ -59,6 +61,8 @@ class QueenWebSocket(WebSocketsSansIOProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Reads a piece of a frame, a whole one, or several."""
+        if self._refused:
+            return
         if not self._coming and len(data) <= _PIECE_BYTES:
             super().data_received(data)
             self._count()
@@ -68,7 +72,7 @@ class QueenWebSocket(WebSocketsSansIOProtocol):
 
     def _go_on(self) -> None:
         """Looks at the next piece in the next turn, or reads on; not before the application has taken what is there."""
-        if self.transport.is_closing():
+        if self._refused or self.transport.is_closing():
             self._coming.clear()
         elif not self._coming:
             if not self.read_paused:
@@ -82,7 +86,7 @@ class QueenWebSocket(WebSocketsSansIOProtocol):
     def look_at_piece(self) -> None:
         """Its turn has come."""
         self._goes_on = False
-        if not self.transport.is_closing():
+        if not (self._refused or self.transport.is_closing()):
             piece = bytes(self._coming[:_PIECE_BYTES])
             del self._coming[:_PIECE_BYTES]
             super().data_received(piece)
@@ -132,6 +136,20 @@ class QueenWebSocket(WebSocketsSansIOProtocol):
             return
         super().handle_cont(event)
         event.data = b""
+
+    def handle_parser_exception(self) -> None:
+        """A frame was wrong. The client may be sending: cut off at once, it would not get the close frame."""
+        assert self.conn.close_sent is not None
+        code, reason = self.conn.close_sent.code, self.conn.close_sent.reason
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": code, "reason": reason})
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        self.close_sent = self._refused = True
+        self._let_go()
+        self.transport.resume_reading()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        # With a timer uvicorn does not close when the application has ended.
+        self.close_timer = self.loop.call_later(_LAST_WORD_S, self.transport.abort)
 
     def handle_ping(self) -> None:
         """Answers; not where nobody reads the answers."""
