@@ -139,7 +139,7 @@ class QueenWebSocket(WebSocketsSansIOProtocol):
 
     def handle_parser_exception(self) -> None:
         """A frame was wrong. The client may be sending: cut off at once, it would not get the close frame."""
-        assert self.conn.close_sent is not None
+        assert self.conn.close_sent is not None  # noqa: S101 - for the type checker
         code, reason = self.conn.close_sent.code, self.conn.close_sent.reason
         self.queue.put_nowait({"type": "websocket.disconnect", "code": code, "reason": reason})
         self.transport.write(b"".join(self.conn.data_to_send()))
