@@ -9,9 +9,9 @@ from urllib.parse import quote
 import asyncpg
 import pytest
 
-from queen.db.setup import prepare
 from queen_spec.guarantees import Level, checks
 from tests.support.api import Api, Message
+from tests.support.stored import own_database, value
 
 UNKNOWN = "00000fff-ffff-8002-8000-000000000000"
 
@@ -122,25 +122,22 @@ FROM (
 
 
 async def test_the_newest_segments_are_those_that_sorting_finds(postgres: str) -> None:
-    await prepare(postgres, 5000)
-    database = await asyncpg.connect(postgres)
-    for statement in MANY_PARTITIONS.split(";")[:-1]:
-        await database.execute(statement)
-    wide, busy = [row["id"] for row in await database.fetch("SELECT id FROM queen.queues ORDER BY name DESC")]
-    now = await database.fetchval("SELECT clock_timestamp()")
-    question = "SELECT parts, lasts FROM queen.newest_segments($1, NULL, $2, $3, $4)"
-    for queues, begin, end, most in itertools.product(
-        ([wide], [busy], [wide, busy]), (10_000, 1000), (-60, 300, 900), (1, 300, 100_000)
-    ):
-        arguments = queues, now - timedelta(seconds=begin), now - timedelta(seconds=end), most
-        expected = await database.fetchrow(BY_SORTING, *arguments)
-        assert tuple(await database.fetchrow(question, *arguments)) == tuple(expected), arguments
-    by_time = "SELECT complete FROM queen.segments_by_time($1, NULL, $2, $3, 10)"
-    assert await database.fetchval(by_time, [busy], now - timedelta(days=1), now) is True
-    # The others are too many; then partitions are asked.
-    assert await database.fetchval(by_time, [wide], now - timedelta(days=1), now) is False
-    assert await database.fetchval(by_time, [wide], now - timedelta(days=1), now - timedelta(seconds=900)) is True
-    await database.close()
+    async with own_database(postgres) as pool:
+        for statement in MANY_PARTITIONS.split(";")[:-1]:
+            await pool.fetch(statement)
+        wide, busy = [row["id"] for row in await pool.fetch("SELECT id FROM queen.queues ORDER BY name DESC")]
+        now = await value(pool, "SELECT clock_timestamp()")
+        question = "SELECT parts, lasts FROM queen.newest_segments($1, NULL, $2, $3, $4)"
+        for queues, begin, end, most in itertools.product(
+            ([wide], [busy], [wide, busy]), (10_000, 1000), (-60, 300, 900), (1, 300, 100_000)
+        ):
+            arguments = queues, now - timedelta(seconds=begin), now - timedelta(seconds=end), most
+            assert await pool.fetch(question, *arguments) == await pool.fetch(BY_SORTING, *arguments), arguments
+        by_time = "SELECT complete FROM queen.segments_by_time($1, NULL, $2, $3, 10)"
+        assert await value(pool, by_time, [busy], now - timedelta(days=1), now) is True
+        # The others are too many; then partitions are asked.
+        assert await value(pool, by_time, [wide], now - timedelta(days=1), now) is False
+        assert await value(pool, by_time, [wide], now - timedelta(days=1), now - timedelta(seconds=900)) is True
 
 
 async def test_a_message_is_listed_by_what_became_of_it(api: Api, queue: str) -> None:
