@@ -9,7 +9,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from queen.core.errors import DatabaseUnavailableError, NoEncryptionKeyError, QueueFullError, SpoolDrainingError
+from queen.core.errors import (
+    DatabaseUnavailableError,
+    NoEncryptionKeyError,
+    OutcomeUnknownError,
+    QueenError,
+    QueueFullError,
+    SpoolDrainingError,
+    SpoolFullError,
+)
 from queen.core.operations import Buffered, Pop, Popped, Push, Transaction
 from queen.engine.context import Context, tell_nobody
 from queen.engine.directory import Directory
@@ -27,6 +35,7 @@ from tests.support.spool_world import INSTALLATION, Postgres, push_of
 
 KEYS = Keyring(bytes(32))
 Beside = Callable[..., Context]
+AWAY = DatabaseUnavailableError("away")
 
 
 @pytest.fixture
@@ -103,6 +112,23 @@ async def test_push_that_finds_the_spool_ended_goes_to_postgres(
     monkeypatch.setattr(Spool, "spooling", property(lambda _self: next(looks)))
     assert await handlers.push_or_spool(context, [push_of("p", [1])]) == ["stored"]
     assert spooled(spool) == []
+
+
+@pytest.mark.parametrize(
+    ("problem", "told"), [(OutcomeUnknownError("lost"), OutcomeUnknownError), (AWAY, SpoolFullError)]
+)
+async def test_a_push_that_may_be_stored_is_not_told_as_not_stored_where_the_spool_has_no_room(
+    context: Context, monkeypatch: pytest.MonkeyPatch, problem: Exception, told: type[Exception]
+) -> None:
+    async def append(*_arguments: Any, **_options: Any) -> bool:
+        raise SpoolFullError("no room")
+
+    pushing(monkeypatch, problem)
+    monkeypatch.setattr(Failover, "append", append)
+    with pytest.raises(QueenError) as raised:
+        await handlers.push_or_spool(context, [push_of("p", [1])])
+    assert type(raised.value) is told
+    assert "no room" in str(raised.value)
 
 
 async def test_pop_in_maintenance_gets_nothing(context: Context, spool: Spool) -> None:
