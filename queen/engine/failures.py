@@ -49,6 +49,7 @@ from msgspec import Struct
 from queen.core.backoff import doubled
 from queen.core.errors import (
     DatabaseSlowError,
+    DatabaseUnavailableError,
     DataRejectedError,
     LockedError,
     OutcomeUnknownError,
@@ -108,19 +109,22 @@ class Repeats:
         rules: the settings.
         now: when it begins.
         alone: whether it is one request's, so that it may wait for locks too.
+        harmless: whether it may be carried out twice, so that nothing of it is unknown.
 
     Attributes:
         again: whether an earlier try may have been committed although its answer was lost.
     """
 
-    def __init__(self, rules: Rules, now: float, *, alone: bool = False) -> None:
-        self._alone = alone
+    def __init__(self, rules: Rules, now: float, *, alone: bool = False, harmless: bool = False) -> None:
+        self._alone, self._harmless = alone, harmless
         self.again = False
         self._until = now + rules.patience_s
         self._pause_ms = 0.0
 
     def after(self, problem: QueenError, now: float, *, waits: bool) -> float | QueenError:
         """Seconds until the next try, or the error with which the call ends; ``waits``: whether there may be one."""
+        if self._harmless and isinstance(problem, OutcomeUnknownError):
+            problem = DatabaseUnavailableError(str(problem))
         if isinstance(problem, TooSlowError) and not self.again and not (self._alone and problem.lock):
             return problem
         self.again = self.again or isinstance(problem, OutcomeUnknownError)

@@ -17,6 +17,7 @@ from queen.core.errors import (
     QueueFullError,
     SpoolDrainingError,
     SpoolFullError,
+    TooSlowError,
 )
 from queen.core.operations import Buffered, Pop, Popped, Push, Transaction
 from queen.engine.context import Context, tell_nobody
@@ -222,10 +223,10 @@ def beside(spool: Spool) -> Iterator[Beside]:
     """Makes the context of a worker on a PostgreSQL, beside the spool."""
     made: list[Failover] = []
 
-    def make(postgres: Postgres, keys: Keyring | None = KEYS) -> Context:
+    def make(postgres: Postgres, keys: Keyring | None = KEYS, patience_s: float = 0) -> Context:
         made.append(Failover(spool))
         directory = Directory(postgres, 100)  # type: ignore[arg-type]
-        return Context(postgres, postgres, directory, tell_nobody, 0, made[-1], keys=keys)  # type: ignore[arg-type]
+        return Context(postgres, postgres, directory, tell_nobody, patience_s, made[-1], keys=keys)  # type: ignore[arg-type]
 
     yield make
     for failover in made:
@@ -248,6 +249,22 @@ async def test_only_what_was_not_refused_is_spooled_and_under_the_id_it_was_sent
     assert len(set(postgres.flushes_sent)) == 2
     assert record.flush == postgres.flushes_sent[-1]
     assert record.sent_at is not None
+
+
+async def test_a_lock_that_is_met_while_partitions_are_made_is_no_outage_whatever_was_lost_before(
+    spool: Spool, beside: Beside
+) -> None:
+    class Held(Answering):
+        calls = 0
+
+        async def resolve_partitions(self, names: Any, *, create: bool) -> list[tuple[int, int]]:
+            self.calls += 1
+            raise OutcomeUnknownError("lost") if self.calls == 1 else TooSlowError("lock timeout", lock=True)
+
+    postgres = Held()
+    with pytest.raises(TooSlowError):
+        await handlers.push_or_spool(beside(postgres, patience_s=5.0), [push_of("p", [1])])
+    assert (postgres.calls, spooled(spool)) == (2, [])
 
 
 @checks("G-SPOOL-2", level=Level.MODEL)

@@ -500,6 +500,7 @@ def test_only_those_of_the_call_that_met_a_lock_wait_for_it() -> None:
 
 
 SLOW, LOST, AWAY = TooSlowError("slow"), OutcomeUnknownError("lost"), DatabaseUnavailableError("away")
+LOCK = TooSlowError("lock timeout", lock=True)
 
 
 @pytest.mark.parametrize(
@@ -531,6 +532,19 @@ def test_what_may_have_happened_is_told_when_the_patience_is_over(
 ) -> None:
     repeats = Repeats(RULES, 0.0)
     assert [type(repeats.after(problem, 5.1, waits=True)) for problem in problems][-1] is ends_with
+
+
+@pytest.mark.parametrize(
+    ("problems", "ends_with"),
+    [((LOST, SLOW), TooSlowError), ((LOST, LOCK), TooSlowError), ((LOST,), None), ((AWAY,), None)],
+)
+def test_what_may_be_done_twice_is_never_unknown_and_holds_nobody_up_at_a_lock(
+    problems: Sequence[QueenError], ends_with: type[QueenError] | None
+) -> None:
+    repeats = Repeats(RULES, 0.0, harmless=True)
+    after = [repeats.after(problem, 0.0, waits=True) for problem in problems]
+    assert isinstance(after[-1], ends_with or float)
+    assert type(repeats.after(LOST, 5.1, waits=True)) is DatabaseUnavailableError
 
 
 @given(times=st.lists(st.floats(0, 0.1), min_size=200, max_size=200))
