@@ -122,11 +122,24 @@ class Context:
 
     async def tried(self, call: Callable[[bool], Awaitable[T]], *, outwaits: bool = True) -> tuple[T, bool]:
         """What ``patiently`` gives, and whether an earlier try may have been committed: the result may be its doing."""
+        repeats = Repeats(self.rules, asyncio.get_running_loop().time())
+        return await self._repeat(call, repeats, outwaits=outwaits), repeats.again
+
+    async def harmlessly(self, call: Callable[[], Awaitable[T]], *, outwaits: bool = True) -> T:
+        """What ``patiently`` gives, of a call that may be carried out twice: its outcome is never unknown.
+
+        Raises:
+            DatabaseUnavailableError: PostgreSQL stayed away.
+            TooSlowError: the call was too slow, or met a lock.
+        """
+        repeats = Repeats(self.rules, asyncio.get_running_loop().time(), harmless=True)
+        return await self._repeat(lambda _again: call(), repeats, outwaits=outwaits)
+
+    async def _repeat(self, call: Callable[[bool], Awaitable[T]], repeats: Repeats, *, outwaits: bool) -> T:
         loop = asyncio.get_running_loop()
-        repeats = Repeats(self.rules, loop.time())
         while True:
             try:
-                return await call(repeats.again), repeats.again
+                return await call(repeats.again)
             except (DatabaseUnavailableError, TooSlowError) as problem:
                 self.meter.db_errors += 1
                 pause = repeats.after(problem, loop.time(), waits=outwaits or not self.away)

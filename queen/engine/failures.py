@@ -9,12 +9,13 @@
       OutcomeUnknownError                                happens once. What nobody can tell in the end: 503
                                                          outcome_unknown.
     too slow                        nothing was changed  Never an outage, never spooled. The requests are halved, each
-      TooSlowError                                       half under a shorter limit. One that is too slow alone has a
-                                                         last try with the whole limit, when the others are answered;
-                                                         then it is at fault: 504 too_slow. But if the next one alone is
-                                                         too slow as well, and nothing else of the kind gets through,
-                                                         PostgreSQL is slow: 503 database_slow for all, and the next
-                                                         calls pause before they begin.
+      TooSlowError                                       half under a shorter limit. One that is too slow alone is
+                                                         tried again when the others are answered, each time with more,
+                                                         in the end with the whole limit; then it is at fault: 504
+                                                         too_slow. But if the next one alone is too slow as well, and
+                                                         nothing else of the kind gets through, PostgreSQL is slow: 503
+                                                         database_slow for all, and the next calls pause before they
+                                                         begin.
     locked                          nothing was changed  Never at fault. A call waits 50 ms for a lock; then PostgreSQL
       TooSlowError, lock                                 is asked what others have locked now. Who needs that joins the
                                                          line of its kind; the rest is called again at once, together.
@@ -22,15 +23,17 @@
                                                          and are halved there. Who has been in it for DB_PATIENCE_MS:
                                                          503 locked.
     refused                         nothing was changed  The requests are halved, until the one at fault is alone and
-      DataRejectedError                                  gets the error.
+      DataRejectedError                                  gets the error. If the call took longer than a shorter
+                                                         limit, each half has that.
 
 A call is halved between requests, never inside one. ``Repeats`` decides the first two rows, for one call; ``Trial`` the
 others, for the requests of a batch; ``Line`` when those have calls that wait for locks. A call that was sent again
 because its outcome is unknown stays unknown when it is too slow then: halves would have other ids.
 
 How long others wait: after a call that was too slow under the limit T come halves under T/4, their halves under T/16,
-and so on, but not below T/64 or 0.25 s. That goes on for 2T; then last tries begin for as long. What had no turn by
-then is told to come again (503): it shared its batch with dozens that were at fault, or with two large ones.
+and so on, but not below T/64 or 0.25 s. That goes on for 2T; then those that were too slow alone are tried for 3T, each
+with four times the limit that it had, round by round. What had no turn by then is told to come again (503): it shared
+its batch with dozens that were at fault, or takes more than T/4 itself and shared it with two others that do.
 """
 
 from collections import deque
@@ -46,6 +49,7 @@ from msgspec import Struct
 from queen.core.backoff import doubled
 from queen.core.errors import (
     DatabaseSlowError,
+    DatabaseUnavailableError,
     DataRejectedError,
     LockedError,
     OutcomeUnknownError,
@@ -66,8 +70,10 @@ _PAUSE_FIRST_MS, _PAUSE_LIMIT_MS = 20.0, 500.0
 #: How long the calls of a kind pause before the next one when PostgreSQL is slow.
 _SLOW_FIRST_MS, _SLOW_LIMIT_MS = 100.0, 2000.0
 _SHORTER, _SHORTEST, _SHORTEST_S = 4, 64, 0.25
-#: How long a batch is halved, and how long last tries begin afterwards: in whole limits, and at least so many seconds.
-_SEARCH, _SEARCH_S, _LAST_TRIES = 2, 10.0, 2
+#: How long a batch is halved: in whole limits, and at least so many seconds.
+_SEARCH, _SEARCH_S = 2, 10.0
+#: For how many whole limits those that were too slow alone are tried afterwards.
+_LONGER_TRIES = 3
 #: Who waits alone for a lock waits for a part of the patience at a time: so many others may have their turns.
 _TURNS = 3
 
@@ -103,19 +109,22 @@ class Repeats:
         rules: the settings.
         now: when it begins.
         alone: whether it is one request's, so that it may wait for locks too.
+        harmless: whether it may be carried out twice, so that nothing of it is unknown.
 
     Attributes:
         again: whether an earlier try may have been committed although its answer was lost.
     """
 
-    def __init__(self, rules: Rules, now: float, *, alone: bool = False) -> None:
-        self._alone = alone
+    def __init__(self, rules: Rules, now: float, *, alone: bool = False, harmless: bool = False) -> None:
+        self._alone, self._harmless = alone, harmless
         self.again = False
         self._until = now + rules.patience_s
         self._pause_ms = 0.0
 
     def after(self, problem: QueenError, now: float, *, waits: bool) -> float | QueenError:
         """Seconds until the next try, or the error with which the call ends; ``waits``: whether there may be one."""
+        if self._harmless and isinstance(problem, OutcomeUnknownError):
+            problem = DatabaseUnavailableError(str(problem))
         if isinstance(problem, TooSlowError) and not self.again and not (self._alone and problem.lock):
             return problem
         self.again = self.again or isinstance(problem, OutcomeUnknownError)
@@ -166,7 +175,6 @@ class Part(Struct, Generic[R], frozen=True):
     Attributes:
         limit_s: the time limit of the call; ``None``: the usual one.
         pause_s: how long to wait before it.
-        last: it is one request, and its last try.
         again: it has met a lock that nobody could name.
         wait_s: how long it waits for a lock; ``None``: as long as usual.
     """
@@ -174,7 +182,6 @@ class Part(Struct, Generic[R], frozen=True):
     requests: Sequence[R]
     limit_s: float | None = None
     pause_s: float = 0.0
-    last: bool = False
     again: bool = False
     wait_s: float | None = None
 
@@ -368,11 +375,11 @@ class Trial(Generic[R]):
         self._begun = self._called = now
         limit_s = shorter_limit_s(rules.limit_s, rules.limit_s) if wait_s is not None else None
         self._parts = deque([Part(requests, limit_s, pace.pause_s, wait_s=wait_s)])
-        #: Too slow alone: under a shorter limit, and under the whole one.
-        self._suspects: list[R] = []
+        #: Too slow alone: those that are to be tried for longer, and those that had the whole limit.
+        self._suspects: list[Part[R]] = []
         self._convicts: list[R] = []
-        self._search_until = now + rules.limit_s + max(_SEARCH * rules.limit_s, _SEARCH_S)
-        self._last_until = inf
+        self._searches = True
+        self._until = now + rules.limit_s + max(_SEARCH * rules.limit_s, _SEARCH_S)
 
     def next(self, now: float) -> Part[R] | None:
         """The requests of the next call, which is made now; ``None``: all are answered."""
@@ -409,39 +416,43 @@ class Trial(Generic[R]):
         if any([not isinstance(result, Exception) for _, result in answers]):
             self._pace.got_through(self._called)
         for problem, requests in failed.values():
-            answers += self._after(part, problem, requests, locks or {})
+            if isinstance(problem, DataRejectedError):
+                answers += self._after_refusal(part, problem, requests, now - self._called)
+            else:
+                answers += self._after_timeout(part, problem, requests, locks or {})
         return answers + self._judge(now)
 
     @property
     def _pending(self) -> bool:
         return bool(self._parts or self._suspects or self._convicts)
 
-    def _after(
-        self,
-        part: Part[R],
-        problem: TooSlowError | DataRejectedError,
-        requests: list[R],
-        locks: Mapping[R, frozenset[Hashable]],
+    def _after_refusal(
+        self, part: Part[R], problem: DataRejectedError, requests: list[R], took_s: float
     ) -> list[tuple[R, Any]]:
-        """Requests whose call has failed: what goes on, or the answers."""
-        if isinstance(problem, DataRejectedError):
-            if len(requests) == 1:
-                return [(requests[0], problem)]
-            self._halve(requests, part.limit_s)
-        elif not self._repeats and len(requests) > 1:
-            return [(request, problem) for request in requests]
-        elif problem.lock:
-            return self._after_lock(part, requests, locks)
-        elif len(requests) > 1:
-            self._halve(requests, shorter_limit_s(self._limit_of(part, problem), self._rules.limit_s))
-        elif part.last or not self._repeats or self._limit_of(part, problem) >= self._rules.limit_s:
-            self._convicts += requests
-        else:
-            self._suspects += requests
+        if len(requests) == 1:
+            return [(requests[0], problem)]
+        # One that takes long would be carried out in vain again and again, for each that is refused beside it.
+        shorter_s = shorter_limit_s(part.limit_s or self._rules.limit_s, self._rules.limit_s)
+        self._halve(requests, shorter_s if took_s > shorter_s else part.limit_s)
         return []
 
-    def _limit_of(self, part: Part[R], problem: TooSlowError) -> float:
-        return problem.limit_s or part.limit_s or self._rules.limit_s
+    def _after_timeout(
+        self, part: Part[R], problem: TooSlowError, requests: list[R], locks: Mapping[R, frozenset[Hashable]]
+    ) -> list[tuple[R, Any]]:
+        whole_s = self._rules.limit_s
+        limit_s = part.limit_s or problem.limit_s or whole_s
+        if not self._repeats and len(requests) > 1:
+            return [(request, problem) for request in requests]
+        if problem.lock:
+            return self._after_lock(part, requests, locks)
+        if len(requests) > 1:
+            self._halve(requests, shorter_limit_s(limit_s, whole_s))
+        elif limit_s >= whole_s or not self._repeats:
+            self._convicts += requests
+        else:
+            longer = Part(requests, min(limit_s * _SHORTER, whole_s))
+            (self._suspects if self._searches else self._parts).append(longer)
+        return []
 
     def _halve(self, requests: list[R], limit_s: float | None) -> None:
         self._parts += [Part(half, limit_s) for half in _halves(requests)]
@@ -453,7 +464,7 @@ class Trial(Generic[R]):
             return [(request, locked_error()) for request in requests]
         rest = [request for request in requests if request not in locks]
         if rest and not part.again:
-            self._parts.appendleft(Part(rest, part.limit_s or self._rules.limit_s, last=part.last, again=True))
+            self._parts.appendleft(Part(rest, part.limit_s or self._rules.limit_s, again=True))
             rest = []
         met = {**locks}
         for half in _halves(rest):
@@ -461,24 +472,22 @@ class Trial(Generic[R]):
         return [(request, Locked(met[request])) for request in requests if request in met]
 
     def _judge(self, now: float) -> list[tuple[R, Any]]:
-        """Those that are too slow alone, when it is clear what that says: the answers of some, last tries of others."""
+        """Those that are too slow alone, when it is clear what that says; and those whose time is over."""
         through = self._pace.through_since(self._begun)
         answers: list[tuple[R, Any]] = []
         if through:
             answers += self._convict()
         elif len(self._convicts) > 1 or (self._convicts and self._pace.too_slow_since(self._begun)):
             return self._give_up(now)
-        if now >= self._search_until and any([not part.last for part in self._parts]):
+        if self._parts and now >= self._until:
             if not through:
                 return self._give_up(now)
-            answers += _late(self._drop(last=False))
-        if now >= self._last_until:
-            answers += _late(self._drop(last=True))
+            answers += [(request, DatabaseSlowError(_NO_TIME)) for request in self._drop()]
         if self._parts:
             return answers
         if self._suspects:
-            self._last_until = now + _LAST_TRIES * self._rules.limit_s
-            self._parts += [Part([request], self._rules.limit_s, last=True) for request in self._suspects]
+            self._searches, self._until = False, now + _LONGER_TRIES * self._rules.limit_s
+            self._parts += sorted(self._suspects, key=lambda part: part.limit_s or inf)
             self._suspects = []
         elif self._convicts:
             self._pace.too_slow(now)
@@ -489,13 +498,14 @@ class Trial(Generic[R]):
         """PostgreSQL is slow: nobody is at fault, and all calls of the kind back off."""
         self._pace.too_slow(now)
         self._pace.back_off()
-        slow = [*self._convicts, *self._suspects, *self._drop(last=True), *self._drop(last=False)]
+        self._parts += self._suspects
+        slow = [*self._convicts, *self._drop()]
         self._convicts, self._suspects = [], []
         return [(request, DatabaseSlowError(_SLOW)) for request in slow]
 
-    def _drop(self, *, last: bool) -> list[R]:
-        dropped = [request for part in self._parts if part.last is last for request in part.requests]
-        self._parts = deque([part for part in self._parts if part.last is not last])
+    def _drop(self) -> list[R]:
+        dropped = [request for part in self._parts for request in part.requests]
+        self._parts.clear()
         return dropped
 
     def _convict(self) -> list[tuple[R, Any]]:
@@ -512,7 +522,3 @@ def _halves(requests: list[R]) -> tuple[list[R], list[R]]:
 def locked_error() -> LockedError:
     """For a request whose patience with a lock is over."""
     return LockedError(_LOCKED)
-
-
-def _late(requests: Sequence[R]) -> list[tuple[R, Any]]:
-    return [(request, DatabaseSlowError(_NO_TIME)) for request in requests]

@@ -335,6 +335,7 @@ class Replay:
                 raise
             await self._change(self._give_up, name, problem)
             return None
+        self._unread.pop(name, None)
         if file is not None:
             self._spool.check_installation(file)
         return file

@@ -452,7 +452,17 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-ISO-1", "requests that are too slow together all fail",
-        ("queen/engine/failures.py", "        elif len(requests) > 1:\n            self._halve", "        elif len(requests) > 1:\n            self._convicts += requests\n            return []\n            self._halve"),
+        ("queen/engine/failures.py", "        if len(requests) > 1:\n            self._halve", "        if len(requests) > 1:\n            self._convicts += requests\n            return []\n            self._halve"),
+        tests="tests/property/test_failures.py",
+    ),
+    _engine(
+        "G-ISO-1", "what takes long is carried out in vain for each that is refused beside it",
+        ("queen/engine/failures.py", "shorter_s if took_s > shorter_s else part.limit_s)", "part.limit_s)"),
+        tests="tests/property/test_failures.py",
+    ),
+    _engine(
+        "G-ISO-1", "those at fault have all of their time before others that were too slow for a moment",
+        ("queen/engine/failures.py", "min(limit_s * _SHORTER, whole_s)", "whole_s"),
         tests="tests/property/test_failures.py",
     ),
     _engine(

@@ -9,7 +9,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from queen.core.errors import DatabaseUnavailableError, NoEncryptionKeyError, QueueFullError, SpoolDrainingError
+from queen.core.errors import (
+    DatabaseUnavailableError,
+    NoEncryptionKeyError,
+    OutcomeUnknownError,
+    QueenError,
+    QueueFullError,
+    SpoolDrainingError,
+    SpoolFullError,
+    TooSlowError,
+)
 from queen.core.operations import Buffered, Pop, Popped, Push, Transaction
 from queen.engine.context import Context, tell_nobody
 from queen.engine.directory import Directory
@@ -27,6 +36,7 @@ from tests.support.spool_world import INSTALLATION, Postgres, push_of
 
 KEYS = Keyring(bytes(32))
 Beside = Callable[..., Context]
+AWAY = DatabaseUnavailableError("away")
 
 
 @pytest.fixture
@@ -103,6 +113,23 @@ async def test_push_that_finds_the_spool_ended_goes_to_postgres(
     monkeypatch.setattr(Spool, "spooling", property(lambda _self: next(looks)))
     assert await handlers.push_or_spool(context, [push_of("p", [1])]) == ["stored"]
     assert spooled(spool) == []
+
+
+@pytest.mark.parametrize(
+    ("problem", "told"), [(OutcomeUnknownError("lost"), OutcomeUnknownError), (AWAY, SpoolFullError)]
+)
+async def test_a_push_that_may_be_stored_is_not_told_as_not_stored_where_the_spool_has_no_room(
+    context: Context, monkeypatch: pytest.MonkeyPatch, problem: Exception, told: type[Exception]
+) -> None:
+    async def append(*_arguments: Any, **_options: Any) -> bool:
+        raise SpoolFullError("no room")
+
+    pushing(monkeypatch, problem)
+    monkeypatch.setattr(Failover, "append", append)
+    with pytest.raises(QueenError) as raised:
+        await handlers.push_or_spool(context, [push_of("p", [1])])
+    assert type(raised.value) is told
+    assert "no room" in str(raised.value)
 
 
 async def test_pop_in_maintenance_gets_nothing(context: Context, spool: Spool) -> None:
@@ -196,10 +223,10 @@ def beside(spool: Spool) -> Iterator[Beside]:
     """Makes the context of a worker on a PostgreSQL, beside the spool."""
     made: list[Failover] = []
 
-    def make(postgres: Postgres, keys: Keyring | None = KEYS) -> Context:
+    def make(postgres: Postgres, keys: Keyring | None = KEYS, patience_s: float = 0) -> Context:
         made.append(Failover(spool))
         directory = Directory(postgres, 100)  # type: ignore[arg-type]
-        return Context(postgres, postgres, directory, tell_nobody, 0, made[-1], keys=keys)  # type: ignore[arg-type]
+        return Context(postgres, postgres, directory, tell_nobody, patience_s, made[-1], keys=keys)  # type: ignore[arg-type]
 
     yield make
     for failover in made:
@@ -222,6 +249,22 @@ async def test_only_what_was_not_refused_is_spooled_and_under_the_id_it_was_sent
     assert len(set(postgres.flushes_sent)) == 2
     assert record.flush == postgres.flushes_sent[-1]
     assert record.sent_at is not None
+
+
+async def test_a_lock_that_is_met_while_partitions_are_made_is_no_outage_whatever_was_lost_before(
+    spool: Spool, beside: Beside
+) -> None:
+    class Held(Answering):
+        calls = 0
+
+        async def resolve_partitions(self, names: Any, *, create: bool) -> list[tuple[int, int]]:
+            self.calls += 1
+            raise OutcomeUnknownError("lost") if self.calls == 1 else TooSlowError("lock timeout", lock=True)
+
+    postgres = Held()
+    with pytest.raises(TooSlowError):
+        await handlers.push_or_spool(beside(postgres, patience_s=5.0), [push_of("p", [1])])
+    assert (postgres.calls, spooled(spool)) == (2, [])
 
 
 @checks("G-SPOOL-2", level=Level.MODEL)

@@ -1,15 +1,18 @@
 """The lanes of a replay: which requests may be stored beside each other, and that they are."""
 
 import asyncio
+import errno
 import random
 from itertools import pairwise
 from typing import Any
+from unittest.mock import patch
 from uuid import UUID, uuid4
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import queen.engine.replay
 from queen.core.errors import DatabaseUnavailableError
 from queen.core.limits import REPLAY_LANES
 from queen.engine.ports import PushColumns, Replayed
@@ -18,7 +21,8 @@ from queen.spool.format import Damage, Record, encode_header, encode_record, rea
 from queen.spool.spool import Limits, Spool, entry_of
 from queen_spec.guarantees import Level, checks
 from tests.support.simulated_folder import SimulatedFolder
-from tests.support.spool_world import INSTALLATION, Postgres, World, joined, push_of
+from tests.support.spool_world import INSTALLATION, Postgres, World, in_turn, joined, push_of
+from tests.support.virtual_time import run
 
 #: The partitions of each request of a record, and whether it was sent to PostgreSQL before.
 RECORDS = st.lists(
@@ -208,3 +212,25 @@ async def test_a_lane_that_breaks_off_does_not_break_off_the_others_and_nothing_
     assert postgres.log == {"a": [0, 4], "b": [1, 5], "c": [2, 6], "d": [3, 7]}
     assert not spool.files()
     assert postgres.positions == {}
+
+
+def test_a_file_is_given_up_when_it_cannot_be_read_for_long_not_when_it_could_not_twice() -> None:
+    async def live() -> None:
+        world = World(1)
+        world.boot()
+        put(world.workers[0], "a", 1)
+        world.workers[0].complete()
+        [name] = world.workers[0].waiting_files()
+
+        def fail(_name: str) -> None:
+            raise OSError(errno.EIO, "simulated")
+
+        for _ in range(3):
+            with pytest.raises(OSError, match="simulated"):
+                await world.replay._read(name, fail)
+            assert await world.replay._read(name, world.workers[0].read) is not None
+            await asyncio.sleep(60)
+        assert world.workers[0].failed_files() == []
+
+    with patch.object(queen.engine.replay, "uninterrupted", in_turn):
+        run(live())

@@ -218,7 +218,7 @@ def _result(row: AckRow, problem: str | None, name: PartitionName, *, noop: bool
 async def ack(context: Context, acks: Sequence[Ack]) -> list[Acked | OutcomeUnknownError]:
     """Applies the acks of all requests; one answer each, or an error where nobody can tell what was done already."""
     items = [item for request in acks for item in request.items]
-    stretches = await context.patiently(lambda _again: locate(context, items))
+    stretches = await context.harmlessly(lambda: locate(context, items))
     gathered = Gathered(stretches, fuse=True)
     rows: list[AckRow] = []
     lost = False

@@ -1,6 +1,7 @@
 """CYCLE: what a worker of a stream made of its input: ack, state and outputs, all or none."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from queen.core.errors import DatabaseUnavailableError, NoEncryptionKeyError, QueenError
 from queen.core.operations import Cycle, Cycled
@@ -31,14 +32,14 @@ async def _try(context: Context, request: Cycle) -> Cycled | QueenError:
 
 
 async def _commit(context: Context, request: Cycle) -> Cycled:
-    names = await context.patiently(lambda _again: context.directory.names([request.part_id]))
+    names = await context.harmlessly(lambda: context.directory.names([request.part_id]))
     if request.part_id not in names:
         return Cycled("Partition not found")
     name = names[request.part_id]
     ack = await _ack(context, request)
     if isinstance(ack, str):
         return Cycled(ack, name.queue)
-    grp_id = await context.patiently(lambda _again: context.directory.group(name, request.group))
+    grp_id = await context.harmlessly(lambda: context.directory.group(name, request.group))
     state = _state(request)
     for _ in range(LAYOUTS_MAX):
         options = await current_options(context)
@@ -46,7 +47,7 @@ async def _commit(context: Context, request: Cycle) -> Cycled:
             sealed = seal(context, request.push, options)
         except NoEncryptionKeyError as problem:
             return Cycled(str(problem), name.queue)
-        flush = await context.patiently(lambda _again, s=sealed, o=options: lay_out(context, [s], o))  # type: ignore[misc]
+        flush = await context.harmlessly(partial(lay_out, context, [sealed], options))
         [pushed] = flush.answers(())
         if any(stored.refused for stored in pushed.stored):
             return Cycled("A transactionId has the form of a message id: the server makes those", name.queue)
@@ -70,7 +71,7 @@ async def _ack(context: Context, request: Cycle) -> AckColumns | str | None:
     if request.ack is None:
         return None
     items = [request.ack]
-    [stretch] = await context.patiently(lambda _again: locate(context, items))
+    [stretch] = await context.harmlessly(lambda: locate(context, items))
     return stretch.cursor if isinstance(stretch.cursor, str) else Gathered([stretch], fuse=False).columns
 
 

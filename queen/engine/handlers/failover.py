@@ -14,7 +14,13 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from queen.core.errors import DatabaseUnavailableError, QueenError, SpoolDrainingError
+from queen.core.errors import (
+    DatabaseUnavailableError,
+    OutcomeUnknownError,
+    QueenError,
+    SpoolDrainingError,
+    SpoolError,
+)
 from queen.core.operations import Buffered, Cycle, Cycled, Executed, Pop, Popped, Push, Pushed, Transaction
 from queen.engine.context import Context
 from queen.engine.failover import Failover
@@ -35,11 +41,13 @@ async def push_or_spool(context: Context, pushes: Sequence[Push]) -> Sequence[Pu
     Raises:
         DatabaseUnavailableError: PostgreSQL is away, and nobody here knows which queues are encrypted.
         SpoolError: neither is possible.
+        OutcomeUnknownError: the same, but PostgreSQL may have stored them.
         TooSlowError: the call was too slow; that is no outage, and nothing is stored or spooled.
     """
     failover, sending = context.failover, Sending(pushes)
     if failover is None:
         return await push(context, sending)
+    lost: OutcomeUnknownError | None = None
     while True:
         insist, behind = failover.away, _behind_held(failover, pushes)
         if any(behind) and not all(behind):
@@ -47,12 +55,17 @@ async def push_or_spool(context: Context, pushes: Sequence[Push]) -> Sequence[Pu
         if not insist and not failover.spooling and not any(behind):
             try:
                 return await push(context, sending)
-            except DatabaseUnavailableError:
-                insist = True
-        sending.seal(context, await options_for_spool(context))
-        requests = list(sending.waiting.values())
-        if not requests or await failover.append(sending.flush_id, requests, sending.sent_at, insist=insist):
-            return sending.answer([Buffered()] * len(requests))
+            except DatabaseUnavailableError as problem:
+                insist, lost = True, problem if isinstance(problem, OutcomeUnknownError) else None
+        try:
+            sending.seal(context, await options_for_spool(context))
+            requests = list(sending.waiting.values())
+            if not requests or await failover.append(sending.flush_id, requests, sending.sent_at, insist=insist):
+                return sending.answer([Buffered()] * len(requests))
+        except (DatabaseUnavailableError, SpoolError) as problem:
+            if lost is None:
+                raise
+            raise OutcomeUnknownError(f"{lost}; and it could not be spooled: {problem}") from problem
 
 
 async def _push_apart(

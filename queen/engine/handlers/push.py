@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from functools import partial
 from uuid import UUID, uuid4
 
 from queen.core.errors import (
@@ -32,7 +33,7 @@ async def current_options(context: Context, *, outwaits: bool = True) -> PushOpt
     known = context.directory.known_push_options
     if known is not None:
         return known
-    return await context.patiently(lambda _again: context.directory.push_options(), outwaits=outwaits)
+    return await context.harmlessly(context.directory.push_options, outwaits=outwaits)
 
 
 def seal(context: Context, push: Push, options: PushOptions) -> Push:
@@ -156,9 +157,8 @@ async def push(context: Context, sending: Sending) -> list[Pushed | Buffered | Q
         options = await current_options(context, outwaits=outwaits)
         sending.seal(context, options)
         requests = list(sending.waiting.values())
-        flush = await context.patiently(
-            lambda _again, r=requests, o=options: lay_out(context, r, o, sending.flush_id),  # type: ignore[misc]
-            outwaits=outwaits,
+        flush = await context.harmlessly(
+            partial(lay_out, context, requests, options, sending.flush_id), outwaits=outwaits
         )
         appended = await _append(context, sending, flush, outwaits=outwaits) if flush.columns.part else []
         if appended is None:

@@ -1,6 +1,7 @@
 """TRANSACTION: pushes and acks of a request, all or none; requests that do not touch each other share a call."""
 
 from collections.abc import Sequence
+from functools import partial
 from uuid import UUID
 
 from msgspec import Struct
@@ -88,7 +89,7 @@ async def _locate(context: Context, number: int, request: Transaction) -> _Locat
         else:
             leases = [lease_of(text) for text in request.required_leases]
             required = [lease for lease in leases if lease is not None]
-    stretches = await context.patiently(lambda _again: locate(context, acks))
+    stretches = await context.harmlessly(lambda: locate(context, acks))
     return _Located(number, request.push, stretches, required)
 
 
@@ -132,7 +133,7 @@ async def _call(context: Context, group: Sequence[_Located]) -> Sequence[Execute
             if len(group) > 1:
                 raise _one_refused() from problem
             return [problem]
-        flush, new = await context.patiently(lambda _again, s=sealed, o=options: _lay_out(context, s, o))  # type: ignore[misc]
+        flush, new = await context.harmlessly(partial(_lay_out, context, sealed, options))
         planned = flush.answers(())
         if any(stored.duplicates or stored.refused for pushed in planned for stored in pushed.stored):
             if len(group) > 1:
