@@ -229,6 +229,9 @@ class FakeDatabase(FakeLease):
     async def purge_partitions(self) -> bool:
         return False
 
+    async def count_backlog(self) -> bool:
+        return False
+
     async def forget_fenced_flushes(self) -> None:
         pass
 
