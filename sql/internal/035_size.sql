@@ -161,37 +161,28 @@ SET enable_seqscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
-    v_counted CONSTANT bigint := queen.backlog(
-        p_queue_id,
-        CASE WHEN p_size.queue_id IS NOT NULL AND coalesce(p_size.asked_at > queen.clock() - interval '30 s', true) THEN 1000 END);
-    v_asked_at CONSTANT timestamptz := CASE WHEN v_counted IS NULL THEN coalesce(p_size.asked_at, queen.clock()) END;
+    v_counted bigint;
 BEGIN
-    UPDATE queen.queue_sizes AS s SET most = coalesce(v_counted, s.most), asked_at = v_asked_at, ver = s.ver + 1
+    IF p_size.asked_at > queen.clock() - interval '30 s' THEN
+        RETURN p_size.most;
+    END IF;
+    v_counted := queen.backlog(p_queue_id, CASE WHEN p_size.queue_id IS NOT NULL AND p_size.asked_at IS NULL THEN 1000 END);
+    UPDATE queen.queue_sizes AS s
+    SET most = coalesce(v_counted, s.most), asked_at = CASE WHEN v_counted IS NULL THEN queen.clock() END, ver = s.ver + 1
     WHERE s.queue_id = p_queue_id AND s.ver = p_size.ver
-        AND (s.asked_at IS DISTINCT FROM v_asked_at OR coalesce(s.most <> v_counted, s.most IS NULL AND v_counted IS NOT NULL));
+        AND (v_counted IS DISTINCT FROM s.most OR v_counted IS NULL OR s.asked_at IS NOT NULL);
     RETURN coalesce(v_counted, p_size.most);
 END $$;
 COMMENT ON FUNCTION queen.count_again IS 'Internal: counts anew what is in a queue, if that is not too much.';
 
--- A push that was undone had asked for a count. The caller has the row of the queue, or lock_size of it.
-CREATE OR REPLACE FUNCTION queen.ask_for_count(p_queue_id bigint[]) RETURNS void
+-- The same for a push that was undone because its queues have no room: what it had found is undone, too.
+CREATE OR REPLACE FUNCTION queen.count_each_again(p_queue_id bigint[]) RETURNS void
 LANGUAGE plpgsql
-SET enable_seqscan = off
 AS $$
 BEGIN
-    PERFORM queen.lock_sizes(p_queue_id);
-    UPDATE queen.queue_sizes AS s SET asked_at = queen.clock(), ver = s.ver + 1
-    FROM (
-        SELECT o.id, l.ver
-        FROM unnest(p_queue_id) AS o (id)
-        CROSS JOIN LATERAL (
-            SELECT z.ver, z.asked_at FROM queen.queue_sizes AS z WHERE z.queue_id = o.id ORDER BY z.ver DESC LIMIT 1
-        ) AS l
-        WHERE l.asked_at IS NULL
-    ) AS u
-    WHERE s.queue_id = ANY(ARRAY[u.id]) AND s.ver = ANY(ARRAY[u.ver]);
+    PERFORM queen.count_again(o.id, queen.lock_size(o.id)) FROM (SELECT u.id FROM unnest(p_queue_id) AS u (id) ORDER BY u.id) AS o;
 END $$;
-COMMENT ON FUNCTION queen.ask_for_count IS 'Internal: asks for a count of what is in queues.';
+COMMENT ON FUNCTION queen.count_each_again IS 'Internal: counts anew what is in queues.';
 
 -- Takes the room for a push, and returns nothing; or, if some of its queues have not enough, the segments of those, and how many
 -- messages each has room for. The caller holds the rows of the queues and the partitions.

@@ -163,7 +163,7 @@ BEGIN
         END IF;
     EXCEPTION WHEN SQLSTATE 'QN002' THEN
         IF v_full THEN
-            PERFORM queen.ask_for_count(p_limited);
+            PERFORM queen.count_each_again(p_limited);
         END IF;
         kind := 'undone';
         RETURN NEXT;

@@ -451,7 +451,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-RET-8", "a limit that comes again takes the size for what it was",
-        ("sql/procedures/configure_queue.sql", "PERFORM queen.begin_size(queue_id);", "NULL;"), tests=MAX_SIZE,
+        ("sql/procedures/configure_queue.sql", "AND coalesce(v_old.max_size, 0) = 0 THEN", "AND v_old.id IS NULL THEN"), tests=MAX_SIZE,
     ),
     _sql(
         "G-RET-8", "longer waiting leaves what is known of the size",

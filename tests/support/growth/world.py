@@ -167,7 +167,10 @@ class World:
 
     async def ask_for_count(self, stock: Stock) -> None:
         """What is in a queue with a maximum size is to be counted."""
-        question = "SELECT queen.ask_for_count(ARRAY[q.id]) FROM queen.queues AS q WHERE q.name = $1"
+        question = (
+            "UPDATE queen.queue_sizes AS s SET asked_at = queen.clock() FROM queen.queues AS q"
+            " WHERE q.id = s.queue_id AND q.name = $1"
+        )
         await self.meter.pool.fetch(question, stock.queue)
 
     async def join(self, stock: Stock, name: str = GROUP, mode: str = "all", since: datetime | None = None) -> None:
