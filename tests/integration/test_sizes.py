@@ -1,7 +1,7 @@
 """What is known of the size of queues with a maximum: when it is counted anew, by whom, and what makes a count void."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 from uuid import uuid4
@@ -190,14 +190,32 @@ async def test_what_was_spooled_takes_room(pool: Pool) -> None:
     assert await push(pool) == 0
 
 
+async def wait_no_longer(pool: Pool) -> None:
+    await configure(pool, max_size=3 * MANY)
+
+
+async def step_forward(pool: Pool) -> None:
+    holder = uuid4()
+    assert await MaintenanceStore(pool).lead(holder, 60)
+    look = "SELECT step FROM queen.note_clock_v1($1, 'boot', $2, $2, queen.clock() + make_interval(secs => $3))"
+    assert [await value(pool, look, holder, *at) for at in ((0.0, 0.0), (1.0, 7201.0))] == [
+        0,
+        pytest.approx(7200, abs=60),
+    ]
+
+
 @checks("G-RET-8", level=Level.LIVE)
-async def test_a_group_that_is_being_made_begins_earlier_when_messages_may_wait_for_longer(pool: Pool) -> None:
+@pytest.mark.parametrize("begin_earlier", [wait_no_longer, step_forward])
+async def test_what_is_known_is_forgotten_when_a_group_that_is_being_made_begins_earlier(
+    pool: Pool, begin_earlier: Callable[[Pool], Awaitable[None]]
+) -> None:
+    """What had waited for too long was not for it; now that is not too long, or nobody knows how long it was."""
     await configure(pool, max_size=3 * MANY, max_wait_time_seconds=60)
     await pool.fetch("SELECT queen.delete_group_v1('q', 'g', true, '', 100000)")
     await Store(pool).subscribe("q", "h", "all", None, create_queue=True, create_group=True)
     assert await push(pool) is None
     assert [await value(pool, KNOWN), await value(pool, BACKLOG)] == [1, 1]
-    await configure(pool, max_size=3 * MANY)
+    await begin_earlier(pool)
     assert await value(pool, BACKLOG) == MANY - CURSORS_STEP + 1
     assert await value(pool, KNOWN) is None
 

@@ -458,6 +458,10 @@ MUTANTS: tuple[Mutant, ...] = (
         ("sql/procedures/configure_queue.sql", "PERFORM queen.forget_size(queue_id);", "NULL;"), tests=SIZES,
     ),
     _sql(
+        "G-RET-8", "a step of the clock leaves what is known of the size",
+        ("sql/procedures/clock/note_clock.sql", "PERFORM queen.forget_size(o.id)", "PERFORM o.id"), tests=SIZES,
+    ),
+    _sql(
         "G-RET-8", "what was spooled is not added to the size",
         (REPLAY_SQL, "        PERFORM queen.add_to_sizes(v_queues, v_n);\n", ""), tests=SIZES,
     ),
