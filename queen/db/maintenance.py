@@ -111,6 +111,11 @@ class MaintenanceStore:
         [row] = await self._pool.fetch("SELECT queen.purge_partitions_v1($1) AS more", PURGE_STEP)
         return bool(row["more"])
 
+    async def count_backlog(self) -> bool:
+        """Counts what is in a queue of which that was asked; whether there was one."""
+        [row] = await self._pool.fetch("SELECT queen.count_backlog_v1() AS counted")
+        return bool(row["counted"])
+
     async def forget_fenced_flushes(self) -> None:
         """Forgets flushes that were sent again long ago."""
         await self._pool.fetch("SELECT queen.forget_fenced_flushes_v1($1)", self.not_after)

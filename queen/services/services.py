@@ -17,6 +17,8 @@ log = logging.getLogger("queen.services")
 
 #: From one look at PostgreSQL's clock to the next: a step that is undone sooner may go unnoticed.
 CLOCK_S = 1.0
+#: From the end of one round of counts of full queues to the next.
+COUNT_S = 1.0
 
 
 class Schedule(Struct, frozen=True):
@@ -92,7 +94,8 @@ class Services:
         forgetting = Chore("clean-up", schedule.retention_interval_s, database.forget_fenced_flushes)
         purging = Chore("clean-up", schedule.retention_interval_s, self._purge)
         sweeping = map(self._sweeping, services_of(database, schedule))
-        self._chores = [watching, *sweeping, forgetting, purging, *chores]
+        counting = Chore("count of full queues", COUNT_S, self._count)
+        self._chores = [watching, *sweeping, forgetting, purging, counting, *chores]
         self._tasks: Sequence[asyncio.Task[None]] = ()
 
     def start(self) -> None:
@@ -116,6 +119,14 @@ class Services:
         """What a deletion has left that was cut off."""
         while self.leadership.held and await self._database.purge_partitions():
             pass
+
+    async def _count(self) -> None:
+        """What is in queues that were too large for their pushes to count; a quarter of the time at most."""
+        more = True
+        while more and self.leadership.held:
+            began = self._clock()
+            more = await self._database.count_backlog()
+            await self._sleep(3 * (self._clock() - began))
 
     async def _watch_clock(self) -> None:
         step = await self.leadership.look_at_clock()

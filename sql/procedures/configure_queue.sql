@@ -1,9 +1,10 @@
 -- Purpose:   makes a queue, or replaces the options of one that exists; makes its partition Default.
 -- Arguments: the options, null for: not set by anyone.
 -- Returns:   numbers of the queue and of its partition Default.
--- Locks:     the queue row; when encryption or maximum size change, all partitions of the queue in part_id order; when delays
+-- Locks:     the queue row; when encryption or maximum size change, all partitions of the queue in part_id order, then its size; when delays
 --            change, all its cursors in (part_id, grp_id) order.
--- Writes:    queues, partitions, partition_locks, partition_consumers, push_options (when encryption or maximum size change).
+-- Writes:    queues, partitions, partition_locks, partition_consumers, push_options and queue_sizes (when encryption or maximum size
+--            change).
 CREATE OR REPLACE FUNCTION queen.configure_queue_v1(
     p_queue text, p_namespace text, p_task text, p_priority int, p_lease_time int, p_retry_limit int, p_retry_delay int,
     p_delayed_processing int, p_window_buffer int, p_dead_letter_queue bool, p_dlq_after_max_retries bool,
@@ -46,6 +47,12 @@ BEGIN
         PERFORM 1 FROM queen.partition_locks AS h
         JOIN queen.partitions AS p ON p.id = h.part_id AND p.queue_id = configure_queue_v1.queue_id
         ORDER BY h.part_id FOR UPDATE OF h;
+    END IF;
+    IF p_max_size > 0 AND coalesce(v_old.max_size, 0) = 0 THEN
+        PERFORM queen.begin_size(queue_id);
+    ELSIF v_old.max_wait_time_seconds <> p_max_wait_time_seconds THEN
+        -- A group that has not all its cursors begins elsewhere now (queen.start_of).
+        PERFORM queen.forget_size(queue_id);
     END IF;
     IF v_old.id IS NOT NULL
         AND (v_old.delayed_processing, v_old.window_buffer) <> (p_delayed_processing, p_window_buffer) THEN

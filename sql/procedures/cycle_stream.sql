@@ -8,7 +8,8 @@
 -- Returns:   a row a pushed segment (kind push: part_id, first_off, created_at, dup_pos, dup_off) and one of kind ack
 --            (completed: how many messages; released, dead, ready). A row of kind undone says with problem, or by a push without
 --            first_off or by no push at all, that something failed and that nothing was stored.
--- Locks:     rows of limited queues in id order; partitions in part_id order; cursors in (part_id, grp_id) order; then the stream, the partition, the cycle's row.
+-- Locks:     rows of limited queues in id order; partitions in part_id order; the sizes of these queues; cursors in (part_id, grp_id) order;
+--            then the stream, the partition, the cycle's row.
 -- Writes:    what push_messages_v1 and ack_messages_v1 write; stream_state, stream_cycles.
 CREATE OR REPLACE FUNCTION queen.cycle_stream_v1(
     p_stream bigint, p_source bigint, p_grp bigint,
@@ -35,11 +36,13 @@ DECLARE
     v_off bigint;
     v_problem text;
     v_undone bool := false;
+    v_full bool := false;
 BEGIN
     IF p_limited IS NOT NULL THEN
         PERFORM queen.lock_queues(p_limited);
     END IF;
     PERFORM 1 FROM queen.partition_locks AS l WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR NO KEY UPDATE;
+    PERFORM queen.lock_sizes(p_limited);
     PERFORM queen.lock_cursors(p_part, ARRAY[p_source], ARRAY[p_grp]);
     PERFORM 1 FROM queen.streams AS s WHERE s.id = p_stream FOR KEY SHARE;
     IF NOT FOUND THEN
@@ -145,6 +148,7 @@ BEGIN
                 dup_off := v_row.dup_off;
                 v_undone := v_undone OR first_off IS NULL;
                 IF v_row.room IS NOT NULL THEN
+                    v_full := true;
                     v_problem := 'The queue of the outputs is full (maxSize): try again when its consumers have caught up';
                 END IF;
                 RETURN NEXT;
@@ -156,6 +160,9 @@ BEGIN
             RAISE EXCEPTION 'undo' USING ERRCODE = 'QN002';
         END IF;
     EXCEPTION WHEN SQLSTATE 'QN002' THEN
+        IF v_full THEN
+            PERFORM queen.count_each_again(p_limited);
+        END IF;
         kind := 'undone';
         problem := v_problem;
         RETURN NEXT;

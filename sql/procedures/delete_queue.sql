@@ -84,6 +84,7 @@ BEGIN
     DELETE FROM queen.retired_groups AS g WHERE g.queue_id = old.id;
     DELETE FROM queen.group_stats AS t WHERE t.queue_id = old.id;
     DELETE FROM queen.queue_stats AS t WHERE t.queue_id = old.id;
+    DELETE FROM queen.queue_sizes AS s WHERE s.queue_id = old.id;
     IF old.encryption_enabled OR old.max_size > 0 THEN
         UPDATE queen.push_options SET version = version + 1 WHERE id;
     END IF;

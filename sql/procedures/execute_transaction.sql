@@ -9,7 +9,8 @@
 --            failed, which the other rows name, and that nothing was stored; a segment whose queue would become too
 --            large has a problem, and no segment at all says that the options of queues have changed. A row of kind made says which part_id a partition got
 --            for its negative number (ord).
--- Locks:     rows of limited queues in id order; partitions in part_id order; then in (part_id, grp_id) order the cursors of the acks and those that the push wakes.
+-- Locks:     rows of limited queues in id order; partitions in part_id order; the sizes of these queues;
+--            then in (part_id, grp_id) order the cursors of the acks and those that the push wakes.
 CREATE OR REPLACE FUNCTION queen.execute_transaction_v1(
     p_flush uuid, p_again bool,
     p_part bigint[], p_n int[], p_data bytea[], p_ends bytea[], p_ids bytea[],
@@ -30,6 +31,7 @@ DECLARE
     v_now timestamptz := queen.clock();
     v_row record;
     v_failed bool := false;
+    v_full bool := false;
     v_lease uuid[] := p_ack_lease;
     v_made bigint[];          -- partitions that were made, in the order of p_new_part
     v_beyond bool[];          -- of each ack, whether it names what was not there before this call
@@ -70,6 +72,7 @@ BEGIN
             LEFT JOIN unnest(p_new_part, v_made) AS m (new_part, part_id) ON m.new_part = h.part_id;
         END IF;
         PERFORM 1 FROM queen.partition_locks AS l WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR NO KEY UPDATE;
+        PERFORM queen.lock_sizes(p_limited);
         PERFORM queen.lock_cursors(p_part, p_ack_part, p_ack_grp);
         SELECT array_agg(p.part_id IS NOT NULL AND coalesce(coalesce(a.last, a.first, t.off) >= e.next_off, true) ORDER BY a.ord)
         INTO v_beyond
@@ -119,6 +122,7 @@ BEGIN
                 dup_pos := v_row.dup_pos;
                 dup_off := v_row.dup_off;
                 v_failed := v_failed OR first_off IS NULL OR dup_pos IS NOT NULL;
+                v_full := v_full OR v_row.room IS NOT NULL;
                 RETURN NEXT;
             END LOOP;
             IF NOT FOUND THEN
@@ -158,6 +162,9 @@ BEGIN
             RAISE EXCEPTION 'undo' USING ERRCODE = 'QN002';
         END IF;
     EXCEPTION WHEN SQLSTATE 'QN002' THEN
+        IF v_full THEN
+            PERFORM queen.count_each_again(p_limited);
+        END IF;
         kind := 'undone';
         RETURN NEXT;
     END;

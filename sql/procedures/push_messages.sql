@@ -11,9 +11,9 @@
 --            Stored messages take offsets in order, duplicates none. Nothing is stored either when a queue would become
 --            too large: one row a segment of such queues, with the messages that it has room for in room. No row at all
 --            says that the options have changed, and that nothing was stored.
--- Locks:     rows of limited queues in id order; partitions in part_id order, until commit; then parked cursors in
---            (part_id, grp_id) order.
--- Writes:    segments, transaction_ids, partition_consumers (wake-up), fenced_flushes (p_again).
+-- Locks:     rows of limited queues in id order; partitions in part_id order, until commit; the sizes of these queues (lock_size);
+--            then parked cursors in (part_id, grp_id) order.
+-- Writes:    segments, transaction_ids, partition_consumers (wake-up), fenced_flushes (p_again), queue_sizes (p_limited).
 CREATE OR REPLACE FUNCTION queen.push_messages_v1(
     p_flush uuid, p_again bool,
     p_part bigint[], p_n int[], p_data bytea[], p_ends bytea[], p_ids bytea[],
@@ -74,7 +74,7 @@ BEGIN
     IF p_limited IS NOT NULL THEN
         RETURN QUERY
         SELECT f.part_id, NULL::bigint, NULL::timestamptz, NULL::int[], NULL::bigint[], f.room
-        FROM queen.find_full(p_limited, p_part, p_n) AS f;
+        FROM queen.take_room(p_limited, p_part, p_n) AS f;
         IF FOUND THEN
             RETURN;
         END IF;

@@ -8,7 +8,7 @@
 --            p_from, must make partitions, or must lay out anew under the new options.
 -- Locks:     the row of the lane, until commit: a repeated call waits for the first one and then finds it done. Then
 --            those of push_messages_v1.
--- Writes:    spool_lanes, and what push_messages_v1 writes.
+-- Writes:    spool_lanes, queue_sizes, and what push_messages_v1 writes.
 CREATE OR REPLACE FUNCTION queen.replay_spool_v1(
     p_lane uuid, p_from bigint, p_upto bigint, p_sent_at timestamptz, p_flush uuid,
     p_part bigint[], p_n int[], p_data bytea[], p_ends bytea[], p_ids bytea[],
@@ -16,7 +16,11 @@ CREATE OR REPLACE FUNCTION queen.replay_spool_v1(
     OUT replayed bigint, OUT unknown bigint[], OUT stale bool
 )
 LANGUAGE plpgsql
+SET enable_seqscan = off
 AS $$
+DECLARE
+    v_queues bigint[];
+    v_n bigint[];
 BEGIN
     stale := false;
     INSERT INTO queen.spool_lanes VALUES (p_lane, 0, queen.clock()) ON CONFLICT DO NOTHING;
@@ -25,6 +29,15 @@ BEGIN
         RETURN;
     END IF;
     IF p_part <> '{}' THEN
+        -- In the order of all locks: the sizes of queues come after partitions and before cursors, which the push takes both.
+        PERFORM 1 FROM queen.partition_locks AS l WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR NO KEY UPDATE;
+        SELECT array_agg(w.queue_id), array_agg(w.n) INTO v_queues, v_n
+        FROM (
+            SELECT p.queue_id, sum(u.n)::bigint AS n
+            FROM unnest(p_part, p_n) AS u (part_id, n) JOIN queen.partitions AS p ON p.id = ANY(ARRAY[u.part_id])
+            GROUP BY p.queue_id
+        ) AS w;
+        PERFORM queen.lock_sizes(v_queues);
         -- How far queen.flushed_segment looks back: the outage may have been long. The server's clock may be ahead of ours.
         PERFORM set_config('queen.sent_at', least(p_sent_at, queen.clock())::text, true);
         SELECT array_agg(r.part_id) FILTER (WHERE r.first_off IS NULL), count(*) = 0 INTO unknown, stale
@@ -34,6 +47,7 @@ BEGIN
         IF stale OR unknown IS NOT NULL THEN
             RETURN;
         END IF;
+        PERFORM queen.add_to_sizes(v_queues, v_n);
     END IF;
     UPDATE queen.spool_lanes AS l SET replayed = p_upto, replayed_at = queen.clock() WHERE l.lane = p_lane;
     replayed := p_upto;

@@ -10,8 +10,9 @@
 --            ready: untouched partitions, which have been ready since the group began, up to p_wanted; 1 if p_part has its cursor.
 --            A group that is being deleted is deleted further by a caller that would make it: grp_id null, complete false.
 -- Locks:     the queue row FOR UPDATE at first contact and where a deletion goes on; then the group, partitions of a page in
---            part_id order, and the group's cursors in part_id order.
--- Writes:    queues, consumer_groups_metadata, partition_consumers; where a deletion goes on, as delete_group_v1.
+--            part_id order, and the group's cursors in part_id order; at first contact the size of
+--            the queue, last, because nobody else waits for cursors of a new group.
+-- Writes:    queues, consumer_groups_metadata, partition_consumers, queue_sizes; where a deletion goes on, as delete_group_v1.
 CREATE OR REPLACE FUNCTION queen.subscribe_v1(
     p_queue text, p_group text, p_mode text, p_from timestamptz, p_create_queue bool, p_create_group bool, p_step int,
     p_part bigint DEFAULT NULL, p_wanted int DEFAULT NULL,
@@ -24,6 +25,7 @@ AS $$
 DECLARE
     v_now timestamptz := queen.clock();
     v_group queen.consumer_groups_metadata;
+    v_made bool := false;
 BEGIN
     SELECT q.id INTO queue_id FROM queen.queues AS q WHERE q.name = p_queue;
     IF queue_id IS NULL AND p_create_queue THEN
@@ -54,6 +56,7 @@ BEGIN
         LEFT JOIN queen.retired_groups AS r ON r.queue_id = q.id AND r.name = p_group
         WHERE q.id = subscribe_v1.queue_id
         ON CONFLICT DO NOTHING;
+        v_made := FOUND;
         SELECT * INTO v_group FROM queen.consumer_groups_metadata AS g WHERE g.queue_id = subscribe_v1.queue_id AND g.name = p_group;
     END IF;
     IF v_group.id IS NULL THEN
@@ -69,6 +72,9 @@ BEGIN
             complete := coalesce(queen.has_all_cursors(v_group, v_now), false);
             ready := CASE WHEN p_part IS NOT NULL AND v_group.starts_at IS NULL THEN 1 ELSE queen.untouched(v_group, NULL, p_wanted) END;
         END IF;
+    END IF;
+    IF v_made THEN
+        PERFORM queen.forget_size(queue_id);
     END IF;
     grp_id := v_group.id;
     starts_in := CASE WHEN v_group.starts_at >= v_now AND NOT v_group.begins THEN extract(epoch FROM v_group.starts_at - v_now) END;

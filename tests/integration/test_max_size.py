@@ -1,6 +1,7 @@
 """The maximum size of queues: back-pressure over HTTP."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import asyncpg
@@ -54,6 +55,51 @@ async def test_the_slowest_group_decides_what_is_full(api: Api, queue: str) -> N
     assert await status_of(api, queue) == 429
     await api.pop(queue, consumerGroup="slow", autoAck=True)
     assert [await status_of(api, queue), await status_of(api, queue)] == [201, 429]
+
+
+GROUPS = "/api/v1/consumer-groups"
+
+
+async def seek_back(api: Api, queue: str) -> None:
+    response = await api.http.post(f"{GROUPS}/g/queues/{queue}/seek", json={"toBeginning": True})
+    assert response.json()["partitionsUpdated"] == 1
+
+
+async def begin_anew(api: Api, queue: str) -> None:
+    response = await api.http.delete(f"{GROUPS}/g/queues/{queue}", params={"deleteMetadata": "false"})
+    assert response.json()["deletedPartitions"] == 1
+
+
+async def delete_the_only_group(api: Api, queue: str) -> None:
+    response = await api.http.delete(f"{GROUPS}/g/queues/{queue}")
+    assert response.json()["metadataDeleted"] is True
+
+
+async def make_another_group(api: Api, queue: str) -> None:
+    assert len((await api.pop(queue, consumerGroup="h")).messages) == 1
+
+
+async def push_without_a_limit(api: Api, queue: str) -> None:
+    await api.configure(queue)
+    await api.push(queue, 1, 2)
+    await api.configure(queue, maxSize=3)
+
+
+@checks("G-RET-8", level=Level.LIVE)
+@pytest.mark.parametrize(
+    "enlarge", [seek_back, begin_anew, delete_the_only_group, make_another_group, push_without_a_limit]
+)
+async def test_what_is_known_of_a_queue_is_forgotten_when_something_else_than_a_push_fills_it(
+    api: Api, queue: str, enlarge: Callable[[Api, str], Awaitable[None]]
+) -> None:
+    """One message is to be completed, of three that are allowed; then four are, or three."""
+    await api.configure(queue, maxSize=3)
+    await api.pop(queue, consumerGroup="g")
+    await api.push(queue, 0, 1, 2)
+    await api.pop(queue, consumerGroup="g", batch=3, autoAck=True)
+    assert await status_of(api, queue) == 201
+    await enlarge(api, queue)
+    assert await status_of(api, queue) == 429
 
 
 async def test_a_request_is_stored_whole_or_not_at_all(api: Api, queue: str) -> None:

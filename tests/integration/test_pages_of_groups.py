@@ -273,11 +273,11 @@ async def test_a_pop_deletes_the_rest_of_a_group_before_it_makes_it_anew(
 @checks("G-RET-8", level=Level.LIVE)
 async def test_the_backlog_counts_what_a_group_that_has_begun_has_still_to_get(pool: Pool) -> None:
     await all_pages(pool, "done", "new")
-    assert await value(pool, "SELECT queen.backlog(id) FROM queen.queues") == 0
+    assert await value(pool, "SELECT queen.backlog(id, NULL) FROM queen.queues") == 0
     await page(pool, "g", "timestamp", await Store(pool).now() - timedelta(hours=1, minutes=30))
-    assert await value(pool, "SELECT queen.backlog(id) FROM queen.queues") == 2 * MANY
+    assert await value(pool, "SELECT queen.backlog(id, NULL) FROM queen.queues") == 2 * MANY
     await all_pages(pool)
-    assert await value(pool, "SELECT queen.backlog(id) FROM queen.queues") == 2 * MANY
+    assert await value(pool, "SELECT queen.backlog(id, NULL) FROM queen.queues") == 2 * MANY
 
 
 @checks("G-DLQ-6", level=Level.LIVE)

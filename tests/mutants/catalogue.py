@@ -25,6 +25,7 @@ RETENTION, KEPT = (
 TIMES, REPAIR = "sql/internal/070_older_than.sql", "sql/procedures/clock/repair_times.sql"
 STEPS = "tests/property/test_clock.py"
 PAGES_OF_GROUPS = "tests/integration/test_pages_of_groups.py"
+MAX_SIZE, SIZES = "tests/integration/test_max_size.py", "tests/integration/test_sizes.py"
 SERVICES, BESIDE = "tests/integration/test_services.py", "tests/integration/test_retention_beside.py"
 ENCRYPTION, KEYS = "tests/integration/test_encryption.py", "tests/property/test_keyring.py"
 COMBINATIONS = "tests/property/test_combinations.py"
@@ -423,18 +424,54 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-RET-8", "a queue takes one message more than it has room for",
-        (SIZE, "WHERE pushed.n > limited.room;", "WHERE pushed.n > limited.room + 1;"),
+        (SIZE, "SELECT q.id, q.max_size, w.n, w.parts", "SELECT q.id, q.max_size + 1 AS max_size, w.n, w.parts"),
         tests=COMBINATIONS,
     ),
     _sql(
         "G-RET-8", "what is delivered counts as completed",
-        (SIZE, "min(greatest(c.acked, CASE", "min(greatest(c.seen, CASE"),
+        (SIZE, "SELECT r.part_id, r.acked FROM", "SELECT r.part_id, r.seen AS acked FROM"),
         tests=COMBINATIONS,
     ),
     _sql(
         "G-RET-8", "what a group has to get where it has no cursor yet is no backlog",
-        (SIZE, "CASE WHEN p.id > v_upto THEN", "CASE WHEN false THEN"),
+        (SIZE, "CASE WHEN u.part_id > v_upto THEN", "CASE WHEN false THEN"),
         tests=PAGES_OF_GROUPS,
+    ),
+    _sql(
+        "G-RET-8", "a seek back leaves what is known of the size",
+        (SEEK, "PERFORM queen.forget_size(g.queue_id)", "PERFORM g.queue_id"), tests=MAX_SIZE,
+    ),
+    _sql(
+        "G-RET-8", "the end of a group leaves what is known of the size",
+        (DELETE_GROUP, "    PERFORM queen.forget_size(v_queue);\n", ""), tests=MAX_SIZE,
+    ),
+    _sql(
+        "G-RET-8", "a new group leaves what is known of the size",
+        (SUBSCRIBE, "PERFORM queen.forget_size(queue_id);", "NULL;"), tests=MAX_SIZE,
+    ),
+    _sql(
+        "G-RET-8", "a limit that comes again takes the size for what it was",
+        ("sql/procedures/configure_queue.sql", "AND coalesce(v_old.max_size, 0) = 0 THEN", "AND v_old.id IS NULL THEN"), tests=MAX_SIZE,
+    ),
+    _sql(
+        "G-RET-8", "longer waiting leaves what is known of the size",
+        ("sql/procedures/configure_queue.sql", "PERFORM queen.forget_size(queue_id);", "NULL;"), tests=SIZES,
+    ),
+    _sql(
+        "G-RET-8", "a step of the clock leaves what is known of the size",
+        ("sql/procedures/clock/note_clock.sql", "PERFORM queen.forget_size(o.id)", "PERFORM o.id"), tests=SIZES,
+    ),
+    _sql(
+        "G-RET-8", "what was spooled is not added to the size",
+        (REPLAY_SQL, "        PERFORM queen.add_to_sizes(v_queues, v_n);\n", ""), tests=SIZES,
+    ),
+    _sql(
+        "G-RET-8", "a count does not see what was pushed meanwhile",
+        ("sql/procedures/count_backlog.sql", " + s.pushed - v_before.pushed", ""), tests=SIZES,
+    ),
+    _sql(
+        "G-RET-8", "a count holds although a cursor went back meanwhile",
+        ("sql/procedures/count_backlog.sql", " AND s.resets = v_before.resets", ""), tests=SIZES,
     ),
     _engine(
         "G-ISO-1", "a bad ack fails the acks that it was fused with",

@@ -5,7 +5,15 @@ from typing import Any, ClassVar
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, multiple, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    multiple,
+    rule,
+    run_state_machine_as_test,
+)
 
 from queen.core.limits import CURSORS_STEP
 from queen_spec import model
@@ -30,6 +38,11 @@ items = st.builds(
 )
 #: A group, and how much later than now it wants to start; only group i ever starts in the future.
 starts = st.sampled_from([("g", -60), ("g", -5), ("h", -1), ("i", 0), ("i", 5), ("i", 40)])
+#: What is known of the size of a queue that has a maximum is no less than there is.
+SMALLER_THAN_IT_IS = """
+SELECT q.name FROM queen.queue_sizes AS s JOIN queen.queues AS q ON q.id = s.queue_id AND q.max_size > 0
+WHERE s.most < queen.backlog(q.id, NULL)
+"""
 STREAMS = ("s", "t")
 #: A lease that nobody has.
 OVER = "00000000-0000-4000-8000-000000000000"
@@ -58,6 +71,10 @@ class EngineAgainstModel(RuleBasedStateMachine):
         self.now = 0.0
         self.broker.reset()
         self.broker.set_clock(self.now)
+
+    @invariant()
+    def no_queue_is_larger_than_its_pushes_take_it_for(self) -> None:
+        assert self.broker.query(SMALLER_THAN_IT_IS) == []
 
     def perform(self, operation: model.Operation) -> tuple[model.Operation, Any]:
         performed, observed = self.broker.perform(operation)

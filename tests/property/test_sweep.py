@@ -229,6 +229,9 @@ class FakeDatabase(FakeLease):
     async def purge_partitions(self) -> bool:
         return False
 
+    async def count_backlog(self) -> bool:
+        return False
+
     async def forget_fenced_flushes(self) -> None:
         pass
 
@@ -263,3 +266,23 @@ async def test_a_chore_is_the_leaders_and_survives_its_failures() -> None:
     await enough.wait()
     await second.stop()
     assert turns == {"first": 10, "second": 10}
+
+
+async def test_full_queues_are_counted_until_none_is_left_at_a_quarter_of_the_time() -> None:
+    clock, counted, rests = FakeClock(), 0, list[float]()
+    database: Any = FakeDatabase(clock)
+
+    async def count_backlog() -> bool:
+        nonlocal counted
+        counted += 1
+        clock.now += 2.0
+        return counted < 3
+
+    async def sleep(seconds: float) -> None:
+        rests.append(seconds)
+
+    database.count_backlog = count_backlog
+    services = Services(database, Schedule(300.0, 1000, 60.0, 1000, timedelta(days=30)), (), clock, sleep)
+    await services.leadership.renew()
+    await services._count()
+    assert (counted, rests) == (3, [6.0] * 3)

@@ -4,7 +4,7 @@
 --            p_at   what queen.clock() showed
 -- Returns:   step: the seconds of a step, negative if back, 0 if there was none, null if the caller does not lead; repairs: whether
 --            times are to be repaired.
--- Locks, writes: clock; clock_steps after a step.
+-- Locks, writes: clock; clock_steps, and queue_sizes, after a step.
 CREATE OR REPLACE FUNCTION queen.note_clock_v1(
     p_holder uuid, p_boot text, p_began float8, p_ended float8, p_at timestamptz, OUT step float8, OUT repairs bool
 )
@@ -28,6 +28,10 @@ BEGIN
     IF step > 0 THEN
         INSERT INTO queen.clock_steps (at, seconds, measured, distrusted) VALUES (p_at, step, v_measured, step);
         PERFORM queen.join_oldest_steps();
+        -- A group that has not all its cursors begins earlier now (queen.start_of).
+        PERFORM queen.forget_size(o.id) FROM (
+            SELECT q.id FROM queen.queues AS q WHERE q.max_size > 0 AND q.max_wait_time_seconds > 0 ORDER BY q.id
+        ) AS o;
     ELSIF step < 0 THEN
         PERFORM queen.step_back(-step, p_at, v_measured);
     END IF;

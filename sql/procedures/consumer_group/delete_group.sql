@@ -5,8 +5,8 @@
 --            p_step   cursors of a page
 -- Returns:   cursors that were deleted or put back (null: the queue has no such group, or no longer), and last: call again with
 --            it as p_after (null: done).
--- Locks:     the queue row, the group, partitions if it begins anew, cursors; each in part_id order.
--- Writes:    consumer_groups_metadata, retired_groups, partition_consumers, group_stats.
+-- Locks:     the queue row, the group, partitions if it begins anew, the size of the queue, cursors; each in part_id order.
+-- Writes:    consumer_groups_metadata, retired_groups, partition_consumers, group_stats, queue_sizes.
 CREATE OR REPLACE FUNCTION queen.delete_group_v1(
     p_queue text, p_group text, p_subscription bool, p_after text, p_step int, OUT cursors bigint, OUT last text
 )
@@ -37,6 +37,8 @@ BEGIN
         SELECT coalesce(r.updated, 0) INTO cursors FROM queen.put_cursors(v_group.id, v_parts, v_group.since) AS r;
         RETURN;
     END IF;
+    -- Where no group is left, all that is kept counts.
+    PERFORM queen.forget_size(v_queue);
     SELECT array_agg(u.part_id ORDER BY u.part_id) INTO v_parts
     FROM (SELECT c.part_id FROM queen.partition_consumers AS c WHERE c.grp_id = v_group.id LIMIT p_step) AS u;
     PERFORM 1 FROM queen.partition_consumers AS c

@@ -5,8 +5,8 @@
 --            p_after    the partition where the last call has ended; 0 at first
 -- Returns:   updated cursors; last: call again with it as p_after (null: done); moved_to: when the message was pushed
 --            that the last cursor stands at (null: it stands before all).
--- Locks:     the queue against deletion, the group, then partitions in part_id order, then cursors in part_id order.
--- Writes:    partition_consumers, consumer_groups_metadata.
+-- Locks:     the queue against deletion, the group, then partitions in part_id order, the size of the queue, then cursors in part_id order.
+-- Writes:    partition_consumers, consumer_groups_metadata, queue_sizes.
 CREATE OR REPLACE FUNCTION queen.seek_group_v1(
     p_queue text, p_group text, p_partition text, p_to_end bool, p_since timestamptz, p_after bigint, p_step int,
     OUT updated int, OUT last bigint, OUT moved_to timestamptz
@@ -78,6 +78,7 @@ BEGIN
         RETURN;
     END IF;
     PERFORM 1 FROM queen.partition_locks AS h WHERE h.part_id = ANY(p_part) ORDER BY h.part_id FOR UPDATE;
+    PERFORM queen.forget_size(g.queue_id) FROM queen.consumer_groups_metadata AS g WHERE g.id = p_grp;
     PERFORM queen.lock_cursors(NULL, p_part, array_fill(p_grp, ARRAY[cardinality(p_part)]));
     UPDATE queen.partition_consumers AS c
     SET

@@ -15,7 +15,7 @@ from queen.core.administration import (
     QueueOrder,
     Seek,
 )
-from queen.engine.ports import Lock, LockKind
+from queen.engine.ports import Lock, LockKind, PushColumns
 from tests.support.growth.measure import Case, Growth, Shape
 from tests.support.growth.world import GROUP, Box, Stock, World
 
@@ -201,20 +201,25 @@ async def push_without_ids(w: World, s: Stock) -> None:
     await w.push(w.flush(s, [(number, None) for number in range(len(s.parts))]))
 
 
-async def push_to_limited(w: World, s: Stock) -> None:
-    await w.configure(s, max_size=1_000_000)
-    columns = w.flush(s, new_to_all(s))
+async def limited(w: World, s: Stock, messages: list[tuple[int, str | None]]) -> PushColumns:
+    columns = w.flush(s, messages)
     options = await w.store.read_push_options()
     columns.version, columns.limited = options.version, [options.limited[s.queue].queue_id]
-    await w.push(columns)
+    return columns
+
+
+async def push_to_limited(w: World, s: Stock) -> None:
+    await w.configure(s, max_size=1_000_000)
+    await w.push(await limited(w, s, new_to_all(s)))
 
 
 async def push_one_limited(w: World, s: Stock) -> None:
     await w.configure(s, max_size=1_000_000)
-    columns = w.flush(s, [(0, "new")])
-    options = await w.store.read_push_options()
-    columns.version, columns.limited = options.version, [options.limited[s.queue].queue_id]
-    await w.push(columns)
+    await push_one_of_limited(w, s)
+
+
+async def push_one_of_limited(w: World, s: Stock) -> None:
+    await w.push(await limited(w, s, [(0, "new")]))
 
 
 async def push_again(w: World, s: Stock) -> None:
@@ -870,6 +875,59 @@ async def push_to_limited_queues(w: World, s: Stock) -> None:
     await w.push(columns)
 
 
+async def idle_limited(w: World, n: int) -> Stock:
+    """All has been completed."""
+    stock = await w.stock(n)
+    await w.fill(stock)
+    await w.lease(stock)
+    await w.ack(w.acks(stock, [(part, 0) for part in stock.parts]))
+    await w.configure(stock, max_size=1_000_000)
+    return stock
+
+
+async def full_limited(w: World, n: int) -> Stock:
+    """A message in each partition, and no room; and another queue with as many, which has room."""
+    stock, roomy = await w.stock(n), await w.stock(n)
+    for each, size in ((stock, n), (roomy, 1_000_000)):
+        await w.fill(each)
+        await w.configure(each, max_size=size)
+    stock.roomy = roomy
+    return stock
+
+
+async def push_to_unknown(w: World, s: Stock) -> None:
+    await w.forget_size(s)
+    await push_one_of_limited(w, s)
+
+
+async def push_to_roomy(w: World, s: Stock) -> None:
+    assert s.roomy
+    await push_one_of_limited(w, s.roomy)
+
+
+async def push_to_full(w: World, s: Stock) -> None:
+    [row] = await w.store.push(await limited(w, s, [(0, "new")]), again=False)
+    assert row.room == 0
+
+
+async def count_in_background(w: World, s: Stock) -> None:
+    assert s.roomy
+    await w.ask_for_count(s.roomy)
+    assert await w.services.count_backlog()
+
+
+IDLE_LIMITED = Shape("idle partitions of a queue with a maximum size", idle_limited, 400, (
+    stored("push to one", push_one_of_limited),
+    stored("push to one, of whose queue nothing is known", push_to_unknown),
+))  # fmt: skip
+
+#: More than a push counts, from the second size on.
+FULL_LIMITED = Shape("partitions with a backlog of a queue with a maximum size", full_limited, 400, (
+    stored("push to one", push_to_roomy),
+    stored("push to one, refused", push_to_full),
+    given("count of all", count_in_background),
+))  # fmt: skip
+
 LIMITED_QUEUES = Shape("queues with a maximum size", limited_queues, 100, (
     given("push to each", push_to_limited_queues),
 ))  # fmt: skip
@@ -1380,6 +1438,6 @@ GROUPED_BOXES = Shape("simple-mq queues with a message in flight", grouped_boxes
 
 SHAPES: tuple[Shape, ...] = (
     EMPTY, READY, TO_COME, LEASED, ONE_SEGMENT, SEGMENTS, LEASED_MESSAGES, GAPS, FAILED, ONE_BY_ONE, DELETED, DELAYED,
-    WINDOWED, GROUPS, LEASED_GROUPS, PARKED, QUEUES, LIMITED_QUEUES, LETTERS, TRACES, METRICS, WINDOWS, BOX, POLLED,
-    GROUPED, BEHIND, EXHAUSTED, STUCK, BOXES, GROUPED_BOXES,
+    WINDOWED, GROUPS, LEASED_GROUPS, PARKED, QUEUES, LIMITED_QUEUES, IDLE_LIMITED, FULL_LIMITED, LETTERS, TRACES,
+    METRICS, WINDOWS, BOX, POLLED, GROUPED, BEHIND, EXHAUSTED, STUCK, BOXES, GROUPED_BOXES,
 )  # fmt: skip

@@ -73,6 +73,8 @@ class Stock:
     #: When it was filled so far, for what asks by time.
     times: list[datetime] = field(default_factory=list)
     others: list[str] = field(default_factory=list)
+    #: Another queue like it, which has room.
+    roomy: "Stock | None" = None
     #: A stream that reads it.
     stream: int = 0
 
@@ -156,6 +158,20 @@ class World:
     async def configure(self, stock: Stock, **options: object) -> None:
         """Sets the options of a queue."""
         await self.administration.configure_queue(QueueConfiguration(stock.queue, **options))
+
+    async def forget_size(self, stock: Stock) -> None:
+        """What is known of how much is in a queue with a maximum size."""
+        await self.meter.pool.fetch(
+            "SELECT queen.forget_size(q.id) FROM queen.queues AS q WHERE q.name = $1", stock.queue
+        )
+
+    async def ask_for_count(self, stock: Stock) -> None:
+        """What is in a queue with a maximum size is to be counted."""
+        question = (
+            "UPDATE queen.queue_sizes AS s SET asked_at = queen.clock() FROM queen.queues AS q"
+            " WHERE q.id = s.queue_id AND q.name = $1"
+        )
+        await self.meter.pool.fetch(question, stock.queue)
 
     async def join(self, stock: Stock, name: str = GROUP, mode: str = "all", since: datetime | None = None) -> None:
         """The first pop of a group."""

@@ -1,0 +1,26 @@
+-- Purpose:   counts anew what is in the queue of which this was asked first, because it was too much for a push.
+-- Returns:   whether there was one.
+-- Locks:     nothing while it counts; then what is known of the size of the queue.
+-- Writes:    queue_sizes.
+CREATE OR REPLACE FUNCTION queen.count_backlog_v1() RETURNS bool
+LANGUAGE plpgsql
+SET enable_seqscan = off
+AS $$
+DECLARE
+    v_before queen.queue_sizes;
+    v_counted bigint;
+    v_size queen.queue_sizes;
+BEGIN
+    SELECT * INTO v_before FROM queen.queue_sizes AS s WHERE s.asked_at IS NOT NULL ORDER BY s.asked_at LIMIT 1;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    v_counted := queen.backlog(v_before.queue_id, NULL);
+    v_size := queen.lock_size(v_before.queue_id);
+    -- What was pushed meanwhile was counted, or was not: it is added. After a reset the count says nothing, and comes again.
+    UPDATE queen.queue_sizes AS s
+    SET most = least(s.most, v_counted + s.pushed - v_before.pushed), asked_at = NULL, ver = s.ver + 1
+    WHERE s.queue_id = v_size.queue_id AND s.ver = v_size.ver AND s.resets = v_before.resets;
+    RETURN true;
+END $$;
+COMMENT ON FUNCTION queen.count_backlog_v1 IS 'Counts anew what is in a queue with a maximum size.';
