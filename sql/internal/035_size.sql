@@ -62,7 +62,7 @@ END $$;
 COMMENT ON FUNCTION queen.backlog IS 'Messages of a queue that some group has still to complete.';
 
 -- Those segments of a push whose queue would become too large, and how many messages it has room for. The caller holds
--- the rows of the queues.
+-- the rows of the queues. No maximum holds as long as others may push who do not count (queen.pending_configurations).
 CREATE OR REPLACE FUNCTION queen.find_full(p_limited bigint[], p_part bigint[], p_n int[])
 RETURNS TABLE (part_id bigint, room bigint)
 LANGUAGE plpgsql
@@ -78,6 +78,7 @@ BEGIN
     ), limited AS (
         SELECT q.id, greatest(q.max_size - queen.backlog(q.id), 0) AS room
         FROM queen.queues AS q WHERE q.id = ANY(p_limited) AND q.max_size > 0
+            AND NOT EXISTS (SELECT 1 FROM queen.pending_configurations AS c WHERE c.queue_id = q.id AND c.limits)
     )
     SELECT pushed.id, limited.room FROM pushed JOIN limited ON limited.id = pushed.queue_id
     WHERE pushed.n > limited.room;

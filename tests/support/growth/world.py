@@ -155,7 +155,10 @@ class World:
 
     async def configure(self, stock: Stock, **options: object) -> None:
         """Sets the options of a queue."""
-        await self.administration.configure_queue(QueueConfiguration(stock.queue, **options))
+        configured = await self.administration.configure_queue(QueueConfiguration(stock.queue, **options))
+        more = configured.more
+        while more:
+            _, more = await self.administration.settle_queue(configured.queue_id)
 
     async def join(self, stock: Stock, name: str = GROUP, mode: str = "all", since: datetime | None = None) -> None:
         """The first pop of a group."""
