@@ -34,7 +34,10 @@ BEGIN
         SELECT min(queen.last_before(p_part, queen.start_of(g, queen.clock())))
         FROM queen.consumer_groups_metadata AS g
         WHERE g.queue_id = p_queue_id AND g.subscribed_upto >= 0 AND g.subscribed_upto < p_part
-            AND (SELECT c.ver FROM queen.partition_consumers AS c WHERE c.part_id = p_part AND c.grp_id = g.id LIMIT 1) IS NULL
+            AND (
+                SELECT c.ver FROM queen.partition_consumers AS c
+                WHERE c.part_id = p_part AND c.grp_id = g.id ORDER BY c.ver DESC LIMIT 1
+            ) IS NULL
     );
 END $$;
 COMMENT ON FUNCTION queen.lowest_start IS 'Internal: where the lowest cursor will stand that a partition has not yet.';

@@ -159,6 +159,7 @@ BEGIN
                 WHERE o.part_id = u.part_id AND o.grp_id = u.grp_id ORDER BY o.ver DESC LIMIT 1
             ) AS l
             WHERE l.lease IS NULL AND l.ready_at > v_now AND l.ready_at < 'infinity'
+            OFFSET 0  -- the version first: not all of them
         ) AS u
         WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = ANY(ARRAY[u.grp_id]) AND c.ver = ANY(ARRAY[u.ver]);
         GET DIAGNOSTICS v_woken = ROW_COUNT;

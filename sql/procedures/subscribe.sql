@@ -98,7 +98,8 @@ BEGIN
         RETURN 0;
     ELSIF p_part IS NOT NULL THEN
         RETURN (SELECT count(*) FROM (
-            SELECT 1 FROM queen.partition_consumers AS c WHERE c.part_id = p_part AND c.grp_id = p_group.id LIMIT 1) AS u);
+            SELECT 1 FROM queen.partition_consumers AS c
+            WHERE c.part_id = p_part AND c.grp_id = p_group.id ORDER BY c.ver DESC LIMIT 1) AS u);
     ELSIF EXISTS (
         SELECT 1 FROM queen.queues AS q
         WHERE q.id = p_group.queue_id AND (q.delayed_processing > 0 OR q.window_buffer > 0)
@@ -226,7 +227,7 @@ BEGIN
         acked = u.acked, ahead = u.ahead, upto = u.acked, seen = u.acked, ver = c.ver + 1,
         ready_at = CASE WHEN u.acked < u.last THEN c.ready_at ELSE 'infinity' END
     FROM (
-        SELECT s.part_id, l.ver, s.last, a.acked, a.ahead
+        SELECT s.part_id, p_grp AS grp_id, l.ver, s.last, a.acked, a.ahead
         FROM queen.places(p_part, p_since) AS s
         CROSS JOIN LATERAL (
             SELECT o.ver, o.acked, o.ahead FROM queen.partition_consumers AS o
@@ -234,8 +235,9 @@ BEGIN
         ) AS l
         CROSS JOIN LATERAL queen.advance(s.acked, l.ahead) AS a
         WHERE l.acked < a.acked
+        OFFSET 0  -- the version first: not all of them
     ) AS u
-    WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = ANY(ARRAY[p_grp]) AND c.ver = ANY(ARRAY[u.ver]);
+    WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = ANY(ARRAY[u.grp_id]) AND c.ver = ANY(ARRAY[u.ver]);
 END $$;
 COMMENT ON FUNCTION queen.move_up IS 'Internal: moves cursors of a group over what is not for it.';
 
