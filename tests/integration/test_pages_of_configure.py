@@ -32,7 +32,8 @@ Connection = "asyncpg.Connection[Any]"
 PAGES = 3
 #: With Default. The last page is not full.
 MANY = PAGES * CURSORS_STEP - 500
-FIRST, LAST = "p0", f"p{MANY - 2}"
+#: Those of the lowest and of the highest number, as partitions that are made together are numbered by their names.
+FIRST, LAST = "p0", "p999"
 #: A message of a minute ago in each.
 FILL = """
 INSERT INTO queen.segments (part_id, last_off, n, created_at, flush, ids, ends, data)
