@@ -15,6 +15,7 @@ CYCLE, DELETED = "sql/procedures/cycle_stream.sql", "sql/internal/047_deleted.sq
 SEEK, DELETE_GROUP = "sql/procedures/consumer_group/seek_group.sql", "sql/procedures/consumer_group/delete_group.sql"
 SPOOL, REPLAY, REPLAY_SQL = "queen/spool/spool.py", "queen/engine/replay.py", "sql/procedures/replay_spool.sql"
 EXPIRED, OVERDUE = "sql/procedures/remove_expired.sql", "sql/procedures/evict_overdue.sql"
+CONFIGURE = "sql/procedures/configure_queue.sql"
 IDLE, SIZE = "sql/procedures/remove_idle_partitions.sql", "sql/internal/035_size.sql"
 KEYRING, SEALING = "queen/security/keyring.py", "queen/security/messages.py"
 
@@ -24,6 +25,7 @@ RETENTION, KEPT = (
 )
 TIMES, REPAIR = "sql/internal/070_older_than.sql", "sql/procedures/clock/repair_times.sql"
 STEPS = "tests/property/test_clock.py"
+PAGES_OF_CONFIGURE = "tests/integration/test_pages_of_configure.py"
 PAGES_OF_GROUPS = "tests/integration/test_pages_of_groups.py"
 SERVICES, BESIDE = "tests/integration/test_services.py", "tests/integration/test_retention_beside.py"
 ENCRYPTION, KEYS = "tests/integration/test_encryption.py", "tests/property/test_keyring.py"
@@ -173,7 +175,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-ACK-6", "a change of the delays ends the pause after a failure",
-        ("sql/procedures/configure_queue.sql", "greatest(v_now, c.retry_at)", "v_now"),
+        (CONFIGURE, "greatest(v_now, c.retry_at)", "v_now"),
         tests=COMBINATIONS,
     ),
     _engine(
@@ -275,7 +277,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-GRP-5", "a rewind leaves the first message out",
-        (SEEK, "SELECT s.part_id, l.ver, s.acked, s.ahead, s.last", "SELECT s.part_id, l.ver, least(s.acked + 1, s.last) AS acked, s.ahead, s.last"),
+        (SEEK, "SELECT s.part_id, p_grp AS grp_id, l.ver, s.acked, s.ahead, s.last", "SELECT s.part_id, p_grp AS grp_id, l.ver, least(s.acked + 1, s.last) AS acked, s.ahead, s.last"),
     ),
     _sql(
         "G-GRP-6", "a new start of a group moves its cursors there",
@@ -435,6 +437,16 @@ MUTANTS: tuple[Mutant, ...] = (
         "G-RET-8", "what a group has to get where it has no cursor yet is no backlog",
         (SIZE, "CASE WHEN p.id > v_upto THEN", "CASE WHEN false THEN"),
         tests=PAGES_OF_GROUPS,
+    ),
+    _sql(
+        "G-RET-8", "a maximum is judged beside pushes that do not count",
+        (SIZE, " AND c.limits)", " AND c.limits AND false)"),
+        tests=PAGES_OF_CONFIGURE,
+    ),
+    _sql(
+        "G-RET-8", "a maximum does not hold while another option comes to all partitions",
+        (SIZE, " AND c.limits)", ")"),
+        tests=PAGES_OF_CONFIGURE,
     ),
     _engine(
         "G-ISO-1", "a bad ack fails the acks that it was fused with",
