@@ -220,7 +220,7 @@ async def test_a_maximum_holds_when_all_pushes_that_do_not_count_are_stored(work
     assert [row["room"] for row in await worker.push(await worker.lay_out(FIRST))] == [None]
 
 
-@checks("G-SEC-3", level=Level.LIVE)
+@checks("G-SEC-3", "G-RET-8", level=Level.LIVE)
 async def test_encryption_is_answered_when_all_pushes_in_clear_are_stored_and_a_maximum_holds_meanwhile(
     worker: Worker,
 ) -> None:
