@@ -6,6 +6,7 @@ import resource
 from collections.abc import AsyncIterator, Callable, Container, Hashable
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -29,6 +30,7 @@ from queen.engine.context import Context, SimpleMq, tell_nobody
 from queen.engine.directory import Directory
 from queen.engine.engine import Engine, Shares
 from queen.engine.failover import Failover
+from queen.engine.handlers.configuration import go_on_with_begun
 from queen.engine.handlers.simple_mq import announce_routed
 from queen.engine.job import Job
 from queen.engine.lane import Lane
@@ -285,7 +287,8 @@ def _services(pool: Pool, settings: Settings, context: Context) -> Services:
         settings.eviction_batch, timedelta(days=settings.partition_cleanup_days),
     )  # fmt: skip
     maintenance = MaintenanceStore(pool)
-    return Services(maintenance, schedule, _simple_mq_chores(settings, context, maintenance))
+    going_on = Chore("clean-up", schedule.retention_interval_s, partial(go_on_with_begun, context))
+    return Services(maintenance, schedule, [going_on, *_simple_mq_chores(settings, context, maintenance)])
 
 
 def create(settings: Settings) -> QueenApp:

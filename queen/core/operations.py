@@ -379,3 +379,29 @@ class QueueConfiguration(Struct, frozen=True):
     max_wait_time_seconds: int = 0
     max_size: int = 0
     encryption_enabled: bool = False
+
+
+class ConfiguredQueue(Struct, frozen=True):
+    """A queue after ``configure``.
+
+    Attributes:
+        part_id: its partition ``Default``.
+        more: its new options have still to come to some partitions.
+    """
+
+    queue_id: int
+    part_id: int
+    more: bool
+
+
+class BegunWork(Struct, frozen=True):
+    """Work in pages that was begun and is not done.
+
+    Attributes:
+        queue: its name; empty if it was deleted since.
+        group: the one that is being deleted; ``None``: options of the queue have still to come to some partitions.
+    """
+
+    queue_id: int
+    queue: str
+    group: str | None

@@ -2,7 +2,8 @@
 
 from uuid import UUID
 
-from queen.core.operations import QueueConfiguration, Registered, Registration
+from queen.core.limits import CURSORS_STEP
+from queen.core.operations import BegunWork, ConfiguredQueue, QueueConfiguration, Registered, Registration
 from queen.db.catalogue import CatalogueStore
 from queen.db.consumer_groups import ConsumerGroupStore
 from queen.db.dead_letters import DeadLetterStore
@@ -14,8 +15,10 @@ from queen.db.traces import TraceStore
 
 _CONFIGURE = (
     "SELECT * FROM queen.configure_queue_v1("
-    "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)"
+    "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)"
 )
+_SETTLE = call("settle_queue_v1", 2)
+_BEGUN = "SELECT * FROM queen.find_begun_v1()"
 _INSTALLATION = "SELECT value #>> '{}' AS id FROM queen.system_state WHERE key = 'installation'"
 _SWITCHES = "SELECT * FROM queen.switches_v1()"
 _SET_SWITCH = "SELECT queen.set_switch_v1($1, $2)"
@@ -56,16 +59,25 @@ class AdministrationStore:
         """Sets a switch of the whole installation."""
         await self._pool.fetch(_SET_SWITCH, key, enabled)
 
-    async def configure_queue(self, configuration: QueueConfiguration) -> tuple[int, int]:
-        """Makes or replaces a queue; returns its number and that of its partition ``Default``."""
+    async def configure_queue(self, configuration: QueueConfiguration) -> ConfiguredQueue:
+        """Makes or replaces a queue; one with many partitions is then to be settled."""
         c = configuration
         [row] = await self._pool.fetch(
             _CONFIGURE, c.queue, c.namespace, c.task, c.priority, c.lease_time, c.retry_limit, c.retry_delay,
             c.delayed_processing, c.window_buffer, c.dead_letter_queue, c.dlq_after_max_retries,
             c.retention_enabled, c.retention_seconds, c.completed_retention_seconds, c.ttl, c.max_wait_time_seconds,
-            c.max_size, c.encryption_enabled,
+            c.max_size, c.encryption_enabled, CURSORS_STEP,
         )  # fmt: skip
-        return row["queue_id"], row["part_id"]
+        return ConfiguredQueue(*row)
+
+    async def settle_queue(self, queue_id: int) -> tuple[int, bool]:
+        """Brings new options to a page of partitions: cursors that no longer wait, and whether there are more pages."""
+        [row] = await self._pool.fetch(_SETTLE, queue_id, CURSORS_STEP)
+        return row["woken"], row["more"]
+
+    async def begun(self) -> list[BegunWork]:
+        """What was begun in pages and is not done yet: options of queues, and deletions of groups."""
+        return [BegunWork(*row) for row in await self._pool.fetch(_BEGUN)]
 
     async def delete_queue(self, queue: str) -> tuple[bool, bool]:
         """Deletes a page of a queue: whether it existed, and whether there is more of it."""

@@ -34,7 +34,10 @@ BEGIN
         SELECT min(queen.last_before(p_part, queen.start_of(g, queen.clock())))
         FROM queen.consumer_groups_metadata AS g
         WHERE g.queue_id = p_queue_id AND g.subscribed_upto >= 0 AND g.subscribed_upto < p_part
-            AND (SELECT c.ver FROM queen.partition_consumers AS c WHERE c.part_id = p_part AND c.grp_id = g.id LIMIT 1) IS NULL
+            AND (
+                SELECT c.ver FROM queen.partition_consumers AS c
+                WHERE c.part_id = p_part AND c.grp_id = g.id ORDER BY c.ver DESC LIMIT 1
+            ) IS NULL
     );
 END $$;
 COMMENT ON FUNCTION queen.lowest_start IS 'Internal: where the lowest cursor will stand that a partition has not yet.';
@@ -121,19 +124,6 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.forget_size IS 'Internal: the size of a queue is not known any more.';
 
--- A queue gets a maximum size. The caller has locked its partitions.
-CREATE OR REPLACE FUNCTION queen.begin_size(p_queue_id bigint) RETURNS void
-LANGUAGE plpgsql
-AS $$
-BEGIN
-    IF queen.lock_size(p_queue_id) IS NULL THEN
-        INSERT INTO queen.queue_sizes (queue_id) VALUES (p_queue_id);
-    END IF;
-    PERFORM queen.forget_size(p_queue_id);
-    UPDATE queen.queue_sizes AS s SET most = queen.backlog(p_queue_id, NULL) WHERE s.queue_id = p_queue_id;
-END $$;
-COMMENT ON FUNCTION queen.begin_size IS 'Internal: what is known of the size of a queue that gets a maximum.';
-
 -- Messages that are pushed. The caller has lock_size of these queues.
 CREATE OR REPLACE FUNCTION queen.add_to_sizes(p_queue_id bigint[], p_n bigint[]) RETURNS void
 LANGUAGE plpgsql
@@ -185,7 +175,8 @@ END $$;
 COMMENT ON FUNCTION queen.count_each_again IS 'Internal: counts anew what is in queues.';
 
 -- Takes the room for a push, and returns nothing; or, if some of its queues have not enough, the segments of those, and how many
--- messages each has room for. The caller holds the rows of the queues and the partitions.
+-- messages each has room for. The caller holds the rows of the queues and the partitions. No maximum holds as long as others may
+-- push who do not count (queen.pending_configurations).
 CREATE OR REPLACE FUNCTION queen.take_room(p_limited bigint[], p_part bigint[], p_n int[])
 RETURNS TABLE (part_id bigint, room bigint)
 LANGUAGE plpgsql
@@ -210,6 +201,7 @@ BEGIN
             GROUP BY p.queue_id
         ) AS w
         JOIN queen.queues AS q ON q.id = ANY(ARRAY[w.queue_id]) AND q.max_size > 0
+            AND NOT EXISTS (SELECT 1 FROM queen.pending_configurations AS c WHERE c.queue_id = q.id AND c.limits)
         ORDER BY q.id
     LOOP
         v_size := queen.lock_size(v_queue.id);

@@ -5,21 +5,25 @@ RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
 AS $$
+DECLARE
+    v_cursor queen.partition_consumers;
+    v_place record;
+    v_ends bool;
 BEGIN
+    SELECT * INTO v_cursor FROM queen.partition_consumers AS c
+    WHERE c.part_id = p_part AND c.grp_id = p_grp ORDER BY c.ver DESC LIMIT 1;
+    SELECT * INTO v_place FROM queen.advance(v_cursor.acked, coalesce(v_cursor.ahead, '{}') + p_done);
+    v_ends := v_cursor.lease IS NOT NULL AND v_cursor.ready_at > p_now AND (
+        v_place.acked >= v_cursor.upto
+        OR coalesce(v_place.ahead @> int8range(v_place.acked + 1, v_cursor.upto, '[]'), false));
     UPDATE queen.partition_consumers AS c
     SET
-        acked = a.acked, ahead = a.ahead,
-        retries = queen.open_retries(l.retries, a.acked, a.ahead),
-        attempts = CASE WHEN a.acked >= l.seen THEN 0 ELSE l.attempts END,
-        lease = CASE WHEN e.ends THEN NULL ELSE l.lease END,
-        ready_at = CASE WHEN e.ends THEN p_now ELSE l.ready_at END,
+        acked = v_place.acked, ahead = v_place.ahead,
+        retries = queen.open_retries(c.retries, v_place.acked, v_place.ahead),
+        attempts = CASE WHEN v_place.acked >= c.seen THEN 0 ELSE c.attempts END,
+        lease = CASE WHEN v_ends THEN NULL ELSE c.lease END,
+        ready_at = CASE WHEN v_ends THEN p_now ELSE c.ready_at END,
         ver = c.ver + 1
-    FROM queen.partition_consumers AS l
-    CROSS JOIN LATERAL queen.advance(l.acked, coalesce(l.ahead, '{}') + p_done) AS a
-    CROSS JOIN LATERAL (
-        SELECT l.lease IS NOT NULL AND l.ready_at > p_now AND (
-            a.acked >= l.upto OR coalesce(a.ahead @> int8range(a.acked + 1, l.upto, '[]'), false)) AS ends
-    ) AS e
-    WHERE l.part_id = p_part AND l.grp_id = p_grp AND c.part_id = p_part AND c.grp_id = p_grp;
+    WHERE c.part_id = p_part AND c.grp_id = p_grp AND c.ver = v_cursor.ver;
 END $$;
 COMMENT ON FUNCTION queen.pass_over IS 'Internal: takes offsets from a cursor that were removed or given up.';

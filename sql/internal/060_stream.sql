@@ -7,11 +7,11 @@ LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
 AS $$
 BEGIN
-    RETURN EXISTS (
-        SELECT 1 FROM queen.partition_consumers AS c
-        WHERE c.part_id = p_part AND c.grp_id = p_grp AND c.lease IS NOT NULL
-            AND c.ready_at > p_now AND c.ready_at < 'infinity'
-    );
+    RETURN coalesce((
+        SELECT c.lease IS NOT NULL AND c.ready_at > p_now AND c.ready_at < 'infinity'
+        FROM queen.partition_consumers AS c
+        WHERE c.part_id = p_part AND c.grp_id = p_grp ORDER BY c.ver DESC LIMIT 1
+    ), false);
 END $$;
 COMMENT ON FUNCTION queen.is_leased IS 'Internal: whether a lease lives on a cursor.';
 

@@ -16,6 +16,9 @@ DROP FUNCTION IF EXISTS queen.count_traces_v1(text);
 DROP FUNCTION IF EXISTS queen.delete_queue_v1(text);
 DROP FUNCTION IF EXISTS queen.delete_group_v1(text, text, bool);
 DROP FUNCTION IF EXISTS queen.update_subscription_v1(text, text, timestamptz);
+DROP FUNCTION IF EXISTS queen.configure_queue_v1(
+    text, text, text, int, int, int, int, int, int, bool, bool, bool, int, int, int, int, int, bool);
+DROP FUNCTION IF EXISTS queen.judge_anew(bigint);
 DROP FUNCTION IF EXISTS queen.subscribe_v1(text, text, text, timestamptz, bool, bool, int);
 DROP FUNCTION IF EXISTS queen.has_group_v1(text);
 DROP FUNCTION IF EXISTS queen.make_cursors(bigint, int);
@@ -55,6 +58,26 @@ COMMENT ON COLUMN queen.consumer_groups_metadata.begins IS
 'Its starts_at has come, and cursors that it had before are being moved there: those of partitions up to subscribed_upto are.';
 COMMENT ON COLUMN queen.consumer_groups_metadata.subscribed_upto IS
 'Cursors exist for all partitions up to this id; 2^63 - 1 when the group has them all; -1 while it is being deleted.';
+
+CREATE INDEX consumer_groups_metadata_deleted ON queen.consumer_groups_metadata (id) WHERE subscribed_upto < 0;
+COMMENT ON INDEX queen.consumer_groups_metadata_deleted IS 'For the clean-up: groups whose deletion has begun.';
+
+-- What configure has still to do in the partitions of a queue that has many of them. A row of its own each time, which nobody
+-- waits for but who does its pages.
+CREATE TABLE queen.pending_configurations (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    queue_id bigint NOT NULL,
+    pushes bool NOT NULL,
+    limits bool NOT NULL,
+    waits bool NOT NULL,
+    done_upto bigint NOT NULL DEFAULT 0
+);
+CREATE INDEX pending_configurations_queue ON queen.pending_configurations (queue_id, id);
+COMMENT ON TABLE queen.pending_configurations IS
+'Changes of the options of queues that have not come to all their partitions yet: done are those up to done_upto, by id.';
+COMMENT ON COLUMN queen.pending_configurations.pushes IS 'Pushes that were laid out under the old options are waited for.';
+COMMENT ON COLUMN queen.pending_configurations.limits IS 'A maximum size where there was none: it holds when the last of them is stored.';
+COMMENT ON COLUMN queen.pending_configurations.waits IS 'Cursors that wait as the old options said are made ready.';
 
 -- Metrics of all queues together, and how busy each was: what is asked of all of them looks at no row of each.
 CREATE TABLE queen.total_metrics (

@@ -83,7 +83,7 @@ BEGIN
     BEGIN
         IF p_ack_kind IS NOT NULL THEN
             SELECT c.acked INTO v_acked FROM queen.partition_consumers AS c
-            WHERE c.part_id = p_source AND c.grp_id = p_grp;
+            WHERE c.part_id = p_source AND c.grp_id = p_grp ORDER BY c.ver DESC LIMIT 1;
             v_off := coalesce(p_ack_off, (
                 SELECT t.off FROM queen.transaction_ids AS t WHERE t.part_id = p_source AND t.hash = p_ack_hash
             ));
@@ -108,7 +108,11 @@ BEGIN
             END LOOP;
             IF v_problem IS NULL AND p_release AND NOT released THEN
                 UPDATE queen.partition_consumers AS c SET lease = NULL, ready_at = v_now, ver = c.ver + 1
-                WHERE c.part_id = p_source AND c.grp_id = p_grp AND c.lease = p_ack_lease AND c.ready_at > v_now;
+                WHERE c.part_id = p_source AND c.grp_id = p_grp AND c.ver = (
+                    SELECT l.ver FROM (
+                        SELECT n.ver, n.lease, n.ready_at FROM queen.partition_consumers AS n
+                        WHERE n.part_id = p_source AND n.grp_id = p_grp ORDER BY n.ver DESC LIMIT 1) AS l
+                    WHERE l.lease = p_ack_lease AND l.ready_at > v_now);
                 released := FOUND;
                 ready := FOUND;
             END IF;

@@ -182,7 +182,8 @@ DECLARE
     v_upto bigint;
     v_off bigint[];
 BEGIN
-    SELECT * INTO v_cursor FROM queen.partition_consumers AS c WHERE c.part_id = p_part AND c.grp_id = p_grp;
+    SELECT * INTO v_cursor FROM queen.partition_consumers AS c
+    WHERE c.part_id = p_part AND c.grp_id = p_grp ORDER BY c.ver DESC LIMIT 1;
     SELECT g.name INTO v_group FROM queen.consumer_groups_metadata AS g WHERE g.id = p_grp;
     v_ahead := coalesce(v_cursor.ahead, '{}') + '{}'::int8multirange;
     v_retries := coalesce(v_cursor.retries, '{}') || '{}'::jsonb;

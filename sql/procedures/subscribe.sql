@@ -3,7 +3,7 @@
 -- Arguments: p_queue, p_group; p_mode all, new or timestamp and p_from its time: where the group begins, if it is made now
 --            p_create_queue  makes the queue too: a named group on a queue that does not exist yet must not miss its first messages
 --            p_step          cursors of a page
---            p_part          the only partition that the caller is about: its cursor is made out of turn
+--            p_part          the only partition that the caller is about: its cursor is made out of turn, instead of a page
 --            p_wanted        untouched partitions that are enough for the caller; null: as many as there are
 -- Returns:   queue_id and grp_id (null: unknown and not made); complete: false while there are more pages, whoever makes them;
 --            starts_in: seconds to a start that lies in the future (call again then); and while it is not complete,
@@ -68,7 +68,11 @@ BEGIN
     IF NOT complete THEN
         ready := queen.untouched(v_group, p_part, p_wanted);
         IF coalesce(ready < CASE WHEN p_part IS NULL THEN p_wanted ELSE 1 END, true) THEN
-            v_group := queen.begin_page(v_group.id, p_step, p_part);
+            IF p_part IS NOT NULL AND v_group.starts_at IS NULL THEN
+                v_group := queen.begin_partition(v_group.id, p_part);
+            ELSE
+                v_group := queen.begin_page(v_group.id, p_step);
+            END IF;
             complete := coalesce(queen.has_all_cursors(v_group, v_now), false);
             ready := CASE WHEN p_part IS NOT NULL AND v_group.starts_at IS NULL THEN 1 ELSE queen.untouched(v_group, NULL, p_wanted) END;
         END IF;
@@ -104,7 +108,8 @@ BEGIN
         RETURN 0;
     ELSIF p_part IS NOT NULL THEN
         RETURN (SELECT count(*) FROM (
-            SELECT 1 FROM queen.partition_consumers AS c WHERE c.part_id = p_part AND c.grp_id = p_group.id LIMIT 1) AS u);
+            SELECT 1 FROM queen.partition_consumers AS c
+            WHERE c.part_id = p_part AND c.grp_id = p_group.id ORDER BY c.ver DESC LIMIT 1) AS u);
     ELSIF EXISTS (
         SELECT 1 FROM queen.queues AS q
         WHERE q.id = p_group.queue_id AND (q.delayed_processing > 0 OR q.window_buffer > 0)
@@ -122,11 +127,9 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.untouched IS 'Internal: partitions of a group that nobody has popped since it began.';
 
--- Makes the cursors of the next p_step partitions of a group, and moves those up that it has there already if its start has come;
--- the same of p_part, out of turn. Returns the group as it is then. What has been ready since the group began is ready since
--- then, in whichever page its cursor is made: no low-water mark has passed that (queen.low_water).
-CREATE OR REPLACE FUNCTION queen.begin_page(p_grp bigint, p_step int, p_part bigint DEFAULT NULL)
-RETURNS queen.consumer_groups_metadata
+-- Makes the cursors of the next p_step partitions of a group, and moves those up that it has there already if its start has come.
+-- Returns the group as it is then.
+CREATE OR REPLACE FUNCTION queen.begin_page(p_grp bigint, p_step int) RETURNS queen.consumer_groups_metadata
 LANGUAGE plpgsql
 SET enable_seqscan = off
 SET plan_cache_mode = force_generic_plan
@@ -134,12 +137,10 @@ AS $$
 DECLARE
     v_group queen.consumer_groups_metadata;
     v_page bigint[];
-    v_parts bigint[];
-    v_old bigint[];     -- those of them that have a cursor: they were made after the group, or before its start
-    v_since timestamptz;
+    v_old bigint[];     -- those that have a cursor: they were made after the group, or before its start
     v_now timestamptz;
 BEGIN
-    SELECT * INTO v_group FROM queen.consumer_groups_metadata AS g WHERE g.id = p_grp FOR UPDATE;
+    SELECT * INTO v_group FROM queen.consumer_groups_metadata AS g WHERE g.id = p_grp FOR NO KEY UPDATE;
     v_now := queen.clock();
     IF v_group.starts_at < v_now AND NOT v_group.begins THEN
         v_group := queen.begin_group(p_grp);
@@ -152,26 +153,9 @@ BEGIN
         SELECT p.id FROM queen.partitions AS p
         WHERE p.queue_id = v_group.queue_id AND p.id + 0 > v_group.subscribed_upto ORDER BY p.id + 0 LIMIT p_step
     ) AS u;
-    -- They are locked while their cursors are made: one at the end of the log is parked, and no push may slip in. A push that
-    -- has the time of its messages from before a start, and is not committed yet, holds its partition.
-    SELECT array_agg(h.part_id) INTO v_parts
-    FROM (
-        SELECT l.part_id FROM queen.partition_locks AS l
-        WHERE l.part_id = ANY(v_page || p_part) ORDER BY l.part_id FOR UPDATE
-    ) AS h;
-    SELECT array_agg(u.part_id) INTO v_old
-    FROM unnest(v_parts) AS u (part_id)
-    WHERE (
-        SELECT c.ver FROM queen.partition_consumers AS c
-        WHERE c.part_id = u.part_id AND c.grp_id = p_grp ORDER BY c.ver DESC LIMIT 1
-    ) IS NOT NULL;
-    v_since := queen.start_of(v_group, v_now);
-    INSERT INTO queen.partition_consumers (part_id, grp_id, acked, ahead, upto, seen, ready_at)
-    SELECT s.part_id, p_grp, s.acked, s.ahead, s.acked, s.acked,
-        CASE WHEN s.acked < s.last THEN least(v_group.created_at, v_now) ELSE 'infinity' END
-    FROM queen.places(queen.without(v_parts, v_old), v_since) AS s;
+    v_old := queen.add_cursors(v_group, v_page, v_now);
     IF v_group.begins AND v_old IS NOT NULL THEN
-        PERFORM queen.move_up(p_grp, v_old, v_since);
+        PERFORM queen.move_up(p_grp, v_old, queen.start_of(v_group, v_now));
     END IF;
     IF coalesce(cardinality(v_page), 0) < p_step THEN
         UPDATE queen.consumer_groups_metadata AS g SET subscribed_upto = 9223372036854775807, begins = false,
@@ -184,6 +168,55 @@ BEGIN
     RETURN v_group;
 END $$;
 COMMENT ON FUNCTION queen.begin_page IS 'Internal: makes the cursors of a group in some partitions more.';
+
+-- Makes the cursor of a group that has begun in one partition, out of turn, beside whoever makes a page and may wait for a lock: the
+-- row of the group is held against its deletion, and who makes a cursor there holds the partition.
+CREATE OR REPLACE FUNCTION queen.begin_partition(p_grp bigint, p_part bigint) RETURNS queen.consumer_groups_metadata
+LANGUAGE plpgsql
+SET enable_seqscan = off
+AS $$
+DECLARE
+    v_group queen.consumer_groups_metadata;
+BEGIN
+    SELECT * INTO v_group FROM queen.consumer_groups_metadata AS g WHERE g.id = p_grp FOR KEY SHARE;
+    IF v_group.subscribed_upto >= 0 THEN
+        PERFORM queen.add_cursors(v_group, ARRAY[p_part], queen.clock());
+    END IF;
+    RETURN v_group;
+END $$;
+COMMENT ON FUNCTION queen.begin_partition IS 'Internal: makes the cursor of a group in one partition.';
+
+-- Makes the cursors of a group in partitions where it has none; returns those where it has one. What has been ready since the
+-- group began is ready since then, whenever its cursor is made: no low-water mark has passed that (queen.low_water).
+CREATE OR REPLACE FUNCTION queen.add_cursors(p_group queen.consumer_groups_metadata, p_part bigint[], p_now timestamptz)
+RETURNS bigint[]
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_parts bigint[];
+    v_old bigint[];
+BEGIN
+    -- They are locked while their cursors are made: one at the end of the log is parked, and no push may slip in. A push that
+    -- has the time of its messages from before a start, and is not committed yet, holds its partition.
+    SELECT array_agg(h.part_id) INTO v_parts
+    FROM (
+        SELECT l.part_id FROM queen.partition_locks AS l WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR UPDATE
+    ) AS h;
+    SELECT array_agg(u.part_id) INTO v_old
+    FROM unnest(v_parts) AS u (part_id)
+    WHERE (
+        SELECT c.ver FROM queen.partition_consumers AS c
+        WHERE c.part_id = u.part_id AND c.grp_id = p_group.id ORDER BY c.ver DESC LIMIT 1
+    ) IS NOT NULL;
+    INSERT INTO queen.partition_consumers (part_id, grp_id, acked, ahead, upto, seen, ready_at)
+    SELECT s.part_id, p_group.id, s.acked, s.ahead, s.acked, s.acked,
+        CASE WHEN s.acked < s.last THEN least(p_group.created_at, p_now) ELSE 'infinity' END
+    FROM queen.places(queen.without(v_parts, v_old), queen.start_of(p_group, p_now)) AS s;
+    RETURN v_old;
+END $$;
+COMMENT ON FUNCTION queen.add_cursors IS 'Internal: makes the cursors of a group that it has not yet in some partitions.';
 
 -- After which time messages are for a group. What had waited too long when it began is not for a new group; queue mode, of which
 -- there always was one, gives that up.
@@ -232,7 +265,7 @@ BEGIN
         acked = u.acked, ahead = u.ahead, upto = u.acked, seen = u.acked, ver = c.ver + 1,
         ready_at = CASE WHEN u.acked < u.last THEN c.ready_at ELSE 'infinity' END
     FROM (
-        SELECT s.part_id, l.ver, s.last, a.acked, a.ahead
+        SELECT s.part_id, p_grp AS grp_id, l.ver, s.last, a.acked, a.ahead
         FROM queen.places(p_part, p_since) AS s
         CROSS JOIN LATERAL (
             SELECT o.ver, o.acked, o.ahead FROM queen.partition_consumers AS o
@@ -240,8 +273,9 @@ BEGIN
         ) AS l
         CROSS JOIN LATERAL queen.advance(s.acked, l.ahead) AS a
         WHERE l.acked < a.acked
+        OFFSET 0  -- the version first: not all of them
     ) AS u
-    WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = ANY(ARRAY[p_grp]) AND c.ver = ANY(ARRAY[u.ver]);
+    WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = ANY(ARRAY[u.grp_id]) AND c.ver = ANY(ARRAY[u.ver]);
 END $$;
 COMMENT ON FUNCTION queen.move_up IS 'Internal: moves cursors of a group over what is not for it.';
 

@@ -122,3 +122,31 @@ async def test_the_deletion_of_a_queue_waits_for_a_group_that_is_making_its_curs
     assert (deleted["existed"], deleted["more"]) == (True, False)
     left = "SELECT count(*) FROM queen.partition_consumers WHERE grp_id = $1"
     assert await observer.fetchval(left, begun["grp_id"]) == 0
+
+
+@checks("G-ISO-1", level=Level.LIVE)
+async def test_a_pop_that_names_a_partition_does_not_wait_for_a_page_that_waits_for_another(
+    postgres: str, connections: list[Connection]
+) -> None:
+    maker, holder, popper = connections
+    queue, _ = await one_message(postgres)
+    question = "SELECT * FROM queen.resolve_partitions_v1(ARRAY[$1, $1], ARRAY['a', 'b'], true)"
+    held, wanted = [row["part_id"] for row in await popper.fetch(question, queue)]
+    subscribe = "SELECT * FROM queen.subscribe_v1($1, 'g', 'all', NULL, false, true, 1, $2, 1)"
+    begun = await popper.fetchrow(subscribe, queue, None)
+    assert begun is not None
+    async with holder.transaction():
+        await holder.execute("SELECT 1 FROM queen.partition_locks WHERE part_id = $1 FOR NO KEY UPDATE", held)
+        page = asyncio.create_task(maker.fetchrow("SELECT queen.begin_page($1, 100)", begun["grp_id"]))
+        await until_waiting(holder, maker, page)
+        async with asyncio.timeout(60):
+            named = await popper.fetchrow(subscribe, queue, wanted)
+        assert named is not None
+        assert (named["ready"], named["complete"], page.done()) == (1, False, False)
+    await page
+    cursors = "SELECT array_agg(part_id ORDER BY part_id) FROM queen.partition_consumers WHERE grp_id = $1"
+    assert (await popper.fetchval(cursors, begun["grp_id"]))[-2:] == [held, wanted]
+    assert len(await popper.fetchval(cursors, begun["grp_id"])) == 3
+    again = await popper.fetchrow(subscribe, queue, wanted)
+    assert again is not None
+    assert again["complete"]

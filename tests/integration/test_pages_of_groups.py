@@ -21,6 +21,7 @@ from queen.engine.handlers.removal import delete_group
 from queen.engine.ports import Subscription
 from queen.http.resources.messages import ensure_cursors
 from queen_spec.guarantees import Level, checks
+from tests.integration.test_removal import blocks
 from tests.support.stored import make_partitions, own_database, value
 
 PAGES = 4
@@ -32,6 +33,11 @@ INSERT INTO queen.segments (part_id, last_off, n, created_at, flush, ids, ends, 
 SELECT p.id, 2 * k - 1, 2, now() - make_interval(hours => 3 - k), gen_random_uuid(), NULL, '\\x0000000e0000001c',
     '[{"payload":1},{"payload":2}]'
 FROM queen.partitions AS p, generate_series(1, 2) AS k
+"""
+MANY_SEGMENTS = """
+INSERT INTO queen.segments (part_id, last_off, n, created_at, flush, ids, ends, data)
+SELECT p.id, k, 1, now(), gen_random_uuid(), NULL, '\\x0000000e', '[{"payload":1}]'
+FROM queen.partitions AS p, generate_series(0, 19999) AS k
 """
 #: How many cursors each transaction has written of those that are there, most first.
 WRITTEN = "SELECT count(*) FROM queen.partition_consumers WHERE grp_id = $1 GROUP BY xmin::text ORDER BY 1 DESC"
@@ -135,7 +141,7 @@ async def test_a_pop_of_one_partition_does_not_wait_for_the_others(pool: Pool) -
     [outcome] = await pop(context, [Pop("q", last, group="g", batch=10)])
     assert isinstance(outcome, Outcome)
     assert [(claim.partition, claim.upto) for claim in outcome.popped.claims] == [(last, 3)]
-    assert await value(pool, "SELECT count(*) FROM queen.partition_consumers") == CURSORS_STEP + 1
+    assert await value(pool, "SELECT count(*) FROM queen.partition_consumers") == 1
     while context.unfinished:
         await go_on(context)
     assert await value(pool, "SELECT count(DISTINCT part_id) FROM queen.partition_consumers") == MANY
@@ -229,6 +235,17 @@ async def test_a_seek_ends_when_its_group_is_being_deleted(pool: Pool, monkeypat
     assert (cursors, rest) == (CURSORS_STEP, "rest")
     sought, last = await groups.seek(Seek("g", "q", to_end=True), after)
     assert (sought.updated, last) == (0, None)
+
+
+@checks("G-COST-1", level=Level.LIVE)
+async def test_where_a_seek_has_moved_to_is_said_without_reading_the_log(postgres: str) -> None:
+    async with own_database(postgres) as pool:
+        await make_partitions(pool, "q", 1)
+        await pool.fetch(MANY_SEGMENTS)
+        await all_pages(pool)
+        groups = AdministrationStore(pool).consumer_groups
+        for to_end in (True, False):
+            assert await blocks(pool, groups.seek(Seek("g", "q", to_end=to_end), 0)) < 150
 
 
 @checks("G-GRP-6", level=Level.LIVE)

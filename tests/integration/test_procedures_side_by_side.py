@@ -53,8 +53,11 @@ WRONG = {
     ),
 }
 CONFIGURE = (
-    "SELECT queen.configure_queue_v1($1, '', '', 0, 1, 2, $2, $3, $4, NULL, NULL, true, $5, $6, 0, $7, 0, false)"
+    "SELECT * FROM queen.configure_queue_v1("
+    "$1, '', '', 0, 1, 2, $2, $3, $4, NULL, NULL, true, $5, $6, 0, $7, 0, false, $8)"
 )
+NAME = "SELECT * FROM queen.subscribe_v1($1, $2, 'all', NULL, true, true, $3, $4)"
+SETTLE = "SELECT more FROM queen.settle_queue_v1($1, $2)"
 EXECUTE = (
     "SELECT kind FROM queen.execute_transaction_v1($1, false, ARRAY[-1], ARRAY[1], ARRAY[$2::bytea], ARRAY[$3::bytea],"
     " ARRAY[NULL::bytea], NULL, NULL, NULL, $4, $5, $6, $7, $8, $8, NULL, array_fill(NULL::text, ARRAY[$9::int]), NULL,"
@@ -80,7 +83,7 @@ class Worker:
         calls = {
             self.push: 25, self.take: 10, self.work: 15, self.undo: 5, self.transact: 6, self.seek: 5,
             self.delete_group: 6, self.change_message: 6, self.retain: 6, self.tidy: 4, self.evict: 4,
-            self.configure: 4,
+            self.configure: 4, self.name: 6,
         }  # fmt: skip
         for call in self.random.choices([*calls], [*calls.values()], k=CALLS):
             await call()
@@ -101,6 +104,11 @@ class Worker:
         group, began = await subscribe(self.connection, QUEUE, STEADY, STEP), time.monotonic()
         found = await pop(self.connection, group, None, self.random.randint(1, 10), self.random.randint(1, 4))
         self.taken.append((began, time.monotonic(), found))
+
+    async def name(self) -> None:
+        """A group has its cursor in one partition, whether it has all the others or not."""
+        [part] = await self.places(1)
+        await self.connection.fetch(NAME, QUEUE, self.random.choice(OTHERS), STEP, part)
 
     async def work(self) -> None:
         """A pop under a lease of a second, and acks of some of it, or a release."""
@@ -203,7 +211,12 @@ class Worker:
     async def configure(self) -> None:
         """Retry delay in ms; delay, window, retention, that of what is completed, and wait in seconds."""
         drawn = ((0, 100, 1500), (0, 0, 1), (0, 0, 0, 1), (0, 0, 3), (0, 1, 3), (0, 0, 2))
-        await self.connection.execute(CONFIGURE, QUEUE, *(self.random.choice(values) for values in drawn))
+        options = [self.random.choice(values) for values in drawn]
+        configured = await self.connection.fetchrow(CONFIGURE, QUEUE, *options, STEP)
+        assert configured is not None
+        more = configured["more"]
+        while more:
+            more = await self.connection.fetchval(SETTLE, configured["queue_id"], STEP)
 
 
 @pytest.fixture
@@ -244,14 +257,14 @@ async def test_cursors_and_log_are_whole_and_nothing_is_lost_doubled_or_hidden(c
     seed = int(os.environ.get("QUEEN_TEST_SEED", random.SystemRandom().randrange(10**6)))
     print(f"QUEEN_TEST_SEED={seed}")
     *others, observer = connections
-    await observer.execute(CONFIGURE, QUEUE, 0, 0, 0, 3, 1, 0)
+    await observer.execute(CONFIGURE, QUEUE, 0, 0, 0, 3, 1, 0, 1000)
     workers = [Worker(seed, number, connection) for number, connection in enumerate(others)]
     async with asyncio.TaskGroup() as group:
         running = [group.create_task(worker.run()) for worker in workers]
         while not all(task.done() for task in running):
             await judge(observer)
             await asyncio.sleep(0.2)
-    await observer.execute(CONFIGURE, QUEUE, 0, 0, 0, 0, 0, 0)
+    await observer.execute(CONFIGURE, QUEUE, 0, 0, 0, 0, 0, 0, 1000)
     for name in (STEADY, *OTHERS):
         await drain(workers[0], name)
     await judge(observer)

@@ -23,6 +23,11 @@ from tests.support.servers import create_database, drop_database, serving_databa
 
 BUSY = {"RETENTION_INTERVAL": "100", "EVICTION_INTERVAL": "100"}
 LEADER = "SELECT holder FROM queen.service_leader WHERE expires_at > clock_timestamp()"
+AGE = "UPDATE queen.segments SET created_at = created_at - interval '2 minutes'"
+GONE = """
+SELECT (SELECT array_agg(name::text) FROM queen.consumer_groups_metadata) = ARRAY['done']
+    AND NOT EXISTS (SELECT 1 FROM queen.segments WHERE n > 0)
+"""
 FASTER = "UPDATE queen.service_leader SET expires_at = least(expires_at, clock_timestamp())"
 
 
@@ -31,7 +36,7 @@ async def works(api: Api, database: "asyncpg.Connection[Any]") -> None:
     queue = f"services-{uuid4().hex[:8]}"
     await api.configure(queue, ttl=60)
     await api.push(queue, 1)
-    await database.execute("UPDATE queen.segments SET created_at = created_at - interval '2 minutes'")
+    await database.execute(AGE)
     await eventually(
         lambda: database.fetchval("SELECT count(*) = 0 FROM queen.segments WHERE n > 0"), "the services work"
     )
@@ -58,6 +63,30 @@ async def test_one_leads_for_two_instances_and_another_takes_over(postgres: str)
                         " AND datname = current_database()"
                     )
                     assert 1 <= connections <= 2, "each worker has one of its own"
+    finally:
+        await database.close()
+        await drop_database(postgres, url)
+
+
+@checks("G-RET-2", "G-GRP-7", level=Level.LIVE)
+async def test_the_leader_ends_a_deletion_that_was_cut_off_and_what_waited_for_the_group_goes(postgres: str) -> None:
+    url = await create_database(postgres)
+    database = await asyncpg.connect(url)
+    try:
+        with open_folder() as folder, serving_database(url, folder, "--workers", "1", **BUSY) as server:
+            async with open_client(server.port) as http:
+                api = Api(http)
+                await api.configure("q", retentionEnabled=True, completedRetentionSeconds=60)
+                for partition in ("a", "b"):
+                    await api.push("q", 1, partition=partition)
+                for group in ("done", "deleted"):
+                    popped = await api.pop("q", partitions=2, batch=2, consumerGroup=group, autoAck=group == "done")
+                    assert len(popped.messages) == 2
+                await database.execute(AGE)
+                begun = await database.fetchrow("SELECT * FROM queen.delete_group_v1('q', 'deleted', true, '', 1)")
+                assert begun is not None
+                assert begun["last"] == "rest"
+                await eventually(lambda: database.fetchval(GONE), "the group is gone, and the messages with it")
     finally:
         await database.close()
         await drop_database(postgres, url)

@@ -16,7 +16,9 @@ from tests.support.processes import Server, open_folder, wait_until
 
 KEY = "33" * 32
 SECRET = "spooled-secret-91c4"
-_CONFIGURE = "SELECT queen.configure_queue_v1($1, '', '', 0, 300, 3, 0, 0, 0, NULL, NULL, false, 0, 0, 0, 0, $2, $3)"
+_CONFIGURE = (
+    "SELECT queen.configure_queue_v1($1, '', '', 0, 300, 3, 0, 0, 0, NULL, NULL, false, 0, 0, 0, 0, $2, $3, 1000)"
+)
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,9 @@ from tests.support.spool_world import joined, push_of
 LIMIT_S = 60.0
 #: What is held back is tried again after so long, once its cause is gone: a try of 30 s or a minute, and its pause.
 CURED_S = 240.0
-_CONFIGURE = "SELECT queen.configure_queue_v1($1, '', '', 0, 300, 3, 0, 0, 0, NULL, NULL, false, 0, 0, 0, 0, $2, $3)"
+_CONFIGURE = (
+    "SELECT queen.configure_queue_v1($1, '', '', 0, 300, 3, 0, 0, 0, NULL, NULL, false, 0, 0, 0, 0, $2, $3, 1000)"
+)
 #: A push to a partition that is named here takes so long, or fails.
 _POISON = """
 CREATE TABLE poison (part_id bigint PRIMARY KEY, seconds float8 NOT NULL, state text);

@@ -15,6 +15,7 @@ CYCLE, DELETED = "sql/procedures/cycle_stream.sql", "sql/internal/047_deleted.sq
 SEEK, DELETE_GROUP = "sql/procedures/consumer_group/seek_group.sql", "sql/procedures/consumer_group/delete_group.sql"
 SPOOL, REPLAY, REPLAY_SQL = "queen/spool/spool.py", "queen/engine/replay.py", "sql/procedures/replay_spool.sql"
 EXPIRED, OVERDUE = "sql/procedures/remove_expired.sql", "sql/procedures/evict_overdue.sql"
+CONFIGURE = "sql/procedures/configure_queue.sql"
 IDLE, SIZE = "sql/procedures/remove_idle_partitions.sql", "sql/internal/035_size.sql"
 KEYRING, SEALING = "queen/security/keyring.py", "queen/security/messages.py"
 
@@ -24,6 +25,7 @@ RETENTION, KEPT = (
 )
 TIMES, REPAIR = "sql/internal/070_older_than.sql", "sql/procedures/clock/repair_times.sql"
 STEPS = "tests/property/test_clock.py"
+PAGES_OF_CONFIGURE = "tests/integration/test_pages_of_configure.py"
 PAGES_OF_GROUPS = "tests/integration/test_pages_of_groups.py"
 MAX_SIZE, SIZES = "tests/integration/test_max_size.py", "tests/integration/test_sizes.py"
 SERVICES, BESIDE = "tests/integration/test_services.py", "tests/integration/test_retention_beside.py"
@@ -174,7 +176,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-ACK-6", "a change of the delays ends the pause after a failure",
-        ("sql/procedures/configure_queue.sql", "greatest(v_now, c.retry_at)", "v_now"),
+        (CONFIGURE, "greatest(v_now, c.retry_at)", "v_now"),
         tests=COMBINATIONS,
     ),
     _engine(
@@ -276,7 +278,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-GRP-5", "a rewind leaves the first message out",
-        (SEEK, "SELECT s.part_id, l.ver, s.acked, s.ahead, s.last", "SELECT s.part_id, l.ver, least(s.acked + 1, s.last) AS acked, s.ahead, s.last"),
+        (SEEK, "SELECT s.part_id, p_grp AS grp_id, l.ver, s.acked, s.ahead, s.last", "SELECT s.part_id, p_grp AS grp_id, l.ver, least(s.acked + 1, s.last) AS acked, s.ahead, s.last"),
     ),
     _sql(
         "G-GRP-6", "a new start of a group moves its cursors there",
@@ -451,11 +453,11 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-RET-8", "a limit that comes again takes the size for what it was",
-        ("sql/procedures/configure_queue.sql", "AND coalesce(v_old.max_size, 0) = 0 THEN", "AND v_old.id IS NULL THEN"), tests=MAX_SIZE,
+        ("sql/procedures/configure_queue.sql", "v_forgets := v_limits OR ", "v_forgets := "), tests=MAX_SIZE,
     ),
     _sql(
         "G-RET-8", "longer waiting leaves what is known of the size",
-        ("sql/procedures/configure_queue.sql", "PERFORM queen.forget_size(queue_id);", "NULL;"), tests=SIZES,
+        ("sql/procedures/configure_queue.sql", " OR v_old.max_wait_time_seconds <> p_max_wait_time_seconds", ""), tests=SIZES,
     ),
     _sql(
         "G-RET-8", "a step of the clock leaves what is known of the size",
@@ -472,6 +474,16 @@ MUTANTS: tuple[Mutant, ...] = (
     _sql(
         "G-RET-8", "a count holds although a cursor went back meanwhile",
         ("sql/procedures/count_backlog.sql", " AND s.resets = v_before.resets", ""), tests=SIZES,
+    ),
+    _sql(
+        "G-RET-8", "a maximum is judged beside pushes that do not count",
+        (SIZE, " AND c.limits)", " AND c.limits AND false)"),
+        tests=PAGES_OF_CONFIGURE,
+    ),
+    _sql(
+        "G-RET-8", "a maximum does not hold while another option comes to all partitions",
+        (SIZE, " AND c.limits)", ")"),
+        tests=PAGES_OF_CONFIGURE,
     ),
     _engine(
         "G-ISO-1", "a bad ack fails the acks that it was fused with",

@@ -28,6 +28,7 @@ from queen.db.store import Store
 from queen.engine.context import Context, SimpleMq, tell_nobody
 from queen.engine.directory import Directory
 from queen.engine.engine import Engine, Shares
+from queen.engine.handlers.configuration import configure
 from queen.engine.handlers.consumer_groups import seek_group, update_subscription
 from queen.engine.handlers.pop import Outcome
 from queen.engine.handlers.removal import delete_group, delete_queue
@@ -128,7 +129,7 @@ class Broker:
             case model.Transaction():
                 return operation, await self._transaction(operation)
             case model.Configure():
-                await self._context.administration.configure_queue(_configuration(operation))
+                await configure(self._context, _configuration(operation))
                 return operation, model.Configured()
             case model.Register():
                 return operation, await self._register(operation)

@@ -7,9 +7,9 @@ from queen.db.store import Store
 from queen.engine.ports import PushColumns
 
 
-async def flush_of(store: Store, queue: str, payloads: list[bytes]) -> PushColumns:
-    """One segment for partition p of a queue, with ids made by the server."""
-    [(_, part_id)] = await store.resolve_partitions([(queue, "p")], create=True)
+async def flush_of(store: Store, queue: str, payloads: list[bytes], partition: str = "p") -> PushColumns:
+    """One segment for a partition of a queue, with ids made by the server."""
+    [(_, part_id)] = await store.resolve_partitions([(queue, partition)], create=True)
     assert part_id is not None
     ends = encode_ends([len(payload) + 13 for payload in payloads])
     return PushColumns(uuid4(), [part_id], [len(payloads)], [b"[" + encode_plain(payloads) + b"]"], [ends], [None])

@@ -25,10 +25,15 @@ async def delete_queue(context: Context, queue: str) -> bool:
     return existed
 
 
-async def delete_group(context: Context, queue: str, group: str, *, subscription: bool) -> int | None:
-    """Deletes a group, or puts it back to its start; its cursors, or ``None`` if the queue has no such group."""
+async def delete_group(
+    context: Context, queue: str, group: str, *, subscription: bool, rest: bool = False
+) -> int | None:
+    """Deletes a group, or puts it back to its start; its cursors, or ``None`` if the queue has no such group.
+
+    ``rest``: only if its deletion has begun.
+    """
     groups, total = context.administration.consumer_groups, 0
-    after: str | None = ""
+    after: str | None = "rest" if rest else ""
     while after is not None:
         step: str = after
         cursors, after = await context.patiently(

@@ -10,11 +10,9 @@ from msgspec import Struct
 
 from queen.core import ids, limits
 from queen.core.errors import BadRequestError, NotFoundError
-from queen.core.operations import JobType, QueueConfiguration
-from queen.engine.context import Context
+from queen.core.operations import ConfiguredQueue, JobType, QueueConfiguration
+from queen.engine.handlers.configuration import configure
 from queen.engine.handlers.removal import delete_queue
-from queen.engine.ports import configuration_changed
-from queen.engine.push_options import keep_for_spool
 from queen.engine.thread import EngineThread
 from queen.http import queries
 from queen.http.answers import Administrative, answer
@@ -195,17 +193,14 @@ class ConfigureResource(Administrative):
         _check_options(options, encrypts=self._encrypts)
         configuration = _configuration(body, options)
 
-        async def configure(context: Context) -> tuple[int, int]:
-            numbers = await context.patiently(lambda _again: context.administration.configure_queue(configuration))
-            context.heard(configuration_changed(body.queue))
-            await keep_for_spool(context)
-            return numbers
-
-        queue_id, part_id = await self._engine.submit(JobType.CUSTOM, configure).future
+        configured: ConfiguredQueue = await self._engine.submit(
+            JobType.CUSTOM, partial(configure, configuration=configuration)
+        ).future
         resp.content_type = falcon.MEDIA_JSON
         resp.data = msgspec.json.encode(
             {
-                "configured": True, "queueId": ids.queue_id(queue_id), "partitionId": ids.partition_id(part_id),
+                "configured": True, "queueId": ids.queue_id(configured.queue_id),
+                "partitionId": ids.partition_id(configured.part_id),
                 "queue": body.queue, "namespace": configuration.namespace, "task": configuration.task,
                 "options": _shown(configuration),
             }

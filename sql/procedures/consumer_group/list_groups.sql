@@ -166,7 +166,9 @@ BEGIN
     RETURN QUERY
     SELECT g.name::text FROM queen.consumer_groups_metadata AS g
     WHERE g.queue_id = v_queue AND g.subscribed_upto >= 0 AND g.subscribed_upto < p_part AND (
-        SELECT c.ver FROM queen.partition_consumers AS c WHERE c.part_id = p_part AND c.grp_id = g.id LIMIT 1) IS NULL
+        SELECT c.ver FROM queen.partition_consumers AS c
+        WHERE c.part_id = p_part AND c.grp_id = g.id ORDER BY c.ver DESC LIMIT 1
+    ) IS NULL
     ORDER BY g.id;
 END $$;
 COMMENT ON FUNCTION queen.find_groups_without_cursor_v1 IS 'Groups that are to have a cursor in a partition, and have none.';

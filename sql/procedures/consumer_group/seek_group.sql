@@ -71,6 +71,7 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_last bigint := p_part[cardinality(p_part)];
+    v_acked bigint;
     v_now timestamptz := queen.write_clock();
 BEGIN
     updated := 0;
@@ -85,18 +86,19 @@ BEGIN
         acked = a.acked, ahead = a.ahead, lease = NULL, upto = a.acked, seen = a.acked, attempts = 0, retries = NULL,
         retry_at = NULL, ver = c.ver + 1, ready_at = CASE WHEN a.acked < a.last THEN v_now ELSE 'infinity' END
     FROM (
-        SELECT s.part_id, l.ver, s.acked, s.ahead, s.last
+        SELECT s.part_id, p_grp AS grp_id, l.ver, s.acked, s.ahead, s.last
         FROM queen.places(p_part, p_since) AS s
         CROSS JOIN LATERAL (
             SELECT o.ver FROM queen.partition_consumers AS o
             WHERE o.part_id = s.part_id AND o.grp_id = p_grp ORDER BY o.ver DESC LIMIT 1
         ) AS l
+        OFFSET 0  -- the version first: not all of them
     ) AS a
-    WHERE c.part_id = ANY(ARRAY[a.part_id]) AND c.grp_id = ANY(ARRAY[p_grp]) AND c.ver = ANY(ARRAY[a.ver]);
+    WHERE c.part_id = ANY(ARRAY[a.part_id]) AND c.grp_id = ANY(ARRAY[a.grp_id]) AND c.ver = ANY(ARRAY[a.ver]);
     GET DIAGNOSTICS updated = ROW_COUNT;
-    SELECT s.created_at INTO moved_to
-    FROM queen.partition_consumers AS c
-    JOIN queen.segments AS s ON s.part_id = c.part_id AND s.last_off >= c.acked AND s.last_off - s.n < c.acked
-    WHERE c.part_id = v_last AND c.grp_id = p_grp ORDER BY s.last_off LIMIT 1;
+    SELECT c.acked INTO v_acked FROM queen.partition_consumers AS c
+    WHERE c.part_id = v_last AND c.grp_id = p_grp ORDER BY c.ver DESC LIMIT 1;
+    SELECT CASE WHEN s.last_off - s.n < v_acked THEN s.created_at END INTO moved_to
+    FROM queen.segments AS s WHERE s.part_id = v_last AND s.last_off >= v_acked ORDER BY s.last_off LIMIT 1;
 END $$;
 COMMENT ON FUNCTION queen.put_cursors IS 'Internal: puts cursors of a group.';

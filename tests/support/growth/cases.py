@@ -255,6 +255,20 @@ async def change_delay(w: World, s: Stock) -> None:
     await w.configure(s, delayed_processing=60)
 
 
+async def set_maximum(w: World, s: Stock) -> None:
+    await w.configure(s, max_size=1_000_000)
+
+
+def first_page_of(**options: int) -> Callable[[World, Stock], Awaitable[None]]:
+    """Options that change in all partitions, until those of the first page are done."""
+
+    async def call(w: World, s: Stock) -> None:
+        configured = await w.begin_to_configure(s, **options)
+        assert await w.administration.settle_queue(configured.queue_id)
+
+    return call
+
+
 async def clean_up(w: World, s: Stock) -> None:
     await w.set_clock(await w.now(DAY))
     assert await w.sweep_idle(s) == len(s.parts)
@@ -281,6 +295,7 @@ EMPTY = Shape("empty partitions", empty_partitions, 400, (
     given("first pop of a group", first_pop),
     given("seek to the end", seek_end),
     given("change of the delay", change_delay),
+    given("a maximum size", set_maximum),
     given("delete the group", delete_group),
     given("clean-up", clean_up),
     given("delete the queue", delete_queue),
@@ -346,6 +361,8 @@ READY = Shape("partitions with two messages", ready_partitions, 400, (
     stored("first pop of a group, until it is served", first_page),
     stored("first pop of a group that names a partition", first_pop_of_one),
     stored("a page of a seek", first_page_of_seek),
+    stored("a page of a change of the delay", first_page_of(delayed_processing=60)),
+    stored("a page of a maximum size", first_page_of(max_size=1_000_000)),
     stored("push to one", push_one),
     stored("pop of any", pop_one),
     stored("a page of messages", list_messages),
@@ -525,6 +542,7 @@ SEGMENTS = Shape("segments of one message", segments_of_one, 125, (
     stored("first pop of a group that begins now", first_pop_new),
     stored("seek to a time", seek_since),
     stored("seek to the end", seek_end),
+    stored("seek to the beginning", seek_begin),
 ))  # fmt: skip
 
 
@@ -783,6 +801,7 @@ GROUPS = Shape("groups of a partition", many_groups, 64, (
     given("delete a message", delete_message),
     given("retention", retention),
     given("eviction", eviction),
+    given("change of the delay", change_delay),
     given("delete the queue", delete_queue),
     given("list of groups", list_groups),
     given("refresh of the statistics", refresh),

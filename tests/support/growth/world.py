@@ -16,7 +16,7 @@ import asyncpg
 from queen.core import ids
 from queen.core.administration import MessageKey, Period, Trace
 from queen.core.metrics import Counted, QueueCounts, Worker
-from queen.core.operations import Lot, Push, QueueConfiguration, Registration
+from queen.core.operations import ConfiguredQueue, Lot, Push, QueueConfiguration, Registration
 from queen.core.segment import encode_entry, encode_plain, plain_length
 from queen.core.simple_mq import Message, NewQueue
 from queen.db.administration import AdministrationStore
@@ -157,7 +157,14 @@ class World:
 
     async def configure(self, stock: Stock, **options: object) -> None:
         """Sets the options of a queue."""
-        await self.administration.configure_queue(QueueConfiguration(stock.queue, **options))
+        configured = await self.begin_to_configure(stock, **options)
+        more = configured.more
+        while more:
+            _, more = await self.administration.settle_queue(configured.queue_id)
+
+    async def begin_to_configure(self, stock: Stock, **options: object) -> ConfiguredQueue:
+        """Sets the options of a queue, which may have still to come to its partitions."""
+        return await self.administration.configure_queue(QueueConfiguration(stock.queue, **options))
 
     async def forget_size(self, stock: Stock) -> None:
         """What is known of how much is in a queue with a maximum size."""
