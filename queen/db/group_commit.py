@@ -103,7 +103,9 @@ class GroupCommit:
     async def _alone(
         self, member: Member, arguments: tuple[object, ...], limit_s: float | None = None
     ) -> Sequence[Any]:
-        return await self._pool.fetch(member.statement, *arguments, *member.more, limit_s=limit_s)
+        return await self._pool.fetch(
+            member.statement, *arguments, *member.more, limit_s=limit_s, pops=member is Member.POP
+        )
 
     async def _lead(self, group: _Group) -> Sequence[Any] | None:
         """The rows of a group, for its first call; ``None``: its calls are to be made each by itself."""
@@ -131,7 +133,7 @@ class GroupCommit:
         """The rows of all calls; ``None``: nothing was done, because of one of them."""
         columns = (value for member in Member for value in group.arguments.get(member, _ABSENT[member]))
         try:
-            return await self._pool.fetch(_GROUP, *columns)
+            return await self._pool.fetch(_GROUP, *columns, pops=Member.POP in group.arguments)
         except DatabaseUnavailableError:
             raise
         except QueenError as problem:

@@ -57,6 +57,7 @@ RETURNS TABLE (
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
@@ -97,6 +98,7 @@ CREATE OR REPLACE FUNCTION queen.message_sizes(p_part bigint[], p_segment bigint
 RETURNS TABLE (part_id bigint, off bigint, size int)
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_custom_plan
 AS $$
 #variable_conflict use_column

@@ -3,6 +3,7 @@
 CREATE OR REPLACE FUNCTION queen.hide_partitions(p_part bigint[]) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 BEGIN
     PERFORM 1 FROM queen.partition_locks AS h WHERE h.part_id = ANY(p_part) ORDER BY h.part_id FOR UPDATE;
@@ -18,6 +19,7 @@ COMMENT ON FUNCTION queen.hide_partitions IS 'Internal: takes partitions away fr
 CREATE OR REPLACE FUNCTION queen.empty_partitions(p_part bigint[], p_step int) RETURNS int
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_custom_plan
 AS $$
 DECLARE

@@ -3,6 +3,7 @@
 CREATE OR REPLACE FUNCTION queen.last_before(p_part bigint, p_since timestamptz) RETURNS bigint
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE

@@ -3,14 +3,14 @@
 -- per group a time below which no cursor is ready: the low-water mark.
 --
 -- The mark may rise to a time only when nobody can still commit a cursor with an earlier one. A call that writes ready_at takes
--- its time from queen.write_clock, which notes it by a shared advisory lock on its tick, 10 ms, until the commit. A tick that is over
+-- its time from queen.write_clock, which notes it by a shared advisory lock on its tick, 2 ms, until the commit. A tick that is over
 -- and that nobody holds is closed.
 
 -- The tick of a time, as the key of an advisory lock.
 CREATE OR REPLACE FUNCTION queen.tick(p_time timestamptz) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN 7565000000000000 + floor(extract(EPOCH FROM p_time) * 100)::bigint;
-COMMENT ON FUNCTION queen.tick IS 'Internal: the key of the advisory lock of a tick, 10 ms.';
+RETURN 7565000000000000 + floor(extract(EPOCH FROM p_time) * 500)::bigint;
+COMMENT ON FUNCTION queen.tick IS 'Internal: the key of the advisory lock of a tick, 2 ms.';
 
 -- The time of a call that writes ready_at. A tick that was closed in the very moment is not entered.
 CREATE OR REPLACE FUNCTION queen.write_clock() RETURNS timestamptz
@@ -57,26 +57,27 @@ BEGIN
     IF v_first <> v_known THEN
         PERFORM set_config('queen.closed', v_first::text, false);
     END IF;
-    RETURN (v_first - queen.tick('1970-01-01Z')) / 100.0;
+    RETURN (v_first - queen.tick('1970-01-01Z')) / 500.0;
 END $$;
 COMMENT ON FUNCTION queen.closed IS 'Internal: up to when nobody still writes when cursors are ready.';
 
 -- The low-water mark of a group in this session; none while it has not all its cursors, which are ready since it began, in
--- whichever page they are made, nor while nobody sees the group: it may be coming back under its number. It rises at most once a tick. Once a second it is looked for from the
--- beginning, whatever went wrong: where that takes long, once a minute, and more seldom only if it would take more than a
--- thousandth of the time. 1000 groups are remembered, each at its place: every name of a setting takes memory for as long as the
--- session lives, and before PostgreSQL 16 a new one has all of them sorted.
+-- whichever page they are made, nor while nobody sees the group: it may be coming back under its number. It rises at most once a
+-- tick. What stands below it all the same is found by a sweep: in times that go down from the mark and become longer, one a
+-- second, and less often if it takes long. 1000 groups are remembered, each at its place: every name of a setting takes memory for
+-- as long as the session lives, and before PostgreSQL 16 a new one has all of them sorted.
 CREATE OR REPLACE FUNCTION queen.low_water(p_grp bigint, p_now timestamptz) RETURNS timestamptz
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_name CONSTANT text := 'queen.low_water_' || p_grp % 1000;
-    -- In seconds since 1970: the mark, when it was looked for, and when it is to be looked for from the beginning. And the group.
+    -- In seconds since 1970: the mark, when it was looked for, and when the next step of the sweep is due. The group. And of
+    -- the sweep: where it stands, and how long the next step is.
     v_stored float8[] := string_to_array(nullif(current_setting(v_name, true), ''), ' ')::float8[];
     v_now CONSTANT float8 := extract(epoch FROM p_now);
-    v_anew bool;
     v_closed float8;
     v_oldest timestamptz;
     v_began timestamptz;
@@ -84,19 +85,17 @@ DECLARE
 BEGIN
     IF current_setting('queen.clock', true) <> '' THEN
         RETURN '-infinity';
-    END IF;
-    v_anew := coalesce(v_stored[4] <> p_grp OR v_now >= v_stored[3] OR v_now < v_stored[2], true);
-    IF NOT v_anew AND v_now < v_stored[2] + 0.01 THEN
+    ELSIF coalesce(v_stored[4] <> p_grp OR v_now < v_stored[2], true) THEN
+        v_stored := ARRAY[0, v_now, v_now + 1, p_grp, 0, 1];
+    ELSIF v_now < v_stored[2] + 0.002 THEN
         RETURN to_timestamp(v_stored[1]);
-    ELSIF NOT EXISTS (
+    END IF;
+    IF NOT EXISTS (
         SELECT 1 FROM queen.consumer_groups_metadata AS g WHERE g.id = p_grp AND g.subscribed_upto = 9223372036854775807
     ) THEN
         RETURN '-infinity';
-    ELSIF v_anew THEN
-        v_stored := ARRAY[0, v_now, v_now, p_grp];
     END IF;
     v_closed := queen.closed(p_now);
-    v_began := clock_timestamp();
     -- A statement of its own, later than the closing: it sees what was committed by then.
     SELECT c.ready_at INTO v_oldest FROM queen.partition_consumers AS c
     WHERE c.grp_id = p_grp AND c.ready_at >= to_timestamp(v_stored[1]) AND c.ready_at < to_timestamp(v_closed)
@@ -105,9 +104,21 @@ BEGIN
     -- A little less: it is stored as a fraction, of which extra_float_digits may leave 15 digits.
     v_stored[1] := greatest(v_stored[1], coalesce(extract(epoch FROM v_oldest), v_closed) - 0.00001);
     v_stored[2] := v_now;
-    IF v_anew THEN
+    IF v_now >= v_stored[3] THEN
+        IF v_stored[5] <= 0 THEN
+            v_stored[5] := v_stored[1];
+            v_stored[6] := 1;
+        END IF;
+        v_began := clock_timestamp();
+        SELECT c.ready_at INTO v_oldest FROM queen.partition_consumers AS c
+        WHERE c.grp_id = p_grp AND c.ready_at >= to_timestamp(v_stored[5] - v_stored[6])
+            AND c.ready_at < to_timestamp(v_stored[5]) AND c.ready_at < 'infinity'
+        ORDER BY c.ready_at, c.part_id + 0 LIMIT 1;
         v_took := extract(epoch FROM clock_timestamp() - v_began);
-        v_stored[3] := v_now + greatest(1, least(60, 100000 * v_took), 1000 * v_took);
+        v_stored[1] := least(v_stored[1], extract(epoch FROM v_oldest) - 0.00001);
+        v_stored[3] := v_now + greatest(1, least(60, 2000 * v_took));
+        v_stored[5] := v_stored[5] - v_stored[6];
+        v_stored[6] := v_stored[6] * CASE WHEN v_took < 0.0005 THEN 2 WHEN v_took > 0.002 THEN 0.5 ELSE 1 END;
     END IF;
     PERFORM set_config(v_name, array_to_string(v_stored, ' '), false);
     RETURN to_timestamp(v_stored[1]);

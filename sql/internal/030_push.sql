@@ -3,6 +3,7 @@
 CREATE OR REPLACE FUNCTION queen.wake(p_part bigint[], p_first bigint[], p_now timestamptz) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
@@ -74,6 +75,7 @@ CREATE OR REPLACE FUNCTION queen.flushed(
 ) RETURNS TABLE (part_id bigint, first_off bigint, created_at timestamptz, dup_pos int[], dup_off bigint[])
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
@@ -112,6 +114,7 @@ CREATE OR REPLACE FUNCTION queen.flushed_segment(
 ) RETURNS SETOF record
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE

@@ -14,6 +14,7 @@ COMMENT ON FUNCTION queen.lock_queues IS 'Internal: locks the rows of queues tha
 CREATE OR REPLACE FUNCTION queen.lowest_cursor(p_part bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 BEGIN
     RETURN (
@@ -28,6 +29,7 @@ COMMENT ON FUNCTION queen.lowest_cursor IS 'Internal: the offset up to which eve
 CREATE OR REPLACE FUNCTION queen.lowest_start(p_queue_id bigint, p_part bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 BEGIN
     RETURN (
@@ -48,6 +50,7 @@ COMMENT ON FUNCTION queen.lowest_start IS 'Internal: where the lowest cursor wil
 CREATE OR REPLACE FUNCTION queen.backlog(p_queue_id bigint, p_places bigint) RETURNS bigint
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 SET jit = off
 AS $$
@@ -91,6 +94,7 @@ COMMENT ON FUNCTION queen.backlog IS 'Internal: messages of a queue that some gr
 CREATE OR REPLACE FUNCTION queen.lock_size(p_queue_id bigint) RETURNS queen.queue_sizes
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
@@ -114,6 +118,7 @@ COMMENT ON FUNCTION queen.lock_sizes IS 'Internal: locks what is known of the si
 CREATE OR REPLACE FUNCTION queen.forget_size(p_queue_id bigint) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
@@ -128,6 +133,7 @@ COMMENT ON FUNCTION queen.forget_size IS 'Internal: the size of a queue is not k
 CREATE OR REPLACE FUNCTION queen.add_to_sizes(p_queue_id bigint[], p_n bigint[]) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN
@@ -148,6 +154,7 @@ COMMENT ON FUNCTION queen.add_to_sizes IS 'Internal: notes messages that are pus
 CREATE OR REPLACE FUNCTION queen.count_again(p_queue_id bigint, p_size queen.queue_sizes) RETURNS bigint
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
@@ -181,6 +188,7 @@ CREATE OR REPLACE FUNCTION queen.take_room(p_limited bigint[], p_part bigint[], 
 RETURNS TABLE (part_id bigint, room bigint)
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column

@@ -22,6 +22,7 @@ CREATE OR REPLACE FUNCTION queen.next_run(
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
@@ -92,6 +93,7 @@ CREATE OR REPLACE FUNCTION queen.fit(
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
@@ -130,6 +132,7 @@ COMMENT ON FUNCTION queen.fit IS 'Internal: how many messages of a segment fit i
 CREATE OR REPLACE FUNCTION queen.park(p_part bigint[], p_grp bigint[], p_ver bigint[]) RETURNS bigint[]
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
@@ -167,6 +170,7 @@ COMMENT ON FUNCTION queen.park IS 'Internal: parks those of the given cursors th
 CREATE OR REPLACE FUNCTION queen.lock_cursors(p_part bigint[], p_ack_part bigint[], p_ack_grp bigint[]) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN

@@ -10,6 +10,7 @@ CREATE OR REPLACE FUNCTION queen.claim_in_one(
 ) RETURNS queen.claims
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
@@ -69,6 +70,7 @@ CREATE OR REPLACE FUNCTION queen.lock_ready(p_grp bigint, p_part bigint, p_numbe
 RETURNS SETOF queen.partition_consumers
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
@@ -99,6 +101,7 @@ COMMENT ON FUNCTION queen.lock_ready IS 'Internal: locks cursors that are ready,
 CREATE OR REPLACE FUNCTION queen.write_claims(p_claims queen.claims, p_lease uuid[], p_now timestamptz) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN
@@ -125,6 +128,7 @@ CREATE OR REPLACE FUNCTION queen.complete_deliveries(p_part bigint[], p_grp bigi
 RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN
@@ -151,6 +155,7 @@ CREATE OR REPLACE FUNCTION queen.rest(
 ) RETURNS int
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
@@ -202,6 +207,7 @@ CREATE OR REPLACE FUNCTION queen.claim_in_rounds(
 ) RETURNS queen.claims
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column

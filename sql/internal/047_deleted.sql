@@ -2,6 +2,7 @@
 CREATE OR REPLACE FUNCTION queen.cursor_after(p_part bigint, p_off bigint, OUT acked bigint, OUT ahead int8multirange)
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_deleted int8multirange;
@@ -21,6 +22,7 @@ CREATE OR REPLACE FUNCTION queen.places(p_part bigint[], p_since timestamptz)
 RETURNS TABLE (part_id bigint, acked bigint, ahead int8multirange, last bigint)
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
@@ -56,6 +58,7 @@ COMMENT ON FUNCTION queen.places IS 'Internal: where cursors stand that are put 
 CREATE OR REPLACE FUNCTION queen.find_message(p_part bigint, p_off bigint, p_hash uuid) RETURNS bigint
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_off bigint;
@@ -76,6 +79,7 @@ COMMENT ON FUNCTION queen.find_message IS 'Internal: the offset of a message by 
 CREATE OR REPLACE FUNCTION queen.finish(p_part bigint, p_grp bigint[], p_off bigint, p_now timestamptz) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 BEGIN
     PERFORM queen.pass_over(p_part, c.grp_id, int8multirange(int8range(p_off, p_off, '[]')), p_now)

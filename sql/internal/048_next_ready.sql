@@ -4,6 +4,7 @@ CREATE OR REPLACE FUNCTION queen.next_ready(p_grp bigint, p_part bigint, p_unpar
 RETURNS timestamptz
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
@@ -25,12 +26,14 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.next_ready IS 'Internal: when the next cursor of a group becomes ready by itself.';
 
--- The earliest time to come at which a cursor of a group is ready. Between now and then the index has the ends of all leases that
--- ended early, for as long as some transaction holds a snapshot. Where the search takes long, the session believes what it found
--- for up to a second.
+-- When a cursor of a group that waits becomes ready: the earliest time, or one before which none does (null: never). Between now
+-- and then the index has the ends of all leases that ended early, for as long as some transaction holds a snapshot. So times to
+-- come are searched that become longer, up to one in which much was in vain; then the session believes what it found for a
+-- moment, in which no lease or delay that is given can end.
 CREATE OR REPLACE FUNCTION queen.next_wait(p_grp bigint, p_now timestamptz) RETURNS timestamptz
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
@@ -38,21 +41,26 @@ DECLARE
     -- In seconds since 1970: what was found, and from when until when that is believed. And the group.
     v_stored float8[] := string_to_array(nullif(current_setting(v_name, true), ''), ' ')::float8[];
     v_now CONSTANT float8 := extract(epoch FROM p_now);
+    v_much CONSTANT bigint := pg_stat_get_xact_blocks_fetched('queen.partition_consumers'::regclass) + 30;
     v_ready_at timestamptz;
-    v_began CONSTANT timestamptz := clock_timestamp();
-    v_took float8;
+    v_from timestamptz := p_now;
+    v_to timestamptz;
 BEGIN
     IF v_stored[4] = p_grp AND v_stored[1] > v_now AND v_now >= v_stored[2] AND v_now < v_stored[3] THEN
         RETURN to_timestamp(v_stored[1]);
     END IF;
-    SELECT c.ready_at INTO v_ready_at FROM queen.partition_consumers AS c
-    WHERE c.grp_id = p_grp AND c.ready_at > p_now AND c.ready_at < 'infinity'
-    ORDER BY c.ready_at, c.part_id + 0 LIMIT 1;
-    v_took := extract(epoch FROM clock_timestamp() - v_began);
-    IF v_took > 0.0005 AND v_ready_at IS NOT NULL THEN
-        v_stored := ARRAY[extract(epoch FROM v_ready_at), v_now, v_now + least(1000 * v_took, 1), p_grp];
-        PERFORM set_config(v_name, array_to_string(v_stored, ' '), false);
-    END IF;
+    FOREACH v_to IN ARRAY ARRAY[p_now + interval '0.5 s', p_now + interval '20 s', p_now + interval '15 min', 'infinity'] LOOP
+        SELECT c.ready_at INTO v_ready_at FROM queen.partition_consumers AS c
+        WHERE c.grp_id = p_grp AND c.ready_at > v_from AND c.ready_at <= v_to AND c.ready_at < 'infinity'
+        ORDER BY c.ready_at, c.part_id + 0 LIMIT 1;
+        IF pg_stat_get_xact_blocks_fetched('queen.partition_consumers'::regclass) > v_much AND v_to < 'infinity' THEN
+            v_ready_at := coalesce(v_ready_at, v_to);
+            v_stored := ARRAY[extract(epoch FROM v_ready_at), v_now, v_now + 0.25, p_grp];
+            PERFORM set_config(v_name, array_to_string(v_stored, ' '), false);
+        END IF;
+        EXIT WHEN v_ready_at IS NOT NULL;
+        v_from := v_to;
+    END LOOP;
     RETURN v_ready_at;
 END $$;
-COMMENT ON FUNCTION queen.next_wait IS 'Internal: when the next cursor of a group that waits becomes ready.';
+COMMENT ON FUNCTION queen.next_wait IS 'Internal: until when no cursor of a group that waits becomes ready.';

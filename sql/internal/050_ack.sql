@@ -6,6 +6,7 @@ CREATE OR REPLACE FUNCTION queen.bury(
 ) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN
@@ -29,6 +30,7 @@ CREATE OR REPLACE FUNCTION queen.bury_of_segment(
 ) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN
@@ -62,6 +64,7 @@ CREATE OR REPLACE FUNCTION queen.ack_cursor(
 )
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column

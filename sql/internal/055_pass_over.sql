@@ -4,6 +4,7 @@ CREATE OR REPLACE FUNCTION queen.pass_over(p_part bigint, p_grp bigint, p_done i
 RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_cursor queen.partition_consumers;

@@ -3,6 +3,7 @@ CREATE OR REPLACE FUNCTION queen.count_removed(p_queue text, p_old bigint, p_com
 RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 BEGIN
     IF p_old + p_completed + p_evicted > 0 THEN

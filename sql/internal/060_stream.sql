@@ -5,6 +5,7 @@
 CREATE OR REPLACE FUNCTION queen.is_leased(p_part bigint, p_grp bigint, p_now timestamptz) RETURNS bool
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 BEGIN
     RETURN coalesce((

@@ -21,6 +21,7 @@ RETURNS TABLE (
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_custom_plan
 AS $$
 #variable_conflict use_column

@@ -6,6 +6,7 @@
 CREATE OR REPLACE FUNCTION queen.older_than(p_age interval, p_not_after timestamptz) RETURNS timestamptz
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_before timestamptz;

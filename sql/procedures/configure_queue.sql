@@ -62,6 +62,9 @@ BEGIN
         PERFORM queen.settle(queue_id, '{}', false, false, v_forgets);
     ELSE
         PERFORM queen.settle(queue_id, v_page.part_ids, v_pushes, v_waits, v_forgets);
+        IF v_limits THEN
+            PERFORM queen.count_again(queue_id, queen.lock_size(queue_id));
+        END IF;
     END IF;
     -- Last of all, because everybody else who changes such options waits for this row.
     PERFORM queen.make_partitions(ARRAY[p_queue], ARRAY['Default']);
@@ -82,6 +85,7 @@ COMMENT ON FUNCTION queen.configure_queue_v1 IS 'Makes a queue, or replaces the 
 CREATE OR REPLACE FUNCTION queen.settle_queue_v1(p_queue_id bigint, p_step int, OUT woken int, OUT more bool)
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
@@ -111,6 +115,7 @@ CREATE OR REPLACE FUNCTION queen.page_to_settle(
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
@@ -139,6 +144,7 @@ CREATE OR REPLACE FUNCTION queen.settle(p_queue_id bigint, p_part bigint[], p_pu
 RETURNS int
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE

@@ -5,6 +5,7 @@
 CREATE OR REPLACE FUNCTION queen.count_backlog_v1() RETURNS bool
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_before queen.queue_sizes;

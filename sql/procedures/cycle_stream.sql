@@ -25,6 +25,7 @@ CREATE OR REPLACE FUNCTION queen.cycle_stream_v1(
 )
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
@@ -181,6 +182,7 @@ CREATE OR REPLACE FUNCTION queen.flush_problem(
 ) RETURNS text
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_found bigint;

@@ -8,6 +8,7 @@
 CREATE OR REPLACE FUNCTION queen.delete_queue_v1(p_queue text, p_step int, OUT existed bool, OUT more bool)
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_custom_plan
 AS $$
 DECLARE
@@ -44,6 +45,7 @@ COMMENT ON FUNCTION queen.delete_queue_v1 IS 'Deletes a queue for everybody, a p
 CREATE OR REPLACE FUNCTION queen.purge_partitions_v1(p_step int) RETURNS bool
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_page CONSTANT int := 100;
@@ -72,6 +74,7 @@ COMMENT ON FUNCTION queen.lock_groups IS 'Internal: locks the groups of a queue.
 CREATE OR REPLACE FUNCTION queen.empty_queue() RETURNS trigger
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE

@@ -7,6 +7,7 @@ CREATE OR REPLACE FUNCTION queen.find_overdue_v1(
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 BEGIN
     SELECT CASE WHEN count(*) = p_limit THEN max(u.name) END, array_agg(u.id ORDER BY u.id) FILTER (WHERE o.overdue)
@@ -43,6 +44,7 @@ CREATE OR REPLACE FUNCTION queen.evict_overdue_v1(
 ) RETURNS TABLE (part_id bigint, messages bigint, state text)
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -171,6 +173,7 @@ CREATE OR REPLACE FUNCTION queen.give_up(
 )
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_cursor queen.partition_consumers;

@@ -24,6 +24,7 @@ CREATE OR REPLACE FUNCTION queen.execute_transaction_v1(
 )
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column

@@ -14,6 +14,7 @@ CREATE OR REPLACE FUNCTION queen.find_locked_v1(
 ) RETURNS TABLE (ord int)
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN
@@ -65,6 +66,7 @@ COMMENT ON FUNCTION queen.find_locked_v1 IS 'Which rows others have locked now. 
 CREATE OR REPLACE FUNCTION queen.is_cursor_locked(p_part bigint, p_grp bigint) RETURNS bool
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN

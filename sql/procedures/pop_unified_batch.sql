@@ -29,6 +29,7 @@ CREATE OR REPLACE FUNCTION queen.pop_unified_batch_v1(
 )
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column

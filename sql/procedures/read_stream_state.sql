@@ -10,6 +10,7 @@ CREATE OR REPLACE FUNCTION queen.read_stream_state_v1(
 ) RETURNS TABLE (key text, value json, updated_at timestamptz)
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column

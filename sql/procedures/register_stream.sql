@@ -11,6 +11,7 @@ CREATE OR REPLACE FUNCTION queen.register_stream_v1(
 )
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_custom_plan
 AS $$
 #variable_conflict use_column

@@ -4,6 +4,7 @@
 CREATE OR REPLACE FUNCTION queen.release_leases_v1(p_lease uuid[]) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE

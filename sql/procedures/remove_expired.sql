@@ -7,6 +7,7 @@ CREATE OR REPLACE FUNCTION queen.find_expired_v1(
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 BEGIN
     SELECT CASE WHEN count(*) = p_limit THEN max(u.name) END, array_agg(u.id ORDER BY u.id) FILTER (WHERE o.upto IS NOT NULL)
@@ -49,6 +50,7 @@ CREATE OR REPLACE FUNCTION queen.expired(
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_segment record;
@@ -100,6 +102,7 @@ CREATE OR REPLACE FUNCTION queen.remove_expired_v1(
 ) RETURNS TABLE (part_id bigint, upto bigint, messages bigint, state text)
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -149,6 +152,7 @@ COMMENT ON FUNCTION queen.remove_expired_v1 IS 'Removes the oldest segments of p
 CREATE OR REPLACE FUNCTION queen.lock_oldest(p_part bigint, p_wait bool) RETURNS bool
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 BEGIN
     IF p_wait THEN
@@ -166,6 +170,7 @@ COMMENT ON FUNCTION queen.lock_oldest IS 'Internal: locks what is oldest in a pa
 CREATE OR REPLACE FUNCTION queen.lock_cursors_below(p_part bigint, p_off bigint, p_wait bool) RETURNS bool
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_wanted bigint;
@@ -188,6 +193,7 @@ COMMENT ON FUNCTION queen.lock_cursors_below IS 'Internal: locks cursors below a
 CREATE OR REPLACE FUNCTION queen.remove_segments(p_part bigint, p_upto bigint, p_now timestamptz) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_newest bigint;

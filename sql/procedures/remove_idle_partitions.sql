@@ -8,6 +8,7 @@ CREATE OR REPLACE FUNCTION queen.find_idle_partitions_v1(
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 BEGIN
     SELECT CASE WHEN count(*) = p_limit THEN max(u.name) END,
@@ -26,6 +27,7 @@ COMMENT ON FUNCTION queen.find_idle_partitions_v1 IS 'The next partitions of a q
 CREATE OR REPLACE FUNCTION queen.is_idle(p_part bigint, p_older timestamptz) RETURNS bool
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 BEGIN
     RETURN EXISTS (
@@ -47,6 +49,7 @@ CREATE OR REPLACE FUNCTION queen.remove_idle_partitions_v1(
 ) RETURNS TABLE (part_id bigint, removed bool, state text)
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 #variable_conflict use_column
 DECLARE

@@ -6,6 +6,7 @@ CREATE OR REPLACE FUNCTION queen.renew_lease_v1(p_lease uuid[], p_seconds int[])
 RETURNS TABLE (ord int, renewed int, expires_at timestamptz)
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column

@@ -17,6 +17,7 @@ CREATE OR REPLACE FUNCTION queen.replay_spool_v1(
 )
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_queues bigint[];

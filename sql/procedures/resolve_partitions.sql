@@ -8,6 +8,7 @@ CREATE OR REPLACE FUNCTION queen.resolve_partitions_v1(p_queue text[], p_partiti
 RETURNS TABLE (ord int, queue_id bigint, part_id bigint)
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 #variable_conflict use_column
 BEGIN
@@ -34,6 +35,7 @@ COMMENT ON FUNCTION queen.resolve_partitions_v1 IS 'The numbers of queues and pa
 CREATE OR REPLACE FUNCTION queen.make_partitions(p_queue text[], p_partition text[]) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 BEGIN
     PERFORM 1 FROM queen.queues AS q WHERE q.name = ANY(p_queue) ORDER BY q.id FOR SHARE;

@@ -23,6 +23,7 @@ CREATE OR REPLACE FUNCTION queen.find_encrypted_partitions_v1(p_after bigint, p_
 RETURNS TABLE (part_id bigint, queue text, partition text, plain_too bool)
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 #variable_conflict use_column
 BEGIN
@@ -38,6 +39,7 @@ CREATE OR REPLACE FUNCTION queen.find_segments_v1(p_part bigint, p_last_off bigi
 RETURNS TABLE (last_off bigint, ends bytea, data bytea)
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 #variable_conflict use_column
 BEGIN
@@ -54,6 +56,7 @@ CREATE OR REPLACE FUNCTION queen.replace_segment_v1(
 ) RETURNS bool
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 BEGIN
     UPDATE queen.segments AS s SET data = p_data, ends = p_ends
@@ -67,6 +70,7 @@ COMMENT ON FUNCTION queen.replace_segment_v1 IS 'Replaces a segment by the same 
 CREATE OR REPLACE FUNCTION queen.end_of_letters_v1(p_after bigint, p_limit int) RETURNS bigint
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 BEGIN
     RETURN (SELECT d.id FROM queen.dead_letter_queue AS d WHERE d.id > p_after ORDER BY d.id OFFSET p_limit - 1 LIMIT 1);
@@ -78,6 +82,7 @@ CREATE OR REPLACE FUNCTION queen.find_encrypted_letters_v1(p_after bigint, p_upt
 RETURNS TABLE (id bigint, queue text, partition text, key_id text, payload text)
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 #variable_conflict use_column
 BEGIN

@@ -20,6 +20,7 @@ CREATE OR REPLACE FUNCTION queen.subscribe_v1(
 )
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -101,6 +102,7 @@ CREATE OR REPLACE FUNCTION queen.untouched(p_group queen.consumer_groups_metadat
 RETURNS int
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN
@@ -132,6 +134,7 @@ COMMENT ON FUNCTION queen.untouched IS 'Internal: partitions of a group that nob
 CREATE OR REPLACE FUNCTION queen.begin_page(p_grp bigint, p_step int) RETURNS queen.consumer_groups_metadata
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
@@ -174,6 +177,7 @@ COMMENT ON FUNCTION queen.begin_page IS 'Internal: makes the cursors of a group 
 CREATE OR REPLACE FUNCTION queen.begin_partition(p_grp bigint, p_part bigint) RETURNS queen.consumer_groups_metadata
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_group queen.consumer_groups_metadata;
@@ -192,6 +196,7 @@ CREATE OR REPLACE FUNCTION queen.add_cursors(p_group queen.consumer_groups_metad
 RETURNS bigint[]
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
@@ -223,6 +228,7 @@ COMMENT ON FUNCTION queen.add_cursors IS 'Internal: makes the cursors of a group
 CREATE OR REPLACE FUNCTION queen.start_of(p_group queen.consumer_groups_metadata, p_now timestamptz) RETURNS timestamptz
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_seconds int;
@@ -256,6 +262,7 @@ COMMENT ON FUNCTION queen.without IS 'Internal: elements of an array that are no
 CREATE OR REPLACE FUNCTION queen.move_up(p_grp bigint, p_part bigint[], p_since timestamptz) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN
@@ -284,6 +291,7 @@ COMMENT ON FUNCTION queen.move_up IS 'Internal: moves cursors of a group over wh
 CREATE OR REPLACE FUNCTION queen.begin_group(p_grp bigint) RETURNS queen.consumer_groups_metadata
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_group queen.consumer_groups_metadata;

@@ -11,6 +11,7 @@ from queen.core.limits import CURSORS_STEP
 from queen.core.operations import ConfiguredQueue, Pop, QueueConfiguration
 from queen.db.administration import AdministrationStore
 from queen.db.dsn import parse
+from queen.db.maintenance import MaintenanceStore
 from queen.db.pool import Pool
 from queen.db.setup import prepare
 from queen.db.statement import call
@@ -213,6 +214,9 @@ async def test_a_maximum_holds_when_all_pushes_that_do_not_count_are_stored(work
         [stored] = await worker.push(await worker.lay_out(FIRST))
         assert (stored["room"], configuring.done()) == (None, False)
     await configuring
+    [refused] = await worker.push(await worker.lay_out(FIRST))
+    assert refused["room"] == 0
+    assert await MaintenanceStore(worker.pool).count_backlog()
     [refused] = await worker.push(await worker.lay_out(FIRST))
     assert refused["room"] == 0
     # Whoever changes a maximum waits for nobody: all pushes count.

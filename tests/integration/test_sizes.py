@@ -51,7 +51,10 @@ async def pool(postgres: str) -> AsyncIterator[Pool]:
 
 
 async def configure(pool: Pool, **options: int) -> None:
-    await AdministrationStore(pool).configure_queue(QueueConfiguration("q", **options))
+    store = AdministrationStore(pool)
+    configured = await store.configure_queue(QueueConfiguration("q", **options))
+    while configured.more and (await store.settle_queue(configured.queue_id))[1]:
+        pass
 
 
 async def flush(pool: Pool) -> PushColumns:

@@ -10,6 +10,7 @@ CREATE OR REPLACE FUNCTION queen.list_partitions_v1(
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 #variable_conflict use_column
 DECLARE

@@ -56,6 +56,7 @@ COMMENT ON FUNCTION queen.clock_step IS 'Internal: by how much a clock has stepp
 CREATE OR REPLACE FUNCTION queen.step_back(p_seconds float8, p_at timestamptz, p_measured bool) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 BEGIN
     UPDATE queen.clock_steps AS s
@@ -75,6 +76,7 @@ COMMENT ON FUNCTION queen.step_back IS 'Internal: what follows from a step back 
 CREATE OR REPLACE FUNCTION queen.join_oldest_steps() RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_ids bigint[] := ARRAY(SELECT s.id FROM queen.clock_steps AS s ORDER BY s.id);

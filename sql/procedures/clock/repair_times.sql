@@ -9,6 +9,7 @@
 CREATE OR REPLACE FUNCTION queen.repair_times_v1(p_partitions int, p_rows int) RETURNS bool
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_now timestamptz := queen.clock();
@@ -45,6 +46,7 @@ COMMENT ON FUNCTION queen.repair_times_v1 IS 'Repairs times that a step back of 
 CREATE OR REPLACE FUNCTION queen.repair_log(p_part bigint[], p_segments int) RETURNS bigint
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_part bigint;
@@ -84,6 +86,7 @@ COMMENT ON FUNCTION queen.repair_log IS 'Internal: repairs created_at of message
 CREATE OR REPLACE FUNCTION queen.repair_cursors(p_part bigint[], p_set_back float8) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_now timestamptz := queen.clock();
@@ -120,6 +123,7 @@ COMMENT ON FUNCTION queen.repair_cursors IS 'Internal: repairs the ends of lease
 CREATE OR REPLACE FUNCTION queen.repair_simple_mq(p_clock queen.clock, p_rows int) RETURNS bool
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_queue record;

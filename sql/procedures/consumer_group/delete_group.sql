@@ -12,6 +12,7 @@ CREATE OR REPLACE FUNCTION queen.delete_group_v1(
 )
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_custom_plan
 AS $$
 DECLARE

@@ -64,6 +64,7 @@ RETURNS TABLE (
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -100,6 +101,7 @@ RETURNS TABLE (
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -143,6 +145,7 @@ CREATE OR REPLACE FUNCTION queen.lagging_cursors(
 ) RETURNS TABLE (part_id bigint, undone bigint, lease uuid, oldest_at timestamptz, consumed_at timestamptz)
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 #variable_conflict use_column
 BEGIN
@@ -156,6 +159,7 @@ COMMENT ON FUNCTION queen.lagging_cursors IS 'Internal: those of the given curso
 CREATE OR REPLACE FUNCTION queen.find_groups_without_cursor_v1(p_part bigint) RETURNS SETOF text
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_queue CONSTANT bigint := (SELECT p.queue_id FROM queen.partitions AS p WHERE p.id = p_part);

@@ -13,6 +13,7 @@ CREATE OR REPLACE FUNCTION queen.seek_group_v1(
 )
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_queue bigint;
@@ -67,6 +68,7 @@ CREATE OR REPLACE FUNCTION queen.put_cursors(
 )
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE

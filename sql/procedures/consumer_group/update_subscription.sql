@@ -10,6 +10,7 @@ CREATE OR REPLACE FUNCTION queen.update_subscription_v1(
 )
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_queue bigint;

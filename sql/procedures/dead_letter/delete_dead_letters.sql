@@ -2,6 +2,7 @@
 CREATE OR REPLACE FUNCTION queen.delete_dead_letter_v1(p_id bigint) RETURNS bool
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 BEGIN
     DELETE FROM queen.dead_letter_queue AS d WHERE d.id = p_id;
@@ -19,6 +20,7 @@ CREATE OR REPLACE FUNCTION queen.delete_dead_letters_v1(
 )
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_custom_plan
 AS $$
 #variable_conflict use_column

@@ -6,6 +6,7 @@ CREATE OR REPLACE FUNCTION queen.find_dead_letters(
 ) RETURNS TABLE (id bigint)
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_custom_plan
 AS $$
 #variable_conflict use_column
@@ -73,6 +74,7 @@ CREATE OR REPLACE FUNCTION queen.list_dead_letters_v1(
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 #variable_conflict use_column
 DECLARE

@@ -12,6 +12,7 @@ CREATE OR REPLACE FUNCTION queen.replay_dead_letter_v1(
 )
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_pushed record;

@@ -7,6 +7,7 @@
 CREATE OR REPLACE FUNCTION queen.delete_message_v1(p_part bigint, p_off bigint, p_hash uuid) RETURNS bool
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_off bigint;
@@ -40,6 +41,7 @@ COMMENT ON FUNCTION queen.delete_message_v1 IS 'Deletes one message; its offset 
 CREATE OR REPLACE FUNCTION queen.blank_message(p_part bigint, p_off bigint) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_segment record;

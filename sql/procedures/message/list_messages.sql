@@ -130,6 +130,7 @@ CREATE OR REPLACE FUNCTION queen.newest_segments(
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_custom_plan
 AS $$
 DECLARE
@@ -184,6 +185,7 @@ CREATE OR REPLACE FUNCTION queen.segments_since(
 ) RETURNS SETOF record
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
@@ -206,6 +208,7 @@ CREATE OR REPLACE FUNCTION queen.segments_by_time(
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_custom_plan
 AS $$
 DECLARE

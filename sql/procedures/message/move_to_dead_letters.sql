@@ -9,6 +9,7 @@ CREATE OR REPLACE FUNCTION queen.move_to_dead_letters_v1(
 )
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_off bigint;

@@ -7,6 +7,7 @@ CREATE OR REPLACE FUNCTION queen.record_trace_v1(
 ) RETURNS bigint
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_off bigint;
@@ -39,6 +40,7 @@ CREATE OR REPLACE FUNCTION queen.list_traces_v1(
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET plan_cache_mode = force_custom_plan
 AS $$
 #variable_conflict use_column
@@ -114,6 +116,7 @@ CREATE OR REPLACE FUNCTION queen.list_trace_names_v1(p_scan int, p_count int, p_
 RETURNS TABLE (name text, traces bigint, messages bigint, last_seen timestamptz)
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 #variable_conflict use_column
 BEGIN
@@ -138,6 +141,7 @@ COMMENT ON FUNCTION queen.list_trace_names_v1 IS 'Names of traces, latest first.
 CREATE OR REPLACE FUNCTION queen.count_traces_v1(p_name text, p_scan int) RETURNS bigint
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 BEGIN
     IF p_name IS NULL THEN
@@ -155,6 +159,7 @@ COMMENT ON FUNCTION queen.count_traces_v1 IS 'How many traces a name has, or how
 CREATE OR REPLACE FUNCTION queen.delete_traces_v1(p_part bigint, p_off bigint, p_hash uuid, p_step int) RETURNS bigint
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_off bigint := queen.find_message(p_part, p_off, p_hash);
