@@ -150,7 +150,8 @@ END $$;
 COMMENT ON FUNCTION queen.add_to_sizes IS 'Internal: notes messages that are pushed to queues.';
 
 -- Counts anew what is in a queue of which the caller has lock_size: as far as 1,000 places, because others wait meanwhile. More are
--- left to queen.count_backlog_v1, unless that has not come for 30 s.
+-- left to queen.count_backlog_v1, unless that has not come for 30 s; also the next count, if this one looked at very much: dead
+-- entries of cursors, while some transaction holds a snapshot.
 CREATE OR REPLACE FUNCTION queen.count_again(p_queue_id bigint, p_size queen.queue_sizes) RETURNS bigint
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -158,16 +159,19 @@ SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
+    v_much CONSTANT bigint := pg_stat_get_xact_blocks_fetched('queen.partition_consumers'::regclass) + 20000;
     v_counted bigint;
+    v_asks bool;
 BEGIN
     IF p_size.asked_at > queen.clock() - interval '30 s' THEN
         RETURN p_size.most;
     END IF;
     v_counted := queen.backlog(p_queue_id, CASE WHEN p_size.queue_id IS NOT NULL AND p_size.asked_at IS NULL THEN 1000 END);
+    v_asks := v_counted IS NULL OR pg_stat_get_xact_blocks_fetched('queen.partition_consumers'::regclass) > v_much;
     UPDATE queen.queue_sizes AS s
-    SET most = coalesce(v_counted, s.most), asked_at = CASE WHEN v_counted IS NULL THEN queen.clock() END, ver = s.ver + 1
+    SET most = coalesce(v_counted, s.most), asked_at = CASE WHEN v_asks THEN queen.clock() END, ver = s.ver + 1
     WHERE s.queue_id = p_queue_id AND s.ver = p_size.ver
-        AND (v_counted IS DISTINCT FROM s.most OR v_counted IS NULL OR s.asked_at IS NOT NULL);
+        AND (v_counted IS DISTINCT FROM s.most OR v_asks OR s.asked_at IS NOT NULL);
     RETURN coalesce(v_counted, p_size.most);
 END $$;
 COMMENT ON FUNCTION queen.count_again IS 'Internal: counts anew what is in a queue, if that is not too much.';
