@@ -3,8 +3,9 @@
 Pure; times are arguments, in seconds.
 """
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Collection, Mapping, Sequence
+from heapq import heappop, heappush
 
 import msgspec
 
@@ -30,7 +31,7 @@ class HeldLane:
         limit_s: of its next call.
         due_at: when that may begin.
         failures: of its first unit that is not stored.
-        running: whether a call is under way.
+        before: in how many of its partitions other lanes wait before it.
     """
 
     def __init__(self, lane: Lane) -> None:
@@ -40,7 +41,7 @@ class HeldLane:
         self.limit_s = _QUICK_S
         self.due_at = 0.0
         self.failures = 0
-        self.running = False
+        self.before = 0
         self._alone = self._certain = False
 
     @property
@@ -90,7 +91,16 @@ class Backlog:
         self.released = True
         self.listed: dict[str, set[int]] = {}
         self._moving: dict[str, set[Partition]] = {}
-        self._lanes: list[HeldLane] = []
+        #: The lanes of each partition, in order; how many are left of each file.
+        self._lanes: dict[Partition, deque[HeldLane]] = {}
+        self._left: Counter[str] = Counter()
+        #: Lanes that have nothing before them, by when they are due; and those that are due, apart the patient ones, by
+        #: their failures. With a number that no other has.
+        self._resting: list[tuple[float, int, HeldLane]] = []
+        self._due: dict[bool, list[tuple[int, int, HeldLane]]] = {False: [], True: []}
+        self._number = 0
+        #: Lanes under way, and whether as patient ones.
+        self._running: dict[HeldLane, bool] = {}
         self._waits: Counter[Partition] = Counter()
         self._files: set[str] = set()
         self._held: dict[Partition, Held] = {}
@@ -143,7 +153,13 @@ class Backlog:
         self._files.add(name)
         for lane in lanes:
             held = HeldLane(lane)
-            self._lanes.append(held)
+            self._left[name] += 1
+            for partition in held.partitions:
+                queue = self._lanes.setdefault(partition, deque())
+                held.before += bool(queue)
+                queue.append(held)
+            if not held.before:
+                self._rest(held)
             reason = next((unit.record.reason for unit in lane.units if isinstance(unit.record, Record)), BEHIND)
             for partition in held.partitions:
                 self._waits[partition] += 1
@@ -154,20 +170,29 @@ class Backlog:
         self.listed.pop(name, None)
         self._leave(self._moving.pop(name, set()))
 
-    def startable(self, now: float) -> Iterator[HeldLane]:
-        """The lanes that may begin: nothing of their partitions waits before them. Those that never failed first."""
-        taken, ready = set[Partition](), []
-        for lane in self._lanes:
-            if not lane.running and lane.due_at <= now and taken.isdisjoint(lane.partitions):
-                ready.append(lane)
-            taken |= lane.partitions
-        free = {True: _PATIENT_AT_ONCE, False: _QUICK_AT_ONCE}
-        for lane in self._lanes:
-            free[lane.limit_s > _QUICK_S] -= lane.running
-        for lane in sorted(ready, key=lambda each: each.failures):
-            if free[lane.limit_s > _QUICK_S] > 0:
-                free[lane.limit_s > _QUICK_S] -= 1
-                yield lane
+    def start(self, now: float) -> list[HeldLane]:
+        """The lanes that begin now: nothing of their partitions waits before them. Those that failed least first."""
+        while self._resting and self._resting[0][0] <= now:
+            _, number, lane = heappop(self._resting)
+            heappush(self._due[lane.limit_s > _QUICK_S], (lane.failures, number, lane))
+        started = []
+        for patient, at_once in (False, _QUICK_AT_ONCE), (True, _PATIENT_AT_ONCE):
+            free = at_once - sum(each is patient for each in self._running.values())
+            while free > 0 and self._due[patient]:
+                lane = heappop(self._due[patient])[2]
+                self._running[lane] = patient
+                started.append(lane)
+                free -= 1
+        return started
+
+    def stop(self, lane: HeldLane) -> None:
+        """A lane is no longer under way; if it is not finished, it is due again at its time."""
+        if self._running.pop(lane, None) is not None:
+            self._rest(lane)
+
+    def _rest(self, lane: HeldLane) -> None:
+        self._number += 1
+        heappush(self._resting, (lane.due_at, self._number, lane))
 
     def explain(self, lane: HeldLane, reason: str) -> bool:
         """Why the partitions of a lane are held back now; whether that is news."""
@@ -180,12 +205,24 @@ class Backlog:
 
     def finish(self, lane: HeldLane) -> list[Lane] | None:
         """A lane is stored; all lanes of its file if none of them is left."""
-        self._lanes.remove(lane)
+        del self._running[lane]
+        for partition in lane.partitions:
+            queue = self._lanes[partition]
+            queue.popleft()
+            if not queue:
+                del self._lanes[partition]
+                continue
+            queue[0].before -= 1
+            if not queue[0].before:
+                self._rest(queue[0])
         self._leave(lane.partitions)
-        self._done.setdefault(lane.lane.name, []).append(lane.lane)
-        if any(each.lane.name == lane.lane.name for each in self._lanes):
+        name = lane.lane.name
+        self._done.setdefault(name, []).append(lane.lane)
+        self._left[name] -= 1
+        if self._left[name]:
             return None
-        return self._done.pop(lane.lane.name)
+        del self._left[name]
+        return self._done.pop(name)
 
     def gone(self, name: str) -> None:
         """A file of which all is stored was removed."""

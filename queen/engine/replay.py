@@ -540,9 +540,7 @@ class Replay:
         under_way: set[asyncio.Task[None]] = set()
         try:
             while self._backlog or under_way:
-                for held in self._backlog.startable(loop.time()):
-                    held.running = True
-                    under_way.add(loop.create_task(self._retry(held)))
+                under_way |= {loop.create_task(self._retry(held)) for held in self._backlog.start(loop.time())}
                 if not under_way:
                     await asyncio.sleep(_RETRY_LOOK_S)
                     continue
@@ -572,7 +570,7 @@ class Replay:
                         return
             await self._finish_held(held)
         finally:
-            held.running = False
+            self._backlog.stop(held)
 
     async def _store_held(self, held: HeldLane, batch: Batch) -> int:
         try:

@@ -270,9 +270,7 @@ class World:
                 while replay._backlog.released or self.workers[0].spooling:
                     with contextlib.suppress(OutcomeUnknownError):
                         await replay._drain()
-                lanes = list(replay._backlog.startable(math.inf))
-                for lane in lanes:
-                    lane.running = True
+                lanes = replay._backlog.start(math.inf)
                 await asyncio.gather(*(replay._retry(lane) for lane in lanes), self._begin_drains())
                 if not replay._backlog and not replay._backlog.released:
                     break
