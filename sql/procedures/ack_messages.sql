@@ -32,8 +32,8 @@ DECLARE
     m_acked bigint[];
     m_last bigint[];
     m_upto bigint[];
-    m_locked bool[];          -- whether the partition looks drained, and is locked
-    m_ready bool[];           -- whether there is more to deliver
+    m_drained bool[];         -- whether the partition looks drained
+    m_locked bool[];          -- and is locked
     o_part bigint[];          -- the others
     o_grp bigint[];
     o_ver bigint[];
@@ -51,12 +51,13 @@ BEGIN
         array_agg(e.part_id) FILTER (WHERE e.plain), array_agg(e.grp_id) FILTER (WHERE e.plain),
         array_agg(e.ver) FILTER (WHERE e.plain), array_agg(e.acked) FILTER (WHERE e.plain),
         array_agg(e.last) FILTER (WHERE e.plain), array_agg(e.upto) FILTER (WHERE e.plain),
+        array_agg(e.next_off <= e.last + 1) FILTER (WHERE e.plain),
         array_agg(e.part_id) FILTER (WHERE NOT e.plain), array_agg(e.grp_id) FILTER (WHERE NOT e.plain),
         array_agg(e.ver) FILTER (WHERE NOT e.plain)
-    INTO m_part, m_grp, m_ver, m_acked, m_last, m_upto, o_part, o_grp, o_ver
+    INTO m_part, m_grp, m_ver, m_acked, m_last, m_upto, m_drained, o_part, o_grp, o_ver
     FROM (
         SELECT
-            c.part_id, c.grp_id, c.ver, c.acked, c.upto, a.last,
+            c.part_id, c.grp_id, c.ver, c.acked, c.upto, a.last, n.next_off,
             coalesce(
                 a.completes AND c.lease = ALL(a.leases) AND c.ready_at > v_now AND c.ahead IS NULL AND c.retries IS NULL
                 AND a.first <= c.acked + 1 AND a.last > c.acked AND a.last <= c.upto AND (a.first > c.acked OR NOT p_final)
@@ -75,18 +76,21 @@ BEGIN
             WHERE l.part_id = a.part_id AND l.grp_id = a.grp_id ORDER BY l.ver DESC LIMIT 1
             FOR UPDATE
         ) AS c
+        LEFT JOIN LATERAL (SELECT e.next_off FROM queen.log_ends AS e WHERE e.part_id = c.part_id OFFSET 0) AS n ON true
     ) AS e;
 
     IF m_part IS NOT NULL THEN
-        -- Partitions that look drained: under the lock nothing is pushed to them, so that parking loses no push.
-        SELECT array_agg(k.locked ORDER BY u.ord) INTO m_locked
-        FROM unnest(m_part, m_last) WITH ORDINALITY AS u (part_id, last, ord)
-        LEFT JOIN LATERAL (
-            SELECT true AS locked FROM queen.partition_locks AS l
-            WHERE l.part_id = u.part_id
-                AND (SELECT e.next_off FROM queen.log_ends AS e WHERE e.part_id = u.part_id) <= u.last + 1
-            FOR NO KEY UPDATE OF l SKIP LOCKED
-        ) AS k ON true;
+        IF true = ANY(m_drained) THEN
+            -- Under the lock nothing is pushed to them, so that parking loses no push.
+            SELECT array_agg(k.locked ORDER BY u.ord) INTO m_locked
+            FROM unnest(m_part, m_drained) WITH ORDINALITY AS u (part_id, drained, ord)
+            LEFT JOIN LATERAL (
+                SELECT true AS locked FROM queen.partition_locks AS l
+                WHERE l.part_id = u.part_id AND u.drained FOR NO KEY UPDATE OF l SKIP LOCKED
+            ) AS k ON true;
+        END IF;
+        -- FULL: arrays look small to a planner, which would go through all cursors for each element. The condition keeps it so.
+        RETURN QUERY
         WITH moved AS (
             UPDATE queen.partition_consumers AS c
             SET
@@ -97,21 +101,17 @@ BEGIN
                     WHEN u.last < u.upto THEN c.ready_at WHEN u.last = n.next_off - 1 THEN 'infinity' ELSE v_now
                 END,
                 ver = c.ver + 1
-            FROM unnest(m_part, m_grp, m_ver, m_last, m_upto, m_locked) WITH ORDINALITY
-                AS u (part_id, grp_id, ver, last, upto, locked, ord)
+            FROM unnest(m_part, m_grp, m_ver, m_acked, m_last, m_upto, m_locked)
+                AS u (part_id, grp_id, ver, acked, last, upto, locked)
             LEFT JOIN LATERAL (
                 SELECT e.next_off FROM queen.log_ends AS e WHERE e.part_id = u.part_id AND u.locked OFFSET 0
             ) AS n ON true
             WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = ANY(ARRAY[u.grp_id]) AND c.ver = ANY(ARRAY[u.ver])
-            RETURNING u.ord, u.last = u.upto AND c.ready_at < 'infinity' AS ready
+            RETURNING c.part_id, c.grp_id, u.acked, u.last, u.last = u.upto AS ended, c.ready_at < 'infinity' AS more
         )
-        SELECT array_agg(c.ready ORDER BY c.ord) INTO m_ready FROM moved AS c;
-        -- FULL: arrays look small to a planner, which would go through all cursors for each element. The condition keeps it so.
-        RETURN QUERY
-        SELECT u.ord::int, NULL, u.first, c.acked, NULL::bigint[], c.last, NULL::bigint, c.last = c.upto, false, c.ready
+        SELECT u.ord::int, NULL, u.first, c.acked, NULL::bigint[], c.last, NULL::bigint, c.ended, false, c.ended AND c.more
         FROM unnest(p_part, p_grp, p_first) WITH ORDINALITY AS u (part_id, grp_id, first, ord)
-        FULL JOIN unnest(m_part, m_grp, m_acked, m_last, m_upto, m_ready) AS c (part_id, grp_id, acked, last, upto, ready)
-            ON c.part_id = u.part_id AND c.grp_id = u.grp_id
+        FULL JOIN moved AS c ON c.part_id = u.part_id AND c.grp_id = u.grp_id
         WHERE CASE WHEN c.part_id IS NULL THEN false ELSE true END;
         GET DIAGNOSTICS v_answered = ROW_COUNT;
     END IF;

@@ -1,5 +1,5 @@
 -- Purpose:   pushes and acks in one transaction: all or none.
--- Arguments: those of push_messages_v1 and ack_messages_v1, and
+-- Arguments: those of push_messages_v1 and ack_messages_v1, one message an element, and
 --            p_required  leases of which one must be live on the cursor of every ack that names none (null: no such demand)
 --            p_new_part, p_new_queue, p_new_name  partitions that are made if missing, so that an undone transaction leaves none
 --                        behind: the negative numbers that stand for them in p_part and p_hash_part, and their names
@@ -29,13 +29,11 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_now timestamptz := queen.clock();
     v_row record;
     v_failed bool := false;
     v_full bool := false;
     v_lease uuid[] := p_ack_lease;
     v_made bigint[];          -- partitions that were made, in the order of p_new_part
-    v_beyond bool[];          -- of each ack, whether it names what was not there before this call
 BEGIN
     IF p_limited IS NOT NULL THEN
         PERFORM queen.lock_queues(p_limited);
@@ -73,15 +71,20 @@ BEGIN
             LEFT JOIN unnest(p_new_part, v_made) AS m (new_part, part_id) ON m.new_part = h.part_id;
         END IF;
         PERFORM 1 FROM queen.partition_locks AS l WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR NO KEY UPDATE;
-        PERFORM queen.lock_sizes(p_limited);
-        PERFORM queen.lock_cursors(p_part, p_ack_part, p_ack_grp);
-        SELECT array_agg(p.part_id IS NOT NULL AND coalesce(coalesce(a.last, a.first, t.off) >= e.next_off, true) ORDER BY a.ord)
-        INTO v_beyond
-        FROM unnest(p_ack_part, p_ack_first, p_ack_last, p_ack_hash) WITH ORDINALITY AS a (part_id, first, last, hash, ord)
-        LEFT JOIN unnest(p_part) AS p (part_id) ON p.part_id = a.part_id
-        LEFT JOIN LATERAL (SELECT l.next_off FROM queen.log_ends AS l WHERE l.part_id = p.part_id OFFSET 0) AS e ON true
-        LEFT JOIN queen.transaction_ids AS t
-            ON a.first IS NULL AND t.part_id = ANY(ARRAY[a.part_id]) AND t.hash = ANY(ARRAY[a.hash]);
+        IF p_limited IS NOT NULL THEN
+            PERFORM queen.lock_sizes(p_limited);
+        END IF;
+        -- Acks alone lock their cursors in order; a push that wakes others goes between. Nobody parks under the locks.
+        IF EXISTS (
+            SELECT 1 FROM queen.log_ends AS e
+            CROSS JOIN LATERAL (
+                SELECT 1 FROM queen.partition_consumers AS p
+                WHERE p.part_id + 0 = e.part_id AND p.acked = e.next_off - 1 AND p.ready_at = 'infinity' LIMIT 1
+            ) AS c
+            WHERE e.part_id = ANY(p_part)
+        ) THEN
+            PERFORM queen.lock_cursors(p_part, p_ack_part, p_ack_grp);
+        END IF;
 
         -- A repeated sending whose first was committed is answered from the log: its acks were accepted then.
         IF p_again AND EXISTS (SELECT 1 FROM queen.flushed(p_flush, p_part, p_hash_part, p_hash_pos, p_hash)) THEN
@@ -106,43 +109,27 @@ BEGIN
                 SELECT c.lease, c.ready_at FROM queen.partition_consumers AS c
                 WHERE c.part_id = u.part_id AND c.grp_id = u.grp_id ORDER BY c.ver DESC LIMIT 1
             ) AS c ON true
-            LEFT JOIN unnest(p_required) AS r (lease) ON r.lease = c.lease AND c.ready_at > v_now;
+            LEFT JOIN unnest(p_required) AS r (lease) ON r.lease = c.lease AND c.ready_at > queen.clock();
         END IF;
 
-        IF p_part <> '{}' THEN
-            FOR v_row IN
-                SELECT * FROM queen.push_messages_v1(
-                    p_flush, p_again, p_part, p_n, p_data, p_ends, p_ids, p_hash_part, p_hash_pos, p_hash,
-                    p_version, p_limited)
-            LOOP
-                kind := 'push';
-                part_id := v_row.part_id;
-                problem := CASE WHEN v_row.room IS NOT NULL THEN 'Queue is full' END;
-                first_off := v_row.first_off;
-                created_at := v_row.created_at;
-                dup_pos := v_row.dup_pos;
-                dup_off := v_row.dup_off;
-                v_failed := v_failed OR first_off IS NULL OR dup_pos IS NOT NULL;
-                v_full := v_full OR v_row.room IS NOT NULL;
+        -- The pushes come last, so that no message is acked that they store; but room that the acks make is not theirs.
+        IF p_limited IS NOT NULL AND (SELECT o.version FROM queen.push_options AS o WHERE o.id) = coalesce(p_version, -1) THEN
+            kind := 'push';
+            problem := 'Queue is full';
+            FOR part_id IN SELECT r.part_id FROM queen.take_room(p_limited, p_part, p_n) AS r LOOP
+                v_failed := true;
+                v_full := true;
                 RETURN NEXT;
             END LOOP;
-            IF NOT FOUND THEN
-                RAISE EXCEPTION 'undo' USING ERRCODE = 'QN002';
-            END IF;
+            part_id := NULL;
         END IF;
-        part_id := NULL;
-        created_at := NULL;
-        dup_pos := NULL;
-        dup_off := NULL;
+        kind := 'ack';
         FOR v_row IN
-            SELECT r.*, coalesce(a.last, r.first_off) AS last_off, a.beyond
-            FROM queen.ack_messages_v1(
+            SELECT * FROM queen.ack_messages_v1(
                 p_ack_part, p_ack_grp, v_lease, p_ack_kind, p_ack_first, p_ack_last, p_ack_hash, p_ack_error,
                 -- Nothing but completed acks, sent again: what is done was done by the first sending.
-                NOT (p_again AND p_part = '{}' AND 'c' = ALL(p_ack_kind))) AS r
-            JOIN unnest(p_ack_last, v_beyond) WITH ORDINALITY AS a (last, beyond, ord) ON a.ord = r.ord
+                NOT (p_again AND p_part = '{}' AND 'c' = ALL(p_ack_kind)))
         LOOP
-            kind := 'ack';
             ord := v_row.ord;
             problem := v_row.problem;
             first_off := v_row.first_off;
@@ -152,13 +139,26 @@ BEGIN
             released := v_row.released;
             dead := v_row.dead;
             ready := v_row.ready;
-            -- The acks are judged as before the pushes, which come first only because their room is judged before the acks.
-            IF v_row.beyond THEN
-                problem := 'Message not found';
-            END IF;
-            v_failed := v_failed OR problem IS NOT NULL OR coalesce(v_row.last_off > within, false);
+            v_failed := v_failed OR problem IS NOT NULL OR coalesce(first_off > within, false);
             RETURN NEXT;
         END LOOP;
+        IF p_part <> '{}' AND NOT v_full THEN
+            kind := 'push';
+            problem := NULL;
+            FOR v_row IN
+                SELECT * FROM queen.push_messages_v1(
+                    p_flush, p_again, p_part, p_n, p_data, p_ends, p_ids, p_hash_part, p_hash_pos, p_hash, p_version, NULL)
+            LOOP
+                part_id := v_row.part_id;
+                first_off := v_row.first_off;
+                created_at := v_row.created_at;
+                dup_pos := v_row.dup_pos;
+                dup_off := v_row.dup_off;
+                v_failed := v_failed OR first_off IS NULL OR dup_pos IS NOT NULL;
+                RETURN NEXT;
+            END LOOP;
+            v_failed := v_failed OR NOT FOUND;
+        END IF;
         IF v_failed THEN
             RAISE EXCEPTION 'undo' USING ERRCODE = 'QN002';
         END IF;

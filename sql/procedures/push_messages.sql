@@ -38,6 +38,7 @@ DECLARE
     v_now timestamptz;
     v_version bigint;
     v_fenced bool;
+    v_parked bool;            -- whether a cursor waits for what is appended
 BEGIN
     IF p_limited IS NOT NULL THEN
         PERFORM queen.lock_queues(p_limited);
@@ -60,10 +61,21 @@ BEGIN
     END IF;
 
     -- Not before: what a first sending has stored is stored, whatever was configured since. And under the locks, for
-    -- which a change of the options waits.
-    SELECT o.version, EXISTS (SELECT 1 FROM queen.fenced_flushes AS f WHERE f.flush = p_flush) INTO v_version, v_fenced
-    FROM queen.push_options AS o
-    WHERE o.id;
+    -- which a change of the options, a new end of the log and a cursor that parks there wait.
+    v_now := queen.write_clock();
+    SELECT o.version, EXISTS (SELECT 1 FROM queen.fenced_flushes AS f WHERE f.flush = p_flush), l.first_off, l.at, l.parked
+    INTO v_version, v_fenced, v_first, v_at, v_parked
+    FROM (
+        SELECT array_agg(e.next_off ORDER BY e.part_id) AS first_off,
+            array_agg(greatest(e.last_at, v_now) ORDER BY e.part_id) AS at, bool_or(c.parked) AS parked
+        FROM queen.log_ends AS e
+        LEFT JOIN LATERAL (
+            SELECT true AS parked FROM queen.partition_consumers AS p
+            WHERE p.part_id + 0 = e.part_id AND p.acked = e.next_off - 1 AND p.ready_at = 'infinity' LIMIT 1
+        ) AS c ON true
+        WHERE e.part_id = ANY(p_part)
+    ) AS l
+    JOIN queen.push_options AS o ON o.id;
     IF p_again THEN
         INSERT INTO queen.fenced_flushes VALUES (p_flush, clock_timestamp()) ON CONFLICT DO NOTHING;
     ELSIF v_fenced THEN
@@ -81,10 +93,6 @@ BEGIN
         END IF;
     END IF;
 
-    v_now := queen.write_clock();
-    SELECT array_agg(e.next_off ORDER BY e.part_id), array_agg(greatest(e.last_at, v_now) ORDER BY e.part_id)
-    INTO v_first, v_at
-    FROM queen.log_ends AS e WHERE e.part_id = ANY(p_part);
     IF p_hash IS NOT NULL THEN
         -- Duplicates are rare: nobody looks for them, the primary key finds them. Under the locks nobody else inserts
         -- transaction ids of these partitions, so that the key makes no push wait for another.
@@ -145,6 +153,8 @@ BEGIN
         SELECT o.part_id, array_agg(o.pos ORDER BY o.pos) AS pos, array_agg(o.off ORDER BY o.pos) AS off
         FROM unnest(d_part, d_pos, d_off) AS o (part_id, pos, off) GROUP BY o.part_id
     ) AS d ON d.part_id = u.part_id;
-    PERFORM queen.wake(p_part, v_first, v_now);
+    IF v_parked THEN
+        PERFORM queen.wake(p_part, v_first, v_now);
+    END IF;
 END $$;
 COMMENT ON FUNCTION queen.push_messages_v1 IS 'Appends one segment to each of many partitions, all or none. Called by the server, once a flush.';
