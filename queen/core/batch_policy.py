@@ -6,6 +6,11 @@ from dataclasses import dataclass
 _SOON_MS = 0.001
 
 
+def _rest(whole_ms: float, gone_ms: float) -> float:
+    rest_ms = whole_ms - gone_ms
+    return rest_ms if rest_ms > _SOON_MS else 0
+
+
 @dataclass(frozen=True, slots=True)
 class BatchPolicy:
     """Fire when idle, when ``preferred`` jobs wait, or when the oldest has waited ``hold_ms``.
@@ -18,6 +23,7 @@ class BatchPolicy:
         hold_ms: the longest that a job waits for company while other calls are in flight.
         batch_max: most jobs in one call.
         in_flight_max: most calls at the same time.
+        gather_ms: how long a call waits for those whom the one before has answered, to come again at once.
         items_max: a batch takes no further job once it has so many items (messages, acks).
         bytes_max: a batch takes no further job once it has so many bytes.
         queued_max: most jobs that may wait; further ones are refused.
@@ -28,6 +34,7 @@ class BatchPolicy:
     hold_ms: int
     batch_max: int
     in_flight_max: int
+    gather_ms: int = 0
     items_max: int = 50_000
     bytes_max: int = 16 << 20
     queued_max: int = 50_000
@@ -46,8 +53,11 @@ class BatchPolicy:
             return None
         if in_flight == 0 or waiting >= self.preferred:
             return 0
-        remaining_ms = self.hold_ms - oldest_age_ms
-        return remaining_ms if remaining_ms > _SOON_MS else 0
+        return _rest(self.hold_ms, oldest_age_ms)
+
+    def gathers_for_ms(self, waited_ms: float) -> float:
+        """Milliseconds for which a call that has waited so long goes on waiting for those whom the last one answered."""
+        return _rest(self.gather_ms, waited_ms)
 
     def is_full(self, jobs: int, items: int, size: int) -> bool:
         """Whether a batch takes no further job."""

@@ -9,6 +9,44 @@ from queen.core.operations import JobType
 from queen.engine.job import Job
 from queen.engine.status import LaneStatus
 
+#: After waiting for pipelines in vain again and again, the next tries it after so many calls.
+_PASSES_MAX = 63
+
+
+class _Pipelines:
+    """Clients who come again as soon as they are answered: how many the next call may wait for.
+
+    After a wait that brought less than half of those who were missing, so many calls wait for nobody as is twice what
+    it was the time before: who does not come again at once costs the others little.
+
+    Attributes:
+        expected: jobs that are to be there before the next call leaves.
+    """
+
+    def __init__(self) -> None:
+        self.expected = 0
+        self._since: float | None = None
+        self._had = 0
+        self._in_vain = self._passes = 0
+
+    def waited_ms(self, ready: int, now: float) -> float:
+        """How long the call has waited for them, which begins when this is asked first; so many jobs are ready."""
+        if self._since is None:
+            self._since, self._had = now, ready
+        return (now - self._since) * 1000
+
+    def left(self, jobs: int) -> None:
+        """The call has left with so many jobs."""
+        if self._since is not None:
+            came = 2 * jobs >= self._had + self.expected
+            self._in_vain = self._passes = 0 if came else min(2 * self._in_vain + 1, _PASSES_MAX)
+            self._since = None
+
+    def answered(self, jobs: int, ready: int) -> None:
+        """So many jobs of a call are answered, and so many others are ready."""
+        self.expected = jobs + ready if not self._passes else 0
+        self._passes = max(self._passes - 1, 0)
+
 
 class Lane:
     """Jobs of one kind, first come first served within each key.
@@ -36,6 +74,7 @@ class Lane:
         self.ready = 0
         self._waiting = 0
         self._jobs = self._calls = self._refused = self.failed = 0
+        self._pipelines = _Pipelines()
         self._batch_sizes = [0] * (policy.batch_max.bit_length() + 1)
 
     def __len__(self) -> int:
@@ -93,7 +132,11 @@ class Lane:
         age_ms = 0.0
         if self.ready < self.policy.preferred:  # so there are few keys to look at
             age_ms = (now - min([jobs[0].since for jobs in self._ready.values()])) * 1000
-        return self.policy.due_in_ms(self.ready, age_ms, self.in_flight, self.limiter.limit)
+        due_ms = self.policy.due_in_ms(self.ready, age_ms, self.in_flight, self.limiter.limit)
+        gathers = self.ready < min(self._pipelines.expected, self.policy.preferred) and not self.in_flight
+        if gathers and not self.policy.is_full(self.ready, 0, self.size):
+            return self.policy.gathers_for_ms(self._pipelines.waited_ms(self.ready, now))
+        return due_ms
 
     def next_jobs(self) -> list[Job]:
         """Those of the next batch, or more."""
@@ -118,6 +161,7 @@ class Lane:
         self._calls += 1
         self._jobs += len(batch)
         self._batch_sizes[len(batch).bit_length()] += 1
+        self._pipelines.left(len(batch))
         return batch
 
     def _keep(self, key: Hashable, rest: deque[Job]) -> None:
@@ -138,3 +182,4 @@ class Lane:
             if jobs := self._blocked.pop(key, None):
                 self._ready[key] = jobs
                 self.ready += len(jobs)
+        self._pipelines.answered(len(batch), self.ready)

@@ -1,7 +1,9 @@
 """A batch is bounded in jobs and in bytes, and no job is left behind or taken twice."""
 
 import asyncio
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,3 +34,88 @@ def test_batches_keep_their_bounds_and_take_every_job_once(arrivals: list[tuple[
     for key in (None, "a", "b"):
         assert [job for job in taken if job.key == key] == [job for job in jobs if job.key == key]
     loop.close()
+
+
+PIPELINES = BatchPolicy(preferred=50, hold_ms=20, batch_max=50, in_flight_max=4, gather_ms=2)
+
+
+class Pipelines:
+    """Clients that come again when they were answered, and a clock."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.lane = Lane(PIPELINES)
+        self.now = 100.0
+
+    def come(self, number: int) -> None:
+        for _ in range(number):
+            job = Job(JobType.TRANSACTION, None, self.loop.create_future())
+            job.since = self.now
+            self.lane.put(job)
+
+    def due_in_ms(self) -> float | None:
+        return self.lane.due_in_ms(self.now)
+
+    def call(self, *, beside: int = 0) -> int:
+        """Takes what is due; so many come while the call is under way. How many shared it."""
+        assert self.due_in_ms() == 0
+        batch = self.lane.take()
+        self.come(beside)
+        self.lane.done(batch)
+        return len(batch)
+
+    def call_in_vain(self) -> None:
+        """One is there and the others, who were, do not come."""
+        self.now += PIPELINES.gather_ms / 1000
+        assert self.call() == 1
+
+
+@pytest.fixture
+def pipelines() -> Iterator[Pipelines]:
+    made = Pipelines()
+    yield made
+    made.loop.close()
+
+
+def test_who_comes_alone_waits_for_nobody(pipelines: Pipelines) -> None:
+    for _ in range(3):
+        pipelines.come(1)
+        assert pipelines.call() == 1
+
+
+def test_those_who_were_answered_are_waited_for_and_leave_together(pipelines: Pipelines) -> None:
+    pipelines.come(1)
+    assert pipelines.call(beside=3) == 1
+    assert pipelines.due_in_ms() == 2, "the one that was answered may come again"
+    pipelines.now += 0.001
+    assert pipelines.due_in_ms() == pytest.approx(1)
+    pipelines.come(1)
+    assert pipelines.call() == 4
+    pipelines.come(3)
+    assert pipelines.due_in_ms() == 2
+    pipelines.come(1)
+    assert pipelines.call() == 4
+
+
+def test_nobody_is_waited_for_who_would_not_fit(pipelines: Pipelines) -> None:
+    pipelines.come(50)
+    assert pipelines.call(beside=50) == 50
+    assert pipelines.call() == 50
+
+
+def test_after_waiting_in_vain_nobody_is_waited_for_more_and_more_calls(pipelines: Pipelines) -> None:
+    passed = []
+    for _ in range(8):
+        pipelines.come(4)  # who never come again
+        assert pipelines.call() == 4
+        for calls in range(200):
+            pipelines.come(1)
+            if pipelines.due_in_ms():
+                break
+            assert pipelines.call(beside=3) == 1
+            pipelines.lane.done(pipelines.lane.take())
+        passed.append(calls)
+        pipelines.call_in_vain()
+    assert passed[0] == 0
+    assert passed == sorted(passed)
+    assert 8 < passed[-1] < 64

@@ -1,6 +1,6 @@
-"""TRANSACTION: pushes and acks of a request, all or none; requests that do not touch each other share a call."""
+"""TRANSACTION: pushes and acks of a request, all or none; requests that ack different messages share a call."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from uuid import UUID
 
@@ -33,6 +33,10 @@ from queen.engine.handlers.push import (
 from queen.engine.ports import NewPartitions, PushOptions, TransactionRows
 
 
+#: Partition and group of a cursor.
+_Place = tuple[int, int]
+
+
 class _Located(Struct, frozen=True):
     """A transaction whose acks have been located.
 
@@ -47,10 +51,14 @@ class _Located(Struct, frozen=True):
     required: Sequence[UUID] | None
 
     @property
-    def cursors(self) -> set[tuple[int, int]]:
-        """The cursors that its acks concern."""
-        located = [stretch.cursor for stretch in self.acks]
-        return {(cursor.part_id, cursor.grp_id) for cursor in located if isinstance(cursor, Cursor)}
+    def messages(self) -> dict[_Place, frozenset[int | None]]:
+        """The offsets that its acks name at each cursor; ``None``: one that only the database knows."""
+        named: dict[_Place, frozenset[int | None]] = {}
+        for stretch in self.acks:
+            if isinstance(stretch.cursor, Cursor):
+                place = stretch.cursor.part_id, stretch.cursor.grp_id
+                named[place] = named.get(place, frozenset()).union(stretch.offsets)
+        return named
 
     @property
     def problems(self) -> list[AckResult]:
@@ -94,18 +102,33 @@ async def _locate(context: Context, number: int, request: Transaction) -> _Locat
 
 
 def _apart(transactions: Sequence[_Located]) -> list[list[_Located]]:
-    """Groups that may share a call: of two that ack at the same cursor, one has to see what the other did."""
-    together: list[_Located] = []
-    alone: list[list[_Located]] = []
-    taken: set[tuple[int, int]] = set()
+    """Groups that may share a call: of two that may ack the same message, one has to see what the other did.
+
+    Acks of other messages of a cursor are judged alike whichever comes first: each of them ends its message, or is
+    refused, and then all are undone.
+    """
+    groups: list[tuple[list[_Located], dict[_Place, set[int | None]]]] = []
     for each in transactions:
-        cursors = each.cursors
-        if each.required is not None or cursors & taken:
-            alone.append([each])
+        messages = each.messages
+        for group, taken in groups:
+            if each.required is None and group[0].required is None and not _meet(messages, taken):
+                break
         else:
-            taken |= cursors
-            together.append(each)
-    return [together, *alone] if together else alone
+            group, taken = [], {}
+            groups.append((group, taken))
+        group.append(each)
+        for place, offsets in messages.items():
+            taken.setdefault(place, set()).update(offsets)
+    return [group for group, _ in groups]
+
+
+def _meet(messages: Mapping[_Place, frozenset[int | None]], taken: Mapping[_Place, set[int | None]]) -> bool:
+    """Whether both may ack the same message."""
+    return any(
+        None in offsets or None in taken[place] or not offsets.isdisjoint(taken[place])
+        for place, offsets in messages.items()
+        if place in taken
+    )
 
 
 async def _execute(context: Context, group: Sequence[_Located]) -> Sequence[Executed | QueenError]:
