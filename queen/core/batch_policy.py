@@ -56,7 +56,7 @@ class BatchPolicy:
         return _rest(self.hold_ms, oldest_age_ms)
 
     def gathers_for_ms(self, waited_ms: float) -> float:
-        """Milliseconds for which a call that has waited so long goes on waiting for those whom the last one answered."""
+        """Milliseconds for which a call that has waited so long still waits for those whom the last one answered."""
         return _rest(self.gather_ms, waited_ms)
 
     def is_full(self, jobs: int, items: int, size: int) -> bool:

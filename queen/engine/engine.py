@@ -177,6 +177,8 @@ class Engine:
     def release_waiters(self) -> None:
         """Answers all long polls empty, now and from now on: the worker stops."""
         self._stopping = True
+        for lane in self._lanes.values():
+            lane.hurry()
         for job in self._waiters.drain():
             self._reply(job, self._nothing(job))
 

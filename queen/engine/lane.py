@@ -2,6 +2,7 @@
 
 from collections import OrderedDict, deque
 from collections.abc import Hashable, Iterable, Sequence
+from math import inf
 
 from queen.core.batch_policy import BatchPolicy
 from queen.core.concurrency import Limiter, Static
@@ -14,23 +15,22 @@ _PASSES_MAX = 63
 
 
 class _Pipelines:
-    """Clients who come again as soon as they are answered: how many the next call may wait for.
+    """Clients who come again as soon as they are answered: for how many the next call waits.
 
-    After a wait that brought less than half of those who were missing, so many calls wait for nobody as is twice what
-    it was the time before: who does not come again at once costs the others little.
-
-    Attributes:
-        expected: jobs that are to be there before the next call leaves.
+    After a wait that brought less than half of those who were missing, twice as many calls as the time before wait for
+    nobody: who does not come again at once costs the others little.
     """
 
     def __init__(self) -> None:
-        self.expected = 0
+        self._expected = 0
         self._since: float | None = None
         self._had = 0
         self._in_vain = self._passes = 0
 
     def waited_ms(self, ready: int, now: float) -> float:
-        """How long the call has waited for them, which begins when this is asked first; so many jobs are ready."""
+        """How long a call has waited that could leave with so many jobs; ``inf`` if nobody else is expected."""
+        if ready >= self._expected:
+            return inf
         if self._since is None:
             self._since, self._had = now, ready
         return (now - self._since) * 1000
@@ -38,13 +38,13 @@ class _Pipelines:
     def left(self, jobs: int) -> None:
         """The call has left with so many jobs."""
         if self._since is not None:
-            came = 2 * jobs >= self._had + self.expected
+            came = 2 * jobs >= self._had + self._expected
             self._in_vain = self._passes = 0 if came else min(2 * self._in_vain + 1, _PASSES_MAX)
             self._since = None
 
     def answered(self, jobs: int, ready: int) -> None:
         """So many jobs of a call are answered, and so many others are ready."""
-        self.expected = jobs + ready if not self._passes else 0
+        self._expected = jobs + ready if not self._passes else 0
         self._passes = max(self._passes - 1, 0)
 
 
@@ -74,7 +74,7 @@ class Lane:
         self.ready = 0
         self._waiting = 0
         self._jobs = self._calls = self._refused = self.failed = 0
-        self._pipelines = _Pipelines()
+        self._pipelines: _Pipelines | None = _Pipelines() if policy.gather_ms else None
         self._batch_sizes = [0] * (policy.batch_max.bit_length() + 1)
 
     def __len__(self) -> int:
@@ -133,10 +133,13 @@ class Lane:
         if self.ready < self.policy.preferred:  # so there are few keys to look at
             age_ms = (now - min([jobs[0].since for jobs in self._ready.values()])) * 1000
         due_ms = self.policy.due_in_ms(self.ready, age_ms, self.in_flight, self.limiter.limit)
-        gathers = self.ready < min(self._pipelines.expected, self.policy.preferred) and not self.in_flight
-        if gathers and not self.policy.is_full(self.ready, 0, self.size):
-            return self.policy.gathers_for_ms(self._pipelines.waited_ms(self.ready, now))
-        return due_ms
+        if self._pipelines is None or self.in_flight or self.policy.is_full(self.ready, 0, self.size):
+            return due_ms
+        return self.policy.gathers_for_ms(self._pipelines.waited_ms(self.ready, now))
+
+    def hurry(self) -> None:
+        """The worker stops: no call waits for pipelines any more."""
+        self._pipelines = None
 
     def next_jobs(self) -> list[Job]:
         """Those of the next batch, or more."""
@@ -161,7 +164,8 @@ class Lane:
         self._calls += 1
         self._jobs += len(batch)
         self._batch_sizes[len(batch).bit_length()] += 1
-        self._pipelines.left(len(batch))
+        if self._pipelines is not None:
+            self._pipelines.left(len(batch))
         return batch
 
     def _keep(self, key: Hashable, rest: deque[Job]) -> None:
@@ -182,4 +186,5 @@ class Lane:
             if jobs := self._blocked.pop(key, None):
                 self._ready[key] = jobs
                 self.ready += len(jobs)
-        self._pipelines.answered(len(batch), self.ready)
+        if self._pipelines is not None:
+            self._pipelines.answered(len(batch), self.ready)

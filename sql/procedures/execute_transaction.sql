@@ -113,7 +113,7 @@ BEGIN
         END IF;
 
         -- The pushes come last, so that no message is acked that they store; but room that the acks make is not theirs.
-        IF p_limited IS NOT NULL AND (SELECT o.version FROM queen.push_options AS o WHERE o.id) = coalesce(p_version, -1) THEN
+        IF p_limited IS NOT NULL AND coalesce(p_version = (SELECT o.version FROM queen.push_options AS o WHERE o.id), true) THEN
             kind := 'push';
             problem := 'Queue is full';
             FOR part_id IN SELECT r.part_id FROM queen.take_room(p_limited, p_part, p_n) AS r LOOP

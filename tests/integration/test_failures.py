@@ -170,11 +170,11 @@ async def test_a_dead_letter_whose_replay_is_too_slow_is_kept(api: Api, operator
 async def test_a_transaction_is_carried_out_once_whatever_becomes_of_others_of_its_batch(
     api: Api, operator: Connection, queue: str
 ) -> None:
-    await api.push(queue, 0, 1, partition="p0")
+    await api.push(queue, 0, 1, partition="p0", ids=["first", "second"])
     await made(api, queue)
     first, second, *_ = (await api.pop(queue, "p0", batch=10)).messages
     part_id = await part_id_of(operator, queue)
-    # Of two that ack at one cursor the second has a call of its own, behind that of the first.
+    # Of two that ack by ids of their own at one cursor the second has its own call, behind that of the first.
     one = transaction(queue, "p1", ack_of(first, "completed"))
     other = transaction(queue, "p2", ack_of(second, "completed"))
     async with slow_segments(operator, part_id), refused_segments(operator, await part_id_of(operator, queue, "p2")):

@@ -280,18 +280,22 @@ async def test_transaction_that_fails_leaves_no_queue_behind(api: Api, queue: st
     assert await rest_of(api, made) == [1]
 
 
+@pytest.mark.parametrize("partitions", [40, 3, 1])
 @checks("G-ISO-1", "G-TXN-1", level=Level.LIVE)
-async def test_transactions_at_the_same_time_succeed_and_fail_each_for_itself(api: Api, queue: str) -> None:
+async def test_transactions_at_the_same_time_succeed_and_fail_each_for_itself(
+    api: Api, queue: str, partitions: int
+) -> None:
     inputs, out = 40, f"{queue}-out"
     for n in range(inputs):
-        await api.push(queue, n, partition=f"p{n}")
+        await api.push(queue, n, partition=f"p{n % partitions}")
     messages = (await api.pop(queue, batch=inputs, partitions=inputs)).messages
+    by_payload = {message["data"]: message for message in messages}
     wrong = {n for n in range(inputs) if n % 5 == 2}
 
     async def execute(n: int) -> bool:
-        lease = NO_LEASE if n in wrong else messages[n]["leaseId"]
+        lease = NO_LEASE if n in wrong else by_payload[n]["leaseId"]
         partition = f"made-{n % 7}"
-        operations = [push_op(out, n, partition=partition), ack_op(messages[n], leaseId=lease)]
+        operations = [push_op(out, n, partition=partition), ack_op(by_payload[n], leaseId=lease)]
         return bool((await api.transact(operations))["success"])
 
     succeeded = await asyncio.gather(*(execute(n) for n in range(inputs)))
@@ -300,6 +304,23 @@ async def test_transactions_at_the_same_time_succeed_and_fail_each_for_itself(ap
     assert sorted(delivered) == [n for n in range(inputs) if n not in wrong]
     left = (await api.pop(queue, batch=inputs, partitions=inputs)).messages
     assert left == [], "the lease still holds what was not acked"
+
+
+@checks("G-TXN-1", level=Level.LIVE)
+async def test_transactions_at_the_same_time_of_one_lease_end_it_together(api: Api, queue: str) -> None:
+    """Pipelines that share what one pop got: some complete their message, some give it up, in any order."""
+    messages, out = await input_of(api, queue, *range(30)), f"{queue}-out"
+
+    async def execute(n: int) -> bool:
+        operations = [ack_op(messages[n], status="dlq" if n % 3 == 1 else "completed"), push_op(out, n)]
+        return bool((await api.transact(operations))["success"])
+
+    assert all(await asyncio.gather(*(execute(n) for n in reversed(range(30)))))
+    assert sorted(await rest_of(api, out)) == list(range(30))
+    letters = (await api.http.get("/api/v1/dlq", params={"queue": queue, "limit": 100})).json()["messages"]
+    assert sorted(letter["data"] for letter in letters) == [n for n in range(30) if n % 3 == 1]
+    await api.push(queue, "next")
+    assert (await api.pop(queue)).data == ["next"], "the lease is over"
 
 
 @checks("G-TXN-2", level=Level.LIVE)

@@ -48,6 +48,13 @@ _ONE_BY_ONE = (
     "v_claims.complete := cardinality(p_pop)",
     "v_claims.complete := false AND cardinality(p_pop)",
 )
+_PUSH_FIRST = """        RETURN QUERY
+        SELECT 'push', r.part_id, NULL::int, NULL, r.first_off, r.created_at, r.dup_pos, r.dup_off, NULL::bigint,
+            NULL::bigint, NULL::bigint, NULL::bool, NULL::bool, NULL::bool
+        FROM queen.push_messages_v1(
+            p_flush, p_again, p_part, p_n, p_data, p_ends, p_ids, p_hash_part, p_hash_pos, p_hash, p_version, NULL) AS r;
+        kind := 'ack';
+        FOR v_row IN"""
 
 MUTANTS: tuple[Mutant, ...] = (
     _sql(
@@ -212,7 +219,18 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-TXN-1", "what can happen of a transaction happens, as in two commits",
-        (TRANSACTION, "            RETURN NEXT;\n        END LOOP;\n        IF v_failed THEN\n", "            RETURN NEXT;\n        END LOOP;\n        IF false THEN\n"),
+        (TRANSACTION, "        END IF;\n        IF v_failed THEN\n", "        END IF;\n        IF false THEN\n"),
+    ),
+    _sql(
+        "G-TXN-1", "a transaction pushes into the room that its acks make",
+        (TRANSACTION, "IF p_limited IS NOT NULL AND coalesce(", "IF false AND coalesce("),
+        (TRANSACTION, "p_hash, p_version, NULL)", "p_hash, p_version, p_limited)"),
+        tests=COMBINATIONS,
+    ),
+    _engine(
+        "G-TXN-2", "transactions that ack the same message share a call",
+        ("queen/engine/handlers/transaction.py", "or not offsets.isdisjoint(taken[place])", "or False"),
+        tests="tests/integration/test_transaction.py",
     ),
     _sql(
         "G-TXN-2", "a transaction may ack what is done",
@@ -224,7 +242,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-TXN-3", "a transaction acks what it pushes",
-        (TRANSACTION, "                problem := 'Message not found';\n", "                problem := problem;\n"),
+        (TRANSACTION, "        kind := 'ack';\n        FOR v_row IN", _PUSH_FIRST),
+        (TRANSACTION, "IF p_part <> '{}' AND NOT v_full THEN", "IF false THEN"),
         tests=COMBINATIONS,
     ),
     _sql(

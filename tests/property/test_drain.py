@@ -1,6 +1,7 @@
 """A whole engine in simulated time over a database that is slow, refuses, and goes away: every job gets its answer."""
 
 import asyncio
+import dataclasses
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
@@ -158,6 +159,7 @@ arrivals = st.lists(
     away=st.sampled_from((0, 0, 0.2)),
     crashes=st.sampled_from((0, 0.1)),
     vegas=st.booleans(),
+    gather_ms=st.sampled_from((0, 2)),
     seed=st.integers(0, 10**6),
 )
 def test_every_job_is_answered_once_and_in_time(
@@ -166,11 +168,12 @@ def test_every_job_is_answered_once_and_in_time(
     away: float,
     crashes: float,
     vegas: bool,
+    gather_ms: int,
     seed: int,
 ) -> None:
     async def live() -> None:
         database = Database(random.Random(seed), 0.05, away, crashes)
-        harness = Harness(database, hot, vegas=vegas)
+        harness = Harness(database, hot, dataclasses.replace(POLICY, gather_ms=gather_ms), vegas=vegas)
         choice = random.Random(seed)
         jobs: list[tuple[Job, float]] = []
         gone: set[int] = set()
@@ -263,6 +266,46 @@ def test_no_job_waits_longer_than_its_hold_while_connections_are_free(
         for now, _, numbers in database.begun:
             assert all(now - asked[number] <= hold_ms / 1000 + 1e-6 for number in numbers)
         await harness.engine.stop()
+
+    run(live())
+
+
+async def shared_calls(harness: Harness, database: Database, *, pipelines: int, rounds: int) -> list[int]:
+    """Pipelines that come again when they are answered; how many shared each call."""
+
+    jobs = []
+
+    async def pipeline() -> None:
+        for number in range(rounds):
+            jobs.append(job := harness.submit(JobType.TRANSACTION, Request(number)))
+            while not harness.answers[id(job)]:
+                await asyncio.sleep(0.0002)
+            await asyncio.sleep(0.0005)
+
+    await asyncio.gather(*(pipeline() for _ in range(pipelines)))
+    return [len(numbers) for _, _, numbers in database.begun]
+
+
+def test_pipelines_that_come_again_at_once_share_each_call_but_the_first() -> None:
+    async def live(gather_ms: int) -> list[int]:
+        database = Database(random.Random(0), 0.002)
+        harness = Harness(database, 2, dataclasses.replace(POLICY, gather_ms=gather_ms))
+        shared = await shared_calls(harness, database, pipelines=4, rounds=20)
+        await harness.engine.stop()
+        return shared
+
+    assert run(live(2)) == [1, *[4] * 19, 3]
+    assert len(run(live(0))) > 30
+
+
+def test_a_job_that_waits_for_others_is_answered_when_the_worker_stops() -> None:
+    async def live() -> None:
+        harness = Harness(Database(random.Random(0), 0.002), 2, dataclasses.replace(POLICY, gather_ms=1000))
+        jobs = [harness.submit(JobType.TRANSACTION, Request(number)) for number in range(3)]
+        await asyncio.sleep(0.1)
+        assert harness.engine.queued == 2, "the one that was answered may come again"
+        await harness.engine.stop()
+        assert [harness.answers[id(job)] for job in jobs] == [[0], [1], [2]]
 
     run(live())
 

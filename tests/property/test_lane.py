@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -42,9 +43,9 @@ PIPELINES = BatchPolicy(preferred=50, hold_ms=20, batch_max=50, in_flight_max=4,
 class Pipelines:
     """Clients that come again when they were answered, and a clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, policy: BatchPolicy = PIPELINES) -> None:
         self.loop = asyncio.new_event_loop()
-        self.lane = Lane(PIPELINES)
+        self.lane = Lane(policy)
         self.now = 100.0
 
     def come(self, number: int) -> None:
@@ -63,11 +64,6 @@ class Pipelines:
         self.come(beside)
         self.lane.done(batch)
         return len(batch)
-
-    def call_in_vain(self) -> None:
-        """One is there and the others, who were, do not come."""
-        self.now += PIPELINES.gather_ms / 1000
-        assert self.call() == 1
 
 
 @pytest.fixture
@@ -103,19 +99,13 @@ def test_nobody_is_waited_for_who_would_not_fit(pipelines: Pipelines) -> None:
     assert pipelines.call() == 50
 
 
-def test_after_waiting_in_vain_nobody_is_waited_for_more_and_more_calls(pipelines: Pipelines) -> None:
-    passed = []
-    for _ in range(8):
-        pipelines.come(4)  # who never come again
-        assert pipelines.call() == 4
-        for calls in range(200):
-            pipelines.come(1)
-            if pipelines.due_in_ms():
-                break
-            assert pipelines.call(beside=3) == 1
-            pipelines.lane.done(pipelines.lane.take())
-        passed.append(calls)
-        pipelines.call_in_vain()
-    assert passed[0] == 0
-    assert passed == sorted(passed)
-    assert 8 < passed[-1] < 64
+def test_after_waiting_in_vain_more_and_more_calls_wait_for_nobody() -> None:
+    pipelines, waited = Pipelines(replace(PIPELINES, preferred=1000, batch_max=1000)), []
+    for call in range(200):
+        pipelines.come(300 - call)  # fewer come each time than before
+        if pipelines.due_in_ms():
+            waited.append(call)
+            pipelines.now += PIPELINES.gather_ms / 1000
+        pipelines.call()
+    pipelines.loop.close()
+    assert waited == [1, 3, 7, 15, 31, 63, 127, 191]

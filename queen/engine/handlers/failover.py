@@ -132,7 +132,7 @@ async def _overtaking(context: Context, pushes: Sequence[Push]) -> list[bool]:
     """Which of these would overtake what is spooled; waits for the end of the spool before it says so."""
     pushing = [bool(push.lots) for push in pushes]
     failover, loop = context.failover, asyncio.get_running_loop()
-    if failover is None or not any(pushing):
+    if failover is None or not any(pushing) or not (failover.spooling or failover.held_back):
         return [False] * len(pushes)
     give_up_at = loop.time() + _PATIENCE_S
     while failover.spooling and not failover.maintenance:

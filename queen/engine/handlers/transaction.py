@@ -15,7 +15,7 @@ from queen.core.errors import (
     QueenError,
     TooSlowError,
 )
-from queen.core.operations import AckResult, Executed, Push, Pushed, Transaction
+from queen.core.operations import AckItem, AckResult, Executed, Push, Pushed, Transaction
 from queen.engine.context import Context
 from queen.engine.flush import Flush
 from queen.engine.handlers.ack import Cursor, Gathered, Stretch, lease_of, locate, unknown_outcome
@@ -32,12 +32,11 @@ from queen.engine.handlers.push import (
 )
 from queen.engine.ports import NewPartitions, PushOptions, TransactionRows
 
-
 #: Partition and group of a cursor.
 _Place = tuple[int, int]
 
 
-class _Located(Struct, frozen=True):
+class Located(Struct, frozen=True):
     """A transaction whose acks have been located.
 
     Attributes:
@@ -72,7 +71,7 @@ class _Located(Struct, frozen=True):
 
 async def transaction(context: Context, requests: Sequence[Transaction]) -> list[Executed | QueenError]:
     """Executes all requests; one answer each, or the error of its call."""
-    located = [await _locate(context, number, request) for number, request in enumerate(requests)]
+    located = await context.harmlessly(partial(_locate, context, requests))
     results: dict[int, Executed | QueenError] = {}
     sound = []
     for each in located:
@@ -81,7 +80,7 @@ async def transaction(context: Context, requests: Sequence[Transaction]) -> list
         else:
             results[each.number] = Executed(True, Pushed([]), each.problems)
     locked: TooSlowError | None = None
-    for group in _apart(sound):
+    for group in apart(sound):
         # Behind a call that has met a lock none is made: each would wait as long for the next one.
         answers = [locked] * len(group) if locked is not None else await _execute(context, group)
         locked = next((each for each in answers if isinstance(each, TooSlowError) and each.lock), locked)
@@ -89,25 +88,31 @@ async def transaction(context: Context, requests: Sequence[Transaction]) -> list
     return [results[number] for number in range(len(requests))]
 
 
-async def _locate(context: Context, number: int, request: Transaction) -> _Located:
-    acks, required = request.acks, None
-    if request.required_leases is not None and not all(item.lease for item in acks):
-        if len(request.required_leases) == 1:
-            acks = [item if item.lease else replace(item, lease=request.required_leases[0]) for item in acks]
-        else:
-            leases = [lease_of(text) for text in request.required_leases]
-            required = [lease for lease in leases if lease is not None]
-    stretches = await context.harmlessly(lambda: locate(context, acks))
-    return _Located(number, request.push, stretches, required)
+async def _locate(context: Context, requests: Sequence[Transaction]) -> list[Located]:
+    return [
+        Located(number, request.push, await locate(context, acks), required)
+        for number, request in enumerate(requests)
+        for acks, required in [_with_leases(request)]
+    ]
 
 
-def _apart(transactions: Sequence[_Located]) -> list[list[_Located]]:
+def _with_leases(request: Transaction) -> tuple[Sequence[AckItem], Sequence[UUID] | None]:
+    """Its acks with the one lease that it requires, or several that it requires beside those of the acks."""
+    texts = request.required_leases
+    if texts is None or all(item.lease for item in request.acks):
+        return request.acks, None
+    if len(texts) == 1:
+        return [item if item.lease else replace(item, lease=texts[0]) for item in request.acks], None
+    return request.acks, [lease for text in texts if (lease := lease_of(text)) is not None]
+
+
+def apart(transactions: Sequence[Located]) -> list[list[Located]]:
     """Groups that may share a call: of two that may ack the same message, one has to see what the other did.
 
     Acks of other messages of a cursor are judged alike whichever comes first: each of them ends its message, or is
     refused, and then all are undone.
     """
-    groups: list[tuple[list[_Located], dict[_Place, set[int | None]]]] = []
+    groups: list[tuple[list[Located], dict[_Place, set[int | None]]]] = []
     for each in transactions:
         messages = each.messages
         for group, taken in groups:
@@ -131,7 +136,7 @@ def _meet(messages: Mapping[_Place, frozenset[int | None]], taken: Mapping[_Plac
     )
 
 
-async def _execute(context: Context, group: Sequence[_Located]) -> Sequence[Executed | QueenError]:
+async def _execute(context: Context, group: Sequence[Located]) -> Sequence[Executed | QueenError]:
     """One answer each, or the error of the call for each of them: groups before this one may have been executed."""
     try:
         return await _call(context, group)
@@ -139,7 +144,7 @@ async def _execute(context: Context, group: Sequence[_Located]) -> Sequence[Exec
         return [problem] * len(group)
 
 
-async def _call(context: Context, group: Sequence[_Located]) -> Sequence[Executed | QueenError]:
+async def _call(context: Context, group: Sequence[Located]) -> Sequence[Executed | QueenError]:
     """One answer each.
 
     Raises:
