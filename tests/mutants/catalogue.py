@@ -230,7 +230,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _engine(
         "G-TXN-2", "transactions that ack the same message share a call",
         ("queen/engine/handlers/transaction.py", "or not offsets.isdisjoint(taken[place])", "or False"),
-        tests="tests/integration/test_transaction.py",
+        tests="tests/property/test_shared_calls.py",
     ),
     _sql(
         "G-TXN-2", "a transaction may ack what is done",
