@@ -62,9 +62,6 @@ BEGIN
         PERFORM queen.settle(queue_id, '{}', false, false, v_forgets);
     ELSE
         PERFORM queen.settle(queue_id, v_page.part_ids, v_pushes, v_waits, v_forgets);
-        IF v_limits THEN
-            PERFORM queen.count_again(queue_id, queen.lock_size(queue_id));
-        END IF;
     END IF;
     -- Last of all, because everybody else who changes such options waits for this row.
     PERFORM queen.make_partitions(ARRAY[p_queue], ARRAY['Default']);

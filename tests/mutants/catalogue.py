@@ -572,8 +572,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-SPOOL-2", "a file of which all is stored is taken up again while it is removed",
-        ("queen/engine/backlog.py", "        return self._done.pop(lane.lane.name)\n",
-         "        self._files.discard(lane.lane.name)\n        return self._done.pop(lane.lane.name)\n"),
+        ("queen/engine/backlog.py", "        return self._done.pop(name)\n",
+         "        self._files.discard(lane.lane.name)\n        return self._done.pop(name)\n"),
         tests=SPOOL_CRASHES,
     ),
     _engine(
