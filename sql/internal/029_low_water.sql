@@ -3,14 +3,14 @@
 -- per group a time below which no cursor is ready: the low-water mark.
 --
 -- The mark may rise to a time only when nobody can still commit a cursor with an earlier one. A call that writes ready_at takes
--- its time from queen.write_clock, which notes it by a shared advisory lock on its tick, 2 ms, until the commit. A tick that is over
+-- its time from queen.write_clock, which notes it by a shared advisory lock on its tick, 4 ms, until the commit. A tick that is over
 -- and that nobody holds is closed.
 
 -- The tick of a time, as the key of an advisory lock.
 CREATE OR REPLACE FUNCTION queen.tick(p_time timestamptz) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN 7565000000000000 + floor(extract(EPOCH FROM p_time) * 500)::bigint;
-COMMENT ON FUNCTION queen.tick IS 'Internal: the key of the advisory lock of a tick, 2 ms.';
+RETURN 7565000000000000 + floor(extract(EPOCH FROM p_time) * 250)::bigint;
+COMMENT ON FUNCTION queen.tick IS 'Internal: the key of the advisory lock of a tick, 4 ms.';
 
 -- The time of a call that writes ready_at. A tick that was closed in the very moment is not entered.
 CREATE OR REPLACE FUNCTION queen.write_clock() RETURNS timestamptz
@@ -57,7 +57,7 @@ BEGIN
     IF v_first <> v_known THEN
         PERFORM set_config('queen.closed', v_first::text, false);
     END IF;
-    RETURN (v_first - queen.tick('1970-01-01Z')) / 500.0;
+    RETURN (v_first - queen.tick('1970-01-01Z')) / 250.0;
 END $$;
 COMMENT ON FUNCTION queen.closed IS 'Internal: up to when nobody still writes when cursors are ready.';
 
@@ -87,7 +87,7 @@ BEGIN
         RETURN '-infinity';
     ELSIF coalesce(v_stored[4] <> p_grp OR v_now < v_stored[2], true) THEN
         v_stored := ARRAY[0, v_now, v_now + 1, p_grp, 0, 1];
-    ELSIF v_now < v_stored[2] + 0.002 THEN
+    ELSIF v_now < v_stored[2] + 0.004 THEN
         RETURN to_timestamp(v_stored[1]);
     END IF;
     IF NOT EXISTS (
