@@ -12,6 +12,7 @@ LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
+SET cursor_tuple_fraction = 1
 AS $$
 #variable_conflict use_column
 DECLARE

@@ -19,7 +19,6 @@ CREATE OR REPLACE FUNCTION simple_mq.promote(p_queue uuid[], p_group text[]) RET
 LANGUAGE sql
 SET enable_seqscan = off
 SET enable_bitmapscan = off
-SET enable_bitmapscan = off
 AS $$
     WITH promoted AS (
         UPDATE simple_mq.messages AS m SET state = 'r'

@@ -10,7 +10,6 @@ LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
 SET enable_bitmapscan = off
-SET enable_bitmapscan = off
 AS $$
 #variable_conflict use_column
 DECLARE

@@ -16,7 +16,6 @@ LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
 SET enable_bitmapscan = off
-SET enable_bitmapscan = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -119,7 +118,6 @@ LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
 SET enable_bitmapscan = off
-SET enable_bitmapscan = off
 AS $$
 BEGIN
     PERFORM 1 FROM simple_mq.heads AS h WHERE h.queue_id = p_queue FOR UPDATE SKIP LOCKED;
@@ -143,7 +141,6 @@ CREATE OR REPLACE FUNCTION simple_mq.give_back_v1(p_queue uuid[], p_message uuid
 LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
-SET enable_bitmapscan = off
 AS $$
 BEGIN
     PERFORM 1 FROM simple_mq.messages AS m

@@ -10,7 +10,6 @@ LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
 SET enable_bitmapscan = off
-SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_source uuid;
@@ -57,7 +56,6 @@ CREATE OR REPLACE FUNCTION simple_mq.move_back(
 LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
-SET enable_bitmapscan = off
 SET enable_bitmapscan = off
 AS $$
 #variable_conflict use_column
@@ -149,7 +147,6 @@ CREATE OR REPLACE FUNCTION simple_mq.requeue_all_v1(
 LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
-SET enable_bitmapscan = off
 SET enable_bitmapscan = off
 AS $$
 BEGIN
