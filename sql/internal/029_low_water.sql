@@ -6,10 +6,10 @@
 -- its time from queen.write_clock, which notes it by a shared advisory lock on its tick, 4 ms, until the commit. A tick that is over
 -- and that nobody holds is closed.
 
--- The tick of a time, as the key of an advisory lock.
+-- The tick of a time, as the key of an advisory lock. STABLE, as date_part is: else it would not be inlined, and be planned at each call.
 CREATE OR REPLACE FUNCTION queen.tick(p_time timestamptz) RETURNS bigint
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN 7565000000000000 + floor(extract(EPOCH FROM p_time) * 250)::bigint;
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN 7565000000000000 + floor(date_part('epoch', p_time) * 250)::bigint;
 COMMENT ON FUNCTION queen.tick IS 'Internal: the key of the advisory lock of a tick, 4 ms.';
 
 -- The time of a call that writes ready_at. A tick that was closed in the very moment is not entered.
@@ -77,7 +77,7 @@ DECLARE
     -- In seconds since 1970: the mark, when it was looked for, and when the next step of the sweep is due. The group. And of
     -- the sweep: where it stands, and how long the next step is.
     v_stored float8[] := string_to_array(nullif(current_setting(v_name, true), ''), ' ')::float8[];
-    v_now CONSTANT float8 := extract(epoch FROM p_now);
+    v_now CONSTANT float8 := date_part('epoch', p_now);
     v_closed float8;
     v_oldest timestamptz;
     v_began timestamptz;
@@ -102,7 +102,7 @@ BEGIN
         AND c.ready_at < 'infinity'
     ORDER BY c.ready_at, c.part_id + 0 LIMIT 1;
     -- A little less: it is stored as a fraction, of which extra_float_digits may leave 15 digits.
-    v_stored[1] := greatest(v_stored[1], coalesce(extract(epoch FROM v_oldest), v_closed) - 0.00001);
+    v_stored[1] := greatest(v_stored[1], coalesce(date_part('epoch', v_oldest), v_closed) - 0.00001);
     v_stored[2] := v_now;
     IF v_now >= v_stored[3] THEN
         IF v_stored[5] <= 0 THEN
@@ -115,7 +115,7 @@ BEGIN
             AND c.ready_at < to_timestamp(v_stored[5]) AND c.ready_at < 'infinity'
         ORDER BY c.ready_at, c.part_id + 0 LIMIT 1;
         v_took := extract(epoch FROM clock_timestamp() - v_began);
-        v_stored[1] := least(v_stored[1], extract(epoch FROM v_oldest) - 0.00001);
+        v_stored[1] := least(v_stored[1], date_part('epoch', v_oldest) - 0.00001);
         v_stored[3] := v_now + greatest(1, least(60, 2000 * v_took));
         v_stored[5] := v_stored[5] - v_stored[6];
         v_stored[6] := v_stored[6] * CASE WHEN v_took < 0.0005 THEN 2 WHEN v_took > 0.002 THEN 0.5 ELSE 1 END;
