@@ -63,7 +63,7 @@ COMMENT ON FUNCTION queen.closed IS 'Internal: up to when nobody still writes wh
 
 -- The low-water mark of a group in this session; none while it has not all its cursors, which are ready since it began, in
 -- whichever page they are made, nor while nobody sees the group: it may be coming back under its number. It rises at most once a
--- tick. What stands below it all the same is found by a sweep: in times that go down from the mark and become longer, one a
+-- tick, and less often, up to 64 ms, while there is little to pass over. What stands below it all the same is found by a sweep: in times that go down from the mark and become longer, one a
 -- second, and less often if it takes long. 1000 groups are remembered, each at its place: every name of a setting takes memory for
 -- as long as the session lives, and before PostgreSQL 16 a new one has all of them sorted.
 CREATE OR REPLACE FUNCTION queen.low_water(p_grp bigint, p_now timestamptz) RETURNS timestamptz
@@ -74,20 +74,21 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_name CONSTANT text := 'queen.low_water_' || p_grp % 1000;
-    -- In seconds since 1970: the mark, when it was looked for, and when the next step of the sweep is due. The group. And of
-    -- the sweep: where it stands, and how long the next step is.
+    -- In seconds since 1970: the mark, when it was looked for, and when the next step of the sweep is due. The group. Of the
+    -- sweep: where it stands, and how long the next step is. And after how long the mark is looked for again.
     v_stored float8[] := string_to_array(nullif(current_setting(v_name, true), ''), ' ')::float8[];
     v_now CONSTANT float8 := date_part('epoch', p_now);
     v_closed float8;
     v_oldest timestamptz;
+    v_blocks bigint;
     v_began timestamptz;
     v_took float8;
 BEGIN
     IF current_setting('queen.clock', true) <> '' THEN
         RETURN '-infinity';
     ELSIF coalesce(v_stored[4] <> p_grp OR v_now < v_stored[2], true) THEN
-        v_stored := ARRAY[0, v_now, v_now + 1, p_grp, 0, 1];
-    ELSIF v_now < v_stored[2] + 0.004 THEN
+        v_stored := ARRAY[0, v_now, v_now + 1, p_grp, 0, 1, 0.004];
+    ELSIF v_now < v_stored[2] + v_stored[7] THEN
         RETURN to_timestamp(v_stored[1]);
     END IF;
     IF NOT EXISTS (
@@ -96,6 +97,7 @@ BEGIN
         RETURN '-infinity';
     END IF;
     v_closed := queen.closed(p_now);
+    v_blocks := pg_stat_get_xact_blocks_fetched('queen.partition_consumers'::regclass);
     -- A statement of its own, later than the closing: it sees what was committed by then.
     SELECT c.ready_at INTO v_oldest FROM queen.partition_consumers AS c
     WHERE c.grp_id = p_grp AND c.ready_at >= to_timestamp(v_stored[1]) AND c.ready_at < to_timestamp(v_closed)
@@ -104,6 +106,8 @@ BEGIN
     -- A little less: it is stored as a fraction, of which extra_float_digits may leave 15 digits.
     v_stored[1] := greatest(v_stored[1], coalesce(date_part('epoch', v_oldest), v_closed) - 0.00001);
     v_stored[2] := v_now;
+    v_blocks := pg_stat_get_xact_blocks_fetched('queen.partition_consumers'::regclass) - v_blocks;
+    v_stored[7] := CASE WHEN v_blocks > 8 THEN 0.004 ELSE least(2 * v_stored[7], 0.064) END;
     IF v_now >= v_stored[3] THEN
         IF v_stored[5] <= 0 THEN
             v_stored[5] := v_stored[1];
