@@ -78,7 +78,7 @@ COMMENT ON FUNCTION queen.configure_queue_v1 IS 'Makes a queue, or replaces the 
 -- Arguments: p_step  partitions and cursors of a page; at least one partition is done
 -- Returns:   woken: cursors that no longer wait; more: whether there are more pages.
 -- Locks:     the row of the change, for which only such calls wait; then as queen.settle.
--- Writes:    partition_consumers, pending_configurations.
+-- Writes:    partition_consumers, queue_sizes, pending_configurations.
 CREATE OR REPLACE FUNCTION queen.settle_queue_v1(p_queue_id bigint, p_step int, OUT woken int, OUT more bool)
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -93,7 +93,9 @@ BEGIN
     WHERE c.queue_id = p_queue_id ORDER BY c.id LIMIT 1 FOR UPDATE;
     IF FOUND THEN
         v_page := queen.page_to_settle(p_queue_id, v_change.done_upto, v_change.waits, p_step);
-        woken := queen.settle(p_queue_id, v_page.part_ids, v_change.pushes, v_change.waits, false);
+        -- A count that began while not all pushes counted is void.
+        woken := queen.settle(
+            p_queue_id, v_page.part_ids, v_change.pushes, v_change.waits, v_change.limits AND NOT v_page.more);
         IF v_page.more THEN
             UPDATE queen.pending_configurations AS c SET done_upto = v_page.part_ids[cardinality(v_page.part_ids)]
             WHERE c.id = v_change.id;

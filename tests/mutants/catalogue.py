@@ -485,6 +485,10 @@ MUTANTS: tuple[Mutant, ...] = (
         (SIZE, " AND c.limits)", ")"),
         tests=PAGES_OF_CONFIGURE,
     ),
+    _sql(
+        "G-RET-8", "a count that began before all pushes counted holds",
+        ("sql/procedures/configure_queue.sql", "v_change.limits AND NOT v_page.more", "false"), tests=SIZES,
+    ),
     _engine(
         "G-ISO-1", "a bad ack fails the acks that it was fused with",
         ("queen/engine/handlers/ack.py", "    begin = 0\n    for request in acks:\n", "    if any(result.problem for result in results):\n        results = [AckResult('Message not found') for _ in results]\n    begin = 0\n    for request in acks:\n"),
