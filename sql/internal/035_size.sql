@@ -69,7 +69,7 @@ BEGIN
             ) AS c
             WHERE g.queue_id = p_queue_id
             UNION ALL
-            SELECT p.id, NULL, NULL FROM queen.partitions AS p WHERE p.queue_id = p_queue_id AND p.id + 0 > v_upto
+            SELECT p.id, NULL, NULL FROM queen.partitions AS p WHERE p.queue_id + 0 = p_queue_id AND p.id + 0 > v_upto
             LIMIT p_places + 1
         )
         SELECT coalesce(sum(e.next_off - 1 - coalesce(

@@ -127,7 +127,7 @@ BEGIN
     END IF;
     part_ids := ARRAY(
         SELECT p.id FROM queen.partitions AS p
-        WHERE p.queue_id = p_queue_id AND p.id + 0 > p_after ORDER BY p.id + 0 LIMIT v_number + 1);
+        WHERE p.queue_id + 0 = p_queue_id AND p.id + 0 > p_after ORDER BY p.id + 0 LIMIT v_number + 1);
     more := cardinality(part_ids) > v_number;
     part_ids := part_ids[:v_number];
 END $$;

@@ -154,7 +154,7 @@ BEGIN
     SELECT array_agg(u.id) INTO v_page
     FROM (
         SELECT p.id FROM queen.partitions AS p
-        WHERE p.queue_id = v_group.queue_id AND p.id + 0 > v_group.subscribed_upto ORDER BY p.id + 0 LIMIT p_step
+        WHERE p.queue_id + 0 = v_group.queue_id AND p.id + 0 > v_group.subscribed_upto ORDER BY p.id + 0 LIMIT p_step
     ) AS u;
     v_old := queen.add_cursors(v_group, v_page, v_now);
     IF v_group.begins AND v_old IS NOT NULL THEN

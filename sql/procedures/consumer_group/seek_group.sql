@@ -35,7 +35,7 @@ BEGIN
         SELECT array_agg(u.id) INTO v_parts
         FROM (
             SELECT p.id FROM queen.partitions AS p
-            WHERE p.queue_id = v_queue AND p.id + 0 > p_after ORDER BY p.id + 0 LIMIT p_step
+            WHERE p.queue_id + 0 = v_queue AND p.id + 0 > p_after ORDER BY p.id + 0 LIMIT p_step
         ) AS u;
     ELSE
         SELECT array_agg(p.id) INTO v_parts FROM queen.partitions AS p WHERE p.queue_id = v_queue AND p.name = p_partition;
