@@ -1,6 +1,7 @@
 -- Where the scan for ready cursors of a group begins. While some transaction holds a snapshot, the index keeps an entry for
--- each time at which a cursor was ready once, and a scan from the oldest would visit them all (ADR 45). So a session remembers
--- per group a time below which no cursor is ready: the low-water mark.
+-- each time at which a cursor was ready once, and a scan from the oldest would visit them all (ADR 45). So there is per group a
+-- time below which no cursor is ready: the low-water mark. A worker remembers it and gives it to each pop, which returns it when
+-- it has risen; within a call, and for who has nothing to give, it stands in a setting of the session.
 --
 -- The mark may rise to a time only when nobody can still commit a cursor with an earlier one. A call that writes ready_at takes
 -- its time from queen.write_clock, which notes it by a shared advisory lock on its tick, 4 ms, until the commit. A tick that is over
@@ -61,11 +62,18 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.closed IS 'Internal: up to when nobody still writes when cursors are ready.';
 
--- The low-water mark of a group in this session; none while it has not all its cursors, which are ready since it began, in
--- whichever page they are made, nor while nobody sees the group: it may be coming back under its number. It rises at most once a
--- tick, and less often, up to 64 ms, while there is little to pass over. What stands below it all the same is found by a sweep: in times that go down from the mark and become longer, one a
--- second, and less often if it takes long. 1000 groups are remembered, each at its place: every name of a setting takes memory for
--- as long as the session lives, and before PostgreSQL 16 a new one has all of them sorted.
+-- The setting that has the mark of a group. There are 1000: every name of a setting takes memory for as long as the session
+-- lives, and before PostgreSQL 16 a new one has all of them sorted. A mark says of which group it is.
+CREATE OR REPLACE FUNCTION queen.name_of_mark(p_grp bigint) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN 'queen.low_water_' || (p_grp % 1000)::text;
+COMMENT ON FUNCTION queen.name_of_mark IS 'Internal: the setting that has the low-water mark of a group.';
+
+-- The low-water mark of a group; none while it has not all its cursors, which are ready since it began, in whichever page they
+-- are made, nor while nobody sees the group: it may be coming back under its number. It rises at most once a tick, and less often,
+-- up to 64 ms, while there is little to pass over. What stands below it all the same is found by a sweep: in times that go down
+-- from the mark and become longer, one a second, and less often if it takes long. A mark of another server is not believed: that
+-- one may have lost what this one never saw, or the other way round.
 CREATE OR REPLACE FUNCTION queen.low_water(p_grp bigint, p_now timestamptz) RETURNS timestamptz
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -73,11 +81,13 @@ SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
-    v_name CONSTANT text := 'queen.low_water_' || p_grp % 1000;
+    v_name CONSTANT text := queen.name_of_mark(p_grp);
     -- In seconds since 1970: the mark, when it was looked for, and when the next step of the sweep is due. The group. Of the
-    -- sweep: where it stands, and how long the next step is. And after how long the mark is looked for again.
+    -- sweep: where it stands, and how long the next step is. After how long the mark is looked for again. And when the server
+    -- was started, in milliseconds, as fractions may be rounded.
     v_stored float8[] := string_to_array(nullif(current_setting(v_name, true), ''), ' ')::float8[];
     v_now CONSTANT float8 := date_part('epoch', p_now);
+    v_server CONSTANT float8 := floor(date_part('epoch', pg_postmaster_start_time()) * 1000);
     v_closed float8;
     v_oldest timestamptz;
     v_blocks bigint;
@@ -86,8 +96,8 @@ DECLARE
 BEGIN
     IF current_setting('queen.clock', true) <> '' THEN
         RETURN '-infinity';
-    ELSIF coalesce(v_stored[4] <> p_grp OR v_now < v_stored[2], true) THEN
-        v_stored := ARRAY[0, v_now, v_now + 1, p_grp, 0, 1, 0.004];
+    ELSIF coalesce(v_stored[4] <> p_grp OR v_stored[8] <> v_server OR v_now < v_stored[2], true) THEN
+        v_stored := ARRAY[0, v_now, v_now + 1, p_grp, 0, 1, 0.004, v_server];
     ELSIF v_now < v_stored[2] + v_stored[7] THEN
         RETURN to_timestamp(v_stored[1]);
     END IF;
@@ -107,7 +117,7 @@ BEGIN
     v_stored[1] := greatest(v_stored[1], coalesce(date_part('epoch', v_oldest), v_closed) - 0.00001);
     v_stored[2] := v_now;
     v_blocks := pg_stat_get_xact_blocks_fetched('queen.partition_consumers'::regclass) - v_blocks;
-    v_stored[7] := CASE WHEN v_blocks > 8 THEN 0.004 ELSE least(2 * v_stored[7], 0.064) END;
+    v_stored[7] := CASE WHEN v_blocks > 5 THEN 0.004 ELSE least(2 * v_stored[7], 0.064) END;
     IF v_now >= v_stored[3] THEN
         IF v_stored[5] <= 0 THEN
             v_stored[5] := v_stored[1];

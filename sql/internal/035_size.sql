@@ -145,7 +145,7 @@ BEGIN
             SELECT z.ver FROM queen.queue_sizes AS z WHERE z.queue_id = o.queue_id ORDER BY z.ver DESC LIMIT 1
         ) AS l
     ) AS u
-    WHERE s.queue_id = ANY(ARRAY[u.queue_id]) AND s.ver = ANY(ARRAY[u.ver]);
+    WHERE s.queue_id = ANY(ARRAY[u.queue_id]) AND s.ver = u.ver;
 END $$;
 COMMENT ON FUNCTION queen.add_to_sizes IS 'Internal: notes messages that are pushed to queues.';
 

@@ -175,7 +175,7 @@ BEGIN
             WHERE l.lease IS NULL AND l.ready_at > v_now AND l.ready_at < 'infinity'
             OFFSET 0  -- the version first: not all of them
         ) AS u
-        WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = ANY(ARRAY[u.grp_id]) AND c.ver = ANY(ARRAY[u.ver]);
+        WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = u.grp_id AND c.ver = u.ver;
         GET DIAGNOSTICS v_woken = ROW_COUNT;
     END IF;
     RETURN v_woken;

@@ -282,7 +282,7 @@ BEGIN
         WHERE l.acked < a.acked
         OFFSET 0  -- the version first: not all of them
     ) AS u
-    WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = ANY(ARRAY[u.grp_id]) AND c.ver = ANY(ARRAY[u.ver]);
+    WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = u.grp_id AND c.ver = u.ver;
 END $$;
 COMMENT ON FUNCTION queen.move_up IS 'Internal: moves cursors of a group over what is not for it.';
 

@@ -96,7 +96,7 @@ BEGIN
         ) AS l
         OFFSET 0  -- the version first: not all of them
     ) AS a
-    WHERE c.part_id = ANY(ARRAY[a.part_id]) AND c.grp_id = ANY(ARRAY[a.grp_id]) AND c.ver = ANY(ARRAY[a.ver]);
+    WHERE c.part_id = ANY(ARRAY[a.part_id]) AND c.grp_id = a.grp_id AND c.ver = a.ver;
     GET DIAGNOSTICS updated = ROW_COUNT;
     SELECT c.acked INTO v_acked FROM queen.partition_consumers AS c
     WHERE c.part_id = v_last AND c.grp_id = p_grp ORDER BY c.ver DESC LIMIT 1;
