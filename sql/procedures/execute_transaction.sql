@@ -97,7 +97,7 @@ BEGIN
                 NULL::bigint[], NULL::bigint, NULL::bigint, NULL::bigint, false, false, true
             FROM unnest(p_ack_part, p_ack_first, p_ack_hash) WITH ORDINALITY AS u (part_id, first, hash, ord)
             LEFT JOIN queen.transaction_ids AS t
-                ON u.first IS NULL AND t.part_id = ANY(ARRAY[u.part_id]) AND t.hash = ANY(ARRAY[u.hash]);
+                ON u.first IS NULL AND t.part_id = ANY(ARRAY[u.part_id]) AND t.hash = u.hash;
             RETURN;
         END IF;
 
