@@ -120,7 +120,8 @@ class _Load:
         begin = time.perf_counter()
         await push()
         self._pushed += batch
-        self._taken += await self._side.pop_and_ack(_QUEUE, _GROUP, batch)
+        taken = await self._side.pop_and_ack(_QUEUE, _GROUP, batch)
+        self._taken += taken
         self._rounds_ms.append(1000 * (time.perf_counter() - begin))
 
     def _cpu_s(self) -> float | None:

@@ -32,7 +32,7 @@ class Member(Enum):
 
     PUSH = ("push", "push_messages_v1", 12, (), 1, 7)
     ACK = ("ack", "ack_messages_v1", 8, (False,), 7, 17)
-    POP = ("pop", "pop_unified_batch_v1", 9, (), 17, 31)
+    POP = ("pop", "pop_unified_batch_v1", 11, (), 17, 32)
 
     def __init__(
         self, kind: str, procedure: str, arguments: int, more: tuple[object, ...], begin: int, end: int
@@ -103,9 +103,7 @@ class GroupCommit:
     async def _alone(
         self, member: Member, arguments: tuple[object, ...], limit_s: float | None = None
     ) -> Sequence[Any]:
-        return await self._pool.fetch(
-            member.statement, *arguments, *member.more, limit_s=limit_s, pops=member is Member.POP
-        )
+        return await self._pool.fetch(member.statement, *arguments, *member.more, limit_s=limit_s)
 
     async def _lead(self, group: _Group) -> Sequence[Any] | None:
         """The rows of a group, for its first call; ``None``: its calls are to be made each by itself."""
@@ -133,7 +131,7 @@ class GroupCommit:
         """The rows of all calls; ``None``: nothing was done, because of one of them."""
         columns = (value for member in Member for value in group.arguments.get(member, _ABSENT[member]))
         try:
-            return await self._pool.fetch(_GROUP, *columns, pops=Member.POP in group.arguments)
+            return await self._pool.fetch(_GROUP, *columns)
         except DatabaseUnavailableError:
             raise
         except QueenError as problem:

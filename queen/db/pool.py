@@ -5,7 +5,6 @@ hides whether a failure happened before or after the statement was sent, which d
 """
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -46,8 +45,7 @@ class Pool:
         self._lock_wait_s = lock_wait_s
         self._size = size
         self._call_timeout_s = call_timeout_s
-        #: Those that served a pop last are at the end.
-        self._idle: deque[asyncpg.Connection[Any]] = deque()
+        self._idle: list[asyncpg.Connection[Any]] = []
         self._open: set[asyncpg.Connection[Any]] = set()
         self._slots = asyncio.Semaphore(size)
         self._watch = Watch(call_timeout_s + _ANSWER_S, self._discard)
@@ -71,7 +69,7 @@ class Pool:
         """Open connections without a call."""
         return len(self._idle)
 
-    async def fetch(self, sql: str, *arguments: object, limit_s: float | None = None, pops: bool = False) -> list[Any]:
+    async def fetch(self, sql: str, *arguments: object, limit_s: float | None = None) -> list[Any]:
         """The rows of one statement.
 
         Args:
@@ -79,7 +77,6 @@ class Pool:
             arguments: its arguments.
             limit_s: a time limit of its own, by default that of the context (``call_limit_s``), which PostgreSQL keeps.
                 It costs three more round trips.
-            pops: whether the session should be one that has served such calls before: it remembers low-water marks.
 
         Raises:
             DatabaseUnavailableError: there is no connection; nothing was sent.
@@ -89,7 +86,7 @@ class Pool:
         """
         if limit_s is None:
             limit_s = call_limit_s.get()
-        async with self._connection(pops=pops) as connection:
+        async with self._connection() as connection:
             watch = self._watch if limit_s is None else Watch(limit_s + _ANSWER_S, self._discard)
             watch.begin(connection)
             try:
@@ -151,9 +148,9 @@ class Pool:
             self._discard(connection)
 
     @asynccontextmanager
-    async def _connection(self, *, pops: bool = False) -> AsyncIterator["asyncpg.Connection[Any]"]:
+    async def _connection(self) -> AsyncIterator["asyncpg.Connection[Any]"]:
         async with self._slots:
-            connection = await self._take(pops=pops)
+            connection = await self._take()
             try:
                 yield connection
             except BaseException:
@@ -162,11 +159,11 @@ class Pool:
                 raise
             finally:
                 if connection in self._open:
-                    (self._idle.append if pops else self._idle.appendleft)(connection)
+                    self._idle.append(connection)
 
-    async def _take(self, *, pops: bool) -> "asyncpg.Connection[Any]":
+    async def _take(self) -> "asyncpg.Connection[Any]":
         while self._idle:
-            connection = self._idle.pop() if pops else self._idle.popleft()
+            connection = self._idle.pop()
             if not connection.is_closed():
                 return connection
             self._open.discard(connection)

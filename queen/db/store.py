@@ -46,6 +46,9 @@ _FIND_QUEUES = call("find_queues_v1", 2)
 _FIND_SERVER_MADE = call("find_server_made_v1", 2)
 _FIND_LOCKED = call("find_locked_v1", 5)
 
+#: Groups whose low-water mark is remembered; that of any other is looked for anew.
+_MARKS = 10_000
+
 
 def _hashes(column: Sequence[bytes | None]) -> list[FastUUID | None]:
     return [FastUUID(value) if value is not None else None for value in column]
@@ -78,6 +81,8 @@ class Store:
         self._pool = pool
         self._pop_bytes = pop_bytes, max(pop_bytes, POP_CALL_BYTES_MAX)
         self._group = GroupCommit(pool)
+        #: The low-water mark of each group as PostgreSQL has told it, what was told last at the end.
+        self._marks: dict[int, str] = {}
 
     async def push(self, columns: PushColumns, *, again: bool) -> list[Appended]:
         """Appends segments, all or none; partitions ascending and distinct. No row: the options have changed."""
@@ -98,16 +103,26 @@ class Store:
     async def pop(self, columns: PopColumns) -> tuple[list[Delivered], list[Unserved], bool]:
         """Claims cursors for many pops, and whether that was behind a push; see the procedure for their order."""
         c = columns
-        arguments = (c.batch, c.parts, c.lease, c.seconds, c.pop, c.grp, c.part, *self._pop_bytes)
+        marked = list({grp for grp, part in zip(c.grp, c.part, strict=True) if part is None})
+        marks = list(map(self._marks.get, marked))
+        arguments = (c.batch, c.parts, c.lease, c.seconds, c.pop, c.grp, c.part, *self._pop_bytes, marked, marks)
         rows, others = await self._group.fetch(Member.POP, arguments)
         delivered, unserved = [], []
-        for pop, grp, part, _first, upto, skip, seen, attempt, ready_in, off, created_at, ends, start, data in rows:
-            if pop is None:
+        for pop, grp, part, _first, upto, skip, seen, attempt, ready_in, off, created_at, ends, start, data, mark in rows:
+            if mark is not None:
+                self._remember(grp, mark)
+            elif pop is None:
                 unserved.append(Unserved(grp, part, ready_in))
             else:
                 piece = Slice(off, created_at, ends, start, data)
                 delivered.append(Delivered(pop, grp, part, upto, skip, seen, attempt, piece))
         return delivered, unserved, Member.PUSH in others
+
+    def _remember(self, grp_id: int, mark: str) -> None:
+        self._marks.pop(grp_id, None)
+        self._marks[grp_id] = mark
+        if len(self._marks) > _MARKS:
+            del self._marks[next(iter(self._marks))]
 
     async def ack(self, columns: AckColumns) -> list[AckRow]:
         """Applies acks; the answer has a row for each element, in any order."""

@@ -1,16 +1,17 @@
 -- Where the scan for ready cursors of a group begins. While some transaction holds a snapshot, the index keeps an entry for
--- each time at which a cursor was ready once, and a scan from the oldest would visit them all (ADR 45). So a session remembers
--- per group a time below which no cursor is ready: the low-water mark.
+-- each time at which a cursor was ready once, and a scan from the oldest would visit them all (ADR 45). So there is per group a
+-- time below which no cursor is ready: the low-water mark. A worker remembers it and gives it to each pop, which returns it when
+-- it has risen; within a call, and for who has nothing to give, it stands in a setting of the session.
 --
 -- The mark may rise to a time only when nobody can still commit a cursor with an earlier one. A call that writes ready_at takes
--- its time from queen.write_clock, which notes it by a shared advisory lock on its tick, 2 ms, until the commit. A tick that is over
+-- its time from queen.write_clock, which notes it by a shared advisory lock on its tick, 4 ms, until the commit. A tick that is over
 -- and that nobody holds is closed.
 
--- The tick of a time, as the key of an advisory lock.
+-- The tick of a time, as the key of an advisory lock. STABLE, as date_part is: else it would not be inlined, and be planned at each call.
 CREATE OR REPLACE FUNCTION queen.tick(p_time timestamptz) RETURNS bigint
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN 7565000000000000 + floor(extract(EPOCH FROM p_time) * 500)::bigint;
-COMMENT ON FUNCTION queen.tick IS 'Internal: the key of the advisory lock of a tick, 2 ms.';
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN 7565000000000000 + floor(date_part('epoch', p_time) * 250)::bigint;
+COMMENT ON FUNCTION queen.tick IS 'Internal: the key of the advisory lock of a tick, 4 ms.';
 
 -- The time of a call that writes ready_at. A tick that was closed in the very moment is not entered.
 CREATE OR REPLACE FUNCTION queen.write_clock() RETURNS timestamptz
@@ -57,15 +58,22 @@ BEGIN
     IF v_first <> v_known THEN
         PERFORM set_config('queen.closed', v_first::text, false);
     END IF;
-    RETURN (v_first - queen.tick('1970-01-01Z')) / 500.0;
+    RETURN (v_first - queen.tick('1970-01-01Z')) / 250.0;
 END $$;
 COMMENT ON FUNCTION queen.closed IS 'Internal: up to when nobody still writes when cursors are ready.';
 
--- The low-water mark of a group in this session; none while it has not all its cursors, which are ready since it began, in
--- whichever page they are made, nor while nobody sees the group: it may be coming back under its number. It rises at most once a
--- tick. What stands below it all the same is found by a sweep: in times that go down from the mark and become longer, one a
--- second, and less often if it takes long. 1000 groups are remembered, each at its place: every name of a setting takes memory for
--- as long as the session lives, and before PostgreSQL 16 a new one has all of them sorted.
+-- The setting that has the mark of a group. There are 1000: every name of a setting takes memory for as long as the session
+-- lives, and before PostgreSQL 16 a new one has all of them sorted. A mark says of which group it is.
+CREATE OR REPLACE FUNCTION queen.name_of_mark(p_grp bigint) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN 'queen.low_water_' || (p_grp % 1000)::text;
+COMMENT ON FUNCTION queen.name_of_mark IS 'Internal: the setting that has the low-water mark of a group.';
+
+-- The low-water mark of a group; none while it has not all its cursors, which are ready since it began, in whichever page they
+-- are made, nor while nobody sees the group: it may be coming back under its number. It rises at most once a tick, and less often,
+-- up to 64 ms, while there is little to pass over. What stands below it all the same is found by a sweep: in times that go down
+-- from the mark and become longer, one a second, and less often if it takes long. A mark of another server is not believed: that
+-- one may have lost what this one never saw, or the other way round.
 CREATE OR REPLACE FUNCTION queen.low_water(p_grp bigint, p_now timestamptz) RETURNS timestamptz
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -73,21 +81,24 @@ SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
-    v_name CONSTANT text := 'queen.low_water_' || p_grp % 1000;
-    -- In seconds since 1970: the mark, when it was looked for, and when the next step of the sweep is due. The group. And of
-    -- the sweep: where it stands, and how long the next step is.
+    v_name CONSTANT text := queen.name_of_mark(p_grp);
+    -- In seconds since 1970: the mark, when it was looked for, and when the next step of the sweep is due. The group. Of the
+    -- sweep: where it stands, and how long the next step is. After how long the mark is looked for again. And when the server
+    -- was started, in milliseconds, as fractions may be rounded.
     v_stored float8[] := string_to_array(nullif(current_setting(v_name, true), ''), ' ')::float8[];
-    v_now CONSTANT float8 := extract(epoch FROM p_now);
+    v_now CONSTANT float8 := date_part('epoch', p_now);
+    v_server CONSTANT float8 := floor(date_part('epoch', pg_postmaster_start_time()) * 1000);
     v_closed float8;
     v_oldest timestamptz;
+    v_blocks bigint;
     v_began timestamptz;
     v_took float8;
 BEGIN
     IF current_setting('queen.clock', true) <> '' THEN
         RETURN '-infinity';
-    ELSIF coalesce(v_stored[4] <> p_grp OR v_now < v_stored[2], true) THEN
-        v_stored := ARRAY[0, v_now, v_now + 1, p_grp, 0, 1];
-    ELSIF v_now < v_stored[2] + 0.002 THEN
+    ELSIF coalesce(v_stored[4] <> p_grp OR v_stored[8] <> v_server OR v_now < v_stored[2], true) THEN
+        v_stored := ARRAY[0, v_now, v_now + 1, p_grp, 0, 1, 0.004, v_server];
+    ELSIF v_now < v_stored[2] + v_stored[7] THEN
         RETURN to_timestamp(v_stored[1]);
     END IF;
     IF NOT EXISTS (
@@ -96,14 +107,17 @@ BEGIN
         RETURN '-infinity';
     END IF;
     v_closed := queen.closed(p_now);
+    v_blocks := pg_stat_get_xact_blocks_fetched('queen.partition_consumers'::regclass);
     -- A statement of its own, later than the closing: it sees what was committed by then.
     SELECT c.ready_at INTO v_oldest FROM queen.partition_consumers AS c
     WHERE c.grp_id = p_grp AND c.ready_at >= to_timestamp(v_stored[1]) AND c.ready_at < to_timestamp(v_closed)
         AND c.ready_at < 'infinity'
     ORDER BY c.ready_at, c.part_id + 0 LIMIT 1;
     -- A little less: it is stored as a fraction, of which extra_float_digits may leave 15 digits.
-    v_stored[1] := greatest(v_stored[1], coalesce(extract(epoch FROM v_oldest), v_closed) - 0.00001);
+    v_stored[1] := greatest(v_stored[1], coalesce(date_part('epoch', v_oldest), v_closed) - 0.00001);
     v_stored[2] := v_now;
+    v_blocks := pg_stat_get_xact_blocks_fetched('queen.partition_consumers'::regclass) - v_blocks;
+    v_stored[7] := CASE WHEN v_blocks > 5 THEN 0.004 ELSE least(2 * v_stored[7], 0.064) END;
     IF v_now >= v_stored[3] THEN
         IF v_stored[5] <= 0 THEN
             v_stored[5] := v_stored[1];
@@ -115,7 +129,7 @@ BEGIN
             AND c.ready_at < to_timestamp(v_stored[5]) AND c.ready_at < 'infinity'
         ORDER BY c.ready_at, c.part_id + 0 LIMIT 1;
         v_took := extract(epoch FROM clock_timestamp() - v_began);
-        v_stored[1] := least(v_stored[1], extract(epoch FROM v_oldest) - 0.00001);
+        v_stored[1] := least(v_stored[1], date_part('epoch', v_oldest) - 0.00001);
         v_stored[3] := v_now + greatest(1, least(60, 2000 * v_took));
         v_stored[5] := v_stored[5] - v_stored[6];
         v_stored[6] := v_stored[6] * CASE WHEN v_took < 0.0005 THEN 2 WHEN v_took > 0.002 THEN 0.5 ELSE 1 END;

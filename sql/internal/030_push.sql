@@ -29,7 +29,7 @@ BEGIN
     FROM unnest(v_part, v_grp, v_ver) AS u (part_id, grp_id, ver)
     JOIN queen.consumer_groups_metadata AS g ON g.id = ANY(ARRAY[u.grp_id])
     JOIN queen.queues AS q ON q.id = ANY(ARRAY[g.queue_id])
-    WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = ANY(ARRAY[u.grp_id]) AND c.ver = ANY(ARRAY[u.ver]);
+    WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = u.grp_id AND c.ver = u.ver;
 END $$;
 COMMENT ON FUNCTION queen.wake IS 'Internal: makes the parked cursors of these partitions ready.';
 
@@ -99,7 +99,7 @@ BEGIN
     LEFT JOIN (
         SELECT h.part_id, array_agg(h.pos ORDER BY h.pos) AS pos, array_agg(t.off ORDER BY h.pos) AS off
         FROM unnest(p_hash_part, p_hash_pos, p_hash) AS h (part_id, pos, hash)
-        JOIN queen.transaction_ids AS t ON t.part_id = ANY(ARRAY[h.part_id]) AND t.hash = ANY(ARRAY[h.hash])
+        JOIN queen.transaction_ids AS t ON t.part_id = ANY(ARRAY[h.part_id]) AND t.hash = h.hash
         LEFT JOIN unnest(v_part, v_first, v_last) AS o (part_id, first_off, last_off) ON o.part_id = h.part_id
         WHERE o.part_id IS NULL OR t.off NOT BETWEEN o.first_off AND o.last_off
         GROUP BY h.part_id

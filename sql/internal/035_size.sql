@@ -69,7 +69,7 @@ BEGIN
             ) AS c
             WHERE g.queue_id = p_queue_id
             UNION ALL
-            SELECT p.id, NULL, NULL FROM queen.partitions AS p WHERE p.queue_id = p_queue_id AND p.id + 0 > v_upto
+            SELECT p.id, NULL, NULL FROM queen.partitions AS p WHERE p.queue_id + 0 = p_queue_id AND p.id + 0 > v_upto
             LIMIT p_places + 1
         )
         SELECT coalesce(sum(e.next_off - 1 - coalesce(
@@ -145,7 +145,7 @@ BEGIN
             SELECT z.ver FROM queen.queue_sizes AS z WHERE z.queue_id = o.queue_id ORDER BY z.ver DESC LIMIT 1
         ) AS l
     ) AS u
-    WHERE s.queue_id = ANY(ARRAY[u.queue_id]) AND s.ver = ANY(ARRAY[u.ver]);
+    WHERE s.queue_id = ANY(ARRAY[u.queue_id]) AND s.ver = u.ver;
 END $$;
 COMMENT ON FUNCTION queen.add_to_sizes IS 'Internal: notes messages that are pushed to queues.';
 

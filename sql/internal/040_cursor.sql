@@ -156,7 +156,7 @@ BEGIN
             JOIN unnest(v_locked) AS l (part_id) ON l.part_id = k.part_id
             CROSS JOIN LATERAL (SELECT n.next_off FROM queen.log_ends AS n WHERE n.part_id = k.part_id OFFSET 0) AS e
         ) AS u
-        WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = ANY(ARRAY[u.grp_id]) AND c.ver = ANY(ARRAY[u.ver])
+        WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = u.grp_id AND c.ver = u.ver
             AND c.acked >= u.next_off - 1
         RETURNING c.part_id
     )

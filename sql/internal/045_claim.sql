@@ -115,7 +115,7 @@ BEGIN
     FROM unnest(
         p_claims.pop, p_claims.part_id, p_claims.grp_id, p_claims.ver, p_claims.upto, p_claims.attempt, p_claims.ready_at
     ) AS u (pop, part_id, grp_id, ver, upto, attempt, ready_at)
-    WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = ANY(ARRAY[u.grp_id]) AND c.ver = ANY(ARRAY[u.ver]);
+    WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = u.grp_id AND c.ver = u.ver;
     IF array_position(p_lease, NULL) IS NOT NULL THEN
         PERFORM queen.complete_deliveries(array_agg(u.part_id), array_agg(u.grp_id), array_agg(u.ver + 1), p_now)
         FROM unnest(p_claims.pop, p_claims.part_id, p_claims.grp_id, p_claims.ver) AS u (pop, part_id, grp_id, ver)
@@ -139,9 +139,9 @@ BEGIN
         retries = queen.open_retries(l.retries, a.acked, a.ahead), ver = c.ver + 1
     FROM unnest(p_part, p_grp, p_ver) AS u (part_id, grp_id, ver)
     JOIN queen.partition_consumers AS l
-        ON l.part_id = ANY(ARRAY[u.part_id]) AND l.grp_id = ANY(ARRAY[u.grp_id]) AND l.ver = ANY(ARRAY[u.ver])
+        ON l.part_id = ANY(ARRAY[u.part_id]) AND l.grp_id = u.grp_id AND l.ver = u.ver
     CROSS JOIN LATERAL queen.advance(l.upto, l.ahead) AS a
-    WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = ANY(ARRAY[u.grp_id]) AND c.ver = ANY(ARRAY[u.ver]);
+    WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = u.grp_id AND c.ver = u.ver;
     PERFORM queen.park(p_part, p_grp, (SELECT array_agg(u.ver + 1 ORDER BY u.ord) FROM unnest(p_ver) WITH ORDINALITY AS u (ver, ord)));
 END $$;
 COMMENT ON FUNCTION queen.complete_deliveries IS 'Internal: completes what autoAck has delivered.';
@@ -170,7 +170,7 @@ BEGIN
         AS u (part_id, grp_id, ver, again_at, delay, window_buffer)
     JOIN queen.consumer_groups_metadata AS g ON g.id = ANY(ARRAY[u.grp_id])
     JOIN queen.queues AS q ON q.id = ANY(ARRAY[g.queue_id])
-    WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = ANY(ARRAY[u.grp_id]) AND c.ver = ANY(ARRAY[u.ver])
+    WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = u.grp_id AND c.ver = u.ver
         AND u.again_at IS NOT NULL;
     GET DIAGNOSTICS v_waiting = ROW_COUNT;
     IF v_waiting < cardinality(p_part) THEN

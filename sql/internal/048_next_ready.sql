@@ -40,7 +40,7 @@ DECLARE
     v_name CONSTANT text := 'queen.next_wait_' || p_grp % 1000;
     -- In seconds since 1970: what was found, and from when until when that is believed. And the group.
     v_stored float8[] := string_to_array(nullif(current_setting(v_name, true), ''), ' ')::float8[];
-    v_now CONSTANT float8 := extract(epoch FROM p_now);
+    v_now CONSTANT float8 := date_part('epoch', p_now);
     v_much CONSTANT bigint := pg_stat_get_xact_blocks_fetched('queen.partition_consumers'::regclass) + 30;
     v_ready_at timestamptz;
     v_from timestamptz := p_now;
@@ -55,7 +55,7 @@ BEGIN
         ORDER BY c.ready_at, c.part_id + 0 LIMIT 1;
         IF pg_stat_get_xact_blocks_fetched('queen.partition_consumers'::regclass) > v_much AND v_to < 'infinity' THEN
             v_ready_at := coalesce(v_ready_at, v_to);
-            v_stored := ARRAY[extract(epoch FROM v_ready_at), v_now, v_now + 0.25, p_grp];
+            v_stored := ARRAY[date_part('epoch', v_ready_at), v_now, v_now + 0.25, p_grp];
             PERFORM set_config(v_name, array_to_string(v_stored, ' '), false);
         END IF;
         EXIT WHEN v_ready_at IS NOT NULL;

@@ -51,8 +51,9 @@ CREATE TABLE queen.removed_partitions (
 COMMENT ON TABLE queen.removed_partitions IS
 'Partitions of deleted queues that nobody sees any more, while what they held is being removed, step by step.';
 
--- A group gets its cursors in pages, partition by partition of its queue in the order of their ids. + 0: see 0012.
-CREATE INDEX partitions_queue ON queen.partitions (queue_id, (id + 0));
+-- A group gets its cursors in pages, partition by partition of its queue in the order of their ids. + 0: see 0012;
+-- and a partition is looked up by its name in the other index, never here among all of its queue.
+CREATE INDEX partitions_queue ON queen.partitions ((queue_id + 0), (id + 0));
 ALTER TABLE queen.consumer_groups_metadata ADD COLUMN begins bool NOT NULL DEFAULT false;
 COMMENT ON COLUMN queen.consumer_groups_metadata.begins IS
 'Its starts_at has come, and cursors that it had before are being moved there: those of partitions up to subscribed_upto are.';

@@ -21,3 +21,5 @@ INSERT INTO queen.queue_sizes (queue_id) SELECT q.id FROM queen.queues AS q WHER
 
 DROP FUNCTION IF EXISTS queen.backlog(bigint);
 DROP FUNCTION IF EXISTS queen.find_full(bigint[], bigint[], int[]);
+-- Another argument.
+DROP FUNCTION IF EXISTS queen.read_stream_state_v1(bigint, bigint, text[], text, float8);

@@ -43,7 +43,7 @@ BEGIN
         INTO p_first, p_last
         FROM unnest(p_part, p_first, p_last, p_hash) WITH ORDINALITY AS u (part_id, first, last, hash, ord)
         LEFT JOIN queen.transaction_ids AS t
-            ON u.first IS NULL AND t.part_id = ANY(ARRAY[u.part_id]) AND t.hash = ANY(ARRAY[u.hash]);
+            ON u.first IS NULL AND t.part_id = ANY(ARRAY[u.part_id]) AND t.hash = u.hash;
     END IF;
 
     -- The plain way: all elements of the cursor complete, under its live lease, one run from where it stands.
@@ -102,7 +102,7 @@ BEGIN
             LEFT JOIN LATERAL (
                 SELECT e.next_off FROM queen.log_ends AS e WHERE e.part_id = u.part_id AND u.locked OFFSET 0
             ) AS n ON true
-            WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = ANY(ARRAY[u.grp_id]) AND c.ver = ANY(ARRAY[u.ver])
+            WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = u.grp_id AND c.ver = u.ver
             RETURNING u.ord, u.last = u.upto AND c.ready_at < 'infinity' AS ready
         )
         SELECT array_agg(c.ready ORDER BY c.ord) INTO m_ready FROM moved AS c;

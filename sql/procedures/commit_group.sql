@@ -11,14 +11,14 @@ CREATE OR REPLACE FUNCTION queen.commit_group_v1(
     p_ack_part bigint[], p_ack_grp bigint[], p_ack_lease uuid[], p_ack_kind text[], p_ack_first bigint[],
     p_ack_last bigint[], p_ack_hash uuid[], p_ack_error text[],
     p_batch int[], p_parts int[], p_lease uuid[], p_seconds int[], p_pop int[], p_grp bigint[], p_pop_part bigint[],
-    p_bytes bigint, p_bytes_all bigint
+    p_bytes bigint, p_bytes_all bigint, p_marked bigint[], p_mark text[]
 ) RETURNS TABLE (
     kind text,
     part_id bigint, first_off bigint, created_at timestamptz, dup_pos int[], dup_off bigint[], room bigint,
     ord int, problem text, ack_first_off bigint, done_upto bigint, also_done bigint[], within bigint,
     exists_upto bigint, released bool, dead bool, ready bool,
     pop int, grp_id bigint, pop_part_id bigint, pop_first_off bigint, upto bigint, skip bigint[], seen bigint,
-    attempt int, ready_in float8, off bigint, segment_at timestamptz, ends bytea, start int, data bytea
+    attempt int, ready_in float8, off bigint, segment_at timestamptz, ends bytea, start int, data bytea, mark text
 )
 LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan
@@ -31,7 +31,7 @@ BEGIN
             NULL::int, NULL, NULL::bigint, NULL::bigint, NULL::bigint[], NULL::bigint, NULL::bigint,
             NULL::bool, NULL::bool, NULL::bool,
             NULL::int, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint[], NULL::bigint, NULL::int,
-            NULL::float8, NULL::bigint, NULL::timestamptz, NULL::bytea, NULL::int, NULL::bytea
+            NULL::float8, NULL::bigint, NULL::timestamptz, NULL::bytea, NULL::int, NULL::bytea, NULL
         FROM queen.push_messages_v1(
             p_flush, p_again, p_part, p_n, p_data, p_ends, p_ids, p_hash_part, p_hash_pos, p_hash, p_version, p_limited) AS r;
     END IF;
@@ -40,7 +40,7 @@ BEGIN
         SELECT 'ack', NULL::bigint, NULL::bigint, NULL::timestamptz, NULL::int[], NULL::bigint[], NULL::bigint,
             r.ord, r.problem, r.first_off, r.done_upto, r.also_done, r.within, r.exists_upto, r.released, r.dead, r.ready,
             NULL::int, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint[], NULL::bigint, NULL::int,
-            NULL::float8, NULL::bigint, NULL::timestamptz, NULL::bytea, NULL::int, NULL::bytea
+            NULL::float8, NULL::bigint, NULL::timestamptz, NULL::bytea, NULL::int, NULL::bytea, NULL
         FROM queen.ack_messages_v1(
             p_ack_part, p_ack_grp, p_ack_lease, p_ack_kind, p_ack_first, p_ack_last, p_ack_hash, p_ack_error, false) AS r;
     END IF;
@@ -50,9 +50,9 @@ BEGIN
             NULL::int, NULL, NULL::bigint, NULL::bigint, NULL::bigint[], NULL::bigint, NULL::bigint,
             NULL::bool, NULL::bool, NULL::bool,
             r.pop, r.grp_id, r.part_id, r.first_off, r.upto, r.skip, r.seen, r.attempt, r.ready_in, r.off, r.created_at,
-            r.ends, r.start, r.data
+            r.ends, r.start, r.data, r.mark
         FROM queen.pop_unified_batch_v1(
-            p_batch, p_parts, p_lease, p_seconds, p_pop, p_grp, p_pop_part, p_bytes, p_bytes_all) AS r;
+            p_batch, p_parts, p_lease, p_seconds, p_pop, p_grp, p_pop_part, p_bytes, p_bytes_all, p_marked, p_mark) AS r;
     END IF;
 END $$;
 COMMENT ON FUNCTION queen.commit_group_v1 IS

@@ -62,9 +62,6 @@ BEGIN
         PERFORM queen.settle(queue_id, '{}', false, false, v_forgets);
     ELSE
         PERFORM queen.settle(queue_id, v_page.part_ids, v_pushes, v_waits, v_forgets);
-        IF v_limits THEN
-            PERFORM queen.count_again(queue_id, queen.lock_size(queue_id));
-        END IF;
     END IF;
     -- Last of all, because everybody else who changes such options waits for this row.
     PERFORM queen.make_partitions(ARRAY[p_queue], ARRAY['Default']);
@@ -81,7 +78,7 @@ COMMENT ON FUNCTION queen.configure_queue_v1 IS 'Makes a queue, or replaces the 
 -- Arguments: p_step  partitions and cursors of a page; at least one partition is done
 -- Returns:   woken: cursors that no longer wait; more: whether there are more pages.
 -- Locks:     the row of the change, for which only such calls wait; then as queen.settle.
--- Writes:    partition_consumers, pending_configurations.
+-- Writes:    partition_consumers, queue_sizes, pending_configurations.
 CREATE OR REPLACE FUNCTION queen.settle_queue_v1(p_queue_id bigint, p_step int, OUT woken int, OUT more bool)
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -96,7 +93,9 @@ BEGIN
     WHERE c.queue_id = p_queue_id ORDER BY c.id LIMIT 1 FOR UPDATE;
     IF FOUND THEN
         v_page := queen.page_to_settle(p_queue_id, v_change.done_upto, v_change.waits, p_step);
-        woken := queen.settle(p_queue_id, v_page.part_ids, v_change.pushes, v_change.waits, false);
+        -- A count that began while not all pushes counted is void.
+        woken := queen.settle(
+            p_queue_id, v_page.part_ids, v_change.pushes, v_change.waits, v_change.limits AND NOT v_page.more);
         IF v_page.more THEN
             UPDATE queen.pending_configurations AS c SET done_upto = v_page.part_ids[cardinality(v_page.part_ids)]
             WHERE c.id = v_change.id;
@@ -128,7 +127,7 @@ BEGIN
     END IF;
     part_ids := ARRAY(
         SELECT p.id FROM queen.partitions AS p
-        WHERE p.queue_id = p_queue_id AND p.id + 0 > p_after ORDER BY p.id + 0 LIMIT v_number + 1);
+        WHERE p.queue_id + 0 = p_queue_id AND p.id + 0 > p_after ORDER BY p.id + 0 LIMIT v_number + 1);
     more := cardinality(part_ids) > v_number;
     part_ids := part_ids[:v_number];
 END $$;
@@ -176,7 +175,7 @@ BEGIN
             WHERE l.lease IS NULL AND l.ready_at > v_now AND l.ready_at < 'infinity'
             OFFSET 0  -- the version first: not all of them
         ) AS u
-        WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = ANY(ARRAY[u.grp_id]) AND c.ver = ANY(ARRAY[u.ver]);
+        WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = u.grp_id AND c.ver = u.ver;
         GET DIAGNOSTICS v_woken = ROW_COUNT;
     END IF;
     RETURN v_woken;

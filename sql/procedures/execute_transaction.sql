@@ -81,7 +81,7 @@ BEGIN
         LEFT JOIN unnest(p_part) AS p (part_id) ON p.part_id = a.part_id
         LEFT JOIN LATERAL (SELECT l.next_off FROM queen.log_ends AS l WHERE l.part_id = p.part_id OFFSET 0) AS e ON true
         LEFT JOIN queen.transaction_ids AS t
-            ON a.first IS NULL AND t.part_id = ANY(ARRAY[a.part_id]) AND t.hash = ANY(ARRAY[a.hash]);
+            ON a.first IS NULL AND t.part_id = ANY(ARRAY[a.part_id]) AND t.hash = a.hash;
 
         -- A repeated sending whose first was committed is answered from the log: its acks were accepted then.
         IF p_again AND EXISTS (SELECT 1 FROM queen.flushed(p_flush, p_part, p_hash_part, p_hash_pos, p_hash)) THEN
@@ -94,7 +94,7 @@ BEGIN
                 NULL::bigint[], NULL::bigint, NULL::bigint, NULL::bigint, false, false, true
             FROM unnest(p_ack_part, p_ack_first, p_ack_hash) WITH ORDINALITY AS u (part_id, first, hash, ord)
             LEFT JOIN queen.transaction_ids AS t
-                ON u.first IS NULL AND t.part_id = ANY(ARRAY[u.part_id]) AND t.hash = ANY(ARRAY[u.hash]);
+                ON u.first IS NULL AND t.part_id = ANY(ARRAY[u.part_id]) AND t.hash = u.hash;
             RETURN;
         END IF;
 

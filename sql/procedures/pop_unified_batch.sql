@@ -10,6 +10,9 @@
 --              p_part     the partition to pop, or null for any
 --            p_bytes, p_bytes_all   data that one pop, and the call, may return; each pop gets one message at least, until the
 --                       call has none left
+--            by group:
+--              p_marked   its number
+--              p_mark     its low-water mark as an earlier call returned it (queen.low_water), or null
 -- Returns:   one row per segment of a claim: pop, grp_id, part_id; first_off and upto of the run; skip (offsets of this segment
 --            that are done already); seen (offsets up to it were delivered before, and their attempt is `attempt`);
 --            and of the segment: off, the offset of the first message returned, created_at, the ends of the messages
@@ -18,14 +21,15 @@
 --            ready_in: the seconds until a cursor there becomes ready by itself (infinity: not before a push; null: no
 --            such group or partition; 0 or less: one is ready, but somebody else holds it; -infinity: the call has stopped at one
 --            of its limits, and another finds more).
+--            For each of p_marked whose mark has changed one row with pop null, grp_id and mark.
 -- Locks:     cursors, then partitions, both with SKIP LOCKED: a pop waits for nobody.
 -- Writes:    partition_consumers.
 CREATE OR REPLACE FUNCTION queen.pop_unified_batch_v1(
     p_batch int[], p_parts int[], p_lease uuid[], p_seconds int[], p_pop int[], p_grp bigint[], p_part bigint[],
-    p_bytes bigint, p_bytes_all bigint
+    p_bytes bigint, p_bytes_all bigint, p_marked bigint[] DEFAULT '{}', p_mark text[] DEFAULT '{}'
 ) RETURNS TABLE (
     pop int, grp_id bigint, part_id bigint, first_off bigint, upto bigint, skip bigint[], seen bigint, attempt int,
-    ready_in float8, off bigint, created_at timestamptz, ends bytea, start int, data bytea
+    ready_in float8, off bigint, created_at timestamptz, ends bytea, start int, data bytea, mark text
 )
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -38,6 +42,11 @@ DECLARE
     v_complete bool;
     v_claims queen.claims;
 BEGIN
+    FOR i IN 1..cardinality(p_marked) LOOP
+        IF p_mark[i] IS NOT NULL THEN
+            PERFORM set_config(queen.name_of_mark(p_marked[i]), p_mark[i], false);
+        END IF;
+    END LOOP;
     v_claims := queen.claim_in_one(
         p_batch, p_parts, p_lease, p_seconds, p_pop, p_grp, p_part, p_bytes, p_bytes_all, v_now);
     v_complete := v_claims.complete;
@@ -57,7 +66,7 @@ BEGIN
                 WHEN c.ready_at < 'infinity' THEN extract(epoch FROM c.ready_at - v_now)::float8
                 ELSE 'infinity'
             END,
-            NULL::bigint, NULL::timestamptz, NULL::bytea, NULL::int, NULL::bytea
+            NULL::bigint, NULL::timestamptz, NULL::bytea, NULL::int, NULL::bytea, NULL
         FROM queen.unserved(p_pop, p_grp, p_part, v_claims.pop) AS u
         LEFT JOIN queen.consumer_groups_metadata AS g ON g.id = ANY(ARRAY[u.grp_id])
         CROSS JOIN LATERAL queen.next_ready(u.grp_id, u.part_id, v_claims.unparked, v_now) AS c (ready_at);
@@ -72,7 +81,8 @@ BEGIN
         u.seen, u.attempt, NULL::float8, s.first_off + s.lo, s.created_at,
         CASE WHEN s.lo > 0 THEN substr(e.part, 5) ELSE e.part END, b.start,
         CASE WHEN s.lo = 0 AND s.hi = s.n - 1 THEN s.data
-            ELSE substr(s.data, b.start + 1, queen.message_end(e.part, octet_length(e.part) / 4 - 1) - b.start) END
+            ELSE substr(s.data, b.start + 1, queen.message_end(e.part, octet_length(e.part) / 4 - 1) - b.start) END,
+        NULL
     FROM unnest(
         v_claims.pop, v_claims.grp_id, v_claims.part_id, v_claims.acked, v_claims.upto, v_claims.ahead, v_claims.seen,
         v_claims.attempt
@@ -100,6 +110,14 @@ BEGIN
     ) AS b
     -- Not a segment of which everything is done already.
     WHERE u.ahead IS NULL OR NOT u.ahead @> int8range(s.first_off + s.lo, s.first_off + s.hi, '[]');
+
+    FOR i IN 1..cardinality(p_marked) LOOP
+        mark := nullif(current_setting(queen.name_of_mark(p_marked[i]), true), '');
+        IF mark IS DISTINCT FROM p_mark[i] THEN
+            grp_id := p_marked[i];
+            RETURN NEXT;
+        END IF;
+    END LOOP;
 END $$;
 COMMENT ON FUNCTION queen.pop_unified_batch_v1 IS
 'Claims cursors for many pops at once, oldest ready first, and returns the segments with their messages.';

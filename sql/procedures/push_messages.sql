@@ -101,7 +101,7 @@ BEGIN
     IF v_duplicates THEN
         SELECT array_agg(u.part_id), array_agg(u.pos), array_agg(t.off) INTO d_part, d_pos, d_off
         FROM unnest(p_hash_part, p_hash_pos, p_hash) AS u (part_id, pos, hash)
-        JOIN queen.transaction_ids AS t ON t.part_id = ANY(ARRAY[u.part_id]) AND t.hash = ANY(ARRAY[u.hash]);
+        JOIN queen.transaction_ids AS t ON t.part_id = ANY(ARRAY[u.part_id]) AND t.hash = u.hash;
         INSERT INTO queen.transaction_ids (part_id, hash, off)
         SELECT n.part_id, n.hash, h.first_off + n.pos - n.duplicates
         FROM (

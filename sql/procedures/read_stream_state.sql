@@ -12,6 +12,7 @@ LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
+SET cursor_tuple_fraction = 1
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -30,7 +31,7 @@ BEGIN
         OPEN v_rows FOR
         SELECT s.key, s.value, s.updated_at
         FROM (SELECT DISTINCT n COLLATE "C" AS key FROM unnest(p_keys) AS n) AS u
-        JOIN queen.stream_state AS s ON s.part_id = p_part AND s.stream_id = p_stream AND s.key = ANY(ARRAY[u.key])
+        JOIN queen.stream_state AS s ON s.part_id = ANY(ARRAY[p_part]) AND s.stream_id = p_stream AND s.key = u.key
         WHERE starts_with(s.key, coalesce(p_prefix, '')) AND (p_ripe IS NULL
             OR (s.window_end <= p_ripe AND NOT queen.is_unsettled(s.updated_at, s.window_end, v_now)))
         ORDER BY s.key;

@@ -38,7 +38,7 @@ BEGIN
         UPDATE queen.partition_consumers AS c
         SET ready_at = greatest(c.ready_at, v_now + make_interval(secs => u.seconds)), ver = c.ver + 1
         FROM unnest(v_part, v_grp, v_ver, v_seconds) AS u (part_id, grp_id, ver, seconds)
-        WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = ANY(ARRAY[u.grp_id]) AND c.ver = ANY(ARRAY[u.ver])
+        WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = u.grp_id AND c.ver = u.ver
             AND c.ready_at + interval '0' > v_now
         RETURNING c.lease, c.ready_at
     )

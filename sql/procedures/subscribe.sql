@@ -154,7 +154,7 @@ BEGIN
     SELECT array_agg(u.id) INTO v_page
     FROM (
         SELECT p.id FROM queen.partitions AS p
-        WHERE p.queue_id = v_group.queue_id AND p.id + 0 > v_group.subscribed_upto ORDER BY p.id + 0 LIMIT p_step
+        WHERE p.queue_id + 0 = v_group.queue_id AND p.id + 0 > v_group.subscribed_upto ORDER BY p.id + 0 LIMIT p_step
     ) AS u;
     v_old := queen.add_cursors(v_group, v_page, v_now);
     IF v_group.begins AND v_old IS NOT NULL THEN
@@ -282,7 +282,7 @@ BEGIN
         WHERE l.acked < a.acked
         OFFSET 0  -- the version first: not all of them
     ) AS u
-    WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = ANY(ARRAY[u.grp_id]) AND c.ver = ANY(ARRAY[u.ver]);
+    WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = u.grp_id AND c.ver = u.ver;
 END $$;
 COMMENT ON FUNCTION queen.move_up IS 'Internal: moves cursors of a group over what is not for it.';
 

@@ -18,20 +18,19 @@ from tests.support.api import Api
 from tests.support.attacks import (
     PATIENCE_S,
     answer_of,
+    attacked_server,
     connect,
     is_closed,
     many,
-    many_files,
     post,
     send_what_is_taken,
     witnessed,
 )
-from tests.support.processes import Server, clean_environment, open_folder, serving
+from tests.support.processes import Server
 from tests.support.sockets import open_socket
 from tests.support.streams import Streams, upsert
 
 MIB = 1 << 20
-TIMEOUT_S = 4
 ITEMS_MAX = 50_000
 MANY = 1_000_000
 HANDSHAKE = (
@@ -41,18 +40,10 @@ HANDSHAKE = (
 TEXT, CONTINUATION, PING, LAST = 0x1, 0x0, 0x9, 0x80
 
 
-@pytest.fixture(scope="module", autouse=True)
-def files() -> Iterator[None]:
-    with many_files():
-        yield
-
-
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    with open_folder() as folder:
-        environment = clean_environment(QUEEN_DATA_DIR=str(folder), QUEEN_REQUEST_TIMEOUT=str(TIMEOUT_S))
-        with serving(folder / "data", "--workers", "1", env=environment) as running:
-            yield running
+    with attacked_server(1) as running:
+        yield running
 
 
 @pytest.fixture

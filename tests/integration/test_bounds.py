@@ -17,12 +17,13 @@ from queen.core.limits import NOTICES_BYTES_MAX
 from tests.support import tokens
 from tests.support.attacks import (
     PATIENCE_S,
+    TIMEOUT_S,
     Answer,
     answer_of,
+    attacked_server,
     connect,
     is_closed,
     many,
-    many_files,
     post,
     send_what_is_taken,
     witnessed,
@@ -31,25 +32,15 @@ from tests.support.outage import FragilePostgres, fragile_postgres, wait_until_d
 from tests.support.processes import PYTHON, Server, clean_environment, open_folder, serving, wait_until
 from tests.support.sockets import open_socket
 
-TIMEOUT_S = 4
 HALF_A_HEAD = b"POST /api/v1/push HTTP/1.1\r\nHost: queen\r\nX-Half: "
 LIVE = b"GET /health/live HTTP/1.1\r\nHost: queen\r\n"
 MIB = 1 << 20
 
 
-@pytest.fixture(scope="module", autouse=True)
-def files() -> Iterator[None]:
-    with many_files():
-        yield
-
-
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    with open_folder() as folder:
-        environment = clean_environment(QUEEN_DATA_DIR=str(folder), QUEEN_REQUEST_TIMEOUT=str(TIMEOUT_S))
-        with serving(folder / "data", "--workers", "2", env=environment) as running:
-            running.wait_until_all_are_healthy(2)
-            yield running
+    with attacked_server(2) as running:
+        yield running
 
 
 def code_of(answer: Answer) -> str:

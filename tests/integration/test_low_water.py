@@ -1,4 +1,4 @@
-"""The low-water mark: up to when a session believes that no cursor is ready, and when it must not.
+"""The low-water mark: up to when it is believed that no cursor is ready, and when that must not be believed.
 
 The procedures are asked for times to come, which nobody else writes in: a database of its own.
 """
@@ -23,6 +23,11 @@ MAKE_GROUPS = (
     " (id, queue_id, name, subscription_mode, since, subscribed_upto, created_at) OVERRIDING SYSTEM VALUE"
     " SELECT n, 0, n, 'all', '-infinity', 9223372036854775807, now()"
     " FROM generate_series(1, 3000) AS n"
+)
+#: A pop of any partition, and the mark that it returns.
+POP = (
+    "SELECT mark FROM queen.pop_unified_batch_v1(ARRAY[1], ARRAY[1], ARRAY[gen_random_uuid()], ARRAY[60], ARRAY[1],"
+    " ARRAY[$1::bigint], ARRAY[NULL::bigint], 1000, 1000, ARRAY[$1::bigint], ARRAY[$2::text]) WHERE mark IS NOT NULL"
 )
 
 
@@ -174,6 +179,29 @@ async def test_a_session_remembers_a_bounded_number_of_groups_and_takes_none_for
     remembered = "SELECT count(current_setting($1 || n, true)) FROM generate_series(0, 3000) AS n"
     for name in ("queen.low_water_", "queen.next_wait_"):
         assert await reader.fetchval(remembered, name) <= 1000
+
+
+@checks("G-COST-1", level=Level.LIVE)
+async def test_a_pop_takes_the_mark_that_another_session_has_found(connections: list[Connection]) -> None:
+    finder, reader, _ = connections
+    found = (await finder.fetchval(POP, GROUP, None)).split()
+    mark_at, looked_at = float(found[0]) - 5, float(found[1])
+    given = " ".join([str(mark_at), str(looked_at + 3600), str(looked_at + 7200), *found[3:]])
+    assert await reader.fetchval(POP, GROUP, given) != given  # looked at an hour from now: the clock has stepped back
+    given = " ".join([str(mark_at), *found[1:6], "3600", *found[7:]])
+    assert await reader.fetchval(POP, GROUP, given) is None  # it has not changed
+    assert (await mark(reader, await reader.fetchval("SELECT queen.clock()"))).timestamp() == pytest.approx(mark_at)
+
+
+@checks("G-WAIT-2", level=Level.LIVE)
+async def test_a_mark_of_another_server_is_not_believed(connections: list[Connection]) -> None:
+    """Its successor, a standby or a restored backup, may have cursors that were ready earlier."""
+    writer, reader, _ = connections
+    await writer.execute(PUT, 1, GROUP, await writer.fetchval("SELECT queen.clock() - interval '10 s'"))
+    found = (await reader.fetchval(POP, GROUP, None)).split()
+    now = await reader.fetchval("SELECT queen.clock()")
+    other = " ".join([str(now.timestamp() - 1), *found[1:6], "3600", str(float(found[7]) - 60_000)])
+    assert float((await reader.fetchval(POP, GROUP, other)).split()[0]) < now.timestamp() - 9
 
 
 @checks("G-WAIT-2", level=Level.LIVE)

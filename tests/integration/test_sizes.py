@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from queen.core.limits import CURSORS_STEP
-from queen.core.operations import Pop, QueueConfiguration
+from queen.core.operations import ConfiguredQueue, Pop, QueueConfiguration
 from queen.db.administration import AdministrationStore
 from queen.db.maintenance import MaintenanceStore
 from queen.db.pool import Pool
@@ -51,9 +51,14 @@ async def pool(postgres: str) -> AsyncIterator[Pool]:
 
 
 async def configure(pool: Pool, **options: int) -> None:
-    store = AdministrationStore(pool)
-    configured = await store.configure_queue(QueueConfiguration("q", **options))
-    while configured.more and (await store.settle_queue(configured.queue_id))[1]:
+    configured = await AdministrationStore(pool).configure_queue(QueueConfiguration("q", **options))
+    if configured.more:
+        await settle(pool, configured)
+
+
+async def settle(pool: Pool, configured: ConfiguredQueue) -> None:
+    """The pages of a change of options."""
+    while (await AdministrationStore(pool).settle_queue(configured.queue_id))[1]:
         pass
 
 
@@ -221,6 +226,21 @@ async def test_what_is_known_is_forgotten_when_a_group_that_is_being_made_begins
     await begin_earlier(pool)
     assert await value(pool, BACKLOG) == MANY - CURSORS_STEP + 1
     assert await value(pool, KNOWN) is None
+
+
+@checks("G-RET-8", level=Level.LIVE)
+async def test_a_count_while_pushes_are_not_judged_is_void(pool: Pool) -> None:
+    """It was asked for under an earlier limit; a new one comes to the partitions in pages, and holds after the last."""
+    assert await push(pool) == 0
+    await configure(pool, max_size=0)
+    begun = await AdministrationStore(pool).configure_queue(QueueConfiguration("q", max_size=MANY + 2))
+    assert begun.more
+    assert await count(pool)
+    assert [await push(pool) for _ in range(3)] == [None] * 3
+    await settle(pool, begun)
+    assert await push(pool) == 0
+    assert await count(pool)
+    assert await push(pool) == 0
 
 
 async def test_a_deleted_queue_leaves_nothing_of_its_size(pool: Pool) -> None:

@@ -501,6 +501,10 @@ MUTANTS: tuple[Mutant, ...] = (
         (SIZE, " AND c.limits)", ")"),
         tests=PAGES_OF_CONFIGURE,
     ),
+    _sql(
+        "G-RET-8", "a count that began before all pushes counted holds",
+        ("sql/procedures/configure_queue.sql", "v_change.limits AND NOT v_page.more", "false"), tests=SIZES,
+    ),
     _engine(
         "G-ISO-1", "a bad ack fails the acks that it was fused with",
         ("queen/engine/handlers/ack.py", "    begin = 0\n    for request in acks:\n", "    if any(result.problem for result in results):\n        results = [AckResult('Message not found') for _ in results]\n    begin = 0\n    for request in acks:\n"),
@@ -588,8 +592,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-SPOOL-2", "a file of which all is stored is taken up again while it is removed",
-        ("queen/engine/backlog.py", "        return self._done.pop(lane.lane.name)\n",
-         "        self._files.discard(lane.lane.name)\n        return self._done.pop(lane.lane.name)\n"),
+        ("queen/engine/backlog.py", "        return self._done.pop(name)\n",
+         "        self._files.discard(lane.lane.name)\n        return self._done.pop(name)\n"),
         tests=SPOOL_CRASHES,
     ),
     _engine(

@@ -13,13 +13,15 @@ from dataclasses import dataclass, field
 
 import psutil
 
-from tests.support.processes import Server, wait_until
+from tests.support.processes import Server, clean_environment, open_folder, serving, wait_until
 
 #: What a push of another client may take during an attack: the wanted second, with the margin of a busy machine.
 PUSH_S_MAX = 5.0
 RESIDENT_BYTES_MAX = 512 << 20
 #: The most that an attacker waits for an answer.
 PATIENCE_S = 60.0
+#: The time limit of requests of a server that is attacked: shorter than by default, so that the tests end.
+TIMEOUT_S = 4
 
 
 @dataclass
@@ -110,6 +112,16 @@ def many_files() -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@contextmanager
+def attacked_server(workers: int) -> Iterator[Server]:
+    """A server with a short time limit of requests, and an embedded PostgreSQL."""
+    with many_files(), open_folder() as folder:
+        environment = clean_environment(QUEEN_DATA_DIR=str(folder), QUEEN_REQUEST_TIMEOUT=str(TIMEOUT_S))
+        with serving(folder / "data", "--workers", str(workers), env=environment) as running:
+            running.wait_until_all_are_healthy(workers)
+            yield running
 
 
 @dataclass

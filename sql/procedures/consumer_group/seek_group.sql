@@ -35,7 +35,7 @@ BEGIN
         SELECT array_agg(u.id) INTO v_parts
         FROM (
             SELECT p.id FROM queen.partitions AS p
-            WHERE p.queue_id = v_queue AND p.id + 0 > p_after ORDER BY p.id + 0 LIMIT p_step
+            WHERE p.queue_id + 0 = v_queue AND p.id + 0 > p_after ORDER BY p.id + 0 LIMIT p_step
         ) AS u;
     ELSE
         SELECT array_agg(p.id) INTO v_parts FROM queen.partitions AS p WHERE p.queue_id = v_queue AND p.name = p_partition;
@@ -96,7 +96,7 @@ BEGIN
         ) AS l
         OFFSET 0  -- the version first: not all of them
     ) AS a
-    WHERE c.part_id = ANY(ARRAY[a.part_id]) AND c.grp_id = ANY(ARRAY[a.grp_id]) AND c.ver = ANY(ARRAY[a.ver]);
+    WHERE c.part_id = ANY(ARRAY[a.part_id]) AND c.grp_id = a.grp_id AND c.ver = a.ver;
     GET DIAGNOSTICS updated = ROW_COUNT;
     SELECT c.acked INTO v_acked FROM queen.partition_consumers AS c
     WHERE c.part_id = v_last AND c.grp_id = p_grp ORDER BY c.ver DESC LIMIT 1;

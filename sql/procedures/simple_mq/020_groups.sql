@@ -19,7 +19,6 @@ CREATE OR REPLACE FUNCTION simple_mq.promote(p_queue uuid[], p_group text[]) RET
 LANGUAGE sql
 SET enable_seqscan = off
 SET enable_bitmapscan = off
-SET enable_bitmapscan = off
 AS $$
     WITH promoted AS (
         UPDATE simple_mq.messages AS m SET state = 'r'
@@ -36,7 +35,7 @@ AS $$
                 WHERE l.queue_id = u.queue_id AND l.message_group = u.name AND l.state IN ('w', 'r', 't')
             )
         ) AS next
-        WHERE m.queue_id = ANY(ARRAY[next.queue_id]) AND m.message_id = ANY(ARRAY[next.message_id])
+        WHERE m.queue_id = ANY(ARRAY[next.queue_id]) AND m.message_id = next.message_id
         RETURNING m.queue_id
     )
     SELECT coalesce(array_agg(p.queue_id), '{}') FROM promoted AS p;

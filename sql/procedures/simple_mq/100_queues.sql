@@ -72,7 +72,6 @@ CREATE OR REPLACE FUNCTION simple_mq.purge_v1(p_step int) RETURNS int
 LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
-SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_queue uuid;

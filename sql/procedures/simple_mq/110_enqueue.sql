@@ -12,7 +12,6 @@ CREATE OR REPLACE FUNCTION simple_mq.enqueue_v1(
 LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
-SET enable_bitmapscan = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -90,7 +89,6 @@ CREATE OR REPLACE FUNCTION simple_mq.store(
 LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
-SET enable_bitmapscan = off
 AS $$
 BEGIN
     -- A queue without its counts has just been deleted, and takes nothing.

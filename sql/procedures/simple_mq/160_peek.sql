@@ -9,7 +9,6 @@ RETURNS TABLE (
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
 SET enable_bitmapscan = off
-SET enable_bitmapscan = off
 AS $$
 #variable_conflict use_column
 BEGIN

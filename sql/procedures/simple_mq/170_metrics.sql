@@ -5,7 +5,6 @@ CREATE OR REPLACE FUNCTION simple_mq.gauges_v1(p_limit int)
 RETURNS TABLE (queue_id uuid, dead_letters bool, depth bigint, in_flight bigint, oldest_age float8)
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
-SET enable_bitmapscan = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -51,7 +50,6 @@ CREATE OR REPLACE FUNCTION simple_mq.count_outcomes_v1(
 LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
-SET enable_bitmapscan = off
 AS $$
 BEGIN
     -- A queue that is deleted at this moment takes its counters along: deleting waits for this lock, or this finds no queue.

@@ -6,7 +6,6 @@ RETURNS TABLE (queue_id uuid, dlq_id uuid, dead int, stuck int)
 LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
-SET enable_bitmapscan = off
 AS $$
 #variable_conflict use_column
 BEGIN

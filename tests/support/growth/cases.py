@@ -910,6 +910,9 @@ async def full_limited(w: World, n: int) -> Stock:
     for each, size in ((stock, n), (roomy, 1_000_000)):
         await w.fill(each)
         await w.configure(each, max_size=size)
+        # A new maximum is counted when a push asks for it.
+        await w.ask_for_count(each)
+        assert await w.services.count_backlog()
     stock.roomy = roomy
     return stock
 

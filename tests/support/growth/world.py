@@ -334,7 +334,8 @@ class World:
         """Rows of the state of a stream."""
         rows = await self.store.stream_state(stock.stream, stock.part, keys, prefix, ripe)
         assert rows is not None
-        return rows
+        assert rows.complete
+        return rows.rows
 
     # ------------------------------------------------------------------ metrics
 
