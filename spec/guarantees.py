@@ -327,6 +327,13 @@ _CATALOGUE: Collection[Guarantee] = (
         "Who is told that a message was not given back waits for the end of a lease that is over.",
     ),
     _safety(
+        "G-ACK-8",
+        "ML",
+        "A pop that comes with acks finds what they set free, changes nothing of what becomes of them, and holds "
+        "nothing of what it found when they are answered as an error.",
+        "Who saves a request must not lose an answer or a message by it.",
+    ),
+    _safety(
         "G-DLQ-1",
         "MLFA",
         "A message that fails again and again is dead-lettered after exactly `retryLimit` retries, once, with payload "

@@ -50,3 +50,8 @@ WithoutNul = Annotated[str, Meta(extra_json_schema={"pattern": NO_NUL})]
 StateKey = Annotated[str, _shown(text_of(1, limits.STATE_KEY_BYTES_MAX))]
 Uuid = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+#: Where a group starts that comes for the first time; and the same by time.
+MODE: Mapping[str, Any] = {"type": "string", "enum": ["all", "new", "new-only"]}
+START: Mapping[str, Any] = {"anyOf": [{"const": "now"}, {"type": "string", "format": "date-time"}]}
+Mode = Annotated[str, _shown(MODE)]
+Start = Annotated[str, _shown(START)]

@@ -88,19 +88,21 @@ def parse_time(text: str, field: str) -> datetime:
         raise BadRequestError(f"{field} is a time that no clock shows: {text[:100]!r}", field) from None
 
 
-def parse_integer(text: str | None, field: str, default: int, low: int, high: int) -> int:
-    """A whole number of a query; ``None`` and empty mean the default."""
-    if not text:
+def parse_integer(given: str | int | None, field: str, default: int, low: int, high: int) -> int:
+    """A whole number, as text where it comes from a query; ``None`` and an empty text mean the default."""
+    if given is None or given == "":
         return default
+    text = str(given)
     number = int(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else None
     if number is None or not low <= number <= high:
-        raise BadRequestError(f"{field} must be a whole number from {low} to {high}, not {text[:40]!r}", field)
+        shown = repr(text[:40]) if isinstance(given, str) else text[:40]
+        raise BadRequestError(f"{field} must be a whole number from {low} to {high}, not {shown}", field)
     return number
 
 
-def parse_boolean(text: str | None) -> bool:
-    """A switch of a query: true for ``true`` and ``1``."""
-    return text in ("true", "1")
+def parse_boolean(given: str | bool | None) -> bool:
+    """A switch, as text where it comes from a query: on for ``true`` and ``1``."""
+    return given in (True, "true", "1")
 
 
 # ---------------------------------------------------------------- push

@@ -232,5 +232,10 @@ async def on_unexpected(
     req: QueenRequest, resp: falcon.asgi.Response, error: Exception, _params: Mapping[str, object]
 ) -> None:
     """Answers what should not happen: the client learns that, the log why."""
+    answer(resp, mistake(error, req))
+
+
+def mistake(error: Exception, req: QueenRequest) -> Problem:
+    """What should not have happened; the log gets it."""
     log.error("%s %s failed", req.method, req.path, exc_info=error, extra=req.log_fields)
-    answer(resp, problem(req, 500, "The server made a mistake; its log says which", "internal"))
+    return problem(req, 500, "The server made a mistake; its log says which", "internal")

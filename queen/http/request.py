@@ -94,6 +94,17 @@ class QueenRequest(falcon.asgi.Request):
         """Who sends it, as the token says: what messages have as ``producerSub``."""
         return self.identity.subject if self.identity is not None else None
 
+    def leave_room(self) -> None:
+        """The work on it is done."""
+        if self.size:
+            size, self.size = self.size, 0
+            self.room.leave(size)
+
+    def forget_body(self) -> None:
+        """The work on its body is done, and what it asks for besides may take long."""
+        self.body = self.opening["body"] = b""
+        self.leave_room()
+
     async def gone(self) -> None:
         """Returns when the client has closed the connection. Read the body first."""
         while (await self.next_event())["type"] != "http.disconnect":

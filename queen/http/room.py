@@ -18,8 +18,8 @@ from queen.http.elements import count_elements
 if TYPE_CHECKING:
     from queen.http.request import QueenRequest
 
-#: A request that takes less neither waits nor counts.
-_SMALL_BYTES = 16 << 10
+#: A request that takes no more neither waits nor counts, unless it is said otherwise.
+SMALL_BYTES = 16 << 10
 #: What a byte and an object of a body take, with all copies; measured for pushes, acks and transactions.
 _BYTES_OF_BYTE, _BYTES_OF_OBJECT = 4, 1200
 #: An element has two characters at least.
@@ -28,18 +28,24 @@ _NO_ROOM = "Large requests wait for each other, and this one had no turn in time
 
 
 class Room:
-    """What the requests of a worker share.
+    """What the requests of a worker share, or the frames of a WebSocket.
 
     Args:
         items_max: elements that one request may have.
         bytes_max: what all that are worked on may take by our estimate; one alone may take more.
-        patience_s: how long a request waits for its turn.
+        patience_s: how long a request waits for its turn; ``None``: as long as it takes.
+        small_bytes: what takes no more neither waits nor counts.
     """
 
     def __init__(
-        self, items_max: int = limits.ITEMS_MAX, bytes_max: int = limits.WORK_BYTES_MAX, patience_s: float = 20
+        self,
+        items_max: int = limits.ITEMS_MAX,
+        bytes_max: int = limits.WORK_BYTES_MAX,
+        patience_s: float | None = 20,
+        small_bytes: int = SMALL_BYTES,
     ) -> None:
         self._items_max, self._bytes_max, self._patience_s = items_max, bytes_max, patience_s
+        self._small_bytes = small_bytes
         self._taken = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
@@ -63,7 +69,7 @@ class Room:
             OverloadedError: others took too long.
         """
         size = len(body) * _BYTES_OF_BYTE + min(body.count(b"{"), self._items_max) * _BYTES_OF_OBJECT
-        if size <= _SMALL_BYTES:
+        if size <= self._small_bytes:
             return 0
         if not self._waiting and self._has_room(size):
             self._taken += size
@@ -104,6 +110,4 @@ class LeaveRoom:
 
     async def process_response(self, req: "QueenRequest", _resp: object, _resource: object, _succeeded: bool) -> None:
         """Gives back what the request took."""
-        if req.size:
-            size, req.size = req.size, 0
-            req.room.leave(size)
+        req.leave_room()

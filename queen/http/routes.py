@@ -11,6 +11,7 @@ from queen.engine.thread import EngineThread
 from queen.http.access import Access, Levels
 from queen.http.contract.document import document
 from queen.http.figures import Figures
+from queen.http.pops import PopDefaults, Pops
 from queen.http.resources import catalogue, consumer_groups, dead_letters, messages, status, traces
 from queen.http.resources.ack import AckResource
 from queen.http.resources.analytics import postgres, queues, workers
@@ -22,7 +23,7 @@ from queen.http.resources.leases import LeaseResource
 from queen.http.resources.maintenance import BuffersResource, MaintenanceResource
 from queen.http.resources.metrics import MetricsResource
 from queen.http.resources.notify import NotifyResource
-from queen.http.resources.pop import PopDefaults, PopResource
+from queen.http.resources.pop import PopResource
 from queen.http.resources.prometheus import PrometheusResource
 from queen.http.resources.push import PushResource
 from queen.http.resources.queues import ConfigureResource, QueueResource
@@ -76,13 +77,10 @@ def routes(settings: Settings, engine: EngineThread, sockets: Sockets) -> Sequen
     """All routes of the server."""
     body_bytes_max = settings.max_body_bytes
     keys = Keyring.from_settings(settings.encryption_key, settings.encryption_old_keys)
-    ack = AckResource(engine, body_bytes_max)
+    defaults = PopDefaults(settings.default_batch, settings.default_timeout_ms, settings.default_subscription_mode)
+    pops = Pops(engine, defaults, keys)
+    ack, pop = AckResource(engine, body_bytes_max, pops), PopResource(engine, pops)
     replayer = dead_letters.Replayer(engine)
-    pop = PopResource(
-        engine,
-        PopDefaults(settings.default_batch, settings.default_timeout_ms, settings.default_subscription_mode),
-        keys,
-    )
     health, maintenance = HealthResource(engine), MaintenanceResource(engine)
     prometheus = PrometheusResource(Figures.of(settings, engine))
     documentation, dashboard = DocumentationResource(), DashboardResource()

@@ -163,13 +163,14 @@ class WsgiApp:
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Serves one request."""
-        if not _wants_to_wait(environ):
-            return self._serve(environ, start_response)
+        body: bytes = environ["wsgi.input"].read(self._body_bytes_max + 1)
+        if not _wants_to_wait(environ, body):
+            return self._serve(environ, body, start_response)
         if not self._take_wait():
             start_response("501 Not Implemented", [("Content-Type", "application/problem+json")])
             return [_NOT_IMPLEMENTED]
         try:
-            return self._serve(environ, start_response)
+            return self._serve(environ, body, start_response)
         finally:
             with self._lock:
                 self._waits -= 1
@@ -180,8 +181,8 @@ class WsgiApp:
             self._waits += free
         return free
 
-    def _serve(self, environ: Environ, start_response: StartResponse) -> Sequence[bytes]:
-        exchange = Exchange(scope_of(environ), environ["wsgi.input"].read(self._body_bytes_max + 1))
+    def _serve(self, environ: Environ, body: bytes, start_response: StartResponse) -> Sequence[bytes]:
+        exchange = Exchange(scope_of(environ), body)
         served = asyncio.run_coroutine_threadsafe(exchange.run(self._app), self._loop)
         try:
             if not self._wait(exchange.descriptor, environ):
@@ -206,8 +207,25 @@ class WsgiApp:
             raise RuntimeError(message.get("message") or f"The application does not answer {event}")
 
 
-def _wants_to_wait(environ: Environ) -> bool:
+class _Pop(msgspec.Struct):
+    wait: bool = False
+    timeout: int | None = None
+
+
+class _AckAndPop(msgspec.Struct):
+    """As much of a body of acks as says whether it waits."""
+
+    pop: _Pop | None = None
+
+
+def _wants_to_wait(environ: Environ, body: bytes) -> bool:
     path: str = environ["PATH_INFO"]
+    if path == "/api/v1/ack/batch":
+        try:
+            pop = _ack_and_pop.decode(body).pop
+        except (msgspec.DecodeError, RecursionError):
+            return False  # the application says what is wrong
+        return pop is not None and pop.wait and pop.timeout != 0
     if not path.startswith(("/api/v1/pop", "/api/queues/")):
         return False
     asked = parse_qs(environ.get("QUERY_STRING", ""))
@@ -215,6 +233,9 @@ def _wants_to_wait(environ: Environ) -> bool:
     if path.startswith("/api/queues/"):
         return path.endswith("/messages") and wait.strip("0.") != ""  # simple-mq says it in seconds
     return wait in ("true", "1") and asked.get("timeout") != ["0"]
+
+
+_ack_and_pop = msgspec.json.Decoder(_AckAndPop)
 
 
 def _phrase(status: int) -> str:

@@ -19,3 +19,10 @@ def before_call(_context: Any, case: Any, _kwargs: dict[str, Any]) -> None:
         text = str(query.get(name, ""))
         if re.fullmatch(r"\d+(\.\d+)?", text) and float(_SHORT[name]) < float(text) <= most:
             query[name] = _SHORT[name]
+    pop = case.body.get("pop") if isinstance(case.body, dict) else None
+    if isinstance(pop, dict) and pop.get("wait") is True and _fits(pop.get("timeout")):
+        pop["timeout"] = _TIMEOUT_MS
+
+
+def _fits(timeout: Any) -> bool:
+    return timeout is None or (type(timeout) is int and 0 <= timeout <= _LIMITS["timeout"])

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 from openapi_spec_validator import validate
 
-from queen.http import resources
+from queen.http import pops, resources
 from queen.http.access import Access
 from queen.http.contract import schemas
 from queen.http.routes import WEBSOCKET, Route, add_routes, levels
@@ -166,10 +166,15 @@ def test_parameters_are_those_that_the_resources_read(table: list[Route]) -> Non
         names = {parameter.name for parameter in operation.parameters if parameter.place == "query"}
         described.setdefault(module_of[operation.served_by], set()).update(names)
     read = {name: found for module in resource_modules() if (found := read_by(module)) for name in [module.__name__]}
+    read["queen.http.resources.pop"] |= read_by(pops)
     # What a queue is asked is read beside the lists of queues.
     for parameters in (described, read):
         parameters["queen.http.resources.catalogue"] |= parameters.pop("queen.http.resources.queues")
     assert {name: found for name, found in described.items() if found} == read
+
+
+def test_a_pop_in_a_body_has_the_parameters_of_the_query_and_of_the_path() -> None:
+    assert set(pops.PopBody.__struct_fields__) == read_by(pops) | {"queue", "partition", "namespace", "task"}
 
 
 def read_by(module: Any) -> set[str]:

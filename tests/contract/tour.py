@@ -114,6 +114,11 @@ async def _deliver(tour: Tour) -> None:
     await call("ack", 400, body={})
     batch = [_ids(second), {**_ids(third), "status": "failed", "error": "no stock"}, {**_ids(third), "leaseId": "x"}]
     await call("ackBatch", body={"consumerGroup": "billing", "acknowledgments": batch})
+    pop = {"queue": "orders", "autoAck": True, "subscriptionMode": "all"}
+    more = await call("ackBatch", body={"consumerGroup": "books", "acknowledgments": batch[:1], "pop": pop})
+    assert more["pop"]["messages"]
+    await call("ackBatch", body={"consumerGroup": "books", "acknowledgments": [], "pop": {**pop, "partition": "x"}})
+    await call("ackBatch", 400, body={"acknowledgments": [], "pop": {}})
     operations = [
         {"type": "ack", **_ids(fourth), "consumerGroup": "billing"},
         {"type": "push", "items": [{"queue": "bills", "payload": {"of": "order-4"}, "transactionId": "bill-4"}]},

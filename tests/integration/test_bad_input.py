@@ -169,6 +169,25 @@ def _ack_batch_cases() -> Iterator[tuple[str, Any, str]]:
     for name, body, field in _ack_cases():
         yield name, {"acknowledgments": [good, body]}, f"acknowledgments[1].{field}"
     yield from _group_cases({"acknowledgments": [good]})
+    yield from _pop_cases({"acknowledgments": [good]})
+
+
+def _pop_cases(acks: dict[str, Any]) -> Iterator[tuple[str, Any, str]]:
+    for kind, value in {"list": [], "text": "a", "number": 1}.items():
+        yield f"pop {kind}", {**acks, "pop": value}, "pop"
+    yield "pop of nothing", {**acks, "pop": {}}, "pop.queue"
+    yield "pop conflation", {**acks, "pop": {"queue": "QUEUE", "conflation": True}}, "pop.conflation"
+    for field in ("queue", "partition", "consumerGroup"):
+        for kind, value in {**_WRONG, **_NAMES}.items():
+            if kind != "empty" or field != "consumerGroup":
+                yield f"pop {field} {kind}", {**acks, "pop": {"queue": "QUEUE", field: value}}, f"pop.{field}"
+    for field in ("batch", "partitions", "timeout", "leaseSeconds"):
+        for kind, value in {"text": "1", "fraction": 1.5, "huge": 10**30, "low": -(10**12), "switch": True}.items():
+            yield f"pop {field} {kind}", {**acks, "pop": {"queue": "QUEUE", field: value}}, f"pop.{field}"
+    for field in ("wait", "autoAck", "autopilot", "conflation"):
+        yield f"pop {field} text", {**acks, "pop": {"queue": "QUEUE", field: "true"}}, f"pop.{field}"
+    for field in ("subscriptionMode", "subscriptionFrom"):
+        yield f"pop {field}", {**acks, "pop": {"queue": "QUEUE", field: "sometimes"}}, f"pop.{field}"
 
 
 def _configure_cases() -> Iterator[tuple[str, Any, str]]:

@@ -5,9 +5,11 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+import asyncpg
 import pytest
 from websockets.exceptions import ConnectionClosed
 
+from queen.core.ids import parse_partition_id
 from queen_spec.guarantees import Level, checks
 from tests.support.api import Api, ack_of
 from tests.support.processes import Server
@@ -84,6 +86,23 @@ async def test_single_messages_are_acked_with_the_fields_of_http(socket: Socket,
     assert refused["partitionId"] == messages[2]["partitionId"]
     answer = await socket.ask(type="ack", acknowledgments=[ack_of(message) for message in messages[2:]])
     assert (answer["acked"], answer["held"]) == (2, 0)
+
+
+@pytest.mark.parametrize(("acks", "first"), [(60, "pong"), (300, "error")])
+async def test_acks_are_pipelined_up_to_a_bound(
+    socket: Socket, api: Api, database: "asyncpg.Connection[Any]", queue: str, acks: int, first: str
+) -> None:
+    """Nothing is acked while the cursor is locked; what comes behind the acks is read if there is room for them."""
+    await api.push(queue, *range(acks))
+    await socket.subscribe(queue, credit=acks, batch=acks)
+    messages = (await socket.expect("batch"))["messages"]
+    part_id = parse_partition_id(messages[0]["partitionId"])
+    async with database.transaction():
+        await database.execute("SELECT FROM queen.partition_consumers WHERE part_id = $1 FOR UPDATE", part_id)
+        for message in messages:
+            await socket.send(type="ack", acknowledgments=[ack_of(message)])
+        await socket.send(type="ping")
+        assert (await socket.receive())["type"] == first
 
 
 @checks("G-LEASE-5", "G-ACK-3", level=Level.LIVE)

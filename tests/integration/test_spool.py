@@ -410,7 +410,8 @@ async def test_pop_maintenance_gives_nobody_anything_and_acks_still_work(workers
         assert (await worker.pop(queue, consumerGroup="g")).messages == []
         assert (await worker.pop(queue, consumerGroup="g", wait=True, timeout=60_000)).messages == []
         assert (await worker.http.get("/api/v1/system/maintenance/pop")).json()["popMaintenanceMode"] is True
-    assert [item["success"] for item in await first.ack(popped.messages)] == [True]
+    answer = await first.ack_and_pop(popped.messages, queue=queue, wait=True, timeout=60_000)
+    assert ([item["success"] for item in answer["acknowledgments"]], answer["pop"]) == ([True], None)
     assert (await switch(second, False, "/pop"))["popMaintenanceMode"] is False
     assert (await second.pop(queue, consumerGroup="g", batch=5)).data == [1, 2]
 

@@ -30,6 +30,7 @@ PAGES_OF_GROUPS = "tests/integration/test_pages_of_groups.py"
 MAX_SIZE, SIZES = "tests/integration/test_max_size.py", "tests/integration/test_sizes.py"
 SERVICES, BESIDE = "tests/integration/test_services.py", "tests/integration/test_retention_beside.py"
 ENCRYPTION, KEYS = "tests/integration/test_encryption.py", "tests/property/test_keyring.py"
+ACK_AND_POP = "tests/property/test_acks_beside_a_pop.py"
 COMBINATIONS = "tests/property/test_combinations.py"
 SPOOL_ON_A_DISK, SPOOL_CRASHES = "tests/property/test_spool.py", "tests/property/test_spool_crashes.py"
 SOCKETS, STREAMS = "tests/integration/test_socket.py", "tests/integration/test_streams.py"
@@ -116,7 +117,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-POP-1", "a pop takes one message more than it was asked for",
-        ("queen/http/resources/pop.py", """batch=parse_integer(get("batch"), "batch", batch, 1, limits.BATCH_MESSAGES_MAX),""", """batch=1 + parse_integer(get("batch"), "batch", batch, 1, limits.BATCH_MESSAGES_MAX),"""),
+        ("queen/http/pops.py", """batch=parse_integer(get("batch"), "batch", batch, 1, limits.BATCH_MESSAGES_MAX),""", """batch=1 + parse_integer(get("batch"), "batch", batch, 1, limits.BATCH_MESSAGES_MAX),"""),
     ),
     _sql(
         "G-POP-2", "the same partition first, however long the others wait",
@@ -190,6 +191,21 @@ MUTANTS: tuple[Mutant, ...] = (
         "G-ACK-7", "what an ack has done itself refuses it when it is sent again",
         ("queen/engine/handlers/ack.py", "if lost and _in_doubt(", "if False and _in_doubt("),
         tests="tests/chaos/test_lost_answers.py",
+    ),
+    _engine(
+        "G-ACK-8", "a pop does not look again for what its acks have set free",
+        ("queen/http/resources/ack.py", "if _found_nothing(popping.future):", "if False and _found_nothing(popping.future):"),
+        tests=ACK_AND_POP,
+    ),
+    _engine(
+        "G-ACK-8", "what a pop has found stays leased when its acks fail",
+        ("queen/http/resources/ack.py", "            abandon_pop(self._engine, popping)\n", ""),
+        tests=ACK_AND_POP,
+    ),
+    _engine(
+        "G-ACK-8", "a pop that fails takes the results of its acks with it",
+        ("queen/http/resources/ack.py", "        except Exception as error:\n", "        except ZeroDivisionError as error:\n"),
+        tests=ACK_AND_POP,
     ),
     _engine(
         "G-DLQ-1", "a failure without a lease counts twice when it is sent again",
@@ -273,7 +289,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-GRP-1", "all groups are one",
-        ("queen/http/resources/pop.py", """group=check_group(get("consumerGroup"), "consumerGroup", QUEUE_MODE),""", "group=QUEUE_MODE,"),
+        ("queen/http/pops.py", """group=check_group(get("consumerGroup"), "consumerGroup", QUEUE_MODE),""", "group=QUEUE_MODE,"),
     ),
     _sql("G-GRP-2", "a new group gets the history, too", (SUBSCRIBE, "WHEN 'new' THEN v_now ELSE", "WHEN 'new' THEN '-infinity' ELSE")),
     _sql(

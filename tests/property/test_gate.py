@@ -77,6 +77,12 @@ def test_all_interfaces_and_levels_are_in_the_table() -> None:
     assert {level for _, _, level in found} == set(Access)
 
 
+def test_who_may_ack_may_pop_since_acks_may_ask_for_a_pop() -> None:
+    levels = {(method, path): needed for method, path, needed in requests_of_all_routes()}
+    pops = {needed for (_, path), needed in levels.items() if path.startswith("/api/v1/pop")}
+    assert {levels["POST", "/api/v1/ack/batch"]} == pops
+
+
 def test_what_needs_no_token_is_named_here() -> None:
     """A new route that everybody may use is a decision."""
     assert {path for _, path, level in requests_of_all_routes() if level is Access.PUBLIC} == {

@@ -147,3 +147,16 @@ async def test_one_that_is_cut_off_while_it_waits_leaves_its_place(had_its_turn:
         room.leave(size)
         await settled()
     assert entered == [1]
+
+
+async def test_where_nothing_is_small_everything_counts_and_waits_as_long_as_it_takes() -> None:
+    room = Room(bytes_max=2 * len(SMALL) * 4 + 3 * 2400, patience_s=None, small_bytes=0)
+    sizes = [await room.enter(SMALL), await room.enter(SMALL)]
+    third, fourth = asyncio.ensure_future(room.enter(SMALL)), asyncio.ensure_future(room.enter(SMALL))
+    await asyncio.sleep(0)
+    assert not third.done()
+    room.leave(sizes[0])
+    assert await third == sizes[0]
+    assert not fourth.done()
+    room.leave(sizes[1])
+    assert await fourth == sizes[0]

@@ -97,6 +97,14 @@ class Api:
             [ack_of(message, status, **fields) for message in messages], messages[0]["consumerGroup"]
         )
 
+    async def ack_and_pop(self, messages: Sequence[Message], **pop: Any) -> dict[str, Any]:
+        """Completes messages and asks for the next ones in one request."""
+        group = messages[0]["consumerGroup"] if messages else None
+        body = {"acknowledgments": [ack_of(message) for message in messages], "consumerGroup": group, "pop": pop}
+        response = await self.http.post("/api/v1/ack/batch", json=body)
+        assert response.status_code == 200, response.text
+        return dict(response.json())
+
     async def extend(self, lease: str, seconds: int | None = None) -> dict[str, Any]:
         body = None if seconds is None else {"seconds": seconds}
         response = await self.http.post(f"/api/v1/lease/{quote(lease, safe='')}/extend", json=body)

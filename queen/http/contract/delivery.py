@@ -3,8 +3,8 @@
 from queen.core import limits
 from queen.http.contract.operation import Answer, Operation, Parameter, Topic
 from queen.http.contract.parameters import NAME, PARTITION_PATH, QUEUE_PATH, SWITCH, path
-from queen.http.contract.shapes import PopAnswer, PushedItem
-from queen.http.fields import number_of, text_of
+from queen.http.contract.shapes import AckPopAnswer, PopAnswer, PushedItem
+from queen.http.fields import MODE, START, number_of, text_of
 from queen.http.parsing import PushBody
 from queen.http.rendering import AckAnswer, LeaseAnswer, TransactionAnswer
 from queen.http.resources.ack import AckBatchBody, AckBody
@@ -38,12 +38,12 @@ _POP_PARAMETERS = (
     Parameter(
         "subscriptionMode",
         "Where a group starts that comes for the first time: at the oldest message (`all`) or after the newest (`new`)",
-        {"type": "string", "enum": ["all", "new", "new-only"]},
+        MODE,
     ),
     Parameter(
         "subscriptionFrom",
         "The same by time: strictly after it; `now` means `new`. Wins over the mode",
-        {"anyOf": [{"const": "now"}, {"type": "string", "format": "date-time"}]},
+        START,
     ),
     Parameter(
         "leaseSeconds",
@@ -129,9 +129,15 @@ TOPIC = Topic(
             "/api/v1/ack/batch",
             "ackBatch",
             "Say what became of many messages",
-            [Answer("One result an acknowledgment, in their order", list[AckAnswer])],
-            (400, 413, 503),
-            "Each stands for itself: a refused one does not hold up the others.",
+            [
+                Answer(
+                    "One result an acknowledgment, in their order; with `pop` an object of these and the messages",
+                    list[AckAnswer] | AckPopAnswer,
+                )
+            ],
+            (400, 413, 501, 503),
+            "Each stands for itself: a refused one does not hold up the others. With `pop` the next messages come in "
+            "the same answer; the acks are carried out whatever becomes of the pop.",
             body=AckBatchBody,
         ),
         Operation(

@@ -4,6 +4,9 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
+from queen.http.problems import Problem
+from queen.http.rendering import AckAnswer
+
 
 class PushedItem(Struct):
     """What became of an item of a push.
@@ -84,6 +87,20 @@ class PopAnswer(Struct, rename="camel"):
     messages: list[DeliveredMessage]
     partitions_claimed: int
     autopilot: Autopilot | UnsetType = UNSET
+
+
+class AckPopAnswer(Struct):
+    """Results of acks, and what the pop that came with them got.
+
+    Attributes:
+        acknowledgments: one result an acknowledgment, in their order.
+        pop: `null` if there are no messages, or the pop failed.
+        problem: why the pop failed; the acks are as their results say.
+    """
+
+    acknowledgments: list[AckAnswer]
+    pop: PopAnswer | None
+    problem: Problem | UnsetType = UNSET
 
 
 class OptionsInForce(Struct, rename="camel"):

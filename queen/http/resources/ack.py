@@ -1,5 +1,6 @@
 """``POST /api/v1/ack`` and ``POST /api/v1/ack/batch``."""
 
+import asyncio
 from collections.abc import Sequence
 
 import falcon
@@ -8,11 +9,15 @@ import msgspec
 from msgspec import Struct
 
 from queen.core import limits
-from queen.core.errors import BadRequestError
-from queen.core.operations import QUEUE_MODE, Ack, AckItem, JobType
+from queen.core.errors import BadRequestError, QueenError
+from queen.core.operations import QUEUE_MODE, Ack, AckItem, JobType, Pop, Popped
+from queen.engine.job import Job
 from queen.engine.thread import EngineThread
+from queen.http import problems
+from queen.http.disconnect import abandon_pop
 from queen.http.fields import GroupName, Required
 from queen.http.parsing import check_group, decode
+from queen.http.pops import PopBody, Pops
 from queen.http.reading import read_json
 from queen.http.rendering import render_ack
 from queen.http.request import QueenRequest, read_body
@@ -43,10 +48,12 @@ class AckBatchBody(Struct):
 
     Attributes:
         consumerGroup: whose messages they were; empty is queue mode.
+        pop: asks for the next messages in the same request.
     """
 
     acknowledgments: list[AckBody]
     consumerGroup: GroupName | None = None  # noqa: N815
+    pop: PopBody | None = None
 
 
 _NO_PARTITION = "partitionId is required to ensure message uniqueness"
@@ -81,25 +88,66 @@ def to_ack_items(bodies: Sequence[AckBody], group: str) -> list[AckItem]:
 class AckResource:
     """Says what became of delivered messages."""
 
-    def __init__(self, engine: EngineThread, body_bytes_max: int) -> None:
-        self._engine, self._body_bytes_max = engine, body_bytes_max
+    def __init__(self, engine: EngineThread, body_bytes_max: int, pops: Pops) -> None:
+        self._engine, self._body_bytes_max, self._pops = engine, body_bytes_max, pops
 
     async def on_post(self, req: QueenRequest, resp: falcon.asgi.Response) -> None:
         """One acknowledgment; the answer is an array of one."""
         body = decode(_single, await read_body(req, self._body_bytes_max), _SINGLE_TEXTS)
         group = check_group(body.consumerGroup, "consumerGroup", QUEUE_MODE)
-        await self._acknowledge(resp, [to_ack_item(body, group)])
+        resp.content_type = falcon.MEDIA_JSON
+        resp.data = await self._acknowledge([to_ack_item(body, group)])
 
     async def on_post_batch(self, req: QueenRequest, resp: falcon.asgi.Response) -> None:
-        """Many acknowledgments, each with a result of its own."""
+        """Many acknowledgments, each with a result of its own; and the next messages, if they are asked for."""
         body = await read_json(req, _batch, self._body_bytes_max, _BATCH_TEXTS)
         group = check_group(body.consumerGroup, "consumerGroup", QUEUE_MODE)
-        await self._acknowledge(resp, to_ack_items(body.acknowledgments, group))
-
-    async def _acknowledge(self, resp: falcon.asgi.Response, items: list[AckItem]) -> None:
+        items = to_ack_items(body.acknowledgments, group)
         resp.content_type = falcon.MEDIA_JSON
+        if body.pop is None:
+            resp.data = await self._acknowledge(items)
+        else:
+            asked, pop = body.pop, self._pops.of_body(body.pop, body.consumerGroup)
+            del body  # it would be kept while the pop waits
+            results, job = await self._begin_both(items, pop)
+            del items
+            req.forget_body()
+            resp.data = b'{"acknowledgments":%b,%b}' % (results, await self._rest(req, job, asked))
+
+    async def _acknowledge(self, items: list[AckItem]) -> bytes:
         if not items:
-            resp.data = b"[]"
-            return
+            return b"[]"
         acked = await self._engine.submit(JobType.ACK, Ack(items)).future
-        resp.data = render_ack(items, acked.results)
+        return render_ack(items, acked.results)
+
+    async def _begin_both(self, items: list[AckItem], pop: Pop) -> tuple[bytes, Job]:
+        """The results of acks, and a pop that left in the same turn, and so in the same transaction where it can.
+
+        Where it cannot it may have looked before the acks were done: then it looks again.
+        """
+        if pop.auto_ack or not items:  # what an autoAck pop takes could not be given back if the acks fail
+            return await self._acknowledge(items), self._engine.submit(JobType.POP, pop)
+        acking, popping = self._engine.submit(JobType.ACK, Ack(items)), self._engine.submit(JobType.POP, pop)
+        try:
+            acked = await acking.future
+        except BaseException:
+            abandon_pop(self._engine, popping)
+            raise
+        if _found_nothing(popping.future):
+            popping = self._engine.submit(JobType.POP, msgspec.structs.replace(pop, wait_ms=0))
+        return render_ack(items, acked.results), popping
+
+    async def _rest(self, req: QueenRequest, job: Job, asked: PopBody) -> bytes:
+        """The fields that say what a pop has got, or why it failed: the acks are done in either case."""
+        try:
+            popped = await self._pops.answered(req, job)
+        except Exception as error:
+            found = problems.describe(error, req) if isinstance(error, QueenError) else problems.mistake(error, req)
+            return b'"pop":null,"problem":' + msgspec.json.encode(found)
+        if not popped.claims:
+            return b'"pop":null'
+        return b'"pop":' + self._pops.render(popped, job.request, autopilot=asked.autopilot)
+
+
+def _found_nothing(answer: "asyncio.Future[Popped]") -> bool:
+    return answer.done() and answer.exception() is None and not answer.result().claims

@@ -23,11 +23,13 @@ from queen.engine.handlers.ack import ALREADY_COMPLETED, INVALID_LEASE, lease_of
 from queen.engine.handlers.give_back import give_back
 from queen.engine.thread import EngineThread
 from queen.http import problems
+from queen.http.disconnect import abandon_pop
 from queen.http.parsing import check_group
 from queen.http.rendering import render_pop, timestamp
 from queen.http.request import QueenRequest
 from queen.http.resources.ack import to_ack_items
 from queen.http.resources.leases import renewal
+from queen.http.room import SMALL_BYTES, Room
 from queen.http.socket import frames
 from queen.http.socket.delivery import Windows, deliver_batches, messages_of
 from queen.http.socket.frames import AckFrame, Ref, Refused, ServerFrame, SocketLimits, WindowTimes
@@ -42,8 +44,9 @@ DRAINED, GIVEN_UP = "queen.drained", "queen.given_up"
 
 GOING_AWAY, INTERNAL_ERROR, TRY_AGAIN_LATER = 1001, 1011, 1013
 
-#: Acks of one socket that may be under way; then its frames wait.
-_ACKS_MAX = 16
+#: What the frames of one socket that are under way may take, by the estimate of ``queen.http.room``; then it is read no
+#: further. As much as 16 take that are too small to count among those of the worker.
+_UNDER_WAY_BYTES = 16 * SMALL_BYTES
 #: When a lease whose length is not known is looked at first; and the shortest pause between two looks.
 _LEASE_LOOK_S, _LEASE_PAUSE_S = 1.0, 0.2
 #: A delivery that has failed, because PostgreSQL is away, is begun again after this time.
@@ -94,7 +97,7 @@ class Session:
         self._group = QUEUE_MODE
         self._delivery: asyncio.Task[None] | None = None
         self._delivering = False
-        self._acks = asyncio.Semaphore(_ACKS_MAX)
+        self._under_way = Room(bytes_max=_UNDER_WAY_BYTES, patience_s=None, small_bytes=0)
         self._tasks: set[asyncio.Task[None]] = set()
         self._looks: dict[UUID, asyncio.TimerHandle] = {}
         self._batches = 0
@@ -165,8 +168,8 @@ class Session:
                 await self._refuse(UNSET, BadRequestError("Frames must be text: JSON in UTF-8"))
 
     async def _begin(self, body: bytes) -> None:
-        """Carries out a frame; what needs the database beside the reading of others, but so many at a time."""
-        await self._acks.acquire()
+        """Carries out a frame; what needs the database beside the reading of others, while there is room for it."""
+        own = await self._under_way.enter(body)
         size, work = 0, None
         try:
             size = await self._req.room.enter(body)
@@ -182,12 +185,12 @@ class Session:
             await self._refuse(frames.ref_of(body), problem)
         finally:
             if work is None:
-                self._end_frame(size)
+                self._end_frame(own, size)
         if work is not None:
-            self._track(self._carry_out(work, frame.ref, size))
+            self._track(self._carry_out(work, frame.ref, own, size))
 
-    def _end_frame(self, size: int) -> None:
-        self._acks.release()
+    def _end_frame(self, own: int, size: int) -> None:
+        self._under_way.leave(own)
         if size:
             self._req.room.leave(size)
 
@@ -203,7 +206,7 @@ class Session:
             case frames.Ping():
                 await self._send(frames.Pong(frame.ref))
 
-    async def _carry_out(self, work: Coroutine[Any, Any, None], ref: Ref, size: int) -> None:
+    async def _carry_out(self, work: Coroutine[Any, Any, None], ref: Ref, own: int, size: int) -> None:
         try:
             await work
         except QueenError as problem:
@@ -211,7 +214,7 @@ class Session:
         except Exception as problem:
             self._fail(problem)
         finally:
-            self._end_frame(size)
+            self._end_frame(own, size)
 
     def _fail(self, problem: Exception) -> None:
         log.error("A WebSocket failed", exc_info=problem, extra=self._req.log_fields)
@@ -306,9 +309,7 @@ class Session:
         job = self._engine.submit(JobType.POP, pop)
         await self._until_interrupted(job.future)
         if not job.future.done():
-            self._engine.abandon(job)
-            # The answer may be on its way already: then it is for nobody.
-            job.future.add_done_callback(lambda late: self._give_back_late(late, pop.group))
+            abandon_pop(self._engine, job)
             return Popped()
         return await job.future  # type: ignore[no-any-return]
 
@@ -317,11 +318,6 @@ class Session:
         interrupt = asyncio.ensure_future(self._interrupt.wait())
         await asyncio.wait({something, interrupt}, return_when=asyncio.FIRST_COMPLETED)
         interrupt.cancel()
-
-    def _give_back_late(self, answer: "asyncio.Future[Popped]", group: str) -> None:
-        if not answer.cancelled() and answer.exception() is None and answer.result().claims:
-            popped = answer.result()
-            self._engine.submit(JobType.CUSTOM, lambda context: give_back(context, popped, group))
 
     async def now(self) -> datetime:
         """The database's clock."""

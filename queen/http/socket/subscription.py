@@ -1,7 +1,5 @@
 """What a client has subscribed to: its pops, its credit and its windows, checked."""
 
-from typing import Any
-
 import msgspec
 from msgspec import Struct
 
@@ -9,8 +7,8 @@ from queen.core import limits
 from queen.core.errors import BadRequestError
 from queen.core.operations import QUEUE_MODE, Pop
 from queen.core.window import Window
-from queen.http.parsing import check_group, check_name
-from queen.http.resources.pop import start_of
+from queen.http.parsing import check_group, parse_integer
+from queen.http.pops import place_of, start_of
 from queen.http.socket.frames import Subscribe, Subscribed, WindowBody
 
 DEFAULT_CREDIT = 100
@@ -42,17 +40,21 @@ def subscription_of(frame: Subscribe, credit_max: int, default_mode: str) -> Sub
     Raises:
         BadRequestError: something is missing or out of its limits; names the field.
     """
-    credit = _number(frame.credit, "credit", DEFAULT_CREDIT, 0, credit_max)
+    credit = parse_integer(frame.credit, "credit", DEFAULT_CREDIT, 0, credit_max)
     # Who begins without credit will get some: that does not bound what it may ask for.
     most = min(credit or credit_max, limits.BATCH_MESSAGES_MAX)
     window = _window(frame.window, most)
     pop = Pop(
-        **_place(frame),
+        **place_of(frame.queue, frame.partition, frame.namespace, frame.task),
         **start_of(frame.subscriptionMode, frame.subscriptionFrom, default_mode),
         group=check_group(frame.consumerGroup, "consumerGroup", QUEUE_MODE),
-        batch=_number(frame.batch, "batch", min(limits.AUTOPILOT_BATCH_MESSAGES, most), 1, limits.BATCH_MESSAGES_MAX),
-        partitions=_number(frame.partitions, "partitions", limits.AUTOPILOT_PARTITIONS, 1, limits.POP_PARTITIONS_MAX),
-        lease_seconds=_number(frame.leaseSeconds, "leaseSeconds", 0, 1, limits.LEASE_SECONDS_MAX) or None,
+        batch=parse_integer(
+            frame.batch, "batch", min(limits.AUTOPILOT_BATCH_MESSAGES, most), 1, limits.BATCH_MESSAGES_MAX
+        ),
+        partitions=parse_integer(
+            frame.partitions, "partitions", limits.AUTOPILOT_PARTITIONS, 1, limits.POP_PARTITIONS_MAX
+        ),
+        lease_seconds=parse_integer(frame.leaseSeconds, "leaseSeconds", 0, 1, limits.LEASE_SECONDS_MAX) or None,
         wait_ms=WAIT_MS,
     )
     return Subscription(pop, credit, window)
@@ -65,31 +67,10 @@ def subscribed(frame: Subscribe, subscription: Subscription) -> Subscribed:
     return Subscribed(frame.ref, pop.group, subscription.credit, pop.batch, pop.partitions, shown)
 
 
-def _place(frame: Subscribe) -> dict[str, Any]:
-    if frame.queue is not None:
-        check_name(frame.queue, "queue")
-        partition = check_name(frame.partition, "partition") if frame.partition is not None else None
-        return {"queue": frame.queue, "partition": partition}
-    if not frame.namespace and not frame.task:
-        raise BadRequestError("queue, or namespace or task, is required", "queue")
-    for field, label in (("namespace", frame.namespace), ("task", frame.task)):
-        if label:
-            check_name(label, field)
-    return {"queue": "", "namespace": frame.namespace or None, "task": frame.task or None}
-
-
-def _number(value: int | None, field: str, default: int, low: int, high: int) -> int:
-    if value is None:
-        return default
-    if not low <= value <= high:
-        raise BadRequestError(f"{field} must be a whole number from {low} to {high}, not {value}", field)
-    return value
-
-
 def _window(body: WindowBody | None, most: int) -> Window | None:
     if body is None:
         return None
     if body.messages is None and body.seconds is None:
         raise BadRequestError("window needs messages, seconds, or both", "window")
-    seconds = _number(body.seconds, "window.seconds", 0, 1, limits.LEASE_SECONDS_MAX) or None
-    return Window(_number(body.messages, "window.messages", most, 1, most), seconds)
+    seconds = parse_integer(body.seconds, "window.seconds", 0, 1, limits.LEASE_SECONDS_MAX) or None
+    return Window(parse_integer(body.messages, "window.messages", most, 1, most), seconds)

@@ -1,0 +1,151 @@
+"""Pops as requests ask for them: in a query, in a body, or for as long as a WebSocket is open."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from msgspec import Struct
+
+from queen.core import limits
+from queen.core.errors import BadRequestError
+from queen.core.operations import QUEUE_MODE, Pop, Popped
+from queen.engine.job import Job
+from queen.engine.thread import EngineThread
+from queen.http.disconnect import serve_or_abandon
+from queen.http.fields import GroupName, Label, Mode, Name, Start, between
+from queen.http.parsing import check_group, check_name, parse_boolean, parse_integer, parse_time
+from queen.http.rendering import render_pop
+from queen.http.request import QueenRequest
+from queen.security.keyring import Keyring
+
+_MODES = {"": "all", "all": "all", "new": "new", "new-only": "new"}
+
+#: Gives what was sent for a parameter: a text from a query, JSON from a body.
+Given = Callable[[str], Any]
+
+
+class PopBody(Struct):
+    """A pop within another request; the fields are the parameters of `GET /api/v1/pop/queue/{queue}` and `/api/v1/pop`.
+
+    Attributes:
+        queue: a queue, and with `partition` one of its partitions. Without one, `namespace` or `task` is required.
+        consumerGroup: group that takes the messages; by default that of the acks. Empty is queue mode.
+        wait: wait for a message if there is none, for `timeout` milliseconds.
+        subscriptionFrom: an ISO 8601 time, or `now`.
+        conflation: refused if true.
+    """
+
+    queue: Name | None = None
+    partition: Name | None = None
+    namespace: Label | None = None
+    task: Label | None = None
+    consumerGroup: GroupName | None = None  # noqa: N815 - the interface's names
+    batch: Annotated[int, between(1, limits.BATCH_MESSAGES_MAX)] | None = None
+    partitions: Annotated[int, between(-(10**9), 10**9)] | None = None
+    wait: bool = False
+    timeout: Annotated[int, between(0, limits.TIMEOUT_MS_MAX)] | None = None
+    autoAck: bool = False  # noqa: N815
+    subscriptionMode: Mode | None = None  # noqa: N815
+    subscriptionFrom: Start | None = None  # noqa: N815
+    leaseSeconds: Annotated[int, between(1, limits.LEASE_SECONDS_MAX)] | None = None  # noqa: N815
+    conflation: bool = False
+    autopilot: bool = False
+
+
+class PopDefaults(Struct, frozen=True):
+    """What a pop gets that does not say."""
+
+    batch: int
+    timeout_ms: int
+    subscription_mode: str
+
+
+class Pops:
+    """Makes pops of what requests say, and answers them.
+
+    Args:
+        keys: open encrypted payloads.
+    """
+
+    def __init__(self, engine: EngineThread, defaults: PopDefaults, keys: Keyring | None) -> None:
+        self._engine, self._defaults, self._keys = engine, defaults, keys
+
+    def of(self, get: Given, place: dict[str, Any]) -> Pop:
+        """The pop that some parameters ask for.
+
+        Raises:
+            BadRequestError: one of them is wrong; names it.
+        """
+        if parse_boolean(get("conflation")):
+            raise BadRequestError("conflation: this server has none, it delivers every message", "conflation")
+        autopilot = parse_boolean(get("autopilot"))
+        batch = limits.AUTOPILOT_BATCH_MESSAGES if autopilot else self._defaults.batch
+        partitions = limits.AUTOPILOT_PARTITIONS if autopilot else 1
+        wait_ms = parse_integer(get("timeout"), "timeout", self._defaults.timeout_ms, 0, limits.TIMEOUT_MS_MAX)
+        seconds = parse_integer(get("leaseSeconds"), "leaseSeconds", 0, 1, limits.LEASE_SECONDS_MAX)
+        return Pop(
+            **place,
+            **start_of(get("subscriptionMode"), get("subscriptionFrom"), self._defaults.subscription_mode),
+            group=check_group(get("consumerGroup"), "consumerGroup", QUEUE_MODE),
+            batch=parse_integer(get("batch"), "batch", batch, 1, limits.BATCH_MESSAGES_MAX),
+            partitions=_partitions(get("partitions"), partitions),
+            auto_ack=parse_boolean(get("autoAck")),
+            lease_seconds=seconds or None,
+            wait_ms=wait_ms if parse_boolean(get("wait")) else 0,
+        )
+
+    def of_body(self, body: PopBody, group: str | None) -> Pop:
+        """The pop within another request, whose consumer group it has if it names none."""
+        if body.consumerGroup is None:
+            body.consumerGroup = group
+        try:
+            place = place_of(body.queue, body.partition, body.namespace, body.task)
+            return self.of(lambda name: getattr(body, name), place)
+        except BadRequestError as problem:
+            raise BadRequestError(f"pop.{problem}", f"pop.{problem.field}") from None
+
+    async def answered(self, req: QueenRequest, job: Job) -> Popped:
+        """What a pop has got; nothing once its client has gone."""
+        if not job.request.wait_ms:
+            return await job.future  # type: ignore[no-any-return]
+        return await serve_or_abandon(req, self._engine, job, Popped())
+
+    def render(self, popped: Popped, pop: Pop, *, autopilot: bool) -> bytes:
+        """The object that answers a pop with messages."""
+        more = (
+            b',"autopilot":{"partitions":%d,"batch":%d,"waitMs":0}' % (pop.partitions, pop.batch) if autopilot else b""
+        )
+        return render_pop(popped, pop.group, more, self._keys)
+
+
+def place_of(queue: str | None, partition: str | None, namespace: str | None, task: str | None) -> dict[str, Any]:
+    """Where a pop looks: in a queue or partition, or in all queues of a namespace and task.
+
+    Raises:
+        BadRequestError: nothing is named, or a name is none.
+    """
+    if queue is not None:
+        check_name(queue, "queue")
+        return {"queue": queue, "partition": check_name(partition, "partition") if partition is not None else None}
+    if not namespace and not task:
+        raise BadRequestError("queue, or namespace or task, is required", "queue")
+    for field, label in (("namespace", namespace), ("task", task)):
+        if label:
+            check_name(label, field)
+    return {"queue": "", "namespace": namespace or None, "task": task or None}
+
+
+def start_of(mode: str | None, since: str | None, default: str) -> dict[str, Any]:
+    """Where a group starts, if this is its first contact; ``subscriptionFrom`` wins over the mode."""
+    if since == "now":
+        return {"mode": "new"}
+    if since:
+        return {"mode": "timestamp", "since": parse_time(since, "subscriptionFrom")}
+    mode = mode or default
+    if mode not in _MODES:
+        raise BadRequestError(f"subscriptionMode must be all, new or new-only, not {mode[:40]!r}", "subscriptionMode")
+    return {"mode": _MODES[mode]}
+
+
+def _partitions(given: str | int | None, default: int) -> int:
+    number = parse_integer(given, "partitions", default, -(10**9), 10**9)
+    return limits.POP_PARTITIONS_MAX if number <= 0 else min(number, limits.POP_PARTITIONS_MAX)
