@@ -207,6 +207,8 @@ class Engine:
         waits = {kind: lane.due_in_ms(now) for kind, lane in self._lanes.items() if lane.ready}
         rounds = {kind: round_ for kind in self._lined if (round_ := self._lines[kind].due) is not None}
         due = {kind for kind, due_in_ms in waits.items() if due_in_ms == 0} | rounds.keys()
+        if ride is not None:
+            due.add(JobType.POP)
         for slots in (self._hot, self._cold):
             while due and (kind := slots.next(due)) is not None:
                 slots.take(kind)

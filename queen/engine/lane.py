@@ -187,4 +187,5 @@ class Lane:
                 self._ready[key] = jobs
                 self.ready += len(jobs)
         if self._pipelines is not None:
-            self._pipelines.answered(len(batch), self.ready)
+            # Who is parked has no answer yet.
+            self._pipelines.answered(len([job for job in batch if not job.turn]), self.ready)

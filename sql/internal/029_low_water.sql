@@ -117,7 +117,7 @@ BEGIN
     v_stored[1] := greatest(v_stored[1], coalesce(date_part('epoch', v_oldest), v_closed) - 0.00001);
     v_stored[2] := v_now;
     v_blocks := pg_stat_get_xact_blocks_fetched('queen.partition_consumers'::regclass) - v_blocks;
-    v_stored[7] := CASE WHEN v_blocks > 5 THEN 0.004 ELSE least(2 * v_stored[7], 0.064) END;
+    v_stored[7] := CASE WHEN v_blocks > 8 THEN 0.004 ELSE least(2 * v_stored[7], 0.064) END;
     IF v_now >= v_stored[3] THEN
         IF v_stored[5] <= 0 THEN
             v_stored[5] := v_stored[1];

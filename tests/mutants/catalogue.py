@@ -592,7 +592,11 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-ISO-4", "a refused ack is an error",
-        ("queen/http/resources/ack.py", "        resp.data = render_ack(items, acked.results)\n", "        resp.data = render_ack(items, acked.results)\n        resp.status = 400 if any(result.problem for result in acked.results) else 200\n"),
+        (
+            "queen/http/resources/ack.py",
+            "Ack(items)).future\n        return render_ack(items, acked.results)\n",
+            "Ack(items)).future\n        if any(result.problem for result in acked.results):\n            raise falcon.HTTPBadRequest\n        return render_ack(items, acked.results)\n",
+        ),
     ),
     _engine(
         "G-SPOOL-1", "success before fsync",
