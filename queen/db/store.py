@@ -108,13 +108,13 @@ class Store:
         arguments = (c.batch, c.parts, c.lease, c.seconds, c.pop, c.grp, c.part, *self._pop_bytes, marked, marks)
         rows, others = await self._group.fetch(Member.POP, arguments)
         delivered, unserved = [], []
-        for pop, grp, part, _first, upto, skip, seen, attempt, ready_in, off, created_at, ends, start, data, mark in rows:
+        for pop, grp, part, _first, upto, skip, seen, attempt, ready_in, off, at, ends, start, data, mark in rows:
             if mark is not None:
                 self._remember(grp, mark)
             elif pop is None:
                 unserved.append(Unserved(grp, part, ready_in))
             else:
-                piece = Slice(off, created_at, ends, start, data)
+                piece = Slice(off, at, ends, start, data)
                 delivered.append(Delivered(pop, grp, part, upto, skip, seen, attempt, piece))
         return delivered, unserved, Member.PUSH in others
 

@@ -35,7 +35,7 @@ AS $$
                 WHERE l.queue_id = u.queue_id AND l.message_group = u.name AND l.state IN ('w', 'r', 't')
             )
         ) AS next
-        WHERE m.queue_id = ANY(ARRAY[next.queue_id]) AND m.message_id = next.message_id
+        WHERE m.queue_id = ANY(ARRAY[next.queue_id]) AND m.message_id = ANY(ARRAY[next.message_id])
         RETURNING m.queue_id
     )
     SELECT coalesce(array_agg(p.queue_id), '{}') FROM promoted AS p;

@@ -65,7 +65,7 @@ BEGIN
         ) AS m
     ), judged AS (
         UPDATE simple_mq.messages AS m SET state = CASE WHEN due.last THEN 'x' ELSE 'r' END
-        FROM due WHERE m.queue_id = ANY(ARRAY[due.queue_id]) AND m.message_id = due.message_id
+        FROM due WHERE m.queue_id = ANY(ARRAY[due.queue_id]) AND m.message_id = ANY(ARRAY[due.message_id])
         RETURNING m.queue_id, m.message_id, due.last
     )
     SELECT array_agg(j.queue_id), array_agg(j.message_id) INTO v_exhausted_queue, v_exhausted FROM judged AS j WHERE j.last;

@@ -71,7 +71,7 @@ BEGIN
                 SET
                     state = 't', delivery_count = m.delivery_count + 1,
                     visible_at = v_now + make_interval(secs => v_place.visibility_timeout)
-                FROM oldest WHERE m.queue_id = ANY(ARRAY[v_place.queue_id]) AND m.message_id = oldest.message_id
+                FROM oldest WHERE m.queue_id = v_place.queue_id AND m.message_id = ANY(ARRAY[oldest.message_id])
                 RETURNING m.*
             )
             SELECT
@@ -144,11 +144,11 @@ SET enable_seqscan = off
 AS $$
 BEGIN
     PERFORM 1 FROM simple_mq.messages AS m
-    JOIN unnest(p_queue, p_message) AS u (queue_id, message_id) ON m.queue_id = ANY(ARRAY[u.queue_id]) AND m.message_id = u.message_id
+    JOIN unnest(p_queue, p_message) AS u (queue_id, message_id) ON m.queue_id = ANY(ARRAY[u.queue_id]) AND m.message_id = ANY(ARRAY[u.message_id])
     ORDER BY u.queue_id, u.message_id FOR UPDATE OF m;
     UPDATE simple_mq.messages AS m SET state = 'r', delivery_count = m.delivery_count - 1, visible_at = queen.clock()
     FROM unnest(p_queue, p_message, p_delivery) AS u (queue_id, message_id, delivery)
-    WHERE m.queue_id = ANY(ARRAY[u.queue_id]) AND m.message_id = u.message_id
+    WHERE m.queue_id = ANY(ARRAY[u.queue_id]) AND m.message_id = ANY(ARRAY[u.message_id])
         AND CASE m.state WHEN 't' THEN m.delivery_count = u.delivery END;
 END $$;
 COMMENT ON FUNCTION simple_mq.give_back_v1 IS 'Takes back deliveries that nobody was there to receive.';

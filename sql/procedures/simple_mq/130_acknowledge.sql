@@ -20,17 +20,17 @@ DECLARE
 BEGIN
     SELECT array_agg(m.queue_id), array_agg(m.message_group) INTO v_group_queue, v_group
     FROM unnest(p_queue, p_message) AS u (queue_id, message_id)
-    JOIN simple_mq.messages AS m ON m.queue_id = ANY(ARRAY[u.queue_id]) AND m.message_id = u.message_id
+    JOIN simple_mq.messages AS m ON m.queue_id = ANY(ARRAY[u.queue_id]) AND m.message_id = ANY(ARRAY[u.message_id])
     WHERE m.message_group IS NOT NULL;
     IF v_group IS NOT NULL THEN
         PERFORM simple_mq.lock_groups(v_group_queue, v_group);
     END IF;
     PERFORM 1 FROM (SELECT DISTINCT a.queue_id, a.message_id FROM unnest(p_queue, p_message) AS a (queue_id, message_id)) AS u
-    JOIN simple_mq.messages AS m ON m.queue_id = ANY(ARRAY[u.queue_id]) AND m.message_id = u.message_id
+    JOIN simple_mq.messages AS m ON m.queue_id = ANY(ARRAY[u.queue_id]) AND m.message_id = ANY(ARRAY[u.message_id])
     ORDER BY u.queue_id, u.message_id FOR UPDATE OF m;
     WITH deleted AS (
         DELETE FROM simple_mq.messages AS m USING unnest(p_queue, p_message) AS u (queue_id, message_id)
-        WHERE m.queue_id = ANY(ARRAY[u.queue_id]) AND m.message_id = u.message_id
+        WHERE m.queue_id = ANY(ARRAY[u.queue_id]) AND m.message_id = ANY(ARRAY[u.message_id])
         RETURNING m.queue_id, m.message_id
     )
     SELECT coalesce(array_agg(d.queue_id), '{}'), coalesce(array_agg(d.message_id), '{}') INTO v_deleted_queue, v_deleted

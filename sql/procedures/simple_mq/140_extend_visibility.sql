@@ -14,7 +14,7 @@ DECLARE
     v_now timestamptz := queen.clock();
 BEGIN
     PERFORM 1 FROM (SELECT DISTINCT a.queue_id, a.message_id FROM unnest(p_queue, p_message) AS a (queue_id, message_id)) AS u
-    JOIN simple_mq.messages AS m ON m.queue_id = ANY(ARRAY[u.queue_id]) AND m.message_id = u.message_id
+    JOIN simple_mq.messages AS m ON m.queue_id = ANY(ARRAY[u.queue_id]) AND m.message_id = ANY(ARRAY[u.message_id])
     ORDER BY u.queue_id, u.message_id FOR UPDATE OF m;
     RETURN QUERY
     WITH extended AS (
@@ -24,7 +24,7 @@ BEGIN
             FROM unnest(p_queue, p_message, p_seconds) WITH ORDINALITY AS r (queue_id, message_id, seconds, n)
             ORDER BY r.queue_id, r.message_id, r.n DESC
         ) AS u
-        WHERE m.queue_id = ANY(ARRAY[u.queue_id]) AND m.message_id = u.message_id
+        WHERE m.queue_id = ANY(ARRAY[u.queue_id]) AND m.message_id = ANY(ARRAY[u.message_id])
             AND CASE m.state WHEN 't' THEN m.visible_at > v_now END
         RETURNING m.queue_id, m.message_id, m.visible_at
     )
@@ -39,7 +39,7 @@ BEGIN
         e.visible_at
     FROM unnest(p_queue, p_message) WITH ORDINALITY AS u (queue_id, message_id, n)
     LEFT JOIN simple_mq.queues AS q ON q.queue_id = u.queue_id
-    LEFT JOIN simple_mq.messages AS m ON m.queue_id = ANY(ARRAY[u.queue_id]) AND m.message_id = u.message_id
+    LEFT JOIN simple_mq.messages AS m ON m.queue_id = ANY(ARRAY[u.queue_id]) AND m.message_id = ANY(ARRAY[u.message_id])
     LEFT JOIN extended AS e ON e.queue_id = u.queue_id AND e.message_id = u.message_id;
 END $$;
 COMMENT ON FUNCTION simple_mq.extend_visibility_v1 IS 'Sets anew how long messages in flight stay hidden.';

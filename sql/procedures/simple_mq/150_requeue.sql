@@ -116,12 +116,12 @@ BEGIN
         queue_id = p_destination, delivery_count = 0, visible_at = queen.clock(),
         state = CASE WHEN v_ordered AND m.message_group IS NOT NULL THEN 'b' ELSE 'r' END
     FROM unnest(v_here) AS u (message_id)
-    WHERE m.queue_id = ANY(ARRAY[p_source]) AND m.message_id = u.message_id;
+    WHERE m.queue_id = p_source AND m.message_id = ANY(ARRAY[u.message_id]);
     -- Whichever is the oldest leads its group, unless one is in somebody's hands, or through with its deliveries.
     UPDATE simple_mq.messages AS m SET state = 'b'
     FROM unnest(v_leaders) AS u (message_id)
     JOIN simple_mq.queues AS q ON q.queue_id = p_destination
-    WHERE m.queue_id = ANY(ARRAY[p_destination]) AND m.message_id = u.message_id
+    WHERE m.queue_id = p_destination AND m.message_id = ANY(ARRAY[u.message_id])
         AND (
             m.state IN ('w', 'r')
             OR (m.state = 't' AND m.visible_at <= queen.clock() AND m.delivery_count < q.max_deliveries)
