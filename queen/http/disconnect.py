@@ -1,40 +1,44 @@
 """Requests that wait, and clients that do not: nothing is taken for one that has gone."""
 
 import asyncio
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
-from queen.core.operations import JobType, Popped
-from queen.engine.handlers.give_back import give_back
+from queen.core.operations import JobType
 from queen.engine.job import Job
+from queen.engine.operations import OPERATIONS
 from queen.engine.thread import EngineThread
-from queen.http.request import QueenRequest
 
 T = TypeVar("T")
 
 
-async def serve_or_abandon(req: QueenRequest, engine: EngineThread, job: Job, nothing: T) -> T:
+class Leaving(Protocol):
+    """A request whose client may leave before it is answered."""
+
+    async def gone(self) -> None: ...  # noqa: D102
+
+
+async def serve_or_abandon(req: Leaving, engine: EngineThread, job: Job, nothing: T) -> T:
     """The result of a job, or ``nothing`` once the client has closed its connection: the job is then abandoned."""
-
-    def abandon(watch: "asyncio.Future[None]") -> None:
-        if not watch.cancelled() and not job.future.done():
-            engine.abandon(job)
-            job.future.set_result(nothing)
-
     watch = asyncio.ensure_future(req.gone())
-    watch.add_done_callback(abandon)
     try:
-        return await job.future  # type: ignore[no-any-return]
+        await asyncio.wait({job.future, watch}, return_when=asyncio.FIRST_COMPLETED)
+        if job.future.done():
+            return job.future.result()  # type: ignore[no-any-return]
+        return nothing
     finally:
         watch.cancel()
+        if not job.future.done():
+            abandon(engine, job)
 
 
-def abandon_pop(engine: EngineThread, job: Job) -> None:
-    """Nobody wants the answer to a pop any more, which may be on its way, or there."""
+def abandon(engine: EngineThread, job: Job) -> None:
+    """Nobody wants the messages of a job any more, which may be on their way, or there: they are given back."""
+    waiting = OPERATIONS[job.kind].waiting
 
-    def return_late(answer: "asyncio.Future[Popped]") -> None:
-        if not answer.cancelled() and answer.exception() is None and answer.result().claims:
-            popped, group = answer.result(), job.request.group
-            engine.submit(JobType.CUSTOM, lambda context: give_back(context, popped, group))
+    def return_late(answer: "asyncio.Future[Any]") -> None:
+        if waiting is not None and not answer.cancelled() and answer.exception() is None:
+            found = answer.result()
+            engine.submit(JobType.CUSTOM, lambda context: waiting.give_back(context, job.request, found))
 
     engine.abandon(job)
     job.future.add_done_callback(return_late)

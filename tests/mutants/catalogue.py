@@ -199,7 +199,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-ACK-8", "what a pop has found stays leased when its acks fail",
-        ("queen/http/resources/ack.py", "            abandon_pop(self._engine, popping)\n", ""),
+        ("queen/http/resources/ack.py", "            abandon(self._engine, popping)\n", ""),
         tests=ACK_AND_POP,
     ),
     _engine(
@@ -360,7 +360,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-WAIT-4", "a poll whose client has gone goes on",
-        ("queen/http/disconnect.py", "            engine.abandon(job)\n", ""),
+        ("queen/http/disconnect.py", "            abandon(engine, job)\n", "            pass\n"),
     ),
     _sql(
         "G-RET-1", "retention is too eager: it removes what is younger than its seconds",

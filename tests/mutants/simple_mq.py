@@ -69,7 +69,7 @@ SIMPLE_MQ: tuple[Mutant, ...] = (
     ),
     mutant(
         "G-SMQ-17", "a poll whose client has gone goes on",
-        ("queen/http/disconnect.py", "            engine.abandon(job)\n", ""),
+        ("queen/http/disconnect.py", "            abandon(engine, job)\n", "            pass\n"),
         tests=TESTS,
     ),
 )  # fmt: skip

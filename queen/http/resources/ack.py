@@ -14,7 +14,7 @@ from queen.core.operations import QUEUE_MODE, Ack, AckItem, JobType, Pop, Popped
 from queen.engine.job import Job
 from queen.engine.thread import EngineThread
 from queen.http import problems
-from queen.http.disconnect import abandon_pop
+from queen.http.disconnect import abandon
 from queen.http.fields import GroupName, Required
 from queen.http.parsing import check_group, decode
 from queen.http.pops import PopBody, Pops
@@ -131,7 +131,7 @@ class AckResource:
         try:
             acked = await acking.future
         except BaseException:
-            abandon_pop(self._engine, popping)
+            abandon(self._engine, popping)
             raise
         if _found_nothing(popping.future):
             popping = self._engine.submit(JobType.POP, msgspec.structs.replace(pop, wait_ms=0))

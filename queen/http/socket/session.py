@@ -23,7 +23,7 @@ from queen.engine.handlers.ack import ALREADY_COMPLETED, INVALID_LEASE, lease_of
 from queen.engine.handlers.give_back import give_back
 from queen.engine.thread import EngineThread
 from queen.http import problems
-from queen.http.disconnect import abandon_pop
+from queen.http.disconnect import abandon
 from queen.http.parsing import check_group
 from queen.http.rendering import render_pop, timestamp
 from queen.http.request import QueenRequest
@@ -309,7 +309,7 @@ class Session:
         job = self._engine.submit(JobType.POP, pop)
         await self._until_interrupted(job.future)
         if not job.future.done():
-            abandon_pop(self._engine, job)
+            abandon(self._engine, job)
             return Popped()
         return await job.future  # type: ignore[no-any-return]
 

@@ -1,0 +1,84 @@
+"""A client that leaves before its request is answered, over an engine whose answers come when the test says."""
+
+import asyncio
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from queen.core.operations import Claim, JobType, Pop, Popped
+from queen.core.simple_mq import Dequeue, Dequeued
+from queen.engine.job import Job
+from queen.http.disconnect import serve_or_abandon
+from queen_spec.guarantees import Level, checks
+
+FOUND = Popped(UUID(int=1), [Claim(1, "q", "Default", 0, frozenset(), -1, 1, [])])
+
+
+class Client:
+    """Leaves when the test says."""
+
+    def __init__(self) -> None:
+        self.left = asyncio.Event()
+
+    async def gone(self) -> None:
+        await self.left.wait()
+
+
+class Recorder:
+    """Stands for the engine."""
+
+    def __init__(self) -> None:
+        self.abandoned: list[Job] = []
+        self.submitted: list[JobType] = []
+
+    def submit(self, kind: JobType, request: Any) -> None:
+        self.submitted.append(kind)
+
+    def abandon(self, job: Job) -> None:
+        self.abandoned.append(job)
+
+
+def polling(kind: JobType, request: Any, found: Any) -> tuple[Client, Recorder, Job, "asyncio.Task[Any]"]:
+    client, engine = Client(), Recorder()
+    job = Job(kind, request, asyncio.get_running_loop().create_future())
+    return client, engine, job, asyncio.ensure_future(serve_or_abandon(client, engine, job, found))  # type: ignore[arg-type]
+
+
+KINDS = pytest.mark.parametrize(
+    ("kind", "request_", "found"),
+    [(JobType.POP, Pop("q"), FOUND), (JobType.DEQUEUE, Dequeue(UUID(int=2)), Dequeued())],
+    ids=["pop", "poll of simple-mq"],
+)
+
+
+@checks("G-WAIT-4", level=Level.MODEL)
+@KINDS
+@pytest.mark.parametrize("leaves", ["client", "server"])
+async def test_what_was_on_its_way_when_the_client_left_is_given_back(
+    kind: JobType, request_: Any, found: Any, leaves: str
+) -> None:
+    client, engine, job, serving = polling(kind, request_, "nothing")
+    await asyncio.sleep(0)
+    if leaves == "client":
+        client.left.set()
+        assert await serving == "nothing"
+    else:
+        serving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await serving
+    assert engine.abandoned == [job]
+    assert engine.submitted == []
+    job.future.set_result(found)
+    await asyncio.sleep(0)
+    assert engine.submitted == [JobType.CUSTOM]
+
+
+@checks("G-WAIT-4", level=Level.MODEL)
+@KINDS
+async def test_an_answer_that_is_there_is_the_clients(kind: JobType, request_: Any, found: Any) -> None:
+    client, engine, job, serving = polling(kind, request_, "nothing")
+    job.future.set_result(found)
+    client.left.set()
+    assert await serving is found
+    assert (engine.abandoned, engine.submitted) == ([], [])
