@@ -34,6 +34,7 @@ ELSEWHERE = {"SEC", "SPOOL", "SMQ"}
 #: What the interface of Queen's clients alone cannot show, what takes the interval of a service, or what only this
 #: server has: its own tests check it.
 BESIDE = {
+    "G-ACK-8",
     "G-COST-1",
     "G-DLQ-5",
     "G-RET-1",
