@@ -8,6 +8,7 @@ import asyncio
 import itertools
 import json
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from math import inf
@@ -101,11 +102,11 @@ class Broker:
         self._run(self._set_clock(now))
 
     async def _set_clock(self, now: float) -> None:
-        # As many statements at once as there are connections, each of them held until the last one has come.
-        meeting = "SELECT set_config('queen.clock', $1, false), pg_sleep($2)"
-        pause_s = 0.0 if self._connections == 1 else 0.02
-        statements = [self._pool.fetch(meeting, at(now).isoformat(), pause_s) for _ in range(self._connections)]
-        await asyncio.gather(*statements)
+        async with AsyncExitStack() as held:
+            # All are held before the first is told, so that none is told twice and another one not.
+            connections = [await held.enter_async_context(self._pool._connection()) for _ in range(self._connections)]
+            for connection in connections:
+                await connection.execute("SELECT set_config('queen.clock', $1, false)", at(now).isoformat())
 
     def query(self, sql: str, *arguments: object) -> list[Any]:
         """Rows of a statement, for what no operation shows."""
