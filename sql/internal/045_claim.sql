@@ -134,14 +134,17 @@ AS $$
 BEGIN
     UPDATE queen.partition_consumers AS c
     SET
-        acked = a.acked, ahead = a.ahead, lease = NULL, ready_at = p_now,
-        attempts = CASE WHEN a.acked >= l.seen THEN 0 ELSE l.attempts END,
-        retries = queen.open_retries(l.retries, a.acked, a.ahead), ver = c.ver + 1
+        acked = l.acked, ahead = l.ahead, lease = NULL, ready_at = p_now,
+        attempts = CASE WHEN l.acked >= c.seen THEN 0 ELSE c.attempts END,
+        retries = queen.open_retries(c.retries, l.acked, l.ahead), ver = c.ver + 1
     FROM unnest(p_part, p_grp, p_ver) AS u (part_id, grp_id, ver)
-    JOIN queen.partition_consumers AS l
-        ON l.part_id = ANY(ARRAY[u.part_id]) AND l.grp_id = u.grp_id AND l.ver = u.ver
-    CROSS JOIN LATERAL queen.advance(l.upto, l.ahead) AS a
-    WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = u.grp_id AND c.ver = u.ver;
+    CROSS JOIN LATERAL (
+        SELECT k.ctid AS tid, a.acked, a.ahead
+        FROM queen.partition_consumers AS k CROSS JOIN LATERAL queen.advance(k.upto, k.ahead) AS a
+        WHERE k.part_id = u.part_id AND k.grp_id = u.grp_id AND k.ver = u.ver
+        OFFSET 0
+    ) AS l
+    WHERE c.ctid = l.tid;
     PERFORM queen.park(p_part, p_grp, (SELECT array_agg(u.ver + 1 ORDER BY u.ord) FROM unnest(p_ver) WITH ORDINALITY AS u (ver, ord)));
 END $$;
 COMMENT ON FUNCTION queen.complete_deliveries IS 'Internal: completes what autoAck has delivered.';
