@@ -586,9 +586,9 @@ def share(total: int, workers: int) -> int:
 #: preferred jobs, hold in ms, largest batch in jobs, calls in flight a worker.
 DEFAULT_POLICIES: Mapping[JobType, BatchPolicy] = {
     JobType.PUSH: BatchPolicy(preferred=50, hold_ms=20, batch_max=500, in_flight_max=4),
-    JobType.POP: BatchPolicy(preferred=20, hold_ms=5, batch_max=500, in_flight_max=4, gather_ms=2),
-    JobType.ACK: BatchPolicy(preferred=50, hold_ms=20, batch_max=500, in_flight_max=4, gather_ms=2),
-    JobType.TRANSACTION: BatchPolicy(preferred=50, hold_ms=20, batch_max=50, in_flight_max=4, gather_ms=2),
+    JobType.POP: BatchPolicy(preferred=20, hold_ms=5, batch_max=500, in_flight_max=4, linger_ms=2),
+    JobType.ACK: BatchPolicy(preferred=50, hold_ms=20, batch_max=500, in_flight_max=4, linger_ms=2),
+    JobType.TRANSACTION: BatchPolicy(preferred=50, hold_ms=20, batch_max=50, in_flight_max=4, linger_ms=2),
     JobType.RENEW_LEASE: BatchPolicy(preferred=10, hold_ms=100, batch_max=100, in_flight_max=2),
     JobType.CYCLE: BatchPolicy(preferred=1, hold_ms=0, batch_max=1, in_flight_max=4),
     JobType.ENQUEUE: BatchPolicy(preferred=50, hold_ms=20, batch_max=500, in_flight_max=4),

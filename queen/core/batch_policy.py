@@ -23,7 +23,7 @@ class BatchPolicy:
         hold_ms: the longest that a job waits for company while other calls are in flight.
         batch_max: most jobs in one call.
         in_flight_max: most calls at the same time.
-        gather_ms: how long a call waits for those whom the one before has answered, to come again at once.
+        linger_ms: how long a call waits for clients that the one before has answered and that may come again at once.
         items_max: a batch takes no further job once it has so many items (messages, acks).
         bytes_max: a batch takes no further job once it has so many bytes.
         queued_max: most jobs that may wait; further ones are refused.
@@ -34,7 +34,7 @@ class BatchPolicy:
     hold_ms: int
     batch_max: int
     in_flight_max: int
-    gather_ms: int = 0
+    linger_ms: int = 0
     items_max: int = 50_000
     bytes_max: int = 16 << 20
     queued_max: int = 50_000
@@ -55,9 +55,9 @@ class BatchPolicy:
             return 0
         return _rest(self.hold_ms, oldest_age_ms)
 
-    def gathers_for_ms(self, waited_ms: float) -> float:
-        """Milliseconds for which a call that has waited so long still waits for those whom the last one answered."""
-        return _rest(self.gather_ms, waited_ms)
+    def lingers_for_ms(self, waited_ms: float) -> float:
+        """Milliseconds for which a call that has waited so long still waits for clients that the last one answered."""
+        return _rest(self.linger_ms, waited_ms)
 
     def is_full(self, jobs: int, items: int, size: int) -> bool:
         """Whether a batch takes no further job."""

@@ -103,7 +103,8 @@ class Store:
     async def pop(self, columns: PopColumns) -> tuple[list[Delivered], list[Unserved], bool]:
         """Claims cursors for many pops, and whether that was behind a push; see the procedure for their order."""
         c = columns
-        marked = list({grp for grp, part in zip(c.grp, c.part, strict=True) if part is None})
+        # One for each place that PostgreSQL has for marks (queen.name_of_mark).
+        marked = list({grp % 1000: grp for grp, part in zip(c.grp, c.part, strict=True) if part is None}.values())
         marks = list(map(self._marks.get, marked))
         arguments = (c.batch, c.parts, c.lease, c.seconds, c.pop, c.grp, c.part, *self._pop_bytes, marked, marks)
         rows, others = await self._group.fetch(Member.POP, arguments)

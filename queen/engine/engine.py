@@ -178,7 +178,7 @@ class Engine:
         """Answers all long polls empty, now and from now on: the worker stops."""
         self._stopping = True
         for lane in self._lanes.values():
-            lane.hurry()
+            lane.stop_lingering()
         for job in self._waiters.drain():
             self._reply(job, self._nothing(job))
 

@@ -10,11 +10,11 @@ from queen.core.operations import JobType
 from queen.engine.job import Job
 from queen.engine.status import LaneStatus
 
-#: After waiting for pipelines in vain again and again, the next tries it after so many calls.
+#: After waiting in vain again and again, so many calls do not wait before one tries it anew.
 _PASSES_MAX = 63
 
 
-class _Pipelines:
+class _Linger:
     """Clients who come again as soon as they are answered: for how many the next call waits.
 
     After a wait that brought less than half of those who were missing, twice as many calls as the time before wait for
@@ -74,7 +74,7 @@ class Lane:
         self.ready = 0
         self._waiting = 0
         self._jobs = self._calls = self._refused = self.failed = 0
-        self._pipelines: _Pipelines | None = _Pipelines() if policy.gather_ms else None
+        self._linger: _Linger | None = _Linger() if policy.linger_ms else None
         self._batch_sizes = [0] * (policy.batch_max.bit_length() + 1)
 
     def __len__(self) -> int:
@@ -133,13 +133,13 @@ class Lane:
         if self.ready < self.policy.preferred:  # so there are few keys to look at
             age_ms = (now - min([jobs[0].since for jobs in self._ready.values()])) * 1000
         due_ms = self.policy.due_in_ms(self.ready, age_ms, self.in_flight, self.limiter.limit)
-        if self._pipelines is None or self.in_flight or self.policy.is_full(self.ready, 0, self.size):
+        if self._linger is None or self.in_flight or self.policy.is_full(self.ready, 0, self.size):
             return due_ms
-        return self.policy.gathers_for_ms(self._pipelines.waited_ms(self.ready, now))
+        return self.policy.lingers_for_ms(self._linger.waited_ms(self.ready, now))
 
-    def hurry(self) -> None:
-        """The worker stops: no call waits for pipelines any more."""
-        self._pipelines = None
+    def stop_lingering(self) -> None:
+        """The worker stops: no call waits for clients any more."""
+        self._linger = None
 
     def next_jobs(self) -> list[Job]:
         """Those of the next batch, or more."""
@@ -164,8 +164,8 @@ class Lane:
         self._calls += 1
         self._jobs += len(batch)
         self._batch_sizes[len(batch).bit_length()] += 1
-        if self._pipelines is not None:
-            self._pipelines.left(len(batch))
+        if self._linger is not None:
+            self._linger.left(len(batch))
         return batch
 
     def _keep(self, key: Hashable, rest: deque[Job]) -> None:
@@ -186,6 +186,6 @@ class Lane:
             if jobs := self._blocked.pop(key, None):
                 self._ready[key] = jobs
                 self.ready += len(jobs)
-        if self._pipelines is not None:
+        if self._linger is not None:
             # Who is parked has no answer yet.
-            self._pipelines.answered(len([job for job in batch if not job.turn]), self.ready)
+            self._linger.answered(len([job for job in batch if not job.turn]), self.ready)

@@ -1,12 +1,17 @@
 """Requests that wait, and clients that do not: nothing is taken for one that has gone."""
 
 import asyncio
+import contextlib
+import logging
 from typing import Any, Protocol, TypeVar
 
+from queen.core.errors import ShuttingDownError
 from queen.core.operations import JobType
 from queen.engine.job import Job
 from queen.engine.operations import OPERATIONS
 from queen.engine.thread import EngineThread
+
+log = logging.getLogger("queen.http")
 
 T = TypeVar("T")
 
@@ -38,7 +43,16 @@ def abandon(engine: EngineThread, job: Job) -> None:
     def return_late(answer: "asyncio.Future[Any]") -> None:
         if waiting is not None and not answer.cancelled() and answer.exception() is None:
             found = answer.result()
-            engine.submit(JobType.CUSTOM, lambda context: waiting.give_back(context, job.request, found))
+            with contextlib.suppress(ShuttingDownError):
+                giving = engine.submit(JobType.CUSTOM, lambda context: waiting.give_back(context, job.request, found))
+                giving.future.add_done_callback(_tell_failure)
 
     engine.abandon(job)
     job.future.add_done_callback(return_late)
+
+
+def _tell_failure(given: "asyncio.Future[Any]") -> None:
+    if not given.cancelled() and (problem := given.exception()) is not None:
+        log.warning(
+            "Messages whose consumer had gone could not be given back; they come again by themselves: %s", problem
+        )

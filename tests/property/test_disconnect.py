@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+from queen.core.errors import DatabaseUnavailableError
 from queen.core.operations import Claim, JobType, Pop, Popped
 from queen.core.simple_mq import Dequeue, Dequeued
 from queen.engine.job import Job
@@ -30,10 +31,11 @@ class Recorder:
 
     def __init__(self) -> None:
         self.abandoned: list[Job] = []
-        self.submitted: list[JobType] = []
+        self.submitted: list[Job] = []
 
-    def submit(self, kind: JobType, request: Any) -> None:
-        self.submitted.append(kind)
+    def submit(self, kind: JobType, request: Any) -> Job:
+        self.submitted.append(job := Job(kind, request, asyncio.get_running_loop().create_future()))
+        return job
 
     def abandon(self, job: Job) -> None:
         self.abandoned.append(job)
@@ -56,7 +58,7 @@ KINDS = pytest.mark.parametrize(
 @KINDS
 @pytest.mark.parametrize("leaves", ["client", "server"])
 async def test_what_was_on_its_way_when_the_client_left_is_given_back(
-    kind: JobType, request_: Any, found: Any, leaves: str
+    kind: JobType, request_: Any, found: Any, leaves: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     client, engine, job, serving = polling(kind, request_, "nothing")
     await asyncio.sleep(0)
@@ -71,7 +73,11 @@ async def test_what_was_on_its_way_when_the_client_left_is_given_back(
     assert engine.submitted == []
     job.future.set_result(found)
     await asyncio.sleep(0)
-    assert engine.submitted == [JobType.CUSTOM]
+    [giving_back] = engine.submitted
+    assert giving_back.kind is JobType.CUSTOM
+    giving_back.future.set_exception(DatabaseUnavailableError("PostgreSQL is down"))
+    await asyncio.sleep(0)
+    assert "could not be given back; they come again by themselves: PostgreSQL is down" in caplog.text
 
 
 @checks("G-WAIT-4", level=Level.MODEL)

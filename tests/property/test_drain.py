@@ -159,7 +159,7 @@ arrivals = st.lists(
     away=st.sampled_from((0, 0, 0.2)),
     crashes=st.sampled_from((0, 0.1)),
     vegas=st.booleans(),
-    gather_ms=st.sampled_from((0, 2)),
+    linger_ms=st.sampled_from((0, 2)),
     seed=st.integers(0, 10**6),
 )
 def test_every_job_is_answered_once_and_in_time(
@@ -168,12 +168,12 @@ def test_every_job_is_answered_once_and_in_time(
     away: float,
     crashes: float,
     vegas: bool,
-    gather_ms: int,
+    linger_ms: int,
     seed: int,
 ) -> None:
     async def live() -> None:
         database = Database(random.Random(seed), 0.05, away, crashes)
-        harness = Harness(database, hot, dataclasses.replace(POLICY, gather_ms=gather_ms), vegas=vegas)
+        harness = Harness(database, hot, dataclasses.replace(POLICY, linger_ms=linger_ms), vegas=vegas)
         choice = random.Random(seed)
         jobs: list[tuple[Job, float]] = []
         gone: set[int] = set()
@@ -287,9 +287,9 @@ async def shared_calls(harness: Harness, database: Database, *, pipelines: int, 
 
 
 def test_pipelines_that_come_again_at_once_share_each_call_but_the_first() -> None:
-    async def live(gather_ms: int) -> list[int]:
+    async def live(linger_ms: int) -> list[int]:
         database = Database(random.Random(0), 0.002)
-        harness = Harness(database, 2, dataclasses.replace(POLICY, gather_ms=gather_ms))
+        harness = Harness(database, 2, dataclasses.replace(POLICY, linger_ms=linger_ms))
         shared = await shared_calls(harness, database, pipelines=4, rounds=20)
         await harness.engine.stop()
         return shared
@@ -300,7 +300,7 @@ def test_pipelines_that_come_again_at_once_share_each_call_but_the_first() -> No
 
 def test_a_job_that_waits_for_others_is_answered_when_the_worker_stops() -> None:
     async def live() -> None:
-        harness = Harness(Database(random.Random(0), 0.002), 2, dataclasses.replace(POLICY, gather_ms=1000))
+        harness = Harness(Database(random.Random(0), 0.002), 2, dataclasses.replace(POLICY, linger_ms=1000))
         jobs = [harness.submit(JobType.TRANSACTION, Request(number)) for number in range(3)]
         await asyncio.sleep(0.1)
         assert harness.engine.queued == 2, "the one that was answered may come again"

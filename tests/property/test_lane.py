@@ -37,7 +37,7 @@ def test_batches_keep_their_bounds_and_take_every_job_once(arrivals: list[tuple[
     loop.close()
 
 
-PIPELINES = BatchPolicy(preferred=50, hold_ms=20, batch_max=50, in_flight_max=4, gather_ms=2)
+PIPELINES = BatchPolicy(preferred=50, hold_ms=20, batch_max=50, in_flight_max=4, linger_ms=2)
 
 
 class Pipelines:
@@ -105,7 +105,7 @@ def test_after_waiting_in_vain_more_and_more_calls_wait_for_nobody() -> None:
         pipelines.come(300 - call)  # fewer come each time than before
         if pipelines.due_in_ms():
             waited.append(call)
-            pipelines.now += PIPELINES.gather_ms / 1000
+            pipelines.now += PIPELINES.linger_ms / 1000
         pipelines.call()
     pipelines.loop.close()
     assert waited == [1, 3, 7, 15, 31, 63, 127, 191]
