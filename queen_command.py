@@ -1,7 +1,7 @@
-"""The command ``queen``. It looks whether the package ``queen`` is still ours before it imports it.
+"""The command ``queen``. Before it imports the package ``queen``, it checks that the package is the server's.
 
-The published client, ``queen-mq``, installs a package of the same name. Whichever is installed last overwrites files of
-the other, and uninstalling one deletes files of both. This module stands outside of the package and survives that.
+The published client, ``queen-mq``, installs a package of the same name. The one installed last overwrites
+files of the other, and uninstalling one deletes files of both. This module is outside the package and survives that.
 """
 
 import csv
@@ -15,12 +15,12 @@ _EXIT_CODE = 2
 
 
 def problem() -> str | None:
-    """What is wrong with the installed package, or None; does not import it."""
+    """The problem of the installed package, or ``None``; does not import it."""
     client = _find("queen-mq")
     if client:
         return f"the client queen-mq {client.version} is installed in the same environment"
     if not _is_ours():
-        return "the package queen in this environment is not the server's, or parts of it are gone"
+        return "the package queen in this environment is not the server's, or parts of it are missing"
     server = _find("queen-for-python")
     if server and (damaged := _damaged(server)):
         return f"files of the server were replaced or deleted, such as {damaged}"
@@ -40,8 +40,8 @@ def _is_ours() -> bool:
 
 
 def _damaged(server: Distribution) -> str | None:
-    """The first file of the package that is missing or has another size than the one that was installed."""
-    # Distribution.files would leave out what is missing.
+    """The first file of the package that is missing or differs in size from the installed one."""
+    # Distribution.files would omit missing files.
     for name, _, size in csv.reader((server.read_text("RECORD") or "").splitlines()):
         file = Path(str(server.locate_file(name)))
         if name.startswith("queen/") and size and not (file.is_file() and file.stat().st_size == int(size)):
@@ -50,7 +50,7 @@ def _damaged(server: Distribution) -> str | None:
 
 
 def main() -> None:
-    """Runs the command line, or says in one line why it cannot."""
+    """Runs the command line, or prints one line with the reason why it cannot."""
     if found := problem():
         sys.stderr.write(
             f"error: {found}. Server and client share the import name queen and need an environment each. Here: "

@@ -1,1 +1,1 @@
-"""The benchmarks behind ``queen bench``; installed under the name ``queen_bench``."""
+"""The benchmarks of ``queen bench``."""

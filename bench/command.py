@@ -1,24 +1,29 @@
-"""``queen bench``: one sub-command a benchmark."""
+"""``queen bench``: one subcommand per scenario, and ``load``, which has scenarios of its own."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from copy import copy
 from functools import partial
-from importlib import import_module
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, get_args, get_origin, get_type_hints
 
 import typer
+from msgspec import Struct
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from bench.report import show
+from bench.scenario import Scenario, read, run, write
+from bench.scenarios import SCENARIOS
 from queen.cli.audit import explained
 from queen.cli.ending import interruptible
 from queen.cli.output import can_be_written, conclude, err, even_unread, fail, out, written
 from queen.core.errors import QueenError
 
 if TYPE_CHECKING:
-    from queen_audit.report import Report
-    from queen_bench.load.results import Run
-    from queen_bench.load.session import Asked
+    from bench.load.results import Run
+    from bench.load.session import Asked
+    from spark_validation.report import Report
 
 _CANNOT = 2
 
@@ -27,68 +32,62 @@ bench = typer.Typer(name="bench", help="Measure the server and what it is made o
 _Dsn = Annotated[
     str | None,
     typer.Option(
-        help="PostgreSQL to measure; databases are made in it and dropped afterwards.",
+        help="PostgreSQL to measure; databases are created in it and dropped afterwards.",
         show_default="an embedded one in a temporary folder",
     ),
 ]
 _Json = Annotated[
-    Path | None, typer.Option(help="File to write the whole report to.", dir_okay=False, show_default=False)
+    Path | None, typer.Option(help="File for all samples, as JSON lines.", dir_okay=False, show_default=False)
 ]
-_Smoke = Annotated[bool, typer.Option("--smoke", help="Take seconds: shows that it works, not how fast.")]
+_Earlier = Annotated[
+    Path | None,
+    typer.Option(
+        help="Samples of another session (--json), for example of another commit, to compare with.",
+        dir_okay=False,
+        exists=True,
+        show_default=False,
+    ),
+]
+_Smoke = Annotated[bool, typer.Option("--smoke", help="A short run of seconds: shows that it works, not how fast.")]
 
 
 @bench.callback()
 def _bench() -> None:
-    """Measure the server and what it is made of."""
-
-
-@bench.command("procedures")
-def procedures(
-    dsn: _Dsn = None,
-    seconds: Annotated[float | None, typer.Option(help="Of each rate in each run.", min=0.01, show_default="1")] = None,
-    runs: Annotated[int | None, typer.Option(help="How often all is measured.", min=1, show_default="5")] = None,
-    json: _Json = None,
-    smoke: _Smoke = False,
-) -> None:
-    """Push, pop and ack through the stored procedures, beside a table with one row a message."""
-    _measure("procedures", dsn, json, smoke=smoke, seconds=seconds, runs=runs)
+    """Run benchmarks of the server and its parts."""
 
 
 @bench.command("load")
 def load(
     scenario: Annotated[
         list[str] | None,
-        typer.Argument(help="Names of scenarios; `push-*` takes all that begin so.", show_default=False),
+        typer.Argument(help="Names of scenarios; `push-*` takes all that begin with `push-`.", show_default=False),
     ] = None,
-    list_: Annotated[bool, typer.Option("--list", help="Say which scenarios there are.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List the scenarios.")] = False,
     url: Annotated[
         str | None, typer.Option(help="Server to measure.", show_default="one of this installation, started for it")
     ] = None,
     dsn: Annotated[
-        str | None, typer.Option(help="Its PostgreSQL, to look at CPU, bytes and WAL.", show_default="embedded")
+        str | None, typer.Option(help="Its PostgreSQL, to measure CPU, bytes and WAL.", show_default="embedded")
     ] = None,
     against: Annotated[
-        str | None, typer.Option(help="Another server; both are measured in turns.", show_default=False)
+        str | None,
+        typer.Option(help="Another server, or RabbitMQ (amqp://); both are measured alternately.", show_default=False),
     ] = None,
     against_dsn: Annotated[
         str | None, typer.Option(help="The PostgreSQL of the other server, as --dsn.", show_default=False)
     ] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Workers of the server that is started.", min=1, show_default="2")
-    ] = None,
+    workers: Annotated[int | None, typer.Option(help="Workers of the started server.", min=1, show_default="2")] = None,
     seconds: Annotated[int | None, typer.Option(help="Of each run.", min=2, show_default="20; soak 1800")] = None,
-    runs: Annotated[
-        int | None, typer.Option(help="How often each scenario is run.", min=1, show_default="3; --smoke 1")
-    ] = None,
+    runs: Annotated[int | None, typer.Option(help="Runs per scenario.", min=1, show_default="3; --smoke 1")] = None,
     setting: Annotated[
-        list[str] | None, typer.Option("--set", help="NAME=value for the scripts, as VUS=20.", show_default=False)
+        list[str] | None, typer.Option("--set", help="NAME=value for the scripts, such as VUS=20.", show_default=False)
     ] = None,
     folder: Annotated[
-        Path, typer.Option(help="Where results.jsonl and the files of each run go.", file_okay=False)
+        Path, typer.Option(help="Folder for results.jsonl and the files of each run.", file_okay=False)
     ] = Path("bench-results"),
-    journal: Annotated[bool, typer.Option("--journal", help="Write down every call, for an audit.")] = False,
+    journal: Annotated[bool, typer.Option("--journal", help="Record every call, for an audit.")] = False,
     audit: Annotated[
-        bool, typer.Option("--audit", help="Audit journals and log before the server is gone; writes down every call.")
+        bool, typer.Option("--audit", help="Audit journals and log before the server is stopped; records every call.")
     ] = False,
     profile: Annotated[bool, typer.Option("--profile", help="Flame graphs of the workers, by py-spy.")] = False,
     html: Annotated[
@@ -98,7 +97,7 @@ def load(
     earlier: Annotated[
         list[Path] | None,
         typer.Option(
-            help="A results.jsonl to compare with, beside what the folder holds from before.",
+            help="Another results.jsonl to compare with, besides earlier results in the folder.",
             dir_okay=False,
             exists=True,
             show_default=False,
@@ -106,11 +105,11 @@ def load(
     ] = None,
     smoke: _Smoke = False,
 ) -> None:
-    """Load over HTTP by k6: rates, times, CPU, memory and bytes a message; as JSON lines and as a page with plots.
+    """Load over HTTP by k6, and on WebSockets: rates, times, CPU, memory, bytes; as JSON lines and a page.
 
-    0: all thresholds were held, and no audit found a violation; 1: not so; 2: it cannot be done as asked.
+    Exit code 0: all thresholds held, and no audit found a violation; 1: not so; 2: the benchmark was not possible.
     """
-    from queen_bench.load import results, scenarios, session  # noqa: PLC0415 - `queen --help` is quick
+    from bench.load import results, scenarios, session  # noqa: PLC0415 - `queen --help` is quick
 
     if list_:
         for each in scenarios.SCENARIOS:
@@ -136,11 +135,11 @@ def load(
 
 
 def _load(asked: "Asked", show: "Callable[[list[Run]], bool]") -> "tuple[list[Run], Report | None, bool]":
-    """Carries out a session, and shows what it found, also if it was ended in the middle, or failed then.
+    """Runs a session and shows its results, also if it was interrupted or failed.
 
-    Whether all of that could be written comes last.
+    The last element of the result: whether everything could be written.
     """
-    from queen_bench.load import session  # noqa: PLC0415 - as above
+    from bench.load import session  # noqa: PLC0415 - as above
 
     found: list[Run] = []
     try:
@@ -155,7 +154,7 @@ def _load(asked: "Asked", show: "Callable[[list[Run]], bool]") -> "tuple[list[Ru
 
 def _show_load(found: "list[Run]", *, known: "list[Run]", named: "list[Run]", folder: Path, html: Path | None) -> bool:
     """Writes the page with plots and prints the tables; whether it could be written."""
-    from queen_bench.load import page, report  # noqa: PLC0415 - as above
+    from bench.load import page, report  # noqa: PLC0415 - as above
 
     place = html or folder / "report.html"
     fine = written(place, page.as_html(found, known, folder, named))
@@ -167,13 +166,13 @@ def _show_load(found: "list[Run]", *, known: "list[Run]", named: "list[Run]", fo
 
 
 def _conclude_load(found: "list[Run]", report: "Report | None", folder: Path, shown: int) -> NoReturn:
-    """Ends the command with what thresholds and audit came to, or what ``shown`` says if these were fine."""
+    """Ends the command with the result of thresholds and audit, or else with that of ``shown``."""
     exit_code = int(any(run.crossed for run in found)) or shown
     if report is None:
         raise typer.Exit(exit_code)
+    from bench.load import results  # noqa: PLC0415
     from queen.cli.audit import show  # noqa: PLC0415 - as above
-    from queen_audit.report import as_html  # noqa: PLC0415
-    from queen_bench.load import results  # noqa: PLC0415
+    from spark_validation.report import as_html  # noqa: PLC0415
 
     place = folder / results.session_folder(found[0].session) / "audit.html"
 
@@ -184,222 +183,62 @@ def _conclude_load(found: "list[Run]", report: "Report | None", folder: Path, sh
     conclude(exit_code or report.exit_code, told, (place, partial(as_html, report)))
 
 
-@bench.command("spool")
-def spool(
-    dsn: _Dsn = None,
-    seconds: Annotated[float | None, typer.Option(help="Of each rate in each run.", min=0.01, show_default="2")] = None,
-    runs: Annotated[int | None, typer.Option(help="How often all is measured.", min=1, show_default="5")] = None,
-    json: _Json = None,
-    smoke: _Smoke = False,
-) -> None:
-    """Pushes through the engine to PostgreSQL and to the spool, and the replay."""
-    _measure("spool", dsn, json, smoke=smoke, seconds=seconds, runs=runs)
+def _command(scenario: Scenario) -> Callable[..., None]:
+    """The command of a scenario: its options are its settings and the common options."""
+
+    def measure(json: Path | None, earlier: Path | None, smoke: bool, dsn: str | None = None, **given: object) -> None:
+        given = {name: value for name, value in given.items() if value is not None}
+        _check_smoke(smoke, **{name: name in given for name in scenario.smoke})
+        settings = scenario.settings(**{**(scenario.smoke if smoke else {}), **given})
+        _measure(scenario, dsn, settings, json, earlier)
+
+    options = _options(scenario.settings) | ({"dsn": _Dsn} if scenario.needs == "postgres" else {})
+    options |= {"json": _Json, "earlier": _Earlier, "smoke": _Smoke}
+    measure.__doc__ = scenario.about
+    measure.__annotations__ = {**options, "return": None}
+    measure.__signature__ = Signature([  # type: ignore[attr-defined]
+        Parameter(name, Parameter.KEYWORD_ONLY, default=False if name == "smoke" else None, annotation=annotation)
+        for name, annotation in options.items()
+    ])  # fmt: skip
+    return measure
 
 
-@bench.command("engine")
-def engine(
-    dsn: _Dsn = None,
-    seconds: Annotated[
-        float | None, typer.Option(help="Of each layer in each run.", min=0.01, show_default="2")
-    ] = None,
-    runs: Annotated[int | None, typer.Option(help="How often all is measured.", min=1, show_default="5")] = None,
-    http: Annotated[bool, typer.Option("--http/--no-http", help="Measure a whole server with k6, too.")] = True,
-    json: _Json = None,
-    smoke: _Smoke = False,
-) -> None:
-    """Procedures alone, the engine without HTTP, and a server, in turns: which layer takes what of a message."""
-    _measure("engine", dsn, json, smoke=smoke, seconds=seconds, runs=runs, http=http)
+def _options(settings: type[Struct]) -> dict[str, Any]:
+    """Annotations of the options of these settings; an omitted option is ``None``, and its help shows the default."""
+    found: dict[str, Any] = {}
+    defaults = settings()
+    for name, hint in get_type_hints(settings, include_extras=True).items():
+        if (option := next(iter(getattr(hint, "__metadata__", ())), None)) is not None:
+            kind, default, option = hint.__origin__, getattr(defaults, name), copy(option)
+            listed = get_origin(kind) is tuple
+            option.show_default = " and ".join(map(str, default)) if listed else str(default)
+            # A type made at run time, which type checkers do not know.
+            given: Any = list[get_args(kind)[0]] if listed else kind  # type: ignore[misc]
+            found[name] = Annotated[given | None, option]
+    return found
 
 
-@bench.command("growth")
-def growth(
-    dsn: _Dsn = None,
-    messages: Annotated[int | None, typer.Option(help="Retained.", min=100, show_default="10000000")] = None,
-    partitions: Annotated[int | None, typer.Option(help="Of one queue.", min=100, show_default="1000000")] = None,
-    groups: Annotated[int | None, typer.Option(help="Of one queue.", min=1, show_default="100")] = None,
-    seconds: Annotated[float | None, typer.Option(help="Of each rate in each run.", min=0.01, show_default="2")] = None,
-    runs: Annotated[int | None, typer.Option(help="How often all is measured.", min=1, show_default="5")] = None,
-    json: _Json = None,
-    smoke: _Smoke = False,
-) -> None:
-    """Push, pop and ack in systems full of messages, of partitions and of groups, each beside an empty one."""
-    given = {"messages": messages, "partitions": partitions, "groups": groups}
-    _measure("growth", dsn, json, smoke=smoke, seconds=seconds, runs=runs, **given)
-
-
-@bench.command("checkers")
-def checkers(
-    calls: Annotated[int, typer.Option(help="Length of the history.", min=1000)] = 1_000_000,
-    json: _Json = None,
-) -> None:
-    """All checkers of the specification on one long, valid history."""
-    from queen_bench.checkers import report, runner  # noqa: PLC0415 - `queen --help` does not wait for the benchmark
-
+def _measure(scenario: Scenario, dsn: str | None, settings: Struct, json: Path | None, earlier: Path | None) -> None:
+    """Runs a scenario, writes its samples, and prints its report."""
+    can_be_written(json=json)
     try:
-        can_be_written(json=json)
-        with interruptible(), _progress() as advance:
-            found = runner.run(calls, advance)
+        before = read(earlier, scenario.name) if earlier else None
+    except ValueError as wrong:
+        fail(wrong, _CANNOT)
+    try:
+        with explained() if scenario.needs == "spark" else nullcontext(), interruptible(), _progress() as advance:
+            found = run(scenario, dsn, settings, advance)
     except QueenError as problem:
         fail(problem)
-    _write(found, json)
-    report.show(found, out)
-
-
-@bench.command("audit")
-def audit(
-    messages: Annotated[
-        list[int] | None, typer.Option(help="Of a run; may be repeated.", min=1000, show_default="1000000")
-    ] = None,
-    hot: Annotated[
-        list[float] | None,
-        typer.Option(help="Part of a run that lies in one partition; may be repeated.", show_default="0 and 0.3"),
-    ] = None,
-    read: Annotated[int, typer.Option(help="Messages of a log in PostgreSQL that is read; 0: none.", min=0)] = 0,
-    driver_memory: Annotated[str | None, typer.Option(help="Heap of Spark's driver.", show_default="4g")] = None,
-    master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
-    json: _Json = None,
-    smoke: _Smoke = False,
-) -> None:
-    """All audits of generated runs, valid ones, and the reading of a log."""
-    _check_smoke(smoke, messages=messages, hot=hot, driver_memory=driver_memory)
-    import msgspec  # noqa: PLC0415 - `queen --help` does not wait for the benchmark
-
-    with explained(), interruptible():
-        from queen_bench.audit import report, runner  # noqa: PLC0415
-
-        sizes = messages or ([] if read else [1_000_000])
-        profile = runner.Profile(
-            tuple(sizes),
-            tuple(hot if hot is not None else (0.0, 0.3)),
-            read,
-            driver_memory=driver_memory or "4g",
-            master=master,
-        )
-        if smoke:
-            profile = msgspec.structs.replace(profile, messages=(10_000,), hot=(0.3,), warm_up=0, driver_memory="1g")
-        can_be_written(json=json)
-        with _progress() as advance:
-            found = runner.run(profile, advance)
-    _write(found, json)
-    report.show(found, out)
-
-
-@bench.command("waiters")
-def waiters(
-    dsn: _Dsn = None,
-    waiters: Annotated[int | None, typer.Option(help="Long polls.", min=1, show_default="30000")] = None,
-    queues: Annotated[int | None, typer.Option(help="Queues that they wait at.", min=1, show_default="as many")] = None,
-    json: _Json = None,
-    smoke: _Smoke = False,
-) -> None:
-    """Idle long polls by the ten thousand, and how soon they hear of a message; then two instances side by side."""
-    _measure("waiters", dsn, json, smoke=smoke, waiters=waiters, queues=queues or waiters)
-
-
-@bench.command("listing")
-def listing(
-    dsn: _Dsn = None,
-    partitions: Annotated[int | None, typer.Option(help="Of the queue.", min=100, show_default="100000")] = None,
-    messages: Annotated[int | None, typer.Option(help="In the queue.", min=100, show_default="1000000")] = None,
-    runs: Annotated[int | None, typer.Option(help="How often each is asked for.", min=1, show_default="9")] = None,
-    json: _Json = None,
-    smoke: _Smoke = False,
-) -> None:
-    """Every listing and status operation of a large queue, over HTTP."""
-    _measure("listing", dsn, json, smoke=smoke, partitions=partitions, messages=messages, runs=runs)
-
-
-@bench.command("retention")
-def retention(
-    dsn: _Dsn = None,
-    messages: Annotated[
-        int | None, typer.Option(help="To remove in each run.", min=1000, show_default="1000000")
-    ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(help="RETENTION_BATCH_SIZE of the service.", min=1, show_default="1000")
-    ] = None,
-    interval: Annotated[
-        float | None,
-        typer.Option(
-            help="RETENTION_INTERVAL of the service, in seconds: a sweep that lasts longer takes more of the time.",
-            min=0.1,
-            show_default="300",
-        ),
-    ] = None,
-    runs: Annotated[int | None, typer.Option(help="How often all is measured.", min=1, show_default="3")] = None,
-    json: _Json = None,
-    smoke: _Smoke = False,
-) -> None:
-    """What retention removes a second, and what pushes and pops feel of it beside their quiet selves."""
-    _measure(
-        "retention", dsn, json, smoke=smoke, messages=messages, batch_size=batch_size, interval_s=interval, runs=runs
-    )
-
-
-@bench.command("depth")
-def depth(
-    dsn: _Dsn = None,
-    messages: Annotated[int | None, typer.Option(help="In the deep queue.", min=1, show_default="5000000")] = None,
-    polls: Annotated[int | None, typer.Option(help="Of each queue in a run.", min=10, show_default="1000")] = None,
-    runs: Annotated[int | None, typer.Option(help="How often all is measured.", min=1, show_default="5")] = None,
-    json: _Json = None,
-    smoke: _Smoke = False,
-) -> None:
-    """Polls of a simple-mq queue with one message and of one with millions, in turns, over HTTP."""
-    _measure("depth", dsn, json, smoke=smoke, messages=messages, polls=polls, runs=runs)
-
-
-@bench.command("held-snapshot")
-def held_snapshot(
-    dsn: _Dsn = None,
-    seconds: Annotated[
-        float | None, typer.Option(help="Of each side of a pair; the last fifth counts.", min=1, show_default="600")
-    ] = None,
-    pairs: Annotated[int | None, typer.Option(help="How often both are measured.", min=1, show_default="3")] = None,
-    clients: Annotated[int | None, typer.Option(help="That push, pop and ack.", min=1, show_default="4")] = None,
-    slot: Annotated[bool, typer.Option("--slot", help="A replication slot holds an xmin instead.")] = False,
-    json: _Json = None,
-    smoke: _Smoke = False,
-) -> None:
-    """Push, pop and ack beside a transaction that holds a snapshot, and without it, in turns."""
-    given = {"seconds": seconds, "pairs": pairs, "clients": clients, "slot": slot or None}
-    _measure("snapshot", dsn, json, smoke=smoke, **given)
+    if json is not None:
+        write(json, found)
+    show(scenario, found, before, out)
 
 
 def _check_smoke(smoke: bool, **given: object) -> None:
-    """Ends the command where --smoke would win over other options."""
+    """Ends the command if --smoke would override other options."""
     if smoke and (names := [f"--{name.replace('_', '-')}" for name, value in given.items() if value]):
-        fail(f"--smoke has settings of its own: leave out {' and '.join(names)}, or --smoke", _CANNOT)
-
-
-def _measure(name: str, dsn: str | None, json: Path | None, *, smoke: bool, **given: float | None) -> None:
-    """Carries out the benchmark of a package on a PostgreSQL. What is not given is as in its profile.
-
-    Each of these packages has ``results.Profile`` and ``results.SMOKE``, ``runner.run`` and ``report.show``.
-    """
-    import msgspec  # noqa: PLC0415 - `queen --help` does not wait for the benchmark
-    import uvloop  # noqa: PLC0415
-
-    from queen_bench import database  # noqa: PLC0415
-
-    can_be_written(json=json)
-    results, runner, report = (import_module(f"queen_bench.{name}.{part}") for part in ("results", "runner", "report"))
-    profile = results.SMOKE if smoke else results.Profile()
-    profile = msgspec.structs.replace(profile, **{key: value for key, value in given.items() if value is not None})
-    try:
-        with interruptible(), _progress() as advance, database.server(dsn) as url:
-            found = uvloop.run(runner.run(url, profile, advance, embedded=dsn is None))  # the loop of a worker
-    except QueenError as problem:
-        fail(problem)
-    _write(found, json)
-    report.show(found, out)
-
-
-def _write(found: object, json: Path | None) -> None:
-    if json is not None:
-        import msgspec  # noqa: PLC0415 - as above
-
-        json.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2))
+        fail(f"--smoke has settings of its own: omit {' and '.join(names)}, or --smoke", _CANNOT)
 
 
 @contextmanager
@@ -415,7 +254,7 @@ def _progress() -> "Iterator[_Advance]":
 
 
 class _Advance:
-    """Shows how far a benchmark is."""
+    """Shows the progress of a benchmark."""
 
     def __init__(self, bar: Progress) -> None:
         self._bar = bar
@@ -423,3 +262,7 @@ class _Advance:
 
     def __call__(self, what: str, done: float) -> None:
         self._bar.update(self._task, completed=done, description=what)
+
+
+for _scenario in SCENARIOS:
+    bench.command(_scenario.name)(_command(_scenario))

@@ -1,4 +1,4 @@
-"""A synthetic database with a knee: up to so many calls at a time cost nothing, more share what there is."""
+"""A synthetic database with a knee: up to this many calls in flight run at full speed, more share its capacity."""
 
 import heapq
 import random
@@ -8,16 +8,16 @@ from queen.core.concurrency import Limiter
 
 
 class Knee:
-    """A database that gives each call ``base_ms`` of service, ``knee`` calls at a time.
+    """A database with ``base_ms`` of service time per call and ``knee`` calls at once.
 
-    Beyond the knee all calls slow down in proportion, so that more in flight buys time in the queue and nothing else.
+    Beyond the knee all calls slow down in proportion, so that more calls in flight only add waiting time.
     """
 
     def __init__(self, knee: int, base_ms: float, scatter: float) -> None:
         self.knee, self.base_ms, self.scatter = knee, base_ms, scatter
 
     def rtt_ms(self, in_flight: int, choice: random.Random) -> float:
-        """The time of a call that is one of so many."""
+        """The duration of a call that is one of this many in flight."""
         noise = choice.lognormvariate(0.0, self.scatter) if self.scatter else 1.0
         return self.base_ms * max(1.0, in_flight / self.knee) * noise
 
@@ -33,12 +33,12 @@ def simulate(
     """The limit over time, under a load that always uses all of it: (second, limit) after each call.
 
     Args:
-        limiter: what is tried out.
-        database: what it is tried out on.
-        seconds: how long, in simulated time.
-        seed: repeats a run.
+        limiter: to simulate.
+        database: of the simulation.
+        seconds: simulated duration.
+        seed: makes a run repeatable.
         at: is called with the time before each call ends, to change the database.
-        size: jobs in a call; a call of twice as many takes half as long again.
+        size: jobs per call; a call with twice as many takes 50 % longer.
     """
     choice = random.Random(seed)
     now, started = 0.0, 0

@@ -1,4 +1,4 @@
-"""What a benchmark ran on."""
+"""The machine of a benchmark."""
 
 import os
 import platform
@@ -8,16 +8,16 @@ from pathlib import Path
 from msgspec import Struct
 
 from queen import __distribution__
-from queen.server.memory import available_bytes
+from queen.system.memory import available_bytes
 
 _PACKAGES = (__distribution__, "asyncpg", "msgspec")
 
 
 class Machine(Struct, frozen=True):
-    """Facts that figures depend on.
+    """Facts that affect results.
 
     Attributes:
-        load: the machine's load average over the last minute, before the benchmark: others disturb it.
+        load: load average of the last minute before the benchmark, because other programs disturb it.
     """
 
     cpus: int

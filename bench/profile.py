@@ -1,4 +1,4 @@
-"""Flame graphs by py-spy, which looks at a running Python from outside: https://github.com/benfred/py-spy."""
+"""Flame graphs by py-spy, which samples a running Python process from outside: https://github.com/benfred/py-spy."""
 
 import asyncio
 import signal
@@ -8,37 +8,37 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from bench import programs
 from queen.core.errors import QueenError
-from queen_bench import programs
 
-#: Samples a second.
+#: Samples per second.
 _RATE = 100
 _STOP_S = 60.0
 
 
 class ProfileError(QueenError):
-    """py-spy is not there, or may not look at other processes."""
+    """py-spy is missing, or may not access other processes."""
 
     code = "profile"
 
 
 def program() -> Path:
-    """py-spy; raises ProfileError if there is none."""
+    """The path of py-spy; raises ProfileError if it is not installed."""
     if found := programs.find("py-spy"):
         return found
-    raise ProfileError("py-spy was not found: pip install 'queen-for-python[bench]', or leave out --profile")
+    raise ProfileError("py-spy was not found: pip install 'queen-for-python[bench]', or omit --profile")
 
 
 def check() -> None:
-    """Tries py-spy on a process that does nothing, before anything is started that takes its time.
+    """Tries py-spy on an idle process, before anything slow is started.
 
     Raises:
-        ProfileError: it cannot be used here; says why, and what to do.
+        ProfileError: it cannot be used here; the text has the reason and what to do.
     """
     tool = program()
     with subprocess.Popen([sys.executable, "-c", "print(flush=True); input()"], stdin=-1, stdout=-1) as idle:
         assert idle.stdout is not None
-        idle.stdout.readline()  # Now it is Python, and not a process on its way to become one.
+        idle.stdout.readline()  # Now it is Python, and not a process before its exec.
         tried = subprocess.run(
             [tool, "dump", "--pid", str(idle.pid)], capture_output=True, text=True, errors="replace", check=False
         )
@@ -51,18 +51,18 @@ def _explained(text: str) -> str:
     lines = text.strip().splitlines()
     if any(word in text.lower() for word in ("permission", "not permitted", "ptrace")):
         return (
-            "py-spy may not look at other processes here (ptrace): run as root, start the container with "
-            "--cap-add SYS_PTRACE, or set the sysctl kernel.yama.ptrace_scope to 0; or leave out --profile"
+            "py-spy may not access other processes here (ptrace): run as root, start the container with "
+            "--cap-add SYS_PTRACE, or set the sysctl kernel.yama.ptrace_scope to 0; or omit --profile"
         )
-    return f"py-spy does not work here: {lines[-1] if lines else 'it says nothing'}"
+    return f"py-spy does not work here: {lines[-1] if lines else 'it has no output'}"
 
 
 @asynccontextmanager
 async def flame_graphs(pids: Sequence[int], folder: Path) -> AsyncIterator[list[Path]]:
-    """Watches Python processes for the length of the block; the files, one a process, are there afterwards.
+    """Profiles Python processes during the block; afterwards there is one file per process.
 
     Raises:
-        ProfileError: a process cannot be watched.
+        ProfileError: a process cannot be profiled.
     """
     files = [folder / f"profile-{pid}.svg" for pid in pids]
     processes = [
@@ -91,7 +91,7 @@ async def flame_graphs(pids: Sequence[int], folder: Path) -> AsyncIterator[list[
 
 
 async def _sampling(process: asyncio.subprocess.Process) -> None:
-    """Returns when py-spy says that it looks at its process."""
+    """Returns when py-spy reports that it samples its process."""
     told = b""
     assert process.stdout is not None
     while b"Sampling process" not in told:

@@ -1,11 +1,11 @@
-"""Draws ``docs/vegas.svg``, the limit of Vegas over a database whose knee moves: ``python -m queen_bench.vegas``."""
+"""Draws ``docs/vegas.svg``, the limit of Vegas over a database whose knee moves: ``python -m bench.vegas``."""
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench.knee import Knee, simulate
 from queen.core.concurrency import Vegas, VegasSettings
-from queen_bench.knee import Knee, simulate
 
 _KNEES = ((0.0, 20), (60.0, 8), (120.0, 30))
 _SECONDS, _LIMIT_MAX = 180.0, 40
@@ -21,7 +21,7 @@ def _y(limit: float) -> float:
 
 
 def knee_at(second: float) -> int:
-    """How many calls the database takes at that time."""
+    """The knee of the database at this time."""
     return next(knee for begin, knee in reversed(_KNEES) if second >= begin)
 
 

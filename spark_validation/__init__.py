@@ -1,1 +1,1 @@
-"""Audits of the whole log and of client journals with PySpark. Installed under the name ``queen_audit``."""
+"""Audits of the whole log and of client journals with PySpark. The command is ``queen audit``."""

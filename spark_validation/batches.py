@@ -1,4 +1,4 @@
-"""Batches of bounded weight: what is large is handled few at once."""
+"""Batches of bounded weight, so that few large items are handled at once."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
@@ -7,7 +7,7 @@ _Item = TypeVar("_Item")
 
 
 def batches(items: Iterable[_Item], weight: Callable[[_Item], int], most: int) -> Iterator[list[_Item]]:
-    """Items in their order, as many at once as weigh no more than ``most`` together; a heavier one for itself."""
+    """Batches of items in their order, of at most ``most`` weight each; a heavier item is a batch of its own."""
     batch: list[_Item] = []
     whole = 0
     for item in items:

@@ -1,4 +1,4 @@
-"""From a frozen struct to the schema of its table: the struct is the one place where a column is named."""
+"""Derives the schema of a table from a frozen struct, which alone names the columns."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -34,7 +34,7 @@ class Column(Struct, frozen=True):
 
 @cache
 def leaf_columns(kind: type[Struct]) -> tuple[Column, ...]:
-    """The columns of the struct that are no lists, and those of the structs in its lists."""
+    """The columns of the struct that are not lists, and those of the structs in its lists."""
     found: list[Column] = []
     for name, hint in _columns(kind):
         bare = _bare(hint)
@@ -52,7 +52,7 @@ def _columns(kind: type[Struct]) -> list[tuple[str, object]]:
 
 
 def _bare(hint: object) -> object:
-    """The type of the values that are not null."""
+    """The type of the values other than null."""
     if get_origin(hint) is Literal:
         return type(get_args(hint)[0])
     arguments = [each for each in get_args(hint) if each is not type(None)]

@@ -1,4 +1,4 @@
-"""What ``queen audit`` does, from beginning to end: session, inputs, verdicts, figures; and the archive job."""
+"""The steps of ``queen audit``: session, inputs, verdicts, plots; and the archive job."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -31,14 +31,14 @@ from .tables import SECOND, Tables
 
 
 class Where(Struct, frozen=True):
-    """Where Spark runs, and with how much memory of the driver."""
+    """Spark's master, and the memory of the driver."""
 
     master: str
     driver_memory: str
 
 
 class Request(Struct, frozen=True):
-    """What ``queen audit`` was asked for."""
+    """The options of ``queen audit``."""
 
     dsn: str | None
     journal: Path | None
@@ -61,8 +61,8 @@ def make(request: Request, progress: Progress) -> Report:
     choose(request.guarantees, request.interface)
     if request.interface == SimpleMqTables.interface and request.dsn and not session.is_local(request.where.master):
         raise AuditError(
-            "simple-mq's tables are read into a file of this machine, which executors of a cluster do not see: "
-            "audit with --master local[*], or leave out --dsn"
+            "simple-mq's tables are read into a file on this machine, which executors of a cluster cannot "
+            "access: audit with --master local[*], or omit --dsn"
         )
     _check(request.where)
     with ExitStack() as stack:
@@ -103,10 +103,10 @@ def _about(request: Request, began_at: datetime, database: str | None, taken_at:
 
 @contextmanager
 def conversions(journal: Path, master: str, work: Path) -> Iterator[Path]:
-    """Where is written what journals become: executors of a cluster see the folder of the journals, and not ours.
+    """The folder for converted journals: executors of a cluster can access the folder of the journals, but not ours.
 
     Raises:
-        JournalError: nothing can be written there.
+        JournalError: it is not writable.
     """
     if session.is_local(master) or all(path.suffix == ".parquet" for path in files_of(journal)):
         yield work
@@ -115,12 +115,12 @@ def conversions(journal: Path, master: str, work: Path) -> Iterator[Path]:
         folder = session.work_folder(journal)
     except OSError as problem:
         raise JournalError(
-            f"{journal}: on a cluster JSON lines, and what is known of lost journals, are written as Parquet beside "
-            f"them, where executors see it, and nothing can be written there ({problem.strerror}). Make it writable, "
-            "or audit with --master local[*]"
+            f"{journal}: on a cluster, JSON lines and data about lost journals are converted to Parquet in "
+            f"this folder, where executors can access it, but it is not writable ({problem.strerror}). Make "
+            "it writable, or audit with --master local[*]"
         ) from problem
     with folder as place:
-        # Executors may be another user's.
+        # Executors may run as another user.
         Path(place).chmod(0o755)
         yield Path(place)
 
@@ -130,7 +130,7 @@ def _iso(moment: datetime) -> str:
 
 
 def archive(dsn: str, folder: Path, where: Where) -> job.Done:
-    """Adds to the archive what it lacks.
+    """Adds the missing messages to the archive.
 
     Raises:
         AuditError: it cannot be done; says what to do. The archive is as it was.
@@ -145,7 +145,7 @@ def archive(dsn: str, folder: Path, where: Where) -> job.Done:
 
 
 class Watch(Struct, frozen=True):
-    """What ``queen audit watch`` was asked for: how often to look, in seconds, and how far clocks may differ."""
+    """The options of ``queen audit watch``: interval in seconds, and maximum difference of clocks."""
 
     dsn: str | None
     journal: Path | None
@@ -155,17 +155,17 @@ class Watch(Struct, frozen=True):
 
 
 def watch(request: Watch, listener: live.Listener, go_on: Callable[[], bool]) -> None:
-    """Reports what is wrong with what comes, until told to end.
+    """Reports violations in new messages and calls, until it is stopped.
 
     Raises:
         AuditError: it cannot be done; says what to do.
     """
     _check(request.where)
     if request.journal and not request.journal.is_dir():
-        raise JournalError(f"{request.journal} is no folder. --journal names the folder that agents write to")
+        raise JournalError(f"{request.journal} is not a folder. --journal names the folder that agents write to")
     if request.journal and text_of(request.journal.resolve()) != str(request.journal.resolve()):
         raise JournalError(
-            f"{text_of(request.journal)}: the name of the folder is no UTF-8, which Spark needs: rename it"
+            f"{text_of(request.journal)}: the name of the folder is not UTF-8, which Spark requires: rename it"
         )
     with ExitStack() as stack:
         work = Path(stack.enter_context(session.work_folder()))
@@ -184,14 +184,14 @@ def _check(where: Where) -> None:
 
 @contextmanager
 def _spark(where: Where, work: Path, rows: int = 0) -> Iterator[SparkSession]:
-    """A session for so many rows of journals; what goes wrong in it is told in one line."""
+    """A session for this many rows of journals; an error of Spark becomes one line."""
     spark = session.start(where.master, work, driver_memory=where.driver_memory, partitions=session.partitions_of(rows))
     try:
         yield spark
     except (PySparkException, Py4JError, *session.JAVA_IS_GONE) as problem:
         raise AuditError(
-            f"Spark gave up: {session.first_line(problem)}. If it was memory, raise --driver-memory; "
-            "if it was the disk, point TMPDIR at a larger one"
+            f"Spark failed: {session.first_line(problem)}. If memory was short, raise --driver-memory; if "
+            "disk space was short, set TMPDIR to a larger disk"
         ) from problem
     finally:
         with suppress(*session.JAVA_IS_GONE):
@@ -208,15 +208,15 @@ def _calls(spark: SparkSession, journal: Journal | None) -> DataFrame | None:
     """The rows of the journals.
 
     Raises:
-        JournalError: a row is there twice; audits would take it for two calls.
+        JournalError: a row occurs twice; audits would take it for two calls.
     """
     if journal is None:
         return None
     calls = spark.read.parquet(*map(str, journal.parquet))
     for row in calls.groupBy("agent", "number").count().where("count > 1").limit(1).collect():
         raise JournalError(
-            f"row {row.number} of the agent {row.agent} is there {row['count']} times: is a journal in the folder "
-            "twice, as *.parquet and *.jsonl? Leave one of both; and give each agent a name of its own"
+            f"row {row.number} of the agent {row.agent} occurs {row['count']} times: is a journal in the "
+            "folder twice, as *.parquet and *.jsonl? Keep one of them; and give each agent its own name"
         )
     return calls
 
@@ -236,7 +236,7 @@ def _renewed(tables: Tables) -> tuple[str, ...]:
 
 
 def _clocks(tables: Tables) -> tuple[Clock, ...]:
-    """Those of agents that made calls; who only wrote down faults has nothing to compare."""
+    """The clocks of agents that made calls; an agent that only recorded faults compares none."""
     clocks, calls = tables.get("clocks"), tables.get("calls")
     if clocks is None or calls is None:
         return ()

@@ -1,12 +1,12 @@
-"""What keeps an audit from being made: each says what to do. Needs nothing, so that `queen` may import it."""
+"""Errors that prevent an audit; each text says what to do. Imports nothing, so that `queen` may import it."""
 
 
 class AuditError(Exception):
-    """The audit cannot be made; the text is for people."""
+    """The audit is not possible; the text is for people."""
 
 
 class JavaError(AuditError):
-    """There is no Java that runs Spark."""
+    """There is no Java for Spark."""
 
 
 class JournalError(AuditError):
@@ -14,7 +14,7 @@ class JournalError(AuditError):
 
 
 class ArchiveError(AuditError):
-    """An archive cannot be written or read, or is not what the log was."""
+    """An archive cannot be written or read, or differs from the log."""
 
 
 class DatabaseError(AuditError):
@@ -22,4 +22,4 @@ class DatabaseError(AuditError):
 
 
 class AwayError(DatabaseError):
-    """The database does not answer now, and may later."""
+    """The database is unavailable at the moment."""

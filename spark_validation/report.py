@@ -1,4 +1,4 @@
-"""What an audit came to: verdicts, quality of the data, figures of the run; as JSON and as one HTML page."""
+"""The report of an audit: verdicts, quality of the data, plots of the run; as JSON and as one HTML page."""
 
 from html import escape
 
@@ -15,7 +15,7 @@ _WORST_FIRST = (Result.INVALID, Result.UNKNOWN, Result.VALID)
 
 
 class Clock(Struct, frozen=True):
-    """By how much an agent's clock is ahead of the server's, in microseconds, between bounds.
+    """Bounds of the difference between an agent's clock and the server's, in microseconds; positive: ahead.
 
     ``moved``: comparisons contradict each other, so one of the two clocks drifted, or was set meanwhile.
     """
@@ -36,13 +36,13 @@ class Tail(Struct, frozen=True):
 
 
 class About(Struct, frozen=True):
-    """What was audited, and when; times as ISO 8601 in UTC.
+    """The subject and the times of an audit; times as ISO 8601 in UTC.
 
     Attributes:
         began_at: when the audit began.
-        snapshot_at: the moment of the database that was judged; null without one.
+        snapshot_at: time of the snapshot of the database; null without one.
         database: host and database, without user and password.
-        guarantees: those that were asked for; all when there is none.
+        guarantees: the requested ones; all if empty.
     """
 
     began_at: str
@@ -55,12 +55,12 @@ class About(Struct, frozen=True):
     clock_bound_s: float = 0.0
 
     def rows(self) -> list[tuple[str, str]]:
-        """What is there, with names for people."""
+        """The given inputs, with names for people."""
         found = {
             "audited at": self.began_at,
             "interface": self.interface,
             "database": self.database,
-            "as it was at": self.snapshot_at,
+            "state of": self.snapshot_at,
             "journals": self.journal,
             "archive": self.archive,
             "guarantees": " ".join(self.guarantees),
@@ -69,7 +69,7 @@ class About(Struct, frozen=True):
 
 
 class Guarantee(Struct, frozen=True):
-    """The worst that its audits say (invalid, then unknown, then valid), and how many violations they found."""
+    """The worst result of its audits (invalid, then unknown, then valid), and their number of violations."""
 
     id: str
     result: Result
@@ -78,14 +78,14 @@ class Guarantee(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """All of it.
+    """The whole report.
 
     Attributes:
         about: what was audited.
-        rows: how many there were, by table.
+        rows: number of rows by table.
         torn: files of journals that end in the middle of a row.
-        unknown_queues: those of the journals that the database does not have.
-        renewed: partitions of which there were several of the same name, one after another.
+        unknown_queues: queues of the journals that the database does not have.
+        renewed: partitions that were deleted and created again under the same name.
         series: figures for the plots.
     """
 
@@ -102,18 +102,18 @@ class Report(Struct, frozen=True):
 
     @property
     def exit_code(self) -> int:
-        """1 when a guarantee was broken."""
+        """1 if a guarantee was violated."""
         return int(self.result is Result.INVALID)
 
     @property
     def result(self) -> Result:
-        """Of all: invalid when a guarantee was broken, unknown when no audit could judge anything."""
+        """The result of all: invalid if a guarantee was violated, unknown if no audit could judge anything."""
         found = {verdict.result for verdict in self.verdicts}
         return next((each for each in (Result.INVALID, Result.VALID) if each in found), Result.UNKNOWN)
 
     @property
     def guarantees(self) -> tuple[Guarantee, ...]:
-        """The verdict of each guarantee that was asked for."""
+        """The verdict of each requested guarantee."""
         by: dict[str, list[Verdict]] = {}
         for verdict in self.verdicts:
             for id_ in verdict.ids:
@@ -126,24 +126,25 @@ class Report(Struct, frozen=True):
         """One line."""
         by = {result: sum(verdict.result is result for verdict in self.verdicts) for result in Result}
         return (
-            f"{by[Result.VALID]} audits valid, {by[Result.INVALID]} invalid, {by[Result.UNKNOWN]} could not judge, "
+            f"{by[Result.VALID]} audits valid, {by[Result.INVALID]} invalid, {by[Result.UNKNOWN]} unknown, "
             f"{sum(verdict.violations for verdict in self.verdicts)} violations, {self.seconds:.0f} s"
         )
 
     @property
     def notes(self) -> list[str]:
-        """What limits the verdicts."""
-        found = [f"the journal of {tail.agent} {_why(tail)}: what it does not tell is unknown" for tail in self.tails]
+        """The limitations of the verdicts."""
+        found = [f"the journal of {tail.agent} {_why(tail)}: its other calls are unknown" for tail in self.tails]
         found += [f"{path} ends in the middle of a row" for path in self.torn]
         if self.unknown_queues:
             found.append(
-                f"the database does not have {len(self.unknown_queues)} queues of the journals, as "
-                f"{', '.join(self.unknown_queues[:_NAMED])}: they were deleted, or the journals are of another server"
+                f"{len(self.unknown_queues)} queues of the journals are not in the database, such as "
+                f"{', '.join(self.unknown_queues[:_NAMED])}: they were deleted, or the journals belong to "
+                "another server"
             )
         if self.renewed:
             found.append(
-                f"{len(self.renewed)} partitions were deleted and made anew, as {', '.join(self.renewed[:_NAMED])}: "
-                "what the journals tell of them is not judged"
+                f"{len(self.renewed)} partitions were deleted and created again, such as "
+                f"{', '.join(self.renewed[:_NAMED])}: their calls in the journals are not checked"
             )
         unsure = [clock for clock in self.clocks if not clock.comparisons]
         if len(self.clocks) > 1 and unsure:
@@ -154,13 +155,14 @@ class Report(Struct, frozen=True):
         if wide := [clock for clock in self.clocks if clock.comparisons]:
             worst = max(wide, key=lambda clock: max(abs(clock.low), abs(clock.high)))
             found.append(
-                f"clocks differ most from the server's at {worst.agent}: ahead by {worst.low / 1e6} "
-                f"to {worst.high / 1e6} s"
+                f"the clock of {worst.agent} differs most from the server's: it is ahead by "
+                f"{worst.low / 1e6} to {worst.high / 1e6} s"
             )
         if moved := [clock.agent for clock in self.clocks if clock.moved]:
             found.append(
-                f"the clocks of {len(moved)} agents, as {', '.join(moved[:_NAMED])}, or the server's, drifted or were "
-                "set while they ran: each of their calls is judged as if it were at any of the times within the bounds"
+                f"the clocks of {len(moved)} agents, such as {', '.join(moved[:_NAMED])}, or the server's, "
+                "drifted or were set during the run: their calls are checked for all times within the "
+                "bounds"
             )
         return found
 
@@ -171,7 +173,7 @@ def _guarantee(id_: str, verdicts: list[Verdict]) -> Guarantee:
 
 
 def line_of(evidence: Evidence) -> str:
-    """Where a violation is and what it is, in a line for people."""
+    """A violation and its location, in a line for people."""
     queue = evidence.queue if evidence.partition is None else f"{evidence.queue}/{evidence.partition}"
     named = {
         "group": evidence.group,
@@ -191,14 +193,14 @@ def _why(tail: Tail) -> str:
 
 
 def as_json(report: Report) -> str:
-    """The report for programs: its fields, and what follows from them; docs/audit.md describes it."""
+    """The report for programs: its fields and derived values; docs/audit.md describes it."""
     derived = {"result": report.result, "summary": report.summary, "guarantees": report.guarantees}
     whole = derived | msgspec.structs.asdict(report) | {"notes": report.notes}
     return msgspec.json.format(msgspec.json.encode(whole), indent=2).decode() + "\n"
 
 
 def as_html(report: Report) -> str:
-    """The report as one file that needs nothing else."""
+    """The report as one self-contained file."""
     definitions = {audit.name: audit.definition for each in INTERFACES for audit in all_audits(each)}
     end = max((x for each in report.series if each.over_time for _, x, _ in each.points), default=0.0) or 1.0
     parts = [

@@ -1,4 +1,4 @@
-"""Runs audits over tables, and gathers what they found."""
+"""Runs audits over tables, and collects their violations."""
 
 import time
 from collections.abc import Callable, Collection
@@ -14,7 +14,7 @@ from .inputs import Inputs
 from .tables import Tables
 
 Progress = Callable[[int, int, str], None]
-"""Called with how many audits are done, of how many, and the name of the next one."""
+"""Called with the number of finished audits, the total, and the name of the next one."""
 
 
 class Result(StrEnum):
@@ -26,7 +26,7 @@ class Result(StrEnum):
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """A violation: what it is about, and where to look: in a journal by agent, number of the row, and place in it."""
+    """A violation: its subject and its location: in a journal by agent, number of the row, and position in the row."""
 
     text: str
     queue: str | None = None
@@ -41,7 +41,7 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What an audit says; ``text`` tells why it could not say anything. ``evidence`` may be of some violations only."""
+    """The result of an audit; ``text`` has the reason of an unknown one. ``evidence`` may omit some violations."""
 
     audit: str
     ids: tuple[str, ...]
@@ -53,7 +53,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def choose(guarantees: Collection[str], interface: str = Tables.interface) -> list[Audit]:
-    """The audits of these guarantees of an interface; all when none is named.
+    """The audits of these guarantees of an interface; all if none is named.
 
     Raises:
         ValueError: no audit checks a guarantee that was named.
@@ -61,14 +61,14 @@ def choose(guarantees: Collection[str], interface: str = Tables.interface) -> li
     audits = all_audits(interface)
     known = {id_ for audit in audits for id_ in audit.ids}
     if unknown := sorted(set(guarantees) - known):
-        raise ValueError(f"no audit checks {', '.join(unknown)}; there are audits of {', '.join(sorted(known))}")
+        raise ValueError(f"no audit checks {', '.join(unknown)}; there are audits for {', '.join(sorted(known))}")
     return [audit for audit in audits if not guarantees or set(audit.ids) & set(guarantees)]
 
 
 def run(
     inputs: Inputs, guarantees: Collection[str] = (), max_evidence: int = 20, progress: Progress | None = None
 ) -> list[Verdict]:
-    """The verdicts of the audits of these guarantees; all when none is named."""
+    """The verdicts of the audits of these guarantees; all if none is named."""
     tables = Tables(inputs)
     try:
         return judge_all(tables, guarantees, max_evidence, progress)
@@ -87,12 +87,12 @@ def judge_all(
             progress(number, len(audits), audit.name)
         verdicts.append(judge(audit, tables, max_evidence))
     if progress:
-        progress(len(audits), len(audits), "figures of the run")
+        progress(len(audits), len(audits), "charts of the run")
     return verdicts
 
 
 def judge(audit: Audit, tables: Tables, max_evidence: int) -> Verdict:
-    """The verdict of one audit; unknown where it has nothing to judge."""
+    """The verdict of one audit; unknown if it has nothing to judge."""
     given = {name: tables.get(name) for name in (*audit.needs, *audit.uses)}
     if missing := [name for name in audit.needs if given[name] is None]:
         source = "the log (--dsn)" if set(missing) & tables.of_database else "journals (--journal)"
@@ -101,7 +101,7 @@ def judge(audit: Audit, tables: Tables, max_evidence: int) -> Verdict:
     for basis in audit.bases:
         if basis.rows(*(given[name] for name in basis.tables)).isEmpty():
             seconds = time.perf_counter() - began
-            return Verdict(audit.name, audit.ids, Result.UNKNOWN, text=f"no {basis.what} to judge", seconds=seconds)
+            return Verdict(audit.name, audit.ids, Result.UNKNOWN, text=f"no {basis.what} to check", seconds=seconds)
     found = audit.violations(given).persist(StorageLevel.DISK_ONLY)
     try:
         count = found.count()
@@ -132,7 +132,7 @@ def explain(found: DataFrame, tables: Tables) -> tuple[Evidence, ...]:
 
 
 def _evidence(row: Row, name: Row | None, item: Row | None) -> Evidence:
-    # An audit that looked at messages has no row of a journal to point to; any that holds the message will do.
+    # Evidence from a table of messages has no row of a journal; any row with the message serves.
     place = row if row.agent is not None else item
     return Evidence(
         text=row.text,

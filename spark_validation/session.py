@@ -1,4 +1,4 @@
-"""A Spark session with what audits need."""
+"""The Spark session of an audit."""
 
 import os
 import re
@@ -30,7 +30,7 @@ appender.stderr.layout.alwaysWriteExceptions = false
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # What ended is kept for pages that nobody looks at: a thousand plans with their texts, 100 MB of the heap.
+    # Spark keeps a thousand finished plans with their texts for its web pages, which is 100 MB of the heap.
     "spark.sql.ui.retainedExecutions": "1",
     "spark.ui.retainedJobs": "1",
     "spark.ui.retainedStages": "1",
@@ -45,19 +45,19 @@ _SETTINGS = {
     # Tables of messages lie by lane and hash: joins by lane, group and hash need not move them.
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
 }
-# What goes on without the memory it asked for ends later, and says something else.
+# Without this, Java would continue after a failed allocation, and end later with another error.
 _WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError"
-# Nobody vanishes on one machine: where a heartbeat is late, it is busy.
+# On one machine, a late heartbeat means that the machine is busy, not that an executor is lost.
 _LOCAL = {"spark.network.timeout": "1h", "spark.executor.heartbeatInterval": "5min"}
 
 JAVA_IS_GONE = (Py4JNetworkError, ConnectionError)
-"""What is raised by whatever is asked of Spark when Java has ended."""
+"""The exceptions of calls to Spark after Java has ended."""
 
-PACKAGES = ("queen_audit", "queen_spec")
-"""What tasks import."""
+PACKAGES = ("spark_validation", "spec")
+"""Packages that tasks import."""
 
 LEAST_MEMORY_MIB = 512
-"""Below this Spark does not start."""
+"""Minimum memory for Spark."""
 
 _MASTER = re.compile(
     r"local(\[(\*|[1-9]\d*)(,[1-9]\d*)?\])?|yarn|spark://[^/:,]+:\d+(,[^/:,]+:\d+)*|k8s://(https?://)?[^/:]+(:\d+)?(/.*)?"
@@ -67,7 +67,7 @@ _MEMORY = re.compile(r"(\d+)([kmgt])b?")
 _MEMORY_UNITS = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024 * 1024}
 _PATIENCE_S = 10
 _ROWS_A_PARTITION = 750_000
-_OURS = re.compile(r"^queen_audit\.errors\.\w+: (.+)", re.MULTILINE)
+_OURS = re.compile(r"^spark_validation\.errors\.\w+: (.+)", re.MULTILINE)
 
 
 def is_local(master: str) -> bool:
@@ -76,7 +76,7 @@ def is_local(master: str) -> bool:
 
 
 def set_python(master: str) -> None:
-    """Tasks on this machine run our Python; on others it may lie elsewhere, and PYSPARK_PYTHON says where."""
+    """Tasks on this machine run our Python; on other machines its path may differ, and PYSPARK_PYTHON sets it."""
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if is_local(master):
         os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -85,25 +85,25 @@ def set_python(master: str) -> None:
 
 
 def check_master(master: str) -> None:
-    """Looks at the name of a master, and whether somebody listens there: Spark itself finds that out in minutes.
+    """Checks the name of a master, and that it listens: Spark itself takes minutes to find out.
 
     Raises:
-        AuditError: Spark knows no such master, or nobody is there.
+        AuditError: the name is invalid, or the master is unreachable.
     """
     if master.startswith("sc://"):
         raise AuditError(
-            f"--master {master}: audits do not work through Spark Connect (docs/audit.md says why). Give the master "
-            "that this server uses, as spark://host:port"
+            f"--master {master}: audits do not work with Spark Connect (docs/audit.md says why). Give the "
+            "master that this server uses, as spark://host:port"
         )
     if not _MASTER.fullmatch(master):
         raise AuditError(
-            f"--master {master}: Spark knows no such master. Give local[*], local[2], spark://host:port, "
+            f"--master {master}: not a Spark master. Give local[*], local[2], spark://host:port, "
             "k8s://https://host:port or yarn"
         )
     places = [(host, int(port)) for host, port in _PLACE.findall(master.partition("://")[2])]
     problems = [problem for place in places if (problem := _unreachable(*place))]
     if places and len(problems) == len(places):
-        raise AuditError(f"--master {master}: nobody answers there ({'; '.join(problems)}). Is the master running?")
+        raise AuditError(f"--master {master}: no connection ({'; '.join(problems)}). Is the master running?")
 
 
 def _unreachable(host: str, port: int) -> str | None:
@@ -115,20 +115,20 @@ def _unreachable(host: str, port: int) -> str | None:
 
 
 def check_memory(memory: str) -> None:
-    """Looks at the size of a heap.
+    """Checks the size of a heap.
 
     Raises:
-        AuditError: it is no size, or Spark does not start with so little.
+        AuditError: it is not a size, or too small for Spark.
     """
     found = _MEMORY.fullmatch(memory.lower())
     if not found:
-        raise AuditError(f"--driver-memory {memory}: no size. Give a number and a unit, as 2g or 1500m")
+        raise AuditError(f"--driver-memory {memory}: not a size. Give a number and a unit, such as 2g or 1500m")
     if int(found[1]) * _MEMORY_UNITS[found[2]] < LEAST_MEMORY_MIB:
         raise AuditError(f"--driver-memory {memory}: Spark needs {LEAST_MEMORY_MIB}m or more")
 
 
 def partitions_of(rows: int) -> int:
-    """Into how many parts so many rows are dealt, that each fits into memory: four a core, or more for large runs."""
+    """Number of partitions for this many rows, so that each fits into memory: four per core, or more for large runs."""
     return max(4 * (os.cpu_count() or 1), rows // _ROWS_A_PARTITION)
 
 
@@ -141,7 +141,7 @@ def start(
     java_options: str = "",
     options: Mapping[str, str] = MappingProxyType({}),
 ) -> SparkSession:
-    """A session on the master; ``work`` is a folder of this process for what Spark spills.
+    """A session on the master; ``work`` is a folder of this process for data that Spark spills.
 
     Args:
         master: ``local[*]``, ``spark://host:port``, ``k8s://…``.
@@ -149,7 +149,7 @@ def start(
         driver_memory: heap of the driver, which in local mode does all the work.
         partitions: of shuffles; by default those of a small run.
         java_options: more options for the driver's Java.
-        options: more of Spark's settings; those here are added to what a session needs anyway.
+        options: additional settings of Spark.
 
     Raises:
         JavaError: no Java was found.
@@ -182,7 +182,7 @@ def start(
 
 
 def first_line(problem: BaseException) -> str:
-    """What an error of Spark says, without the stacks around it: what a task of ours said, else its first line."""
+    """The text of an error of Spark, without stack traces: the error of our task, else the first line."""
     # py4j says of an answer that did not come whole what it says of one with a stack, without the stack.
     unanswered = type(problem) is Py4JError and "Trace:" not in str(problem)
     if unanswered or isinstance(problem, JAVA_IS_GONE):
@@ -193,8 +193,8 @@ def first_line(problem: BaseException) -> str:
 
 
 def package(folder: Path) -> Path:
-    """The packages that tasks need as one archive, made from where they are installed: executors need not have them."""
-    archive = folder / "queen_audit.zip"
+    """The packages for tasks as one archive, made from the installed ones, so that executors need not have them."""
+    archive = folder / "spark_validation.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
         for name in PACKAGES:
             root = Path(str(__import__(name).__file__)).parent
@@ -204,5 +204,5 @@ def package(folder: Path) -> Path:
 
 
 def work_folder(inside: Path | None = None) -> "tempfile.TemporaryDirectory[str]":
-    """A folder for what Spark spills and what is converted; in that for temporary files, or inside of another."""
+    """A folder for spilled and converted data, in the temporary folder or in another one."""
     return tempfile.TemporaryDirectory(prefix=WORK, dir=inside)

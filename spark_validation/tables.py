@@ -1,10 +1,10 @@
-"""The tables that audits look at, made from journals and log.
+"""The tables for audits, made from journals and log.
 
-Two of them have one row a message and cost one shuffle each; nearly every audit is a filter on one of them, and looks
-at single calls only for the rows that it flagged:
+Two of them have one row per message and cost one shuffle each; nearly every audit is a filter on one of them, and reads
+single calls only for the flagged rows:
 
-* ``messages``: by lane and message, what producers were told, what the log holds, and whether anybody was given it;
-* ``fates``: by lane, group and message, how it was delivered and acked.
+* ``messages``: by lane and message, what producers were told, what the log holds, and whether anybody was given it; *
+``fates``: by lane, group and message, how it was delivered and acked.
 
 A *lane* is a 64-bit hash of queue and partition. A message is known in its lane by a 60-bit ``hash``: of its
 transaction id, or of its offset if the server made the transaction id. Times are microseconds of the server's clock:
@@ -24,7 +24,7 @@ from .inputs import Database, Inputs
 from .journal.schema import QUEUE_MODE
 
 NEVER = 1 << 60
-"""A time after every other."""
+"""A time after all others."""
 
 SECOND = 1_000_000
 """In microseconds."""
@@ -40,12 +40,12 @@ def lane() -> Column:
 
 
 def hash_of_offset(offset: Column) -> Column:
-    """How a message is known whose transaction id the server made; null if nobody was told its offset."""
+    """The hash of a message with a server-assigned transaction id; null if its offset is unknown."""
     return F.when(offset.isNotNull(), F.shiftrightunsigned(F.xxhash64(offset), 4))
 
 
 def hash_of_text(text: Column) -> Column:
-    """How a message is known whose producer chose a transaction id: the first 60 bits of its SHA-256."""
+    """The hash of a client-chosen transaction id: the first 60 bits of its SHA-256."""
     return F.conv(F.substring(F.sha2(text, 256), 1, 15), 16, 10).cast("bigint")
 
 
@@ -55,7 +55,7 @@ def _is_message_id(id_: Column) -> Column:
 
 
 def number_of(id_: Column) -> Column:
-    """The partition that a message id names, as its first digits; null for other texts."""
+    """The partition in a message id, as its first digits; null for other texts."""
     return F.when(_is_message_id(id_), F.substring(id_, 1, _NUMBER_CHARS))
 
 
@@ -84,7 +84,7 @@ def _message(item: str) -> tuple[Column, Column]:
 
 
 def _bounds(rows: DataFrame, *by: str) -> DataFrame:
-    """The bounds ``low`` and ``high`` of many; the widest of them where they contradict each other (``moved``)."""
+    """The common bounds ``low`` and ``high``; the widest ones if they contradict each other (``moved``)."""
     moved = F.max("moved") | (F.max("low") > F.min("high"))
     return rows.groupBy(*by).agg(
         F.when(moved, F.min("low")).otherwise(F.max("low")).alias("low"),
@@ -95,10 +95,10 @@ def _bounds(rows: DataFrame, *by: str) -> DataFrame:
 
 
 def few(rows: DataFrame) -> DataFrame:
-    """The rows for a join, worked out now, and sent to each of its tasks, if there are not too many of them.
+    """Computes rows for a join now, and broadcasts them to its tasks if they are few.
 
-    The other side is spared a shuffle, these rows are not worked out again, and if there are none, Spark leaves out
-    whatever hangs on them.
+    The other side needs no shuffle, these rows are not computed again, and if there are none, Spark omits all that
+    depends on them.
     """
     found = rows.limit(_BROADCAST_ROWS + 1).toArrow()
     if found.num_rows > _BROADCAST_ROWS:
@@ -107,7 +107,7 @@ def few(rows: DataFrame) -> DataFrame:
 
 
 def unless(rows: DataFrame, any_of: DataFrame) -> DataFrame:
-    """The rows, or none if the other table has one."""
+    """The rows; none if the other table has a row."""
     return rows if any_of.isEmpty() else rows.limit(0)
 
 
@@ -120,12 +120,12 @@ def looked_up(rows: DataFrame) -> DataFrame:
 
 
 def accepted() -> Column:
-    """Whether an ack was answered to be carried out, and did something."""
+    """Whether an ack was applied, and changed something."""
     return (F.col("outcome") == "ok") & (F.col("call") == "ok") & ~F.col("noop")
 
 
 def acks_by_lease(acks: DataFrame) -> DataFrame:
-    """By lane, group, lease and call: how many messages may have been acked ``at`` once, and what else was said."""
+    """By lane, group, lease and call: how many messages may have been acked ``at`` once, and other outcomes."""
     sent = F.col("outcome") != "fail"
     nack = (F.col("status") == "retry") | ((F.col("status") == "failed") & ~F.col("dead"))
     return acks.groupBy("lane", "group", "lease", "agent", "number").agg(
@@ -137,13 +137,13 @@ def acks_by_lease(acks: DataFrame) -> DataFrame:
 
 
 class Tables:
-    """Each table is made when an audit first asks for it, by the name of the audit's parameter.
+    """Each table is made at its first use; the parameters of audits name tables.
 
     Attributes:
-        interface: whose audits these tables are for.
-        of_database: the tables that come from a database; all others need journals.
-        counted: those whose rows a report counts.
-        flow: the kinds of calls that carry messages.
+        interface: of the audits.
+        of_database: the tables from a database; all others need journals.
+        counted: the tables whose rows a report counts.
+        flow: the types of calls with messages.
     """
 
     interface: ClassVar[str] = "queen"
@@ -160,7 +160,7 @@ class Tables:
         self._kept: list[DataFrame] = []
 
     def get(self, name: str) -> DataFrame | None:
-        """A table, or None when its source was not given."""
+        """A table; None if its source was not given."""
         of_database = name in self.of_database
         if self._database is None and of_database:
             return None
@@ -170,7 +170,7 @@ class Tables:
         return table
 
     def close(self) -> None:
-        """Gives back the disk space of the tables that were kept."""
+        """Frees the disk space of the cached tables."""
         for table in self._kept:
             table.unpersist()
 
@@ -186,16 +186,16 @@ class Tables:
 
     @cached_property
     def clocks(self) -> DataFrame:
-        """By agent: between which bounds its clock is ahead of the server's, and by how many comparisons.
+        """By agent: bounds of the difference between its clock and the server's, and the number of comparisons.
 
         A server time D, rounded down to a multiple of p, was true at some moment between sending and answer. So the
-        agent's clock is ahead by more than sent - D - p and by no more than answered - D, and all comparisons
-        together bound it from both sides. Where they contradict each other one of the clocks drifted, or was set: then
-        those of each half minute bound it for that time, and it was within the widest of these bounds.
+        agent's clock is ahead by more than sent - D - p and by no more than answered - D, and all comparisons together
+        bound it from both sides. Where they contradict each other one of the clocks drifted, or was set: then those of
+        each half minute bound it for that time, and it was within the widest of these bounds.
         """
         assert self._inputs.calls is not None  # get() has looked
         calls = self._inputs.calls
-        # A time that does not say how far it was rounded bounds nothing.
+        # A time of unknown precision gives no bounds.
         told = ("answered", "server_time", "server_precision")
         compared = calls.where((F.col("kind") == "clock") & reduce(and_, [F.col(name).isNotNull() for name in told]))
         ahead = compared.select(
@@ -249,7 +249,7 @@ class Tables:
         return rows.join(few(self.lanes.select("lane", "numbers")), "lane", "left")
 
     def _undeleted(self, rows: DataFrame) -> DataFrame:
-        """The rows but for those of messages, and of partitions, that somebody deleted: that is nobody's fault."""
+        """The rows without those of deleted messages and partitions, which are no violations."""
         rows = rows.join(few(self.renewed.select("lane")), "lane", "left_anti")
         if self._database is None:
             return rows
@@ -279,7 +279,7 @@ class Tables:
 
     @cached_property
     def deliveries(self) -> DataFrame:
-        """Each message of the answer to each pop."""
+        """Each delivered message of each pop."""
         hash_, offset = _message("item")
         rows = self._in_lanes(("pop",), "deliveries").select(
             "agent",
@@ -304,7 +304,7 @@ class Tables:
     def acks(self) -> DataFrame:
         """Each item of each ack and transaction.
 
-        A group may be done with the message by one that ``may_finish``, and is by one that ``finishes``.
+        One that ``may_finish`` may finish the message for the group, and one that ``finishes`` does.
         """
         hash_, offset = _message("item")
         item = {name: F.col(f"item.{name}") for name in ("status", "lease", "outcome", "dead", "noop")}
@@ -333,7 +333,7 @@ class Tables:
 
     @cached_property
     def holdings(self) -> DataFrame:
-        """By lane, group and pop: how many messages it took, and for how long.
+        """By lane, group and pop: its number of messages, and the length of the lease.
 
         A pop has one lease: as a key it is hashed, where the least text of many would be found by sorting all rows.
         """
@@ -349,12 +349,12 @@ class Tables:
 
     @cached_property
     def leased_acks(self) -> DataFrame:
-        """By lane, group, lease and call: the acks that name a lease."""
+        """By lane, group, lease and call: the acks with a lease."""
         return self._keep(acks_by_lease(self.acks.where(F.col("lease").isNotNull())))
 
     @cached_property
     def named(self) -> DataFrame:
-        """Each item of each call under its transaction id, for evidence."""
+        """Each item of each call, with its transaction id, for evidence."""
         rows = []
         for kinds, items in ((("push", "transaction"), "pushes"), (("pop",), "deliveries")):
             hash_, _ = _message("item")
@@ -372,7 +372,7 @@ class Tables:
 
     @cached_property
     def pops(self) -> DataFrame:
-        """All pops, also those that brought nothing."""
+        """All pops, also empty ones."""
         return self.calls.where(F.col("kind") == "pop").drop("pushes", "acks")
 
     @cached_property
@@ -390,7 +390,7 @@ class Tables:
 
     @cached_property
     def limits(self) -> DataFrame:
-        """By queue: its retry limit, as far as it is known."""
+        """By queue: its retry limit, if known."""
         told = self.calls.where(F.col("kind") == "configured").select("queue", "retry_limit")
         if self._database is not None:
             stored = self._database.queues.select("queue", "retry_limit")
@@ -401,11 +401,11 @@ class Tables:
 
     @cached_property
     def tails(self) -> DataFrame:
-        """Agents whose journal lacks rows, and since when: they were killed, or rows in between are missing.
+        """Agents whose journals lack rows, and since when: they were killed, or rows between others are missing.
 
         Each of their clients may have had a call under way from the end of its last known one on, which is ``told`` by
-        the earliest time at which it can have ended, however many calls of others are known. What came before the first
-        row that is known is known of nothing. Of a ``blank`` agent no call is known.
+        the earliest time at which it can have ended, however many calls of others are known. Calls before the first
+        known row are unknown. Of a ``blank`` agent no call is known.
         """
         told = F.coalesce("answered", "sent") - F.col("high")
         call = ~F.col("kind").isin("end", "clock", "configured", "fault")
@@ -440,7 +440,7 @@ class Tables:
 
     @cached_property
     def hidden(self) -> DataFrame:
-        """By queue and group: since when somebody may have been given messages unseen, and perhaps with autoAck.
+        """By queue and group: since when there may have been unrecorded deliveries, perhaps with autoAck.
 
         By a pop without an answer, or by an agent whose journal lacks rows (``tail``) and that popped there before, or
         of which no call is known.
@@ -471,14 +471,14 @@ class Tables:
 
     @cached_property
     def lanes(self) -> DataFrame:
-        """The names behind the lanes, with the ``numbers`` that partitions of these names had, as far as is known."""
+        """The names of the lanes, with the known ``numbers`` of partitions of these names."""
         names = []
         for kinds, items in (
             (("push", "transaction"), "pushes"),
             (("pop",), "deliveries"),
             (("ack", "transaction"), "acks"),
         ):
-            # The messages of a call are of a few partitions: what is repeated is dropped before it becomes rows.
+            # The messages of a call are in few partitions: repetitions are removed before they become rows.
             numbers = F.transform(F.col(f"{items}.message_id"), number_of)
             places = F.arrays_zip(F.col(f"{items}.queue"), F.col(f"{items}.partition"), numbers.alias("part"))
             rows = self.calls.where(F.col("kind").isin(*kinds)).select(
@@ -490,12 +490,12 @@ class Tables:
             names.append(self._database.heads.select("queue", "partition", number.alias("part")))
         rows = reduce(DataFrame.unionByName, names)
         named = rows.groupBy("queue", "partition").agg(F.collect_set("part").alias("numbers"))
-        # Cut off from what it was made of: nearly every table hangs on it, and plans would grow without bounds.
+        # Without its lineage: nearly every table depends on it, and plans would grow without bounds.
         return named.withColumn("lane", lane()).localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)
 
     @cached_property
     def renewed(self) -> DataFrame:
-        """Those of which there were several partitions, one after another: their offsets began anew."""
+        """Lanes with several successive partitions, each of which began at offset 0."""
         return self.lanes.where(F.size("numbers") > 1)
 
     # ------------------------------------------------------------ database
@@ -518,14 +518,14 @@ class Tables:
             F.max("oldest_offset").alias("oldest"),
             F.max(F.coalesce("live_oldest", "oldest_offset")).alias("live"),
         )
-        # What waits for too long is given up, and leaves no trace where no dead letters are kept.
+        # Messages that wait too long are evicted, without a trace if the queue keeps no dead letters.
         silent = (F.col("max_wait_seconds") > 0) & ~F.col("keeps_dead_letters")
         queues = self.queues.select(
             "queue", F.col("created_at").alias("made"), F.coalesce(silent, F.lit(False)).alias("silent")
         )
         lanes = self.lanes if self._inputs.calls is not None else self.heads
         rows = lanes.select("queue", "lane").join(F.broadcast(queues), "queue").join(few(heads), "lane", "left")
-        # A partition that is gone held everything, if nobody removed it, and can deliver nothing.
+        # A removed partition had all its messages, unless they were removed, and can deliver nothing.
         rows = rows.fillna(0, ["oldest"]).fillna(NEVER, ["live"])
         owed = F.when(F.col("silent"), NEVER).otherwise(F.col("live")).alias("owed")
         return self._keep(rows.select("lane", "oldest", "live", owed, "made"))
@@ -553,7 +553,7 @@ class Tables:
 
     @cached_property
     def deleted(self) -> DataFrame:
-        """The places in the log of the transaction ids whose message somebody deleted, also where it came again."""
+        """The offsets of the transaction ids of deleted messages, also if an id was used again."""
         assert self._database is not None
         runs = self._database.deleted.select("part_id", F.explode(F.sequence("first", "last")).alias("offset"))
         offsets = runs.join(F.broadcast(self.heads.select("part_id", "lane")), "part_id").select("lane", "offset")
@@ -563,10 +563,9 @@ class Tables:
 
     @cached_property
     def given_up(self) -> DataFrame:
-        """By lane, group and offset: messages that the group is done with though nobody acked them, as far as is known.
+        """By lane, group and offset: messages that are done for the group without a known ack.
 
-        Somebody deleted them, which is for all groups, or they are its dead letters: also those that waited for too
-        long, or that somebody moved there.
+        They were deleted, for all groups, or they are its dead letters, also by eviction or by hand.
         """
         groups = self.cursors.select("lane", "group")
         if self._inputs.calls is not None:
@@ -590,14 +589,14 @@ class Tables:
 
     @staticmethod
     def _by_message(rows: DataFrame) -> DataFrame:
-        """The rows so that all of a message lie in one place, and joins of tables made from them move nothing."""
+        """The rows partitioned by message, so that joins of tables made from them need no shuffle."""
         parts = rows.sparkSession.conf.get("spark.sql.shuffle.partitions")
         assert parts is not None  # it has a default
         return rows.repartition(int(parts), "lane", "hash")
 
     @cached_property
     def messages(self) -> DataFrame:
-        """By lane and hash: what became of its pushes, how often the log has it (``logged``), and its deliveries."""
+        """By lane and hash: the outcomes of its pushes, how often the log has it (``logged``), and its deliveries."""
         ok = F.col("outcome") == "ok"
         queued = ok & ~F.col("duplicate")
         direct = queued & ~F.col("spooled")
@@ -695,13 +694,13 @@ class Tables:
 
     @cached_property
     def active(self) -> DataFrame:
-        """By queue and group: those that were given something, or said something of it."""
+        """By queue and group: groups with deliveries or acks."""
         rows = self.fates.select("lane", "group").distinct().join(few(self.lanes), "lane")
         return self._keep(rows.select("queue", "group").distinct())
 
     @cached_property
     def placed(self) -> DataFrame:
-        """The pushes with their offset, which deliveries or the log tell where the answer did not."""
+        """The pushes with their offset, from deliveries or the log if the answer does not have it."""
         known = self.pushes.where(F.col("offset").isNotNull())
         unknown = self.pushes.where(F.col("offset").isNull() & F.col("hash").isNotNull()).drop("offset")
         seen = self.messages.where(F.col("offset").isNotNull() | F.col("log_offset").isNotNull()).select(

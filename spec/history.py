@@ -1,4 +1,4 @@
-"""What clients asked and what they were told: the input of the checkers.
+"""Histories of calls and their answers: the input of the checkers.
 
 A record is one call: when it was invoked, when its answer was there, and how it ended. `ok` and `fail` are answers;
 `unknown` is a call without one (a timeout, a broken connection, a crash), which may take effect at any time from its
@@ -51,8 +51,8 @@ NEVER = 1 << 62
 class PushItem:
     """A message to store.
 
-    `outcome` is `ok` when it is stored, also as a duplicate of an earlier one. A `spooled` one was taken and is stored
-    later, so that nobody knows yet whether it is a duplicate.
+    `outcome` is `ok` when it is stored, also as a duplicate of an earlier one. A `spooled` one was accepted and is
+    stored later, so whether it is a duplicate is not known yet.
     """
 
     queue: str
@@ -72,7 +72,7 @@ class PushItem:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A message in the answer to a pop. Not every server tells `offset` and `attempt`."""
+    """A message in the answer to a pop. Not every server reports `offset` and `attempt`."""
 
     queue: str
     partition: str
@@ -93,7 +93,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class AckItem:
-    """What a consumer said of a message, and whether that was accepted."""
+    """One acknowledgement, and whether it was accepted."""
 
     queue: str
     partition: str
@@ -240,12 +240,12 @@ def _from_line(number: int, line: str) -> Record:
 
 @dataclass(slots=True, eq=False)
 class Message:
-    """What a history says of one message.
+    """The history of one message.
 
     Attributes:
-        began: when somebody first tried to store it.
+        began: when a client first tried to store it.
         stored: when it was first known to be stored.
-        offset: as far as a delivery told it.
+        offset: from a delivery, if known.
     """
 
     lane: Lane
@@ -301,7 +301,7 @@ class Track:
 
 @dataclass(frozen=True)
 class History:
-    """Records in any order, and the ways in which checkers look at them."""
+    """Records in any order, with views for the checkers."""
 
     records: tuple[Record, ...]
     _views: dict[Callable[[History], object], object] = field(
@@ -309,7 +309,7 @@ class History:
     )
 
     def view(self, look: Callable[[History], View]) -> View:
-        """What a function sees in this history; several checkers that need the same share the work."""
+        """The result of a function for this history, cached for all checkers that need it."""
         if look not in self._views:
             self._views[look] = look(self)
         return self._views[look]  # type: ignore[return-value]
@@ -320,7 +320,7 @@ class History:
 
     @property
     def messages(self) -> Iterable[Message]:
-        """Every message that somebody pushed, was given or acked."""
+        """Every message that was pushed, delivered or acked."""
         return self._index.messages.values()
 
     @property
@@ -374,7 +374,7 @@ class History:
 
     @cached_property
     def swallowed(self) -> set[tuple[str, str]]:
-        """Queues and groups in which an autoAck pop without an answer may have finished messages that nobody saw."""
+        """Queues and groups in which an autoAck pop without an answer may have finished unseen messages."""
         return {(pop.queue, pop.group) for pop in self.pops if pop.auto_ack and pop.outcome == "unknown"}
 
     @cached_property

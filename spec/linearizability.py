@@ -1,9 +1,9 @@
-"""Is there an order in which the model would have answered like this?
+"""Linearizability: is there an order of the calls in which the model would give these answers?
 
 A concurrent history is explained when its calls can be put in an order in which each takes effect between its
 invocation and its answer, and in which the model admits every answer. Linearizability is local (Herlihy and Wing,
-1990): a history has such an order exactly if each of its objects has one. The objects are the partitions as each
-group sees them, so every call is cut into its parts, one for each `View`, and each view is searched alone.
+1990): a history has such an order exactly if each of its objects has one. The objects are the partitions as each group
+sees them, so every call is cut into its parts, one for each `View`, and each view is searched alone.
 
 The search is that of Wing and Gong (1993) with the memory of Lowe (2017): depth first through the calls that may come
 next, and never again from the same set of calls and the same state.
@@ -11,7 +11,7 @@ next, and never again from the same set of calls and the same state.
 One thing is not as if calls came one by one: acks that meet may be taken together, as if they were one request
 (docs/semantics.md, section Ack). So what comes next is one call, or several acks.
 
-What is not looked at here: that the parts of one call take effect at the same moment. Only a transaction promises that
+Not checked here: that the parts of one call take effect at the same moment. Only a transaction promises that
 (`G-TXN-1`), and `checkers/transaction.py` watches it.
 """
 
@@ -85,12 +85,12 @@ class View(NamedTuple):
 
 
 class UnexplainedError(AssertionError):
-    """No order explains what was observed.
+    """No order explains the observed answers.
 
     Attributes:
         view: where.
-        explained: the longest beginning that was explained, in its order.
-        problems: the calls that could have come next, and what the model has against each.
+        explained: the longest explained prefix, in its order.
+        problems: the calls that could have come next, and why the model refuses each.
     """
 
     def __init__(self, view: View, explained: Sequence[Call], problems: Sequence[tuple[Call, str]]) -> None:
@@ -121,7 +121,7 @@ class _Part:
 
 
 def explain(calls: Iterable[Call], state: State | None = None) -> None:
-    """Find an order for every view, beginning in a state.
+    """Find an order for every view, starting from a state.
 
     Raises:
         UnexplainedError: there is none for some view.
@@ -199,7 +199,7 @@ def _unjudged(call: Call) -> _Part:
 
 
 def _part_of_push(call: Call, push: Push, view: View) -> _Part | None:
-    """The items of this partition; the others went elsewhere."""
+    """The items of this partition."""
     wanted = [number for number, item in enumerate(push.items) if item.lane == view.lane]
     chosen = Push(tuple(push.items[number] for number in wanted))
     told = call.outcome.results if isinstance(call.outcome, Pushed) else None

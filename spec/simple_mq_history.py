@@ -1,4 +1,4 @@
-"""What clients of simple-mq asked and were told: the input of `checkers.simple_mq`.
+"""Histories of simple-mq calls and their answers: the input of `checkers.simple_mq`.
 
 A record is one call, as in `history.py`: `ok` and `fail` are answers, `unknown` is a call without one. Times are
 nanoseconds of one clock that does not jump.
@@ -27,7 +27,7 @@ class Enqueue(Call):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poll(Call):
-    """A poll and what it was given; with an outcome that is unknown it may have been given something, too."""
+    """A poll and its deliveries; if its outcome is unknown, it may have other deliveries."""
 
     queue: str
     message_id: str = ""
@@ -45,7 +45,7 @@ class Ack(Call):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
-    """What a queue held at the end, when nobody used it any more, and its message count then."""
+    """The final contents of a queue, after all clients have stopped, and its message count."""
 
     queue: str
     count: int
@@ -94,7 +94,7 @@ class SimpleMqHistory:
         return found
 
     def left(self) -> list[Left]:
-        """What the queues held at the end."""
+        """The final contents of the queues."""
         return [record for record in self.records if isinstance(record, Left)]
 
 

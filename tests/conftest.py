@@ -1,13 +1,15 @@
 """Fixtures that every kind of test may use."""
 
+import logging
 import os
 from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from queen.server.embedded import EmbeddedPostgres
-from queen_spec.guarantees import GUARANTEES, REGISTRY, name_of
+from queen.embedded.server import EmbeddedPostgres
+from queen.engine.engine import TASK_FAILED
+from spec.guarantees import GUARANTEES, REGISTRY, name_of
 from tests.support.processes import RECENT, open_folder
 
 #: How many examples Hypothesis tries. `ci` takes minutes and tries the same ones each time: what it finds comes of the
@@ -35,6 +37,30 @@ def postgres() -> Iterator[str]:
         return
     with open_folder() as folder, EmbeddedPostgres(folder / "data") as server:
         yield server.dsn
+
+
+class _FailedTasks(logging.Handler):
+    """Collects what engines of this process say about tasks that failed."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.msg == TASK_FAILED:
+            self.records.append(record)
+
+
+_FAILED_TASKS = _FailedTasks()
+logging.getLogger("queen.engine").addHandler(_FAILED_TASKS)
+
+
+@pytest.fixture(autouse=True)
+def no_task_of_an_engine_fails() -> Iterator[None]:
+    """No request can be told when something fails behind its answer: the test fails instead."""
+    _FAILED_TASKS.records.clear()
+    yield
+    assert not _FAILED_TASKS.records, logging.Formatter().format(_FAILED_TASKS.records[0])
 
 
 @pytest.hookimpl(wrapper=True)

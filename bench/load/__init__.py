@@ -1,1 +1,1 @@
-"""Load over HTTP by k6: scenarios, the server under test, what it used, and what came out."""
+"""Load over HTTP by k6, and on WebSockets: scenarios, the server under test, its resources, and the results."""

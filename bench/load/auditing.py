@@ -1,46 +1,46 @@
-"""The audit of a session's journals, while its server and its log are still there."""
+"""The audit of a session's journals, while its server is running."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bench.load.scenarios import Scenario
+from bench.load.target import Target
 from queen.core.errors import QueenError
-from queen_bench.load.scenarios import Scenario
-from queen_bench.load.target import Target
 
 if TYPE_CHECKING:
-    from queen_audit.report import Report
+    from spark_validation.report import Report
 
 _EVIDENCE = 20
 _MEMORY = "2g"
 
 
 class AuditingError(QueenError):
-    """The audit cannot be made."""
+    """The audit is not possible."""
 
     code = "bench_audit"
 
 
 def interface_of(scenarios: Sequence[Scenario]) -> str:
-    """Whose calls these scenarios make.
+    """The interface of these scenarios.
 
     Raises:
-        ValueError: they are of both interfaces, and an audit is of one.
+        ValueError: they use both interfaces, but an audit has one.
     """
-    found = {each.script.partition("/")[0] for each in scenarios}
+    found = {each.interface for each in scenarios}
     if len(found) > 1:
-        raise ValueError("--audit takes scenarios of one interface: those of simple-mq apart from Queen's")
+        raise ValueError("--audit takes scenarios of one interface: run those of simple-mq separately from Queen's")
     return found.pop()
 
 
 def audit(target: Target, journals: Path, interface: str, advance: Callable[[str, float], None]) -> "Report":
-    """What `queen audit` says of the journals, and of the log if the database is known.
+    """The report of `queen audit` on the journals, and on the log if the database is known.
 
     Raises:
-        AuditingError: it cannot be made; says why.
+        AuditingError: it is not possible; the text has the reason.
     """
-    from queen_audit import command  # noqa: PLC0415 - Spark is there only with the extra for audits
-    from queen_audit.errors import AuditError  # noqa: PLC0415
+    from spark_validation import command  # noqa: PLC0415 - Spark is there only with the extra for audits
+    from spark_validation.errors import AuditError  # noqa: PLC0415
 
     def progress(done: int, total: int, name: str) -> None:
         advance(f"audit: {name.replace('_', ' ')}", done / total)

@@ -1,7 +1,7 @@
-"""What k6 wrote of its calls, as a journal for `queen audit` (docs/journal.md).
+"""Converts k6's record of its calls to a journal for `queen audit` (docs/journal.md).
 
-The scripts write down requests and answers as they are, because taking them apart costs k6 more than sending them. That
-is done here, after the run.
+The scripts record requests and answers unparsed, because parsing would cost k6 more than sending. They are parsed here,
+after the run.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from queen_audit.journal.files import write_parquet
-from queen_audit.journal.hashes import hash_of
-from queen_audit.journal.schema import QUEUE_MODE, AckItem, Call, Delivery, Outcome, PushItem
-from queen_bench.load.lines import Line, answer_of, read
-from queen_bench.load.simple_mq_journal import SIMPLE_MQ
+from bench.load.lines import Line, answer_of, read
+from bench.load.simple_mq_journal import SIMPLE_MQ
+from spark_validation.journal.files import write_lines, write_parquet
+from spark_validation.journal.hashes import hash_of
+from spark_validation.journal.schema import QUEUE_MODE, AckItem, Call, Delivery, Outcome, PushItem
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -27,7 +27,7 @@ _LEASE_S = 60  # of a queue whose leaseTime is 0
 
 @dataclass
 class _Known:
-    """What earlier calls told: queue and partition by partition id, and the seconds of a lease by queue."""
+    """Facts from earlier calls: queue and partition by partition id, and the lease seconds by queue."""
 
     places: dict[str, tuple[str, str]] = field(default_factory=dict)
     leases: dict[str, int] = field(default_factory=dict)
@@ -77,14 +77,14 @@ class _Executed(Struct):
 
 
 def convert(lines: Path, target: Path, run: str, agent: str, *, ended: bool) -> int:
-    """Writes the calls of one k6 process as Parquet; returns how many there are.
+    """Writes the calls of one k6 process as Parquet; returns their number.
 
     Args:
-        lines: what k6 wrote on its console.
-        target: the file to make.
+        lines: the console output of k6.
+        target: the file to write.
         run: the load test.
         agent: the k6 process.
-        ended: whether k6 came to its end; else the journal counts as cut short.
+        ended: whether k6 ended normally; else the journal counts as cut short.
     """
     count = 0
 
@@ -101,6 +101,20 @@ def convert(lines: Path, target: Path, run: str, agent: str, *, ended: bool) -> 
     return count
 
 
+def write_kill(path: Path, run: str, agent: str, killed_ns: int) -> None:
+    """A separate journal with the time at which PostgreSQL was killed: `queen audit` marks it in its plots.
+
+    Args:
+        path: the file to write.
+        run: the load test.
+        agent: the running k6 process.
+        killed_ns: nanoseconds since 1970.
+    """
+    name, at = f"{agent}, faults", killed_ns // 1000
+    killed = Call(run=run, agent=name, number=0, kind="fault", client="PostgreSQL killed", sent=at)
+    write_lines(path, [killed, Call(run=run, agent=name, number=1, kind="end", sent=at)])
+
+
 def calls(lines: Iterable[Line], run: str, agent: str) -> Iterator[Call]:
     """The rows of a journal."""
     known = _Known()
@@ -113,7 +127,7 @@ def calls(lines: Iterable[Line], run: str, agent: str) -> Iterator[Call]:
         if (make := makers.get(line.op)) is None:
             continue
         fields = make(line, known)
-        # A call that nobody answered has no end; the time of giving up says nothing of what the server does.
+        # A call without an answer has no end; the client's timeout says nothing about the server.
         answered = None if line.outcome == "unknown" else line.answered * 1000
         common: dict[str, Any] = {
             "run": run, "agent": agent, "number": number, "client": str(line.vu), "sent": line.sent * 1000,
@@ -217,7 +231,7 @@ def _transaction(line: Line, known: _Known) -> dict[str, Any]:
 def _configured(line: Line, known: _Known) -> dict[str, Any]:
     asked, told = line.request or {}, answer_of(line, _Configured)
     limit = (asked.get("options") or {}).get("retryLimit", _RETRY_LIMIT)
-    # The answer tells the options that hold. Without one it is not known whether they changed.
+    # The answer has the resulting options. Without one it is unknown whether they changed.
     if told is not None and told.options.leaseTime is not None:
         known.leases[asked["queue"]] = told.options.leaseTime or _LEASE_S
     elif line.outcome != "fail":

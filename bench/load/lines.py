@@ -1,4 +1,4 @@
-"""The lines that k6 scripts write with JOURNAL=1: one call each, request and answer as they are."""
+"""The lines that k6 scripts write with JOURNAL=1: one call each, with unparsed request and answer."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,17 +8,17 @@ import msgspec
 from msgspec import Raw, Struct
 
 from queen.core.errors import QueenError
-from queen_audit.journal.schema import Outcome
+from spark_validation.journal.schema import Outcome
 
 
 class LoadError(QueenError):
-    """What a run of k6 left cannot be read."""
+    """The record of a run of k6 cannot be read."""
 
     code = "bench_load"
 
 
 class Line(Struct, frozen=True):
-    """One call as a script writes it; times in milliseconds."""
+    """One call as a script records it; times in milliseconds."""
 
     op: str
     vu: int
@@ -30,28 +30,28 @@ class Line(Struct, frozen=True):
 
     @property
     def outcome(self) -> Outcome:
-        """A call without an answer, or with one that says that the server does not know, may have happened."""
+        """Whether the call may have taken effect: it has no answer, or one that says that the outcome is unknown."""
         if 200 <= self.status < 300:
             return "ok"
         return "fail" if 400 <= self.status < 500 else "unknown"
 
 
 def answer_of(line: Line, type_: type[Any]) -> Any:  # noqa: ANN401 - of that type
-    """The answer as a value; ``None`` when there was none, or a refusal.
+    """The decoded answer; ``None`` if there was none, or a refusal.
 
     Raises:
-        LoadError: it is none of the interface.
+        LoadError: it does not conform to the interface.
     """
     if line.outcome != "ok" or line.status == 204:
         return None
     try:
         return msgspec.json.decode(line.response, type=type_)
     except msgspec.DecodeError as problem:
-        raise LoadError(f"The answer to {line.op} is none of the interface: {problem}") from problem
+        raise LoadError(f"The answer to {line.op} does not conform to the interface: {problem}") from problem
 
 
 def read(path: Path) -> Iterator[Line]:
-    """The lines of a file; a last one that was cut off is left out.
+    """The lines of a file, without an incomplete last one.
 
     Raises:
         LoadError: a line cannot be read.
@@ -63,4 +63,4 @@ def read(path: Path) -> Iterator[Line]:
                 try:
                     yield decoder.decode(line)
                 except msgspec.DecodeError as problem:
-                    raise LoadError(f"{path}, line {number}: the answer to a call was no JSON: {problem}") from problem
+                    raise LoadError(f"{path}, line {number}: the answer to a call was not JSON: {problem}") from problem

@@ -1,4 +1,4 @@
-"""Results of load as one HTML page with plots, to be shown and kept: no script and nothing from elsewhere."""
+"""Results of load as one HTML page with plots: no scripts, and nothing from other files."""
 
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
@@ -7,10 +7,8 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
-from queen_audit.figures import Series, Tick, lines, spreads, stacks
-from queen_audit.page import document, table
-from queen_bench.load.report import STEADY_S, groups
-from queen_bench.load.results import (
+from bench.load.report import STEADY_S, groups
+from bench.load.results import (
     PARTS,
     Comparison,
     Run,
@@ -20,12 +18,14 @@ from queen_bench.load.results import (
     median_run,
     rates,
 )
+from spark_validation.figures import Series, Tick, lines, spreads, stacks
+from spark_validation.page import document, table
 
 _PERCENTILES = (("50 %", "median"), ("90 %", "p90"), ("95 %", "p95"), ("99 %", "p99"), ("99.9 %", "p999"))
 _NAMES = {"server": "server", "postgres": "PostgreSQL", "load": "load"}
 _STATEMENT = (
-    "Figures are medians of the runs; plots show the run in the middle. The load ran on the machine of the server; "
-    "its CPU is told apart. Servers took turns, so that a noisy machine hit both: look at ratios and their spread."
+    "Values are medians of the runs; plots show the median run. The load ran on the machine of the server; "
+    "its CPU is listed separately. Servers took turns, so noise hit both: compare ratios and their spread."
 )
 _EARLIER = 3
 
@@ -35,9 +35,9 @@ def as_html(runs: Sequence[Run], earlier: Sequence[Run], folder: Path, named: Se
 
     Args:
         runs: of one session, at least one.
-        earlier: runs to compare with; the last sessions of which some do.
-        folder: where flame graphs lie, in a folder for each run.
-        named: more of them, all of whose sessions the user wants to see.
+        earlier: runs to compare with; the latest comparable sessions are shown.
+        folder: with a folder of flame graphs per run.
+        named: more runs to compare with, whose sessions are all shown.
     """
     parts = [
         f"<h1>Load</h1>{_facts(runs)}",
@@ -57,7 +57,8 @@ def _facts(runs: Sequence[Run]) -> str:
     known = [
         *versions,
         f"PostgreSQL {postgres.version}{' (embedded)' if postgres.embedded else ''}" if postgres else "",
-        f"k6 {first.load}", f"Python {facts.python}", *(f"{name} {of}" for name, of in facts.packages.items()),
+        *dict.fromkeys(run.load for run in runs), f"Python {facts.python}",
+        *(f"{name} {of}" for name, of in facts.packages.items()),
         f"{facts.cpus} CPUs, {facts.processor}", f"{facts.memory_bytes / 2**30:.1f} GiB", facts.system,
         f"load before: {facts.load:.1f}",
     ]  # fmt: skip
@@ -70,7 +71,7 @@ def _facts(runs: Sequence[Run]) -> str:
 
 def _results(runs: Sequence[Run]) -> str:
     columns = (
-        "scenario", "server", "times of", "messages/s", "median ms", "p99 ms", "CPU µs a message", "server",
+        "scenario", "server", "times of", "messages/s", "median ms", "p99 ms", "CPU µs per message", "server",
         "PostgreSQL", "load", "memory MB", "table B", "WAL B", "stall s", "not sent",
     )  # fmt: skip
     rows = [_row(scenario, server, some) for scenario, server, some in groups(runs)]
@@ -114,9 +115,7 @@ def _cpu_split(runs: Sequence[Run]) -> str:
         amounts = {_NAMES[part]: [us for run in some if (us := run.part_us(part))] for part in PARTS}
         if split := {name: median(values) for name, values in amounts.items() if values}:
             rows[f"{scenario} · {server}" if several else scenario] = split
-    return (
-        "<h2>Where the CPU goes</h2>" + stacks("CPU of a message", "µs, as shares of the whole", rows) if rows else ""
-    )
+    return "<h2>Where the CPU goes</h2>" + stacks("CPU per message", "µs, as shares of the whole", rows) if rows else ""
 
 
 def _against(comparisons: Sequence[Comparison]) -> Iterator[str]:
@@ -176,7 +175,7 @@ def _scenario(runs: Sequence[Run], scenario: str, folder: Path) -> str:
     return "".join(parts)
 
 
-#: Settings that the driver makes for each run.
+#: Settings that the driver computes for each run.
 _OWN = ("QUEEN_URL", "PREFIX", "SCENARIO", "SERVER", "JOURNAL", "KEEP")
 
 
@@ -197,7 +196,7 @@ def _percentiles(shown: Sequence[Run]) -> Iterator[str]:
 
 def _throughput(shown: Sequence[Run]) -> str:
     points = tuple((_line(run, shown, kind), at, rate) for run in shown for kind, at, rate in rates(run.timeline))
-    return lines(Series("Throughput", "messages a second", points), _end(shown))
+    return lines(Series("Throughput", "messages per second", points), _end(shown))
 
 
 def _latencies(shown: Sequence[Run]) -> Iterator[str]:
@@ -245,7 +244,7 @@ def _end(shown: Sequence[Run]) -> float:
 
 
 def _flame_graph(run: Run, name: str, folder: Path) -> str:
-    """In a frame of its own: py-spy's pictures come with a script to look closer."""
+    """In a frame of its own: py-spy's pictures contain a script for zooming."""
     file = folder / run.folder / name
     if not file.exists():
         return ""

@@ -1,7 +1,7 @@
-"""Latency over time, from what k6's web dashboard records: percentiles of each period, which no other output of k6 has.
+"""Latency over time, from the record of k6's web dashboard: percentiles per period, which no other output has.
 
-The file has an event a line. ``metric`` names metrics as they appear, ``param`` the figures of each kind of metric, and
-``snapshot`` has the figures of one period: a list a metric, in the order of their names.
+The file has one event per line. ``metric`` names metrics as they appear, ``param`` the aggregates per type of metric,
+and ``snapshot`` has the values of one period: one list per metric, in the order of their names.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from queen_bench.load.results import Moment
+from bench.load.results import Moment
 
 _WANTED = ("med", "p(99)")
 
@@ -22,10 +22,10 @@ class _Event(Struct):
 
 
 def moments(path: Path, names: Mapping[str, str]) -> Iterator[Moment]:
-    """The median and the 99th percentile of each period and operation; nothing if there is no file.
+    """The median and the 99th percentile per period and operation; empty if there is no file.
 
     Args:
-        path: what k6 wrote; a last line that was cut off is left out.
+        path: the file; an incomplete last line is ignored.
         names: operations by the names of k6's metrics.
     """
     if not path.exists():

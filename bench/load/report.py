@@ -1,4 +1,4 @@
-"""Results of load as tables for people; in a file they are Markdown."""
+"""Results of load as tables; in a file they are Markdown."""
 
 from collections.abc import Iterable, Sequence
 from statistics import median
@@ -6,15 +6,15 @@ from statistics import median
 from rich.console import Console
 from rich.table import Table
 
-from queen_bench.load.results import Comparison, Latency, Run, compare, drifts, median_run
-from queen_bench.tables import print_tables, spread
+from bench.load.results import Comparison, Latency, Run, compare, drifts, median_run
+from bench.report import print_tables, spread, table
 
-#: A shorter run says nothing of what changes slowly.
+#: A shorter run shows no slow changes.
 STEADY_S = 60.0
 
 
 def show(runs: Sequence[Run], console: Console) -> None:
-    """Prints rates, times, and what they cost."""
+    """Prints rates, times and costs."""
     tables = [_rates(runs), _times(runs)]
     if comparisons := compare(runs):
         tables.append(_comparisons(comparisons))
@@ -24,34 +24,27 @@ def show(runs: Sequence[Run], console: Console) -> None:
 
 
 def groups(runs: Sequence[Run]) -> Iterable[tuple[str, str, list[Run]]]:
-    """Scenario, server and runs of each."""
+    """The runs by scenario and server."""
     for scenario, server in dict.fromkeys((run.scenario, run.server) for run in runs):
         yield scenario, server, [run for run in runs if (run.scenario, run.server) == (scenario, server)]
 
 
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left")
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="left" if number < 2 else "right")
-    return table
-
-
 def _rates(runs: Sequence[Run]) -> Table:
-    table = _table(
-        "Medians of the runs", "scenario", "server", "messages/s", "CPU µs a message", "server / PostgreSQL / load s",
-        "MB", "table B", "WAL B", "stall s", "not sent", "thresholds",
+    found = table(
+        "Medians of the runs", "scenario", "server", "messages/s", "CPU µs per message", "server / PostgreSQL / load s",
+        "MB", "table B", "WAL B", "stall s", "not sent", "thresholds", texts=2,
     )  # fmt: skip
     for scenario, server, some in groups(runs):
         cpu = " / ".join(_seconds(run.cpu.get(name) for run in some) for name in ("server", "postgres", "load"))
         crossed = sorted({text for run in some for text in run.crossed})
-        table.add_row(
+        found.add_row(
             scenario, server, f"{median(run.rate for run in some):,.0f}", _middle(run.cpu_us for run in some), cpu,
             _middle((run.memory_bytes or 0) / 1e6 for run in some), _middle(run.table_bytes for run in some),
             _middle(run.wal_bytes for run in some), f"{max(run.stall_s for run in some):.1f}",
             f"{max(run.dropped for run in some):,}",
             "[red]" + "; ".join(crossed) + "[/]" if crossed else "held",
         )  # fmt: skip
-    return table
+    return found
 
 
 def _seconds(values: Iterable[float | None]) -> str:
@@ -65,21 +58,23 @@ def _middle(values: Iterable[float | None]) -> str:
 
 
 def _steadiness(runs: Sequence[Run]) -> Table | None:
-    table = _table("The last third of a run beside the first", "scenario", "server", "figure", "first", "last", "ratio")
+    found = table(
+        "The last third of a run beside the first", "scenario", "server", "figure", "first", "last", "ratio", texts=2
+    )
     for scenario, server, some in groups(runs):
         run = median_run(some)
         for each in drifts(run) if run.seconds >= STEADY_S else ():
-            table.add_row(scenario, server, each.figure, f"{each.first:,.1f}", f"{each.last:,.1f}", f"{each.ratio:.2f}")
-    return table if table.row_count else None
+            found.add_row(scenario, server, each.figure, f"{each.first:,.1f}", f"{each.last:,.1f}", f"{each.ratio:.2f}")
+    return found if found.row_count else None
 
 
 def _times(runs: Sequence[Run]) -> Table:
-    table = _table("Milliseconds: median / 95 % / 99 % / longest", "scenario", "server", "what", "calls", "ms")
+    found = table("Milliseconds: median / 95 % / 99 % / longest", "scenario", "server", "what", "calls", "ms", texts=2)
     for scenario, server, some in groups(runs):
         for what in dict.fromkeys(what for run in some for what in run.latency):
-            found = [run.latency[what] for run in some if what in run.latency]
-            table.add_row(scenario, server, what, f"{sum(each.calls for each in found):,}", _spread(found))
-    return table
+            times = [run.latency[what] for run in some if what in run.latency]
+            found.add_row(scenario, server, what, f"{sum(each.calls for each in times):,}", _spread(times))
+    return found
 
 
 def _spread(found: Sequence[Latency]) -> str:
@@ -90,7 +85,7 @@ def _spread(found: Sequence[Latency]) -> str:
 def _comparisons(comparisons: Sequence[Comparison]) -> Table:
     first, second = comparisons[0].first, comparisons[0].second
     title = f"How many times the figures of {second} {first} has"
-    table = _table(title, "scenario", "figure", "runs", "min / median / max")
+    found = table(title, "scenario", "figure", "runs", "min / median / max", texts=2)
     for each in comparisons:
-        table.add_row(each.scenario, each.figure, str(len(each.ratios)), spread(each.spread, 2))
-    return table
+        found.add_row(each.scenario, each.figure, str(len(each.ratios)), spread(each.ratios, 2))
+    return found

@@ -1,4 +1,4 @@
-"""What a run of a scenario found. Frozen values, written as JSON lines."""
+"""The results of runs. Frozen values, written as JSON lines."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -8,19 +8,19 @@ from statistics import median
 import msgspec
 from msgspec import Struct
 
-from queen_bench.database import Postgres
-from queen_bench.machine import Machine
-from queen_bench.procedures.results import Spread
+from bench.database import Postgres
+from bench.machine import Machine
+from bench.scenario import Spread
 
 OPERATIONS = ("push", "pop", "ack", "transaction", "enqueue", "dequeue")
-#: With fewer messages the bytes a message say more of the pages that happened to be full.
+#: With fewer messages, bytes per message depend too much on which pages happen to be full.
 _WEIGHED = 10_000
 PARTS = ("server", "postgres", "load")
 _OF_ONE_RUN = {"QUEEN_URL", "PREFIX"}
 
 
 class Latency(Struct, frozen=True):
-    """Milliseconds of one kind of call."""
+    """Latency of one type of call, in milliseconds."""
 
     calls: int
     median: float
@@ -32,7 +32,7 @@ class Latency(Struct, frozen=True):
 
 
 class Moment(Struct, frozen=True):
-    """Milliseconds of the calls of one kind that were answered in one second, ``at`` seconds after the beginning."""
+    """Latency of one type of call in one second, ``at`` seconds after the beginning, in milliseconds."""
 
     at: float
     operation: str
@@ -41,11 +41,11 @@ class Moment(Struct, frozen=True):
 
 
 class Second(Struct, frozen=True):
-    """What had been counted by a moment of a run: seconds since its start, and the totals so far.
+    """The counts at a moment of a run: seconds since its start, and totals so far.
 
     Attributes:
-        cpu: seconds by ``server``, ``postgres`` and ``load``, where these run on this machine.
-        loading: whether the load itself had begun: what comes before is preparation.
+        cpu: seconds by ``server``, ``postgres`` and ``load``, if these run on this machine.
+        loading: whether the load itself had begun, after the preparation.
     """
 
     at: float
@@ -57,7 +57,7 @@ class Second(Struct, frozen=True):
 
 
 class Level(Struct, frozen=True):
-    """What grows, or should not: bytes of the server's memory and of its tables at a moment of a run."""
+    """Bytes of the server's memory and of its tables at a moment of a run."""
 
     at: float
     memory_bytes: int | None
@@ -65,7 +65,7 @@ class Level(Struct, frozen=True):
 
 
 class Weight(Struct, frozen=True):
-    """How many messages the load had pushed by a moment, and the bytes of all tables, and of all WAL ever."""
+    """The pushed messages by a moment, the bytes of all tables, and of all WAL so far."""
 
     pushed: int
     tables: int
@@ -73,9 +73,9 @@ class Weight(Struct, frozen=True):
 
 
 class Used(Struct, frozen=True):
-    """CPU seconds by ``server``, ``postgres`` and ``load``, and the messages and the time in which they were used.
+    """CPU seconds by ``server``, ``postgres`` and ``load``, with the messages and the time of the measurement.
 
-    Preparation is not among it: it is counted from the first to the last second of the load itself.
+    Without preparation: from the first to the last second of the load itself.
     """
 
     messages: int
@@ -87,21 +87,21 @@ class Run(Struct, frozen=True):
     """One run of one scenario against one server.
 
     Attributes:
-        session: the beginning of the session that it belongs to.
+        session: start of its session.
         version: of the server.
-        load: version of k6.
-        postgres: version and settings; ``None`` where the database is not known.
+        load: the generator and its version.
+        postgres: version and settings; ``None`` if the database is unknown.
         seconds: of the load, without its preparation.
         pushed, delivered, acked: messages.
         dropped: calls of an open model that came due while all virtual users were busy.
-        crossed: thresholds of the script that did not hold, and a kill of PostgreSQL that did not meet the load.
-        latency: by operation; ``end_to_end`` and ``woken`` where the script measures them.
+        crossed: thresholds of the script that did not hold, and a kill of PostgreSQL that missed the load.
+        latency: by operation; ``end_to_end`` and ``woken`` if the script measures them.
         memory_bytes: of the server's processes at the end.
-        table_bytes, wal_bytes: a pushed message; ``None`` where that is not known: see ``bytes_a_message``.
-        stall_s: the longest time, between others, in which nothing was delivered or pushed.
+        table_bytes, wal_bytes: per pushed message; ``None`` if unknown: see ``bytes_a_message``.
+        stall_s: the longest time within the load in which nothing was delivered or pushed.
         timeline, moments, levels: the run over time.
         profiles: flame graphs, files in the folder of the run.
-        workers: of the server, where it was started for this.
+        workers: of the server, if it was started for this run.
     """
 
     scenario: str
@@ -134,23 +134,23 @@ class Run(Struct, frozen=True):
 
     @property
     def folder(self) -> str:
-        """Where its files are, in the folder of all results."""
+        """The folder of its files, in the folder of all results."""
         return folder_of(self.session, self.scenario, self.number, self.server)
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """What runs have in common that may be compared."""
+        """The key of runs that may be compared."""
         own = {name: value for name, value in self.settings.items() if name not in _OF_ONE_RUN}
         return self.scenario, self.server, self.workers, tuple(sorted(own.items()))
 
     @property
     def messages(self) -> int:
-        """What the scenario is about: deliveries where there are some, else pushes."""
+        """The measured messages: deliveries if there are any, else pushes."""
         return self.delivered or self.pushed
 
     @property
     def rate(self) -> float:
-        """Messages a second."""
+        """Messages per second."""
         return self.messages / self.seconds
 
     @property
@@ -160,18 +160,18 @@ class Run(Struct, frozen=True):
 
     @property
     def cpu_us(self) -> float | None:
-        """Microseconds of CPU a message, of server and PostgreSQL."""
+        """CPU of server and PostgreSQL per message, in microseconds."""
         spent = [self.cpu[name] for name in ("server", "postgres") if name in self.cpu]
         return 1e6 * sum(spent) / self.used.messages if spent and self.used.messages else None
 
     def part_us(self, part: str) -> float | None:
-        """Microseconds of CPU a message of one part."""
+        """CPU of one part per message, in microseconds."""
         spent = self.cpu.get(part)
         return 1e6 * spent / self.used.messages if spent is not None and self.used.messages else None
 
     @property
     def key_latency(self) -> tuple[str, Latency] | None:
-        """The times that the scenario is about, with their name: end to end, else those of its slowest call."""
+        """The main latency of the scenario, with its name: end to end, else that of its slowest call."""
         for name in ("end_to_end", "woken"):
             if name in self.latency:
                 return name, self.latency[name]
@@ -179,12 +179,12 @@ class Run(Struct, frozen=True):
 
 
 def session_folder(session: str) -> str:
-    """The folder of a session, so that none adds to the files of another."""
+    """The folder of a session, so that sessions do not share files."""
     return session.replace(":", "")
 
 
 def server_folder(session: str, server: str) -> str:
-    """The folder of a server's runs in a session: its journals are audited with its log, and no others."""
+    """The folder of a server's runs in a session: only its journals are audited with its log."""
     return f"{session_folder(session)}/{server}"
 
 
@@ -194,16 +194,16 @@ def folder_of(session: str, scenario: str, number: int, server: str) -> str:
 
 
 def median_run(runs: Sequence[Run]) -> Run:
-    """The one in the middle by its rate."""
+    """The median run by rate."""
     return sorted(runs, key=lambda run: run.rate)[(len(runs) - 1) // 2]
 
 
 def used(timeline: Sequence[Second], whole: Used) -> Used:
-    """What was used from the first to the last moment of the load at which something went on.
+    """The resources used from the first to the last moment of the load with activity.
 
     Args:
         timeline: of a run.
-        whole: all of it, with preparation; it is the answer where the run was too short for two moments.
+        whole: the whole run, with preparation; the result if the run was too short for two moments.
     """
     loading = [moment for moment in timeline if moment.loading]
     delivers = any(moment.delivered for moment in loading)
@@ -218,16 +218,16 @@ def used(timeline: Sequence[Second], whole: Used) -> Used:
 
 
 def bytes_a_message(weights: Sequence[Weight], pushed: int) -> tuple[float | None, float | None]:
-    """Of tables and of WAL, from the first look at the load to the last one behind which there was more of it.
+    """Bytes of tables and of WAL per message, from the first sample of the load to the last one that more load follows.
 
-    At the others its queues may be deleted already.
+    At later samples its queues may be deleted already.
 
     Args:
-        weights: of a run, as it was looked at.
-        pushed: messages, in all of it.
+        weights: samples of a run.
+        pushed: messages of the whole run.
 
     Returns:
-        both; ``None`` where they are not known: hardly anything was pushed, or the tables had room for it.
+        both; ``None`` if unknown: too little was pushed, or the tables had free space for it.
     """
     weights = [weight for weight in weights if weight.pushed < pushed]
     if not weights or (messages := weights[-1].pushed - weights[0].pushed) < _WEIGHED:
@@ -238,19 +238,20 @@ def bytes_a_message(weights: Sequence[Weight], pushed: int) -> tuple[float | Non
 
 # ---------------------------------------------------------------- comparisons
 
-#: What is compared, and whether more of it is better.
+#: The compared metrics, and whether more is better.
 FIGURES: Mapping[str, tuple[Callable[[Run], float | None], bool]] = {
     "messages/s": (lambda run: run.rate, True),
     "median": (lambda run: run.key_latency[1].median if run.key_latency else None, False),
     "p99": (lambda run: run.key_latency[1].p99 if run.key_latency else None, False),
-    # Each part by itself: of another server, PostgreSQL's is often not known.
-    "CPU of the server a message": (lambda run: run.part_us("server"), False),
-    "CPU of PostgreSQL a message": (lambda run: run.part_us("postgres"), False),
+    # Each part separately: PostgreSQL's CPU is often unknown for another server.
+    "CPU of the server per message": (lambda run: run.part_us("server"), False),
+    "CPU of PostgreSQL per message": (lambda run: run.part_us("postgres"), False),
+    "CPU of both per message": (lambda run: run.cpu_us if {"server", "postgres"} <= run.cpu.keys() else None, False),
 }
 
 
 class Comparison(Struct, frozen=True):
-    """Runs of one scenario by two servers, or at two times: how many times the second's figure the first has."""
+    """Runs of one scenario by two servers, or at two times: the ratios of the first to the second."""
 
     scenario: str
     figure: str
@@ -261,7 +262,7 @@ class Comparison(Struct, frozen=True):
 
     @property
     def median(self) -> float:
-        """The middle one."""
+        """The median."""
         return median(self.ratios)
 
     @property
@@ -271,7 +272,7 @@ class Comparison(Struct, frozen=True):
 
 
 def compare(runs: Sequence[Run]) -> list[Comparison]:
-    """A comparison for each figure of each scenario that was run against two servers: neighbouring runs."""
+    """A comparison per metric and scenario that was run against two servers, of neighbouring runs."""
     servers = list(dict.fromkeys(run.server for run in runs))
     if len(servers) < 2:
         return []
@@ -286,7 +287,7 @@ def compare(runs: Sequence[Run]) -> list[Comparison]:
 
 
 def compare_with_earlier(runs: Sequence[Run], earlier: Sequence[Run]) -> list[Comparison]:
-    """This session's runs, each against the median of an earlier session, for each earlier session there is.
+    """This session's runs, each against the median of an earlier session, for each earlier session.
 
     Only runs with the same settings and number of workers.
     """
@@ -312,7 +313,7 @@ def _comparisons(scenario: str, first: str, second: str, pairs: Sequence[tuple[R
 
 
 def stall_seconds(timeline: Sequence[Second]) -> float:
-    """The longest time between two moments in which neither pushes nor deliveries went on, though they did later."""
+    """The longest time without pushes and deliveries that was followed by some."""
     longest = still = since = 0.0
     last = (0, 0)
     for moment in timeline:
@@ -327,7 +328,7 @@ def stall_seconds(timeline: Sequence[Second]) -> float:
 
 
 def rates(timeline: Sequence[Second]) -> list[tuple[str, float, float]]:
-    """Pushes and deliveries a second as (kind, second, rate), while the load went on."""
+    """Pushes and deliveries per second as (kind, second, rate), during the load."""
     found = [
         (kind, after.at, (getattr(after, kind) - getattr(before, kind)) / (after.at - before.at))
         for before, after in pairwise([moment for moment in timeline if moment.loading])
@@ -337,7 +338,7 @@ def rates(timeline: Sequence[Second]) -> list[tuple[str, float, float]]:
 
 
 class Drift(Struct, frozen=True):
-    """How a figure of a run has changed: its median in the last third beside that in the first third."""
+    """The change of a metric within a run: its medians in the first and the last third."""
 
     figure: str
     first: float
@@ -345,12 +346,12 @@ class Drift(Struct, frozen=True):
 
     @property
     def ratio(self) -> float:
-        """How many times the first third's the last third's is."""
+        """The ratio of the last third to the first."""
         return self.last / self.first
 
 
 def drifts(run: Run) -> list[Drift]:
-    """Whether a run is steady: rate, p99, memory and tables; nothing of what there are too few figures of."""
+    """Whether a run is steady: rate, p99, memory and tables; without those that have too few samples."""
     key = run.key_latency[0] if run.key_latency else ""
     wanted = "delivered" if run.delivered else "pushed"
     figures = {
@@ -371,10 +372,10 @@ def drifts(run: Run) -> list[Drift]:
 
 
 def read(path: Path) -> list[Run]:
-    """The runs of a file of results; those that an older version wrote in another form are left out.
+    """The runs of a file of results, without those that an older version wrote in another form.
 
     Raises:
-        ValueError: it is no such file at all.
+        ValueError: it is no such file.
     """
     decoder, found, strange = msgspec.json.Decoder(Run), [], 0
     for line in path.read_bytes().splitlines():
@@ -383,8 +384,8 @@ def read(path: Path) -> list[Run]:
         except msgspec.ValidationError:
             continue
         except msgspec.DecodeError:
-            # The line of who was ended in the middle begins as all do.
+            # The incomplete line of an interrupted session begins like all others.
             strange += not line.startswith(b"{")
     if strange and not found:
-        raise ValueError(f"{path} has no results of `queen bench load`: it wants a results.jsonl")
+        raise ValueError(f"{path} has no results of `queen bench load`: give a results.jsonl")
     return found

@@ -1,10 +1,11 @@
-"""Runs scenarios, one server after the other in turns, so that a noisy machine hits both alike."""
+"""Runs scenarios, with the servers in turns, so that noise on the machine hits both alike."""
 
 import asyncio
 import re
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -14,11 +15,10 @@ import msgspec
 import psutil
 from msgspec import Struct
 
-from queen_bench import machine, profile, usage
-from queen_bench.load import k6, record
-from queen_bench.load.results import (
-    OPERATIONS,
-    Latency,
+from bench import machine, meter, profile
+from bench.load import k6, sockets
+from bench.load.generator import Counters, Generator, Outcome
+from bench.load.results import (
     Level,
     Run,
     Second,
@@ -29,36 +29,31 @@ from queen_bench.load.results import (
     stall_seconds,
     used,
 )
-from queen_bench.load.scenarios import SCRIPTS, SECRETS, Scenario
-from queen_bench.load.target import Target, TargetError
+from bench.load.scenarios import SCRIPTS, SECRETS, Scenario
+from bench.load.target import Target, TargetError
 
-#: Is told what comes next, and how much of the whole is done.
+#: Called with the next step and the share of the whole that is done.
 Progress = Callable[[str, float], None]
 
 _TICK_S = 1.0
-#: Memory and tables are looked at so many times a run, but not more often than every so many seconds.
+#: Number of samples of memory and tables per run, and minimum seconds between two.
 _LEVELS, _LEVEL_S_MIN = 60, 5.0
 _USER = re.compile(r"//[^/@]*@")
-#: The setting of a script by which messages are deleted while they are counted.
+#: The setting of a script that deletes messages during the run.
 _RETENTION = "RETENTION_S"
-#: How long the maximum is looked for of which a scenario takes a share.
+#: Seconds to measure the maximum rate, of which a scenario takes a share.
 _SEARCH_S = 15
-_TRENDS = {f"http_req_duration{{op:{operation}}}": operation for operation in OPERATIONS} | {
-    "end_to_end_ms": "end_to_end",
-    "woken_after_ms": "woken",
-}
-_PERCENTILES = ("med", "p(90)", "p(95)", "p(99)", "p(99.9)", "max")
 
 
 class Plan(Struct, frozen=True):
-    """What is run.
+    """The plan of a session.
 
     Attributes:
-        settings: environment for all scripts; wins over a scenario's own.
-        seconds: of each run, which scripts know as DURATION; ``None``: as long as a scenario says.
-        session: the beginning of it all; the folder of its files.
-        journal: whether the scripts write down every call.
-        profile: whether flame graphs of the server are made.
+        settings: environment for all scripts; overrides that of a scenario.
+        seconds: of each run, DURATION in scripts; ``None``: the scenario decides.
+        session: its start; names the folder of its files.
+        journal: whether the scripts record every call.
+        profile: whether to make flame graphs of the server.
     """
 
     scenarios: Sequence[Scenario]
@@ -77,7 +72,8 @@ async def run(plan: Plan, folder: Path, progress: Progress) -> AsyncIterator[Run
     Raises:
         QueenError: a server does not answer, or k6 or py-spy cannot run.
     """
-    facts = {target.name: _Facts(await target.check(), k6.version()) for target in plan.targets}
+    versions = {target.name: await target.check() for target in plan.targets}
+    loads = {scenario.name: _version(scenario) for scenario in plan.scenarios}
     total, done = plan.runs * len(plan.scenarios) * len(plan.targets), 0
     for scenario in plan.scenarios:
         given = await _share_of_maximum(plan, scenario, progress, done / total)
@@ -88,10 +84,10 @@ async def run(plan: Plan, folder: Path, progress: Progress) -> AsyncIterator[Run
                 try:
                     place.mkdir(parents=True)
                 except OSError as problem:
-                    raise TargetError(f"{place} cannot be made: {problem.strerror}") from problem
+                    raise TargetError(f"{place} cannot be created: {problem.strerror}") from problem
                 measured = _Measured(given, scenario, target, number + 1, place)
                 advance = partial(_advance, progress, what, done, total)
-                yield await measured.run(facts[target.name], advance)
+                yield await measured.run(versions[target.name], loads[scenario.name], advance)
                 measured.write_journal()
                 done += 1
     progress("done", 1.0)
@@ -102,27 +98,26 @@ def _advance(progress: Progress, what: str, done: int, total: int, part: float) 
 
 
 async def _share_of_maximum(plan: Plan, scenario: Scenario, progress: Progress, done: float) -> Plan:
-    """The plan with the RATE of a scenario that wants a share of what the first server can do."""
+    """The plan with the RATE of a scenario that needs a share of the first server's maximum."""
     if not scenario.share or "RATE" in plan.settings or "SMOKE" in plan.settings:
         return plan
-    progress(f"{scenario.name}: the most that {plan.targets[0].name} can do", done)
+    progress(f"{scenario.name}: maximum of {plan.targets[0].name}", done)
     search = msgspec.structs.replace(
         plan, settings={**plan.settings, "SHAPE": "max"}, seconds=_SEARCH_S, journal=False, profile=False
     )
     with tempfile.TemporaryDirectory(prefix="queen-bench-") as folder:
         measured = _Measured(search, scenario, plan.targets[0], 0, Path(folder))
-        found = await measured.run(_Facts("", ""), lambda _: None)
+        found = await measured.run("", "", lambda _: None)
     rate = max(1, round(scenario.share * min(found.pushed, found.delivered) / found.seconds))
     return msgspec.structs.replace(plan, settings={**plan.settings, "RATE": str(rate)})
 
 
-class _Facts(Struct, frozen=True):
-    server: str
-    load: str
+def _version(scenario: Scenario) -> str:
+    return k6.version() if scenario.by_k6 else sockets.version()
 
 
 class _Measured:
-    """One run, and what is looked at while it goes on."""
+    """One run and its samples."""
 
     def __init__(self, plan: Plan, scenario: Scenario, target: Target, number: int, folder: Path) -> None:
         self._plan, self._scenario, self._target, self._number, self._folder = plan, scenario, target, number, folder
@@ -133,7 +128,7 @@ class _Measured:
         self._killed_ns: int | None = None
 
     def _period_s(self) -> int:
-        """Latency over time has as many points in a long run as in one of a minute."""
+        """A long run has as many points of latency as one of a minute."""
         return max(1, self._seconds // 60)
 
     def _settings(self) -> dict[str, str]:
@@ -142,69 +137,79 @@ class _Measured:
             "SERVER": self._target.name,
         }  # fmt: skip
         if self._plan.journal:
-            # The log has to stay for the audit.
+            # The audit needs the log.
             own |= {"JOURNAL": "1", "KEEP": "1"}
         return {"DURATION": f"{self._seconds}s", **self._scenario.settings, **self._plan.settings, **own}
 
-    async def run(self, versions: _Facts, advance: Callable[[float], None]) -> Run:
-        """The result; ``advance`` is told every second which part of the time is over."""
+    def _load(self, settings: Mapping[str, str]) -> AbstractAsyncContextManager[Generator]:
+        name, period_s = self._scenario.script, self._period_s()
+        if self._scenario.by_k6:
+            return k6.running(SCRIPTS / name, settings, self._folder, period_s)
+        return sockets.running(name, settings, self._folder, period_s)
+
+    async def run(self, version: str, load_version: str, advance: Callable[[float], None]) -> Run:
+        """The result.
+
+        Args:
+            version: of the server.
+            load_version: of the load generator.
+            advance: called every second with the share of the elapsed time.
+        """
         settings, started_at = self._settings(), datetime.now(UTC).isoformat(timespec="seconds")
         facts = machine.describe()
         server, postmaster = self._target.server_processes(), await self._target.postmaster()
         if self._scenario.restarts and postmaster is None:
-            raise TargetError("A scenario kills PostgreSQL in the middle, and it does not even answer at the beginning")
+            raise TargetError(
+                "A scenario kills PostgreSQL in the middle of the run, but PostgreSQL does not answer at its beginning"
+            )
         if not self._plan.journal:
             await self._target.compact()
-        # Of one that is killed in the middle nobody knows what it used.
+        # The CPU of a PostgreSQL that is killed meanwhile is unknown.
         counted = None if self._scenario.restarts else postmaster
-        script = SCRIPTS / self._scenario.script
-        begin, before = time.monotonic(), _spent(server, counted)
-        async with k6.running(script, settings, self._folder, self._period_s()) as load:
-            workers = _python(server) if self._plan.profile else []
+        begin, before = time.monotonic(), self._spent(server, counted)
+        async with self._load(settings) as load:
+            workers = [each.pid for each in self._target.worker_processes()] if self._plan.profile else []
             async with profile.flame_graphs(workers, self._folder) as graphs:
                 victim = postmaster if self._scenario.restarts else None
                 await self._watch(load, server, counted, victim, advance)
-            memory = usage.memory_bytes(server) or None
+            memory = meter.memory_bytes(server) or None
             outcome = await load.outcome()
-        after, seconds = _spent(server, counted), time.monotonic() - begin
-        missed = _missed_kill(self._killed_ns, outcome.metrics) if self._scenario.restarts else []
-        counts = {name: int(values.get("count", 0)) for name, values in outcome.metrics.items()}
-        pushed, delivered = counts.get("messages_pushed", 0), counts.get("messages_delivered", 0)
-        table_bytes, wal_bytes = bytes_a_message(self._weights, pushed)
+        after, seconds = self._spent(server, counted), time.monotonic() - begin
+        missed = _missed_kill(self._killed_ns, outcome) if self._scenario.restarts else []
+        table_bytes, wal_bytes = bytes_a_message(self._weights, outcome.pushed)
         load_s = max([moment.cpu.get("load", 0.0) for moment in self._timeline], default=0.0)
         cpu = {name: after[name] - before[name] for name in before if name in after} | {"load": load_s}
-        # What preparation took is not known apart.
-        whole = Used(delivered or pushed, seconds, {} if counts.get("messages_prepared") else cpu)
+        # The CPU of the preparation is not known separately.
+        whole = Used(outcome.delivered or outcome.pushed, seconds, {} if outcome.prepared else cpu)
         return Run(
-            scenario=self._scenario.name, server=self._target.name, version=versions.server, number=self._number,
-            session=self._plan.session, started_at=started_at, seconds=_seconds(outcome.metrics),
-            settings=shown(settings), pushed=pushed, delivered=delivered, acked=counts.get("messages_acked", 0),
-            dropped=counts.get("dropped_iterations", 0), crossed=[*outcome.crossed, *missed],
-            latency=_latencies(outcome.metrics),
+            scenario=self._scenario.name, server=self._target.name, version=version, number=self._number,
+            session=self._plan.session, started_at=started_at,
+            seconds=max((outcome.ended_ms - outcome.began_ms) / 1000, 0.001), settings=shown(settings),
+            pushed=outcome.pushed, delivered=outcome.delivered, acked=outcome.acked, dropped=outcome.dropped,
+            crossed=[*outcome.crossed, *missed], latency=outcome.latency,
             used=used(self._timeline, whole), memory_bytes=memory,
             table_bytes=table_bytes if settings.get(_RETENTION, "0") == "0" else None, wal_bytes=wal_bytes,
-            stall_s=stall_seconds(self._timeline), timeline=self._timeline,
-            moments=list(record.moments(self._folder / k6.RECORD, _TRENDS)), levels=self._levels, machine=facts,
-            postgres=await self._target.describe(), load=versions.load, profiles=[path.name for path in graphs],
-            workers=self._target.workers,
+            stall_s=stall_seconds(self._timeline), timeline=self._timeline, moments=outcome.moments,
+            levels=self._levels, machine=facts, postgres=await self._target.describe(), load=load_version,
+            profiles=[path.name for path in graphs], workers=self._target.workers,
         )  # fmt: skip
 
     async def _watch(
         self,
-        load: k6.K6,
+        load: Generator,
         server: Sequence[psutil.Process],
         postmaster: psutil.Process | None,
         victim: psutil.Process | None,
         advance: Callable[[float], None],
     ) -> None:
-        """Looks every second until k6 ends, and kills the victim in the middle."""
+        """Takes a sample every second until the load ends, and kills the victim in the middle."""
         begin, next_level = time.monotonic(), 0.0
         while load.running():
             await asyncio.sleep(_TICK_S)
             at = time.monotonic() - begin
             advance(at / self._seconds)
             if (counters := await load.counters()) is not None:
-                cpu = _spent(server, postmaster) | {"load": load.cpu_seconds()}
+                cpu = self._spent(server, postmaster) | {"load": load.cpu_seconds()}
                 self._timeline.append(_second(at, counters, cpu))
             if at >= next_level:
                 await self._look(at, server, counters)
@@ -215,67 +220,48 @@ class _Measured:
                 victim.kill()
                 victim = None
 
-    async def _look(self, at: float, server: Sequence[psutil.Process], counters: k6.Counters | None) -> None:
+    def _spent(self, server: Sequence[psutil.Process], postmaster: psutil.Process | None) -> dict[str, float]:
+        """CPU seconds so far, without processes that do not exist."""
+        found = {"server": meter.cpu_seconds(server)} if server else {}
+        if postmaster is not None and postmaster.is_running():
+            found["postgres"] = meter.cpu_seconds(meter.family(postmaster))
+        elif not self._target.has_postgres:
+            found["postgres"] = 0.0
+        return found
+
+    async def _look(self, at: float, server: Sequence[psutil.Process], counters: Counters | None) -> None:
         sizes = await self._target.sizes()
-        self._levels.append(Level(at, usage.memory_bytes(server) or None, sizes.tables if sizes else None))
+        self._levels.append(Level(at, meter.memory_bytes(server) or None, sizes.tables if sizes else None))
         if sizes is not None and counters is not None and counters.loading:
             self._weights.append(Weight(counters.pushed, sizes.tables, sizes.wal))
 
     def write_journal(self) -> None:
-        """Makes a journal of what k6 wrote down, if it was to.
+        """Writes the journal of the recorded calls, if requested; a broker has none.
 
         Raises:
-            LoadError: an answer was none of the interface.
+            LoadError: an answer does not conform to the interface.
         """
-        if self._plan.journal:
-            from queen_bench.load import faults, journal  # noqa: PLC0415 - needs pyarrow, which only audits bring along
+        if self._plan.journal and self._target.has_postgres:
+            from bench.load import journal  # noqa: PLC0415 - needs pyarrow, which only audits bring along
 
             name = f"{self._scenario.name}-{self._number}-{self._target.name} {self._plan.session}"
             lines, place = self._folder / "calls.log", self._folder / "journal.parquet"
             journal.convert(lines, place, self._plan.session, name, ended=True)
             if self._killed_ns is not None:
-                faults.write(self._folder / "faults.jsonl", self._plan.session, name, self._killed_ns)
+                journal.write_kill(self._folder / "faults.jsonl", self._plan.session, name, self._killed_ns)
 
 
 def shown(settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings as results and page have them: without tokens, and without user and password in an address."""
+    """Settings for results and page: without tokens, and without user and password in an address."""
     return {name: "…" if name in SECRETS else _USER.sub("//…@", value) for name, value in settings.items()}
 
 
-def _second(at: float, counters: k6.Counters, cpu: Mapping[str, float]) -> Second:
+def _second(at: float, counters: Counters, cpu: Mapping[str, float]) -> Second:
     return Second(at, counters.pushed, counters.delivered, counters.requests, cpu, counters.loading)
 
 
-def _spent(server: Sequence[psutil.Process], postmaster: psutil.Process | None) -> dict[str, float]:
-    """CPU seconds so far; nothing of who is not there."""
-    found = {"server": usage.cpu_seconds(server)} if server else {}
-    if postmaster is not None and postmaster.is_running():
-        found["postgres"] = usage.cpu_seconds(usage.family(postmaster))
-    return found
-
-
-def _python(server: Sequence[psutil.Process]) -> list[int]:
-    """Those of the server's processes that have no children: the workers."""
-    return [process.pid for process in server if not [each for each in server if each.ppid() == process.pid]]
-
-
-def _seconds(metrics: Mapping[str, Mapping[str, float]]) -> float:
-    """From the first to the last answer of the load itself."""
-    moments = metrics.get("moment_ms", {})
-    return max((moments.get("max", 0) - moments.get("min", 0)) / 1000, 0.001)
-
-
-def _missed_kill(killed_ns: int | None, metrics: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """What a run has not done that is to kill PostgreSQL between the first and the last answer of its load."""
-    load = metrics.get("moment_ms", {})
-    if killed_ns is not None and load.get("min", 0) <= killed_ns / 1_000_000 <= load.get("max", 0):
+def _missed_kill(killed_ns: int | None, outcome: Outcome) -> list[str]:
+    """The problem of a run that should kill PostgreSQL between the first and the last answer, but did not."""
+    if killed_ns is not None and outcome.began_ms <= killed_ns / 1_000_000 <= outcome.ended_ms:
         return []
-    return ["PostgreSQL was not killed while load went on: give more --seconds"]
-
-
-def _latencies(metrics: Mapping[str, Mapping[str, float]]) -> dict[str, Latency]:
-    return {
-        label: Latency(int(values["count"]), *(values[name] for name in _PERCENTILES))
-        for name, label in _TRENDS.items()
-        if (values := metrics.get(name)) and values.get("count")
-    }
+    return ["PostgreSQL was not killed during the load: give more --seconds"]

@@ -1,4 +1,4 @@
-"""A session of `queen bench load`: the servers are there, the scenarios run, every result is written at once."""
+"""A session of `queen bench load`: starts servers, runs scenarios, and writes every result at once."""
 
 import asyncio
 import os
@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, BinaryIO
 import msgspec
 from msgspec import Struct
 
-from queen_bench import profile
-from queen_bench.load import target
-from queen_bench.load.auditing import audit, interface_of
-from queen_bench.load.results import Run, server_folder
-from queen_bench.load.runner import Plan, Progress, run
-from queen_bench.load.scenarios import Scenario, known_settings
+from bench import profile
+from bench.load import target
+from bench.load.auditing import audit, interface_of
+from bench.load.results import Run, server_folder
+from bench.load.runner import Plan, Progress, run
+from bench.load.scenarios import Scenario, known_settings
 
 if TYPE_CHECKING:
-    from queen_audit.report import Report
+    from spark_validation.report import Report
 
 RESULTS = "results.jsonl"
 _WORKERS = 2
 
 
 class Asked(Struct, frozen=True):
-    """What the user wants; see ``queen bench load --help``."""
+    """The options; see ``queen bench load --help``."""
 
     scenarios: Sequence[Scenario]
     url: str | None
@@ -48,31 +48,31 @@ def settings(texts: Sequence[str], scenarios: Sequence[Scenario], *, smoke: bool
     """Settings for the scripts from NAME=value.
 
     Raises:
-        ValueError: a text has another form, or no script of the scenarios knows its name.
+        ValueError: a text has another form, or no script of the scenarios reads its name.
     """
     found = {"SMOKE": "1"} if smoke else {}
     known = known_settings(scenarios)
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not value:
-            raise ValueError(f"--set {text}: expected is NAME=value, as VUS=20")
+            raise ValueError(f"--set {text}: expected is NAME=value, such as VUS=20")
         if name == "DURATION":
-            raise ValueError(f"--set {text}: --seconds says how long a run lasts")
+            raise ValueError(f"--set {text}: use --seconds for the duration of a run")
         if name not in known:
             listed = ", ".join(sorted(known))
-            raise ValueError(f"--set {text}: no script of these scenarios knows {name}. They know {listed}")
+            raise ValueError(f"--set {text}: no script of these scenarios reads {name}. They read {listed}")
         found[name] = value
     return found
 
 
 def carry_out(asked: Asked, progress: Progress, found: list[Run]) -> "Report | None":
-    """Runs everything, and audits the first server if that was asked for.
+    """Runs everything, and audits the first server if requested.
 
-    Results are added to ``found``, and to the file in the folder, as they come.
+    Each result is added to ``found``, and to the file in the folder, at once.
 
     Raises:
-        QueenError: a server or k6 is not there, or the results cannot be written; what was found before is there.
-        ValueError: options do not go together.
+        QueenError: a server or k6 is missing, or the results cannot be written; earlier results are kept.
+        ValueError: options contradict each other.
     """
     _check_options(asked)
     interface = interface_of(asked.scenarios) if asked.audit else ""
@@ -95,9 +95,19 @@ def carry_out(asked: Asked, progress: Progress, found: list[Run]) -> "Report | N
 
 def _check_options(asked: Asked) -> None:
     if asked.against_dsn is not None and asked.against is None:
-        raise ValueError("--against-dsn is of the server that --against names: give --against, too")
+        raise ValueError("--against-dsn is for the server of --against: give --against, too")
     if asked.workers is not None and asked.url is not None:
-        raise ValueError("--workers is of the server that is started, and --url names another: leave out one of both")
+        raise ValueError("--workers is for a server that is started, but --url names another one: omit one of both")
+    if _is_broker(asked.against) and any(each.by_k6 for each in asked.scenarios):
+        raise ValueError("--against RabbitMQ takes scenarios that speak AMQP too: socket-take-ack and socket-latency")
+
+
+def _is_broker(url: str | None) -> bool:
+    return url is not None and url.startswith("amqp://")
+
+
+def _other(url: str, dsn: str | None) -> target.Target:
+    return target.Broker(url) if _is_broker(url) else target.Target("other", url, dsn)
 
 
 async def _gather(plan: Plan, folder: Path, file: BinaryIO, progress: Progress, found: list[Run]) -> None:
@@ -121,7 +131,7 @@ def _results(folder: Path) -> Iterator[BinaryIO]:
     try:
         yield file
     finally:
-        # What could not be written is tried once more here, and that was told.
+        # The failed write is repeated here, and its error was reported already.
         with suppress(OSError):
             file.close()
 
@@ -131,7 +141,7 @@ def _unwritten(folder: Path, problem: OSError) -> target.TargetError:
 
 
 def _end_line(file: BinaryIO) -> None:
-    """What comes next is not part of a line that was cut off."""
+    """Ends an incomplete line, so that the next result is not part of it."""
     if file.tell():
         file.seek(-1, os.SEEK_END)
         if file.read() != b"\n":
@@ -140,7 +150,7 @@ def _end_line(file: BinaryIO) -> None:
 
 @contextmanager
 def _targets(asked: Asked) -> Iterator[list[target.Target]]:
-    others = [target.Target("other", asked.against, asked.against_dsn)] if asked.against else []
+    others = [_other(asked.against, asked.against_dsn)] if asked.against else []
     if asked.url is not None:
         yield [target.Target("queen", asked.url, asked.dsn), *others]
         return
@@ -152,5 +162,5 @@ def _targets(asked: Asked) -> Iterator[list[target.Target]]:
 def _check_restarts(asked: Asked, targets: Sequence[target.Target]) -> None:
     if any(scenario.restarts for scenario in asked.scenarios) and not all(each.embedded for each in targets):
         raise target.TargetError(
-            "A scenario kills PostgreSQL, which is only done to the embedded one: leave out --url, --dsn and --against"
+            "A scenario kills PostgreSQL, which is allowed for the embedded one only: omit --url, --dsn and --against"
         )

@@ -6,9 +6,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from queen_audit.journal.hashes import hash_of
-from queen_audit.journal.schema import AckItem, Delivery, PushItem
-from queen_bench.load.lines import Line, answer_of
+from bench.load.lines import Line, answer_of
+from spark_validation.journal.hashes import hash_of
+from spark_validation.journal.schema import AckItem, Delivery, PushItem
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -69,7 +69,7 @@ def _acknowledge(line: Line, _places: object) -> dict[str, Any]:
     return {"kind": "acknowledge", "acks": (item,)}
 
 
-#: What makes the fields of a row, by the operation that the scripts write.
+#: Functions for the fields of a row, by the operation in the record of the scripts.
 SIMPLE_MQ: Mapping[str, Callable[[Line, Any], dict[str, Any]]] = {
     "simple_mq_create_queue": _configured,
     "simple_mq_enqueue": _enqueue,

@@ -1,4 +1,4 @@
-"""The server under test: started here, or somebody's."""
+"""The server under test: a running one, or one that is started here."""
 
 import contextlib
 import os
@@ -18,18 +18,19 @@ import httpx
 import psutil
 from msgspec import Struct
 
+from bench import database, meter, programs
+from bench.database import Postgres, describe
+from bench.sockets.amqp import Amqp, AmqpError, address_of
 from queen.core.errors import QueenError
 from queen.db.dsn import UNREACHABLE
 from queen.db.sqlstate import reason_of
-from queen.server.embedded import dsn_of_running
-from queen_bench import programs, usage
-from queen_bench.database import Postgres, describe
+from queen.embedded.server import dsn_of_running
 
 _DATABASE = ("DATABASE_URL", "PG_HOST")
 _START_S = 60.0
-_PORTS = {"http": 80, "https": 443}
+_PORTS = {"http": 80, "https": 443, "amqp": 5672}
 _ANY = {"0.0.0.0", "::"}
-#: Of Queen, and of the original of simple-mq.
+#: The tables of Queen, and of the original of simple-mq.
 _HEALTH = ("/health", "/actuator/health")
 _OURS = "FROM pg_class AS c WHERE c.relnamespace::regnamespace::text IN ('queen', 'simple_mq') AND c.relkind = 'r'"
 _SIZES = f"""
@@ -55,36 +56,39 @@ class Sizes(Struct, frozen=True):
 
 
 class Target:
-    """A server by its address, and what else is known of it.
+    """A server by its address, with known facts.
 
     Args:
         name: for reports.
-        dsn: its database, if that may be looked at; else bytes and the CPU of PostgreSQL are not reported.
-        embedded: whether its PostgreSQL is started again by itself when it dies.
-        workers: how many it has, if it was started for this.
+        dsn: its database, if accessible; else bytes and CPU of PostgreSQL are not reported.
+        embedded: whether its PostgreSQL is restarted when it dies.
+        workers: their number, if it was started for this session.
 
     Raises:
-        TargetError: the address is none.
+        TargetError: the address is invalid.
     """
+
+    #: Whether it uses PostgreSQL.
+    has_postgres = True
 
     def __init__(
         self, name: str, url: str, dsn: str | None, *, embedded: bool = False, workers: int | None = None
     ) -> None:
         self.name, self.url, self.dsn, self.embedded, self.workers = name, url.rstrip("/"), dsn, embedded, workers
-        self._host, self._port = _place(self.url)
+        self._host, self.port = _place(self.url)
 
     async def check(self) -> str:
-        """Its version, as ``/health`` tells it.
+        """Its version, from ``/health``.
 
         Raises:
-            TargetError: it does not answer, or its database is known and cannot be looked at.
+            TargetError: it does not answer, or its known database is inaccessible.
         """
         if self.dsn is not None:
             try:
-                async with usage.connection(self.dsn) as connection:
+                async with database.connection(self.dsn) as connection:
                     await _sizes(connection)
             except UNREACHABLE as problem:
-                raise TargetError(f"The database of {self.url} cannot be looked at: {reason_of(problem)}") from problem
+                raise TargetError(f"The database of {self.url} is inaccessible: {reason_of(problem)}") from problem
         return await self._version()
 
     async def _version(self) -> str:
@@ -98,7 +102,7 @@ class Target:
                 with contextlib.suppress(ValueError, AttributeError):
                     return str(answer.json().get("version", "unknown"))
         raise TargetError(
-            f"{self.url} is no queue, or not a healthy one: GET {path} was answered with {answer.status_code}, "
+            f"{self.url} is not a queue server, or not healthy: GET {path} was answered with {answer.status_code}, "
             f"{answer.text[:200]!r}"
         )
 
@@ -106,29 +110,35 @@ class Target:
         """Its processes, without PostgreSQL's, if it runs on this machine."""
         for each in psutil.net_connections("tcp"):
             if each.status == psutil.CONN_LISTEN and each.pid and self._is_at(each.laddr):
-                # One that ends meanwhile is none of the server's.
+                # A process that ends meanwhile does not belong to the server.
                 with contextlib.suppress(psutil.NoSuchProcess):
-                    family = usage.family(_first_of_its_kind(psutil.Process(each.pid)))
+                    family = meter.family(_first_of_its_kind(psutil.Process(each.pid)))
                     return [process for process in family if _name(process) not in ("postgres", None)]
         return []
 
+    def worker_processes(self) -> list[psutil.Process]:
+        """Its processes without children."""
+        server = self.server_processes()
+        parents = {process.ppid() for process in server}
+        return [process for process in server if process.pid not in parents]
+
     def _is_at(self, listener: Any) -> bool:  # noqa: ANN401 - psutil's pair of address and port
-        if not listener or listener.port != self._port:
+        if not listener or listener.port != self.port:
             return False
         local = {each.address for some in psutil.net_if_addrs().values() for each in some}
-        there = {str(found[4][0]) for found in _addresses(self._host, self._port)}
+        there = {str(found[4][0]) for found in _addresses(self._host, self.port)}
         return listener.ip in there or (listener.ip in _ANY and bool(there & local))
 
     async def postmaster(self) -> psutil.Process | None:
-        """PostgreSQL's first process, if its database is known, answers and runs on this machine."""
-        return await self._asked(usage.postmaster)
+        """The postmaster, if its database is known, answers and runs on this machine."""
+        return await self._asked(meter.postmaster)
 
     async def sizes(self) -> Sizes | None:
         """Its sizes now, if its database is known and answers."""
         return await self._asked(_sizes)
 
     async def compact(self) -> None:
-        """Gives back the space of what was deleted, so that tables grow by what is added; only of an embedded one."""
+        """Frees the space of deleted rows, so that tables grow by what is added; for an embedded PostgreSQL only."""
         if self.embedded:
             await self._asked(_compact)
 
@@ -137,12 +147,30 @@ class Target:
         return await self._asked(lambda connection: describe(connection, embedded=self.embedded))
 
     async def _asked(self, question: Callable[[_Connection], Awaitable[_Answer]]) -> _Answer | None:
-        # Load goes on while PostgreSQL is away, which may be just what somebody looks at.
+        # Load continues while PostgreSQL is down, which may be the purpose of the run.
         if self.dsn is not None:
             with contextlib.suppress(*UNREACHABLE):
-                async with usage.connection(self.dsn) as connection:
+                async with database.connection(self.dsn) as connection:
                     return await question(connection)
         return None
+
+
+class Broker(Target):
+    """RabbitMQ, by an address ``amqp://user:password@host:port/vhost``."""
+
+    has_postgres = False
+
+    def __init__(self, url: str) -> None:
+        super().__init__("rabbitmq", url, None)
+
+    async def _version(self) -> str:
+        connection = Amqp()
+        try:
+            await connection.open(address_of(self.url))
+            await connection.close()
+        except (OSError, AmqpError) as problem:
+            raise TargetError(f"No RabbitMQ at {self._host}:{self.port}: {reason_of(problem)}") from problem
+        return connection.version
 
 
 def _place(url: str) -> tuple[str, int]:
@@ -153,7 +181,7 @@ def _place(url: str) -> tuple[str, int]:
     except (ValueError, KeyError):
         port = None
     if port is None or not parts.hostname:
-        raise TargetError(f"{url} is no address of a server: expected is http://host:port")
+        raise TargetError(f"{url} is not the address of a server: expected is http://host:port")
     return parts.hostname, port
 
 
@@ -176,7 +204,7 @@ async def _compact(connection: _Connection) -> None:
 
 
 def _name(process: psutil.Process) -> str | None:
-    """What it is called; ``None`` when it has ended, as processes of PostgreSQL do all the time."""
+    """Its name; ``None`` if it has ended, as processes of PostgreSQL often do."""
     with contextlib.suppress(psutil.NoSuchProcess):
         name: str = process.name()
         return name
@@ -184,7 +212,7 @@ def _name(process: psutil.Process) -> str | None:
 
 
 def _first_of_its_kind(process: psutil.Process) -> psutil.Process:
-    """The ancestor that began it all: the last one, but for ourselves, that runs the same program."""
+    """The topmost ancestor, except this process, that runs the same program."""
     parent = process.parent()
     while parent is not None and parent.pid != os.getpid() and parent.name() == process.name():
         process, parent = parent, parent.parent()
@@ -193,19 +221,19 @@ def _first_of_its_kind(process: psutil.Process) -> psutil.Process:
 
 @contextmanager
 def started(dsn: str | None, workers: int, settings: Mapping[str, str] | None = None) -> Iterator[Target]:
-    """A server of this installation for the length of the block, on an embedded PostgreSQL if no other is given.
+    """A server of this installation during the block, on an embedded PostgreSQL if no other is given.
 
     Args:
         dsn: its PostgreSQL.
-        workers: how many it has.
-        settings: of the server, where the environment says nothing else.
+        workers: their number.
+        settings: of the server; the environment overrides them.
 
     Raises:
-        TargetError: it does not start; the text ends with what it said.
+        TargetError: it does not start; the text ends with its output.
     """
     with tempfile.TemporaryDirectory(prefix="queen-bench-") as name:
         folder, port = Path(name), _free_port()
-        # As root, PostgreSQL runs as another user, who has to pass through.
+        # As root, PostgreSQL runs as another user, which needs search permission.
         folder.chmod(0o755)
         database = ["--dsn", dsn] if dsn is not None else ["--data-dir", str(folder / "data")]
         command = [
@@ -215,7 +243,7 @@ def started(dsn: str | None, workers: int, settings: Mapping[str, str] | None = 
         log = folder / "server.log"
         with log.open("wb") as output:
             environment = {**(settings or {}), **os.environ}
-            for variable in _DATABASE:  # the one that is measured is named above
+            for variable in _DATABASE:  # the measured one is named above
                 environment.pop(variable, None)
             process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
         with programs.ending(process):

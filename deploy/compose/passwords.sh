@@ -1,5 +1,5 @@
 #!/bin/sh
-# Gives the roles of deploy/postgresql/roles.sql their passwords. POSTGRES_DB and POSTGRES_USER are the image's.
+# Sets the passwords of the roles of deploy/postgresql/roles.sql. The image sets POSTGRES_DB and POSTGRES_USER.
 set -eu
 
 psql --no-psqlrc --quiet --set ON_ERROR_STOP=1 --username "$POSTGRES_USER" --dbname "$POSTGRES_DB" <<'SQL'

@@ -1,1 +1,1 @@
-"""The command ``queen``: one module for each sub-command."""
+"""The command ``queen``, one module per subcommand."""

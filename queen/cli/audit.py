@@ -1,4 +1,4 @@
-"""``queen audit``: judges the whole log and the journals of a load test, one verdict a guarantee; and its archive."""
+"""``queen audit``: checks the log and the journals of a load test, with one verdict per guarantee; and its archive."""
 
 import signal
 import threading
@@ -20,12 +20,12 @@ from queen.cli.interface import Interface
 from queen.cli.output import ReaderLeft, can_be_written, conclude, err, fail, out
 from queen.cli.progress import bar as progress_bar
 from queen.core.errors import QueenError
-from queen_audit.errors import AuditError
+from spark_validation.errors import AuditError
 
 if TYPE_CHECKING:
-    from queen_audit.live.windows import Finding
-    from queen_audit.report import Report
-    from queen_audit.run import Verdict
+    from spark_validation.live.windows import Finding
+    from spark_validation.report import Report
+    from spark_validation.run import Verdict
 
 _CANNOT = 2
 _DAY_S = 86_400
@@ -37,17 +37,19 @@ audit = typer.Typer(name="audit", invoke_without_command=True)
 
 Dsn = Annotated[
     str | None,
-    typer.Option(help="PostgreSQL with the log; else QUEEN_AUDIT_DSN.", envvar="QUEEN_AUDIT_DSN", show_default=False),
+    typer.Option(
+        help="PostgreSQL with the log; by default QUEEN_AUDIT_DSN.", envvar="QUEEN_AUDIT_DSN", show_default=False
+    ),
 ]
-Journal = Annotated[Path | None, typer.Option(help="Folder of journals (docs/journal.md).", show_default=False)]
-Master = Annotated[str, typer.Option(help="Where Spark runs: local[*], spark://host:port, k8s://…")]
-DriverMemory = Annotated[str, typer.Option(help="Heap of Spark's driver, which does the work in local mode.")]
+Journal = Annotated[Path | None, typer.Option(help="Folder with journals (docs/journal.md).", show_default=False)]
+Master = Annotated[str, typer.Option(help="Spark master: local[*], spark://host:port, k8s://…")]
+DriverMemory = Annotated[str, typer.Option(help="Heap size of the Spark driver, which does the work in local mode.")]
 
 
 def _number(value: float | None) -> float | None:
-    """Refuses what is neither below nor above any limit."""
+    """Refuses nan, which passes all limits."""
     if value is not None and isnan(value):
-        raise typer.BadParameter("nan is no number of seconds")
+        raise typer.BadParameter("nan is not a number of seconds")
     return value
 
 
@@ -57,46 +59,45 @@ def judge(
     dsn: Dsn = None,
     journal: Journal = None,
     archive: Annotated[
-        Path | None, typer.Option(help="Folder of an archive of the log (queen audit archive).", show_default=False)
+        Path | None, typer.Option(help="Folder with an archive of the log (queen audit archive).", show_default=False)
     ] = None,
-    interface: Annotated[
-        Interface, typer.Option(help="Whose run it was: Queen's interface, or simple-mq's.")
-    ] = Interface.queen,
+    interface: Annotated[Interface, typer.Option(help="Interface of the audited run.")] = Interface.queen,
     master: Master = "local[*]",
     guarantee: Annotated[
-        list[str] | None, typer.Option(help="Only audits of this guarantee; may be repeated.", show_default="all")
+        list[str] | None,
+        typer.Option(help="Run only the audits of this guarantee; may be repeated.", show_default="all"),
     ] = None,
-    report: Annotated[Path | None, typer.Option(help="File for the report as HTML.", dir_okay=False)] = None,
-    json: Annotated[Path | None, typer.Option(help="File for the report as JSON.", dir_okay=False)] = None,
+    report: Annotated[Path | None, typer.Option(help="Write the report to this file as HTML.", dir_okay=False)] = None,
+    json: Annotated[Path | None, typer.Option(help="Write the report to this file as JSON.", dir_okay=False)] = None,
     max_evidence: Annotated[
-        int, typer.Option(help="Violations to show of each audit; all are counted.", min=0, max=100_000)
+        int, typer.Option(help="Violations to show per audit; all are counted.", min=0, max=100_000)
     ] = 20,
     driver_memory: DriverMemory = "4g",
     clock_bound: Annotated[
         float,
         typer.Option(
-            help="Seconds by which clocks of agents may differ that did not compare theirs.",
+            help="Maximum difference between the clocks of agents that did not compare theirs, in seconds.",
             min=0,
             max=_DAY_S,
             callback=_number,
         ),
     ] = 0.0,
 ) -> None:
-    """Audit a log and journals: 0 no violation, 1 violations, 2 it cannot be judged."""
+    """Audit a log and journals. Exit code 0: no violations, 1: violations, 2: the audit was not possible."""
     if context.invoked_subcommand:
-        # What an environment variable says is for the command, too.
+        # Environment variables apply to the subcommand, too.
         sources = [context.get_parameter_source(name) for name in context.params]
         if any(source and source.name == "COMMANDLINE" for source in sources):
-            fail(f"give options behind the command: queen audit {context.invoked_subcommand} --dsn …", _CANNOT)
+            fail(f"give options after the subcommand: queen audit {context.invoked_subcommand} --dsn …", _CANNOT)
         return
     if dsn is None and journal is None and archive is None:
-        fail("nothing to audit: give --dsn, --journal, or both; --archive beside or instead of --dsn", _CANNOT)
+        fail("nothing to audit: give --dsn, --journal, or both; --archive may be added to --dsn or replace it", _CANNOT)
     if archive and interface is not Interface.queen:
-        fail("an archive holds the log of Queen's interface: leave out --archive or --interface", _CANNOT)
+        fail("an archive holds the log of Queen's interface: omit --archive or --interface", _CANNOT)
     can_be_written(report=report, json=json)
     with explained():
-        from queen_audit import command  # noqa: PLC0415 - `queen --help` does not wait for Spark
-        from queen_audit.report import as_html, as_json  # noqa: PLC0415
+        from spark_validation import command  # noqa: PLC0415 - `queen --help` does not wait for Spark
+        from spark_validation.report import as_html, as_json  # noqa: PLC0415
 
         wanted = tuple(each.upper() for each in guarantee or ())
         where = command.Where(master, driver_memory)
@@ -114,20 +115,22 @@ def judge(
 
 @audit.command("archive")
 def archive(
-    folder: Annotated[Path, typer.Argument(help="Folder of the archive; made if it is not there.", show_default=False)],
+    folder: Annotated[
+        Path, typer.Argument(help="Folder of the archive; created if it does not exist.", show_default=False)
+    ],
     dsn: Dsn = None,
     master: Master = "local[*]",
     driver_memory: DriverMemory = "4g",
 ) -> None:
-    """Add to an archive what the log has beyond it, as Parquet by queue and day; checked against the log.
+    """Add the new messages of the log to an archive, as Parquet by queue and day, and check it against the log.
 
-    0 done, 1 done, but messages had been removed before, 2 it cannot be done.
+    Exit code 0: done, 1: done, but some messages had been removed before, 2: failed.
     """
     if dsn is None:
         fail("nothing to archive: give --dsn, or set QUEEN_AUDIT_DSN", _CANNOT)
     with explained(), progress_bar() as bar:
         bar.add_task("archiving", total=None)
-        from queen_audit import command  # noqa: PLC0415 - as above
+        from spark_validation import command  # noqa: PLC0415 - as above
 
         done = command.archive(dsn, folder, command.Where(master, driver_memory))
     if done.too_late:
@@ -143,22 +146,26 @@ def watch(
     master: Master = "local[*]",
     driver_memory: DriverMemory = "4g",
     interval: Annotated[
-        float, typer.Option(help="Seconds between two looks.", min=0.1, max=30, callback=_number)
+        float, typer.Option(help="Seconds between two checks.", min=0.1, max=30, callback=_number)
     ] = 5.0,
     seconds: Annotated[
         float | None,
-        typer.Option(help="How long to watch.", min=0, show_default="until it is ended", callback=_number),
+        typer.Option(help="How long to watch, in seconds.", min=0, show_default="until interrupted", callback=_number),
     ] = None,
     clock_bound: Annotated[
-        float, typer.Option(help="Seconds by which clocks of agents may differ.", min=0, max=_DAY_S, callback=_number)
+        float,
+        typer.Option(
+            help="Maximum difference between the clocks of agents, in seconds.", min=0, max=_DAY_S, callback=_number
+        ),
     ] = 1.0,
     json: Annotated[
-        Path | None, typer.Option(help="File for the violations, a line of JSON each.", dir_okay=False)
+        Path | None, typer.Option(help="Write violations to this file, one line of JSON each.", dir_okay=False)
     ] = None,
 ) -> None:
-    """Watch new segments of a log, and journals (*.jsonl) that agents are writing, and tell violations as they come.
+    """Watch new segments of a log, and journals (*.jsonl) while agents write them, and report violations immediately.
 
-    Order, gaps and duplicates, within the last messages of each partition. Ends with Ctrl-C: 0 none, 1 violations.
+    Checks order, gaps and duplicates within the last messages of each partition, until Ctrl-C. Exit code 0: no
+    violations, 1: violations.
     """
     if dsn is None and journal is None:
         fail("nothing to watch: give --dsn, --journal, or both", _CANNOT)
@@ -166,24 +173,27 @@ def watch(
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
-    told = _Told(json, ended)
+    reporter = _Reporter(json, ended)
     with explained():
-        from queen_audit import command  # noqa: PLC0415 - as above
+        from spark_validation import command  # noqa: PLC0415 - as above
 
         request = command.Watch(dsn, journal, command.Where(master, driver_memory), interval, clock_bound)
-        command.watch(request, told, _Until(ended, seconds))
-    conclude(int(told.count > 0), lambda: out.print(f"{told.count} violations", style="red" if told.count else "green"))
+        command.watch(request, reporter, _Until(ended, seconds))
+    conclude(
+        int(reporter.count > 0),
+        lambda: out.print(f"{reporter.count} violations", style="red" if reporter.count else "green"),
+    )
 
 
-class _Told:
-    """Tells violations as they come, and counts them; ends the watch when nobody reads them any more."""
+class _Reporter:
+    """Reports violations and counts them; ends the watch when standard output is closed."""
 
     def __init__(self, json: Path | None, ended: threading.Event) -> None:
         self.count = 0
         self._json, self._ended = json, ended
 
     def found(self, finding: "Finding") -> None:
-        """Writes it down, and prints it."""
+        """Writes it to the file, and prints it."""
         import msgspec  # noqa: PLC0415 - as above
 
         self.count += 1
@@ -191,12 +201,12 @@ class _Told:
             with self._json.open("ab") as file:
                 file.write(msgspec.json.encode(finding) + b"\n")
         try:
-            out.print(f"{_clock()} {finding.guarantee} {_place(finding)}: {finding.text}", markup=False)
+            out.print(f"{_clock()} {finding.guarantee} {_location(finding)}: {finding.text}", markup=False)
         except ReaderLeft:
             self._ended.set()
 
     def noticed(self, text: str) -> None:
-        """Prints what is not of the violations."""
+        """Prints a notice."""
         err.print(f"{_clock()} {text}", style="yellow", markup=False)
 
 
@@ -205,7 +215,7 @@ def _clock() -> str:
 
 
 class _Until:
-    """True until it was ended, or so many seconds after the first question."""
+    """True until it is ended, or for a number of seconds after the first call."""
 
     def __init__(self, ended: threading.Event, seconds: float | None) -> None:
         self._ended, self._seconds = ended, seconds
@@ -218,13 +228,13 @@ class _Until:
         return not self._ended.is_set() and time.monotonic() < self._deadline
 
 
-def _place(finding: "Finding") -> str:
+def _location(finding: "Finding") -> str:
     return f"{finding.queue}/{finding.partition}" + (f" group {finding.group}" if finding.group else "")
 
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """What keeps an audit from being made is told in one line."""
+    """Errors of the block end the command with one line."""
     try:
         yield
     except ModuleNotFoundError as problem:
@@ -234,7 +244,7 @@ def explained() -> Iterator[None]:
 
 
 def show(made: "Report") -> None:
-    """Prints what was found."""
+    """Prints the report."""
     guarantees = _table("guarantee", "result", "violations", "audits")
     for each in made.guarantees:
         guarantees.add_row(each.id, _result(each.result), str(each.violations or ""), str(len(each.audits)))
@@ -254,7 +264,7 @@ def show(made: "Report") -> None:
 
 
 def _table(*columns: str) -> Table:
-    """Plain on a terminal; elsewhere Markdown, and as wide as it takes."""
+    """A table: plain on a terminal, otherwise Markdown of any width."""
     made = Table(box=None if out.is_terminal else box.MARKDOWN, pad_edge=not out.is_terminal)
     for column in columns:
         made.add_column(column, overflow="fold")
@@ -266,7 +276,7 @@ def _result(result: str) -> Text:
 
 
 def _show_evidence(verdict: "Verdict") -> None:
-    from queen_audit.report import line_of  # noqa: PLC0415 - as above
+    from spark_validation.report import line_of  # noqa: PLC0415 - as above
 
     if not verdict.evidence:
         return

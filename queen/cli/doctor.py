@@ -1,4 +1,4 @@
-"""``queen doctor``: looks at PostgreSQL, the schema and the spool, and says what to do."""
+"""``queen doctor``: checks PostgreSQL, the schema and the spool, and says what to do."""
 
 import asyncio
 import shutil
@@ -19,12 +19,12 @@ from queen.config import Settings
 from queen.core.diagnosis import Finding, Grade, SpoolFacts, judge, judge_spool, worst
 from queen.core.errors import DatabaseSetupError, DatabaseUnavailableError, QueenError, SettingError
 from queen.core.limits import CONNECTIONS_BESIDE_POOLS
+from queen.core.version import VERSION
 from queen.db.diagnosis import accept_clock as have_clock_accepted
 from queen.db.diagnosis import examine
 from queen.db.dsn import Target, parse
-from queen.http.resources.health import VERSION
+from queen.embedded.server import dsn_of_running
 from queen.main import open_spool
-from queen.server.embedded import dsn_of_running
 from queen.spool import place
 
 _EXIT = {Grade.OK: 0, Grade.WARNING: 1, Grade.PROBLEM: 2}
@@ -32,7 +32,7 @@ _MARKS = {Grade.OK: ("ok", "green"), Grade.WARNING: ("look", "yellow"), Grade.PR
 
 
 class Report(Struct, frozen=True):
-    """The answer as JSON."""
+    """The report as JSON."""
 
     version: str
     grade: Grade
@@ -44,13 +44,13 @@ def doctor(
     data_dir: DataDir = None,
     accept_clock: Annotated[
         bool,
-        typer.Option("--accept-clock", help="First take PostgreSQL's clock for right, whatever steps it has made."),
+        typer.Option("--accept-clock", help="First declare PostgreSQL's clock correct, whatever steps it has made."),
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
-    """Examine PostgreSQL, schema and spool: exit code 0 all is well, 1 look at something, 2 act now."""
+    """Check PostgreSQL, schema and spool. Exit code 0: no problems, 1: warnings, 2: problems."""
     try:
-        settings = settings_from(environment_with(dsn=dsn, data_dir=data_dir), data_dir)
+        settings = settings_from(environment_with(DATABASE_URL=dsn, QUEEN_DATA_DIR=data_dir), data_dir)
         accepted = [_accept_clock(settings)] if accept_clock else []
         findings = [*accepted, *_examine(settings)]
     except QueenError as problem:
@@ -65,11 +65,13 @@ def doctor(
 
 def _accept_clock(settings: Settings) -> Finding:
     distrusted_s = asyncio.run(have_clock_accepted(_target(settings)))
-    return Finding("clock", Grade.OK, f"PostgreSQL's clock is accepted; it was distrusted by {distrusted_s:.0f} s")
+    return Finding(
+        "clock", Grade.OK, f"PostgreSQL's clock is accepted; until now data was kept {distrusted_s:.0f} s longer"
+    )
 
 
 def _target(settings: Settings) -> Target:
-    return parse(_database_url(settings), "queen doctor", settings.connect_timeout_ms)
+    return parse(_database_url(settings), "queen doctor", settings.database.connect_timeout_ms)
 
 
 def _examine(settings: Settings) -> Iterator[Finding]:
@@ -86,16 +88,20 @@ def _examine(settings: Settings) -> Iterator[Finding]:
 
 
 def _database_url(settings: Settings) -> str:
-    if url := settings.database_url or dsn_of_running(Path(settings.data_dir)):
+    if url := settings.database.url or dsn_of_running(Path(settings.server.data_dir)):
         return url
     raise SettingError(
-        f"No PostgreSQL: the embedded one of {settings.data_dir} does not run. Start `queen serve`, or name another "
-        "with --dsn, DATABASE_URL or PG_HOST"
+        f"No PostgreSQL: the embedded one of {settings.server.data_dir} is not running. Start `queen serve`, or "
+        "name another with --dsn, DATABASE_URL or PG_HOST"
     )
 
 
 def _connections(settings: Settings) -> int:
-    return settings.hot_connections + settings.cold_connections + CONNECTIONS_BESIDE_POOLS * settings.workers
+    return (
+        settings.database.hot_connections
+        + settings.database.cold_connections
+        + CONNECTIONS_BESIDE_POOLS * settings.server.workers
+    )
 
 
 def _spools(settings: Settings) -> Iterator[SpoolFacts]:

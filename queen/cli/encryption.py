@@ -18,24 +18,24 @@ from queen.db.dsn import parse
 from queen.db.pool import Pool
 from queen.db.rotation import Rotation, RotationStore, rotate_all
 from queen.db.setup import prepare
+from queen.embedded.server import dsn_of_running
 from queen.security.keyring import Keyring
 from queen.server import logs
-from queen.server.embedded import dsn_of_running
-from queen.server.errors import FolderInUseError
 from queen.server.supervisor import embedded_postgres
+from queen.system.errors import FolderInUseError
 
-#: Where a key is missing, there may be millions.
+#: If a key is missing, there may be millions.
 _UNREADABLE_MAX = 20
 
 encryption = typer.Typer(name="encryption", help="Keys of encrypted queues.", no_args_is_help=True)
 
 
 class _Watcher:
-    """Shows how far the rotation is, and names messages that it cannot read."""
+    """Shows the progress of a rotation, and lists messages that it cannot read."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
-        self._task = progress.add_task("encrypting anew", total=None)
+        self._task = progress.add_task("re-encrypting", total=None)
         self._named = 0
 
     def begun(self, total: int | None) -> None:
@@ -58,30 +58,30 @@ def _encryption() -> None:
 
 @encryption.command("rotate")
 def rotate(dsn: Dsn = None, data_dir: DataDir = None) -> None:
-    """Bring every message of encrypted queues under QUEEN_ENCRYPTION_KEY, while servers run.
+    """Encrypt all messages of encrypted queues with QUEEN_ENCRYPTION_KEY, while servers run.
 
-    What is stored under a key of QUEEN_ENCRYPTION_OLD_KEYS is decrypted and encrypted again; what was stored in clear
-    before a queue became encrypted is encrypted. It may be stopped and started again at any time.
+    Messages encrypted with a key of QUEEN_ENCRYPTION_OLD_KEYS are re-encrypted. Messages stored before their queue
+    became encrypted are encrypted. The command may be interrupted and started again at any time.
 
-    The embedded PostgreSQL of the data folder is used as it runs, or started for it.
+    If the embedded PostgreSQL of the data folder is not running, the command starts it.
     """
     try:
-        settings = settings_from(environment_with(dsn=dsn, data_dir=data_dir), data_dir)
-        logs.configure(settings.log_level)
-        keys = Keyring.from_settings(settings.encryption_key, settings.encryption_old_keys)
+        settings = settings_from(environment_with(DATABASE_URL=dsn, QUEEN_DATA_DIR=data_dir), data_dir)
+        logs.configure(settings.server.log_level)
+        keys = Keyring.from_settings(settings.security.encryption_key, settings.security.encryption_old_keys)
         if keys is None:
-            raise SettingError("There is no key to encrypt with: set QUEEN_ENCRYPTION_KEY")
+            raise SettingError("There is no encryption key: set QUEEN_ENCRYPTION_KEY")
         rotation = _rotate(settings, keys)
     except QueenError as problem:
         fail(problem)
     with even_unread():
         out.print(
-            f"key {keys.current_id}: {rotation.changed} messages encrypted anew, {rotation.letters} dead letters",
+            f"key {keys.current_id}: re-encrypted {rotation.changed} messages, {rotation.letters} dead letters",
             markup=False,
         )
     if rotation.unreadable:
-        named = f"; the first {_UNREADABLE_MAX} are named above" if rotation.unreadable > _UNREADABLE_MAX else ""
-        fail(f"{rotation.unreadable} messages cannot be decrypted and stay as they are{named}")
+        named = f"; the first {_UNREADABLE_MAX} are listed above" if rotation.unreadable > _UNREADABLE_MAX else ""
+        fail(f"{rotation.unreadable} messages cannot be decrypted and were left unchanged{named}")
 
 
 def _rotate(settings: Settings, keys: Keyring) -> Rotation:
@@ -91,15 +91,15 @@ def _rotate(settings: Settings, keys: Keyring) -> Rotation:
 
 @contextmanager
 def _database(settings: Settings) -> Iterator[str]:
-    """The connection string of the database; an embedded PostgreSQL runs as long as the block, or longer."""
-    if settings.database_url:
-        yield settings.database_url
+    """The DSN of the database; starts the embedded PostgreSQL for the block if it is not running."""
+    if settings.database.url:
+        yield settings.database.url
         return
     embedded = embedded_postgres(settings)
     try:
         embedded.start()
     except FolderInUseError:
-        if not (running := dsn_of_running(Path(settings.data_dir))):
+        if not (running := dsn_of_running(Path(settings.server.data_dir))):
             raise
         yield running
         return
@@ -110,9 +110,11 @@ def _database(settings: Settings) -> Iterator[str]:
 
 
 async def _work(url: str, settings: Settings, keys: Keyring, watcher: _Watcher) -> Rotation:
-    database = await prepare(url, settings.connect_timeout_ms)
-    target = parse(url, "queen encryption", settings.connect_timeout_ms)
-    pool = Pool(msgspec.structs.replace(target, pooled=database.pooled), 1, settings.statement_timeout_ms / 1000)
+    database = await prepare(url, settings.database.connect_timeout_ms)
+    target = parse(url, "queen encryption", settings.database.connect_timeout_ms)
+    pool = Pool(
+        msgspec.structs.replace(target, pooled=database.pooled), 1, settings.database.statement_timeout_ms / 1000
+    )
     try:
         return await rotate_all(RotationStore(pool), keys, watcher)
     finally:

@@ -1,4 +1,4 @@
-"""How a command that lasts is ended."""
+"""Signals that end a long-running command."""
 
 import signal
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """SIGINT and SIGTERM raise KeyboardInterrupt, also where a shell lets its background jobs ignore the first."""
+    """SIGINT and SIGTERM raise KeyboardInterrupt, even if a shell made its background jobs ignore SIGINT."""
     before = [
         (number, signal.signal(number, handler))
         for number, handler in (

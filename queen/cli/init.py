@@ -1,4 +1,4 @@
-"""``queen init``: makes the schema, and ends."""
+"""``queen init``: creates or upgrades the schema."""
 
 import asyncio
 from contextlib import ExitStack
@@ -13,10 +13,10 @@ from queen.server.supervisor import embedded_postgres
 
 
 def init(dsn: Dsn = None, data_dir: DataDir = None) -> None:
-    """Make or upgrade the schema in the database, and exit. `queen serve` does the same at its start."""
+    """Create or upgrade the schema in the database, and exit. `queen serve` does the same at its start."""
     try:
-        settings = settings_from(environment_with(dsn=dsn, data_dir=data_dir), data_dir)
-        logs.configure(settings.log_level)
+        settings = settings_from(environment_with(DATABASE_URL=dsn, QUEEN_DATA_DIR=data_dir), data_dir)
+        logs.configure(settings.server.log_level)
         database = _prepare(settings)
     except QueenError as problem:
         fail(problem)
@@ -26,5 +26,5 @@ def init(dsn: Dsn = None, data_dir: DataDir = None) -> None:
 
 def _prepare(settings: Settings) -> DatabaseInfo:
     with ExitStack() as stack:
-        url = settings.database_url or stack.enter_context(embedded_postgres(settings)).dsn
-        return asyncio.run(prepare(url, settings.connect_timeout_ms))
+        url = settings.database.url or stack.enter_context(embedded_postgres(settings)).dsn
+        return asyncio.run(prepare(url, settings.database.connect_timeout_ms))

@@ -1,4 +1,4 @@
-"""The interfaces that a server speaks, as options name them."""
+"""The interfaces of a server, as values of options."""
 
 from enum import StrEnum
 

@@ -1,4 +1,4 @@
-"""The command line: a table of commands. The module of one is imported when it is called, not for ``--help``."""
+"""The command line: a table of commands. The module of a command is imported when it is called, not for ``--help``."""
 
 import errno
 import os
@@ -15,12 +15,12 @@ from typer.core import TyperGroup
 from queen import __distribution__
 from queen.cli.output import err, out
 
-#: What a write fails with where there is no room.
+#: Errors of a write if there is no space left.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Command(NamedTuple):
-    """A command: what it is called, where its function or group of commands is, and what it does in one line."""
+    """A command: name, location of its function or group of commands, and summary."""
 
     name: str
     place: str
@@ -30,34 +30,38 @@ class Command(NamedTuple):
 #: By panel, in the order of ``queen --help``.
 COMMANDS: dict[str, Sequence[Command]] = {
     "Server": (
-        Command("serve", "queen.cli.serve:serve", "Start the server, with a PostgreSQL of its own unless it has one."),
-        Command("init", "queen.cli.init:init", "Make or upgrade the schema in the database."),
+        Command(
+            "serve", "queen.cli.serve:serve", "Start the server, with an embedded PostgreSQL unless another is given."
+        ),
+        Command("init", "queen.cli.init:init", "Create or upgrade the database schema."),
         Command("settings", "queen.cli.settings:settings", "Print every setting with its default and meaning."),
-        Command("spool", "queen.cli.spool:spool", "Look at the spool, and decide what becomes of failed files."),
-        Command("encryption", "queen.cli.encryption:encryption", "Keys of encrypted queues."),
+        Command("spool", "queen.cli.spool:spool", "Inspect the spool, and retry or discard failed files."),
+        Command("encryption", "queen.cli.encryption:encryption", "Manage keys of encrypted queues."),
     ),
     "Client": (
-        Command("push", "queen.cli.client.push:push", "Push a message, or a file of them."),
-        Command("pop", "queen.cli.client.pop:pop", "Take messages of a queue."),
-        Command("ack", "queen.cli.client.ack:ack", "Say what became of messages."),
-        Command("tail", "queen.cli.client.tail:tail", "Show the newest messages of a queue, and those to come."),
+        Command("push", "queen.cli.client.push:push", "Push a message, or the messages of a file."),
+        Command("pop", "queen.cli.client.pop:pop", "Pop messages of a queue."),
+        Command("ack", "queen.cli.client.ack:ack", "Acknowledge messages."),
+        Command(
+            "tail", "queen.cli.client.tail:tail", "Show the newest messages of a queue, and new ones as they arrive."
+        ),
         Command("queues", "queen.cli.client.queues:queues", "List queues, or show one."),
         Command("dlq", "queen.cli.client.dlq:dlq", "Dead letters: list, replay, purge."),
         Command("groups", "queen.cli.client.groups:groups", "Consumer groups: list, show, delete."),
-        Command("seek", "queen.cli.client.seek:seek", "Put a consumer group somewhere else."),
-        Command("top", "queen.cli.client.top:top", "Watch throughput and lag by queue."),
+        Command("seek", "queen.cli.client.seek:seek", "Move the cursors of a consumer group."),
+        Command("top", "queen.cli.client.top:top", "Show live throughput and lag per queue."),
     ),
     "Checks": (
-        Command("doctor", "queen.cli.doctor:doctor", "Examine PostgreSQL, schema and spool, and say what to do."),
+        Command("doctor", "queen.cli.doctor:doctor", "Check PostgreSQL, schema and spool, and say what to do."),
         Command("verify", "queen.cli.verify:verify", "Check the guarantees of a server, over HTTP."),
-        Command("audit", "queen.cli.audit:audit", "Judge a whole log, and journals of a load test."),
-        Command("bench", "queen_bench.command:bench", "Measure the server and what it is made of."),
+        Command("audit", "queen.cli.audit:audit", "Check the whole log, and journals of a load test."),
+        Command("bench", "bench.command:bench", "Run benchmarks of the server and its parts."),
     ),
 }
 
 
 def load(command: Command) -> Any:  # noqa: ANN401 - a command of typer's own copy of click
-    """The command itself, with its options; imports its module."""
+    """Imports the command, with its options."""
     module, _, name = command.place.partition(":")
     made = getattr(import_module(module), name)
     parent = typer.Typer()
@@ -69,7 +73,7 @@ def load(command: Command) -> Any:  # noqa: ANN401 - a command of typer's own co
 
 
 class _Commands(TyperGroup):
-    """Loads the one command that is called, or whose options a shell completes."""
+    """Loads only the command that is called, or whose options a shell completes."""
 
     def main(self, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - as above
         try:
@@ -77,7 +81,7 @@ class _Commands(TyperGroup):
         except OSError as problem:
             if problem.errno not in _FULL:
                 raise
-            # Python flushes standard output once more at its end.
+            # Python flushes standard output again at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             err.print("[bold red]error:[/]", end=" ")
             err.print(f"{problem.filename or 'the output'} cannot be written: {problem.strerror}", markup=False)
@@ -99,7 +103,7 @@ app = typer.Typer(
 
 
 def _in_its_place() -> None:
-    """Stands in ``--help`` for a command that is not loaded."""
+    """Placeholder in ``--help`` for a command that is not loaded."""
 
 
 for _panel, _commands in COMMANDS.items():
@@ -117,7 +121,7 @@ def _version() -> str:
     try:
         return version(__distribution__)
     except PackageNotFoundError:
-        return "(not installed, run from its source)"
+        return " (not installed, running from source)"
 
 
 @app.callback()
@@ -128,5 +132,5 @@ def _options(
 ) -> None:
     """A message queue on PostgreSQL."""
     if isinstance(sys.stdout, TextIOWrapper):
-        # What a terminal's encoding does not know is shown escaped.
+        # Characters that the terminal's encoding lacks are shown escaped.
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -1,8 +1,7 @@
-"""Options that several commands have; they win over the environment."""
+"""Options that several commands share; they take precedence over the environment."""
 
 import os
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
@@ -14,33 +13,33 @@ from queen.core.errors import SettingError
 Dsn = Annotated[
     str | None,
     typer.Option(
-        help="PostgreSQL to use, as libpq takes it; without it DATABASE_URL or PG_HOST, else the embedded one. "
-        "Other users see the command line: give a password in DATABASE_URL.",
+        help="PostgreSQL to use, as a libpq connection string; by default that of DATABASE_URL or PG_HOST, else "
+        "the embedded one. Other users of this machine can see command lines: put a password into "
+        "DATABASE_URL.",
         show_default=False,
     ),
 ]
 DataDir = Annotated[
-    Path | None, typer.Option(help="Folder of the embedded PostgreSQL.", show_default="queen-data", file_okay=False)
+    Path | None,
+    typer.Option(help="Data folder of the embedded PostgreSQL.", show_default="queen-data", file_okay=False),
 ]
 
 
 def environment_with(**options: object) -> dict[str, str]:
-    """The environment with the options that were given, by the names of the settings, in place of its variables."""
-    variables = {field.name: field.metadata["variables"][0] for field in fields(Settings) if field.metadata}
-    given = {variables[name]: str(value) for name, value in options.items() if value is not None}
-    return {**os.environ, **given}
+    """The environment, overridden by the given options."""
+    return {**os.environ, **{name: str(value) for name, value in options.items() if value is not None}}
 
 
 def settings_from(environment: Mapping[str, str], data_dir: Path | None) -> Settings:
-    """The settings, which must have a use for the data folder if one was named.
+    """The settings; refuses a data folder that they do not use.
 
     Raises:
-        SettingError: a value cannot be used, or contradicts another.
+        SettingError: a value is invalid, or contradicts another.
     """
     settings = from_environment(environment)
-    if data_dir is not None and settings.database_url:
+    if data_dir is not None and settings.database.url:
         raise SettingError(
-            "--data-dir is the folder of the embedded PostgreSQL, and --dsn, DATABASE_URL or PG_HOST names another: "
-            "give only one of them"
+            "--data-dir is the folder of the embedded PostgreSQL, but --dsn, DATABASE_URL or PG_HOST names "
+            "another: give only one of them"
         )
     return settings

@@ -1,4 +1,4 @@
-"""What the commands print for people: on a terminal with colours, else plain and never wrapped."""
+"""Output of commands for people: with colours on a terminal, otherwise plain and without wrapping."""
 
 import os
 from collections.abc import Callable
@@ -16,21 +16,21 @@ PIPE_CHARS = 1_000_000
 
 
 class ReaderLeft(SystemExit):
-    """Whoever read standard output has enough: the command is done, and well."""
+    """The reader of standard output has closed it: the command ends successfully."""
 
 
 class _Console(Console):
-    """A console whose reader may leave: ``queen tail … | head`` ends well."""
+    """A console whose reader may close it: ``queen tail … | head`` ends without an error."""
 
     def on_broken_pipe(self) -> NoReturn:
-        """Whoever reads has enough, so the command is done."""
+        """The reader has closed the pipe: ends the command."""
         self.quiet = True
-        # Python flushes its streams once more at its end.
+        # Python flushes its streams again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
         raise ReaderLeft(0)
 
 
-# An emoji code, such as :heart:, is text like any other.
+# Emoji codes, such as :heart:, are not replaced.
 out = _Console(highlight=False, soft_wrap=True, emoji=False)
 err = _Console(highlight=False, soft_wrap=True, emoji=False, stderr=True)
 if not out.is_terminal:
@@ -46,17 +46,17 @@ def fail(message: object, exit_code: int = 1) -> NoReturn:
 
 
 def can_be_written(**files: Path | None) -> None:
-    """Ends the command where the file of one of these options cannot be written.
+    """Ends the command if the file of one of these options cannot be written.
 
-    An hour of work must not end at a folder that is not there.
+    Otherwise a missing folder could fail the command after an hour of work.
     """
     for option, path in files.items():
         if path and not (path.parent.is_dir() and os.access(path if path.exists() else path.parent, os.W_OK)):
-            fail(f"--{option} {path} cannot be written. Name a file in a folder that is there, and is yours", _USAGE)
+            fail(f"--{option} {path} is not writable. Name a file in an existing folder that you may write to", _USAGE)
 
 
 def even_unread() -> AbstractContextManager[None]:
-    """Around what is printed amid work, or before the exit code is known: it goes on when whoever reads has left.
+    """For output during work, or before the exit code is known: the command continues if the reader closes the output.
 
     Commands that only show end there.
     """
@@ -64,9 +64,9 @@ def even_unread() -> AbstractContextManager[None]:
 
 
 def written(path: Path, text: str) -> bool:
-    """Writes a file, or says on standard error why it cannot be; whether it was."""
+    """Writes a file, or prints the error; returns whether it was written."""
     try:
-        # A name of a file may be no text.
+        # A file name may be undecodable.
         path.write_text(text, encoding="utf-8", errors="replace")
     except OSError as problem:
         with even_unread():
@@ -76,15 +76,15 @@ def written(path: Path, text: str) -> bool:
 
 
 def conclude(exit_code: int, show: Callable[[], object], *files: tuple[Path | None, Callable[[], str]]) -> NoReturn:
-    """Ends a command with what it came to: its files, what it prints, and an exit code that says it, too.
+    """Ends a command with its result: files, output and exit code.
 
-    The files come first, because who reads standard output may leave; that changes nothing of the exit code. What is
-    printed is there even if a file cannot be written, which is then an error: 2, unless the verdict is worse.
+    Files are written first, because the reader may close standard output; that does not affect the exit code. The
+    output is printed even if a file cannot be written; then the exit code is 2, unless it is higher already.
 
     Args:
-        exit_code: what it came to.
+        exit_code: of the result.
         show: prints it.
-        files: where to write, if anywhere, and what makes the text.
+        files: the file to write, if any, and the function that makes its text.
     """
     for path, text in files:
         if path and not written(path, text()):

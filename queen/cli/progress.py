@@ -1,4 +1,4 @@
-"""How far long work is: on standard error if that is a terminal, and only while it lasts."""
+"""Progress of long work, on standard error if that is a terminal."""
 
 from rich.progress import (
     BarColumn,
@@ -14,12 +14,12 @@ from queen.cli.output import err
 
 
 def bar() -> Progress:
-    """What is done of how many."""
+    """A progress bar."""
     return _shown(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 
 
 def spinner() -> Progress:
-    """For work of which nothing is heard before it is done."""
+    """A spinner, for work without progress reports."""
     return _shown(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
 
 

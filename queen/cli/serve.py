@@ -1,4 +1,4 @@
-"""``queen serve``: the server, with a PostgreSQL of its own unless it is given one."""
+"""``queen serve``: starts the server, with an embedded PostgreSQL unless another is given."""
 
 import shutil
 from typing import Annotated
@@ -10,48 +10,49 @@ from queen.cli.options import DataDir, Dsn, environment_with, settings_from
 from queen.cli.output import fail, out
 from queen.core.addresses import is_loopback
 from queen.core.errors import QueenError
+from queen.embedded import binaries
 from queen.security import authentication
-from queen.server import listening, logs, programs
+from queen.server import listening, logs
 from queen.server.supervisor import Running, Supervisor
 
 
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
-    port: Annotated[int | None, typer.Option(help="HTTP port; 0 takes a free one.", show_default="6632")] = None,
-    workers: Annotated[int | None, typer.Option(help="Worker processes.", show_default="2")] = None,
+    port: Annotated[int | None, typer.Option(help="HTTP port; 0 chooses a free one.", show_default="6632")] = None,
+    workers: Annotated[int | None, typer.Option(help="Number of worker processes.", show_default="2")] = None,
     dsn: Dsn = None,
     data_dir: DataDir = None,
     worker_class: Annotated[
-        str | None, typer.Option(help="uvicorn, asgi, gthread, or meinheld.", show_default="uvicorn")
+        str | None, typer.Option(help="Worker class: uvicorn, asgi, gthread, or meinheld.", show_default="uvicorn")
     ] = None,
     graceful_timeout: Annotated[
-        int | None, typer.Option(help="Seconds that a stop waits for requests in flight.", show_default="30")
+        int | None, typer.Option(help="Seconds to wait for requests in flight at shutdown.", show_default="30")
     ] = None,
     certfile: Annotated[
-        str | None, typer.Option(help="Certificate (PEM, with its chain) to serve https with.", show_default="http")
+        str | None, typer.Option(help="Certificate for https (PEM, with its chain).", show_default="http")
     ] = None,
     keyfile: Annotated[str | None, typer.Option(help="Private key of the certificate.", show_default=False)] = None,
     insecure: Annotated[
         bool | None,
-        typer.Option("--insecure", help="Start although other machines can do everything, without a token."),
+        typer.Option("--insecure", help="Start although other machines get full access without a token."),
     ] = None,
 ) -> None:
     """Start the server, and run until SIGTERM or Ctrl-C; SIGHUP replaces the workers."""
     environment = environment_with(
-        host=host,
-        port=port,
-        workers=workers,
-        dsn=dsn,
-        data_dir=data_dir,
-        worker_class=worker_class,
-        graceful_timeout_s=graceful_timeout,
-        tls_certificate=certfile,
-        tls_key=keyfile,
-        insecure=insecure,
+        HOST=host,
+        PORT=port,
+        NUM_WORKERS=workers,
+        DATABASE_URL=dsn,
+        QUEEN_DATA_DIR=data_dir,
+        QUEEN_WORKER_CLASS=worker_class,
+        GRACEFUL_TIMEOUT=graceful_timeout,
+        QUEEN_TLS_CERTFILE=certfile,
+        QUEEN_TLS_KEYFILE=keyfile,
+        QUEEN_INSECURE=insecure,
     )
     try:
         settings = settings_from(environment, data_dir)
-        logs.configure(settings.log_level)
+        logs.configure(settings.server.log_level)
         exit_code = Supervisor(settings, environment, _announce).run()
     except QueenError as problem:
         fail(problem)
@@ -77,20 +78,20 @@ def _facts(running: Running) -> list[tuple[str, str]]:
         database = [("PostgreSQL", f"{version} at {running.database.place}")]
     return [
         *database,
-        ("Workers", f"{running.workers} of gunicorn's class {running.worker_class.name}"),
+        ("Workers", f"{running.workers}, gunicorn class {running.worker_class.name}"),
         *[("Note", line) for line in running.worker_class.notes],
         ("Access", _access(running)),
-        ("Stop", f"Ctrl-C, or kill {running.pid}; requests in flight are answered"),
+        ("Stop", f"Ctrl-C, or kill {running.pid}; requests in flight are finished"),
     ]
 
 
 def _psql() -> str:
-    """How to call psql here: the wheel brings one for machines that have none."""
-    return "psql" if shutil.which("psql") else str(programs.folder() / "psql")
+    """The psql command on this machine; the wheel includes one for machines that have none."""
+    return "psql" if shutil.which("psql") else str(binaries.folder() / "psql")
 
 
 def _access(running: Running) -> str:
     if is_loopback(running.host):
         return f"{running.access}; only programs on this machine can connect"
     warned = "WARNING: " if running.access == authentication.OPEN else ""
-    return f"{warned}{running.access}, and other machines may reach {running.host}"
+    return f"{warned}{running.access}; other machines may reach {running.host}"

@@ -1,4 +1,4 @@
-"""``queen spool``: what waits in the spool of this machine, and what was set aside. Needs no server, no database."""
+"""``queen spool``: inspects the spool of this machine, and handles failed files. Needs neither server nor database."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -14,19 +14,17 @@ from queen.core.errors import QueenError
 from queen.core.segment import Entry, decode_entries, encode_ends
 from queen.main import open_spool
 from queen.spool import place
-from queen.spool.format import Damage, Record, SpooledLot, SpoolFile, request_of
+from queen.spool.format import Damage, Record, SpooledBatch, SpoolFile, request_of
 from queen.spool.spool import Spool, is_failed, is_held_back
 
-spool = typer.Typer(
-    name="spool", help="Look at the spool, and decide what becomes of failed files.", no_args_is_help=True
-)
+spool = typer.Typer(name="spool", help="Inspect the spool, and retry or discard failed files.", no_args_is_help=True)
 
 Folder = Annotated[
     Path | None,
     typer.Option(help="Folder of the spool.", show_default="FILE_BUFFER_DIR, else those in QUEEN_DATA_DIR/buffers"),
 ]
-Names = Annotated[list[str], typer.Argument(help="Names of files, as `queen spool ls` shows them.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do it; else it is only said what would be done.")]
+Names = Annotated[list[str], typer.Argument(help="Names of files, from `queen spool ls`.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this the command only says what it would do.")]
 
 _PAYLOAD_CHARS = 200
 _TITLES = ("file", "state", "requests", "messages", "bytes", "begun", "reason")
@@ -35,12 +33,12 @@ _LINE = "{:<24}  {:<13}  {:>8}  {:>8}  {:>10}  {:<25}  {}"
 
 @spool.callback()
 def _spool() -> None:
-    """Look at the spool, and decide what becomes of failed files."""
+    """Inspect the spool, and retry or discard failed files."""
 
 
 @spool.command("ls")
 def ls(folder: Folder = None) -> None:
-    """List the files: waiting, being written, held back, failed; and the partitions that are held back, and why."""
+    """List the files: waiting, being written, held back, failed; and partitions that are held back, with the reason."""
     for path, each in _spools(folder):
         state = each.state()
         also = f", {state.held_partitions} partitions held back" if state.held_partitions else ""
@@ -60,9 +58,9 @@ def ls(folder: Folder = None) -> None:
 def show(
     names: Names,
     folder: Folder = None,
-    limit: Annotated[int, typer.Option(help="Messages of each file that are shown.", min=1)] = 20,
+    limit: Annotated[int, typer.Option(help="Messages to show per file.", min=1)] = 20,
 ) -> None:
-    """Print the messages in files."""
+    """Print the messages of files."""
     for name in names:
         file = _read(_holding(name, folder), name)
         lines = _messages(file)
@@ -77,9 +75,9 @@ def retry(
     names: Annotated[list[str] | None, typer.Argument(help="Names of failed files.", show_default="all")] = None,
     folder: Folder = None,
 ) -> None:
-    """Put failed files back, in order, to be stored again: a server that runs does it at once, else the next one.
+    """Put failed files back into the spool, in order. A running server replays them at once, otherwise the next one.
 
-    What is refused again is set aside again. A message whose transaction id was stored meanwhile is a duplicate.
+    Pushes that are refused again are set aside again. A message whose transaction id is already stored is a duplicate.
     """
     if names:
         for name in sorted(_failed(names)):
@@ -98,27 +96,27 @@ def retry(
                 line = _put_back(each, name)
                 put_back += 1
             except (QueenError, OSError) as problem:
-                line = f"{name} is left: {problem}"
+                line = f"{name} was left: {problem}"
                 left += 1
                 everything = False
             with even_unread():
                 out.print(line, markup=False)
         with even_unread():
-            out.print(f"{path}: {put_back} files wait to be stored again, {left} are left", markup=False)
+            out.print(f"{path}: {put_back} files will be replayed, {left} were left", markup=False)
     if not everything:
         raise typer.Exit(1)
 
 
 @spool.command("replay", hidden=True)
 def replay(names: Names, folder: Folder = None, yes: Yes = False) -> None:
-    """What `retry` does, asked for with --yes."""
+    """Like `retry`, but needs --yes."""
     for name in _failed(names):
         each = _holding(name, folder)
         file = _read(each, name)
         if file.header is None:
-            fail(f"{name} cannot be read, so it cannot be replayed: look at it, then discard it")
+            fail(f"{name} cannot be read, so it cannot be replayed: inspect it, then discard it")
         if not yes:
-            out.print(f"would replay {name}: {file.messages} messages (--yes does it)", markup=False)
+            out.print(f"would replay {name}: {file.messages} messages (use --yes to do it)", markup=False)
             continue
         try:
             line = _put_back(each, name)
@@ -130,25 +128,25 @@ def replay(names: Names, folder: Folder = None, yes: Yes = False) -> None:
 
 def _put_back(each: Spool, name: str) -> str:
     messages, reason = each.read(name).messages, each.told_of_failed(name).reason
-    return f"{name} waits as {each.replay_failed(name)}: {messages} messages; it was set aside: {reason}"
+    return f"{name} will be replayed as {each.replay_failed(name)}: {messages} messages; it was set aside: {reason}"
 
 
 @spool.command("discard")
 def discard(names: Names, folder: Folder = None, yes: Yes = False) -> None:
-    """Remove failed files for good, with the messages in them."""
+    """Delete failed files with their messages. This cannot be undone."""
     for name in _failed(names):
         each = _holding(name, folder)
         messages = _read(each, name).messages
         if not yes:
-            out.print(f"would discard {name} with {messages} messages (--yes does it)", markup=False)
+            out.print(f"would discard {name} with {messages} messages (use --yes to do it)", markup=False)
             continue
         each.discard(name)
         with even_unread():
-            out.print(f"{name} is gone, with {messages} messages", markup=False)
+            out.print(f"discarded {name} with {messages} messages", markup=False)
 
 
 def _spools(folder: Path | None) -> list[tuple[Path, Spool]]:
-    """The spools to look at."""
+    """The spools of this machine."""
     try:
         settings = from_environment()
         folders = paths(settings, folder)
@@ -161,23 +159,25 @@ def _spools(folder: Path | None) -> list[tuple[Path, Spool]]:
 
 
 def _where(settings: Settings, folder: Path | None) -> Path:
-    return folder or (Path(settings.spool_dir) if settings.spool_dir else place.default_parent(settings.data_dir))
+    return folder or (
+        Path(settings.spool.folder) if settings.spool.folder else place.default_parent(settings.server.data_dir)
+    )
 
 
 def paths(settings: Settings, folder: Path | None) -> Sequence[Path]:
-    """The folders in which there may be a spool of this machine."""
+    """The folders that may have a spool of this machine."""
     path = _where(settings, folder)
-    if folder or settings.spool_dir:
+    if folder or settings.spool.folder:
         return [path]
     return sorted(path.iterdir()) if path.is_dir() else []
 
 
 def _holding(name: str, folder: Path | None) -> Spool:
-    """The spool that has a file of this name."""
+    """The spool that has a file with this name."""
     for _, each in _spools(folder):
         if name in _files(each):
             return each
-    return fail(f"There is no file {name} in the spool: `queen spool ls` shows which there are")
+    return fail(f"There is no file {name} in the spool: `queen spool ls` lists the files")
 
 
 def _files(each: Spool) -> Sequence[str]:
@@ -198,14 +198,12 @@ def _read(each: Spool, name: str) -> SpoolFile:
 def _failed(names: Sequence[str]) -> Sequence[str]:
     for name in names:
         if not is_failed(name):
-            fail(
-                f"{name} is not a failed file: what waits is stored by the server, and can be neither lost nor hurried"
-            )
+            fail(f"{name} is not a failed file: the server replays it by itself")
     return names
 
 
 def _row(each: Spool, name: str) -> list[str] | None:
-    """What is told of a file; nothing if a server has stored and removed it meanwhile."""
+    """The row of a file; ``None`` if a server has replayed and removed it meanwhile."""
     try:
         file, size = each.read(name), each.size(name)
     except FileNotFoundError:
@@ -221,20 +219,20 @@ def _row(each: Spool, name: str) -> list[str] | None:
 
 
 def _messages(file: SpoolFile) -> list[str]:
-    """One line a message."""
+    """One line per message."""
     lines = []
     for record in file.records:
         if isinstance(record, Damage):
             lines.append(f"{record.end - record.start} bytes that cannot be read")
             continue
-        for lots in record.requests:
-            for lot in lots:
-                lines += [f"{lot.queue} / {lot.partition}: {text}" for text in _entries(lot)]
+        for batches in record.requests:
+            for batch in batches:
+                lines += [f"{batch.queue} / {batch.partition}: {text}" for text in _entries(batch)]
     return lines
 
 
-def _entries(lot: SpooledLot) -> list[str]:
-    [whole] = request_of([lot]).lots
+def _entries(batch: SpooledBatch) -> list[str]:
+    [whole] = request_of([batch]).batches
     texts = []
     for entry in decode_entries(b"[" + whole.body + b"]", encode_ends(whole.lengths), 0):
         payload = bytes(entry.payload if isinstance(entry, Entry) else entry).decode()

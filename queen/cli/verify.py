@@ -1,4 +1,4 @@
-"""``queen verify``: checks the guarantees of any server, as a client sees them."""
+"""``queen verify``: checks the guarantees of a server, as a client."""
 
 from enum import StrEnum
 from functools import partial
@@ -13,8 +13,8 @@ from queen.cli.ending import interruptible
 from queen.cli.interface import Interface
 from queen.cli.output import can_be_written, conclude, fail, out
 from queen.cli.progress import bar as progress_bar
-from queen_spec.conformance import Report, UnreachableError, as_html, as_json, as_junit, as_table, run
-from queen_spec.conformance.simple_mq import run as run_simple_mq
+from spec.conformance import Report, UnreachableError, as_html, as_json, as_junit, as_table, run
+from spec.conformance.simple_mq import run as run_simple_mq
 
 _UNREACHABLE = 2
 _STYLES = {"valid": "green", "invalid": "bold red", "unknown": "yellow", "skipped": "dim"}
@@ -31,32 +31,38 @@ class ProfileName(StrEnum):
 
 
 def verify(
-    url: Annotated[str, typer.Argument(help="The server, such as http://127.0.0.1:6632.")],
-    interface: Annotated[Interface, typer.Option(help="What the server speaks.")] = Interface.queen,
+    url: Annotated[str, typer.Argument(help="URL of the server, such as http://127.0.0.1:6632.")],
+    interface: Annotated[Interface, typer.Option(help="Interface to check.")] = Interface.queen,
     token: Annotated[
-        str | None, typer.Option(help="Sent as a bearer token.", envvar="QUEEN_TOKEN", show_default=False)
+        str | None, typer.Option(help="Bearer token to send.", envvar="QUEEN_TOKEN", show_default=False)
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Repeats the choices of a run.", show_default="a new one")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of the random choices, to repeat a run.", show_default="a new one")
+    ] = None,
     profile: Annotated[ProfileName, typer.Option(help="quick: a small workload.")] = ProfileName.default,
     only: Annotated[
         list[str] | None,
-        typer.Option(help="A guarantee, such as G-LEASE-1, whose checks to run; may be repeated.", show_default="all"),
+        typer.Option(
+            help="Run only the checks of this guarantee, such as G-LEASE-1; may be repeated.", show_default="all"
+        ),
     ] = None,
-    json: Annotated[Path | None, typer.Option(help="File for the report as JSON.", dir_okay=False)] = None,
-    junit: Annotated[Path | None, typer.Option(help="File for the report as JUnit XML.", dir_okay=False)] = None,
-    html: Annotated[Path | None, typer.Option(help="File for the report as HTML.", dir_okay=False)] = None,
+    json: Annotated[Path | None, typer.Option(help="Write the report to this file as JSON.", dir_okay=False)] = None,
+    junit: Annotated[
+        Path | None, typer.Option(help="Write the report to this file as JUnit XML.", dir_okay=False)
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Write the report to this file as HTML.", dir_okay=False)] = None,
 ) -> None:
-    """Check the guarantees of a server over HTTP: 0 all hold, 1 not all were shown to hold.
+    """Check the guarantees of a server over HTTP. Exit code 0: all hold, 1: not all were shown to hold.
 
-    2: it cannot be reached, or a report cannot be written.
+    2: the server is unreachable, or a report cannot be written.
     """
     can_be_written(json=json, junit=junit, html=html)
     try:
-        # However it is ended, what it made is cleaned up.
+        # However it ends, its queues are deleted.
         with interruptible():
             report = _run(url, interface, token, seed, profile, only or [])
     except UnreachableError as problem:
-        fail(f"{url} cannot be reached: {problem}", _UNREACHABLE)
+        fail(f"{url} is unreachable: {problem}", _UNREACHABLE)
     except ValueError as problem:
         raise typer.BadParameter(str(problem), param_hint="--only") from problem
     files = ((json, as_json), (junit, as_junit), (html, as_html))

@@ -21,7 +21,7 @@ def name_of(authority: str) -> str:
 
 
 def is_own_name(authority: str) -> bool:
-    """Whether ``host:port`` is nothing that people outside can have in the DNS: an address, localhost, a word."""
+    """Whether no outsider can own the name of ``host:port`` in the DNS: an address, localhost, or no dot in it."""
     name = name_of(authority)
     try:
         ipaddress.ip_address(name)

@@ -1,4 +1,4 @@
-"""What administration asks of the database and is answered: frozen values, one field a column of the procedure."""
+"""Arguments and results of the administrative procedures: frozen values, one field per column of the procedure."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from queen.core.operations import QueueConfiguration
 
-#: Payloads and traces of a page of a list; the next one begins behind what came.
+#: Maximum bytes of payloads and traces per page of a list; the next page begins after the last row.
 PAGE_BYTES = 16 * 2**20
 
 
@@ -21,14 +21,14 @@ class MessageKey(Struct, frozen=True):
 
 
 class Period(Struct, frozen=True):
-    """A time from one moment to another, both included."""
+    """A period; both ends are included."""
 
     begin: datetime
     end: datetime
 
     @property
     def bucket_minutes(self) -> int:
-        """Minutes of one point of a series over this time: 60 to 168 points for every common length."""
+        """Minutes per point of a series over this period: 60 to 168 points for every common length."""
         length = self.end - self.begin
         for minutes, longest in ((1, 1), (5, 6), (15, 24), (60, 168)):
             if length <= timedelta(hours=longest):
@@ -37,7 +37,7 @@ class Period(Struct, frozen=True):
 
     @property
     def points(self) -> int:
-        """Points of a series over this time, at most."""
+        """Maximum number of points of a series over this period."""
         return (self.end - self.begin) // timedelta(minutes=self.bucket_minutes) + 2
 
 
@@ -45,7 +45,7 @@ class Period(Struct, frozen=True):
 
 
 class QueueFilter(Struct, frozen=True):
-    """Which queues are wanted; ``None`` matches any. ``search``: what name, namespace or task holds."""
+    """A filter of queues; ``None`` matches any. ``search``: a text that name, namespace or task contains."""
 
     namespace: str | None = None
     task: str | None = None
@@ -54,7 +54,7 @@ class QueueFilter(Struct, frozen=True):
 
 
 class QueueOrder(Enum):
-    """Which queues a list begins with."""
+    """The order of a list of queues."""
 
     NEWEST = "newest"
     NAME = "name"
@@ -62,7 +62,7 @@ class QueueOrder(Enum):
 
 
 class QueueRow(Struct, frozen=True):
-    """A queue with its figures; those are ``None`` until the statistics know it (see ``queen.queue_stats``)."""
+    """A queue with its statistics; those are ``None`` until the queue was counted (see ``queen.queue_stats``)."""
 
     queue_id: int
     name: str
@@ -82,10 +82,10 @@ class QueueRow(Struct, frozen=True):
 
 
 class QueuesSummary(Struct, frozen=True):
-    """Figures of queues together.
+    """Statistics of queues, added up.
 
-    ``computed_at``: of the oldest of them; ``None`` when some never were. ``age_*``: seconds that the oldest undone
-    message of a queue waits; ``lag_*``: its undone messages in the partition and group with most of them.
+    ``computed_at``: of the oldest ones; ``None`` if some queues were never counted. ``age_*``: seconds for which the
+    oldest message that is not done has waited; ``lag_*``: the highest consumer lag of a queue, in messages.
     """
 
     queues: int
@@ -110,7 +110,7 @@ class QueuesSummary(Struct, frozen=True):
 
 
 class UsedQueueRow(Struct, frozen=True):
-    """A queue that holds or held messages; ``consumed``: what its furthest group has done."""
+    """A queue that holds or held messages; ``consumed``: messages that its most advanced group has done."""
 
     queue_id: int
     name: str
@@ -121,7 +121,7 @@ class UsedQueueRow(Struct, frozen=True):
 
 
 class QueueOptions(Struct, frozen=True):
-    """Labels and options of a queue, as stored; ``None`` is an option that nobody has set."""
+    """Labels and options of a queue, as stored; ``None`` is an option that was never set."""
 
     queue_id: int
     name: str
@@ -139,14 +139,14 @@ class QueueOptions(Struct, frozen=True):
 
 
 class Configured(Struct, frozen=True):
-    """A queue as it is configured."""
+    """A queue with its configuration."""
 
     queue_id: int
     configuration: QueueConfiguration
 
 
 class PartitionRow(Struct, frozen=True):
-    """A partition with figures of this moment; where groups differ, those of its slowest group."""
+    """A partition with its current statistics; where groups differ, those of its slowest group."""
 
     part_id: int
     queue: str
@@ -164,7 +164,7 @@ class PartitionRow(Struct, frozen=True):
 
 
 class LabelRow(Struct, frozen=True):
-    """A namespace or a task with the figures of its queues."""
+    """A namespace or a task with the statistics of its queues."""
 
     label: str
     queues: int
@@ -174,7 +174,7 @@ class LabelRow(Struct, frozen=True):
 
 
 class Depth(Struct, frozen=True):
-    """What a group has still to do: messages, those of them under a live lease, partitions that hold some."""
+    """The backlog of a group: messages, those in flight, and partitions that hold some."""
 
     pending: int
     processing: int
@@ -186,7 +186,7 @@ class Depth(Struct, frozen=True):
 
 
 class MessageFilter(Struct, frozen=True):
-    """Which messages are wanted; ``None`` matches any."""
+    """A filter of messages; ``None`` matches any."""
 
     queue: str | None = None
     partition: str | None = None
@@ -222,7 +222,7 @@ class MessageRow(Struct, frozen=True):
 
 
 class MessageDetail(Struct, frozen=True):
-    """One message with all that is known of it; ``group_*`` are columns, one element a group."""
+    """One message with all that is known of it; ``group_*`` are columns, with one element per group."""
 
     off: int
     queue: str
@@ -250,7 +250,7 @@ class MessageDetail(Struct, frozen=True):
 
 
 class DeadLetterFilter(Struct, frozen=True):
-    """Which dead letters are wanted; ``None`` matches any. The time is that of the failure."""
+    """A filter of dead letters; ``None`` matches any. The time is that of the failure."""
 
     queue: str | None = None
     group: str | None = None
@@ -280,7 +280,7 @@ class DeadLetterRow(Struct, frozen=True):
 
 
 class DeadLetter(Struct, frozen=True):
-    """A dead letter that is to be replayed."""
+    """A dead letter to replay."""
 
     id: int
     part_id: int
@@ -295,14 +295,14 @@ class DeadLetter(Struct, frozen=True):
 
 
 class Failure(Struct, frozen=True):
-    """A place in the list of dead letters; without values: before the newest."""
+    """A position in the list of dead letters; without values: before the newest."""
 
     failed_at: datetime | None
     id: int | None
 
 
 class Replayed(Struct, frozen=True):
-    """What became of a replay.
+    """The result of a replay.
 
     ``moved`` or ``duplicate``, with the offset; ``missing``; ``unknown`` partition; ``stale`` push options; ``full``.
     """
@@ -312,7 +312,7 @@ class Replayed(Struct, frozen=True):
 
 
 class GivenUp(Struct, frozen=True):
-    """Whether a message is known, and the groups for which it was given up."""
+    """Whether a message exists, and the groups for which it was dead-lettered."""
 
     known: bool
     groups: Sequence[str] | None
@@ -322,7 +322,7 @@ class GivenUp(Struct, frozen=True):
 
 
 class GroupRow(Struct, frozen=True):
-    """A consumer group of a queue with its figures; those are ``None`` until the statistics know it."""
+    """A consumer group of a queue with its statistics; those are ``None`` until the group was counted."""
 
     grp_id: int
     name: str
@@ -342,14 +342,14 @@ class GroupRow(Struct, frozen=True):
 
 
 class GroupOrder(Enum):
-    """Which groups a list begins with."""
+    """The order of a list of groups."""
 
     NAME = "name"
     LAG = "lag"
 
 
 class GroupsSummary(Struct, frozen=True):
-    """Figures of groups together: live leases, messages under them, messages that were done."""
+    """Statistics of groups, added up: live leases, messages in flight, messages that were done."""
 
     groups: int
     leases: int
@@ -358,14 +358,14 @@ class GroupsSummary(Struct, frozen=True):
 
 
 class Consumers(Struct, frozen=True):
-    """Who consumes some queues: whether without a group, and how many groups."""
+    """The consumers of some queues: whether some name no group, and the number of groups."""
 
     queue_mode: bool
     groups: int
 
 
 class CursorRow(Struct, frozen=True):
-    """How far a group is in a partition; ``lease``: a live one; ``consumed_at``: push of its last done message."""
+    """The cursor of a group in a partition; ``lease``: a live one; ``consumed_at``: push of its last done message."""
 
     queue: str
     partition: str
@@ -377,7 +377,7 @@ class CursorRow(Struct, frozen=True):
 
 
 class LaggingRow(Struct, frozen=True):
-    """A partition of a group whose oldest undone message waits."""
+    """A partition in which a group has a backlog."""
 
     consumer_group: str
     queue: str
@@ -390,7 +390,7 @@ class LaggingRow(Struct, frozen=True):
 
 
 class Seek(Struct, frozen=True):
-    """Where the cursors of a group go: to the end, after a time, or (neither) to the oldest message.
+    """The target of a seek: the log end, a time, or (neither) the oldest message.
 
     ``partition``: only that one; ``None`` means all of the queue.
     """
@@ -402,8 +402,8 @@ class Seek(Struct, frozen=True):
     since: datetime | None = None
 
 
-class Sought(Struct, frozen=True):
-    """Cursors that were put, and when the message was pushed after which the last of them stands."""
+class SeekResult(Struct, frozen=True):
+    """The number of moved cursors, and when the message before the last one was pushed."""
 
     updated: int
     moved_to: datetime | None
@@ -413,7 +413,7 @@ class Sought(Struct, frozen=True):
 
 
 class Trace(Struct, frozen=True):
-    """What a consumer records about a message; ``data`` is JSON."""
+    """A record of a consumer about a message; ``data`` is JSON."""
 
     key: MessageKey
     group: str
@@ -424,7 +424,7 @@ class Trace(Struct, frozen=True):
 
 
 class TraceRow(Struct, frozen=True):
-    """A recorded trace with its message; ``payload`` is ``None`` when that is gone."""
+    """A recorded trace with its message; ``payload`` is ``None`` if the message was removed."""
 
     id: int
     event: str
@@ -443,7 +443,7 @@ class TraceRow(Struct, frozen=True):
 
 
 class TraceNameRow(Struct, frozen=True):
-    """A name with its traces and messages."""
+    """A trace name with its numbers of traces and messages."""
 
     name: str
     traces: int
@@ -455,9 +455,9 @@ class TraceNameRow(Struct, frozen=True):
 
 
 class Refreshed(Struct, frozen=True):
-    """What a page of a refresh of the statistics has done; ``skipped``: another server does it.
+    """The result of one page of a refresh of the statistics; ``skipped``: another server does it.
 
-    ``last``: where the next page begins; ``None``: that was all.
+    ``last``: where the next page begins; ``None``: this was the last one.
     """
 
     queues: int | None
@@ -467,8 +467,8 @@ class Refreshed(Struct, frozen=True):
     last: int | None
 
 
-class Apart(Struct, frozen=True):
-    """What figures are kept apart by."""
+class GroupBy(Struct, frozen=True):
+    """The key of a series."""
 
     bucket: bool = True
     queue: bool = False
@@ -476,7 +476,7 @@ class Apart(Struct, frozen=True):
 
 
 class QueueMetricsRow(Struct, frozen=True):
-    """What was done for queues; a key is ``None`` where the figures are not kept apart by it."""
+    """The counts of queues; a key is ``None`` if the series are not split by it."""
 
     bucket: datetime | None
     queue: str | None
@@ -497,12 +497,12 @@ class QueueMetricsRow(Struct, frozen=True):
 
     @property
     def lag_ms(self) -> float:
-        """Mean age of a message when it was popped."""
+        """Average age of the messages when they were popped."""
         return self.lag_ms_sum / self.pop_messages if self.pop_messages else 0.0
 
 
 class WorkerFilter(Struct, frozen=True):
-    """Which workers are wanted; ``None`` matches any. ``names`` are ``host:process id``."""
+    """A filter of workers; ``None`` matches any. ``names`` are ``host:process id``."""
 
     hostname: str | None = None
     pid: int | None = None
@@ -510,7 +510,7 @@ class WorkerFilter(Struct, frozen=True):
 
 
 class WorkerMetricsRow(Struct, frozen=True):
-    """How workers were; a key is ``None`` where the figures are not kept apart by it. CPU is percent of one core."""
+    """The state of workers; a key is ``None`` if the series are not split by it. CPU is percent of one core."""
 
     bucket: datetime | None
     hostname: str | None
@@ -535,14 +535,14 @@ class WorkerMetricsRow(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True):
-    """A page of names, and how many there are in all."""
+    """A page of names, and their total number."""
 
     total: int
     names: Sequence[str]
 
 
 class ParkedRow(Struct, frozen=True):
-    """Most long polls of a queue that waited at once in a worker."""
+    """Maximum number of long polls of a queue that waited at once in a worker."""
 
     bucket: datetime
     queue: str
@@ -551,7 +551,7 @@ class ParkedRow(Struct, frozen=True):
 
 
 class RetentionRow(Struct, frozen=True):
-    """What retention and eviction removed."""
+    """Messages that retention and eviction removed."""
 
     bucket: datetime
     retention_messages: int

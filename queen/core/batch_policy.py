@@ -1,8 +1,11 @@
-"""When a batch goes: the one question that stands between a queue of jobs and a procedure call."""
+"""When a batch leaves: how many waiting jobs go into one procedure call, and when."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-#: A rest of a hold that no clock can measure.
+from queen.core.operations import JobType
+
+#: A remaining hold that is too short to measure.
 _SOON_MS = 0.001
 
 
@@ -13,21 +16,22 @@ def _rest(whole_ms: float, gone_ms: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class BatchPolicy:
-    """Fire when idle, when ``preferred`` jobs wait, or when the oldest has waited ``hold_ms``.
+    """A batch leaves if no call is in flight, if ``preferred`` jobs wait, or if the oldest has waited ``hold_ms``.
 
-    With no call in flight a job leaves at once: holding it would buy nothing, because batches form by themselves
-    while a call is under way (measured: no figure of ``docs/performance.md`` needs a hold).
+    With no call in flight a job leaves at once: a hold would gain nothing, because batches form by themselves while a
+    call is in flight (measured: no result of ``docs/performance.md`` needs a hold).
 
     Attributes:
-        preferred: jobs at which waiting for more is pointless.
-        hold_ms: the longest that a job waits for company while other calls are in flight.
-        batch_max: most jobs in one call.
-        in_flight_max: most calls at the same time.
-        linger_ms: how long a call waits for clients that the one before has answered and that may come again at once.
-        items_max: a batch takes no further job once it has so many items (messages, acks).
-        bytes_max: a batch takes no further job once it has so many bytes.
-        queued_max: most jobs that may wait; further ones are refused.
-        queued_bytes_max: a further job is refused once those that wait have so many bytes.
+        preferred: number of jobs for which a call does not wait for more.
+        hold_ms: maximum time that a job waits for others while calls are in flight.
+        batch_max: maximum of jobs per call.
+        in_flight_max: maximum of calls in flight.
+        linger_ms: how long a call waits for clients that the previous call has answered and that may send again at
+            once.
+        items_max: a batch with this many items (messages, acks) takes no further job.
+        bytes_max: a batch with this many bytes takes no further job.
+        queued_max: maximum of waiting jobs; further ones are refused.
+        queued_bytes_max: further jobs are refused if the waiting ones have this many bytes.
     """
 
     preferred: int
@@ -41,13 +45,13 @@ class BatchPolicy:
     queued_bytes_max: int = 256 << 20
 
     def due_in_ms(self, waiting: int, oldest_age_ms: float, in_flight: int, limit: int | None = None) -> float | None:
-        """Milliseconds until a batch should leave: 0 for now, ``None`` for not before something else happens.
+        """Milliseconds until a batch should leave: 0 means now, ``None`` not before the next job or the end of a call.
 
         Args:
-            waiting: jobs that may leave.
-            oldest_age_ms: how long the oldest of them has waited.
-            in_flight: calls under way.
-            limit: how many there may be, if that is less than ``in_flight_max``.
+            waiting: number of jobs that may leave.
+            oldest_age_ms: how long the oldest one has waited.
+            in_flight: number of calls in flight.
+            limit: maximum of calls in flight, if less than ``in_flight_max``.
         """
         if waiting == 0 or in_flight >= min(self.in_flight_max, limit or self.in_flight_max):
             return None
@@ -56,7 +60,7 @@ class BatchPolicy:
         return _rest(self.hold_ms, oldest_age_ms)
 
     def lingers_for_ms(self, waited_ms: float) -> float:
-        """Milliseconds for which a call that has waited so long still waits for clients that the last one answered."""
+        """Milliseconds that a call still waits for clients that the previous call answered, after ``waited_ms``."""
         return _rest(self.linger_ms, waited_ms)
 
     def is_full(self, jobs: int, items: int, size: int) -> bool:
@@ -64,5 +68,22 @@ class BatchPolicy:
         return jobs >= self.batch_max or items >= self.items_max or size >= self.bytes_max
 
     def refuses(self, jobs: int, size: int) -> bool:
-        """Whether a further job may not wait, beside so many jobs with so many bytes."""
+        """Whether a further job is refused if so many jobs with so many bytes wait."""
         return jobs >= self.queued_max or size >= self.queued_bytes_max
+
+
+#: The policy of each job type.
+POLICIES: Mapping[JobType, BatchPolicy] = {
+    JobType.PUSH: BatchPolicy(preferred=50, hold_ms=20, batch_max=500, in_flight_max=4),
+    JobType.POP: BatchPolicy(preferred=20, hold_ms=5, batch_max=500, in_flight_max=4, linger_ms=2),
+    JobType.ACK: BatchPolicy(preferred=50, hold_ms=20, batch_max=500, in_flight_max=4, linger_ms=2),
+    JobType.TRANSACTION: BatchPolicy(preferred=50, hold_ms=20, batch_max=50, in_flight_max=4, linger_ms=2),
+    JobType.RENEW_LEASE: BatchPolicy(preferred=10, hold_ms=100, batch_max=100, in_flight_max=2),
+    JobType.CYCLE: BatchPolicy(preferred=1, hold_ms=0, batch_max=1, in_flight_max=4),
+    JobType.ENQUEUE: BatchPolicy(preferred=50, hold_ms=20, batch_max=500, in_flight_max=4),
+    # A message of simple-mq has up to 256 KiB, and a call returns what all of its polls want.
+    JobType.DEQUEUE: BatchPolicy(preferred=20, hold_ms=5, batch_max=500, in_flight_max=4, items_max=100),
+    JobType.ACKNOWLEDGE: BatchPolicy(preferred=50, hold_ms=20, batch_max=500, in_flight_max=4),
+    JobType.EXTEND_VISIBILITY: BatchPolicy(preferred=10, hold_ms=100, batch_max=100, in_flight_max=2),
+    JobType.CUSTOM: BatchPolicy(preferred=1, hold_ms=0, batch_max=1, in_flight_max=4),
+}

@@ -1,20 +1,20 @@
-"""How many calls of a kind may be in flight: a fixed number, or as many as the database takes without queueing.
+"""How many calls of a type may be in flight: a fixed number, or as many as the database takes without queueing.
 
-``Vegas`` carries the idea of TCP Vegas (L. S. Brakmo and L. L. Peterson, "TCP Vegas: End to End Congestion Avoidance
-on a Global Internet", IEEE Journal on Selected Areas in Communications 13(8), 1995) from packets to calls, as Netflix's
-library concurrency-limits does: a call that takes longer than the fastest ones was not alone, and the difference says
-how many calls queued.
+``Vegas`` carries the idea of TCP Vegas (L. S. Brakmo and L. L. Peterson, "TCP Vegas: End to End Congestion Avoidance on
+a Global Internet", IEEE Journal on Selected Areas in Communications 13(8), 1995) from packets to calls, as Netflix's
+library concurrency-limits does: a call that takes longer than the fastest ones has queued, and the difference says how
+many calls queue.
 
     queued share = 1 - fastest / now
 
-Three things differ from the paper, because the load is another one:
+Three things differ from the paper, because the load differs:
 
-- Calls carry batches, and a batch of 500 takes longer than one of 1 with no queue anywhere. Times are only compared
-  among batches of about the same size (powers of two).
-- Times of a database scatter. Not single times are compared but the lower quartiles of windows of them. "Fastest" is
-  not the least one ever seen, which would be an accident, but the one of a window with little in flight.
-- While the limit is in use the fastest time is never seen again, and a database that became slower for good would be
-  taken for a queue for ever. So from time to time the limit is halved for one window, which measures anew.
+- Calls carry batches, and a batch of 500 takes longer than one of 1 even without a queue. Times are only compared
+  between batches of about the same size (powers of two).
+- Times of a database scatter. The lower quartiles of windows of times are compared, not single times. "Fastest" is the
+  quartile of a window with few calls in flight, not the least time ever, which would be an outlier.
+- While the limit is reached, the fastest time cannot be measured again, and a database that became slower permanently
+  would look like a queue forever. So the limit is halved for one window from time to time, to measure again.
 
 Pure: time is an argument.
 """
@@ -35,18 +35,18 @@ class Limiter(Protocol):
         """The time of a recent window of calls, in milliseconds; ``None`` before the first."""
 
     def sample(self, rtt_ms: float, size: int, in_flight: int, now: float) -> None:
-        """Learns of a call that succeeded.
+        """Records the time of a call that succeeded.
 
         Args:
-            rtt_ms: how long it took, in milliseconds.
-            size: jobs in it.
-            in_flight: calls of the kind that were under way when it began, itself included.
+            rtt_ms: its duration, in milliseconds.
+            size: number of its jobs.
+            in_flight: calls of its type in flight when it began, itself included.
             now: the time, in seconds.
         """
 
 
 class Static:
-    """As many as there may ever be."""
+    """A fixed limit."""
 
     def __init__(self, cap: int) -> None:
         self._cap = cap
@@ -59,24 +59,24 @@ class Static:
 
     @property
     def rtt_ms(self) -> float | None:
-        """A moving mean of the times, in milliseconds."""
+        """A moving average of the times, in milliseconds."""
         return self._rtt_ms
 
     def sample(self, rtt_ms: float, size: int, in_flight: int, now: float) -> None:  # noqa: ARG002 - part of the protocol
-        """Only remembers the time, for people."""
+        """Only records the time, for metrics."""
         self._rtt_ms = rtt_ms if self._rtt_ms is None else self._rtt_ms + (rtt_ms - self._rtt_ms) / 16
 
 
 @dataclass(frozen=True, slots=True)
 class VegasSettings:
-    """How Vegas reads the times.
+    """The parameters of Vegas.
 
     Attributes:
-        floor: the limit never falls below it.
-        alpha: the limit grows while a smaller share of it queues, in percent.
-        beta: the limit shrinks while a larger share of it queues, in percent.
-        window: calls whose times are looked at together.
-        refresh_s: how long the fastest time is believed, in seconds.
+        floor: minimum of the limit.
+        alpha: the limit grows while less than this percentage of it queues.
+        beta: the limit shrinks while more than this percentage of it queues.
+        window: number of calls whose times are evaluated together.
+        refresh_s: how long the fastest time is valid, in seconds.
     """
 
     floor: int = 1
@@ -87,11 +87,11 @@ class VegasSettings:
 
 
 class Vegas:
-    """Grows by one while nearly nothing queues, shrinks by one while too much does.
+    """Grows by one while almost nothing queues, shrinks by one while too much does.
 
     Args:
-        cap: the limit never rises above it.
-        settings: see there.
+        cap: maximum of the limit.
+        settings: the parameters.
     """
 
     def __init__(self, cap: int, settings: VegasSettings) -> None:
@@ -117,7 +117,7 @@ class Vegas:
         return self._rtt_ms
 
     def sample(self, rtt_ms: float, size: int, in_flight: int, now: float) -> None:
-        """Learns of a call; a full window moves the limit."""
+        """Records a call; a full window changes the limit."""
         if self._window_begin is None:
             self._window_begin, self._fresh_until = now, now + self._settings.refresh_s
         if self._before_probe is not None and in_flight > self._limit:
@@ -126,7 +126,7 @@ class Vegas:
         kind = size.bit_length()
         window = self._windows.setdefault(kind, [])
         window.append(rtt_ms)
-        # What everything is compared with for a long time is measured with more care.
+        # The fastest time serves for a long time, so it is measured with more calls.
         wanted = self._settings.window * (1 if self._fastest and self._before_probe is None else _CARE)
         if len(window) >= wanted and now - self._window_begin >= _WINDOW_S:
             self._learn(kind, now)
@@ -165,14 +165,14 @@ class Vegas:
         self._fresh_until = now + self._settings.refresh_s
 
 
-#: Where the search begins: what any PostgreSQL takes.
+#: The initial limit: any PostgreSQL can take this many calls.
 _FIRST_LIMIT = 4
-#: A window lasts at least so long: a fast database fills it with more calls, and its quartile scatters less.
+#: Minimum duration of a window: with a fast database it has more calls, and its quartile scatters less.
 _WINDOW_S = 0.1
-#: So many windows are taken for the fastest time: where times scatter by a fifth, the quartile of 50 has a standard
-#: error of 4 percent, more than alpha tolerates; that of 200 has half of it.
+#: Number of windows for the fastest time: if times scatter by a fifth, the quartile of 50 has a standard error of 4
+#: percent, more than alpha tolerates; that of 200 has half of it.
 _CARE = 4
-#: A time is news of a faster database below this part of the fastest; less is scatter, of which the least would win.
+#: A time below this part of the fastest one means that the database became faster; a smaller difference is scatter.
 _CLEARLY_FASTER = 0.85
 
 

@@ -1,4 +1,4 @@
-"""Credit: which messages a consumer holds, and how many more it may be given. Pure."""
+"""Credit: which messages a WebSocket consumer has in flight, and how many more it may get. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from uuid import UUID
@@ -9,12 +9,12 @@ from queen.core.operations import Claim
 
 
 class Held(Struct):
-    """Messages of one partition under one lease that are not settled.
+    """Messages of one partition in flight under one lease.
 
     Attributes:
-        batch: the number under which they were delivered.
-        offsets: which they are.
-        names: offsets by the transaction ids that producers chose.
+        batch: the number of their delivery.
+        offsets: their offsets.
+        names: offsets by transaction id, if the producer chose one.
     """
 
     batch: int
@@ -25,10 +25,10 @@ class Held(Struct):
 
 
 class Credit:
-    """What one consumer holds.
+    """What one consumer has in flight.
 
     Args:
-        limit: the most messages that it may hold.
+        limit: maximum of messages in flight.
     """
 
     def __init__(self, limit: int) -> None:
@@ -41,35 +41,35 @@ class Credit:
 
     @property
     def room(self) -> int:
-        """How many more messages it may be given."""
+        """How many more messages it may get."""
         return max(0, self.limit - self._count)
 
     @property
     def held(self) -> Sequence[Held]:
-        """Everything that it holds."""
+        """All batches in flight."""
         return list(self._held.values())
 
     def holds(self, lease: UUID) -> bool:
-        """Whether anything under the lease is held."""
+        """Whether any message under the lease is in flight."""
         return any(lease == held for held, _ in self._held)
 
     def give(self, batch: int, lease: UUID, claim: Claim, offsets: Sequence[int], names: Mapping[str, int]) -> None:
-        """Messages of a claim are delivered."""
+        """Adds delivered messages."""
         self._held[lease, claim.part_id] = Held(batch, lease, claim.part_id, set(offsets), names)
         self._count += len(offsets)
 
     def of_batch(self, batch: int) -> Iterator[tuple[Held, int]]:
-        """What is held of a batch, message by message, in the order of offsets."""
+        """The messages of a batch that are in flight, one by one, in the order of their offsets."""
         for held in self.held:
             if held.batch == batch:
                 yield from ((held, offset) for offset in sorted(held.offsets))
 
     def find(self, lease: UUID, part_id: int) -> Held | None:
-        """What is held of a partition under a lease."""
+        """The messages of a partition that are in flight under a lease."""
         return self._held.get((lease, part_id))
 
     def settle(self, lease: UUID, part_id: int, offset: int) -> None:
-        """A message is done, or known not to be there."""
+        """Removes a message that is done, or does not exist."""
         held = self._held.get((lease, part_id))
         if held is None or offset not in held.offsets:
             return
@@ -79,6 +79,6 @@ class Credit:
             del self._held[lease, part_id]
 
     def end(self, lease: UUID, part_id: int | None = None) -> None:
-        """The lease has ended, on one partition or on all: what was held under it is no longer."""
+        """Removes everything under a lease that has ended, on one partition or on all."""
         for key in [key for key in self._held if key[0] == lease and part_id in (None, key[1])]:
             self._count -= len(self._held.pop(key).offsets)

@@ -1,4 +1,4 @@
-"""What is wrong with an installation, and what to do: decisions over facts that others have gathered."""
+"""What is wrong with an installation, and what to do: decisions over the facts that ``queen.db.diagnosis`` gathers."""
 
 from collections.abc import Iterator, Sequence
 from enum import Enum
@@ -7,7 +7,7 @@ from msgspec import Struct
 
 
 class Grade(Enum):
-    """How bad it is, in rising order: nothing to do, something to look at, something to do now."""
+    """Severity, in rising order: nothing to do, to be looked at, to be done now."""
 
     OK = "ok"
     WARNING = "warning"
@@ -15,13 +15,13 @@ class Grade(Enum):
 
 
 class Finding(Struct, frozen=True):
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes:
-        topic: what it is about.
-        grade: how bad it is.
-        text: what was found.
-        advice: what to do; empty when there is nothing to do.
+        topic: its subject.
+        grade: its severity.
+        text: the finding.
+        advice: what to do; empty if nothing.
     """
 
     topic: str
@@ -31,7 +31,7 @@ class Finding(Struct, frozen=True):
 
 
 class Table(Struct, frozen=True):
-    """A table: rows that live and are dead, and bytes with its indexes."""
+    """A table: live and dead rows, and bytes with its indexes."""
 
     name: str
     live: int
@@ -43,8 +43,8 @@ class Session(Struct, frozen=True):
     """A session of PostgreSQL with an open transaction.
 
     Attributes:
-        blocked_by: those that it waits for.
-        commits: whether it waits for a standby to have what it has committed.
+        blocked_by: sessions whose locks it waits for.
+        commits: whether it waits for a standby to confirm its commit.
     """
 
     pid: int
@@ -57,7 +57,7 @@ class Session(Struct, frozen=True):
 
 
 class Lag(Struct, frozen=True):
-    """A consumer group that is behind."""
+    """A consumer group with a backlog."""
 
     queue: str
     group: str
@@ -66,13 +66,13 @@ class Lag(Struct, frozen=True):
 
 
 class ClockStep(Struct, frozen=True):
-    """A step of PostgreSQL's clock that nobody has accepted.
+    """A step of PostgreSQL's clock that was not accepted.
 
     Attributes:
-        at: when it was, by the clock itself, as text.
-        seconds: by how much, negative: back.
-        measured: whether it was seen; else nobody looked for so long.
-        distrusted: by how much what was stored before is taken to be younger than the clock says.
+        at: when it happened, by the clock itself, as text.
+        seconds: its size, negative for a step back.
+        measured: whether it was measured; else the clock was not checked for so long.
+        distrusted: seconds by which data stored before counts as younger than the clock says.
     """
 
     at: str
@@ -82,15 +82,15 @@ class ClockStep(Struct, frozen=True):
 
 
 class SchemaFacts(Struct, frozen=True):
-    """What the tables of Queen say.
+    """Facts from the tables of Queen.
 
     Attributes:
-        missing, unknown: migrations that this version has and the database lacks, and the other way round.
-        lags: the groups that are furthest behind.
-        statistics_age_s: age of these figures; ``None``: there are none.
-        dead_letters: how many there are.
-        steps: those of PostgreSQL's clock that matter still, newest first.
-        repairing: whether times that it has left in the future are being repaired.
+        missing, unknown: migrations that the database lacks, and that this version lacks.
+        lags: the groups with the highest lag.
+        statistics_age_s: age of the statistics; ``None``: there are none.
+        dead_letters: their number.
+        steps: recent or still distrusted steps of PostgreSQL's clock, newest first.
+        repairing: whether times that are now in the future are being repaired.
     """
 
     missing: Sequence[str]
@@ -103,21 +103,21 @@ class SchemaFacts(Struct, frozen=True):
 
 
 class DatabaseFacts(Struct, frozen=True):
-    """What PostgreSQL says.
+    """Facts about PostgreSQL.
 
     Attributes:
         version: as text; ``version_number`` is ``server_version_num``.
         settings: by name, as ``SHOW`` prints them.
-        sources: where each of them comes from, as ``pg_settings`` says.
-        database, role: what is examined, and as whom.
-        sees_others: whether the role may see what sessions of other roles do.
-        connections: that are open, of ``connections_max``.
-        standby: whether it only follows another one.
-        clock_ahead_s: by how much its clock is ahead of this machine's.
-        transaction_age: oldest transaction id that is not frozen, counted back from now.
+        sources: where each setting comes from, as in ``pg_settings``.
+        database, role: of the examined connection.
+        sees_others: whether the role may see sessions of other roles.
+        connections: open connections, of ``connections_max``.
+        standby: whether it is a standby.
+        clock_ahead_s: seconds by which its clock is ahead of this machine's.
+        transaction_age: age of the oldest transaction id that is not frozen, in transactions.
         prepared: prepared transactions, by age in seconds.
-        retained_bytes: log that replication slots without a receiver hold back.
-        schema: ``None`` when Queen's schema is not there.
+        retained_bytes: WAL that replication slots without a receiver retain.
+        schema: ``None`` if Queen's schema does not exist.
     """
 
     version: str
@@ -156,12 +156,12 @@ class SpoolFacts(Struct, frozen=True):
     held_codes: Sequence[str] = ()
 
 
-#: Older ones are refused at the start anyway; those that PostgreSQL no longer mends are not.
+#: Older versions are refused at the start; versions that are only no longer supported are not.
 _OLDEST, _SUPPORTED = 140000, 150000
 _CLOCK_S, _LONG_S, _BLOCKED_S, _LAG_S = 1.0, 300.0, 5.0, 600.0
 _DEAD_ROWS, _TRANSACTION_AGE, _RETAINED_BYTES = 10_000, 1_000_000_000, 10 << 30
 _DISK_BYTES = 1 << 30
-#: Steps of a clock that are told, the newest.
+#: Maximum of reported steps of the clock; the newest ones.
 _STEPS = 3
 _SHARED_BUFFERS_KB = 128 << 10
 
@@ -179,11 +179,11 @@ def _problem(topic: str, text: str, advice: str) -> Finding:
 
 
 def judge(facts: DatabaseFacts, connections_wanted: int) -> Iterator[Finding]:
-    """What is to be said of a database.
+    """The findings about a database.
 
     Args:
-        facts: what was gathered.
-        connections_wanted: those that the servers of this configuration open at most.
+        facts: about the database.
+        connections_wanted: maximum of connections that the servers of this configuration open.
     """
     yield _version(facts)
     yield _role(facts)
@@ -205,7 +205,9 @@ def _version(facts: DatabaseFacts) -> Finding:
         return _problem("version", f"PostgreSQL {facts.version} is too old", "Upgrade it to 15 or newer.")
     if facts.version_number < _SUPPORTED:
         return _warning(
-            "version", f"PostgreSQL {facts.version} gets no corrections any more", "Plan its upgrade to 15 or newer."
+            "version",
+            f"PostgreSQL {facts.version} is no longer supported by the PostgreSQL project",
+            "Plan its upgrade to 15 or newer.",
         )
     return _ok("version", f"PostgreSQL {facts.version}")
 
@@ -214,43 +216,45 @@ def _role(facts: DatabaseFacts) -> Finding:
     if facts.standby:
         return _problem(
             "role",
-            "This is a standby: nothing can be written",
+            "This is a standby: it is read-only",
             "Name the primary, or all hosts with target_session_attrs=read-write, in DATABASE_URL.",
         )
-    return _ok("role", "It is the primary")
+    return _ok("role", "The server is the primary")
 
 
 def _schema(facts: DatabaseFacts) -> Iterator[Finding]:
     schema = facts.schema
     if schema is None:
-        yield _problem("schema", "There is no schema `queen`", "Run `queen init`, or start a server.")
+        yield _problem("schema", "The schema `queen` does not exist", "Run `queen init`, or start a server.")
     elif schema.unknown:
         yield _problem(
             "schema",
-            f"It is newer than this version: {', '.join(schema.unknown)}",
-            "Use the version of Queen that made it, or a newer one.",
+            f"The schema is newer than this version of Queen: {', '.join(schema.unknown)}",
+            "Use the version of Queen that created it, or a newer one.",
         )
     elif schema.missing:
-        yield _problem("schema", f"It lacks {', '.join(schema.missing)}", "Run `queen init`, or start a server.")
+        yield _problem(
+            "schema", f"Migrations are missing: {', '.join(schema.missing)}", "Run `queen init`, or start a server."
+        )
     else:
         yield _ok("schema", "All migrations are applied")
 
 
 def _switch_on(facts: DatabaseFacts, name: str) -> str:
-    """How to switch a setting on: each place where it can be off hides those before it."""
+    """How to switch a setting on: each place where it can be set overrides the previous ones."""
     role, database = _quoted(facts.role), _quoted(facts.database)
     match source := facts.sources.get(name, ""):
         case "user":
-            return f"It is a setting of the role: ALTER ROLE {role} RESET {name}; then restart the servers."
+            return f"The role sets it: ALTER ROLE {role} RESET {name}; then restart the servers."
         case "database":
-            return f"It is a setting of the database: ALTER DATABASE {database} RESET {name}; then restart the servers."
+            return f"The database sets it: ALTER DATABASE {database} RESET {name}; then restart the servers."
         case "database user":
             return (
-                f"It is a setting of the role in this database: ALTER ROLE {role} IN DATABASE {database} RESET {name}; "
+                f"The role sets it in this database: ALTER ROLE {role} IN DATABASE {database} RESET {name}; "
                 "then restart the servers."
             )
         case "client" | "environment variable" | "command line":
-            return f"Its source is the {source}: take it out there (options of the DSN, PGOPTIONS, -c of postgres)."
+            return f"The {source} sets it: remove it there (options of the DSN, PGOPTIONS, -c of postgres)."
         case _:
             return f"ALTER SYSTEM SET {name} = on; SELECT pg_reload_conf();"
 
@@ -282,17 +286,21 @@ def _durability(facts: DatabaseFacts) -> Iterator[Finding]:
             _switch_on(facts, "autovacuum"),
         )
     if not lossy and settings.get("synchronous_commit") != "off":
-        yield _ok("durability", "What is committed survives a crash")
+        yield _ok("durability", "Committed data survives a crash")
 
 
 def _resources(facts: DatabaseFacts, wanted: int) -> Iterator[Finding]:
-    use = f"{facts.connections} of {facts.connections_max} connections are open, and this configuration opens {wanted}"
+    use = (
+        f"{facts.connections} of {facts.connections_max} connections are open, and this configuration can open {wanted}"
+    )
     if wanted >= facts.connections_max:
         yield _problem(
             "connections", use, "Raise max_connections, or lower SIDECAR_POOL_SIZE, DB_POOL_SIZE or NUM_WORKERS."
         )
     elif facts.connections > facts.connections_max * 0.9:
-        yield _warning("connections", use, "Find out who holds them (pg_stat_activity), or raise max_connections.")
+        yield _warning(
+            "connections", use, "Find out which sessions hold them (pg_stat_activity), or raise max_connections."
+        )
     else:
         yield _ok("connections", use)
     buffers_kb = int(facts.settings.get("shared_buffers_kb", "0"))
@@ -300,14 +308,14 @@ def _resources(facts: DatabaseFacts, wanted: int) -> Iterator[Finding]:
         yield _warning(
             "settings",
             f"shared_buffers is {buffers_kb // 1024} MB",
-            "Give it an eighth to a quarter of the machine's memory: the recent part of the log should fit.",
+            "Set it to an eighth to a quarter of the machine's memory: the recent part of the log should fit.",
         )
 
 
 def _clock(facts: DatabaseFacts) -> Finding:
-    text = f"PostgreSQL's clock is {facts.clock_ahead_s:+.3f} s from this machine's"
+    text = f"PostgreSQL's clock differs from this machine's by {facts.clock_ahead_s:+.3f} s"
     if abs(facts.clock_ahead_s) > _CLOCK_S:
-        return _warning("clock", text, "Run NTP (chrony) on both: lags, ages and tokens are judged by these clocks.")
+        return _warning("clock", text, "Run NTP (chrony) on both: lags, ages and tokens depend on these clocks.")
     return _ok("clock", text)
 
 
@@ -315,28 +323,31 @@ def _steps(schema: SchemaFacts) -> Iterator[Finding]:
     if schema.repairing:
         yield _warning(
             "clock",
-            "It has stepped back, and leases and times that it has left in the future are being repaired",
-            "The server that leads the services does that within seconds. If this stays: does a server run?",
+            "PostgreSQL's clock stepped back; leases and times that are now in the future are being repaired",
+            "The server that runs the background jobs repairs them within seconds. If this warning stays: "
+            "is a server running?",
         )
     for step in schema.steps[:_STEPS]:
         if not step.measured:
             yield _ok(
                 "clock",
-                f"Nobody looked at PostgreSQL's clock for {step.seconds:.0f} s before {step.at}; what is older is "
-                "kept for so much longer",
+                f"PostgreSQL's clock was not checked for {step.seconds:.0f} s before {step.at}: older data "
+                "is kept that much longer",
             )
         elif step.distrusted > 0:
             yield _warning(
                 "clock",
-                f"PostgreSQL's clock stepped by {step.seconds:+.3f} s at {step.at}: what was stored before is kept for "
-                f"{step.distrusted:.0f} s longer than it says",
-                "Is it right now? Then `queen doctor --accept-clock`. Else set it back, and run NTP (chrony) there.",
+                f"PostgreSQL's clock stepped by {step.seconds:+.3f} s at {step.at}: data stored before is "
+                f"kept {step.distrusted:.0f} s longer than configured",
+                "Is the clock right now? Then run `queen doctor --accept-clock`. Otherwise set it back, and "
+                "run NTP (chrony) there.",
             )
         else:
             yield _warning(
                 "clock",
-                f"PostgreSQL's clock stepped by {step.seconds:+.3f} s at {step.at}, and what followed was repaired",
-                "Run NTP (chrony) there, slewing instead of stepping; `queen doctor --accept-clock` ends this line.",
+                f"PostgreSQL's clock stepped by {step.seconds:+.3f} s at {step.at}; the affected times were repaired",
+                "Run NTP (chrony) there, slewing instead of stepping; `queen doctor --accept-clock` clears "
+                "this warning.",
             )
 
 
@@ -348,9 +359,9 @@ def _sessions(facts: DatabaseFacts) -> Iterator[Finding]:
     for each in long:
         yield _warning(
             "transactions",
-            f"Session {each.pid} ({each.application or 'no name'}, {each.state}) has a transaction that is open for "
-            f"{each.transaction_s:.0f} s",
-            f"It keeps vacuum from its work. End it: SELECT pg_terminate_backend({each.pid}); and set "
+            f"Session {each.pid} ({each.application or 'no name'}, {each.state}) has had a transaction open "
+            f"for {each.transaction_s:.0f} s",
+            f"It blocks vacuum. End it: SELECT pg_terminate_backend({each.pid}); and set "
             "idle_in_transaction_session_timeout.",
         )
     blocked = [each for each in sessions if each.blocked_by and each.waiting_s > _BLOCKED_S]
@@ -358,21 +369,21 @@ def _sessions(facts: DatabaseFacts) -> Iterator[Finding]:
         others = ", ".join(map(str, each.blocked_by))
         yield _warning(
             "locks",
-            f"Session {each.pid} ({each.application or 'no name'}) waits for {each.waiting_s:.0f} s for {others}",
-            f"See what those do (pg_stat_activity), or end them: SELECT pg_terminate_backend({each.blocked_by[0]});",
+            f"Session {each.pid} ({each.application or 'no name'}) has waited {each.waiting_s:.0f} s for "
+            f"locks of {others}",
+            f"Check these sessions (pg_stat_activity), or end them: SELECT pg_terminate_backend({each.blocked_by[0]});",
         )
     if not facts.sees_others:
         yield _warning(
             "sessions",
-            f"Role {facts.role} may not see what sessions of other roles do: nothing is said of their transactions and "
-            "locks",
-            f"GRANT pg_read_all_stats TO {_quoted(facts.role)}; or examine as a role that has it.",
+            f"Role {facts.role} cannot see sessions of other roles: their transactions and locks were not checked",
+            f"GRANT pg_read_all_stats TO {_quoted(facts.role)}; or run `queen doctor` as a role that has it.",
         )
         return
     if not long:
-        yield _ok("transactions", f"None is open for more than {_LONG_S:.0f} s")
+        yield _ok("transactions", f"No transaction has been open for more than {_LONG_S:.0f} s")
     if not blocked and not excused:
-        yield _ok("locks", f"Nobody waits for more than {_BLOCKED_S:.0f} s")
+        yield _ok("locks", f"No session has waited for a lock for more than {_BLOCKED_S:.0f} s")
 
 
 def _commits(sessions: Sequence[Session]) -> Iterator[Finding]:
@@ -381,15 +392,16 @@ def _commits(sessions: Sequence[Session]) -> Iterator[Finding]:
         yield _problem(
             "replication",
             f"{len(waiting)} sessions wait for a synchronous standby (SyncRep), the longest for "
-            f"{max(each.waiting_s for each in waiting):.0f} s: nothing is committed, and pushes go to the spool",
-            "Bring a standby of synchronous_standby_names back, or go on with one copy: ALTER SYSTEM SET "
-            "synchronous_standby_names = ''; SELECT pg_reload_conf(); (docs/high-availability.md). Do not end these "
-            "sessions: what they wrote counts as committed then, on one machine only.",
+            f"{max(each.waiting_s for each in waiting):.0f} s: commits block, and pushes go to the spool",
+            "Bring a standby of synchronous_standby_names back, or continue with one copy: ALTER SYSTEM SET "
+            "synchronous_standby_names = ''; SELECT pg_reload_conf(); (docs/high-availability.md). Do not "
+            "end these sessions: PostgreSQL would then report their transactions as committed, although "
+            "they exist on one machine only.",
         )
 
 
 def _behind_commits(sessions: Sequence[Session]) -> set[int]:
-    """Sessions that wait for a standby, and those that wait for them: nobody must be told to end any of these."""
+    """Sessions that wait for a standby, and those that wait for them: no advice may be to end one of these."""
     excused = {each.pid for each in sessions if each.commits}
     while more := {each.pid for each in sessions if each.pid not in excused and excused & set(each.blocked_by)}:
         excused |= more
@@ -401,20 +413,21 @@ def _held_back(facts: DatabaseFacts) -> Iterator[Finding]:
     if old:
         yield _warning(
             "transactions",
-            f"{len(old)} prepared transactions were left behind, the oldest {max(old):.0f} s ago",
-            "SELECT * FROM pg_prepared_xacts; then COMMIT or ROLLBACK PREPARED: they keep vacuum from its work.",
+            f"{len(old)} prepared transactions were left open, the oldest {max(old):.0f} s ago",
+            "SELECT * FROM pg_prepared_xacts; then COMMIT or ROLLBACK PREPARED: they block vacuum.",
         )
     if facts.retained_bytes > _RETAINED_BYTES:
         yield _warning(
             "replication",
-            f"Replication slots without a receiver hold back {_size(facts.retained_bytes)} of log",
-            "Bring the receiver back, or drop the slot (pg_drop_replication_slot): the disk fills up.",
+            f"Inactive replication slots retain {_size(facts.retained_bytes)} of WAL",
+            "Reconnect the receiver, or drop the slot (pg_drop_replication_slot): otherwise the disk fills up.",
         )
     if facts.transaction_age > _TRANSACTION_AGE:
         yield _problem(
             "vacuum",
-            f"The oldest transaction id is {facts.transaction_age:,} back; at 2,000,000,000 PostgreSQL stops writing",
-            "Find what keeps autovacuum from freezing (long transactions, slots), then VACUUM (FREEZE).",
+            f"The oldest transaction id is {facts.transaction_age:,} transactions old; at 2,000,000,000 "
+            "PostgreSQL stops accepting writes",
+            "Find what prevents autovacuum from freezing (long transactions, slots), then VACUUM (FREEZE).",
         )
 
 
@@ -423,11 +436,13 @@ def _bloat(tables: Sequence[Table]) -> Iterator[Finding]:
     for each in bloated:
         yield _warning(
             "bloat",
-            f"{each.name} has {each.dead:,} dead rows for {each.live:,} that live ({_size(each.bytes)})",
-            f"VACUUM (ANALYZE) {each.name}; and lower its autovacuum_vacuum_scale_factor if it comes back.",
+            f"{each.name} has {each.dead:,} dead rows and {each.live:,} live rows ({_size(each.bytes)})",
+            f"VACUUM (ANALYZE) {each.name}; and lower its autovacuum_vacuum_scale_factor if it happens again.",
         )
     if tables and not bloated:
-        yield _ok("bloat", f"No table has more dead rows than rows; all take {_size(sum(t.bytes for t in tables))}")
+        yield _ok(
+            "bloat", f"No table has more dead rows than live rows; total size {_size(sum(t.bytes for t in tables))}"
+        )
 
 
 def _log(schema: SchemaFacts) -> Iterator[Finding]:
@@ -435,42 +450,43 @@ def _log(schema: SchemaFacts) -> Iterator[Finding]:
     if age is not None and age > _LAG_S:
         yield _warning(
             "statistics",
-            f"They are {age:.0f} s old",
-            "No server refreshes them: is one running? What is said of lag here is as old.",
+            f"The statistics are {age:.0f} s old",
+            "No server refreshes them: is one running? The lag shown here is equally old.",
         )
     behind = [lag for lag in schema.lags if lag.seconds > _LAG_S]
     for lag in behind:
         yield _warning(
             "lag",
-            f"Group {lag.group} is {lag.messages:,} messages and {lag.seconds:.0f} s behind on {lag.queue}",
-            "Add consumers or mend them; GET /api/v1/consumer-groups/lagging shows the partitions. A group that nobody "
-            "uses any more: DELETE /api/v1/consumer-groups/<group>.",
+            f"Group {lag.group} has a lag of {lag.messages:,} messages and {lag.seconds:.0f} s on queue {lag.queue}",
+            "Add consumers or fix them; GET /api/v1/consumer-groups/lagging shows the partitions. If the "
+            "group is no longer used: DELETE /api/v1/consumer-groups/<group>.",
         )
     if not behind:
-        yield _ok("lag", f"No group is more than {_LAG_S:.0f} s behind")
+        yield _ok("lag", f"No group has a lag of more than {_LAG_S:.0f} s")
     if schema.dead_letters:
         yield _warning(
             "dead letters",
-            f"{schema.dead_letters:,} messages were given up",
-            "GET /api/v1/dlq shows their errors; replay what can be done now, purge the rest.",
+            f"There are {schema.dead_letters:,} dead letters",
+            "GET /api/v1/dlq shows their errors. Replay those that can succeed now, and purge the rest.",
         )
 
 
 def judge_spool(spool: SpoolFacts, *, database_up: bool) -> Iterator[Finding]:
-    """What is to be said of a spool."""
+    """The findings about a spool."""
     if spool.failed:
         yield _warning(
             "spool",
-            f"{spool.failed} files of {spool.folder} were set aside, the oldest {spool.failed_age_s:.0f} s ago",
-            "Their messages are safe, and not stored: `queen spool ls` says why; then retry or discard them.",
+            f"{spool.failed} files of {spool.folder} could not be replayed and were set aside, the oldest "
+            f"{spool.failed_age_s:.0f} s ago",
+            "Their messages are safe but not in PostgreSQL. `queen spool ls` shows why; then retry or discard them.",
         )
     if spool.held_partitions:
         yield _warning(
             "spool",
             f"{spool.held_partitions} partitions of {spool.folder} are held back ({', '.join(spool.held_codes)}), the "
             f"longest for {spool.held_age_s:.0f} s",
-            "Pushes to them are answered and wait: `queen spool ls` says which and why. They are tried again by "
-            "themselves; look for locks, slow statements or a missing key.",
+            "Pushes to them are accepted and wait in the spool. `queen spool ls` shows which and why. The "
+            "server retries by itself; look for locks, slow statements or a missing key.",
         )
     if spool.bytes > 0.8 * spool.bytes_max:
         yield _problem(
@@ -481,22 +497,23 @@ def judge_spool(spool: SpoolFacts, *, database_up: bool) -> Iterator[Finding]:
     if spool.disk_free_bytes < _DISK_BYTES:
         yield _problem(
             "spool",
-            f"Its disk has {_size(spool.disk_free_bytes)} left",
-            "Make room: while PostgreSQL is away, pushes are stored there.",
+            f"The disk of the spool has {_size(spool.disk_free_bytes)} free",
+            "Free some space: while PostgreSQL is unavailable, pushes are stored there.",
         )
     if spool.messages and database_up and spool.oldest_age_s > _LAG_S:
         yield _warning(
             "spool",
             f"{spool.messages:,} messages wait in {spool.folder}, the oldest for {spool.oldest_age_s:.0f} s",
-            "Start a server with this folder: it stores them. If one runs, its log says what is in the way.",
+            "Start a server with this folder: it stores them in PostgreSQL. If one is running, its log says "
+            "what prevents it.",
         )
     else:
-        waits = f"{spool.messages:,} messages wait" if spool.messages else "Nothing waits"
+        waits = f"{spool.messages:,} messages wait" if spool.messages else "No messages wait"
         yield _ok("spool", f"{waits} in {spool.folder}")
 
 
 def worst(findings: Sequence[Finding]) -> Grade:
-    """How bad it is altogether."""
+    """The severity of all findings together."""
     rising = list(Grade)
     return max((finding.grade for finding in findings), key=rising.index, default=Grade.OK)
 

@@ -1,4 +1,4 @@
-"""Everything that can go wrong, each with a stable code. ``queen.http.problems`` turns them into answers."""
+"""All errors, each with a stable code. ``queen.http.problems`` turns them into answers."""
 
 
 class QueenError(Exception):
@@ -14,7 +14,7 @@ class SettingError(QueenError):
 
 
 class BadRequestError(QueenError):
-    """The request cannot be understood; ``field`` names the part at fault by its path, as ``items[3].queue``."""
+    """The request is invalid; ``field`` is the path of the invalid part, such as ``items[3].queue``."""
 
     code = "bad_request"
 
@@ -24,13 +24,13 @@ class BadRequestError(QueenError):
 
 
 class NotFoundError(QueenError):
-    """What the request is about does not exist."""
+    """The object of the request does not exist."""
 
     code = "not_found"
 
 
 class ConflictError(QueenError):
-    """What the request asks for cannot be done in the present state; asking again will not help."""
+    """The request conflicts with the present state; a repetition will not help."""
 
     code = "conflict"
 
@@ -54,13 +54,13 @@ class CapacityError(QueenError):
 
 
 class QueueFullError(CapacityError):
-    """A queue has no room for the messages of a request: its consumers have to catch up first."""
+    """A queue has no room for the messages of a request until its consumers catch up."""
 
     code = "queue_full"
 
 
 class DecryptionError(QueenError):
-    """A stored payload cannot be decrypted: its key is missing, or it is not what was stored."""
+    """A stored payload cannot be decrypted: its key is missing, or it was modified."""
 
     code = "decryption_failed"
 
@@ -72,43 +72,43 @@ class NoEncryptionKeyError(QueenError):
 
 
 class UnauthorizedError(QueenError):
-    """The request has no token, or one that proves nothing."""
+    """The request has no token, or an invalid one."""
 
     code = "unauthorized"
 
 
 class ForbiddenError(QueenError):
-    """The token is good, and its roles do not allow the request."""
+    """The token is valid, but its roles do not allow the request."""
 
     code = "forbidden"
 
 
 class KeysUnavailableError(QueenError):
-    """Nobody could say yet which keys sign tokens, so that none can be checked; try again later."""
+    """The keys of the token issuer could not be fetched yet, so no token can be checked; try again later."""
 
     code = "keys_unavailable"
 
 
 class RateLimitError(QueenError):
-    """A client makes more requests than it may; try again later."""
+    """A client exceeds its request rate; try again later."""
 
     code = "too_many_requests"
 
 
 class OverloadedError(QueenError):
-    """More requests wait than the server is willing to hold; try again later."""
+    """Too many requests wait; try again later."""
 
     code = "overloaded"
 
 
 class DatabaseUnavailableError(QueenError):
-    """PostgreSQL cannot be reached, and the request could not wait for it."""
+    """PostgreSQL is unavailable, and the request could not wait for it."""
 
     code = "database_unavailable"
 
 
 class OutcomeUnknownError(DatabaseUnavailableError):
-    """The connection broke during a call: it may have been committed or not."""
+    """The connection broke during a call, which may have been committed or not."""
 
     code = "outcome_unknown"
 
@@ -116,11 +116,11 @@ class OutcomeUnknownError(DatabaseUnavailableError):
 class TooSlowError(QueenError):
     """PostgreSQL cancelled a statement at its time limit, or at the limit of a wait for a lock. Nothing was changed.
 
-    This says nothing about whether PostgreSQL is reachable: it is, or it could not have said so.
+    PostgreSQL is reachable, because it reported this.
 
     Attributes:
-        lock: the limit was that of a wait for a lock, which another transaction holds: the statement is not at fault.
-        limit_s: the time limit of the call, where it is known.
+        lock: it was the limit of a wait for a lock, which another transaction holds: the statement is not at fault.
+        limit_s: the time limit of the call, if known.
     """
 
     code = "too_slow"
@@ -143,7 +143,7 @@ class LockedError(QueenError):
 
 
 class DatabaseSetupError(QueenError):
-    """The database cannot be used at all: wrong password, too old, schema newer than the code."""
+    """The database cannot be used at all: wrong password, too old, or its schema is newer than the code."""
 
     code = "database_setup"
 
@@ -155,7 +155,7 @@ class ShuttingDownError(QueenError):
 
 
 class DataRejectedError(QueenError):
-    """PostgreSQL refused the data of a call. It was rolled back; the cause is among its items.
+    """PostgreSQL refused the data of a call. The call was rolled back; one of its items is the cause.
 
     ``sqlstate`` is PostgreSQL's code for the reason.
     """
@@ -168,7 +168,7 @@ class DataRejectedError(QueenError):
 
 
 class SpoolError(QueenError):
-    """PostgreSQL is away, and the spool on the local disk cannot take the push either."""
+    """PostgreSQL is down, and the spool on the local disk cannot take the push either."""
 
     code = "spool_unavailable"
 
@@ -180,6 +180,6 @@ class SpoolFullError(SpoolError):
 
 
 class SpoolDrainingError(QueenError):
-    """Earlier pushes still wait in the spool, and this must not overtake them; try again."""
+    """Earlier pushes still wait in the spool, and this one must not overtake them; try again."""
 
     code = "spool_draining"

@@ -1,8 +1,8 @@
-"""Public ids: numbers in the form of a UUID (RFC 9562, section 5.8), so that no id has to be stored or looked up.
+"""Public ids: numbers in the form of a UUID (RFC 9562, section 5.8), so that ids need not be stored or looked up.
 
 ``pppppppp-pppp-8001-8000-oooooooooooo`` is the message with offset ``o`` of partition ``p``; ``8002`` a partition,
-``8003`` a queue, ``8004`` a dead letter, ``8005`` a trace, ``8006`` a stream. ``sql/internal/020_ids.sql`` computes
-the same.
+``8003`` a queue, ``8004`` a dead letter, ``8005`` a trace, ``8006`` a stream. ``sql/internal/020_ids.sql`` computes the
+same.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ def _uuid(number: int, kind: str, offset: int) -> str:
 
 @lru_cache(_REMEMBERED)
 def message_id_prefix(part_id: int) -> str:
-    """The part that the ids of all messages of a partition share; 12 hex digits of the offset follow."""
+    """The prefix of the ids of all messages of a partition; 12 hex digits of the offset follow."""
     return _uuid(part_id, _MESSAGE, 0)[:24]
 
 
@@ -70,13 +70,14 @@ def _parse(text: str, kind: str) -> tuple[int, int] | None:
 
 
 def parse_message_id(text: str) -> tuple[int, int] | None:
-    """Partition and offset of a message id, or ``None`` if the text is not one."""
+    """Partition and offset of a message id; ``None`` if the text is none."""
     return _parse(text, _MESSAGE)
 
 
 def offsets_of(texts: Sequence[str], part_id: int) -> list[int] | list[int | None]:
-    """The offsets that message ids of this partition name; ``None`` for every other text."""
-    # All at once: a consumer acks hundreds. As no piece may hold the mark, each is the end of a text.
+    """The offsets in message ids of this partition; ``None`` for each other text."""
+    # All at once, because a consumer acks hundreds. No text may contain the separator, so each piece is the end of a
+    # text.
     head, *digits = (_MARK + _MARK.join(texts)).split(_MARK + message_id_prefix(part_id))
     numbers = "0000" + "0000".join(digits)  # 8 bytes each
     if head or set(map(len, digits)) != {12} or numbers.strip(_HEX):
@@ -95,17 +96,17 @@ def _offset_of(text: str, part_id: int) -> int | None:
 
 
 def parse_partition_id(text: str) -> int | None:
-    """The number of a partition id, or ``None`` if the text is not one."""
+    """The number of a partition id; ``None`` if the text is none."""
     return _parse_number(text, _PARTITION)
 
 
 def parse_dead_letter_id(text: str) -> int | None:
-    """The number of a dead letter id, or ``None`` if the text is not one."""
+    """The number of a dead letter id; ``None`` if the text is none."""
     return _parse_number(text, _DEAD_LETTER)
 
 
 def parse_stream_id(text: str) -> int | None:
-    """The number of a stream id, or ``None`` if the text is not one."""
+    """The number of a stream id; ``None`` if the text is none."""
     return _parse_number(text, _STREAM)
 
 
@@ -115,11 +116,11 @@ def _parse_number(text: str, kind: str) -> int | None:
 
 
 def transaction_hash(transaction_id: str) -> bytes:
-    """The 16 bytes by which the log knows a transaction id: the start of its SHA-256 (FIPS 180-4)."""
+    """The hash of a transaction id in the log: the first 16 bytes of its SHA-256 (FIPS 180-4)."""
     return transaction_hashes((transaction_id,))[0]
 
 
 def transaction_hashes(transaction_ids: Sequence[str]) -> list[bytes]:
-    """The hash of each transaction id, as ``transaction_hash`` has it; empty where the id is, for none was chosen."""
+    """The ``transaction_hash`` of each transaction id; empty if the id is empty, because the producer chose none."""
     sha256 = hashlib.sha256
     return [sha256(text.encode()).digest()[:16] if text else b"" for text in transaction_ids]

@@ -1,4 +1,4 @@
-"""Every bound that is not a setting, with its unit last."""
+"""All limits that are not settings; the name ends with the unit."""
 
 NAME_CHARS_MAX = 255
 TRANSACTION_ID_CHARS_MAX = 255
@@ -9,36 +9,45 @@ LEASE_SECONDS_MAX = 7 * 24 * 3600
 TIMEOUT_MS_MAX = 3_600_000
 STATE_KEY_BYTES_MAX = 2048
 ERROR_TEXT_CHARS_MAX = 10_000
-#: Data that one pop may return unless a setting says otherwise, and that all pops of one call may together.
+#: Default of the data that one pop may return, and the limit for all pops of one call together.
 POP_BYTES = 16 << 20
 POP_CALL_BYTES_MAX = 16 << 20
-#: A push with more data has a transaction of its own: others would wait for it.
+#: A push with more data has a transaction of its own: other calls would wait for it.
 GROUP_BYTES_MAX = 256 << 10
-#: Cursors that one transaction makes or moves at most: pushes to their partitions wait meanwhile.
+#: Maximum of cursors that one transaction creates or moves: pushes to their partitions wait meanwhile.
 CURSORS_STEP = 1000
-#: Elements of a request (messages, acks, operations, keys) unless a setting says otherwise, and what all requests that
-#: are worked on may take.
+#: Default of the elements of a request (messages, acks, operations, keys), and the memory for all requests in progress.
 ITEMS_MAX = 50_000
 WORK_BYTES_MAX = 128 << 20
 AUTOPILOT_BATCH_MESSAGES = 200
 AUTOPILOT_PARTITIONS = 16
-#: A call for messages waits so long for one lock; then those of its requests that need it get calls of their own.
+#: How long a call for messages waits for one lock; then its requests that need the lock get calls of their own.
 LOCK_WAIT_S = 0.05
+#: Limits of the head of a request: bytes, header lines, and bytes of path and query.
+HEAD_BYTES_MAX = 32 << 10
+HEADERS_MAX = 100
+URL_BYTES_MAX = 16 << 10
+#: Maximum credit of a WebSocket, and the largest frame of its client.
+SOCKET_CREDIT_MAX = 10_000
+SOCKET_FRAME_BYTES_MAX = 1 << 20
+#: Maximum of checks of long polls per second and worker while it gets notifications.
+CHECKS_PER_S = 50
 #: Open files that are not long polls: listeners, connections to PostgreSQL, requests that do not wait.
 FILES_BESIDE_WAITERS = 512
-#: Requests of a spool file are stored side by side in so many lanes, with a connection each. A file of which a part is
-#: stored must be dealt out as before: with another number its positions would be unknown, and that part stored again.
+#: Shards in which the requests of a spool file are stored in parallel, with a connection each. A partly stored file
+#: must be divided as before: with another number its positions would be unknown, and that part would be stored again.
 REPLAY_LANES = 4
-#: What a call of the replay may take before its requests are held back: all pushes wait for the end of the spool.
+#: Time limit of a call of the replay; then its requests are held back, because all pushes wait for the end of the
+#: spool.
 REPLAY_CALL_S = 4.0
-#: Connections to PostgreSQL that a worker opens at most beside those of the settings: for notices, the pulse, the
-#: services and the replay.
+#: Maximum of connections to PostgreSQL that a worker opens besides those of the settings: for notifications, health
+#: probe, background jobs and replay.
 CONNECTIONS_BESIDE_POOLS = 3 + REPLAY_LANES
-#: Open files of a worker that are neither clients' connections nor PostgreSQL's: listeners, the spool, logs, metrics.
+#: Open files of a worker that are no connections of clients or to PostgreSQL: listeners, spool, logs, metrics.
 FILES_OF_WORKER = 64
-#: Clients' connections that a worker must be able to hold, or it is not started.
+#: Minimum of client connections that a worker must be able to hold in order to start.
 CONNECTIONS_MIN = 16
-#: The slowest that a body may come, or an answer be read, measured over each QUEEN_REQUEST_TIMEOUT.
+#: Minimum speed at which a client must send a body or read an answer, measured over each QUEEN_REQUEST_TIMEOUT.
 BYTES_PER_S_MIN = 1024
-#: A notice of another instance: the outbox of its sender holds less.
+#: Maximum size of a notification of another instance: its sender holds less.
 NOTICES_BYTES_MAX = 1 << 20

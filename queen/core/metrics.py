@@ -1,4 +1,4 @@
-"""What a worker counts: by minute and queue, and of itself."""
+"""What a worker counts: per minute and queue, and about itself."""
 
 from datetime import datetime
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class QueueCounts(Struct):
-    """What was done for one queue in one minute; grows in place. Lag is a message's age when it was popped."""
+    """Counts of one queue in one minute; updated in place. Lag is the age of a message when it was popped."""
 
     push_requests: int = 0
     push_messages: int = 0
@@ -23,7 +23,7 @@ class QueueCounts(Struct):
     parked: int = 0
 
     def add(self, other: "QueueCounts") -> None:
-        """Takes in what was counted elsewhere for the same queue and minute."""
+        """Adds counts of the same queue and minute."""
         for field in _SUMS:
             setattr(self, field, getattr(self, field) + getattr(other, field))
         self.lag_ms_max = max(self.lag_ms_max, other.lag_ms_max)
@@ -34,7 +34,7 @@ _SUMS = tuple(field for field in QueueCounts.__struct_fields__ if field not in (
 
 
 class Counted(Struct, frozen=True):
-    """The counts of a queue in a minute, which is given in minutes since 1970."""
+    """The counts of a queue in a minute; ``minute``: minutes since 1970."""
 
     minute: int
     queue: str
@@ -49,12 +49,12 @@ class Worker(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Under which its figures are stored."""
+        """The name under which its metrics are stored."""
         return f"{self.hostname}:{self.pid}"
 
 
 class Sample(Struct, frozen=True):
-    """How a worker is, and what it did since the last sample; ``loop_lag_ms``: the longest that its loop was late."""
+    """The state of a worker, and its counts since the last sample; ``loop_lag_ms``: maximum event loop lag."""
 
     minute: int
     jobs: int
@@ -71,14 +71,14 @@ class Sample(Struct, frozen=True):
 
 
 class ClockState(Struct, frozen=True):
-    """What there is to say of PostgreSQL's clock.
+    """The steps of PostgreSQL's clock.
 
     Attributes:
-        steps: how often it has stepped in the last day, or longer ago if that is distrusted still.
-        last_step_s: by how much it stepped the last time, negative: back; ``None``: it has not.
-        last_step_at: when that was, by the clock itself.
-        distrusted_s: what was stored before is taken to be so much younger than the clock says, and kept longer.
-        repairing: whether times that it has left in the future are being repaired.
+        steps: number of steps in the last day, and of earlier ones that are still distrusted.
+        last_step_s: size of the last step, negative for a step back; ``None``: there was none.
+        last_step_at: when it happened, by the clock itself.
+        distrusted_s: data stored before counts as younger than the clock says by this much, and is kept longer.
+        repairing: whether times that are now in the future are being repaired.
     """
 
     steps: int = 0
@@ -89,7 +89,7 @@ class ClockState(Struct, frozen=True):
 
 
 class QueueFigures(Struct, frozen=True):
-    """A queue as the statistics have it, in messages; ``pending``: neither leased nor done by its slowest group."""
+    """Statistics of a queue, in messages; ``pending``: neither leased nor done by its slowest group."""
 
     queue: str
     partitions: int
@@ -100,13 +100,13 @@ class QueueFigures(Struct, frozen=True):
 
 
 class GroupFigures(Struct, frozen=True):
-    """A consumer group as the statistics have it.
+    """Statistics of a consumer group.
 
     Attributes:
-        lag: messages that it has not done.
-        lag_s: age of the oldest of them; 0 when there is none.
-        leases: partitions that it has leased.
-        leased: messages under those leases.
+        lag: messages that are not done.
+        lag_s: age of the oldest one; 0 if there is none.
+        leases: leased partitions.
+        leased: messages in flight.
     """
 
     queue: str
@@ -118,13 +118,13 @@ class GroupFigures(Struct, frozen=True):
 
 
 class LogFigures(Struct, frozen=True):
-    """What the database knows of queues and groups.
+    """Statistics of queues and groups from the database.
 
     Attributes:
-        queues, groups: how many there are.
-        oldest_s: age of the oldest message that some group has not done; 0 when there is none.
-        statistics_age_s: age of the oldest figures; ``None`` when there are none.
-        of_queues, of_groups: those that were made first, as many as were asked for.
+        queues, groups: their numbers.
+        oldest_s: age of the oldest message that some group has not done; 0 if there is none.
+        statistics_age_s: age of the oldest statistics; ``None`` if there are none.
+        of_queues, of_groups: those that were created first, up to the requested number.
     """
 
     queues: int

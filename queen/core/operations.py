@@ -1,4 +1,4 @@
-"""What can be asked of the engine, and what it answers: frozen values, nothing of HTTP and nothing of SQL."""
+"""Requests to the engine and its results: frozen values, independent of HTTP and SQL."""
 
 from collections.abc import Hashable, Sequence
 from datetime import datetime
@@ -7,12 +7,12 @@ from uuid import UUID
 
 from msgspec import Struct
 
-#: The consumer group of consumers that name none.
+#: The consumer group of consumers that name none (queue mode).
 QUEUE_MODE = "__QUEUE_MODE__"
 
 
 class JobType(Enum):
-    """Kinds of jobs; each has its own lane with a batch policy and a limit of calls in flight."""
+    """Types of jobs; each has its own queue with a batch policy and a limit of calls in flight."""
 
     PUSH = "push"
     POP = "pop"
@@ -26,21 +26,21 @@ class JobType(Enum):
     EXTEND_VISIBILITY = "extend_visibility"
     CUSTOM = "custom"
 
-    #: Members are looked up by identity many times a call, and Enum's own hash is Python code.
+    #: Members are dictionary keys many times per call, and Enum's own hash is Python code.
     __hash__ = object.__hash__
 
 
 # ---------------------------------------------------------------- push
 
 
-class Lot(Struct, frozen=True):
+class PartitionBatch(Struct, frozen=True):
     """The messages of one request for one partition.
 
     Attributes:
-        places: which items of the request they are.
+        places: index of each in the items of the request.
         body: their objects, joined by commas (see ``queen.core.segment``).
         lengths: bytes of each in ``body``, comma included.
-        ids: the transaction ids that the client chose, empty where it did not; ``None`` if it chose none at all.
+        ids: the transaction ids that the client chose, empty for messages without one; ``None`` if no message has one.
         sealed: whether the payloads are encrypted.
     """
 
@@ -54,20 +54,20 @@ class Lot(Struct, frozen=True):
 
 
 class Push(Struct, frozen=True):
-    """Items to append: one lot a partition."""
+    """Messages to append: one batch per partition."""
 
-    lots: Sequence[Lot]
+    batches: Sequence[PartitionBatch]
     items: int
 
 
 class Stored(Struct, frozen=True):
-    """Where the messages of one lot stand now.
+    """The offsets of the messages of one batch.
 
     Attributes:
-        first: offset of the first message, when all of them were new; else ``None``.
-        offsets: the offset of each, when some were duplicates.
-        duplicates: which of them (places in the lot) were stored before.
-        refused: which of them have a transaction id that only the server gives out, and were not stored.
+        first: offset of the first message if all were new; else ``None``.
+        offsets: the offset of each, if some were duplicates.
+        duplicates: indices in the batch of those that were stored before.
+        refused: indices of those that were not stored, because only the server may assign their transaction id.
     """
 
     part_id: int
@@ -77,18 +77,18 @@ class Stored(Struct, frozen=True):
     refused: frozenset[int] = frozenset()
 
     def offset(self, number: int) -> int:
-        """The offset of a message by its place in the lot."""
+        """The offset of a message by its index in the batch."""
         return self.first + number if self.first is not None else self.offsets[number]
 
 
 class Pushed(Struct, frozen=True):
-    """The answer to a push: one element a lot."""
+    """The answer to a push: one element per batch."""
 
     stored: Sequence[Stored]
 
 
 class Buffered(Struct, frozen=True):
-    """The answer to a push that waits in the spool: it is safe, and its ids are not known yet."""
+    """The answer to a push that waits in the spool: it is durable, and its ids are not known yet."""
 
 
 # ---------------------------------------------------------------- pop
@@ -118,26 +118,26 @@ class Pop(Struct, frozen=True):
     wait_ms: int = 0
 
     @property
-    def place(self) -> Hashable:
-        """What it looks at: two pops with the same place see the same messages."""
+    def wait_key(self) -> Hashable:
+        """What it pops from: two pops with an equal value compete for the same messages."""
         return (self.queue, self.group, self.partition, self.namespace, self.task)
 
     @property
-    def rides(self) -> int:
-        """How many messages it takes when it looks in the transaction of a push.
+    def takes(self) -> int:
+        """How many messages it takes of a push, in whose transaction it is served.
 
-        0: it must not look there. One that names a partition may wait for whoever works there.
+        0 for a pop of one partition, which may be leased to another consumer.
         """
         return self.batch if self.partition is None else 0
 
     @property
     def returnable(self) -> bool:
-        """Whether what it gets can be given back when its sender does not take it."""
+        """Whether its messages can be released if the client does not take them."""
         return not self.auto_ack
 
 
 class Slice(Struct, frozen=True):
-    """A part of a segment that a pop delivers from; columns as in ``queen.pop_unified_batch_v1``."""
+    """A part of a segment that a pop returns; columns as in ``queen.pop_unified_batch_v1``."""
 
     first: int
     created_at: datetime
@@ -147,12 +147,13 @@ class Slice(Struct, frozen=True):
 
 
 class Claim(Struct, frozen=True):
-    """What a pop got from one partition.
+    """The messages of a pop from one partition.
 
     Attributes:
         upto: the last offset of the run.
-        skip: offsets in the run that are done already.
-        seen: offsets up to it were delivered before, ``attempt - 1`` times; later ones come for the first time.
+        skip: offsets in the run that are already done.
+        seen: offsets up to this one were delivered before, ``attempt - 1`` times; later ones are delivered for the
+            first time.
     """
 
     part_id: int
@@ -166,7 +167,7 @@ class Claim(Struct, frozen=True):
 
 
 class Popped(Struct, frozen=True):
-    """The answer to a pop; no claims: nothing was there in time."""
+    """The answer to a pop; no claims: no message was available in time."""
 
     lease: UUID | None = None
     claims: Sequence[Claim] = ()
@@ -176,7 +177,7 @@ class Popped(Struct, frozen=True):
 
 
 class AckItem(Struct, frozen=True):
-    """What a consumer says of one message: status ``completed``, ``failed``, ``retry`` or ``dlq``."""
+    """The acknowledgement of one message: status ``completed``, ``failed``, ``retry`` or ``dlq``."""
 
     transaction_id: str
     partition_id: str
@@ -187,13 +188,14 @@ class AckItem(Struct, frozen=True):
 
 
 class Ack(Struct, frozen=True):
-    """Acks of one request."""
+    """Acks of one request; ``alone``: the next pop will be a separate request, for which messages are prefetched."""
 
     items: Sequence[AckItem]
+    alone: bool = True
 
 
 class AckResult(Struct, frozen=True):
-    """What became of one ack; ``problem`` is ``None`` when it was carried out."""
+    """The result of one ack; ``problem`` is ``None`` if it was applied."""
 
     problem: str | None
     queue: str | None = None
@@ -204,7 +206,7 @@ class AckResult(Struct, frozen=True):
 
 
 class Acked(Struct, frozen=True):
-    """The answer to an ack: one result an item."""
+    """The answer to an ack: one result per item."""
 
     results: Sequence[AckResult]
 
@@ -213,33 +215,33 @@ class Acked(Struct, frozen=True):
 
 
 class RenewLease(Struct, frozen=True):
-    """Puts off the end of a lease to ``seconds`` from now, if it is live and that is later."""
+    """Extends a lease to ``seconds`` from now, if it is live and that is later."""
 
     lease: str
     seconds: int
 
 
 class Renewed(Struct, frozen=True):
-    """How many cursors the lease holds, and its earliest end; none when it is not live."""
+    """How many cursors the lease holds, and its earliest end; none if it is not live."""
 
     cursors: int
     expires_at: datetime | None
 
 
 class Transaction(Struct, frozen=True):
-    """Pushes and acks, all or none; ``required_leases`` serve the acks that name none."""
+    """Pushes and acks, all or none; ``required_leases`` apply to the acks that name no lease."""
 
     push: Push
     acks: Sequence[AckItem]
     required_leases: Sequence[str] | None
 
 
-class Executed(Struct, frozen=True):
+class TransactionResult(Struct, frozen=True):
     """The answer to a transaction.
 
     Attributes:
-        undone: something failed and nothing was stored.
-        full: the queue that had no room for it.
+        undone: an operation failed, and nothing was stored.
+        full: the queue that had no room.
     """
 
     undone: bool
@@ -252,11 +254,11 @@ class Executed(Struct, frozen=True):
 
 
 class StateChange(Struct, frozen=True):
-    """A row of a stream's state to write.
+    """A change of a row of a stream's state.
 
     Attributes:
         value: JSON; ``None`` deletes the row.
-        window_end: milliseconds since 1970 at which the window of the row is over, if it is one of a window.
+        window_end: end of the window of the row in milliseconds since 1970, if it belongs to a window.
     """
 
     key: str
@@ -273,21 +275,21 @@ class StateRow(Struct, frozen=True):
 
 
 class StateRows(Struct, frozen=True):
-    """Rows in the order of their keys; not all of them if they would be too large together."""
+    """Rows in the order of their keys; not all if they are too large together."""
 
     rows: Sequence[StateRow]
     complete: bool
 
 
 class Cycle(Struct, frozen=True):
-    """What a worker of a stream made of its input: ack, state and outputs, all or none.
+    """A cycle of a stream worker: ack, changes of state and outputs, all or none.
 
     Attributes:
         stream: the number of the stream.
         part_id: the partition of its source queue.
-        changes: at most one a key.
-        ack: ``completed`` speaks for everything up to its message, ``failed`` and ``dlq`` for that alone.
-        release: whether the lease ends although something under it is not done.
+        changes: at most one per key.
+        ack: ``completed`` applies to everything up to its message, ``failed`` and ``dlq`` to that message only.
+        release: whether the lease ends although messages under it are not done.
     """
 
     stream: int
@@ -299,12 +301,12 @@ class Cycle(Struct, frozen=True):
     release: bool
 
 
-class Cycled(Struct, frozen=True):
-    """The answer to a cycle; a ``problem`` says why nothing of it happened.
+class CycleResult(Struct, frozen=True):
+    """The answer to a cycle; with a ``problem``, nothing was changed.
 
     Attributes:
-        queue: of the partition; ``None`` if that is unknown.
-        completed: messages that the ack has completed.
+        queue: the queue of the partition; ``None`` if there is no such partition.
+        completed: number of messages that the ack has completed.
     """
 
     problem: str | None
@@ -316,7 +318,7 @@ class Cycled(Struct, frozen=True):
 
 
 class Registration(Struct, frozen=True):
-    """A stream by its name; ``config_hash`` stands for its chain of operators, ``reset`` forgets the state."""
+    """A stream by its name; ``config_hash`` identifies its chain of operators, ``reset`` deletes the state."""
 
     name: str
     source_queue: str
@@ -329,8 +331,8 @@ class Registered(Struct, frozen=True):
     """The answer to a registration.
 
     Attributes:
-        conflict: the chain of operators is another one, and nothing was changed.
-        more: a reset has forgotten a page of the state, and is to be asked for again.
+        conflict: the chain of operators differs, and nothing was changed.
+        more: a reset has deleted a page of the state, and has to be requested again.
     """
 
     stream: int
@@ -343,7 +345,7 @@ class Registered(Struct, frozen=True):
 
 
 class QueueConfiguration(Struct, frozen=True):
-    """A queue's name, labels and options; ``None`` is an option that nobody has set.
+    """A queue's name, labels and options; ``None`` is an option that was never set.
 
     Attributes:
         lease_time: seconds; 0 means the default of 60.
@@ -351,13 +353,13 @@ class QueueConfiguration(Struct, frozen=True):
         retry_delay: milliseconds before the redelivery of a failed message.
         delayed_processing: seconds that a message stays invisible.
         window_buffer: seconds that a partition must have been quiet to deliver anything.
-        dead_letter_queue, dlq_after_max_retries: both false drops a message whose retries are used up.
-        retention_enabled: switch of the next two.
-        retention_seconds: seconds that a message is kept; 0 keeps it.
-        completed_retention_seconds: seconds that a message is kept which all groups have completed; 0 keeps it.
-        ttl: seconds that a message is kept, whatever the switch says; 0 keeps it.
-        max_wait_time_seconds: seconds that a message may wait for a group before that gives it up; 0 is no limit.
-        max_size: messages that may wait in the queue; 0 is no limit.
+        dead_letter_queue, dlq_after_max_retries: if both are false, a message is dropped after its retries.
+        retention_enabled: switches the next two on.
+        retention_seconds: seconds that a message is kept; 0 is no limit.
+        completed_retention_seconds: seconds that a message that all groups have completed is kept; 0 is no limit.
+        ttl: seconds that a message is kept, regardless of the switch; 0 is no limit.
+        max_wait_time_seconds: seconds after which a message that a group has not consumed is given up; 0 is no limit.
+        max_size: maximum backlog of the queue, in messages; 0 is no limit.
         encryption_enabled: whether payloads are stored encrypted.
     """
 
@@ -382,11 +384,11 @@ class QueueConfiguration(Struct, frozen=True):
 
 
 class ConfiguredQueue(Struct, frozen=True):
-    """A queue after ``configure``.
+    """The result of ``configure``.
 
     Attributes:
         part_id: its partition ``Default``.
-        more: its new options have still to come to some partitions.
+        more: its new options are not yet applied to some partitions.
     """
 
     queue_id: int
@@ -395,11 +397,11 @@ class ConfiguredQueue(Struct, frozen=True):
 
 
 class BegunWork(Struct, frozen=True):
-    """Work in pages that was begun and is not done.
+    """Work in pages that was started and is not finished.
 
     Attributes:
-        queue: its name; empty if it was deleted since.
-        group: the one that is being deleted; ``None``: options of the queue have still to come to some partitions.
+        queue: its name; empty if it was deleted meanwhile.
+        group: the group that is being deleted; ``None``: options of the queue are not yet applied to some partitions.
     """
 
     queue_id: int

@@ -1,15 +1,15 @@
-"""How many requests a client may make: a token bucket for each."""
+"""Limits the request rate of each client with a token bucket."""
 
 from collections import OrderedDict
 from collections.abc import Hashable
 
 
 class RateLimit:
-    """Buckets that hold one second's worth of requests.
+    """Token buckets; each holds the requests of one second.
 
     Args:
-        per_s: requests a second.
-        clients_max: buckets that are kept; the one that was not used for longest goes first.
+        per_s: requests per second.
+        clients_max: maximum of buckets; the least recently used one is removed first.
     """
 
     def __init__(self, per_s: int, clients_max: int = 10_000) -> None:
@@ -17,7 +17,7 @@ class RateLimit:
         self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
 
     def admits(self, client: Hashable, now: float) -> bool:
-        """Whether a client may make one more request; ``now`` is in seconds of a clock that never goes back."""
+        """Whether a client may send one more request; ``now`` is in seconds of a monotonic clock."""
         content, since = self._buckets.get(client, (float(self._per_s), now))
         content = min(float(self._per_s), content + (now - since) * self._per_s)
         admitted = content >= 1

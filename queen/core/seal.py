@@ -1,14 +1,14 @@
-"""Who may send notices: a message authentication code over time and content (RFC 2104, HMAC with SHA-256).
+"""Authenticates notifications: a message authentication code over time and content (RFC 2104, HMAC with SHA-256).
 
-A sealed sheet is good for a short time, so that a recorded one cannot be sent for ever; sent again within that time it
-is passed over, because sheets are numbered. The clocks of instances must agree within the window. Pure.
+A sealed packet is valid for a short time only, so that a recorded one cannot be replayed later; a replay within that
+time is ignored, because packets are numbered. The clocks of instances must agree within the window. Pure.
 """
 
 import hashlib
 import hmac
 import re
 
-#: How far the time of a seal may be from ours, either way.
+#: Maximum difference between the time of a seal and ours, in either direction.
 WINDOW_MS = 30_000
 
 _MAGIC = b"QN1"
@@ -49,12 +49,12 @@ def signature(secret: bytes, content: bytes, now_ms: int) -> str:
 
 
 def may_be_signed(header: str, now_ms: int) -> bool:
-    """Whether a header can be a good signature of any body: it has the form of one, and is not too old."""
+    """Whether a header can be a valid signature of some body: it has the right form, and is not too old."""
     match = _HEADER.fullmatch(header)
     return match is not None and _is_recent(int(match[1]), now_ms)
 
 
 def is_signed(secret: bytes, header: str, content: bytes, now_ms: int) -> bool:
-    """Whether a header is a good signature of a body."""
+    """Whether a header is a valid signature of a body."""
     match = _HEADER.fullmatch(header)
     return match is not None and _is_good(secret, int(match[1]), bytes.fromhex(match[2]), content, now_ms)

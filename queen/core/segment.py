@@ -1,10 +1,10 @@
-"""The format of a segment: how messages become columns of ``queen.segments`` and come back, no payload being decoded.
+"""The format of a segment: converts messages to columns of ``queen.segments`` and back, without decoding payloads.
 
-``data`` is a JSON array with one object a message,
+``data`` is a JSON array with one object per message,
 ``{"traceparent":…,"transactionId":…,"traceId":…,"producerSub":…,"keyId":…,"payload":…}``, where everything but the
 payload may be missing and the payload comes last; a ``keyId`` says that it is encrypted, and ``traceparent`` is the W3C
-trace context of its push. ``ends`` holds for each message the position
-in ``data`` behind its object, 4 bytes big-endian. ``sql/internal/025_segment.sql`` reads the same.
+trace context of its push. ``ends`` holds the position in ``data`` after the object of each message, 4 bytes big-endian.
+``sql/internal/025_segment.sql`` reads the same.
 """
 
 import sys
@@ -16,14 +16,14 @@ import msgspec
 from msgspec import Raw, Struct
 
 _PLAIN = b'{"payload":'
-# The second letter of the first name tells a bare payload from all other names.
+# The second letter of the first name distinguishes a bare payload from all other names.
 _MARK_PLACE, _PLAIN_MARK = 4, ord("a")
 _MISSING = Raw()
 _NATIVE_IS_BIG = sys.byteorder == "big"
 
 
 class Entry(Struct, frozen=True, gc=False):
-    """One message as it stands in a segment; texts are kept as the JSON that they came as, empty when missing."""
+    """One message of a segment; texts are kept as JSON, as they were sent, and are empty if missing."""
 
     payload: Raw
     transactionId: Raw = _MISSING  # noqa: N815 - the names are those of the stored JSON
@@ -45,7 +45,7 @@ def encode_entry(payload: bytes, transaction_id: str | None, trace_id: str | Non
 
 
 def encode_raw(entry: Entry) -> bytes:
-    """The object of one message whose fields are JSON already."""
+    """The object of one message whose fields are already JSON."""
     fields = (
         (b"traceparent", entry.traceparent), (b"transactionId", entry.transactionId), (b"traceId", entry.traceId),
         (b"producerSub", entry.producerSub), (b"keyId", entry.keyId),
@@ -54,12 +54,12 @@ def encode_raw(entry: Entry) -> bytes:
 
 
 def encode_plain(payloads: Sequence[Raw | bytes]) -> bytes:
-    """The objects of messages that are nothing but a payload, joined by commas."""
+    """The objects of messages that have only a payload, joined by commas."""
     return _PLAIN + (b"}," + _PLAIN).join(payloads) + b"}"
 
 
 def encode_identified(payloads: Sequence[Raw], transaction_ids: Sequence[str]) -> list[bytes]:
-    """The object of each message that has a payload and a transaction id, and nothing else."""
+    """The objects of messages that have only a payload and a transaction id."""
     return [
         b'{"transactionId":%b,"payload":%b}' % (_encode(text), payload)
         for text, payload in zip(transaction_ids, payloads, strict=True)
@@ -67,12 +67,12 @@ def encode_identified(payloads: Sequence[Raw], transaction_ids: Sequence[str]) -
 
 
 def plain_length(payload: Raw | bytes) -> int:
-    """Bytes that a message that is nothing but a payload takes in a segment, comma included."""
+    """Bytes of a message that has only a payload in a segment, comma included."""
     return len(payload) + len(_PLAIN) + 2
 
 
 def encode_ends(lengths: Iterable[int]) -> bytes:
-    """The column ``ends`` from the bytes that each message takes, comma included."""
+    """The column ``ends`` from the bytes of each message, comma included."""
     ends = array("I", accumulate(lengths))
     if not _NATIVE_IS_BIG:
         ends.byteswap()
@@ -80,7 +80,7 @@ def encode_ends(lengths: Iterable[int]) -> bytes:
 
 
 def decode_ends(column: bytes) -> "array[int]":
-    """The positions behind each message."""
+    """The position after each message."""
     ends = array("I", column)
     if not _NATIVE_IS_BIG:
         ends.byteswap()
@@ -88,12 +88,12 @@ def decode_ends(column: bytes) -> "array[int]":
 
 
 def decode_entries(data: bytes, ends: bytes, start: int) -> list[Entry | bytes]:
-    """The messages of a part of a segment: an ``Entry``, or the bare payload of one that is nothing else.
+    """The messages of a part of a segment: an ``Entry``, or only the payload if a message has nothing else.
 
     Args:
         data: the bytes of the segment from position ``start`` on.
-        ends: the positions behind the messages in question, counted from the start of the whole segment.
-        start: position of the byte (a bracket or comma) before the first of them.
+        ends: the positions after the messages of the part, counted from the start of the whole segment.
+        start: position of the byte (a bracket or comma) before the first message.
     """
     entries: list[Entry | bytes] = []
     skip = len(_PLAIN) + 1

@@ -1,4 +1,4 @@
-"""What can be asked of simple-mq, and what it answers: frozen values, nothing of HTTP and nothing of SQL."""
+"""Requests to simple-mq and their results: frozen values, independent of HTTP and SQL."""
 
 from collections.abc import Hashable, Sequence
 from datetime import datetime
@@ -6,10 +6,10 @@ from uuid import UUID
 
 from msgspec import Struct
 
-#: No consumer group of Queen can have this name, so notices for simple-mq's queues wake no waiter of Queen's.
+#: No consumer group of Queen can have this name, so notifications for simple-mq's queues wake no long poll of Queen's.
 CHANNEL = "\0simple-mq"
 
-#: Stands for requests that name no queue that exists: their ids would be labels without number.
+#: The label of requests for queues that do not exist: their ids would be an unlimited number of labels.
 NO_QUEUE = UUID(int=0)
 
 NAME_CHARS_MAX = 255
@@ -23,13 +23,13 @@ WAIT_SECONDS_MAX = 3600
 
 
 class NewQueue(Struct, frozen=True):
-    """A queue to make.
+    """A queue to create.
 
     Attributes:
-        size: most messages in it.
+        size: maximum of its messages.
         visibility_timeout: seconds that a polled message stays hidden.
         max_deliveries: deliveries after which a message goes to the dead-letter queue.
-        max_message_bytes: most bytes of one message in UTF-8; ``None``: the server's limit only.
+        max_message_bytes: maximum bytes of one message in UTF-8; ``None``: only the server's limit applies.
     """
 
     queue_id: UUID
@@ -41,7 +41,7 @@ class NewQueue(Struct, frozen=True):
 
 
 class QueueInfo(Struct, frozen=True):
-    """A queue as it is; ``dlq_id`` is ``None`` until a message was dead-lettered."""
+    """A queue with its settings; ``dlq_id`` is ``None`` until a message was dead-lettered."""
 
     name: str
     size: int
@@ -60,7 +60,7 @@ class NewMessage(Struct, frozen=True):
 
 
 class Message(Struct, frozen=True):
-    """A message as it is; hidden until ``visible_at`` if that lies ahead. ``traceparent`` is for who polls it."""
+    """A stored message; hidden until ``visible_at`` if that is in the future. ``traceparent`` is for its consumer."""
 
     message_id: UUID
     data: str
@@ -75,8 +75,8 @@ class Enqueue(Struct, frozen=True):
     """Messages for one queue, all or none.
 
     Attributes:
-        size: bytes that they add to a call.
-        traceparent: the W3C trace context that is kept with each, where the server keeps those.
+        size: their bytes in a call.
+        traceparent: the W3C trace context to store with each, if telemetry is on.
     """
 
     queue: UUID
@@ -86,7 +86,7 @@ class Enqueue(Struct, frozen=True):
 
 
 class Enqueued(Struct, frozen=True):
-    """What became of an enqueue: ``stored``, ``full``, ``too_large`` or ``unknown`` (the queue)."""
+    """The result of an enqueue: ``stored``, ``full``, ``too_large`` or ``unknown`` (no such queue)."""
 
     outcome: str
     message_ids: Sequence[UUID]
@@ -101,32 +101,32 @@ class Dequeue(Struct, frozen=True):
 
     @property
     def queue(self) -> str:
-        """The name that notices use for the queue."""
+        """The name of the queue in notifications."""
         return str(self.queue_id)
 
     @property
     def group(self) -> str:
-        """The name that notices use for all who poll."""
+        """The consumer group of all polls, in notifications."""
         return CHANNEL
 
     @property
-    def place(self) -> Hashable:
-        """What it looks at: two polls with the same place see the same messages."""
+    def wait_key(self) -> Hashable:
+        """What it polls: two polls with an equal value compete for the same messages."""
         return (self.queue, self.group)
 
     @property
-    def rides(self) -> int:
-        """How many messages it takes when it looks in the transaction of a push: those are of the other interface."""
+    def takes(self) -> int:
+        """None: pushes belong to the other interface."""
         return 0
 
     @property
     def returnable(self) -> bool:
-        """Whether what it gets can be given back when its sender does not take it."""
+        """Whether its messages can be released if the client does not take them."""
         return True
 
 
 class Dequeued(Struct, frozen=True):
-    """The answer to a poll; no messages: nothing was there in time. ``known``: whether the queue exists."""
+    """The answer to a poll; no messages: none was available in time. ``known``: whether the queue exists."""
 
     known: bool = True
     messages: Sequence[Message] = ()
@@ -140,13 +140,13 @@ class Acknowledge(Struct, frozen=True):
 
 
 class Acknowledged(Struct, frozen=True):
-    """What became of each ack: ``deleted``, ``missing`` or ``unknown`` (the queue)."""
+    """The result of each ack: ``deleted``, ``missing`` or ``unknown`` (no such queue)."""
 
     outcomes: Sequence[str]
 
 
 class ExtendVisibility(Struct, frozen=True):
-    """Hides a message that is in flight until so many seconds from now; 0 shows it at once."""
+    """Hides a message in flight until this many seconds from now; 0 makes it visible at once."""
 
     queue: UUID
     message_id: UUID
@@ -154,14 +154,14 @@ class ExtendVisibility(Struct, frozen=True):
 
 
 class Extended(Struct, frozen=True):
-    """What became of it: ``extended``, ``waiting`` (it is not in flight), ``missing`` or ``unknown`` (the queue)."""
+    """The result: ``extended``, ``waiting`` (it is not in flight), ``missing`` or ``unknown`` (no such queue)."""
 
     outcome: str
     visible_at: datetime | None
 
 
 class Requeued(Struct, frozen=True):
-    """What became of a requeue: ``requeued``, ``full``, ``missing``, or ``unknown`` (the destination)."""
+    """The result of a requeue: ``requeued``, ``full``, ``missing``, or ``unknown`` (no such destination)."""
 
     outcome: str
     destination: UUID | None
@@ -170,7 +170,7 @@ class Requeued(Struct, frozen=True):
 
 
 class RequeuedAll(Struct, frozen=True):
-    """What became of requeueing a whole queue: ``requeued``, ``plain`` (no dead-letter queue) or ``unknown``."""
+    """The result of requeueing a whole queue: ``requeued``, ``plain`` (it is no dead-letter queue) or ``unknown``."""
 
     outcome: str
     destination: UUID | None
@@ -178,7 +178,7 @@ class RequeuedAll(Struct, frozen=True):
 
 
 class Routed(Struct, frozen=True):
-    """Dead letters of a queue: how many were moved, and how many were exhausted now and did not fit."""
+    """Dead letters of a queue: how many were moved, and how many newly exhausted messages did not fit."""
 
     queue: UUID
     dlq_id: UUID | None
@@ -187,7 +187,7 @@ class Routed(Struct, frozen=True):
 
 
 class Gauges(Struct, frozen=True):
-    """A queue in figures; ``oldest_age_s`` is that of the oldest message that can be delivered, 0 if none can."""
+    """Statistics of a queue; ``oldest_age_s`` is the age of the oldest message that can be delivered, 0 if none can."""
 
     queue: UUID
     dead_letters: bool
@@ -197,12 +197,12 @@ class Gauges(Struct, frozen=True):
 
 
 class Figures(Struct, frozen=True):
-    """What the metrics need of the database.
+    """Data of the metrics from the database.
 
     Attributes:
-        queues: how many there are.
-        gauges: of the oldest queues, as many as were asked for.
-        outcomes: counters by queue, operation and outcome, of these queues and of none.
+        queues: their number.
+        gauges: of the oldest queues, up to the requested number.
+        outcomes: counters by queue, operation and outcome, of these queues and those without a queue.
     """
 
     queues: int
@@ -211,7 +211,7 @@ class Figures(Struct, frozen=True):
 
 
 def uuid7(unix_ms: int, random_bits: int) -> UUID:
-    """A UUID version 7 (RFC 9562, section 5.7) of a time and 74 random bits."""
+    """A UUID version 7 (RFC 9562, section 5.7) from a time and 74 random bits."""
     high = (random_bits >> 62) & 0xFFF
     low = random_bits & ((1 << 62) - 1)
     return UUID(int=(unix_ms & ((1 << 48) - 1)) << 80 | 0x7 << 76 | high << 64 | 0b10 << 62 | low)

@@ -1,7 +1,7 @@
-"""W3C trace contexts of messages: written beside a payload on its way in, found again on its way out.
+"""W3C trace contexts of messages: stored beside the payload at the push, and read at the pop.
 
-A context is kept as the text of the header ``traceparent`` (https://www.w3.org/TR/trace-context/). Only telemetry calls
-this, so that messages without a context, and servers without telemetry, pay nothing.
+A context is stored as the text of the header ``traceparent`` (https://www.w3.org/TR/trace-context/). Only telemetry
+calls this, so messages without a context and servers without telemetry have no cost.
 """
 
 from collections import Counter
@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import structs
 
-from queen.core.operations import Cycle, Lot, Popped, Push, Transaction
+from queen.core.operations import Cycle, PartitionBatch, Popped, Push, Transaction
 from queen.core.segment import Entry, decode_entries
 
 Pushing = TypeVar("Pushing", Push, Transaction, Cycle)
@@ -19,25 +19,25 @@ _text = msgspec.json.Decoder(str)
 
 
 def stamp(request: Pushing, traceparent: str) -> Pushing:
-    """The request with the context beside each message that it pushes."""
+    """The request with the context added to each message that it pushes."""
     if isinstance(request, Push):
-        return structs.replace(request, lots=[_stamp_lot(lot, traceparent) for lot in request.lots])
+        return structs.replace(request, batches=[_stamp_batch(batch, traceparent) for batch in request.batches])
     return structs.replace(request, push=stamp(request.push, traceparent))
 
 
-def _stamp_lot(lot: Lot, traceparent: str) -> Lot:
-    # Before everything else in the object: nothing of it has to be decoded.
+def _stamp_batch(batch: PartitionBatch, traceparent: str) -> PartitionBatch:
+    # First in the object, so that the object need not be decoded.
     head = b'{"traceparent":"%b",' % traceparent.encode()
     entries, begin = [], 0
-    for length in lot.lengths:
-        entries.append(head + lot.body[begin + 1 : begin + length - 1])
+    for length in batch.lengths:
+        entries.append(head + batch.body[begin + 1 : begin + length - 1])
         begin += length
     more = len(head) - 1
-    return structs.replace(lot, body=b",".join(entries), lengths=[length + more for length in lot.lengths])
+    return structs.replace(batch, body=b",".join(entries), lengths=[length + more for length in batch.lengths])
 
 
 class Delivered(msgspec.Struct, frozen=True):
-    """What a pop got: how many messages, and how many of them came with each context."""
+    """The messages of a pop: their number, and their number per trace context."""
 
     messages: int
     contexts: "Counter[str]"

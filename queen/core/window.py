@@ -1,7 +1,7 @@
-"""Windows: how the messages of a partition are cut into runs that belong together. Pure; times are the database's.
+"""Windows: divide the messages of a partition into runs that are delivered together. Pure; times are the database's.
 
-The seconds of the clock are cut into *slots* of equal length, counted from 1970. A window is a run of consecutive
-messages of one slot, and of no more than so many.
+Time is divided into *slots* of equal length, counted from 1970. A window is a run of consecutive messages of one slot,
+with a maximum number of messages.
 """
 
 from collections.abc import Sequence
@@ -10,22 +10,22 @@ from datetime import UTC, datetime, timedelta
 from msgspec import Struct
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-#: A push that was under way when a slot ended has been committed by then.
+#: A push that was in flight when a slot ended has been committed after this time.
 GRACE = timedelta(seconds=1)
 
 
 class Slot(Struct, frozen=True):
-    """A stretch of time, its end not included."""
+    """A period; its end is not included."""
 
     start: datetime
     end: datetime
 
 
 class Window(Struct, frozen=True):
-    """What a window is.
+    """The definition of a window.
 
     Attributes:
-        messages: the most that it holds; with so many it is full.
+        messages: maximum of its messages; with this many it is full.
         seconds: the length of a slot; ``None``: there are no slots, and a window ends only when it is full.
     """
 
@@ -45,11 +45,11 @@ class Cut(Struct, frozen=True):
     """The first window of a run of messages.
 
     Attributes:
-        count: its messages so far.
-        slot: of its messages, if there are slots.
-        is_full: it has reached the limit.
-        is_over: its slot is over, so that nothing more belongs to it.
-        over_at: when its slot will be taken for over, if nothing comes before.
+        count: the number of its messages so far.
+        slot: the slot of its messages, if there are slots.
+        is_full: it has the maximum of messages.
+        is_over: its slot has ended, so no further message belongs to it.
+        over_at: when its slot counts as ended, unless a later message arrives before.
     """
 
     count: int
@@ -67,7 +67,7 @@ class Cut(Struct, frozen=True):
 def cut_first(window: Window, times: Sequence[datetime], now: datetime) -> Cut:
     """The first window of consecutive messages, from the ``createdAt`` of each; there is at least one.
 
-    ``createdAt`` never falls within a partition, so a message of a later slot proves that the slot before is over.
+    ``createdAt`` never falls within a partition, so a message of a later slot proves that the slot before has ended.
     """
     slot = window.slot_of(times[0])
     if slot is None:

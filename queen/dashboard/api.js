@@ -1,8 +1,8 @@
-// Requests to the server, with the user's token, and its errors.
+// HTTP requests to the server with the user's token, and errors.
 
 import { session } from "./session.js";
 
-// In a path they are steps for a browser, however they are encoded.
+// A browser resolves these path segments, even percent-encoded.
 const DOTS = new Set([".", ".."]);
 
 export class ApiError extends Error {
@@ -13,14 +13,15 @@ export class ApiError extends Error {
   }
 }
 
-// Calls an operation of operations.js. Parameters that its path names stand there, all others in the query, those of a list once
-// for each element; a body that is a text is JSON already.
+// Calls an operation of operations.js. Parameters named in its path go there, all others into the query, a list as one
+// parameter per element. A body that is a string is already JSON.
 export async function call(operation, parameters = {}, body = undefined) {
+  const token = session.token;
   const response = await send(operation, parameters, body);
   const text = await response.text();
   const answer = isJson(response) ? parse(text) : text;
   if (response.ok) return answer;
-  if (response.status === 401) session.end(answer.error || "Sign in again");
+  if (response.status === 401 && token === session.token) session.end(answer.error || "Please sign in again");
   throw new ApiError(response.status, answer || {});
 }
 
@@ -33,7 +34,7 @@ async function send(operation, parameters, body) {
   try {
     return await fetch(place, request);
   } catch {
-    throw new ApiError(0, { error: "The server does not answer" });
+    throw new ApiError(0, { error: "The server is unreachable" });
   }
 }
 
@@ -42,7 +43,7 @@ function address(operation, parameters) {
   const path = operation.path.replace(/\{(\w+)\}/g, (_, name) => {
     const value = rest[name];
     delete rest[name];
-    if (DOTS.has(value)) throw new ApiError(0, { error: `A browser cannot ask for a name that is ${value} alone: the command line reaches it (queen --help)` });
+    if (DOTS.has(value)) throw new ApiError(0, { error: `A browser cannot request the name "${value}". Use the command line for it (queen --help).` });
     return encodeURIComponent(value);
   });
   const each = Object.entries(rest).flatMap(([name, value]) => (Array.isArray(value) ? value : [value]).map((one) => [name, one]));
@@ -54,7 +55,7 @@ function isJson(response) {
   return (response.headers.get("Content-Type") || "").includes("json");
 }
 
-// Integers that a number of JavaScript cannot hold are shown as they were sent, where the browser is new enough.
+// Integers beyond JavaScript's precision are shown as sent, if the browser is new enough.
 function parse(text) {
   return JSON.parse(text, (_, value, context) =>
     Number.isInteger(value) && !Number.isSafeInteger(value) && JSON.rawJSON && context ? JSON.rawJSON(context.source) : value);

@@ -1,4 +1,4 @@
-// The frame around all pages: who is signed in, which page is shown, and that it stays up to date.
+// The frame around all pages: session, menu, current page, refresh.
 
 import { ApiError, call } from "./api.js";
 import { button, fill, h, select } from "./dom.js";
@@ -32,7 +32,7 @@ async function start() {
   try {
     session.identity = await call(operations.getIdentity);
   } catch (error) {
-    if (error.status !== 401) askForToken(error.status === 403 ? "This token has no role that this server knows" : error.message);
+    if (error.status !== 401) askForToken(error.status === 403 ? "This token has no role that the server knows" : error.message);
     return;
   }
   fill(root, frame());
@@ -48,9 +48,9 @@ function frame() {
   const pause = button("Live", () => {
     live = !live;
     pause.setAttribute("aria-pressed", String(live));
-  }, { class: "live", "aria-pressed": "true", title: `Asks the server every ${REFRESH_MS / 1000} seconds` });
+  }, { class: "live", "aria-pressed": "true", title: `Refreshes every ${REFRESH_MS / 1000} seconds` });
   return [
-    h("a", { class: "skip", href: "#view", onclick: (event) => { event.preventDefault(); view.focus(); } }, "To the content"),
+    h("a", { class: "skip", href: "#view", onclick: (event) => { event.preventDefault(); view.focus(); } }, "Skip to content"),
     h("header", { class: "side" },
       h("div", { class: "brand" }, h("img", { src: "dashboard/icon.svg", alt: "", width: "26", height: "26" }), h("strong", {}, "Queen"), toggle),
       menu, user),
@@ -63,11 +63,11 @@ function frame() {
 
 function showUser() {
   const { authentication, sub, role } = session.identity;
-  const pick = select([["auto", "As the system"], ["light", "Light"], ["dark", "Dark"]], theme.chosen(), {
+  const pick = select([["auto", "System theme"], ["light", "Light"], ["dark", "Dark"]], theme.chosen(), {
     "aria-label": "Colours", onchange: () => theme.choose(pick.value),
   });
   fill(user,
-    authentication ? h("p", {}, sub || "Signed in", h("br"), h("small", {}, role)) : h("p", {}, h("small", {}, "This server asks nobody for a token")),
+    authentication ? h("p", {}, sub || "Signed in", h("br"), h("small", {}, role)) : h("p", {}, h("small", {}, "No authentication")),
     pick,
     h("a", { href: "docs" }, "HTTP interface"),
     authentication ? button("Sign out", () => session.end()) : null);
@@ -86,7 +86,7 @@ async function open() {
   await refresh();
 }
 
-// Shows what the server knows now. One refresh at a time: a slow server is not asked twice. Who wants one meanwhile gets it after.
+// Refreshes the current page. One refresh at a time; a request for another one meanwhile runs after it.
 async function refresh() {
   again = busy;
   if (busy || !session.identity) return;
@@ -119,11 +119,11 @@ async function judged() {
   try {
     const { shared_state: modes, spool, clock } = await call(operations.getHealth);
     if (modes.maintenance_mode || modes.pop_maintenance_mode) return ["Maintenance", "warn"];
-    if (spool?.spooling) return ["Storing the spool", "warn"];
-    if (spool?.held_partitions) return ["Partitions are held back", "warn"];
-    return clock?.steps && clock.distrusted_s ? ["PostgreSQL's clock has stepped", "warn"] : ["Healthy", "good"];
+    if (spool?.spooling) return ["Replaying the spool", "warn"];
+    if (spool?.held_partitions) return ["Partitions held back", "warn"];
+    return clock?.steps && clock.distrusted_s ? ["PostgreSQL's clock stepped", "warn"] : ["Healthy", "good"];
   } catch (error) {
-    return error.problem?.database ? ["PostgreSQL is away", "bad"] : ["No answer", "bad"];
+    return error.problem?.database ? ["PostgreSQL unavailable", "bad"] : ["Server unreachable", "bad"];
   }
 }
 

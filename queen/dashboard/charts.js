@@ -1,4 +1,4 @@
-// Lines over time, drawn by uPlot, and the same figures as a table for those who do not see lines.
+// Line charts, drawn by uPlot, with the same data as a table for screen readers.
 
 import uPlot from "./uplot/uPlot.esm.js";
 import { fill, h } from "./dom.js";
@@ -6,13 +6,13 @@ import { bytes, count } from "./format.js";
 
 const HEIGHT = 200;
 const DAY_S = 86400;
-// Between the lines of a grid for sizes.
+// Grid steps for sizes in bytes.
 const DOUBLES = Array.from({ length: 50 }, (_, power) => 2 ** power);
 const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 const DATE = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
 
 export class Chart {
-  // `series`: label and colour (the name of a token of style.css) of each line; `text` writes a figure.
+  // `series`: label and colour (a token of style.css) of each line; `text` formats a value.
   constructor(title, series, text = count) {
     this.title = title;
     this.series = series;
@@ -21,7 +21,7 @@ export class Chart {
     this.data = null;
     this.place = h("div", { class: "plot", role: "img", "aria-label": title });
     this.figures = h("div");
-    this.details = h("details", { ontoggle: () => this.#list() }, h("summary", {}, "Figures"), this.figures);
+    this.details = h("details", { ontoggle: () => this.#list() }, h("summary", {}, "Data"), this.figures);
     this.element = h("figure", { class: "card" }, h("figcaption", {}, title), this.place, this.details);
     this.observer = new ResizeObserver(() => this.#fit());
     this.observer.observe(this.place);
@@ -38,7 +38,7 @@ export class Chart {
     this.plot?.destroy();
   }
 
-  // `times` in seconds since 1970, oldest first; one list of figures for each line, null where there is none.
+  // `times` in seconds since 1970, oldest first; one list of values per line, null where there is none.
   show(times, ...lines) {
     const before = this.data;
     this.data = [times, ...lines];
@@ -49,7 +49,7 @@ export class Chart {
     this.#list();
   }
 
-  // The legend has the latest figures while nobody points at others.
+  // The legend shows the latest values unless the cursor is on the chart.
   #tellLatest() {
     requestAnimationFrame(() => {
       if (this.plot && (this.plot.cursor.idx ?? null) === null) this.plot.setLegend({ idx: this.data[0].length - 1 }, false);
@@ -59,7 +59,7 @@ export class Chart {
   #summary() {
     const latest = this.series.map((each, n) => {
       const figures = this.data[n + 1].filter((figure) => figure !== null);
-      return figures.length ? `${each.label} ${this.text(figures.at(-1))}, at most ${this.text(Math.max(...figures))}` : `${each.label}: no figures`;
+      return figures.length ? `${each.label} ${this.text(figures.at(-1))}, max ${this.text(Math.max(...figures))}` : `${each.label}: no data`;
     });
     return `${this.title}. ${latest.join(". ")}.`;
   }
@@ -67,7 +67,7 @@ export class Chart {
   #draw() {
     this.plot?.destroy();
     this.plot = null;
-    if (!this.data?.[0].length) return fill(this.place, h("p", { class: "empty" }, "No figures for this time yet"));
+    if (!this.data?.[0].length) return fill(this.place, h("p", { class: "empty" }, "No data for this time range yet"));
     fill(this.place);
     this.plot = new uPlot(this.#options(), this.data, this.place);
     this.#tellLatest();
@@ -112,18 +112,18 @@ export class Chart {
     const [times, ...lines] = this.data;
     const rows = times.map((time, n) => h("tr", {}, h("th", { scope: "row" }, CLOCK.format(time * 1000)), lines.map((line) => h("td", { class: "number" }, line[n] === null ? "–" : this.text(line[n])))));
     const heads = ["Time", ...this.series.map((each) => each.label)].map((name) => h("th", { scope: "col" }, name));
-    fill(this.figures, h("div", { class: "scroll figures", tabindex: "0", role: "region", "aria-label": `Figures of ${this.title}` },
+    fill(this.figures, h("div", { class: "scroll figures", tabindex: "0", role: "region", "aria-label": `Data of ${this.title}` },
       h("table", {}, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows.reverse()))));
   }
 }
 
-// Where a figure stands between two gaps: no line leads to it.
+// Values between two gaps: they get a point, because no line leads to them.
 function alone(line) {
   const missing = (n) => (line[n] ?? null) === null;
   return line.flatMap((figure, n) => (figure !== null && missing(n - 1) && missing(n + 1) ? [n] : []));
 }
 
-// A token of style.css as it is now, light or dark.
+// The current colour of a token of style.css, light or dark.
 function colour(token) {
   const probe = h("span", { style: { color: `var(${token})` } });
   document.body.append(probe);

@@ -1,14 +1,14 @@
-// Questions before something is done. The browser's own dialogs keep the focus inside, and Escape closes them.
+// Dialogs. The browser's own <dialog> keeps the focus inside, and Escape closes it.
 
 import { button, field, h } from "./dom.js";
 
-// Asks whether to go on; `type` is a text that has to be typed first.
+// Asks for confirmation; `type` is a text that the user must type first.
 export async function confirm({ title, text, action, type = "" }) {
-  const fields = type ? [{ name: "typed", label: `Type ${type} to go on`, pattern: type }] : [];
+  const fields = type ? [{ name: "typed", label: `Type ${type} to confirm`, pattern: type }] : [];
   return (await ask({ title, text, action, fields, danger: true })) !== null;
 }
 
-// Asks for values; null when the user changes their mind.
+// Asks for values; null if the user cancels.
 export function ask({ title, text = "", action, fields = [], danger = false }) {
   return new Promise((resolve) => {
     const inputs = fields.map(input);

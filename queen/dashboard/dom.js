@@ -1,4 +1,4 @@
-// Elements out of values. Texts become text nodes, never markup, so a hostile payload is only ever read.
+// Builds elements. Strings become text nodes, never markup, so a hostile payload is shown as text.
 
 export function h(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
@@ -18,7 +18,7 @@ function nodes(children) {
   return children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false);
 }
 
-// Replaces what stands in an element. The focus stays on what has the same data-key, so that a refresh does not take it away.
+// Replaces the children of an element. The focus stays on the element with the same data-key, so that a refresh keeps it.
 export function fill(element, ...children) {
   const key = element.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
   element.replaceChildren(...nodes(children));
@@ -37,12 +37,12 @@ export function card(title, ...children) {
   return h("section", { class: "card" }, title ? h("h2", {}, title) : null, children);
 }
 
-// Names and values.
+// A list of names and values.
 export function facts(pairs) {
   return h("dl", { class: "facts" }, pairs.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }
 
-// One figure in large.
+// One value in large type.
 export function tile(name, value, note = "", tone = "") {
   return h("div", { class: `tile ${tone}` }, h("dt", {}, name), h("dd", {}, value, note ? h("small", {}, note) : null));
 }
@@ -55,7 +55,7 @@ export function badge(text, tone = "") {
   return h("span", { class: `badge ${tone}` }, text);
 }
 
-// Why something is not shown: a sentence, which a badge has no room for.
+// The reason why something is not shown: a sentence, too long for a badge.
 export function why(text) {
   return h("span", { class: "why" }, text);
 }

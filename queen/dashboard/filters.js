@@ -1,9 +1,9 @@
-// Fields above a list. What they hold stands in the address, so that a list can be sent to somebody.
+// Filters above a list. Their values are in the URL, so that a list can be shared.
 
 import { field, h } from "./dom.js";
 import { to } from "./router.js";
 
-// `fields`: name, label, and the input. What is chosen counts at once, what is typed when it is sent.
+// `fields`: name, label, and the input. A selection applies at once, typed text when the form is submitted.
 export function filters(page, query, fields) {
   for (const { name, input } of fields) input.value = query.get(name) ?? "";
   const values = () => Object.fromEntries(fields.map(({ name, input }) => [name, input.value]));

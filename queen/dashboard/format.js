@@ -1,4 +1,4 @@
-// Figures and times as people read them.
+// Formats numbers and times for people.
 
 const WHOLE = new Intl.NumberFormat("en");
 const SHORT = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
@@ -24,7 +24,7 @@ export function bytes(number) {
   return `${SHORT.format(number / 1024 ** power)} ${["B", "kB", "MB", "GB", "TB"][power]}`;
 }
 
-// The largest unit of some seconds, and the next where the first is a small number.
+// A duration in its largest unit, with the next unit if the first number has one digit.
 export function duration(seconds) {
   if (seconds === null || seconds === undefined || seconds < 0) return NOTHING;
   if (seconds < 10) return `${SHORT.format(seconds)} s`;
@@ -51,7 +51,7 @@ export function json(value) {
   return JSON.stringify(value, null, 2) ?? "";
 }
 
-// JSON in one line, cut where a table has no room for it.
+// JSON on one line, cut to fit a table.
 export function glimpse(value, characters = 90) {
   const text = JSON.stringify(value) ?? "";
   return text.length > characters ? `${text.slice(0, characters - 1)}…` : text;

@@ -1,4 +1,4 @@
-// Short messages at the foot of the page, read out by screen readers.
+// Short notices at the bottom of the page, announced by screen readers.
 
 import { button, h } from "./dom.js";
 
@@ -15,7 +15,7 @@ export function notify(text, tone = "good") {
   setTimeout(() => notice.remove(), SHOWN_MS);
 }
 
-// Does something that the user asked for, and says how it went.
+// Runs an action of the user and reports its outcome.
 export async function perform(action, done) {
   try {
     const result = await action();

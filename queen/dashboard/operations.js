@@ -1,4 +1,4 @@
-// What the dashboard asks of the server: method, path and level as the contract has them (spec/openapi.yaml), by their names there.
+// The operations that the dashboard calls: name, method, path and access level as in spec/openapi.yaml.
 
 export const LEVELS = ["public", "read-only", "read-write", "admin"];
 

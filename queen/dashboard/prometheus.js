@@ -1,4 +1,4 @@
-// Reads what the server tells Prometheus: samples with name, labels and value.
+// Parses metrics in the Prometheus format: samples with name, labels and value.
 
 export function samples(text) {
   return text.split("\n").filter((line) => line && !line.startsWith("#")).map(sample);

@@ -1,4 +1,4 @@
-// The options of a queue: how they are shown, and the form that changes them.
+// The options of a queue: how they are displayed, and the form that changes them.
 
 import { call } from "./api.js";
 import { ask } from "./dialogs.js";
@@ -9,25 +9,25 @@ import { operations } from "./operations.js";
 const seconds = (value) => (value ? duration(value) : "–");
 const yes = (value) => (value ? "yes" : "no");
 
-// Name, label, default, how it reads. A default of true or false is a box to tick, any other a number.
+// Name, label, default, formatter. A default of true or false makes a checkbox, any other a number field.
 const OPTIONS = [
-  ["leaseTime", "Lease, in seconds", 60, duration],
-  ["retryLimit", "Failures before a message is a dead letter", 3, count],
-  ["retryDelay", "Pause before a retry, in milliseconds", 0, (value) => `${count(value)} ms`],
-  ["deadLetterQueue", "Dead letters are kept", true, yes],
-  ["delayedProcessing", "Delay before delivery, in seconds", 0, seconds],
-  ["windowBuffer", "Quiet time before delivery, in seconds", 0, seconds],
+  ["leaseTime", "Lease time, in seconds", 60, duration],
+  ["retryLimit", "Retry limit", 3, count],
+  ["retryDelay", "Retry delay, in milliseconds", 0, (value) => `${count(value)} ms`],
+  ["deadLetterQueue", "Dead letters enabled", true, yes],
+  ["delayedProcessing", "Delivery delay, in seconds", 0, seconds],
+  ["windowBuffer", "Window buffer, in seconds (quiet time before delivery)", 0, seconds],
   ["priority", "Priority", 0, count],
-  ["maxSize", "Most messages that wait (0: any number)", 0, (value) => (value ? count(value) : "any number")],
-  ["ttl", "Age at which messages go, in seconds (0: never)", 0, seconds],
-  ["retentionEnabled", "Retention is on", false, yes],
-  ["retentionSeconds", "Retention, in seconds", 0, seconds],
-  ["completedRetentionSeconds", "Retention of what is done, in seconds", 0, seconds],
-  ["maxWaitTimeSeconds", "Longest wait before a message is given up, in seconds", 0, seconds],
-  ["encryptionEnabled", "Payloads are encrypted", false, yes],
+  ["maxSize", "Max backlog (0: unlimited)", 0, (value) => (value ? count(value) : "unlimited")],
+  ["ttl", "Message TTL, in seconds (0: none)", 0, seconds],
+  ["retentionEnabled", "Retention enabled", false, yes],
+  ["retentionSeconds", "Retention time, in seconds", 0, seconds],
+  ["completedRetentionSeconds", "Retention of acknowledged messages, in seconds", 0, seconds],
+  ["maxWaitTimeSeconds", "Max age before eviction, in seconds", 0, seconds],
+  ["encryptionEnabled", "Encryption enabled", false, yes],
 ];
 
-// Pairs of label and value.
+// Pairs of label and formatted value.
 export function described({ namespace, task, options }) {
   const labels = [["Namespace", namespace || "–"], ["Task", task || "–"]];
   return [...labels, ...OPTIONS.map(([name, label, , text]) => [label.replace(/, in \w+| \(.*\)/g, ""), text(options[name])])];
@@ -36,7 +36,7 @@ export function described({ namespace, task, options }) {
 // Asks for the options of a queue, or for a new one.
 export async function configure(present, then) {
   const values = await ask({
-    title: present ? `Options of ${present.queue}` : "New queue", action: present ? "Change" : "Make it",
+    title: present ? `Options of ${present.queue}` : "New queue", action: present ? "Save" : "Create",
     fields: [
       ...(present ? [] : [{ name: "queue", label: "Name", required: true, maxlength: 255 }]),
       { name: "namespace", label: "Namespace", value: present?.namespace },
@@ -49,7 +49,7 @@ export async function configure(present, then) {
   const chosen = Object.fromEntries(OPTIONS.map(([name]) => [name, typeof values[name] === "boolean" ? values[name] : Number(values[name])]));
   const options = { ...present?.options, ...chosen, dlqAfterMaxRetries: chosen.deadLetterQueue };
   const work = () => call(operations.configureQueue, {}, { queue, namespace: values.namespace, task: values.task, options });
-  if (await perform(work, `Queue ${queue} is ${present ? "changed" : "there"}`)) await then();
+  if (await perform(work, `Queue ${queue} ${present ? "saved" : "created"}`)) await then();
 }
 
 function input(name, label, value) {

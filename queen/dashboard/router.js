@@ -1,4 +1,4 @@
-// Which page an address means: #/queues/orders?offset=100. Names may hold slashes, which are encoded.
+// Maps addresses such as #/queues/orders?offset=100 to pages. Slashes in names are encoded.
 
 import * as deadLetters from "./pages/dead_letters.js";
 import * as group from "./pages/group.js";
@@ -28,7 +28,7 @@ const MODULES = {
   "maintenance": maintenance,
 };
 
-// The page of the present address; one that is unknown is the overview.
+// The page of the current address; the overview if it is unknown.
 export function page() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
   const [name, ...names] = path.split("/").map(decoded);

@@ -1,19 +1,19 @@
-// What the server counts by bucket, as lines of a chart.
+// Statistics per bucket, as lines of a chart.
 
 export const RANGES = [["1", "1 hour"], ["6", "6 hours"], ["24", "24 hours"], ["168", "7 days"]];
 
 const HOUR_MS = 3_600_000;
-// Less than was asked for, because the server takes coarser buckets for a moment more.
+// Slightly less than the range, because the server switches to coarser buckets above it.
 const MARGIN_MS = 60_000;
-// A bucket that has just begun says little.
+// A bucket younger than this is left out: its rate would be noise.
 const YOUNG_S = 20;
 
 export function since(hours) {
   return new Date(Date.now() - hours * HOUR_MS + MARGIN_MS).toISOString();
 }
 
-// Times and lines over every bucket of a time; `of` has a function for each line, which reads a point or, where the server
-// has nothing to tell, undefined. It is given the seconds that the bucket has lasted.
+// The times of all buckets in the range, and one list of values per function of `of`. A function gets the point of a bucket
+// (undefined if the server has none) and the length of the bucket in seconds.
 export function lines(points, minutes, hours, stamp, of) {
   const size = minutes * 60;
   const known = new Map(points.map((point) => [Date.parse(stamp(point)) / 1000, point]));

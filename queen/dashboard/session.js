@@ -1,4 +1,4 @@
-// Who uses the page. The token lives as long as the tab, and nowhere else.
+// The signed-in user. The token is kept in this tab's sessionStorage only.
 
 import { LEVELS } from "./operations.js";
 
@@ -15,7 +15,7 @@ export const session = {
     sessionStorage.setItem(KEY, token);
   },
 
-  // Forgets the token; whoever listens for "signed-out" asks for another one.
+  // Deletes the token; listeners of "signed-out" ask for another one.
   end(reason = "") {
     sessionStorage.removeItem(KEY);
     this.identity = null;

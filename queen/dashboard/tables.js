@@ -1,11 +1,11 @@
-// Tables that can be sorted, and pages of what is too long for one.
+// Sortable tables, and paging.
 
 import { button, fill, h } from "./dom.js";
 
-// A column: `name`, `value(row)` for the cell, `by(row)` if it can be sorted, `number` for figures, `long` for
+// A column: `name`, `value(row)` for the cell, `by(row)` if it can be sorted, `number` for numbers, `long` for
 // texts of any length, `wide` if small screens do without.
 export class Table {
-  constructor(caption, columns, { empty = "Nothing here", sort = null, descending = false } = {}) {
+  constructor(caption, columns, { empty = "Nothing found", sort = null, descending = false } = {}) {
     this.columns = columns;
     this.empty = empty;
     this.sorted = sort;
@@ -59,12 +59,12 @@ function compare(a, b) {
   return typeof a === "string" ? a.localeCompare(b) : (a ?? -Infinity) - (b ?? -Infinity);
 }
 
-// Earlier and later pages of a list; `moved(offset)` is told where the reader wants to be.
+// Previous and next page of a list; `moved(offset)` is called with the new offset.
 export class Pager {
   constructor(limit, moved) {
     this.limit = limit;
     this.moved = moved;
-    this.element = h("nav", { class: "pager", "aria-label": "Earlier and later" });
+    this.element = h("nav", { class: "pager", "aria-label": "Pages of the table" });
   }
 
   show(offset, length, total = null) {

@@ -1,4 +1,4 @@
-// Light or dark: as the system says, or as the user has chosen.
+// Light or dark theme: that of the system, or the user's choice.
 
 const KEY = "queen.theme";
 

@@ -1,4 +1,4 @@
-// Traces over time: a picture with a lane for each message, and the same as a list.
+// Traces over time: a picture with one row per message, and the same as a list.
 
 import { button, h, link } from "./dom.js";
 import { duration, json, moment } from "./format.js";
@@ -6,7 +6,7 @@ import { to } from "./router.js";
 
 const ONE_LINE = 120;
 
-// Traces come oldest first. Those of a single message name none.
+// `traces` are sorted, oldest first. Traces of a single message have no message name.
 export function timeline(traces) {
   const times = traces.map((trace) => Date.parse(trace.created_at));
   const begin = times[0];
@@ -43,10 +43,10 @@ function entry(trace, seconds) {
     recorded(trace.data));
 }
 
-// On one line where it has room there.
+// On one line if it fits.
 function recorded(data) {
   const short = JSON.stringify(data);
-  return short.length <= ONE_LINE ? h("div", {}, h("code", {}, short)) : h("pre", { tabindex: "0", role: "group", "aria-label": "What was recorded" }, json(data));
+  return short.length <= ONE_LINE ? h("div", {}, h("code", {}, short)) : h("pre", { tabindex: "0", role: "group", "aria-label": "Trace data" }, json(data));
 }
 
 function reveal(element) {

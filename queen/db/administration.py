@@ -1,4 +1,4 @@
-"""The procedures that are not on the hot path, over a small pool of their own, so that they never delay a message."""
+"""The administrative procedures, over a small pool of their own, so that they never delay messages."""
 
 from uuid import UUID
 
@@ -26,11 +26,11 @@ _REGISTER = "SELECT * FROM queen.register_stream_v1($1, $2, $3, $4, $5, $6)"
 _DELETE = call("delete_queue_v1", 2)
 _PURGE = "SELECT queen.purge_partitions_v1($1) AS more"
 
-#: Partitions and cursors that one transaction of a deletion takes away.
+#: Maximum of partitions and cursors that one transaction of a deletion removes.
 _DELETE_STEP = 5000
-#: Rows of the state of a stream that one transaction of a reset forgets.
+#: Maximum of rows of a stream's state that one transaction of a reset deletes.
 _FORGET_STEP = 5000
-#: Rows of what they held that one transaction removes.
+#: Maximum of rows of deleted queues that one transaction removes.
 PURGE_STEP = 5000
 
 
@@ -47,12 +47,12 @@ class AdministrationStore:
         self.metrics = MetricsStore(pool)
 
     async def installation(self) -> UUID:
-        """By which a spool knows the database that its messages are for."""
+        """The id of the database, by which a spool knows where its messages belong."""
         [row] = await self._pool.fetch(_INSTALLATION)
         return UUID(row["id"])
 
     async def switches(self) -> dict[str, bool]:
-        """The switches of the whole installation that were ever set."""
+        """The switches of the whole installation that were set."""
         return {row["key"]: row["enabled"] for row in await self._pool.fetch(_SWITCHES)}
 
     async def set_switch(self, key: str, enabled: bool) -> None:
@@ -60,7 +60,7 @@ class AdministrationStore:
         await self._pool.fetch(_SET_SWITCH, key, enabled)
 
     async def configure_queue(self, configuration: QueueConfiguration) -> ConfiguredQueue:
-        """Makes or replaces a queue; one with many partitions is then to be settled."""
+        """Creates or replaces a queue; if it has many partitions, ``settle_queue`` must follow."""
         c = configuration
         [row] = await self._pool.fetch(
             _CONFIGURE, c.queue, c.namespace, c.task, c.priority, c.lease_time, c.retry_limit, c.retry_delay,
@@ -71,26 +71,26 @@ class AdministrationStore:
         return ConfiguredQueue(*row)
 
     async def settle_queue(self, queue_id: int) -> tuple[int, bool]:
-        """Brings new options to a page of partitions: cursors that no longer wait, and whether there are more pages."""
+        """Applies new options to a page of partitions: the released cursors, and whether there are more pages."""
         [row] = await self._pool.fetch(_SETTLE, queue_id, CURSORS_STEP)
         return row["woken"], row["more"]
 
     async def begun(self) -> list[BegunWork]:
-        """What was begun in pages and is not done yet: options of queues, and deletions of groups."""
+        """Work in pages that is not finished: options of queues, and deletions of groups."""
         return [BegunWork(*row) for row in await self._pool.fetch(_BEGUN)]
 
     async def delete_queue(self, queue: str) -> tuple[bool, bool]:
-        """Deletes a page of a queue: whether it existed, and whether there is more of it."""
+        """Deletes a page of a queue: whether it existed, and whether there is more to delete."""
         [row] = await self._pool.fetch(_DELETE, queue, _DELETE_STEP)
         return row["existed"], row["more"]
 
     async def purge_partitions(self) -> bool:
-        """Removes a page of what deleted queues have held; whether there is more."""
+        """Removes a page of the data of deleted queues; whether there is more."""
         [row] = await self._pool.fetch(_PURGE, PURGE_STEP)
         return bool(row["more"])
 
     async def register_stream(self, registration: Registration) -> Registered:
-        """Makes a stream, or finds it again; a reset forgets a page of its state."""
+        """Creates or finds a stream; a reset deletes a page of its state."""
         r = registration
         [row] = await self._pool.fetch(
             _REGISTER, r.name, r.source_queue, r.sink_queue, r.config_hash, r.reset, _FORGET_STEP

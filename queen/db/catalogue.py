@@ -1,4 +1,4 @@
-"""What there is: queues, partitions, namespaces and tasks, with figures."""
+"""Lists queues, partitions, namespaces and tasks, with statistics."""
 
 from queen.core.administration import (
     Configured,
@@ -47,24 +47,24 @@ class CatalogueStore:
         return [UsedQueueRow(*row) for row in rows]
 
     async def summary(self, wanted: QueueFilter = _ALL) -> QueuesSummary:
-        """Figures of queues together."""
+        """Statistics of queues, added up."""
         [row] = await self._pool.fetch(_SUMMARIZE_QUEUES, wanted.namespace, wanted.task, wanted.names, wanted.search)
         return QueuesSummary(*row)
 
     async def queue(self, queue: str) -> QueueOptions | None:
-        """One queue, or ``None`` if there is none of that name."""
+        """One queue; ``None`` if it does not exist."""
         rows = await self._pool.fetch(_GET_QUEUE, queue)
         return QueueOptions(*rows[0]) if rows else None
 
     async def configuration(self, queue: str) -> Configured | None:
-        """How a queue is configured, or ``None`` if there is none of that name."""
+        """The configuration of a queue; ``None`` if it does not exist."""
         rows = await self._pool.fetch(_GET_CONFIGURATION, queue)
         return Configured(rows[0][0], QueueConfiguration(*rows[0][1:])) if rows else None
 
     async def partitions(
         self, queue: str | None, partition: str | None, group: str | None, limit: int, offset: int
     ) -> list[PartitionRow]:
-        """A page of partitions by queue and name, as far as a group is, or the slowest."""
+        """A page of partitions by queue and name, with the progress of a group, or of the slowest one."""
         rows = await self._pool.fetch(_LIST_PARTITIONS, queue, partition, group, limit, offset)
         return [PartitionRow(*row) for row in rows]
 
@@ -77,6 +77,6 @@ class CatalogueStore:
         return [LabelRow(*row) for row in await self._pool.fetch(_COUNT_LABELS, True, limit, offset)]
 
     async def depth(self, queue: str, group: str | None) -> Depth | None:
-        """What a group, or the slowest, has still to do in a queue; ``None`` if there is no such queue."""
+        """The backlog of a group, or of the slowest one, in a queue; ``None`` if there is no such queue."""
         rows = await self._pool.fetch(_GET_DEPTH, queue, group)
         return Depth(*rows[0]) if rows else None

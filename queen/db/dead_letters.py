@@ -1,4 +1,4 @@
-"""Dead letters: listed, replayed, deleted."""
+"""Lists, replays and deletes dead letters."""
 
 from queen.core import ids
 from queen.core.administration import (
@@ -13,7 +13,7 @@ from queen.core.administration import (
 from queen.db.pool import Pool
 from queen.db.statement import call
 from queen.db.store import push_arguments
-from queen.engine.ports import PushColumns
+from queen.engine.append import AppendBatch
 
 _LIST = call("list_dead_letters_v1", 9)
 _COUNT = "SELECT queen.count_dead_letters_v1($1, $2, $3, $4, $5, $6) AS n"
@@ -23,9 +23,9 @@ _REPLAY = call("replay_dead_letter_v1", 13)
 _DELETE = "SELECT queen.delete_dead_letter_v1($1) AS deleted"
 _PURGE = call("delete_dead_letters_v1", 5)
 
-#: Lists look at so many of the newest, and no further.
+#: Lists examine this many of the newest ones.
 SCAN_MAX = 100_000
-#: Dead letters that one transaction of a purge looks at.
+#: Maximum of dead letters that one transaction of a purge examines.
 PURGE_STEP = 5000
 
 
@@ -36,7 +36,7 @@ class DeadLetterStore:
         self._pool = pool
 
     async def page(self, wanted: DeadLetterFilter, limit: int, offset: int) -> list[DeadLetterRow]:
-        """A page of dead letters, newest failure first; it ends sooner where they are large."""
+        """A page of dead letters, newest failure first; shorter if they are large."""
         w = wanted
         rows = await self._pool.fetch(
             _LIST, w.queue, w.group, w.partition, w.begin, w.end, SCAN_MAX, limit, offset, PAGE_BYTES
@@ -55,33 +55,33 @@ class DeadLetterStore:
         return DeadLetter(*rows[0]) if rows else None
 
     async def find_newest(self, key: MessageKey) -> DeadLetter | None:
-        """The newest dead letter of a message, which itself may be gone."""
+        """The newest dead letter of a message, which itself may be removed."""
         place = ids.parse_message_id(key.transaction_id)
         offset = place[1] if place is not None and place[0] == key.part_id else None
         rows = await self._pool.fetch(_FIND, None, key.part_id, offset, key.transaction_id)
         return DeadLetter(*rows[0]) if rows else None
 
-    async def replay(self, number: int, columns: PushColumns, *, again: bool) -> Replayed:
-        """Pushes the one message of ``columns`` and deletes the dead letter: both or nothing."""
+    async def replay(self, number: int, batch: AppendBatch, *, again: bool) -> Replayed:
+        """Pushes the one message of ``batch`` and deletes the dead letter: both or nothing."""
         [row] = await self._pool.fetch(
-            _REPLAY, number, columns.flush, again, *push_arguments(columns), columns.version, columns.limited
+            _REPLAY, number, batch.flush, again, *push_arguments(batch), batch.version, batch.limited
         )
         return Replayed(*row)
 
     async def summarize(self, queue: str | None) -> tuple[int, list[tuple[str, int]]]:
-        """Partitions of the newest dead letters, and their commonest error texts with how many have them."""
+        """Partitions of the newest dead letters, and their most frequent error texts with counts."""
         [row] = await self._pool.fetch(_SUMMARIZE, queue)
         return row["partitions"], list(zip(row["error"] or (), row["number"] or (), strict=True))
 
     async def delete(self, number: int) -> bool:
-        """Deletes one; false if there was none."""
+        """Deletes one; false if it did not exist."""
         [row] = await self._pool.fetch(_DELETE, number)
         return bool(row["deleted"])
 
     async def purge(self, queue: str, group: str | None, after: Failure | None) -> tuple[int, Failure | None]:
-        """Deletes the next of those of a queue, of one group if it is named, from the newest failure on.
+        """Deletes the next ones of a queue, or of one of its groups, from the newest failure on.
 
-        Answers how many, and where to go on; ``None``: that was all.
+        Returns their number, and where to continue; ``None``: that was all.
         """
         place = after or Failure(None, None)
         [row] = await self._pool.fetch(_PURGE, queue, group, place.failed_at, place.id, PURGE_STEP)

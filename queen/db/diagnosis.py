@@ -1,6 +1,7 @@
-"""Gathers what ``queen doctor`` judges, on one connection and without writing anything; and accepts a clock.
+"""Gathers the facts for ``queen doctor``, on one connection and without writes; and accepts a clock.
 
-The queries stand here and not in ``sql/``: they must work where Queen's procedures are missing or of another version.
+The queries are here and not in ``sql/``, because they must work if Queen's procedures are missing or of another
+version.
 """
 
 import time
@@ -19,7 +20,7 @@ _GENERAL = """
 SELECT current_setting('server_version') AS version, current_setting('server_version_num')::int AS number,
     pg_is_in_recovery() AS standby, current_setting('max_connections')::int AS connections_max,
     current_database() AS database, current_user AS role, pg_has_role('pg_read_all_stats', 'USAGE') AS sees_others,
-    -- Who may not see what others are counts all that is connected to a database.
+    -- A role that may not see other sessions counts all connections to databases.
     CASE WHEN pg_has_role('pg_read_all_stats', 'USAGE')
         THEN (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')
         ELSE (SELECT sum(numbackends) FROM pg_stat_database) END::int AS connections,
@@ -66,11 +67,11 @@ _AGE = "SELECT date_part('epoch', clock_timestamp() - min(computed_at)) FROM que
 
 
 async def examine(target: Target) -> DatabaseFacts:
-    """What a database says of itself.
+    """The facts about a database.
 
     Raises:
         DatabaseSetupError: it refuses the log-in.
-        DatabaseUnavailableError: nothing answers there.
+        DatabaseUnavailableError: PostgreSQL is unreachable.
     """
     connection = await open_connection(target)
     try:
@@ -81,19 +82,19 @@ async def examine(target: Target) -> DatabaseFacts:
 
 
 async def accept_clock(target: Target) -> float:
-    """Has PostgreSQL's clock taken for right; by how many seconds it was distrusted.
+    """Declares PostgreSQL's clock correct; returns the seconds by which it was distrusted.
 
     Raises:
         DatabaseSetupError: it refuses the log-in, or there is nothing to accept.
-        DatabaseUnavailableError: nothing answers there.
+        DatabaseUnavailableError: PostgreSQL is unreachable.
     """
     connection = await open_connection(target)
     try:
         return float(await connection.fetchval("SELECT queen.accept_clock_v1()"))
     except asyncpg.PostgresError as problem:
         raise DatabaseSetupError(
-            f"The clock of {target.place} cannot be accepted ({problem}). Start a server of this version there first, "
-            "or name a role that may change Queen's tables"
+            f"The clock of {target.place} cannot be accepted ({problem}). Start a server of this version on "
+            "that database first, or use a role that may change Queen's tables"
         ) from problem
     finally:
         await connection.close()
@@ -126,7 +127,7 @@ async def _facts(connection: "asyncpg.Connection[Any]") -> DatabaseFacts:
 
 
 async def _clock_ahead_s(connection: "asyncpg.Connection[Any]") -> float:
-    """By how much PostgreSQL's clock is ahead, give or take half of the quickest of some round trips."""
+    """Seconds by which PostgreSQL's clock is ahead, with an error of up to half of the fastest of some round trips."""
     looks = []
     for _ in range(3):
         began = time.time()

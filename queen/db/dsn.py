@@ -1,4 +1,4 @@
-"""Where PostgreSQL is: connection strings as libpq takes them, and one connection from them."""
+"""Connection strings in libpq's forms, and connections from them."""
 
 import re
 import ssl
@@ -10,22 +10,22 @@ from msgspec import Struct
 
 from queen.core.errors import SettingError
 
-#: What connecting, or talking over a connection, raises where PostgreSQL cannot be reached. asyncpg calls it internal
-#: when none of several hosts is a primary, and when it stumbles over what a dying server had said.
+#: The exceptions of a connection, or of an attempt, if PostgreSQL is unreachable. asyncpg raises InternalClientError if
+#: none of several hosts is a primary, and after an unexpected message of a server that stops.
 UNREACHABLE = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
-#: Parameters of libpq (PostgreSQL manual, section 34.1.2) that are kept for asyncpg, which knows them.
+#: Parameters of libpq (PostgreSQL manual, section 34.1.2) that asyncpg supports.
 _KNOWN = {
     "host", "port", "user", "password", "dbname", "database", "passfile", "sslmode", "sslcert", "sslkey", "sslrootcert",
     "sslcrl", "sslpassword", "sslnegotiation", "ssl_min_protocol_version", "ssl_max_protocol_version",
     "target_session_attrs", "krbsrvname", "gsslib", "service", "servicefile", "options",
 }  # fmt: skip
-#: Parameters that change nothing here: keep-alives are watched by time limits of the calls instead.
+#: Ignored parameters: time limits of the calls replace keep-alives.
 _NEEDLESS = {
     "keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout", "client_encoding",
     "fallback_application_name", "gssencmode", "sslcompression", "sslsni",
 }  # fmt: skip
-#: Of the time of a statement: so long it waits for one lock.
+#: Share of the time limit of a statement for which it waits for one lock.
 _LOCK_SHARE = 0.8
 _PAIR = re.compile(r"\s*(\w+)\s*=\s*('(?:[^'\\]|\\.)*'|(?:[^\s'\\]|\\.)+)")
 
@@ -37,7 +37,7 @@ class Target(Struct, frozen=True):
         url: connection URI in asyncpg's form.
         place: the same for people, without secrets.
         connect_timeout_s: limit of one attempt.
-        pooled: whether a pooler such as PgBouncer in transaction mode stands between, so that nothing may be kept in a
+        pooled: whether connections go through a pooler such as PgBouncer in transaction mode, which keeps no state of a
             session: no prepared statements, no LISTEN.
     """
 
@@ -49,7 +49,7 @@ class Target(Struct, frozen=True):
 
 
 def _uri(text: str) -> str:
-    """A keyword string (``host=a port=5432``) as a URI; a URI as it is."""
+    """A keyword string (``host=a port=5432``) as a URI; a URI is unchanged."""
     if text.startswith(("postgresql://", "postgres://")):
         return text
     pairs, end = {}, 0
@@ -59,17 +59,17 @@ def _uri(text: str) -> str:
         end = match.end()
     if text[end:].strip() or not pairs:
         raise SettingError(
-            "The DSN is neither a URI (postgresql://user@host:5432/database) nor a list of key=value pairs, near "
-            f"{text[end : end + 20]!r}"
+            "The DSN is neither a URI (postgresql://user@host:5432/database) nor a list of key=value pairs, "
+            f"near {text[end : end + 20]!r}"
         )
     database = pairs.pop("dbname", "")
     return f"postgresql:///{quote(database, safe='')}?{urlencode(pairs)}"
 
 
 def parse(dsn: str, application_name: str, connect_timeout_ms: int) -> Target:
-    """Reads a connection string as libpq takes it.
+    """Reads a connection string in libpq's form.
 
-    Several hosts need a primary unless ``target_session_attrs`` says otherwise: a queue cannot live on a standby.
+    With several hosts, the primary is used unless ``target_session_attrs`` says otherwise: a standby is read-only.
 
     Raises:
         SettingError: it is malformed, or asks for something that the driver cannot do.
@@ -79,11 +79,11 @@ def parse(dsn: str, application_name: str, connect_timeout_ms: int) -> Target:
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
         timeout_s = float(query.pop("connect_timeout", "0") or 0) or connect_timeout_ms / 1000
     except ValueError as problem:
-        raise SettingError(f"The DSN cannot be read: {problem}") from None
+        raise SettingError(f"Invalid DSN: {problem}") from None
     name = query.pop("application_name", application_name)
     if query.pop("channel_binding", "prefer") == "require":
         raise SettingError(
-            "The DSN asks for channel_binding=require, which the driver (asyncpg) cannot do: use sslmode=verify-full"
+            "The DSN has channel_binding=require, which the driver (asyncpg) does not support: use sslmode=verify-full"
         )
     for parameter in list(query):
         if parameter in _NEEDLESS:
@@ -102,7 +102,7 @@ def parse(dsn: str, application_name: str, connect_timeout_ms: int) -> Target:
 
 
 def lock_timeout_ms(limit_s: float, lock_wait_s: float | None = None) -> int:
-    """How long a statement waits for one lock: less than its time limit, so that it says what kept it."""
+    """How long a statement waits for one lock: less than its time limit, so that its error shows the reason."""
     wait_s = limit_s * _LOCK_SHARE
     return max(1, round(1000 * min(wait_s, lock_wait_s or wait_s)))
 
@@ -110,16 +110,16 @@ def lock_timeout_ms(limit_s: float, lock_wait_s: float | None = None) -> int:
 async def connect(
     target: Target, statement_timeout_s: float | None = None, lock_wait_s: float | None = None
 ) -> "asyncpg.Connection[Any]":
-    """One connection, in UTC and READ COMMITTED, on which PostgreSQL itself ends a statement after that time.
+    """One connection, in UTC and READ COMMITTED, on which PostgreSQL itself cancels a statement after that time.
 
     A wait for a lock ends earlier (``lock_timeout_ms``).
 
     Raises what asyncpg raises, and SettingError for a DSN that it cannot read.
     """
     settings = {"application_name": target.application_name, "timezone": "UTC"}
-    if not target.pooled:  # a pooler refuses parameters that it does not know
-        # A push reads the end of the log when it has locked the partition, and must see what was committed while it
-        # waited (ADR 45).
+    if not target.pooled:  # a pooler refuses unknown parameters
+        # A push reads the log end after it has locked the partition, and must see what was committed while it waited
+        # (ADR 45).
         settings["default_transaction_isolation"] = "read committed"
     if statement_timeout_s is not None and not target.pooled:
         # Compiling a statement of a queue takes longer than running it.
@@ -136,4 +136,4 @@ async def connect(
             server_settings=settings,
         )
     except (ValueError, asyncpg.ClientConfigurationError, ssl.SSLError) as problem:
-        raise SettingError(f"The DSN cannot be used: {problem}") from problem
+        raise SettingError(f"Invalid DSN: {problem}") from problem

@@ -1,4 +1,4 @@
-"""Single messages, for people: listed, looked at, deleted, given up."""
+"""Lists, shows, deletes and dead-letters single messages, for people."""
 
 from asyncpg.pgproto.pgproto import UUID as FastUUID  # noqa: N811 - made from 16 bytes, as in queen.db.store
 
@@ -21,7 +21,7 @@ _DELETE_TRACES = "SELECT queen.delete_traces_v1($1, $2, $3, $4) AS n"
 _DELETE = "SELECT queen.delete_message_v1($1, $2, $3) AS existed"
 _MOVE = call("move_to_dead_letters_v1", 5)
 
-#: Messages that a list by status looks at: what became of each is computed, not stored.
+#: Maximum of messages that a list by status examines: the status of each is computed, not stored.
 SCAN_MAX = 10_000
 #: Traces that one transaction deletes.
 _TRACES_STEP = 5000
@@ -54,12 +54,12 @@ class MessageStore:
         return MessageDetail(*rows[0]) if rows else None
 
     async def delete_traces(self, key: MessageKey) -> bool:
-        """Deletes some thousand traces of a message; whether there may be more."""
+        """Deletes a page of the traces of a message; whether there may be more."""
         [row] = await self._pool.fetch(_DELETE_TRACES, *address(key), _TRACES_STEP)
         return bool(row["n"] == _TRACES_STEP)
 
     async def delete(self, key: MessageKey) -> bool:
-        """Deletes a message for all groups; false if there was none."""
+        """Deletes a message for all groups; false if it did not exist."""
         [row] = await self._pool.fetch(_DELETE, *address(key))
         return bool(row["existed"])
 

@@ -1,4 +1,4 @@
-"""Statistics and metrics: figures of queues and groups, and what workers have counted."""
+"""Statistics of queues and groups, and stored metrics of workers."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from msgspec import structs
 
 from queen.core.administration import (
-    Apart,
     Found,
+    GroupBy,
     ParkedRow,
     Period,
     QueueFilter,
@@ -37,7 +37,7 @@ _CLOCK = call("clock_state_v1", 0)
 _POSTGRES = "SELECT queen.postgres_statistics_v1()::text AS statistics"
 
 
-#: Partitions and cursors that a page of a refresh looks at; a larger queue is a page by itself.
+#: Maximum of partitions and cursors per page of a refresh; a larger queue is a page of its own.
 REFRESH_ROWS = 100_000
 
 
@@ -52,22 +52,22 @@ class MetricsStore:
         self._pool = pool
 
     async def refresh_smallest(self, rows_max: int) -> None:
-        """Computes figures anew of the smallest queues that have so many partitions and cursors together."""
+        """Refreshes the statistics of the smallest queues that have this many partitions and cursors together."""
         await self._pool.fetch(_REFRESH, rows_max, True, None)
 
     async def refresh_page(self, after: int, *, wait: bool) -> Refreshed:
-        """Computes figures of the next queues anew, by their numbers."""
+        """Refreshes the statistics of the next queues, in the order of their numbers."""
         [row] = await self._pool.fetch(_REFRESH, REFRESH_ROWS, wait, after)
         return Refreshed(*row)
 
     async def record_queues(self, worker: Worker, counted: Sequence[Counted]) -> None:
-        """Adds what a worker has counted."""
+        """Adds the counts of a worker."""
         columns: list[list[object]] = [[structs.astuple(each.counts)[n] for each in counted] for n in range(13)]
         buckets, queues = [_time(each.minute) for each in counted], [each.queue for each in counted]
         await self._pool.fetch(_RECORD_QUEUES, worker.name, buckets, queues, *columns)
 
     async def record_worker(self, worker: Worker, sample: Sample, keep: timedelta) -> None:
-        """Adds one sample of a worker; removes metrics that are older than ``keep``."""
+        """Adds one sample of a worker; removes metrics older than ``keep``."""
         s = sample
         await self._pool.fetch(
             _RECORD_WORKER, _time(s.minute), worker.name, worker.hostname, worker.pid, s.jobs, s.db_errors,
@@ -75,8 +75,8 @@ class MetricsStore:
             s.queued, s.waiting, keep,
         )  # fmt: skip
 
-    async def queues(self, period: Period, minutes: int, wanted: QueueFilter, apart: Apart) -> list[QueueMetricsRow]:
-        """What was done for queues, newest bucket first; ``wanted`` names queues, namespace or task."""
+    async def queues(self, period: Period, minutes: int, wanted: QueueFilter, apart: GroupBy) -> list[QueueMetricsRow]:
+        """The counts of queues, newest bucket first; ``wanted`` names queues, namespace or task."""
         rows = await self._pool.fetch(
             _QUEUES, period.begin, period.end, minutes, wanted.names, wanted.namespace, wanted.task, apart.bucket,
             apart.queue, apart.worker,
@@ -84,19 +84,21 @@ class MetricsStore:
         return [QueueMetricsRow(*row) for row in rows]
 
     async def busiest(self, period: Period, queues: Sequence[str] | None, limit: int, offset: int) -> Found:
-        """A page of the queues for which something was done, busiest first."""
+        """A page of the queues with activity, busiest first."""
         [row] = await self._pool.fetch(_BUSIEST, period.begin, period.end, queues, limit, offset)
         return Found(*row)
 
     async def parked(
         self, period: Period, minutes: int, queues: Sequence[str] | None, limit: int, offset: int
     ) -> list[ParkedRow]:
-        """Long polls that waited, by queue and worker, newest bucket first."""
+        """Waiting long polls, by queue and worker, newest bucket first."""
         rows = await self._pool.fetch(_PARKED, period.begin, period.end, minutes, queues, limit, offset)
         return [ParkedRow(*row) for row in rows]
 
-    async def workers(self, period: Period, minutes: int, wanted: WorkerFilter, apart: Apart) -> list[WorkerMetricsRow]:
-        """How workers were, newest bucket first."""
+    async def workers(
+        self, period: Period, minutes: int, wanted: WorkerFilter, apart: GroupBy
+    ) -> list[WorkerMetricsRow]:
+        """The state of workers, newest bucket first."""
         rows = await self._pool.fetch(
             _WORKERS, period.begin, period.end, minutes, wanted.hostname, wanted.pid, wanted.names, apart.bucket,
             apart.worker,
@@ -104,28 +106,28 @@ class MetricsStore:
         return [WorkerMetricsRow(*row) for row in rows]
 
     async def find_workers(self, period: Period, wanted: WorkerFilter, limit: int, offset: int) -> Found:
-        """A page of the workers that reported, the one that was seen last first."""
+        """A page of the workers that reported, the latest report first."""
         [row] = await self._pool.fetch(
             _FIND_WORKERS, period.begin, period.end, wanted.hostname, wanted.pid, limit, offset
         )
         return Found(*row)
 
     async def retention(self, period: Period, minutes: int) -> list[RetentionRow]:
-        """What retention and eviction removed, newest bucket first."""
+        """Messages that retention and eviction removed, newest bucket first."""
         return [RetentionRow(*row) for row in await self._pool.fetch(_RETENTION, period.begin, period.end, minutes)]
 
     async def postgres(self) -> str:
-        """What PostgreSQL says of itself, as JSON: see ``queen.postgres_statistics_v1``."""
+        """Statistics of PostgreSQL, as JSON: see ``queen.postgres_statistics_v1``."""
         [row] = await self._pool.fetch(_POSTGRES)
         return str(row["statistics"])
 
     async def clock(self) -> ClockState:
-        """What there is to say of PostgreSQL's clock."""
+        """The steps of PostgreSQL's clock."""
         [row] = await self._pool.fetch(_CLOCK)
         return ClockState(*row)
 
     async def figures(self, queues_max: int, groups_max: int) -> LogFigures:
-        """How many queues and groups there are, and figures of those that were made first."""
+        """The numbers of queues and groups, and statistics of those that were created first."""
         [summary] = await self._pool.fetch(_SUMMARY)
         queues = [QueueFigures(*row) for row in await self._pool.fetch(_QUEUE_FIGURES, queues_max)]
         groups = [GroupFigures(*row) for row in await self._pool.fetch(_GROUP_FIGURES, groups_max)]

@@ -1,7 +1,7 @@
 """Connections to PostgreSQL: opened when needed, kept, and replaced when they break.
 
-Not ``asyncpg.Pool``: that resets each connection on its return, a round trip that a procedure call does not need, and
-hides whether a failure happened before or after the statement was sent, which decides whether a push may be sent again.
+Not ``asyncpg.Pool``: it resets each connection on its return, a round trip that procedure calls do not need, and hides
+whether a failure happened before or after the statement was sent, which decides whether a push may be sent again.
 """
 
 import asyncio
@@ -17,9 +17,9 @@ from queen.db.sqlstate import is_of_use, reason_of, translate
 from queen.db.watch import Watch
 from queen.engine.failures import call_limit_s, lock_wait_s
 
-#: How much later than PostgreSQL should have ended a call it is taken for gone.
+#: Time after the time limit of a call at which its connection counts as broken.
 _ANSWER_S = 1.0
-#: The setting comes first, for the statement is computed for each row of it.
+#: The setting comes first: the statement is executed for its one row.
 _WAITING = (
     "SELECT r.* FROM (SELECT set_config('lock_timeout', '{1}', true) AS wait) AS s"
     " CROSS JOIN LATERAL (SELECT c.* FROM ({0}) AS c WHERE s.wait IS NOT NULL OFFSET 0) AS r"
@@ -31,13 +31,13 @@ class Pool:
 
     Args:
         target: where to connect, and how.
-        size: most connections; a call beyond waits for one.
-        call_timeout_s: limit of one call, which PostgreSQL keeps; if it does not say so soon after, as when its machine
-            is gone, the connection is given up and the outcome unknown.
-        lock_wait_s: how long a call waits for one lock, if that is less than most of its limit.
+        size: maximum of connections; further calls wait for one.
+        call_timeout_s: time limit of one call, which PostgreSQL enforces; if its error does not arrive soon after, for
+            example because its machine is down, the connection is closed and the outcome unknown.
+        lock_wait_s: how long a call waits for one lock, if that is less than most of its time limit.
 
     Attributes:
-        answered_at: when a call was last answered, as the event loop tells the time.
+        answered_at: when a call was last answered, in the time of the event loop.
     """
 
     def __init__(self, target: Target, size: int, call_timeout_s: float, lock_wait_s: float | None = None) -> None:
@@ -50,18 +50,18 @@ class Pool:
         self._slots = asyncio.Semaphore(size)
         self._watch = Watch(call_timeout_s + _ANSWER_S, self._discard)
         self._closed = False
-        self._away = ""
+        self._unavailable = ""
         self._attempts: set[asyncio.Task[asyncpg.Connection[Any]]] = set()
         self.answered_at = float("-inf")
 
     @property
     def size(self) -> int:
-        """Most connections."""
+        """Maximum of connections."""
         return self._size
 
     @property
     def open(self) -> int:
-        """Connections that are open now."""
+        """Open connections."""
         return len(self._open)
 
     @property
@@ -75,8 +75,8 @@ class Pool:
         Args:
             sql: the statement.
             arguments: its arguments.
-            limit_s: a time limit of its own, by default that of the context (``call_limit_s``), which PostgreSQL keeps.
-                It costs three more round trips.
+            limit_s: a time limit of its own, by default that of the context (``call_limit_s``), which PostgreSQL
+                enforces. It costs three more round trips.
 
         Raises:
             DatabaseUnavailableError: there is no connection; nothing was sent.
@@ -112,7 +112,7 @@ class Pool:
         return rows
 
     def _waiting(self, sql: str) -> str:
-        """The statement; behind a pooler, which keeps no setting of a connection, it sets itself how long it waits."""
+        """The statement; behind a pooler, which keeps no settings of a connection, it sets its lock timeout itself."""
         if self._lock_wait_s is None or not self._target.pooled:
             return sql
         return _WAITING.format(sql, lock_timeout_ms(self._call_timeout_s, self._lock_wait_s))
@@ -124,24 +124,25 @@ class Pool:
             return OutcomeUnknownError(f"PostgreSQL did not answer within {watch.limit_s:g} s")
         error = translate(problem)
         if error is None and (connection.is_closed() or isinstance(problem, RuntimeError)):
-            # uvloop has an error of its own for writing to what was closed, also before the connection has heard of it.
+            # uvloop has an error of its own for writing to a closed transport, also before the connection notices the
+            # end.
             error = OutcomeUnknownError(f"The connection to PostgreSQL broke: {reason_of(problem)}")
         return error
 
     def suspend(self, reason: str) -> None:
-        """PostgreSQL does not answer: calls under way are broken off, and new ones fail at once until ``resume``."""
-        self._away = reason
+        """PostgreSQL is unavailable: calls in flight are aborted, and new ones fail at once until ``resume``."""
+        self._unavailable = reason
         for attempt in self._attempts:
             attempt.cancel()
         for connection in list(self._open):
             self._discard(connection)
 
     def resume(self) -> None:
-        """PostgreSQL answers again."""
-        self._away = ""
+        """PostgreSQL is available again."""
+        self._unavailable = ""
 
     async def close(self) -> None:
-        """Closes all connections; calls under way are broken off."""
+        """Closes all connections; calls in flight are aborted."""
         self._closed = True
         self._watch.close()
         for connection in list(self._open):
@@ -169,8 +170,8 @@ class Pool:
             self._open.discard(connection)
         if self._closed:
             raise DatabaseUnavailableError("The worker is stopping")
-        if self._away:
-            raise DatabaseUnavailableError(self._away)
+        if self._unavailable:
+            raise DatabaseUnavailableError(self._unavailable)
         connection = await self._connect()
         self._open.add(connection)
         return connection
@@ -183,9 +184,9 @@ class Pool:
             return await attempt
         except asyncio.CancelledError:
             task = asyncio.current_task()
-            if not self._away or (task is not None and task.cancelling()):
+            if not self._unavailable or (task is not None and task.cancelling()):
                 raise
-            raise DatabaseUnavailableError(self._away) from None
+            raise DatabaseUnavailableError(self._unavailable) from None
         except QueenError:
             raise
         except UNREACHABLE as problem:
@@ -203,7 +204,7 @@ async def _fetch_within(
     limit_s: float, locks_ms: int, connection: "asyncpg.Connection[Any]", sql: str, arguments: tuple[object, ...]
 ) -> list[Any]:
     async with connection.transaction():
-        # For this transaction only: behind a pooler the connection belongs to others next.
+        # For this transaction only: behind a pooler, other clients get the connection next.
         limit_ms = max(1, round(limit_s * 1000))
         await connection.execute(f"SET LOCAL statement_timeout = {limit_ms}; SET LOCAL lock_timeout = {locks_ms}")
         return await connection.fetch(sql, *arguments)

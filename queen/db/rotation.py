@@ -1,4 +1,4 @@
-"""Bringing what is stored under the current key: reads segments and dead letters, writes back those that change."""
+"""Re-encrypts stored messages with the current key: reads segments and dead letters, and writes the changed ones."""
 
 from typing import Protocol
 
@@ -11,10 +11,10 @@ from queen.db.pool import Pool
 from queen.security.keyring import Keyring
 from queen.security.messages import reseal_segment
 
-#: Segments of one look; each that changes is a transaction of its own.
+#: Segments per read; each changed one is written in a transaction of its own.
 _SEGMENTS = 50
 _LETTERS = 200
-#: Partitions, and dead letters of any kind, of one look.
+#: Partitions per read, and dead letters examined per read.
 _PARTITIONS = 1000
 _LETTERS_LOOKED_AT = 10_000
 
@@ -28,7 +28,7 @@ _REPLACE_LETTER = "SELECT queen.replace_letter_v1($1, $2, $3, $4) AS replaced"
 
 
 class EncryptedPartition(Struct, frozen=True):
-    """A partition of a queue that is or was encrypted; ``plain_too``: it is, so nothing may stand there in clear."""
+    """A partition of a queue that is or was encrypted; ``plain_too``: it is, so plain payloads are encrypted too."""
 
     part_id: int
     queue: str
@@ -45,7 +45,7 @@ class StoredSegment(Struct, frozen=True):
 
 
 class StoredLetter(Struct, frozen=True):
-    """A dead letter of such a queue, under another key or none."""
+    """A dead letter of such a queue, encrypted with another key or not at all."""
 
     id: int
     queue: str
@@ -55,11 +55,11 @@ class StoredLetter(Struct, frozen=True):
 
 
 class Rotation(Struct):
-    """What a rotation did.
+    """The result of a rotation.
 
     Attributes:
-        changed: messages that are under the current key now.
-        letters: dead letters, the same.
+        changed: re-encrypted messages.
+        letters: re-encrypted dead letters.
         unreadable: messages and dead letters that could not be decrypted.
     """
 
@@ -69,16 +69,16 @@ class Rotation(Struct):
 
 
 class Watcher(Protocol):
-    """Who is told how far a rotation is."""
+    """Observes the progress of a rotation."""
 
     def begun(self, total: int | None) -> None:
-        """So many segments and dead letters will be looked at, if that is known."""
+        """Starts; ``total``: segments and dead letters to examine, if known."""
 
     def advanced(self, number: int) -> None:
-        """So many more have been."""
+        """This many more were examined."""
 
     def unreadable(self, place: str, why: DecryptionError) -> None:
-        """A message cannot be decrypted, and stays as it is."""
+        """A message cannot be decrypted, and is unchanged."""
 
 
 class RotationStore:
@@ -88,9 +88,9 @@ class RotationStore:
         self._pool = pool
 
     async def count(self, key_id: str) -> int | None:
-        """Segments of such queues, and their dead letters that are not under this key; None if counting takes too long.
+        """Segments of such queues, and their dead letters with another key; None if counting takes too long.
 
-        Unlike the work itself it cannot be done in pieces.
+        Unlike the rotation, the count cannot be split into pages.
         """
         try:
             [row] = await self._pool.fetch(_COUNT, key_id)
@@ -99,12 +99,12 @@ class RotationStore:
         return int(row["counted"])
 
     async def find_partitions(self, after: int) -> list[EncryptedPartition]:
-        """The next partitions after a number."""
+        """The next partitions, by number."""
         rows = await self._pool.fetch(_FIND_PARTITIONS, after, _PARTITIONS)
         return [EncryptedPartition(*row) for row in rows]
 
     async def find_segments(self, place: EncryptedPartition, after: int) -> list[StoredSegment]:
-        """The next segments of a partition after a last offset."""
+        """The next segments of a partition, by last offset."""
         rows = await self._pool.fetch(_FIND_SEGMENTS, place.part_id, after, _SEGMENTS)
         return [StoredSegment(*row) for row in rows]
 
@@ -114,13 +114,13 @@ class RotationStore:
         return bool(row["replaced"])
 
     async def end_of_letters(self, after: int) -> int | None:
-        """Up to which number to look for dead letters next; ``None``: all that is left."""
+        """The last number of the next range of dead letters; ``None``: no limit."""
         [row] = await self._pool.fetch(_END_OF_LETTERS, after, _LETTERS_LOOKED_AT)
         number: int | None = row["id"]
         return number
 
     async def find_letters(self, after: int, upto: int | None, key_id: str) -> list[StoredLetter]:
-        """The next dead letters between two numbers that are not under this key."""
+        """The next dead letters with another key, between two numbers."""
         rows = await self._pool.fetch(_FIND_LETTERS, after, upto, key_id, _LETTERS)
         return [StoredLetter(*row) for row in rows]
 
@@ -131,7 +131,7 @@ class RotationStore:
 
 
 async def rotate_all(store: RotationStore, keys: Keyring, watcher: Watcher) -> Rotation:
-    """Brings all messages and dead letters of encrypted queues under the current key, in small transactions."""
+    """Re-encrypts all messages and dead letters of encrypted queues with the current key, in small transactions."""
     rotation = Rotation()
     watcher.begun(await store.count(keys.current_id))
     part_id = -1
@@ -155,7 +155,7 @@ async def _rotate_partition(
 
 
 async def _rotate_letters(store: RotationStore, keys: Keyring, rotation: Rotation, watcher: Watcher) -> None:
-    """Walks over all dead letters, some thousands at a look, however few of them have to change."""
+    """Walks over all dead letters in ranges of some thousands, even if few of them have to change."""
     after, upto = -1, await store.end_of_letters(-1)
     while True:
         letters = await store.find_letters(after, upto, keys.current_id)
@@ -180,7 +180,7 @@ async def _rotate_segment(
 ) -> None:
     new = reseal_segment(old.data, old.ends, place.queue, place.partition, keys, plain_too=place.plain_too)
     while new.changed and not await store.replace_segment(place, old, new.data, new.ends):
-        # Since it was read a message was deleted, or all were removed.
+        # Since the read, a message was deleted, or the segment removed.
         again = await store.find_segments(place, old.last_off - 1)
         if not again or again[0].last_off != old.last_off:
             return

@@ -1,4 +1,4 @@
-"""Making a database ready: version check, migrations once, procedures at every start; safe from several servers."""
+"""Prepares a database: version check, migrations once, procedures at every start; several servers may do it at once."""
 
 import hashlib
 from collections.abc import Iterator
@@ -13,21 +13,21 @@ from queen.core.errors import DatabaseSetupError, DatabaseUnavailableError, Data
 from queen.db.dsn import UNREACHABLE, Target, connect, parse
 from queen.db.sqlstate import reason_of, translate
 
-#: Serialises set-up over all servers of a database; the number is arbitrary and must never change.
+#: Serialises the set-up of all servers of a database; the number is arbitrary and must never change.
 _LOCK = 0x71756565_6E  # "queen"
 _OLDEST = 140000
-#: Key in ``queen.system_state`` of what stands for the procedures that were made last.
+#: Key in ``queen.system_state`` of the hash of the current procedures.
 _PROCEDURES = "procedures"
 _SQL = files("queen") / "sql"
 
 
 class DatabaseInfo(Struct, frozen=True):
-    """A database that is ready.
+    """A prepared database.
 
     Attributes:
-        version: of the server, such as ``18.4``.
-        place: where it is, without secrets.
-        pooled: whether a transaction pooler stands between.
+        version: of PostgreSQL, such as ``18.4``.
+        place: its address, without secrets.
+        pooled: whether connections go through a transaction pooler.
         applied: migrations that this call has applied.
     """
 
@@ -38,7 +38,7 @@ class DatabaseInfo(Struct, frozen=True):
 
 
 def scripts(folder: str) -> list[Traversable]:
-    """The SQL scripts of a folder of ``sql/``, in the order in which they are applied: its own, then its folders'."""
+    """The SQL scripts of a folder of ``sql/``, in the order in which they are applied: subfolders last."""
     return list(_walk(_SQL / folder))
 
 
@@ -54,21 +54,23 @@ def check_version(number: int, text: str) -> None:
     """Raises DatabaseSetupError for a PostgreSQL that is too old; ``number`` is its ``server_version_num``."""
     if number < _OLDEST:
         raise DatabaseSetupError(
-            f"PostgreSQL {text} is too old: Queen needs {_OLDEST // 10000} or newer. Upgrade it, or give another --dsn."
+            f"PostgreSQL {text} is too old: Queen needs {_OLDEST // 10000} or newer. Upgrade it, or use "
+            "another with --dsn."
         )
 
 
 def check_isolation(isolation: str) -> None:
-    """Raises DatabaseSetupError for a default that loses messages, where a pooler lets no connection set another."""
+    """Raises DatabaseSetupError for a default isolation that loses messages, if a pooler prevents another one."""
     if isolation != "read committed":
         raise DatabaseSetupError(
-            f"default_transaction_isolation is {isolation} for the user of --dsn, and behind a pooler Queen cannot "
-            "change it. It needs read committed: set it with ALTER ROLE or ALTER DATABASE, then RECONNECT the pooler."
+            f"default_transaction_isolation is {isolation} for the user of --dsn. Queen needs read "
+            "committed, and cannot change it through a connection pooler: set it with ALTER ROLE or ALTER "
+            "DATABASE, then RECONNECT the pooler."
         )
 
 
 async def is_pooled(connection: "asyncpg.Connection[Any]") -> bool:
-    """Whether a pooler stands between: it names another back end at log-in than the one that answers."""
+    """Whether connections go through a pooler: it names another back end at log-in than the one that answers."""
     pid: int = await connection.fetchval("SELECT pg_backend_pid()")
     return pid != connection.get_server_pid()
 
@@ -86,8 +88,8 @@ async def _migrate(connection: "asyncpg.Connection[Any]") -> tuple[str, ...]:
     known = {script.name: script for script in scripts("migrations")}
     if unknown := done - known.keys():
         raise DatabaseSetupError(
-            f"The schema is newer than this version of Queen: it has {max(unknown)}, which this version does not know. "
-            "Start the version that made it, or a newer one."
+            f"The schema is newer than this version of Queen: it has {max(unknown)}, which this version does "
+            "not know. Start the version that created it, or a newer one."
         )
     missing = tuple(sorted(known.keys() - done))
     for name in missing:
@@ -106,17 +108,17 @@ async def _migrate(connection: "asyncpg.Connection[Any]") -> tuple[str, ...]:
 
 
 def _replaced() -> list[Traversable]:
-    """What is replaced at every start."""
+    """The scripts that are replaced at every start."""
     return [script for folder in ("internal", "procedures") for script in scripts(folder)]
 
 
 def _fingerprint() -> str:
-    """Stands for the text of all procedures of this version."""
+    """The hash of all procedures of this version."""
     return hashlib.sha256(b"".join(script.read_bytes() for script in _replaced())).hexdigest()
 
 
 async def _is_made(connection: "asyncpg.Connection[Any]") -> bool:
-    """Whether somebody else has made exactly the schema that this version would make."""
+    """Whether the database already has exactly the schema of this version."""
     if not await connection.fetchval("SELECT to_regclass('queen.system_state') IS NOT NULL"):
         return False
     try:
@@ -131,47 +133,48 @@ async def open_connection(target: Target) -> "asyncpg.Connection[Any]":
     """A connection for one task.
 
     Raises:
-        DatabaseSetupError: it refuses the log-in, or there is no such database.
-        DatabaseUnavailableError: nothing answers there.
+        DatabaseSetupError: PostgreSQL refuses the log-in, or there is no such database.
+        DatabaseUnavailableError: PostgreSQL is unreachable.
     """
     place = target.place
     try:
         return await connect(target)
     except (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError) as problem:
         raise DatabaseSetupError(
-            f"PostgreSQL at {place} refused the log-in: {problem}. "
-            "Check user and password in --dsn, DATABASE_URL or PG_*."
+            f"PostgreSQL at {place} refused the login: {problem}. Check user and password in --dsn, "
+            "DATABASE_URL or PG_*."
         ) from problem
     except asyncpg.InvalidCatalogNameError as problem:
-        raise DatabaseSetupError(f"PostgreSQL at {place}: {problem}. Create it, or name another one.") from problem
+        raise DatabaseSetupError(
+            f"PostgreSQL at {place}: {problem}. Create the database, or name another one."
+        ) from problem
     except UNREACHABLE as problem:
         raise DatabaseUnavailableError(
-            f"PostgreSQL at {place} cannot be reached: {reason_of(problem)}. "
-            "Is it running, and are host and port right?"
+            f"PostgreSQL at {place} is unreachable: {reason_of(problem)}. Is it running, and are host and port right?"
         ) from problem
 
 
 def _told(problem: Exception, place: str, *, lost: bool) -> DatabaseUnavailableError | DatabaseSetupError:
-    """What became of a set-up that PostgreSQL did not carry out."""
+    """The error for a set-up that failed."""
     if lost or not isinstance(translate(problem), DataRejectedError):
         return DatabaseUnavailableError(
-            f"The connection to PostgreSQL at {place} was lost while the schema was set up: {reason_of(problem)}. "
-            "Nothing is left half done: start again"
+            f"The connection to PostgreSQL at {place} was lost during the setup of the schema: "
+            f"{reason_of(problem)}. The setup was rolled back: start again"
         )
     return DatabaseSetupError(f"PostgreSQL at {place} refused the schema: {problem}")
 
 
 async def prepare(url: str, connect_timeout_ms: int) -> DatabaseInfo:
-    """Makes a database ready for use.
+    """Prepares a database for use.
 
     Raises:
         SettingError: the connection string is malformed.
-        DatabaseUnavailableError: nothing answers there, or the connection was lost.
+        DatabaseUnavailableError: PostgreSQL is unreachable, or the connection was lost.
         DatabaseSetupError: log-in refused, too old, no right to create the schema, a schema newer than the code, or a
             default isolation that loses messages behind a pooler.
     """
     target = parse(url, "queen setup", connect_timeout_ms)
-    # A pooler may stand between: nothing is prepared, and all happens in one transaction.
+    # There may be a pooler: nothing is prepared, and all happens in one transaction.
     connection = await open_connection(
         Target(target.url, target.place, target.application_name, target.connect_timeout_s, True)
     )
@@ -187,11 +190,12 @@ async def prepare(url: str, connect_timeout_ms: int) -> DatabaseInfo:
             async with connection.transaction(isolation="read_committed"):
                 applied = await _migrate(connection)
         except asyncpg.InsufficientPrivilegeError as problem:
-            # A server that may only use what is there: its owner runs `queen init` (docs/security.md).
+            # A server without the right to change the schema: its owner runs `queen init` (docs/security.md).
             if not await _is_made(connection):
                 raise DatabaseSetupError(
-                    f"The user of --dsn may not set up the schema queen in {target.place}: {problem}. "
-                    "Run `queen init` of this version as the user who owns it, or who may create it."
+                    f"The user of --dsn has no permission to set up the schema queen in {target.place}: "
+                    f"{problem}. Run `queen init` of this version as the owner of the schema, or as a user "
+                    "who may create it."
                 ) from problem
             applied = ()
     except asyncpg.ReadOnlySQLTransactionError as problem:

@@ -21,7 +21,7 @@ from queen.core.simple_mq import (
 from queen.db.pool import Pool
 from queen.engine.ports import EnqueueColumns, Polled
 
-#: Rows that one call of a procedure for many messages moves or removes at most.
+#: Maximum of rows that one call of a bulk procedure moves or removes.
 STEP = 10_000
 _REQUEUE_STEP = 500
 _SWEPT_QUEUES_MAX = 200
@@ -55,7 +55,7 @@ class SimpleMqStore:
         self._pool = pool
 
     async def enqueue(self, columns: EnqueueColumns) -> list[Enqueued]:
-        """Stores messages; one answer a request. May be sent again."""
+        """Stores messages; one answer per request. May be sent again."""
         c = columns
         rows = await self._pool.fetch(_ENQUEUE, c.flush, c.queue, c.request, c.group, c.data, c.traceparent)
         return [Enqueued(row["outcome"], row["message_ids"] or ()) for row in rows]
@@ -83,7 +83,7 @@ class SimpleMqStore:
         await self._pool.fetch(_GIVE_BACK, [queue] * len(messages), ids, deliveries)
 
     async def acknowledge(self, queues: Sequence[UUID], messages: Sequence[UUID]) -> list[tuple[str, bool]]:
-        """Removes messages: of each what became of it, and whether another one of its group is visible now."""
+        """Removes messages: the result of each, and whether another message of its group is visible now."""
         rows = await self._pool.fetch(_ACKNOWLEDGE, queues, messages)
         found: list[tuple[str, bool]] = [("missing", False)] * len(messages)
         for ack, outcome, freed in rows:
@@ -93,20 +93,20 @@ class SimpleMqStore:
     async def extend_visibility(
         self, queues: Sequence[UUID], messages: Sequence[UUID], seconds: Sequence[int]
     ) -> list[Extended]:
-        """Sets anew how long messages in flight stay hidden."""
+        """Extends or ends the visibility timeout of messages in flight."""
         rows = await self._pool.fetch(_EXTEND, queues, messages, seconds)
         found = {request: Extended(outcome, visible_at) for request, outcome, visible_at in rows}
         return [found[number] for number in range(1, len(messages) + 1)]
 
 
 class SimpleMqAdministrationStore:
-    """The procedures that are not on the hot path; implements ``queen.engine.ports.SimpleMqAdministration``."""
+    """The administrative procedures; implements ``queen.engine.ports.SimpleMqAdministration``."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
     async def create_queue(self, queue: NewQueue, queues_max: int) -> bool:
-        """Makes a queue, again if need be; false when there are too many. ``queues_max``: 0 for no limit."""
+        """Creates a queue; may be repeated; false if there are too many. ``queues_max``: 0 for no limit."""
         q = queue
         [row] = await self._pool.fetch(
             _CREATE, q.queue_id, q.name, q.size, q.visibility_timeout, q.max_deliveries, q.max_message_bytes, queues_max
@@ -114,7 +114,7 @@ class SimpleMqAdministrationStore:
         return bool(row["made"])
 
     async def describe_queue(self, queue: UUID) -> QueueInfo | None:
-        """Settings and count."""
+        """Settings and number of messages."""
         rows = await self._pool.fetch(_DESCRIBE, queue)
         return QueueInfo(*rows[0]) if rows else None
 
@@ -124,41 +124,41 @@ class SimpleMqAdministrationStore:
         return str(row["outcome"])
 
     async def purge(self) -> bool:
-        """Removes messages of deleted queues; true when there may be more."""
+        """Removes messages of deleted queues; true if there may be more."""
         [row] = await self._pool.fetch(_PURGE, STEP)
         return bool(row["removed"] >= STEP)
 
     async def requeue(self, queue: UUID, message: UUID) -> Requeued:
-        """Gives a message a second chance."""
+        """Requeues a message."""
         rows = await self._pool.fetch(_REQUEUE, queue, message)
         return Requeued(*rows[0])
 
     async def requeue_all(self, queue: UUID) -> RequeuedAll:
-        """Requeues some messages of a dead-letter queue; none left, or no room, when it is none."""
+        """Requeues some messages of a dead-letter queue; 0 if none is left, or there is no room."""
         rows = await self._pool.fetch(_REQUEUE_ALL, queue, _REQUEUE_STEP)
         return RequeuedAll(*rows[0])
 
     async def peek(
         self, queue: UUID, after: datetime | None, after_id: UUID | None, limit: int
     ) -> Sequence[Message] | None:
-        """A page of messages; ``None`` when there is no such queue."""
+        """A page of messages; ``None`` if there is no such queue."""
         rows = await self._pool.fetch(_PEEK, queue, after, after_id, limit)
         if rows and not rows[0]["known"]:
             return None
         return [Message(*message) for _, *message in rows]
 
     async def sweep(self) -> list[Routed]:
-        """Routes to the dead-letter queues where nobody polls."""
+        """Moves exhausted messages to dead-letter queues, also of queues without polls."""
         return [Routed(*row) for row in await self._pool.fetch(_SWEEP, _SWEPT_QUEUES_MAX)]
 
     async def tidy(self, not_after: datetime | None = None) -> None:
-        """Removes what nobody needs any more; ``not_after`` is what PostgreSQL's clock shows at most."""
+        """Removes expired data; ``not_after`` is an upper bound of PostgreSQL's clock."""
         while await self.purge():
             pass
         await self._pool.fetch(_TIDY, not_after)
 
     async def figures(self, queues_max: int) -> Figures:
-        """The oldest queues in figures, their counters, and those of no queue."""
+        """Statistics and counters of the oldest queues, and the counters without a queue."""
         [row] = await self._pool.fetch(_QUEUES)
         gauges = [Gauges(*row) for row in await self._pool.fetch(_GAUGES, queues_max)]
         shown = [each.queue for each in gauges] + [NO_QUEUE]

@@ -7,11 +7,12 @@ from uuid import UUID
 from queen.db.pool import Pool
 from queen.db.statement import call
 from queen.db.store import push_arguments
-from queen.engine.ports import PushColumns, Replayed
+from queen.engine.append import AppendBatch
+from queen.engine.ports import Replayed
 
 _REPLAY = call("replay_spool_v1", 14)
 _FORGET = call("forget_spool_lanes_v1", 1)
-#: Writes no row. A transaction that had written nothing at all would not wait for the disk or a standby.
+#: Writes no row, but WAL: a transaction without WAL would not wait for the disk or a standby.
 _COMMIT_SOMETHING = "SELECT pg_logical_emit_message(true, 'queen', '')"
 
 
@@ -20,7 +21,7 @@ class SpoolStore:
 
     Args:
         pool: connections of its own.
-        limit_s: of a call for which no other is named; by default that of the pool.
+        limit_s: default time limit of a call; if omitted, that of the pool.
     """
 
     def __init__(self, pool: Pool, limit_s: float | None = None) -> None:
@@ -32,20 +33,20 @@ class SpoolStore:
         first: int,
         upto: int,
         sent_at: datetime | None,
-        columns: PushColumns,
+        batch: AppendBatch,
         limit_s: float | None = None,
     ) -> Replayed:
-        """Stores the requests of a lane from ``first`` up to but without ``upto``, unless that was done before."""
+        """Stores the requests of a shard from ``first`` to before ``upto``, unless they are stored already."""
         [row] = await self._pool.fetch(
-            _REPLAY, lane, first, upto, sent_at, columns.flush, *push_arguments(columns), columns.version,
+            _REPLAY, lane, first, upto, sent_at, batch.flush, *push_arguments(batch), batch.version,
             limit_s=limit_s or self._limit_s,
         )  # fmt: skip
         return Replayed(row["replayed"], row["unknown"] or (), row["stale"])
 
     async def forget(self, lanes: Sequence[UUID]) -> None:
-        """Forgets how far the lanes of a file are stored, once it is gone."""
+        """Deletes the positions of the shards of a removed file."""
         await self._pool.fetch(_FORGET, lanes)
 
     async def commit_something(self) -> None:
-        """Returns when a commit has waited for all that commits wait for here; nothing is changed."""
+        """Commits without a change, to wait for whatever commits wait for, such as a standby."""
         await self._pool.fetch(_COMMIT_SOMETHING)

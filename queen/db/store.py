@@ -1,4 +1,4 @@
-"""The stored procedures as methods: columns in, frozen values out. Nothing here knows why they are called."""
+"""The stored procedures as methods: columns in, frozen values out."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
@@ -12,23 +12,25 @@ from queen.core.operations import Slice, StateRow, StateRows
 from queen.db.group_commit import GroupCommit, Member
 from queen.db.pool import Pool
 from queen.db.statement import call
+from queen.engine.append import AppendBatch, Appended
 from queen.engine.ports import (
     AckColumns,
     AckRow,
-    Appended,
+    CompleteColumns,
+    CompletedRow,
     CycleRows,
     Delivered,
+    Given,
     LimitedQueue,
     Lock,
-    NewPartitions,
     PartitionName,
     PopColumns,
-    PushColumns,
     PushOptions,
     StateColumns,
     Subscription,
     TransactionRows,
     Unserved,
+    WaitingColumns,
 )
 
 _EXECUTE = call("execute_transaction_v1", 24)
@@ -44,29 +46,34 @@ _SUBSCRIBE = call("subscribe_v1", 9)
 _NOW = "SELECT queen.clock() AS now"
 _FIND_QUEUES = call("find_queues_v1", 2)
 _FIND_SERVER_MADE = call("find_server_made_v1", 2)
+_PREFETCHED = "SELECT queen.prefetched_for_v1($1, $2, $3) AS seconds"
+_CURSORS_PREFETCHED = "SELECT queen.cursors_prefetched_for_v1($1, $2) AS seconds"
 _FIND_LOCKED = call("find_locked_v1", 5)
 
-#: Groups whose low-water mark is remembered; that of any other is looked for anew.
+#: The arguments of a push for long polls, if there are none.
+_NO_WAITERS = (None,) * 5
+#: Maximum of groups whose low-water mark is cached; PostgreSQL searches those of others.
 _MARKS = 10_000
+
+
+def _columns(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:
+    return [[row[column] for row in rows] for column in range(width)]
 
 
 def _hashes(column: Sequence[bytes | None]) -> list[FastUUID | None]:
     return [FastUUID(value) if value is not None else None for value in column]
 
 
-def push_arguments(columns: PushColumns) -> tuple[object, ...]:
-    """The arguments of ``push_messages_v1`` behind its first two."""
+def push_arguments(batch: AppendBatch) -> tuple[object, ...]:
+    """The arguments of ``push_messages_v1`` from the third to the third-last."""
+    b = batch
+    hashes = (b.hash_part, b.hash_pos, _hashes(b.hash)) if b.hash else (None, None, None)
+    return b.part, b.n, b.data, b.ends, b.ids, *hashes
+
+
+def _ack_arguments(columns: AckColumns) -> tuple[object, ...]:
     c = columns
-    if not c.hash:
-        return c.part, c.n, c.data, c.ends, c.ids, None, None, None
-    return c.part, c.n, c.data, c.ends, c.ids, c.hash_part, c.hash_pos, _hashes(c.hash)
-
-
-def _ack_row(row: Any) -> AckRow:  # noqa: ANN401 - an asyncpg.Record
-    return AckRow(
-        row["ord"], row["problem"], row["first_off"], row["done_upto"], row.get("also_done"), row["within"],
-        row["exists_upto"], row["released"], row["dead"], row["ready"],
-    )  # fmt: skip
+    return c.part, c.grp, c.lease, c.kind, c.first, c.last, _hashes(c.hash), c.error
 
 
 class Store:
@@ -81,18 +88,29 @@ class Store:
         self._pool = pool
         self._pop_bytes = pop_bytes, max(pop_bytes, POP_CALL_BYTES_MAX)
         self._group = GroupCommit(pool)
-        #: The low-water mark of each group as PostgreSQL has told it, what was told last at the end.
+        #: The low-water mark of each group as PostgreSQL returned it, the latest one last.
         self._marks: dict[int, str] = {}
 
-    async def push(self, columns: PushColumns, *, again: bool) -> list[Appended]:
+    async def push(self, batch: AppendBatch, *, again: bool) -> list[Appended]:
         """Appends segments, all or none; partitions ascending and distinct. No row: the options have changed."""
-        arguments = (columns.flush, again, *push_arguments(columns), columns.version, columns.limited)
-        alone = again or sum(map(len, columns.data)) > GROUP_BYTES_MAX
-        rows, _ = await self._group.fetch(Member.PUSH, arguments, alone=alone)
-        return [Appended(*row) for row in rows]
+        arguments = (batch.flush, again, *push_arguments(batch), batch.version, batch.limited, *_NO_WAITERS)
+        alone = again or sum(map(len, batch.data)) > GROUP_BYTES_MAX
+        rows = await self._group.fetch(Member.PUSH, arguments, alone=alone)
+        return [Appended(*row[:6]) for row in rows]
+
+    async def push_to_waiters(self, batch: AppendBatch, waiting: WaitingColumns) -> tuple[list[Appended], list[Given]]:
+        """The same, and leases some of the messages to waiting pops."""
+        w = waiting
+        arguments = (
+            batch.flush, False, *push_arguments(batch), batch.version, batch.limited, w.grp, w.lease, w.batch, w.parts,
+            w.seconds,
+        )  # fmt: skip
+        rows = await self._group.fetch(Member.PUSH, arguments)
+        appended = [Appended(*row[:6]) for row in rows if row[6] is None]
+        return appended, [Given(row[6], row[0], row[1], row[8], row[9], row[10]) for row in rows if row[6] is not None]
 
     async def read_push_options(self) -> PushOptions:
-        """What a push has to know of queues, now."""
+        """The current push options of queues."""
         rows = await self._pool.fetch(_READ_PUSH_OPTIONS)
         return PushOptions(
             rows[0]["version"],
@@ -100,24 +118,24 @@ class Store:
             {row["queue"]: LimitedQueue(row["queue_id"], row["max_size"]) for row in rows if row["max_size"]},
         )
 
-    async def pop(self, columns: PopColumns) -> tuple[list[Delivered], list[Unserved], bool]:
-        """Claims cursors for many pops, and whether that was behind a push; see the procedure for their order."""
+    async def pop(self, columns: PopColumns) -> tuple[list[Delivered], list[Unserved]]:
+        """Claims cursors for many pops; the procedure documents their order."""
         c = columns
-        # One for each place that PostgreSQL has for marks (queen.name_of_mark).
+        # One per slot that PostgreSQL has for marks (queen.name_of_mark).
         marked = list({grp % 1000: grp for grp, part in zip(c.grp, c.part, strict=True) if part is None}.values())
         marks = list(map(self._marks.get, marked))
         arguments = (c.batch, c.parts, c.lease, c.seconds, c.pop, c.grp, c.part, *self._pop_bytes, marked, marks)
-        rows, others = await self._group.fetch(Member.POP, arguments)
+        rows = await self._group.fetch(Member.POP, arguments)
         delivered, unserved = [], []
         for pop, grp, part, _first, upto, skip, seen, attempt, ready_in, off, at, ends, start, data, mark in rows:
             if mark is not None:
                 self._remember(grp, mark)
             elif pop is None:
-                unserved.append(Unserved(grp, part, ready_in))
+                unserved.append(Unserved(grp, part, ready_in, bool(attempt)))
             else:
                 piece = Slice(off, at, ends, start, data)
                 delivered.append(Delivered(pop, grp, part, upto, skip, seen, attempt, piece))
-        return delivered, unserved, Member.PUSH in others
+        return delivered, unserved
 
     def _remember(self, grp_id: int, mark: str) -> None:
         self._marks.pop(grp_id, None)
@@ -125,48 +143,78 @@ class Store:
         if len(self._marks) > _MARKS:
             del self._marks[next(iter(self._marks))]
 
-    async def ack(self, columns: AckColumns) -> list[AckRow]:
-        """Applies acks; the answer has a row for each element, in any order."""
+    async def complete(self, columns: CompleteColumns) -> list[CompletedRow]:
+        """Completes messages in the order of their delivery; one row per applied element."""
         c = columns
-        arguments = (c.part, c.grp, c.lease, c.kind, c.first, c.last, _hashes(c.hash), c.error)
-        rows, _ = await self._group.fetch(Member.ACK, arguments)
+        arguments = (c.part, c.grp, c.lease, c.first, c.last, c.next_lease, c.next_batch, c.next_seconds)
+        rows = await self._group.fetch(Member.COMPLETE, arguments)
+        return [
+            CompletedRow(
+                row[0], row[1], row[2], row[3], row[4], row[5], row[6],
+                Slice(row[7], row[8], row[9], row[10], row[11]) if row[4] is not None else None,
+            )
+            for row in rows
+        ]  # fmt: skip
+
+    async def ack(self, columns: AckColumns) -> list[AckRow]:
+        """Applies acks; the answer has one row per element, in any order."""
+        rows = await self._group.fetch(Member.ACK, _ack_arguments(columns))
         return [AckRow(*row) for row in rows]
 
+    async def prefetched_for(self, queue: str | None, group: str | None, part_id: int | None) -> float:
+        """For how many seconds workers may still hold prefetched messages.
+
+        Args:
+            queue: of this queue, or that of
+            part_id: this partition;
+            group: of this group, or all.
+        """
+        [row] = await self._pool.fetch(_PREFETCHED, queue, group, part_id)
+        return row["seconds"] or 0.0
+
+    async def cursors_prefetched_for(self, cursors: Sequence[tuple[int, int]]) -> float:
+        """The same for some cursors, by partition and group."""
+        [row] = await self._pool.fetch(_CURSORS_PREFETCHED, *map(list, zip(*cursors, strict=True)))
+        return row["seconds"] or 0.0
+
     async def renew_leases(self, leases: list[UUID], seconds: list[int]) -> list[tuple[int, datetime | None]]:
-        """How many cursors each lease holds after its renewal, and its earliest end."""
+        """Renews leases: the number of cursors of each, and its earliest end."""
         rows = await self._pool.fetch(_RENEW, leases, seconds)
         return [(row["renewed"], row["expires_at"]) for row in rows]
 
     async def release_leases(self, leases: list[UUID]) -> None:
-        """Takes leases back as if they had never been given."""
+        """Ends leases as if their messages had never been delivered."""
         await self._pool.fetch(_RELEASE, leases)
 
     async def execute(
-        self, push: PushColumns, ack: AckColumns, required: list[UUID] | None, new: NewPartitions, *, again: bool
+        self, push: AppendBatch, ack: AckColumns, required: Sequence[UUID] | None, *, again: bool
     ) -> TransactionRows:
         """Pushes and acks, all or none."""
+        new = [-number for number, _ in enumerate(push.new, 1)], *_columns(push.new, 2)
         rows = await self._pool.fetch(
-            _EXECUTE, push.flush, again, *push_arguments(push), ack.part, ack.grp, ack.lease, ack.kind, ack.first,
-            ack.last, _hashes(ack.hash), ack.error, required, new.part, new.queue, new.name, push.version, push.limited,
+            _EXECUTE, push.flush, again, *push_arguments(push), *_ack_arguments(ack), required, *new, push.version,
+            push.limited,
         )  # fmt: skip
-        appended = [
-            Appended(
-                row["part_id"],
-                row["first_off"],
-                row["created_at"],
-                row["dup_pos"],
-                row["dup_off"],
-                None if row["problem"] is None else 0,
-            )
-            for row in rows
-            if row["kind"] == "push"
-        ]
-        acks = [_ack_row(row) for row in rows if row["kind"] == "ack"]
-        made = {row["ord"]: row["part_id"] for row in rows if row["kind"] == "made"}
-        return TransactionRows(any(row["kind"] == "undone" for row in rows), made, appended, acks)
+        appended, acks, made, undone = [], [], {}, False
+        for kind, part_id, ord_, problem, first, at, dup_pos, dup_off, *ack_row in rows:
+            if kind == "push":
+                appended.append(Appended(part_id, first, at, dup_pos, dup_off, None if problem is None else 0))
+            elif kind == "ack":
+                done_upto, within, exists_upto, released, dead, ready = ack_row
+                # A row that only tells that something is ready has nothing else.
+                acks.append(
+                    AckRow(
+                        ord_, problem, first, done_upto, None, within, exists_upto, bool(released), bool(dead), ready
+                    )
+                )
+            elif kind == "made":
+                made[ord_] = part_id
+            else:
+                undone = True
+        return TransactionRows(undone, made, appended, acks)
 
     async def cycle(
-        self, stream: int, source: tuple[int, int | None], push: PushColumns, state: StateColumns,
+        self, stream: int, source: tuple[int, int | None], push: AppendBatch, state: StateColumns,
         ack: AckColumns | None, *, release: bool, again: bool,
     ) -> CycleRows:  # fmt: skip
         """A cycle of a stream, all or none; ``source`` is the cursor of its input, ``ack`` has one element."""
@@ -182,11 +230,10 @@ class Store:
             for row in rows
             if row["kind"] == "push"
         ]
-        undone = next((row for row in rows if row["kind"] == "undone"), None)
-        if undone is not None:
+        others = {row["kind"]: row for row in rows}
+        if (undone := others.get("undone")) is not None:
             return CycleRows(True, undone["problem"], appended, 0, False, False, False)
-        acked = next((row for row in rows if row["kind"] == "ack"), None)
-        if acked is None:
+        if (acked := others.get("ack")) is None:
             return CycleRows(False, None, appended, 0, False, False, False)
         return CycleRows(False, None, appended, acked["completed"], acked["released"], acked["dead"], acked["ready"])
 
@@ -208,7 +255,7 @@ class Store:
         return [(row["queue_id"], row["part_id"]) for row in rows]
 
     async def describe_partitions(self, part_ids: Sequence[int]) -> list[PartitionName]:
-        """Names of those partitions that exist."""
+        """Names of the partitions that exist."""
         rows = await self._pool.fetch(_DESCRIBE, part_ids)
         return [PartitionName(*row) for row in rows]
 
@@ -216,17 +263,17 @@ class Store:
         self, queue: str, group: str, mode: str, since: datetime | None, *, create_queue: bool, create_group: bool,
         part: int | None = None, wanted: int | None = None,
     ) -> Subscription:  # fmt: skip
-        """A group on a queue, made if asked and missing; an unfinished one gets a page of cursors.
+        """A group of a queue; creates it if requested, and a page of its missing cursors.
 
         Args:
             queue: its name.
             group: its name.
-            mode: where it begins, if it is made.
+            mode: where it begins, if it is created.
             since: the time of mode ``timestamp``.
-            create_queue: whether to make the queue.
-            create_group: whether to make the group.
-            part: the only partition that matters; no page is made if the group has its cursor.
-            wanted: as many partitions that have been ready since the group began are enough: no page is made then.
+            create_queue: whether to create the queue.
+            create_group: whether to create the group.
+            part: the only relevant partition; no page is created if the group has its cursor.
+            wanted: no page is created if this many partitions have been ready since the group began.
         """
         rows = await self._pool.fetch(
             _SUBSCRIBE, queue, group, mode, since, create_queue, create_group, CURSORS_STEP, part, wanted
@@ -244,12 +291,12 @@ class Store:
         return row["now"]  # type: ignore[no-any-return]
 
     async def find_server_made(self, part_ids: Sequence[int], offsets: Sequence[int]) -> list[bool]:
-        """Whether each message exists and has a transaction id that the server made."""
+        """Whether each message exists and has a transaction id that the server assigned."""
         rows = await self._pool.fetch(_FIND_SERVER_MADE, part_ids, offsets)
         return [row["found"] for row in rows]
 
     async def find_locked(self, locks: Collection[Lock]) -> frozenset[Lock]:
-        """Which of these others have locked now."""
+        """Which of these rows other transactions have locked now."""
         asked = list(locks)
         columns = [
             [lock.kind.value for lock in asked],

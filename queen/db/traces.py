@@ -1,4 +1,4 @@
-"""Traces: what consumers recorded about messages."""
+"""Traces: records of consumers about messages."""
 
 from queen.core.administration import PAGE_BYTES, MessageKey, Trace, TraceNameRow, TraceRow
 from queen.db.messages import address
@@ -10,9 +10,9 @@ _LIST = call("list_traces_v1", 7)
 _NAMES = call("list_trace_names_v1", 4)
 _COUNT = "SELECT queen.count_traces_v1($1, $2) AS n"
 
-#: The list of names looks at so many of the newest, and a name's traces are counted so far.
+#: The list of names examines this many of the newest traces.
 SCAN_MAX = 100_000
-#: Traces of each name in a list are counted so far.
+#: Maximum of counted traces per name in a list.
 _COUNT_MAX = 10_000
 
 
@@ -23,7 +23,7 @@ class TraceStore:
         self._pool = pool
 
     async def record(self, trace: Trace) -> int | None:
-        """Records a trace; its number, or ``None`` if there is no such message."""
+        """Records a trace; returns its number, or ``None`` if there is no such message."""
         t = trace
         [row] = await self._pool.fetch(_RECORD, *address(t.key), t.group, t.event, t.data, t.worker, list(t.names))
         number: int | None = row["id"]
@@ -43,6 +43,6 @@ class TraceStore:
         return [TraceNameRow(*row) for row in await self._pool.fetch(_NAMES, SCAN_MAX, _COUNT_MAX, limit, offset)]
 
     async def count(self, name: str | None = None) -> int:
-        """How many traces a name has; without one, how many names the newest traces have."""
+        """The number of traces of a name; without a name, the number of names of the newest traces."""
         [row] = await self._pool.fetch(_COUNT, name, SCAN_MAX)
         return int(row["n"])

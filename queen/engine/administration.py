@@ -1,6 +1,6 @@
-"""What is asked of the database beside messages, as protocols by topic. ``queen.db`` implements them.
+"""The administrative procedures as protocols by topic. ``queen.db`` implements them.
 
-Every method may raise what those of ``queen.engine.ports.Database`` raise.
+Methods raise the errors of ``queen.engine.ports.Database``.
 """
 
 from collections.abc import Sequence
@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from queen.core.administration import (
-    Apart,
     Configured,
     Consumers,
     CursorRow,
@@ -19,6 +18,7 @@ from queen.core.administration import (
     Failure,
     Found,
     GivenUp,
+    GroupBy,
     GroupOrder,
     GroupRow,
     GroupsSummary,
@@ -41,7 +41,7 @@ from queen.core.administration import (
     Replayed,
     RetentionRow,
     Seek,
-    Sought,
+    SeekResult,
     Trace,
     TraceNameRow,
     TraceRow,
@@ -51,11 +51,11 @@ from queen.core.administration import (
 )
 from queen.core.metrics import ClockState, Counted, LogFigures, Sample, Worker
 from queen.core.operations import BegunWork, ConfiguredQueue, QueueConfiguration, Registered, Registration
-from queen.engine.ports import PushColumns
+from queen.engine.append import AppendBatch
 
 
 class Catalogue(Protocol):
-    """What there is."""
+    """Queues, partitions, namespaces and tasks."""
 
     async def queues(self, wanted: QueueFilter, order: QueueOrder, limit: int, offset: int) -> list[QueueRow]: ...
     async def used_queues(self, wanted: QueueFilter, limit: int, offset: int) -> list[UsedQueueRow]: ...
@@ -87,7 +87,7 @@ class DeadLetters(Protocol):
     async def count(self, wanted: DeadLetterFilter) -> int: ...
     async def find(self, number: int) -> DeadLetter | None: ...
     async def find_newest(self, key: MessageKey) -> DeadLetter | None: ...
-    async def replay(self, number: int, columns: PushColumns, *, again: bool) -> Replayed: ...
+    async def replay(self, number: int, batch: AppendBatch, *, again: bool) -> Replayed: ...
     async def summarize(self, queue: str | None) -> tuple[int, list[tuple[str, int]]]: ...
     async def delete(self, number: int) -> bool: ...
     async def purge(self, queue: str, group: str | None, after: Failure | None) -> tuple[int, Failure | None]: ...
@@ -103,7 +103,7 @@ class ConsumerGroups(Protocol):
     async def consumers_of(self, queues: Sequence[str]) -> Consumers: ...
     async def cursors(self, group: str, limit: int, offset: int) -> list[CursorRow]: ...
     async def lagging(self, seconds: int, limit: int) -> list[LaggingRow]: ...
-    async def seek(self, seek: Seek, after: int) -> tuple[Sought, int | None]: ...
+    async def seek(self, seek: Seek, after: int) -> tuple[SeekResult, int | None]: ...
     async def queues_of(self, group: str) -> list[str]: ...
     async def without_cursor(self, part_id: int) -> list[str]: ...
     async def update_subscription(self, queue: str, group: str, since: datetime) -> tuple[bool, bool]: ...
@@ -114,7 +114,7 @@ class ConsumerGroups(Protocol):
 
 
 class Traces(Protocol):
-    """What consumers recorded."""
+    """Traces that consumers recorded."""
 
     async def record(self, trace: Trace) -> int | None: ...
     async def of_message(self, key: MessageKey, limit: int, offset: int) -> list[TraceRow]: ...
@@ -124,21 +124,21 @@ class Traces(Protocol):
 
 
 class Metrics(Protocol):
-    """Statistics of queues and groups, and figures over time."""
+    """Statistics of queues and groups, and metrics over time."""
 
     async def refresh_smallest(self, rows_max: int) -> None: ...
     async def refresh_page(self, after: int, *, wait: bool) -> Refreshed: ...
     async def record_queues(self, worker: Worker, counted: Sequence[Counted]) -> None: ...
     async def record_worker(self, worker: Worker, sample: Sample, keep: timedelta) -> None: ...
     async def queues(
-        self, period: Period, minutes: int, wanted: QueueFilter, apart: Apart
+        self, period: Period, minutes: int, wanted: QueueFilter, apart: GroupBy
     ) -> list[QueueMetricsRow]: ...
     async def busiest(self, period: Period, queues: Sequence[str] | None, limit: int, offset: int) -> Found: ...
     async def parked(
         self, period: Period, minutes: int, queues: Sequence[str] | None, limit: int, offset: int
     ) -> list[ParkedRow]: ...
     async def workers(
-        self, period: Period, minutes: int, wanted: WorkerFilter, apart: Apart
+        self, period: Period, minutes: int, wanted: WorkerFilter, apart: GroupBy
     ) -> list[WorkerMetricsRow]: ...
     async def find_workers(self, period: Period, wanted: WorkerFilter, limit: int, offset: int) -> Found: ...
     async def retention(self, period: Period, minutes: int) -> list[RetentionRow]: ...
@@ -148,7 +148,7 @@ class Metrics(Protocol):
 
 
 class Administration(Protocol):
-    """The procedures of everything that is not a message on its way, on connections of their own."""
+    """The procedures for administration, on connections of their own."""
 
     @property
     def catalogue(self) -> Catalogue: ...

@@ -1,8 +1,8 @@
-"""The hand-over between the HTTP loop and the engine's loop: one wake-up a batch in each direction, not one a job.
+"""Passes jobs from the HTTP loop to the engine's loop, and answers back: one wake-up per batch in each direction.
 
-Each side appends to a deque, which the interpreter lock makes safe, and rings the other loop only if the bell has not
-been rung since that loop last looked. The flag is cleared before the deque is emptied, so that whatever is appended
-afterwards rings again. Where both are the same loop nobody has to be woken, which spares system calls.
+Each side appends to a deque, which is thread-safe, and wakes the other loop only if that has not been done since the
+loop emptied the deque last. The flag is cleared before the deque is emptied, so that a later append wakes the loop
+again. If both are the same loop, no wake-up is needed, which saves system calls.
 """
 
 import asyncio
@@ -18,19 +18,19 @@ class Bridge:
 
     def __init__(self, http: asyncio.AbstractEventLoop, engine: asyncio.AbstractEventLoop) -> None:
         self._http, self._engine = http, engine
-        self._alone = http is engine
-        self._ring = engine.call_soon if self._alone else engine.call_soon_threadsafe
+        self._same = http is engine
+        self._wake = engine.call_soon if self._same else engine.call_soon_threadsafe
         self.accept: Callable[[list[Job]], None] | None = None
         self._inbox: deque[Job] = deque()
         self._outbox: list[tuple[Job, Any]] = []
-        self._rung = False
+        self._woken = False
 
     def submit(self, job: Job) -> None:
         """Hands a job to the engine. Called in the HTTP loop."""
         self._inbox.append(job)
-        if not self._rung:
-            self._rung = True
-            self._ring(self._collect)
+        if not self._woken:
+            self._woken = True
+            self._wake(self._collect)
 
     def answer(self, job: Job, result: Any) -> None:  # noqa: ANN401 - a result or an exception
         """Hands a result, or an exception to raise, back to the sender. Called in the engine's loop."""
@@ -39,7 +39,7 @@ class Bridge:
         self._outbox.append((job, result))
 
     def _collect(self) -> None:
-        self._rung = False
+        self._woken = False
         jobs = []
         while self._inbox:
             jobs.append(self._inbox.popleft())
@@ -48,7 +48,7 @@ class Bridge:
 
     def _send(self) -> None:
         answers, self._outbox = self._outbox, []
-        if self._alone:
+        if self._same:
             _deliver(answers)
         else:
             self._http.call_soon_threadsafe(_deliver, answers)

@@ -1,8 +1,8 @@
-"""What the handlers of all kinds of jobs share."""
+"""What the handlers of all kinds of jobs use."""
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Container, Hashable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from msgspec import Struct
@@ -10,12 +10,13 @@ from msgspec import Struct
 from queen.core.errors import DatabaseUnavailableError, QueenError, TooSlowError
 from queen.core.metrics import ClockState
 from queen.engine.administration import Administration
-from queen.engine.directory import Directory
 from queen.engine.failover import Failover
 from queen.engine.failures import Repeats, Rules
+from queen.engine.metadata_cache import MetadataCache
 from queen.engine.meter import Gauges, Meter
 from queen.engine.orphans import Orphans
-from queen.engine.ports import Database, Heard, Notice, SimpleMqAdministration, SimpleMqDatabase
+from queen.engine.ports import Database, Notification, Notify, SimpleMqAdministration, SimpleMqDatabase
+from queen.engine.prefetch import PREFETCHED_S, Prefetch
 from queen.engine.tally import Tally
 from queen.security.keyring import Keyring
 
@@ -23,15 +24,15 @@ T = TypeVar("T")
 
 
 class SimpleMq(Struct, frozen=True):
-    """simple-mq as its handlers see it: the procedures for messages, those for the rest, and its counters."""
+    """simple-mq as its handlers see it: the procedures for messages, those for administration, and its counters."""
 
     database: SimpleMqDatabase
     administration: SimpleMqAdministration
     tally: Tally
 
 
-def tell_nobody(_notice: Notice, _besides: Container[Hashable] = ()) -> None:
-    """For a context in which nobody waits."""
+def ignore_notification(_notification: Notification) -> None:
+    """For a context without long polls."""
 
 
 async def _always() -> bool:
@@ -41,44 +42,45 @@ async def _always() -> bool:
 class Context:
     """The engine as its handlers see it.
 
-    ``gauges`` are figures of the worker, ``clock`` is what was last said of PostgreSQL's, and ``database_answers`` asks
-    PostgreSQL whether it is there; they are set by who has them. ``orphans`` are leases of which only PostgreSQL may
-    know. ``unfinished`` are groups, by queue and name, that had not all their cursors when this worker last saw them.
+    ``main.py`` sets ``gauges`` (the state of the worker), ``clock`` (the last state of PostgreSQL's clock) and
+    ``database_answers`` (asks PostgreSQL whether it is reachable). ``orphans`` are leases that no consumer holds.
+    ``unfinished`` are groups, by queue and name, that lacked cursors when this worker saw them last.
 
     Args:
         database: the procedures for messages.
-        administration: those for everything else, on connections of their own.
-        directory: names and numbers.
-        heard: called when something may have become available, or a queue was configured: tells waiters, except at the
-            places named, and workers.
-        patience_s: how long a call is repeated while PostgreSQL is away.
-        failover: where pushes go meanwhile; ``None`` where there is no spool.
-        meter: counts what is done.
-        simple_mq: what simple-mq needs; ``None`` where only the log is looked after.
-        keys: those of encrypted queues; ``None`` if the server has none.
-        limit_s: how long PostgreSQL lets a call take.
+        administration: the procedures for everything else, on connections of their own.
+        cache: names and numbers of queues, partitions and groups.
+        notify: publishes notifications to the long polls of this worker and to other workers.
+        retry_timeout_s: how long a call is repeated while PostgreSQL is unavailable.
+        failover: the spool; ``None`` if there is none.
+        meter: counts requests and messages.
+        simple_mq: what simple-mq needs; ``None`` if the engine does not serve it.
+        keys: of encrypted queues; ``None`` if the server has none.
+        limit_s: the time limit of a call in PostgreSQL.
+        prefetch: the prefetched messages of the worker.
 
     Attributes:
-        rules: what may be set of the policy for failures.
+        rules: the settings of the policy for failures.
     """
 
     def __init__(
         self,
         database: Database,
         administration: Administration,
-        directory: Directory,
-        heard: Heard,
-        patience_s: float,
+        cache: MetadataCache,
+        notify: Notify,
+        retry_timeout_s: float,
         failover: Failover | None = None,
         meter: Meter | None = None,
         simple_mq: "SimpleMq | None" = None,
         keys: Keyring | None = None,
         limit_s: float = 30.0,
+        prefetch: Prefetch | None = None,
     ) -> None:
         self.database = database
         self.administration = administration
-        self.directory = directory
-        self.heard = heard
+        self.cache = cache
+        self.notify = notify
         self.failover = failover
         self.meter = meter or Meter()
         self.gauges: Callable[[], Gauges] = Gauges
@@ -86,75 +88,102 @@ class Context:
         self.keys = keys
         self.database_answers: Callable[[], Awaitable[bool]] = _always
         self.orphans = Orphans()
+        self.prefetch = Prefetch() if prefetch is None else prefetch
         self.unfinished: set[tuple[str, str]] = set()
-        self.rules = Rules(limit_s, patience_s)
+        self.rules = Rules(limit_s, retry_timeout_s)
         self._simple_mq = simple_mq
 
     @property
     def simple_mq(self) -> SimpleMq:
-        """What simple-mq needs; an engine that was made without it takes no jobs of that kind."""
+        """What simple-mq needs.
+
+        Raises:
+            RuntimeError: this engine does not serve simple-mq.
+        """
         if self._simple_mq is None:
-            raise RuntimeError("The engine was made without simple-mq")
+            raise RuntimeError("simple-mq is not available in this engine")
         return self._simple_mq
 
     @property
-    def away(self) -> bool:
-        """Whether PostgreSQL is known to be away; a call that fails may also be the first to find out."""
-        return self.failover is not None and self.failover.away
+    def unavailable(self) -> bool:
+        """Whether PostgreSQL is known to be unavailable. A call may fail before that is known."""
+        return self.failover is not None and self.failover.unavailable
 
-    async def patiently(self, call: Callable[[bool], Awaitable[T]], *, outwaits: bool = True) -> T:
-        """The result of ``call(again)``, repeated while PostgreSQL is away, for a bounded time.
+    @property
+    def pop_maintenance(self) -> bool:
+        """Whether pops get no messages, by pop maintenance."""
+        return self.failover is not None and self.failover.pop_maintenance
 
-        ``again`` is true from the moment that an earlier try may have been committed although its answer was lost: the
-        call must then be safe to repeat.
+    async def outlive_prefetched(self, ask: Callable[[], Awaitable[float]]) -> None:
+        """Returns when no worker delivers messages any more that it had prefetched before this call.
+
+        ``ask`` returns the seconds to wait. If it fails, this waits for the longest possible time.
+        """
+        try:
+            wait_s = await ask()
+        except QueenError:
+            wait_s = PREFETCHED_S
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+
+    async def with_retries(self, call: Callable[[bool], Awaitable[T]], *, retries_during_outage: bool = True) -> T:
+        """The result of ``call(again)``, which is repeated while PostgreSQL is unavailable, for a bounded time.
+
+        ``again`` is true as soon as an earlier attempt may have been committed although its answer was lost. Then the
+        call must be safe to repeat.
 
         Args:
             call: what to do.
-            outwaits: whether to go on when PostgreSQL is known to be away, and not only to bridge a broken connection.
+            retries_during_outage: whether to go on while PostgreSQL is known to be unavailable; if not, only a broken
+                connection is bridged.
 
         Raises:
-            DatabaseUnavailableError: PostgreSQL stayed away, and nothing was done.
-            OutcomeUnknownError: PostgreSQL stayed away, and one of the tries may have been committed.
+            DatabaseUnavailableError: PostgreSQL stayed unavailable, and nothing was done.
+            OutcomeUnknownError: PostgreSQL stayed unavailable, and one of the attempts may have been committed.
             TooSlowError: the call was too slow, and nothing was done.
         """
-        result, _ = await self.tried(call, outwaits=outwaits)
-        return result
-
-    async def tried(self, call: Callable[[bool], Awaitable[T]], *, outwaits: bool = True) -> tuple[T, bool]:
-        """What ``patiently`` gives, and whether an earlier try may have been committed: the result may be its doing."""
         repeats = Repeats(self.rules, asyncio.get_running_loop().time())
-        return await self._repeat(call, repeats, outwaits=outwaits), repeats.again
+        return await self._repeat(call, repeats, retries_during_outage=retries_during_outage)
 
-    async def harmlessly(self, call: Callable[[], Awaitable[T]], *, outwaits: bool = True) -> T:
-        """What ``patiently`` gives, of a call that may be carried out twice: its outcome is never unknown.
+    async def tried(
+        self, call: Callable[[bool], Awaitable[T]], *, retries_during_outage: bool = True
+    ) -> tuple[T, bool]:
+        """The result as of ``with_retries``, and whether an earlier attempt may have been committed and caused it."""
+        repeats = Repeats(self.rules, asyncio.get_running_loop().time())
+        return await self._repeat(call, repeats, retries_during_outage=retries_during_outage), repeats.again
+
+    async def idempotently(self, call: Callable[[], Awaitable[T]], *, retries_during_outage: bool = True) -> T:
+        """The result as of ``with_retries``, for a call that may be executed twice: its outcome is never unknown.
 
         Raises:
-            DatabaseUnavailableError: PostgreSQL stayed away.
+            DatabaseUnavailableError: PostgreSQL stayed unavailable.
             TooSlowError: the call was too slow, or met a lock.
         """
-        repeats = Repeats(self.rules, asyncio.get_running_loop().time(), harmless=True)
-        return await self._repeat(lambda _again: call(), repeats, outwaits=outwaits)
+        repeats = Repeats(self.rules, asyncio.get_running_loop().time(), idempotent=True)
+        return await self._repeat(lambda _again: call(), repeats, retries_during_outage=retries_during_outage)
 
-    async def _repeat(self, call: Callable[[bool], Awaitable[T]], repeats: Repeats, *, outwaits: bool) -> T:
+    async def _repeat(
+        self, call: Callable[[bool], Awaitable[T]], repeats: Repeats, *, retries_during_outage: bool
+    ) -> T:
         loop = asyncio.get_running_loop()
         while True:
             try:
                 return await call(repeats.again)
             except (DatabaseUnavailableError, TooSlowError) as problem:
                 self.meter.db_errors += 1
-                pause = repeats.after(problem, loop.time(), waits=outwaits or not self.away)
+                pause = repeats.after(problem, loop.time(), waits=retries_during_outage or not self.unavailable)
                 if pause is problem:
                     raise
                 if isinstance(pause, QueenError):
                     raise pause from problem
-            # All calls of all workers fail at the same moment: they should not come again at the same moment.
+            # All calls of all workers fail at the same moment; their retries should not coincide.
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
 
     async def past_locks(self, call: Callable[[], Awaitable[T]]) -> T:
-        """The result of a call that no other request shares, repeated while it meets a lock, for a bounded time.
+        """The result of a call of a single request, which is repeated while it meets a lock, for a bounded time.
 
         Raises:
-            TooSlowError: somebody held the lock for longer, or the call was too slow.
+            TooSlowError: another transaction held the lock for longer, or the call was too slow.
         """
         loop = asyncio.get_running_loop()
         repeats = Repeats(self.rules, loop.time(), alone=True)

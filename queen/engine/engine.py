@@ -1,18 +1,18 @@
-"""The engine of a worker process: takes jobs from the HTTP loop, fuses them into calls, hands the results back.
+"""The engine of a worker process: takes jobs from the HTTP loop, batches them into calls, and returns the results.
 
-It runs in one event loop, that of the requests or one in a thread of its own (``queen.engine.thread``), and everything
-here happens in that loop. What wakes it: a job, the end of a call, the end of a hold time, a waiter's
-time. It sleeps otherwise.
+It runs in one event loop: that of the requests, or one in a thread of its own (``queen.engine.handle``). Everything
+here happens in that loop. The engine wakes up for a job, the end of a call, the time at which a batch leaves, or the
+time of a long poll.
 """
 
 import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Container, Coroutine, Hashable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from math import inf
 from typing import Any
+from uuid import UUID
 
 from msgspec import Struct
 
@@ -22,20 +22,26 @@ from queen.core.errors import (
     LockedError,
     OverloadedError,
     QueenError,
-    TooSlowError,
 )
 from queen.core.limits import GROUP_BYTES_MAX, LOCK_WAIT_S
-from queen.core.operations import JobType
+from queen.core.operations import JobType, Pop, Popped
 from queen.engine.context import Context
-from queen.engine.failures import Line, Locked, Pace, Part, Round, Trial, call_limit_s, lock_wait_s, locked_error
+from queen.engine.failures import Bisection, Pace, Part, call_limit_s, lock_wait_s, locked_error
+from queen.engine.fetch_result import FetchResult
 from queen.engine.handlers.consumer_groups import go_on
 from queen.engine.handlers.give_back import give_back_orphans
 from queen.engine.handlers.locks import find_locked
-from queen.engine.job import Job, Ride
-from queen.engine.lane import Lane
-from queen.engine.look import Look
-from queen.engine.operations import OPERATIONS, Operation, Waiting
-from queen.engine.ports import Lock, Notice
+from queen.engine.job import Job
+from queen.engine.job_queue import JobQueue
+from queen.engine.job_specs import JOB_SPECS, JobSpec, Waiting
+from queen.engine.lease_release import LeaseRelease
+from queen.engine.lending import BORROWED_BYTES_MAX, LENT_S, Lending, Siblings
+from queen.engine.lock_queue import Round
+from queen.engine.lock_waits import LockWaits
+from queen.engine.offer import Offer, offered
+from queen.engine.orphans import Orphan
+from queen.engine.ports import Notification
+from queen.engine.prefetch import PrefetchedBatch, returned_in_s
 from queen.engine.slots import Slots
 from queen.engine.status import EngineStatus, SlotStatus
 from queen.engine.waiters import Waiters
@@ -43,23 +49,26 @@ from queen.metrics.engine import observe_call
 
 log = logging.getLogger("queen.engine")
 
-#: A place where somebody else holds what is ready is looked at again after this time.
+#: Logged when a task fails after its requests are answered, or has none.
+TASK_FAILED = "A task of the engine failed. This is a bug: please report it with the traceback"
+
+#: A pop tries again after this time if another transaction has locked what is ready.
 _CONTENDED_S = 0.002
-#: And a pop that does not wait gives up on such a place after so many looks.
-_CONTENDED_LOOKS = 10
-#: A long poll outlives an outage of PostgreSQL and looks again after this time; so does who gives back orphaned leases.
-_AWAY_S = 0.5
-#: What a long poll waits out, and looks again.
-_OUTWAITED = (DatabaseUnavailableError, DatabaseSlowError, LockedError)
+#: A pop that is no long poll gives up after this many attempts.
+_CONTENDED_CHECKS = 10
+#: Long polls and the creation of cursors are tried again after this time while PostgreSQL is unavailable.
+_UNAVAILABLE_S = 0.5
+#: Errors after which a long poll goes on waiting.
+_WAITED_OUT = (DatabaseUnavailableError, DatabaseSlowError, LockedError)
 
 
 class Shares(Struct, frozen=True):
-    """What an engine may use.
+    """Limits of an engine.
 
     Attributes:
         hot: connections for messages.
         cold: connections for everything else.
-        waiters: most parked long polls.
+        waiters: maximum of long polls.
     """
 
     hot: int
@@ -68,26 +77,27 @@ class Shares(Struct, frozen=True):
 
 
 class Engine:
-    """Lanes, waiters and the loop that drains them.
+    """Job queues and long polls, and the calls that serve them.
 
     Args:
-        context: what handlers need; its ``heard`` is this engine's ``heard`` plus the notices to other workers.
-        lane: makes the lane of each kind.
-        shares: what may be used.
-        answer: hands a result, or an exception, back to the sender of a job.
-        operations: the kinds of jobs; others than those of the server are for tests.
-        clock: seconds, by which calls are timed. Not the loop's: uvloop's moves a whole millisecond at a time, which is
-            what a call takes.
+        context: what handlers need; its ``notify`` calls this engine's ``notify`` and notifies other workers.
+        job_queue: makes the job queue of a kind.
+        waiters: the long polls.
+        shares: the limits.
+        answer: returns a result, or an exception, to the sender of a job.
+        specs: the kinds of jobs; tests use others than the server.
+        clock: seconds, to measure calls. The loop's clock is too coarse: that of uvloop has steps of a millisecond,
+            which is as long as a call takes.
     """
 
     def __init__(
         self,
         context: Context,
-        lane: Callable[[JobType], Lane],
+        job_queue: Callable[[JobType], JobQueue],
         waiters: Waiters,
         shares: Shares,
         answer: Callable[[Job, Any], None],
-        operations: Mapping[JobType, Operation] = OPERATIONS,
+        specs: Mapping[JobType, JobSpec] = JOB_SPECS,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._clock = clock
@@ -95,384 +105,400 @@ class Engine:
         self._answer = answer
         self._waiters = waiters
         self._shares = shares
-        self._operations = operations
-        self._lanes = {kind: lane(kind) for kind in operations}
-        self._paces = {kind: Pace() for kind in operations}
-        self._lines = {kind: Line[Job, Lock](context.rules) for kind in operations}
-        #: Kinds of which somebody waits for locks.
-        self._lined: set[JobType] = set()
-        self._hot = Slots(shares.hot, [kind for kind in operations if not operations[kind].cold])
-        self._cold = Slots(shares.cold, [kind for kind in operations if operations[kind].cold])
+        self._specs = specs
+        self._job_queues = {kind: job_queue(kind) for kind in specs}
+        self._paces = {kind: Pace() for kind in specs}
+        self._lock_waits = LockWaits(context, specs, self._job_queues)
+        self._hot = Slots(shares.hot, [kind for kind in specs if not specs[kind].cold])
+        self._cold = Slots(shares.cold, [kind for kind in specs if specs[kind].cold])
         self._waiting_refused = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._wakes_at = 0.0
         self._loop = asyncio.get_running_loop()
         self._stopping = False
-        self._fosters = self._subscribes = False
+        self._subscribes = False
+        self._lease_release = LeaseRelease(context, self._start)
+        self._lending: Lending | None = None
+
+    def lend_through(self, siblings: Siblings) -> Callable[[str, bytes], None]:
+        """Lets long polls wait in sibling workers, and those of siblings here; returns the receiver of datagrams."""
+        self._lending = Lending(siblings, time.monotonic, self._borrow, self._release)
+        return self._lending.receive
 
     def status(self) -> EngineStatus:
-        """The figures of this moment. May be called from any thread."""
+        """The current metrics. May be called from any thread."""
         return EngineStatus(
-            lanes=tuple([lane.status(kind) for kind, lane in self._lanes.items()]),
+            job_queues=tuple([job_queue.status(kind) for kind, job_queue in self._job_queues.items()]),
             hot=SlotStatus(self._hot.total, self._hot.free),
             cold=SlotStatus(self._cold.total, self._cold.free),
             waiting=len(self._waiters),
             waiting_max=self._shares.waiters,
             waiting_refused=self._waiting_refused,
-            places=self._waiters.places,
+            prefetched=self._context.prefetch.taken,
+            prefetched_in_vain=self._context.prefetch.in_vain,
+            wait_lists=self._waiters.wait_lists,
             stopping=self._stopping,
         )
 
     def waiting_by_queue(self) -> dict[str, int]:
-        """Parked long polls by queue; those of many queues under the empty name."""
+        """Parked long polls by queue; those that name no queue under the empty name."""
         return self._waiters.by_queue()
 
     @property
     def queued(self) -> int:
         """Jobs that wait for a call."""
-        return sum([len(lane) for lane in self._lanes.values()])
+        return sum([len(job_queue) for job_queue in self._job_queues.values()])
 
     def accept(self, jobs: Sequence[Job]) -> None:
-        """Takes new jobs; one too many is answered with ``OverloadedError``."""
+        """Takes new jobs; a job above the limit is answered with ``OverloadedError``."""
         now = self._loop.time()
         for job in jobs:
-            lane = self._lanes[job.kind]
-            if lane.refuses():
+            job_queue = self._job_queues[job.kind]
+            if job_queue.refuses():
                 self._answer(job, OverloadedError(f"Too many {job.kind.value} requests wait for the database"))
                 continue
             job.since = now
-            operation = self._operations[job.kind]
-            if operation.waiting is not None and job.request.wait_ms:
+            spec = self._specs[job.kind]
+            if job.kind is JobType.POP and (popped := self._prefetched(job)) is not None:
+                self._reply(job, popped)
+                continue
+            if spec.waiting is not None and job.request.wait_ms:
                 if self._waiters.live >= self._shares.waiters:
                     self._waiting_refused += 1
-                    self._answer(job, OverloadedError("This worker holds as many long polls as it may"))
+                    self._answer(job, OverloadedError("This worker has reached its limit of long polls"))
                     continue
                 job.deadline = now + job.request.wait_ms / 1000
+                ready_at = self._waiters.ready_at_if_empty(job.request, now)
                 self._waiters.begin(job)
-            job.key, job.size = operation.key(job.request), operation.size(job.request)
-            job.items = operation.items(job.request)
-            lane.put(job)
+                if ready_at is not None:
+                    self._park(job, ready_at - now)
+                    continue
+            job.key, job.size = spec.key(job.request), spec.size(job.request)
+            job.items = spec.items(job.request)
+            job_queue.put(job)
         self._drain()
 
-    def heard(self, notice: Notice, besides: Container[Hashable] = ()) -> None:
-        """Something happened in a queue: checks so many of its waiters, except at the places named."""
-        if notice.changed:
-            self._context.directory.forget_queue(notice.queue)
-            self._context.directory.forget_push_options()
-        if notice.queue:
-            self._check(self._waiters.wake(notice.queue, notice.messages, notice.group, besides))
+    def notify(self, notification: Notification, origin: str = "") -> None:
+        """Takes a notification of this worker or another one (``origin``), and checks as many long polls as it says."""
+        if notification.changed:
+            self._context.cache.forget_queue(notification.queue)
+            self._context.cache.forget_push_options()
+        if notification.queue:
+            self._check(
+                self._waiters.wake(notification.queue, notification.messages, notification.group, notification.served)
+            )
+            if self._lending is not None:
+                if notification.group is None and not notification.changed:
+                    self._lending.want(
+                        notification.queue, origin, notification.messages, notification.served if origin else ()
+                    )
+                for wait_key, number in self._waiters.missing(
+                    notification.queue, notification.messages, notification.group, notification.served
+                ):
+                    self._lending.recall(wait_key, number)
 
     def missed(self) -> None:
-        """Notices may have been lost: looks once for every kind of waiter."""
-        self._context.directory.forget_push_options()
+        """Notifications may have been lost: checks one long poll of each wait list."""
+        self._context.cache.forget_push_options()
         self._check(self._waiters.wake_all())
 
     def abandon(self, job: Job) -> None:
-        """The sender of a job has gone: nothing is done for it any more, and what it gets is given back."""
+        """The sender of a job has gone: the job is dropped, and messages that it gets are released."""
         job.gone = True
         if job.turn:
             self._waiters.cancel(job)
 
     def release_waiters(self) -> None:
-        """Answers all long polls empty, now and from now on: the worker stops."""
-        self._stopping = True
-        for lane in self._lanes.values():
-            lane.stop_lingering()
+        """Answers all long polls with no messages, now and from now on: the worker stops."""
+        self._stopping = self._lease_release.stopping = True
+        for job_queue in self._job_queues.values():
+            job_queue.stop_lingering()
         for job in self._waiters.drain():
             self._reply(job, self._nothing(job))
+        if self._lending is not None:
+            self._lending.recall_all()
+        if late := self._context.prefetch.drain():
+            self._start(self._return_prefetched(late))
 
     async def stop(self) -> None:
-        """Answers long polls, and waits for all other jobs: no new ones come any more."""
+        """Answers long polls, and waits for all other jobs. Call it when no new jobs come."""
         self.release_waiters()
         self._drain()
         while self._tasks:
             await asyncio.wait(set(self._tasks), return_when=asyncio.FIRST_COMPLETED)
+            if late := self._context.prefetch.drain():  # prefetched by a call that was under way
+                self._start(self._return_prefetched(late))
         if self._timer is not None:
             self._timer.cancel()
+
+    def _prefetched(self, job: Job) -> Popped | None:
+        """The prefetched messages for a pop, if there are any."""
+        if not self._context.prefetch or self._context.pop_maintenance:
+            return None
+        return self._context.prefetch.take(job.request)
 
     def _check(self, jobs: Sequence[Job]) -> None:
         now = self._loop.time()
         for job in jobs:
             job.since = now
-            self._lanes[job.kind].put(job)
+            self._job_queues[job.kind].put(job)
         if jobs:
             self._drain()
 
     def _drain(self) -> None:
-        """Sends what is due while there are connections for it, and sets the timer for what is not due yet."""
+        """Sends batches that are due, as far as connections are free, and sets the timer for the others."""
         now = self._loop.time()
         self._expire(now)
-        ride = self._board(now)
-        waits = {kind: lane.due_in_ms(now) for kind, lane in self._lanes.items() if lane.ready}
-        rounds = {kind: round_ for kind in self._lined if (round_ := self._lines[kind].due) is not None}
+        waits = self._send_due(now)
+        times = [now + due_in_ms / 1000 for due_in_ms in waits.values() if due_in_ms]
+        if (event := self._waiters.next_event()) is not None:
+            times.append(event)
+        if (due_in_s := self._context.prefetch.due_in_s()) is not None:
+            times.append(now + max(due_in_s, 0.0))
+        if times:
+            self._wake_at(min(times))
+
+    def _send_due(self, now: float) -> dict[JobType, float | None]:
+        """Sends batches that are due; returns in how many milliseconds the others are, by kind."""
+        waits = {kind: job_queue.due_in_ms(now) for kind, job_queue in self._job_queues.items() if job_queue.ready}
+        rounds = self._lock_waits.due()
         due = {kind for kind, due_in_ms in waits.items() if due_in_ms == 0} | rounds.keys()
-        if ride is not None:
-            due.add(JobType.POP)
         for slots in (self._hot, self._cold):
             while due and (kind := slots.next(due)) is not None:
                 slots.take(kind)
                 if (round_ := rounds.pop(kind, None)) is not None:
                     round_.under_way = True
-                    self._start(self._call_line(kind, round_, slots))
-                elif kind is JobType.PUSH:
-                    self._send(kind, slots, ride)
-                    ride = None
+                    self._start(self._call_lock_queue(kind, round_, slots))
                 else:
                     self._send(kind, slots)
-                waits[kind] = self._lanes[kind].due_in_ms(now)
+                waits[kind] = self._job_queues[kind].due_in_ms(now)
                 if waits[kind] != 0:
                     due.discard(kind)
-        times = [now + due_in_ms / 1000 for due_in_ms in waits.values() if due_in_ms]
-        if (event := self._waiters.next_event()) is not None:
-            times.append(event)
-        if times:
-            self._wake_at(min(times))
+        return waits
 
-    def _board(self, now: float) -> Ride | None:
-        """Has those look who wait for what is about to be pushed, if both can leave now, to share a transaction."""
-        pushes, pops, news = self._lanes[JobType.PUSH], self._lanes[JobType.POP], self._operations[JobType.PUSH].news
-        if news is None or not (self._waiters and pushes.ready) or pushes.in_flight or pops.in_flight:
+    def _offer(self, kind: JobType, batch: Sequence[Job]) -> Offer | None:
+        """Long polls that wait for the messages of a batch of pushes, to be served by its call."""
+        news = self._specs[kind].news
+        if news is None or not self._waiters or self._context.unavailable or self._context.pop_maintenance:
             return None
-        if pushes.size > GROUP_BYTES_MAX or self._context.away:
+        if sum([job.size for job in batch]) > GROUP_BYTES_MAX:
             return None
-        messages = news.arrivals(job.request for job in pushes.next_jobs())
-        jobs = [job for queue, number in messages.items() for job in self._waiters.board(queue, number)]
-        if not jobs:
-            return None
-        ride = Ride(len(jobs))
-        for job in jobs:
-            job.since, job.ride = now, ride
-            pops.put(job)
-        return ride
+        messages = news.arrivals(job.request for job in batch)
+        jobs = [job for queue, number in messages.items() for job in self._waiters.offer(queue, number)]
+        return Offer(jobs, messages, small=sum([job.size for job in batch]) <= BORROWED_BYTES_MAX) if jobs else None
 
     def _expire(self, now: float) -> None:
+        if self._context.prefetch and (late := self._context.prefetch.due()):
+            self._start(self._return_prefetched(late))
         checks, expired = self._waiters.due(now)
         for job in expired:
-            job.gone = True  # one that is out for a check gives back what it gets
+            job.gone = True  # if it is being checked, it releases what it gets
             self._reply(job, self._nothing(job))
         for job in checks:
             job.since = now
-            self._lanes[job.kind].put(job)
+            self._job_queues[job.kind].put(job)
 
     def _wake_at(self, at: float) -> None:
-        """Sees to it that the engine drains at that time. An earlier timer stays: what it wakes sets the next one."""
+        """Makes the engine drain at that time. An earlier timer stays: when it fires, it sets the next one."""
         if self._timer is not None:
             if self._wakes_at <= at:
                 return
             self._timer.cancel()
         self._wakes_at = at
-        self._timer = self._loop.call_at(at, self._ring)
+        self._timer = self._loop.call_at(at, self._on_timer)
 
-    def _ring(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         self._drain()
 
-    def _send(self, kind: JobType, slots: "Slots[JobType]", ride: Ride | None = None) -> None:
-        self._start(self._run(kind, self._lanes[kind].take(), slots, ride))
+    def _send(self, kind: JobType, slots: "Slots[JobType]") -> None:
+        batch = self._job_queues[kind].take()
+        self._start(self._run(kind, batch, slots, self._offer(kind, batch)))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._end_task)
 
-    async def _run(self, kind: JobType, batch: list[Job], slots: "Slots[JobType]", ride: Ride | None) -> None:
+    def _end_task(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            log.error(TASK_FAILED, exc_info=problem)
+
+    async def _run(self, kind: JobType, batch: list[Job], slots: "Slots[JobType]", offer: Offer | None) -> None:
+        offered.set(offer)
         try:
-            await self._execute(kind, self._not_locked(kind, [job for job in batch if not job.gone]), ride)
+            jobs = self._lock_waits.without_locked(kind, self._still_to_serve(kind, batch), self._loop.time())
+            await self._execute(kind, jobs, offer)
+            for pop in self._context.prefetch.take_fresh():
+                self._check(self._waiters.next_of(pop, more=True))
         finally:
-            self._lanes[kind].done(batch)
+            if offer is not None:
+                self._take_back(offer)
+            self._job_queues[kind].done(batch)
             slots.give_back(kind)
             for job in batch:
                 if job.gone:
                     self._waiters.leave(job)
-                if job.ride is not None:
-                    job.ride.back()
-                    job.ride = None
-            if self._context.orphans and not self._fosters:
-                self._fosters = True
-                self._start(self._foster())
+            self._lease_release.run()
             if self._context.unfinished and not self._subscribes:
                 self._subscribes = True
                 self._start(self._subscribe())
             self._drain()
 
-    def _not_locked(self, kind: JobType, batch: list[Job]) -> list[Job]:
-        """A batch without the jobs that need what others in the line wait for: they wait behind these."""
-        line = self._lines[kind]
-        if not line or not (locks := line.locks):
-            return batch
-        free, now = [], self._loop.time()
-        for job in batch:
-            if met := self._needs(job) & locks:
-                self._wait_for(kind, job, met, now)
+    def _still_to_serve(self, kind: JobType, batch: Sequence[Job]) -> list[Job]:
+        """A batch without jobs whose sender has gone, and without pops that are answered from prefetched messages."""
+        jobs = [job for job in batch if not job.gone]
+        if kind is not JobType.POP or not self._context.prefetch:
+            return jobs
+        rest = []
+        for job in jobs:
+            if (popped := self._prefetched(job)) is None:
+                rest.append(job)
             else:
-                free.append(job)
-        return free
+                self._finish(job, popped)
+        return rest
 
-    def _wait_for(self, kind: JobType, job: Job, locks: frozenset[Any], now: float) -> bool:
-        """A job that needs what others have locked waits in the line of its kind, if its patience is not over."""
-        line = self._lines[kind]
-        waited = job in line
-        if not line.join(job, locks, now):
-            return False
-        if not waited:
-            self._lanes[kind].hold(job)
-        self._lined.add(kind)
-        return True
+    async def _return_prefetched(self, batches: Sequence[PrefetchedBatch]) -> None:
+        """Releases prefetched messages that no pop has asked for in time, so that other consumers get them."""
+        asked = [batch.asked for batch in batches]
+        self._context.orphans.add([Orphan(each.lease, each.pop.queue, each.pop.group) for each in asked])
+        with contextlib.suppress(DatabaseUnavailableError):
+            await give_back_orphans(self._context)
+        self._context.prefetch.forget([each.lease for each in asked])
 
-    def _leave_line(self, kind: JobType, job: Job, result: Any) -> None:  # noqa: ANN401 - a result or an exception
-        """A job that is done with, and perhaps had to wait for locks."""
-        if job in self._lines[kind]:
-            self._lines[kind].leave(job, result)
-            self._lanes[kind].release(job)
-        if not self._lines[kind]:
-            self._lined.discard(kind)
-
-    async def _call_line(self, kind: JobType, round_: Round[Job], slots: "Slots[JobType]") -> None:
-        """The next call for some of those that wait for locks."""
-        line, fit = self._lines[kind], self._lanes[kind].fit
+    async def _call_lock_queue(self, kind: JobType, round_: Round[Job], slots: "Slots[JobType]") -> None:
+        """The next call for some of the jobs that wait for locks."""
+        lock_queue, fit = self._lock_waits.queue(kind), self._job_queues[kind].fit
         jobs: list[Job] = []
         try:
-            if round_ is line.turn:
-                jobs = line.take_turn(fit)
-                # If a connection is left to the others.
-                patient = slots.free and all([self._needs_one(job, line) for job in jobs])
-                await self._execute(kind, jobs, wait_s=line.wait_s() if patient else LOCK_WAIT_S)
+            if round_ is lock_queue.turn:
+                jobs = lock_queue.take_turn(fit)
+                # Only if another connection is free for other jobs.
+                waits_longer = slots.free and all([self._lock_waits.needs_one_lock(job) for job in jobs])
+                await self._execute(kind, jobs, wait_s=lock_queue.wait_s() if waits_longer else LOCK_WAIT_S)
             else:
-                locked = await find_locked(self._context, line.locks)
-                for job in line.late(locked, self._loop.time()):
-                    self._leave_line(kind, job, problem := locked_error())
+                locked = await find_locked(self._context, lock_queue.locks)
+                for job in lock_queue.late(locked, self._loop.time()):
+                    self._lock_waits.leave(kind, job, problem := locked_error())
                     self._end(job, problem)
-                jobs = line.take_free(locked, fit)
+                jobs = lock_queue.take_free(locked, fit)
                 await self._execute(kind, jobs, wait_s=LOCK_WAIT_S)
         finally:
             for job in jobs:
                 if job.gone:
-                    self._leave_line(kind, job, None)
+                    self._lock_waits.leave(kind, job, None)
                     self._waiters.leave(job)
             slots.give_back(kind)
             self._drain()
-            await asyncio.sleep(line.end(round_, jobs))
+            await asyncio.sleep(lock_queue.end(round_, jobs, self._loop.time()))
             round_.under_way = False
             self._drain()
 
-    def _needs_one(self, job: Job, line: Line[Job, Lock]) -> bool:
-        """Whether a job needs nothing but the one lock that it waits for, so that it holds nothing meanwhile."""
-        needs = self._needs(job)
-        return len(needs) == 1 and needs == line.locks_of(job)
-
-    def _needs(self, job: Job) -> frozenset[Lock]:
-        """What a job locks, as far as that is known."""
-        return self._operations[job.kind].locks(self._context.directory, job.request)
-
     async def _execute(
-        self, kind: JobType, batch: Sequence[Job], ride: Ride | None = None, *, wait_s: float | None = None
+        self, kind: JobType, batch: Sequence[Job], offer: Offer | None = None, *, wait_s: float | None = None
     ) -> None:
-        """Carries out a batch, in parts if a call fails; each job is answered as soon as it is clear how."""
+        """Executes a batch, in parts if a call fails; answers each job as soon as its result is known."""
         if not batch:
             return
-        rules, repeats = self._context.rules, not self._operations[kind].cold
-        trial = Trial(batch, rules, self._paces[kind], self._loop.time(), repeats=repeats, wait_s=wait_s)
-        while (part := trial.next(self._loop.time())) is not None:
+        rules, repeats = self._context.rules, not self._specs[kind].cold
+        bisection = Bisection(batch, rules, self._paces[kind], self._loop.time(), repeats=repeats, wait_s=wait_s)
+        while (part := bisection.next(self._loop.time())) is not None:
             if part.pause_s:
                 await asyncio.sleep(part.pause_s)
             jobs = [job for job in part.requests if not job.gone]
             results, problem = await self._try(kind, jobs, part)
             outcomes = list(zip(jobs, results, strict=True))
-            locks = await self._locks_met(kind, outcomes)
-            answers = trial.settle(part, outcomes, self._loop.time(), locks)
+            locks = await self._lock_waits.locks_met(kind, outcomes)
+            answers = bisection.settle(part, outcomes, self._loop.time(), locks)
             if wait_s is not None or locks is not None:
-                answers = self._sort_out(kind, answers)
-            for job, result in answers:
-                if problem is not None and result is problem:
-                    self._end_with(job, problem)
-                else:
-                    self._end(job, result)
+                answers = self._lock_waits.sort_out(kind, answers, self._loop.time())
+            self._end_each(answers, problem)
             if problem is None:
-                # After the answers: what is counted or told must not change what was done.
+                # After the answers, so that an error in counting or notifying cannot change them.
                 requests, results = [job.request for job, _ in answers], [result for _, result in answers]
                 self._context.meter.batch(kind, requests, results)
-                self._announce(kind, requests, results, ride)
+                self._announce(kind, requests, results, offer)
 
-    def _sort_out(self, kind: JobType, answers: Sequence[tuple[Job, Any]]) -> list[tuple[Job, Any]]:
-        """The answers without those who have to wait for locks, and join the line; who has an answer leaves it."""
-        now, final = self._loop.time(), []
+    def _end_each(self, answers: Sequence[tuple[Job, Any]], problem: Exception | None) -> None:
+        """Answers jobs; ``problem`` is the error of their call."""
         for job, result in answers:
-            if not isinstance(result, Locked):
-                final.append((job, result))
-            elif not self._wait_for(kind, job, result.locks, now):
-                final.append((job, locked_error()))
-        for job, result in final:
-            self._leave_line(kind, job, result)
-        return final
-
-    async def _locks_met(
-        self, kind: JobType, outcomes: Sequence[tuple[Job, Any]]
-    ) -> Mapping[Job, frozenset[Lock]] | None:
-        """What others have locked of the needs of those whose call has met a lock; ``None``: none has."""
-        met = [job for job, result in outcomes if type(result) is TooSlowError and result.lock]
-        if not met or self._operations[kind].cold:
-            return None
-        needs = {job: self._needs(job) for job in met}
-        locked = await find_locked(self._context, frozenset[Lock]().union(*needs.values()))
-        return {job: found for job, each in needs.items() if (found := each & locked)}
+            if problem is not None and result is problem:
+                self._end_with(job, problem)
+            else:
+                self._end(job, result)
 
     def _end_with(self, job: Job, problem: Exception) -> None:
-        """A job whose call has failed."""
+        """Ends a job whose call has failed."""
         if isinstance(problem, DatabaseUnavailableError) and self._is_long_poll(job):
-            self._outwait(job)
+            self._wait_out(job)
         else:
             self._fail(job, problem)
 
     def _end(self, job: Job, result: Any) -> None:  # noqa: ANN401 - a result or an exception
-        if isinstance(result, Look):
-            self._finish_look(job, result)
+        if isinstance(result, FetchResult):
+            self._finish_fetch(job, result)
         elif not isinstance(result, Exception):
-            self._finish(job, result)
-        elif type(result) in _OUTWAITED and self._is_long_poll(job):
-            self._outwait(job)
+            cursors = self._specs[job.kind].unleased(self._context.cache, job.request)
+            if cursors:
+                self._start(self._finish_later(job, result, cursors))
+            else:
+                self._finish(job, result)
+        elif type(result) in _WAITED_OUT and self._is_long_poll(job):
+            self._wait_out(job)
         else:
             self._fail(job, result)
 
-    def _announce(self, kind: JobType, requests: Sequence[Any], results: Sequence[Any], ride: Ride | None) -> None:
-        news = self._operations[kind].news
-        if news is None:
-            return
-        if ride is not None and ride.out:
-            ride.then.append(partial(news.announce, self._context, requests, results, ride.served))
-        else:
-            news.announce(self._context, requests, results, ride.served if ride is not None else ())
+    async def _finish_later(self, job: Job, result: Any, cursors: Sequence[tuple[int, int]]) -> None:  # noqa: ANN401
+        """Answers when no worker delivers messages any more that it had prefetched at these cursors."""
+        await self._context.outlive_prefetched(lambda: self._context.database.cursors_prefetched_for(cursors))
+        self._finish(job, result)
 
-    async def _foster(self) -> None:
-        """Gives orphaned leases back, as soon as PostgreSQL takes them: nobody may ever pop there again."""
-        try:
-            while self._context.orphans and not self._stopping:
-                await asyncio.sleep(_AWAY_S)
-                with contextlib.suppress(DatabaseUnavailableError):
-                    await give_back_orphans(self._context)
-        finally:
-            self._fosters = False
+    def _announce(self, kind: JobType, requests: Sequence[Any], results: Sequence[Any], offer: Offer | None) -> None:
+        news = self._specs[kind].news
+        if news is not None:
+            if offer is not None:
+                self._take_back(offer)
+            news.announce(self._context, requests, results, offer)
+
+    def _take_back(self, offer: Offer) -> None:
+        """Answers the long polls that a push has served; the others go on waiting."""
+        served, offer.served = offer.served, []
+        for job, popped in served:
+            self._deliver(job, popped, more=offer.leaves_more(job))
+        jobs, offer.jobs = offer.jobs, []
+        for job in jobs:
+            # A lease is offered once: the outcome of the call may be unknown.
+            if self._may_wait(job) and not (job.reply is not None and offer.was_sent(job)):
+                self._park(job, inf)
+            else:
+                self._finish(job, self._nothing(job))
+
+    def take_over(self, leases: Sequence[UUID]) -> None:
+        """Releases what an ended worker had prefetched, which this worker replaces."""
+        self._lease_release.release([Orphan(lease, "", "") for lease in leases])
 
     async def _subscribe(self) -> None:
-        """Makes the cursors that groups have not yet, which may be popped meanwhile."""
+        """Makes the missing cursors of groups; pops of these groups are served meanwhile."""
         try:
             while self._context.unfinished and not self._stopping:
                 try:
                     await go_on(self._context)
                 except QueenError:
-                    await asyncio.sleep(_AWAY_S)
+                    await asyncio.sleep(_UNAVAILABLE_S)
         finally:
             self._subscribes = False
 
-    def _outwait(self, job: Job) -> None:
-        """A long poll that cannot look at the moment: it looks again, and ends empty at its timeout."""
+    def _wait_out(self, job: Job) -> None:
+        """Lets a long poll wait while PostgreSQL cannot serve it; at its timeout it gets no messages."""
         if self._may_wait(job):
-            self._park(job, _AWAY_S)
+            self._park(job, _UNAVAILABLE_S)
         else:
             self._finish(job, self._nothing(job))
 
     async def _try(self, kind: JobType, jobs: Sequence[Job], part: Part[Job]) -> tuple[Sequence[Any], Exception | None]:
-        """The results of one call, and the exception with which it ended, which then stands for each of them."""
+        """The results of one call; if it failed, its exception as the result of each job, and once more."""
         if not jobs:
             return (), None
         limited, waits = call_limit_s.set(part.limit_s), lock_wait_s.set(part.wait_s)
@@ -487,15 +513,15 @@ class Engine:
             lock_wait_s.reset(waits)
 
     async def _call(self, kind: JobType, batch: Sequence[Job]) -> Sequence[Any]:
-        """One call of the handler; the limiter and the metrics learn how long it took."""
-        lane = self._lanes[kind]
-        begin, in_flight = self._clock(), lane.in_flight
-        results = await self._operations[kind].handler(self._context, [job.request for job in batch])
+        """Calls the handler; notes the time for the limiter and the metrics."""
+        job_queue = self._job_queues[kind]
+        begin, in_flight = self._clock(), job_queue.in_flight
+        results = await self._specs[kind].handler(self._context, [job.request for job in batch])
         if len(results) != len(batch):
             raise RuntimeError(f"{len(results)} results for {len(batch)} {kind.value} jobs")
         end = self._clock()
         if call_limit_s.get() is None:
-            lane.limiter.sample((end - begin) * 1000, len(batch), in_flight, end)
+            job_queue.limiter.sample((end - begin) * 1000, len(batch), in_flight, end)
         observe_call(kind, end - begin, len(batch))
         return results
 
@@ -505,64 +531,135 @@ class Engine:
             self._reply(job, result)
 
     def _reply(self, job: Job, result: Any) -> None:  # noqa: ANN401 - a result or an exception
-        waiting = self._operations[job.kind].waiting
+        if job.reply is not None:
+            popped = result if isinstance(result, Popped) else Popped()
+            if not job.reply(popped) and popped.lease is not None:
+                self._release(job.request, popped.lease)
+            return
+        waiting = self._specs[job.kind].waiting
         if waiting is not None and not isinstance(result, Exception):
             waiting.count(self._context, job.request, result)
         self._answer(job, result)
 
     def _fail(self, job: Job, problem: Exception) -> None:
-        self._lanes[job.kind].failed += 1
+        self._job_queues[job.kind].failed += 1
         self._finish(job, problem)
 
     def _park(self, job: Job, ready_in_s: float) -> None:
         now = self._loop.time()
+        lendable = job.kind is JobType.POP and job.reply is None and job.deadline > now + 3 * LENT_S
+        if self._lending is not None and lendable and ready_in_s > LENT_S:
+            origin = self._lending.wanted_by(job.request, self._waiters.parked_with(job.request))
+            if origin is not None and not self._context.unavailable:
+                self._waiters.lend(job)
+                self._start(self._wait_in_sibling(self._lending, job, origin))
+                return
         self._waiters.park(job, now, now + ready_in_s)
 
-    def _finish_look(self, job: Job, look: Look) -> None:
-        if look.found:
-            self._deliver(job, look)
+    async def _wait_in_sibling(self, lending: Lending, job: Job, origin: str) -> None:
+        popped, must_look = await lending.lend(job.request, origin)
+        now = self._loop.time()
+        ready_at = self._waiters.ready_at_if_empty(job.request, now)
+        self._waiters.take_back(job)
+        if popped is not None and popped.claims:
+            self._deliver(job, popped, more=False)
+        elif not self._may_wait(job):
+            self._finish(job, self._nothing(job))
+        elif must_look or ready_at is None:
+            self._check([job])
+        else:
+            self._park(job, ready_at - now)
+        self._drain()
+
+    def _borrow(self, pop: Pop, lease: UUID, reply: Callable[[Popped], bool]) -> Callable[[], None] | None:
+        """Parks a long poll of a sibling, to be served by a push here; returns a function that ends its stay."""
+        if self._stopping or self._waiters.live >= self._shares.waiters:
+            return None
+        job = Job(JobType.POP, pop, self._loop.create_future())
+        job.reply, job.lease = reply, lease
+        now = self._loop.time()
+        job.deadline = now + LENT_S
+        self._waiters.begin(job)
+        self._waiters.park(job, now, inf)
+        self._wake_at(job.deadline)
+        if self._context.cache.known_group(pop.queue, None, pop.group) is None:
+            self._start(self._learn_group(pop))
+
+        def end() -> None:
+            if self._waiters.cancel(job):
+                self._reply(job, Popped())
+
+        return end
+
+    async def _learn_group(self, pop: Pop) -> None:
+        """Puts the group of a pop into the cache: a push serves only groups in it."""
+        with contextlib.suppress(QueenError):
+            await self._context.cache.subscribed_group(pop.queue, pop, None, 1)
+
+    def _release(self, pop: Pop, lease: UUID) -> None:
+        """Releases a lease whose messages no consumer gets."""
+        self._lease_release.release([Orphan(lease, pop.queue, pop.group)])
+
+    def _finish_fetch(self, job: Job, fetched: FetchResult) -> None:
+        if fetched.found:
+            self._deliver(job, fetched.result, more=fetched.more)
             return
-        if look.ready_in == -inf and not self._stopping and not job.gone:
+        if fetched.ready_in == -inf and not self._stopping and not job.gone:
             self._check([job])
             return
         now = self._loop.time()
-        contended = look.ready_in <= 0
-        if contended and not self._stopping and (now < job.deadline or job.looks < _CONTENDED_LOOKS):
-            job.looks += 1
-            self._start(self._look_again(job))
+        contended = fetched.ready_in <= 0
+        if contended and not self._stopping and (now < job.deadline or job.attempts < _CONTENDED_CHECKS):
+            job.attempts += 1
+            self._start(self._fetch_again(job, _CONTENDED_S))
+        elif (after_s := self._prefetched_until(job, fetched)) is not None:
+            job.late_checks += 1
+            self._start(self._fetch_again(job, after_s))
         elif self._may_wait(job):
-            self._park(job, look.ready_in)
+            self._waiters.note_empty(job.request, now, now + fetched.ready_in)
+            self._park(job, fetched.ready_in)
         else:
-            self._finish(job, look.result)
+            self._finish(job, fetched.result)
 
     def _may_wait(self, job: Job) -> bool:
-        """Whether a job is a long poll whose time is not over."""
+        """Whether a job is a long poll whose timeout is not over."""
         return self._loop.time() < job.deadline and not self._stopping and not job.gone
 
-    def _deliver(self, job: Job, look: Look) -> None:
-        if job.ride is not None and look.behind:
-            job.ride.served.add(job.request.place)
-        waiting = self._operations[job.kind].waiting
+    def _deliver(self, job: Job, found: Any, *, more: bool) -> None:  # noqa: ANN401 - any operation's
+        """Answers a pop that has found messages; the next one of its wait list is checked if there may be more."""
+        waiting = self._specs[job.kind].waiting
+        if job.kind is JobType.POP and not job.gone and job.reply is None:
+            self._context.prefetch.served(job.request, found)
         if job.gone and waiting is not None:
-            self._start(self._give_back(job, look.result, waiting))
-        self._finish(job, look.result)
-        self._check(self._waiters.next_of(job.request, more=look.more))
+            self._start(self._give_back(job, found, waiting))
+        self._finish(job, found)
+        self._check(self._waiters.next_of(job.request, more=more))
 
-    async def _look_again(self, job: Job) -> None:
-        await asyncio.sleep(_CONTENDED_S)
+    def _prefetched_until(self, job: Job, fetched: FetchResult) -> float | None:
+        """Seconds until a pop that is no long poll tries again, because a worker may release prefetched messages."""
+        waiting = self._specs[job.kind].waiting
+        if waiting is None or not waiting.prefetched or job.request.wait_ms or job.gone or self._stopping:
+            return None
+        return returned_in_s(fetched.ready_in, job.late_checks, prefetched=fetched.prefetched)
+
+    async def _fetch_again(self, job: Job, after_s: float) -> None:
+        await asyncio.sleep(after_s)
         self._check([job])
 
     async def _give_back(self, job: Job, result: Any, waiting: Waiting) -> None:  # noqa: ANN401 - any operation's
-        """Nobody is there to take the messages: others get them now, not when their time is over."""
+        """Releases messages whose sender has gone: other consumers get them now, not when the lease ends."""
         try:
             await waiting.give_back(self._context, job.request, result)
         except Exception:
-            log.exception("Messages whose consumer had gone could not be given back; they come again by themselves")
+            log.exception(
+                "Leased messages of a disconnected consumer could not be released; they are delivered again "
+                "when the lease expires"
+            )
 
     def _nothing(self, job: Job) -> Any:  # noqa: ANN401 - any operation's
-        """The answer to a long poll for which nothing came in time."""
-        waiting = self._operations[job.kind].waiting
+        """The answer to a long poll at its timeout."""
+        waiting = self._specs[job.kind].waiting
         return waiting.nothing if waiting is not None else None
 
     def _is_long_poll(self, job: Job) -> bool:
-        return self._operations[job.kind].waiting is not None and job.request.wait_ms > 0
+        return self._specs[job.kind].waiting is not None and job.request.wait_ms > 0

@@ -1,4 +1,4 @@
-"""What a worker knows of PostgreSQL's absence, and where its pushes go meanwhile."""
+"""Whether PostgreSQL is unavailable, as a worker knows it, and the spool for its pushes meanwhile."""
 
 import asyncio
 import time
@@ -20,9 +20,9 @@ T = TypeVar("T")
 
 
 async def uninterrupted(work: Callable[..., T], *arguments: Any) -> T:  # noqa: ANN401 - those of the work
-    """The result of work in another thread, which is over when this returns, also if it is cancelled.
+    """The result of a function in another thread; even if cancelled, this returns only after the function has ended.
 
-    A change of the spool that went on after the lock was given back could undo what another worker does meanwhile.
+    Otherwise a change of the spool could go on after the release of the lock, and undo a change of another worker.
     """
     doing = asyncio.ensure_future(asyncio.to_thread(work, *arguments))
     try:
@@ -38,15 +38,15 @@ def _release(acquired: "asyncio.Future[Lock]") -> None:
 
 
 class Failover:
-    """The spool of the instance, as one worker's engine uses it.
+    """The spool of the instance, as the engine of one worker uses it.
 
     Attributes:
-        away: whether PostgreSQL is known not to answer.
+        unavailable: whether PostgreSQL is known to be unavailable.
     """
 
     def __init__(self, spool: Spool, clock: Callable[[], float] = time.time) -> None:
         self.spool = spool
-        self.away = False
+        self.unavailable = False
         self._writer = SpoolWriter(spool)
         self._clock = clock
         self._encrypted_content: bytes | None = None
@@ -59,43 +59,43 @@ class Failover:
 
     @property
     def held_back(self) -> Mapping[Partition, Held]:
-        """The partitions whose pushes are spooled although the spool has ended; to be looked at after ``spooling``."""
+        """The partitions whose pushes are spooled although the spool has ended; read it after ``spooling``."""
         return self.spool.held_back
 
     @property
     def maintenance(self) -> bool:
-        """Whether pushes are spooled on purpose."""
+        """Whether pushes are spooled because maintenance is on."""
         return self.spool.has(MAINTENANCE)
 
     @property
     def pop_maintenance(self) -> bool:
-        """Whether pops get nothing, on purpose."""
+        """Whether pops get no messages because pop maintenance is on."""
         return self.spool.has(POP_MAINTENANCE)
 
     async def append(self, flush: UUID, pushes: Sequence[Push], sent_at: float | None, *, insist: bool) -> bool:
-        """Puts requests on the disk; false if the spool has ended meanwhile, unless ``insist``.
+        """Writes requests to the spool, durably; false if the spool has ended meanwhile, unless ``insist``.
 
         Args:
             flush: the id under which they were sent to PostgreSQL, if they were.
             pushes: the requests.
-            sent_at: when they were sent, if the outcome is not known; seconds since 1970.
-            insist: whether to begin the spool.
+            sent_at: when they were sent, if the outcome is unknown; seconds since 1970.
+            insist: whether to start the spool if it is off.
 
         Raises:
-            SpoolError: it cannot be written, or is full.
+            SpoolError: the spool cannot be written, or is full.
         """
         record = Record(flush, sent_at, self._clock(), [spool_request(push) for push in pushes])
         return await self._writer.append(record, insist=insist)
 
     async def has_room(self) -> bool:
-        """Whether a push could be spooled; the disk is asked when it has refused the last one."""
+        """Whether a push can be spooled; after a failed append, this tries the disk."""
         if self.spool.state().full:
             return False
         return not self._writer.refused or await uninterrupted(self.spool.try_disk)
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
-        """The lock of all appends, of all workers, for the length of a block."""
+        """Holds the lock of all appends of all workers for a block."""
         acquiring = asyncio.ensure_future(uninterrupted(self.spool.hold))
         try:
             lock = await asyncio.shield(acquiring)
@@ -108,7 +108,7 @@ class Failover:
             lock.release()
 
     def encrypted_queues(self) -> frozenset[str] | None:
-        """The queues that were encrypted when somebody of the instance last looked; ``None`` if nobody ever has."""
+        """The encrypted queues, as a worker of the instance last read them; ``None`` if none ever has."""
         content = self.spool.encrypted_queues()
         if content != self._encrypted_content:
             self._encrypted = msgspec.json.decode(content, type=frozenset[str]) if content is not None else None
@@ -116,10 +116,10 @@ class Failover:
         return self._encrypted
 
     def note_encrypted_queues(self, queues: frozenset[str]) -> None:
-        """Notes them for all workers; the caller holds the lock.
+        """Stores the list for all workers; the caller holds the lock.
 
         Raises:
-            SpoolError: they cannot be written.
+            SpoolError: the list cannot be written.
         """
         self.spool.note_encrypted_queues(msgspec.json.encode(sorted(queues)))
 

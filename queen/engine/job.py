@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Hashable
 from typing import Any
+from uuid import UUID
 
 from queen.core.operations import JobType
 
@@ -11,20 +12,36 @@ class Job:
     """One request with the future that its sender awaits.
 
     Attributes:
-        request: an operation of ``queen.core.operations``; for ``CUSTOM`` a function of the administration's database.
-        key: jobs of a lane with the same key are never in two calls at the same time; ``None`` does not mind.
+        request: an operation of ``queen.core.operations``; for ``CUSTOM`` a function that gets the context.
+        key: jobs of a kind with the same key are never in two calls at the same time; ``None`` allows that.
         size: bytes that it adds to a call, where that matters.
         items: messages or acks that it adds to a call.
-        since: when the engine got it, on the engine's clock, in seconds.
+        since: when the engine got it, in seconds of the engine's clock.
         deadline: when a long poll ends, on the same clock.
-        turn: its place among the waiters; 0 for a job that never waited.
-        looks: how often it found that somebody else held what it could have had.
-        gone: set when the sender no longer waits.
-        ride: the push with which it is out for a look, if it is.
+        turn: its order among the waiters; 0 for a job that never waited.
+        attempts: how often it found messages that another transaction had locked.
+        late_checks: how often it tried again because a worker might have released prefetched messages.
+        gone: whether the sender no longer waits.
+        reply: answers the sibling that has lent the job, and returns whether that worked; ``None`` for a job of this
+            worker.
+        lease: the lease of a lent pop, so that its own worker can release it.
     """
 
     __slots__ = (
-        "deadline", "future", "gone", "items", "key", "kind", "looks", "request", "ride", "since", "size", "turn",
+        "attempts",
+        "deadline",
+        "future",
+        "gone",
+        "items",
+        "key",
+        "kind",
+        "late_checks",
+        "lease",
+        "reply",
+        "request",
+        "since",
+        "size",
+        "turn",
     )  # fmt: skip
 
     def __init__(self, kind: JobType, request: Any, future: "asyncio.Future[Any]", key: Hashable = None) -> None:  # noqa: ANN401
@@ -37,30 +54,8 @@ class Job:
         self.items = 1
         self.deadline = 0.0
         self.turn = 0
-        self.looks = 0
+        self.attempts = 0
+        self.late_checks = 0
         self.gone = False
-        self.ride: Ride | None = None
-
-
-class Ride:
-    """Long polls that look in the transaction of a push: they get what it stores without a call of their own.
-
-    Attributes:
-        out: so many of them have not come back.
-        served: the places where one has looked behind the push and found something.
-        then: is called when the last one has come back.
-    """
-
-    __slots__ = ("out", "served", "then")
-
-    def __init__(self, out: int) -> None:
-        self.out = out
-        self.served: set[Hashable] = set()
-        self.then: list[Callable[[], None]] = []
-
-    def back(self) -> None:
-        """One has come back."""
-        self.out -= 1
-        if not self.out:
-            for call in self.then:
-                call()
+        self.reply: Callable[[Any], bool] | None = None
+        self.lease: UUID | None = None

@@ -1,6 +1,6 @@
-"""Counts what a worker does, by queue and minute: for each batch some additions, and no query.
+"""Counts what a worker does, by queue and minute: some additions per batch, and no query.
 
-``queen.engine.reporter`` writes the counts down from time to time.
+``queen.engine.reporter`` writes the counts to the database from time to time.
 """
 
 import time
@@ -10,11 +10,11 @@ from typing import Any
 from msgspec import Struct
 
 from queen.core.metrics import Counted, QueueCounts
-from queen.core.operations import Acked, AckResult, Executed, JobType, Pop, Popped, Push, Pushed, Transaction
+from queen.core.operations import Acked, AckResult, JobType, Pop, Popped, Push, Pushed, Transaction, TransactionResult
 
 
 class Gauges(Struct, frozen=True):
-    """How a worker is at this moment: its connections, jobs that wait for a call, parked long polls by queue."""
+    """The current state of a worker: its connections, jobs that wait for a call, parked long polls by queue."""
 
     pool_size: int = 0
     pool_idle: int = 0
@@ -22,12 +22,12 @@ class Gauges(Struct, frozen=True):
     waiting: dict[str, int] = {}
 
 
-#: Queues and minutes that are counted apart between two reports.
+#: The most pairs of queue and minute between two reports; more are counted without a name.
 _QUEUES_MAX = 10_000
 
 
 class Meter:
-    """The counts of one worker that are not written down yet, and its totals since the start.
+    """The counts of one worker that are not written yet, and its totals since the start.
 
     Args:
         clock: seconds since 1970.
@@ -37,7 +37,7 @@ class Meter:
         self._clock = clock
         self._counts: dict[tuple[int, str], QueueCounts] = {}
         self._started_at = clock()
-        #: Most long polls by queue that were told in a minute: with thousands of queues it is too much to tell again.
+        #: The maximum of long polls by queue in a minute: lower values need no update, which matters with many queues.
         self._parked_minute = 0
         self._parked: dict[str, int] = {}
         self.requests = 0
@@ -45,23 +45,23 @@ class Meter:
         self.db_errors = 0
 
     def batch(self, kind: JobType, requests: Sequence[Any], results: Sequence[Any]) -> None:
-        """Counts what became of the requests of a call. Pops are counted when they are answered."""
+        """Counts the results of a call. Pops are counted when they are answered."""
         self.requests += len(requests)
         minute = self.minute
         if kind is JobType.PUSH:
             for request, result in zip(requests, results, strict=True):
-                # What waits in the spool is counted when it is stored.
+                # Spooled messages are counted when the replay stores them.
                 if isinstance(result, Pushed):
                     self._push(minute, request, result)
         elif kind is JobType.ACK:
             for result in results:
-                # Of some nobody can tell what became of them.
+                # Others have an unknown outcome.
                 if isinstance(result, Acked):
                     self._ack(minute, result)
         elif kind is JobType.TRANSACTION:
             for request, result in zip(requests, results, strict=True):
-                # One that would have overtaken the spool was refused.
-                if isinstance(result, Executed):
+                # Others were refused because they would have overtaken the spool.
+                if isinstance(result, TransactionResult):
                     self._transaction(minute, request, result)
 
     def pop(self, request: Pop, popped: Popped) -> None:
@@ -86,7 +86,7 @@ class Meter:
             self.messages += number
 
     def parked(self, queue: str, waiting: int) -> None:
-        """So many long polls of a queue wait now. What is no more than was told in the same minute changes nothing."""
+        """Counts the long polls of a queue that wait now; of each minute the maximum is kept."""
         minute = self.minute
         if minute != self._parked_minute:
             self._parked_minute, self._parked = minute, {}
@@ -96,37 +96,37 @@ class Meter:
             counts.parked = max(counts.parked, waiting)
 
     def take(self) -> list[Counted]:
-        """The counts that are not written down yet; they are the caller's now."""
+        """Removes and returns the counts that are not written yet."""
         counts, self._counts = self._counts, {}
         return [Counted(minute, queue, each) for (minute, queue), each in counts.items()]
 
     def give_back(self, counted: Sequence[Counted]) -> None:
-        """Counts that could not be written down."""
+        """Adds counts again that could not be written."""
         for each in counted:
             self._of(each.minute, each.queue).add(each.counts)
 
     @property
     def age_s(self) -> float:
-        """Seconds since the worker has started."""
+        """Seconds since the start of the worker."""
         return self._clock() - self._started_at
 
     @property
     def minute(self) -> int:
-        """The minute that it is, since 1970."""
+        """The current minute since 1970."""
         return int(self._clock()) // 60
 
     def _of(self, minute: int, queue: str) -> QueueCounts:
         counts = self._counts.get((minute, queue))
         if counts is None:
-            # Whoever asks for names at random does not fill the memory: what is too much has no name.
+            # Pops of random queue names must not fill the memory: counts above the limit get an empty name.
             key = (minute, queue) if len(self._counts) < _QUEUES_MAX else (minute, "")
             counts = self._counts.setdefault(key, QueueCounts())
         return counts
 
     def _push(self, minute: int, request: Push, result: Pushed) -> None:
-        for lot, stored in zip(request.lots, result.stored, strict=True):
-            counts = self._of(minute, lot.queue)
-            number = len(lot.places) - len(stored.duplicates) - len(stored.refused)
+        for batch, stored in zip(request.batches, result.stored, strict=True):
+            counts = self._of(minute, batch.queue)
+            number = len(batch.places) - len(stored.duplicates) - len(stored.refused)
             counts.push_requests += 1
             counts.push_messages += number
             self.messages += number
@@ -145,8 +145,8 @@ class Meter:
         counts.ack_failed += refused
         counts.dead_letters += sum([each.dead for each in results])
 
-    def _transaction(self, minute: int, request: Transaction, result: Executed) -> None:
-        queues = {lot.queue for lot in request.push.lots} | {each.queue for each in result.acked if each.queue}
+    def _transaction(self, minute: int, request: Transaction, result: TransactionResult) -> None:
+        queues = {batch.queue for batch in request.push.batches} | {each.queue for each in result.acked if each.queue}
         for queue in queues:
             self._of(minute, queue).transactions += 1
         if not result.undone:

@@ -1,4 +1,4 @@
-"""Leases that nobody holds: a call may have given them, and its answer was lost. No I/O."""
+"""Leases that no consumer holds: a call may have taken them, and its answer was lost. No I/O."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -6,12 +6,12 @@ from uuid import UUID
 
 from msgspec import Struct
 
-#: The newest ones are kept; others end with their time.
+#: The newest ones are kept; the others end at their time.
 _KEPT = 10_000
 
 
 class Orphan(Struct, frozen=True):
-    """A lease, and whom it keeps from messages."""
+    """A lease, and the queue and group that it keeps messages from."""
 
     lease: UUID
     queue: str
@@ -19,7 +19,7 @@ class Orphan(Struct, frozen=True):
 
 
 class Orphans:
-    """Those that are to be given back."""
+    """The leases that are to be released."""
 
     def __init__(self) -> None:
         self._kept: deque[Orphan] = deque(maxlen=_KEPT)
@@ -28,11 +28,11 @@ class Orphans:
         return bool(self._kept)
 
     def add(self, orphans: Iterable[Orphan]) -> None:
-        """Keeps them until they are taken."""
+        """Adds leases."""
         self._kept.extend(orphans)
 
     def take(self) -> list[Orphan]:
-        """All of them; they are no longer kept."""
+        """Removes and returns all leases."""
         taken = list(self._kept)
         self._kept.clear()
         return taken

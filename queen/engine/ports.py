@@ -1,6 +1,6 @@
-"""What the engine needs of the world around it, as protocols. ``queen.db`` implements them."""
+"""What the engine needs from outside, as protocols. ``queen.db`` and ``queen.peers`` implement them."""
 
-from collections.abc import Callable, Collection, Container, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
 from typing import NamedTuple, Protocol
@@ -21,25 +21,7 @@ from queen.core.simple_mq import (
     RequeuedAll,
     Routed,
 )
-
-
-class PushColumns(Struct):
-    """The arguments of one push call, column by column: see ``sql/procedures/push_messages.sql``.
-
-    ``version`` and ``limited`` come from the ``PushOptions`` under which it was laid out; no version is not checked.
-    """
-
-    flush: UUID
-    part: list[int] = []
-    n: list[int] = []
-    data: list[bytes] = []
-    ends: list[bytes] = []
-    ids: list[bytes | None] = []
-    hash_part: list[int] = []
-    hash_pos: list[int] = []
-    hash: list[bytes] = []
-    version: int | None = None
-    limited: list[int] | None = None
+from queen.engine.append import AppendBatch, Appended
 
 
 class LimitedQueue(Struct, frozen=True):
@@ -56,28 +38,10 @@ class PushOptions(Struct, frozen=True):
     encrypted: frozenset[str]
     limited: Mapping[str, LimitedQueue]
 
-
-class NewPartitions(Struct):
-    """Partitions that a transaction makes if they are missing: negative numbers that stand for them, and names."""
-
-    part: list[int] = []
-    queue: list[str] = []
-    name: list[str] = []
-
-
-class Appended(Struct, frozen=True):
-    """One segment after a push.
-
-    ``first`` is ``None`` when nothing was stored, because the partition is unknown or its queue has only ``room`` for
-    so many messages.
-    """
-
-    part_id: int
-    first: int | None
-    created_at: datetime | None
-    dup_pos: Sequence[int] | None
-    dup_off: Sequence[int] | None
-    room: int | None = None
+    def limits_of(self, partitions: Iterable[tuple[str, str]]) -> list[int] | None:
+        """The numbers of the queues of these partitions that have a maximum size; ``None``: there is none."""
+        queues = {queue for queue, _ in partitions}
+        return [limit.queue_id for queue, limit in self.limited.items() if queue in queues] or None
 
 
 class PopColumns(Struct):
@@ -92,8 +56,29 @@ class PopColumns(Struct):
     part: list[int | None] = []
 
 
+class WaitingColumns(Struct):
+    """Waiting pops that a push may serve: see ``sql/procedures/push_to_waiters.sql``."""
+
+    grp: list[int] = []
+    lease: list[UUID | None] = []
+    batch: list[int] = []
+    parts: list[int] = []
+    seconds: list[int | None] = []
+
+
+class Given(Struct, frozen=True):
+    """What a waiting pop (counted from 1) gets from a push to one partition: offsets ``first`` to ``upto``."""
+
+    pop: int
+    part_id: int
+    first: int
+    upto: int
+    seen: int
+    attempt: int
+
+
 class Delivered(Struct, frozen=True):
-    """A slice that a pop gets; ``pop`` counts from 1, ``skip`` are the offsets of the slice that are done already."""
+    """A slice that a pop gets; ``pop`` counts from 1, ``skip`` has the offsets of the slice that are done already."""
 
     pop: int
     grp_id: int
@@ -106,15 +91,17 @@ class Delivered(Struct, frozen=True):
 
 
 class Unserved(Struct, frozen=True):
-    """A place that had too little.
+    """A group, or one partition of it, that had fewer messages than its pops asked for.
 
-    ``ready_in``: seconds until a cursor there becomes ready by itself; ``inf`` for not before a push, ``-inf`` when the
-    call stopped at one of its limits, ``None`` when the group or the partition does not exist.
+    ``ready_in``: seconds until a cursor becomes ready by itself; ``inf``: not before a push; ``-inf``: the call reached
+    one of its limits; ``None``: the group or the partition does not exist. ``prefetched``: whether a worker may be
+    about to release messages that it has prefetched.
     """
 
     grp_id: int
     part_id: int | None
     ready_in: float | None
+    prefetched: bool = False
 
 
 class AckColumns(Struct):
@@ -131,14 +118,14 @@ class AckColumns(Struct):
 
 
 class AckRow(Struct, frozen=True):
-    """What became of one element of an ack call.
+    """The outcome of one element of an ack call.
 
     Attributes:
-        ord: which element, from 1.
+        ord: the number of the element, from 1.
         first: its first offset.
-        done_upto, also_done: what was done before the call: offsets up to this, and these.
-        within: offsets above it were refused; ``None`` for no bound.
-        exists_upto: there is no message above it; ``None``: all of the element exist.
+        done_upto, also_done: offsets that were done before the call: all up to this, and these.
+        within: offsets above it were refused; ``None``: none was.
+        exists_upto: no message above it exists; ``None``: all of the element exist.
         released: the lease ended.
         dead: a dead letter was written.
         ready: the lease ended, and more is to be delivered.
@@ -156,8 +143,42 @@ class AckRow(Struct, frozen=True):
     ready: bool
 
 
+class CompleteColumns(Struct):
+    """The arguments of one call that completes messages: see ``sql/procedures/complete_messages.sql``."""
+
+    part: list[int] = []
+    grp: list[int] = []
+    lease: list[UUID] = []
+    first: list[int] = []
+    last: list[int] = []
+    next_lease: list[UUID | None] = []
+    next_batch: list[int | None] = []
+    next_seconds: list[int | None] = []
+
+
+class CompletedRow(Struct, frozen=True):
+    """The outcome of one element of such a call, if it was executed.
+
+    Attributes:
+        ord: the number of the element, from 1.
+        done_upto: offsets up to it were done before.
+        released: the lease ended.
+        ready: the lease ended, and more is to be delivered.
+        upto, seen, attempt, slice: the prefetched messages, as in ``Delivered``; ``None`` if there are none.
+    """
+
+    ord: int
+    done_upto: int
+    released: bool
+    ready: bool
+    upto: int | None
+    seen: int
+    attempt: int
+    slice: Slice | None
+
+
 class TransactionRows(Struct, frozen=True):
-    """What became of a transaction; ``made``: what number each new partition got, ``None``: its queue was deleted."""
+    """The outcome of a transaction; ``made``: the number of each new partition, ``None`` if its queue was deleted."""
 
     undone: bool
     made: dict[int, int | None]
@@ -174,11 +195,11 @@ class StateColumns(Struct):
 
 
 class CycleRows(Struct, frozen=True):
-    """What became of a cycle.
+    """The outcome of a cycle.
 
     Attributes:
-        undone: nothing happened, because of ``problem`` or because a partition of the push is unknown.
-        completed: messages that the ack has completed; ``None`` when only an earlier sending knew.
+        undone: nothing was done, because of ``problem`` or because a partition of the push is unknown.
+        completed: messages that the ack has completed; ``None`` if only an earlier attempt knew that.
     """
 
     undone: bool
@@ -191,12 +212,13 @@ class CycleRows(Struct, frozen=True):
 
 
 class Subscription(Struct, frozen=True):
-    """A consumer group on a queue; ``grp_id`` is ``None`` when it does not exist and was not to be made.
+    """A consumer group on a queue; ``grp_id`` is ``None`` if it does not exist and was not to be created.
 
     Attributes:
-        complete: false while it has not all its cursors.
+        complete: false while it lacks cursors.
         starts_in: seconds to its start, while that lies in the future.
-        ready: while it is not complete, partitions that have been ready since it began, so far as they were asked for.
+        ready: while it is not complete, the number of partitions that have been ready since it began, up to the number
+            that was asked for.
     """
 
     queue_id: int | None
@@ -207,7 +229,7 @@ class Subscription(Struct, frozen=True):
 
     @property
     def unfinished(self) -> bool:
-        """Whether another call is needed to make all its cursors."""
+        """Whether more calls are needed to create all its cursors."""
         return self.complete is False
 
 
@@ -221,7 +243,7 @@ class PartitionName(Struct, frozen=True):
 
 
 class LockKind(Enum):
-    """What calls wait for: see ``sql/procedures/find_locked.sql``."""
+    """The kinds of locks for which calls wait: see ``sql/procedures/find_locked.sql``."""
 
     LIMITED = "limited"
     MAKING = "making"
@@ -235,7 +257,7 @@ class LockKind(Enum):
 
 
 class Lock(NamedTuple):
-    """Something that a call locks, by numbers or names."""
+    """A lock that a call needs, by numbers or names."""
 
     kind: LockKind
     id: int | None = None
@@ -247,22 +269,28 @@ class Lock(NamedTuple):
 class Database(Protocol):
     """The stored procedures that messages need, one method each.
 
-    Every method raises ``DatabaseUnavailableError`` when there is no connection, ``OutcomeUnknownError`` when it broke
-    during the call, ``TooSlowError`` when PostgreSQL cancelled the call at its time limit (``call_limit_s`` of
-    ``queen.engine.failures``), and ``DataRejectedError`` when it refused the data.
+    Methods raise ``DatabaseUnavailableError`` if there is no connection, ``OutcomeUnknownError`` if it broke during the
+    call, ``TooSlowError`` if PostgreSQL cancelled the call at its time limit (``call_limit_s`` of
+    ``queen.engine.failures``), and ``DataRejectedError`` if PostgreSQL refused the data.
     """
 
-    async def push(self, columns: PushColumns, *, again: bool) -> list[Appended]: ...
+    async def push(self, batch: AppendBatch, *, again: bool) -> list[Appended]: ...
     async def read_push_options(self) -> PushOptions: ...
-    async def pop(self, columns: PopColumns) -> tuple[list[Delivered], list[Unserved], bool]: ...
+    async def push_to_waiters(
+        self, batch: AppendBatch, waiting: WaitingColumns
+    ) -> tuple[list[Appended], list[Given]]: ...
+    async def pop(self, columns: PopColumns) -> tuple[list[Delivered], list[Unserved]]: ...
+    async def complete(self, columns: CompleteColumns) -> list[CompletedRow]: ...
     async def ack(self, columns: AckColumns) -> list[AckRow]: ...
+    async def prefetched_for(self, queue: str | None, group: str | None, part_id: int | None) -> float: ...
+    async def cursors_prefetched_for(self, cursors: Sequence[tuple[int, int]]) -> float: ...
     async def renew_leases(self, leases: list[UUID], seconds: list[int]) -> list[tuple[int, datetime | None]]: ...
     async def release_leases(self, leases: list[UUID]) -> None: ...
     async def execute(
-        self, push: PushColumns, ack: AckColumns, required: list[UUID] | None, new: NewPartitions, *, again: bool
+        self, push: AppendBatch, ack: AckColumns, required: Sequence[UUID] | None, *, again: bool
     ) -> TransactionRows: ...
     async def cycle(
-        self, stream: int, source: tuple[int, int | None], push: PushColumns, state: StateColumns,
+        self, stream: int, source: tuple[int, int | None], push: AppendBatch, state: StateColumns,
         ack: AckColumns | None, *, release: bool, again: bool,
     ) -> CycleRows: ...  # fmt: skip
     async def stream_state(
@@ -283,10 +311,10 @@ class Database(Protocol):
 
 
 class Replayed(Struct, frozen=True):
-    """What became of requests of a lane of a spool file.
+    """The outcome of a replay call for a shard of a spool file, which the database calls a lane.
 
     Attributes:
-        upto: how many requests of the lane are stored now; the one's complement of that where the lane is fenced.
+        upto: how many requests of the shard are stored now; the one's complement of that if the shard is fenced.
         unknown: partitions that do not exist; then nothing was stored.
         stale: nothing was stored because the push options have changed.
     """
@@ -297,23 +325,23 @@ class Replayed(Struct, frozen=True):
 
 
 class SpoolDatabase(Protocol):
-    """The procedures that the replay of the spool needs, on connections of its own."""
+    """The procedures for the replay of the spool, on connections of its own."""
 
     async def replay(
         self,
-        lane: UUID,
+        shard: UUID,
         first: int,
         upto: int,
         sent_at: datetime | None,
-        columns: PushColumns,
+        batch: AppendBatch,
         limit_s: float | None = None,
     ) -> Replayed: ...
-    async def forget(self, lanes: Sequence[UUID]) -> None: ...
+    async def forget(self, shards: Sequence[UUID]) -> None: ...
     async def commit_something(self) -> None: ...
 
 
 class EnqueueColumns(Struct):
-    """The arguments of one enqueue call: see ``sql/procedures/simple_mq/110_enqueue.sql``."""
+    """The arguments of one enqueue call: see ``sql/procedures/simple_mq/enqueue.sql``."""
 
     flush: UUID
     queue: list[UUID] = []
@@ -324,13 +352,13 @@ class EnqueueColumns(Struct):
 
 
 class Polled(Struct, frozen=True):
-    """What polls got.
+    """The outcome of a call for polls.
 
     Attributes:
-        answers: one a poll.
-        ready_in: by poll that got less than it asked for, seconds until a message becomes visible by itself; ``None``
-            for not before an enqueue, 0 or less: one is, but somebody else holds it.
-        routed: what went to dead-letter queues first.
+        answers: one per poll.
+        ready_in: for each poll that got fewer messages than it asked for, seconds until one becomes visible by itself;
+            ``None``: not before an enqueue; 0 or less: one is visible, but another transaction has locked it.
+        routed: messages that were moved to dead-letter queues first.
     """
 
     answers: list[Dequeued]
@@ -351,7 +379,7 @@ class SimpleMqDatabase(Protocol):
 
 
 class SimpleMqAdministration(Protocol):
-    """The procedures of simple-mq that are not on the hot path, on connections of their own."""
+    """The procedures of simple-mq for administration, on connections of their own."""
 
     async def create_queue(self, queue: NewQueue, queues_max: int) -> bool: ...
     async def describe_queue(self, queue: UUID) -> QueueInfo | None: ...
@@ -368,12 +396,12 @@ class SimpleMqAdministration(Protocol):
     async def count_outcomes(self, numbers: Mapping[tuple[UUID, str, str], int]) -> None: ...
 
 
-class NoticeKind(Enum):
-    """What a notice says of a queue.
+class NotificationKind(Enum):
+    """What a notification says of a queue.
 
-    MESSAGE_AVAILABLE: messages came. PARTITION_FREE: a lease of one group ended, and more is to be delivered.
-    CONFIGURATION_CHANGED: it was configured or deleted, and what is remembered of it may be wrong; with an empty queue:
-    something that concerns the whole server.
+    MESSAGE_AVAILABLE: messages were stored. PARTITION_FREE: a lease of one group ended, and there are more messages.
+    CONFIGURATION_CHANGED: the queue was configured or deleted, and caches may be wrong; with an empty queue name: the
+    whole server was configured.
     """
 
     MESSAGE_AVAILABLE = "MESSAGE_AVAILABLE"
@@ -381,49 +409,51 @@ class NoticeKind(Enum):
     CONFIGURATION_CHANGED = "CONFIGURATION_CHANGED"
 
 
-class Heard(Protocol):
-    """Is told of notices, and of places that know already."""
+class Notify(Protocol):
+    """Takes notifications."""
 
-    def __call__(self, notice: "Notice", besides: Container[Hashable] = ..., /) -> None: ...
+    def __call__(self, notification: "Notification", /) -> None: ...
 
 
-class Notice(Struct, frozen=True, omit_defaults=True):
-    """Something happened in a queue.
+class Notification(Struct, frozen=True, omit_defaults=True):
+    """A short message to other workers: messages of a queue were stored or released, or it was configured.
 
     Attributes:
-        messages: so many waiters may find something.
-        group: only waiters of this group may: a lease of it ended.
-        changed: it is about the configuration.
+        messages: how many waiting pops may find messages.
+        group: only pops of this group may, because a lease of it ended; ``None``: pops of all groups.
+        changed: the queue was configured or deleted.
+        served: groups that have got these messages.
     """
 
     queue: str
     messages: int
     group: str | None = None
     changed: bool = False
+    served: tuple[str, ...] = ()
 
     @property
-    def kind(self) -> NoticeKind:
-        """What it says."""
+    def kind(self) -> NotificationKind:
+        """The kind of the notification."""
         if self.changed:
-            return NoticeKind.CONFIGURATION_CHANGED
-        return NoticeKind.MESSAGE_AVAILABLE if self.group is None else NoticeKind.PARTITION_FREE
+            return NotificationKind.CONFIGURATION_CHANGED
+        return NotificationKind.MESSAGE_AVAILABLE if self.group is None else NotificationKind.PARTITION_FREE
 
 
-def configuration_changed(queue: str) -> Notice:
-    """The notice that a queue, or with an empty name the server, was configured: waiters may find something now."""
-    return Notice(queue, 1, changed=True)
+def configuration_changed(queue: str) -> Notification:
+    """The notification that a queue, or with an empty name the server, was configured."""
+    return Notification(queue, 1, changed=True)
 
 
 class Transport(Protocol):
-    """One way on which sheets of notices go to others and come from them.
+    """Sends packets of notifications to other workers, and receives theirs.
 
-    ``receive`` is called with each sheet that comes in; ``missed`` when some may have been lost for a while.
+    ``receive`` is called with each packet that arrives; ``missed`` after a time in which packets may have been lost.
     """
 
     name: str
-    #: Seconds between two sheets; 0 for a way on which every one may go at once.
+    #: Seconds between two packets; 0 for a transport that sends each at once.
     interval_s: float
 
-    def send(self, sheets: Sequence[bytes]) -> None: ...
+    def send(self, packets: Sequence[bytes]) -> None: ...
     async def start(self, receive: Callable[[bytes], None], missed: Callable[[], None]) -> None: ...
     async def stop(self) -> None: ...

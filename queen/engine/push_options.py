@@ -1,7 +1,7 @@
-"""Which queues are encrypted, for when PostgreSQL cannot be asked: a list beside the spool, which all workers see.
+"""The encrypted queues, as a list beside the spool for all workers, for use while PostgreSQL is unavailable.
 
-It is written before a queue's configuration is answered, and within a second of a change elsewhere. So no worker of the
-instance spools in clear what was to be encrypted, not even one that was started while PostgreSQL is away.
+It is written before a queue's configuration is answered, and within a second after a change in another instance. So no
+worker spools payloads of encrypted queues in clear, not even one that was started while PostgreSQL is unavailable.
 """
 
 from queen.core.errors import DatabaseUnavailableError
@@ -11,30 +11,30 @@ from queen.engine.ports import PushOptions
 
 
 async def keep_for_spool(context: Context) -> None:
-    """Makes the list of the instance what PostgreSQL says; read again under the lock, so that no older one comes later.
+    """Updates the list from PostgreSQL, which is asked under the lock, so that an older list cannot overwrite it.
 
     Raises:
-        DatabaseUnavailableError: PostgreSQL is away.
+        DatabaseUnavailableError: PostgreSQL is unavailable.
         SpoolError: the list cannot be written.
     """
     failover = context.failover
-    if failover is None or failover.encrypted_queues() == (await context.directory.push_options()).encrypted:
+    if failover is None or failover.encrypted_queues() == (await context.cache.push_options()).encrypted:
         return
     async with failover.held():
-        context.directory.forget_push_options()
-        options = await context.directory.push_options()
+        context.cache.forget_push_options()
+        options = await context.cache.push_options()
         await uninterrupted(failover.note_encrypted_queues, options.encrypted)
 
 
 async def options_for_spool(context: Context) -> PushOptions:
-    """What the worker or the list knows: a queue that either takes for encrypted is. There are no limits in the spool.
+    """The options for spooled pushes: queues that are encrypted by the cache or by the list, and no size limits.
 
     Raises:
-        DatabaseUnavailableError: nothing is known.
+        DatabaseUnavailableError: there is neither.
     """
     noted = context.failover.encrypted_queues() if context.failover is not None else None
     try:
-        known = (await context.directory.push_options()).encrypted
+        known = (await context.cache.push_options()).encrypted
     except DatabaseUnavailableError:
         if noted is None:
             raise

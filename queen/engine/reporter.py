@@ -1,4 +1,4 @@
-"""Writes down from time to time what a worker has counted and how it is, and keeps the statistics of queues fresh."""
+"""Writes the counts and the state of a worker to the database, and refreshes the statistics of queues."""
 
 import asyncio
 import logging
@@ -17,19 +17,19 @@ from queen.metrics import messages
 
 log = logging.getLogger("queen.engine")
 
-#: How often the lateness of the loop is looked at.
+#: How often the lag of the loop is measured.
 _TICK_S = 1.0
-#: Statistics cost at most this share of the time: after a refresh that took long the next comes later.
+#: A refresh of statistics takes at most this share of the time: after a long one the next comes later.
 _REFRESH_SHARE = 0.05
 
 
 def this_worker() -> Worker:
-    """The process that asks; it may have been forked after this module was imported."""
+    """The current process; it may have been forked after this module was imported."""
     return Worker(socket.gethostname(), os.getpid())
 
 
 async def write_down(meter: Meter, metrics: Metrics) -> None:
-    """Stores what the meter has counted so far. What cannot be stored is counted still."""
+    """Stores the counts of the meter; gives them back if that fails."""
     counted = meter.take()
     if not counted:
         return
@@ -42,17 +42,17 @@ async def write_down(meter: Meter, metrics: Metrics) -> None:
 
 
 class Reporter:
-    """The background work of one worker.
+    """The reports of one worker.
 
     Args:
-        meter: what the worker counts.
-        metrics: where it is stored.
-        gauges: how the worker is now.
+        meter: the counts of the worker.
+        metrics: stores them.
+        gauges: the current state of the worker.
         interval_s: seconds between two reports.
         keep: metrics older than this are removed.
 
     Attributes:
-        clock: what there was to say of PostgreSQL's clock at the last report.
+        clock: the state of PostgreSQL's clock at the last report.
     """
 
     def __init__(
@@ -64,29 +64,29 @@ class Reporter:
         self._process = psutil.Process()
         self._cpu = self._process.cpu_times()
         self._jobs = self._db_errors = 0
-        self._late_s = 0.0
+        self._lag_s = 0.0
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begins, in the engine's loop."""
+        """Starts, in the engine's loop."""
         self._tasks = [asyncio.create_task(work()) for work in (self._watch, self._report, self._refresh)]
 
     async def stop(self) -> None:
-        """Ends, and writes down the last counts if PostgreSQL is there."""
+        """Stops, and stores the last counts if PostgreSQL is reachable."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         try:
             await write_down(self._meter, self._metrics)
         except (DatabaseUnavailableError, TooSlowError) as problem:
-            log.warning("The last metrics of this worker are lost: %s", problem)
+            log.warning("The last statistics of this worker are lost: %s", problem)
 
     async def _watch(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             due = loop.time() + _TICK_S
             await asyncio.sleep(_TICK_S)
-            self._late_s = max(self._late_s, loop.time() - due)
+            self._lag_s = max(self._lag_s, loop.time() - due)
 
     async def _report(self) -> None:
         while True:
@@ -117,9 +117,9 @@ class Reporter:
         try:
             await work
         except (DatabaseUnavailableError, TooSlowError) as problem:
-            log.debug("No report at the moment: %s", problem)
+            log.debug("Statistics cannot be stored at the moment: %s", problem)
         except Exception:
-            log.exception("A report failed; the next one is tried")
+            log.exception("Storing statistics failed; the next attempt follows")
 
     def _sample(self, gauges: Gauges) -> Sample:
         cpu, memory = self._process.cpu_times(), self._process.memory_info()
@@ -127,7 +127,7 @@ class Reporter:
             minute=self._meter.minute,
             jobs=self._meter.requests - self._jobs,
             db_errors=self._meter.db_errors - self._db_errors,
-            loop_lag_ms=self._late_s * 1000,
+            loop_lag_ms=self._lag_s * 1000,
             cpu_user_ms=(cpu.user - self._cpu.user) * 1000,
             cpu_system_ms=(cpu.system - self._cpu.system) * 1000,
             rss_bytes=memory.rss,
@@ -138,5 +138,5 @@ class Reporter:
             waiting=sum(gauges.waiting.values()),
         )
         self._cpu, self._jobs, self._db_errors = cpu, self._meter.requests, self._meter.db_errors
-        self._late_s = 0.0
+        self._lag_s = 0.0
         return sample

@@ -1,8 +1,8 @@
-"""Connections shared among kinds of jobs: who gets the next one. No I/O, no clock.
+"""Divides connections among kinds of jobs; each is a *slot*. No I/O, no clock.
 
-The next slot goes to the kind that holds the fewest; among equals to the one that was served longest ago, so that the
-turn goes round. The last free slot is for kinds that hold none: whatever the others do, a kind with nothing in flight
-finds a connection, or is next in turn when one of them comes free.
+The next slot goes to the kind that holds the fewest slots; among equals, to the one that was served longest ago. The
+last free slot is for kinds that hold none. So a kind with nothing in flight finds a connection, or gets the next one,
+whatever the others do.
 """
 
 from collections.abc import Container, Hashable, Iterable
@@ -10,12 +10,12 @@ from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
-#: With fewer slots than this none is kept back: it would be too large a part of them.
+#: With fewer slots, none is reserved: it would be too large a part of them.
 _SPARE_FROM = 4
 
 
 class Slots(Generic[K]):
-    """So many slots for these kinds."""
+    """A number of slots for some kinds."""
 
     def __init__(self, total: int, kinds: Iterable[K]) -> None:
         self.total = total
@@ -23,7 +23,7 @@ class Slots(Generic[K]):
         self._held = dict.fromkeys(kinds, 0)  # in the order in which they were last served
 
     def next(self, due: Container[K]) -> K | None:
-        """Which of the kinds that want a slot gets the next; ``None`` if there is none for any of them."""
+        """The kind, of those that need a slot, that gets the next one; ``None`` if none of them gets one."""
         wanting = [kind for kind in self._held if kind in due]
         if not wanting or not self.free:
             return None
@@ -33,11 +33,11 @@ class Slots(Generic[K]):
         return kind
 
     def take(self, kind: K) -> None:
-        """Gives a slot to a kind, which was returned by ``next``."""
+        """Gives a slot to the kind that ``next`` returned."""
         self.free -= 1
         self._held[kind] = self._held.pop(kind) + 1
 
     def give_back(self, kind: K) -> None:
-        """A slot of that kind is free again."""
+        """Frees a slot of a kind."""
         self.free += 1
         self._held[kind] -= 1

@@ -1,24 +1,23 @@
-"""The figures of an engine at one moment, for metrics. Counters begin with the worker."""
+"""The state of an engine at one moment, for metrics. Counters start with the worker."""
 
 from msgspec import Struct
 
 from queen.core.operations import JobType
 
 
-class LaneStatus(Struct, frozen=True):
+class JobQueueStatus(Struct, frozen=True):
     """One kind of job.
 
     Attributes:
         queued: jobs that wait for a call.
         queued_bytes: their bytes.
         in_flight: calls under way.
-        limit: calls that may be under way now.
-        cap: calls that may ever be under way at the same time.
+        limit: the current limit of calls under way.
+        cap: the highest limit of calls under way.
         rtt_ms: the time of a recent call, in milliseconds; ``None`` before the first.
         jobs: jobs that went into a call.
         calls: calls.
-        batch_sizes: calls by the jobs in them: the n-th counts those with fewer than 2 to the n, and no fewer than half
-            of that.
+        batch_sizes: calls by number of jobs: the n-th counts calls with at least 2^(n-1) and fewer than 2^n jobs.
         refused: jobs that were refused because too many waited.
         failed: jobs that were answered with an error.
     """
@@ -38,31 +37,34 @@ class LaneStatus(Struct, frozen=True):
 
 
 class SlotStatus(Struct, frozen=True):
-    """Connections that kinds of jobs share: all of them, and those that nobody uses."""
+    """Connections that kinds of jobs share: all of them, and the unused ones."""
 
     total: int
     free: int
 
 
 class EngineStatus(Struct, frozen=True):
-    """All of it.
+    """The state of an engine.
 
     Attributes:
-        lanes: one element a kind of job.
+        job_queues: one element per kind of job.
         hot: connections for messages.
         cold: connections for everything else.
         waiting: parked long polls.
-        waiting_max: the most that there may be.
-        waiting_refused: long polls that were refused because of that.
-        places: different (queue, group, partition) and (namespace, task, group) that they wait at.
-        stopping: the worker ends: long polls are answered empty.
+        waiting_max: the maximum of long polls.
+        waiting_refused: long polls that were refused because of it.
+        prefetched, prefetched_in_vain: prefetched batches that pops took, and those that were released.
+        wait_lists: different (queue, group, partition) and (namespace, task, group) that long polls wait for.
+        stopping: whether the worker ends; then long polls are answered without messages.
     """
 
-    lanes: tuple[LaneStatus, ...]
+    job_queues: tuple[JobQueueStatus, ...]
     hot: SlotStatus
     cold: SlotStatus
     waiting: int
     waiting_max: int
     waiting_refused: int
-    places: int
+    prefetched: int
+    prefetched_in_vain: int
+    wait_lists: int
     stopping: bool

@@ -1,6 +1,6 @@
-"""The switches of the whole installation: kept by PostgreSQL, copied to a flag of the instance that all workers see.
+"""The switches of the whole installation. PostgreSQL keeps them; each instance has a copy as a flag for its workers.
 
-Set and copied under the lock of all appends, so that neither an older copy nor the end of the spool comes between.
+They are set and copied under the lock of all appends, so that an older copy or the end of the spool cannot interfere.
 """
 
 from collections.abc import Mapping
@@ -17,20 +17,20 @@ _FLAGS = {MAINTENANCE_MODE: MAINTENANCE, POP_MAINTENANCE_MODE: POP_MAINTENANCE}
 
 
 class Switches(Struct, frozen=True):
-    """What is switched on."""
+    """Which switches are on."""
 
     maintenance: bool
     pop_maintenance: bool
 
 
 def known_switches(failover: Failover) -> Switches:
-    """The switches as this instance knows them, whether PostgreSQL is there or not."""
+    """The switches as this instance knows them, also while PostgreSQL is unavailable."""
     return Switches(failover.maintenance, failover.pop_maintenance)
 
 
 async def copy_switches(context: Context) -> None:
-    """Makes the flags of the instance those of the installation."""
-    failover = _failover(context)
+    """Copies the switches of the installation to the flags of the instance."""
+    failover = failover_of(context)
     if not _differing(failover, await context.administration.switches()):
         return
     async with failover.held():
@@ -39,19 +39,20 @@ async def copy_switches(context: Context) -> None:
 
 
 async def set_switch(context: Context, key: str, on: bool) -> None:
-    """Sets a switch of the installation; holds for this instance when it returns, for others within a second."""
-    failover = _failover(context)
+    """Sets a switch; it takes effect in this instance before this returns, in others within a second."""
+    failover = failover_of(context)
     async with failover.held():
         await context.administration.set_switch(key, on)
         _set(failover, _FLAGS[key], on)
 
 
 async def maintenance_is_on(context: Context) -> bool:
-    """Whether PostgreSQL says that pushes are to be spooled."""
+    """Whether maintenance is on according to PostgreSQL, so that pushes are spooled."""
     return (await context.administration.switches()).get(MAINTENANCE_MODE, False)
 
 
-def _failover(context: Context) -> Failover:
+def failover_of(context: Context) -> Failover:
+    """What pushes go to while PostgreSQL is unavailable; raises SpoolError if the server has no spool."""
     if context.failover is None:
         raise SpoolError("This server has no spool")
     return context.failover

@@ -1,7 +1,7 @@
-"""Counters of what became of requests, by queue: gathered here, added to those in the database a moment later.
+"""Counts outcomes of requests by queue, and adds the counts to the database a moment later.
 
-In the database they are one for all workers and instances, never fall when a worker dies, and go with their queue. A
-worker that is killed loses what it had not handed over yet, at most an interval's worth.
+The database has one count for all workers and instances: it never falls when a worker dies, and is deleted with its
+queue. A killed worker loses the counts of one interval at most.
 """
 
 import asyncio
@@ -19,43 +19,43 @@ INTERVAL_S = 0.2
 
 
 class Tally:
-    """The counters of one worker; belongs to the engine's loop.
+    """The counters of one worker, for use in the engine's loop.
 
     Args:
         save: adds numbers to the counters in the database, by queue, operation and outcome.
     """
 
     def __init__(self, save: Callable[[Mapping[tuple[UUID, str, str], int]], Awaitable[None]]) -> None:
-        self._save = save
+        self._write = save
         self._numbers: Counter[tuple[UUID, str, str]] = Counter()
         self._timer: asyncio.TimerHandle | None = None
         self._saving = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
     def add(self, queue: UUID, operation: str, outcome: str, number: int = 1) -> None:
-        """Counts; ``outcome`` as the metric names it."""
+        """Counts an outcome, by its name in the metric."""
         self._numbers[NO_QUEUE if outcome == "queue_not_found" else queue, operation, outcome] += number
-        self._hand_over_later()
+        self._save_later()
 
     async def flush(self) -> None:
-        """Hands over what has been gathered; what cannot be handed over is kept for the next time."""
+        """Writes the counts to the database; keeps them for the next time if that fails."""
         async with self._saving:
             numbers, self._numbers = self._numbers, Counter()
             try:
                 if numbers:
-                    await self._save(numbers)
+                    await self._write(numbers)
             except QueenError as problem:
-                log.info("Counters are kept for later: %s", problem)
+                log.info("Storing counters is postponed: %s", problem)
                 self._numbers.update(numbers)
-                self._hand_over_later()
+                self._save_later()
 
     async def close(self) -> None:
-        """Hands over what is left."""
+        """Writes the remaining counts."""
         await self.flush()
         if self._timer is not None:
             self._timer.cancel()
 
-    def _hand_over_later(self) -> None:
+    def _save_later(self) -> None:
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(INTERVAL_S, self._begin)
 

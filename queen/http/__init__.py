@@ -1,1 +1,1 @@
-"""HTTP: the only place that knows falcon."""
+"""HTTP: the only package that uses falcon."""

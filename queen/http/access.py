@@ -1,4 +1,4 @@
-"""Who may use a route: the levels that a token's role is compared with."""
+"""Access levels of routes and roles."""
 
 from enum import Enum
 from functools import lru_cache
@@ -7,7 +7,7 @@ from queen.security.authentication import RoleNames
 
 
 class Access(Enum):
-    """Levels in rising order; each includes those before it. ``PUBLIC`` needs no token at all."""
+    """Access levels in rising order; each includes the lower ones. ``PUBLIC`` needs no token."""
 
     PUBLIC = "public"
     READ_ONLY = "read-only"
@@ -15,18 +15,20 @@ class Access(Enum):
     ADMIN = "admin"
 
     def includes(self, needed: "Access") -> bool:
-        """Whether who has this level may use what needs the other."""
+        """Whether this level is at least the other."""
         return _RANKS[self] >= _RANKS[needed]
 
+
+PUBLIC, READ_ONLY, READ_WRITE, ADMIN = Access
 
 _RANKS = {level: rank for rank, level in enumerate(Access)}
 
 
 class Levels:
-    """What roles may do.
+    """The access levels of roles.
 
     Args:
-        names: what tokens call the levels.
+        names: the role names of the levels in tokens.
     """
 
     def __init__(self, names: RoleNames) -> None:
@@ -38,6 +40,6 @@ class Levels:
         self.of = lru_cache(maxsize=1000)(self._of)
 
     def _of(self, roles: tuple[str, ...]) -> Access:
-        """The highest level of some roles; that of nobody if no role is known."""
+        """The highest level of some roles; ``PUBLIC`` if none is known."""
         levels = [self._levels.get(role, Access.PUBLIC) for role in roles]
         return max(levels, key=_RANKS.__getitem__, default=Access.PUBLIC)

@@ -1,8 +1,7 @@
-"""Answers of administration: encoding, times, and how a resource gets at the stores."""
+"""Answers of administration: encoding, times, and statistics that are computed for an answer."""
 
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 
 import falcon
 import falcon.asgi
@@ -10,33 +9,35 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from queen.core.errors import DecryptionError
-from queen.core.operations import JobType
 from queen.engine.context import Context
 from queen.engine.reporter import write_down
-from queen.engine.thread import EngineThread
 from queen.http.rendering import timestamp
 from queen.security.keyring import Keyring
 from queen.security.messages import open_payload
 
-T = TypeVar("T")
-
-#: Statistics of queues with so few partitions and cursors are computed for the answer itself; others are as old as
-#: ``statsAge`` says.
+#: Statistics of queues with at most this many partitions and cursors are computed for the answer; those of others are
+#: as old as ``statsAge`` says.
 FRESH_ROWS_MAX = 5_000
 
 
+class StatusOnly(Struct):
+    """One word."""
+
+    status: str
+
+
 def answer(resp: falcon.asgi.Response, body: Any, status: int = 200) -> None:  # noqa: ANN401 - any struct
-    """Makes a struct, or a list or mapping of some, the answer."""
+    """Answers a struct, or a list or mapping of structs."""
     resp.status = status
     resp.content_type = falcon.MEDIA_JSON
     resp.data = msgspec.json.encode(body)
 
 
 def stamp(time: datetime | None) -> str | None:
-    """ISO 8601 in UTC with milliseconds and ``Z``; the first or last moment there is for PostgreSQL's infinities."""
+    """ISO 8601 in UTC with milliseconds and ``Z``; the earliest or latest time for PostgreSQL's infinities."""
     if time is None:
         return None
-    # asyncpg gives infinities without a time zone; converting those would leave the calendar.
+    # asyncpg returns infinities without a time zone; converting them would overflow.
     return timestamp(time.astimezone(UTC) if time.tzinfo is not None else time, 3)
 
 
@@ -46,7 +47,7 @@ def text(time: datetime) -> str:
 
 
 class Shown(Struct, frozen=True):
-    """A stored payload for people: in clear, or null and why."""
+    """A stored payload for people: decrypted, or null and the reason."""
 
     payload: Raw
     error: str | UnsetType = UNSET
@@ -54,7 +55,7 @@ class Shown(Struct, frozen=True):
 
 
 def shown(payload: str, key_id: str | None, queue: str, partition: str, keys: Keyring | None) -> Shown:
-    """A payload that may be stored encrypted, as pops deliver it."""
+    """A payload, decrypted if it is stored encrypted."""
     if key_id is None:
         return Shown(Raw(payload))
     try:
@@ -64,35 +65,15 @@ def shown(payload: str, key_id: str | None, queue: str, partition: str, keys: Ke
 
 
 def age_s(time: datetime | None) -> int:
-    """Whole seconds since a time of the database; -1 for never."""
+    """Whole seconds since a time of the database; -1 for ``None``."""
     return max(int((datetime.now(UTC) - time).total_seconds()), 0) if time is not None else -1
 
 
-class Administrative:
-    """A resource over the stores of administration."""
-
-    def __init__(self, engine: EngineThread) -> None:
-        self._engine = engine
-
-    async def ask(self, question: Callable[[Context], Awaitable[T]]) -> T:
-        """The result of a question that may be asked again when PostgreSQL was away."""
-
-        async def work(context: Context) -> T:
-            return await context.patiently(lambda _again: question(context))
-
-        return await self.run(work)
-
-    async def run(self, work: Callable[[Context], Awaitable[T]]) -> T:
-        """The result of some work in the engine, on the connections of administration."""
-        result: T = await self._engine.submit(JobType.CUSTOM, work).future
-        return result
-
-
 async def refresh(context: Context) -> None:
-    """Brings the statistics of small queues up to this moment."""
+    """Refreshes the statistics of small queues."""
     await context.administration.metrics.refresh_smallest(FRESH_ROWS_MAX)
 
 
 async def record(context: Context) -> None:
-    """Stores what this worker has counted, so that an answer shows it."""
+    """Stores the counts of this worker, so that an answer includes them."""
     await write_down(context.meter, context.administration.metrics)

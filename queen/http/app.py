@@ -1,7 +1,7 @@
-"""The falcon application: its routes, its errors, and the life of the engine."""
+"""The falcon application: routes, errors, start and stop of the engine."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,7 @@ import falcon.asgi
 from queen.config import Settings
 from queen.core.errors import QueenError
 from queen.core.rate_limit import RateLimit
-from queen.engine.thread import EngineThread
+from queen.engine.handle import EngineHandle
 from queen.http import problems
 from queen.http.access import Levels
 from queen.http.gate import Gate, SkippedPaths
@@ -21,16 +21,16 @@ from queen.http.publishing import Publisher
 from queen.http.request import REQUEST_ID, QueenRequest
 from queen.http.request_log import RequestLog
 from queen.http.room import LeaveRoom, Room
-from queen.http.routes import Route, add_routes, routes
+from queen.http.routes import Route, add_routes
 from queen.http.socket.sockets import Sockets
 from queen.metrics.http import RequestTally
 from queen.security.authentication import role_names, verifier_of
 
 
 class _Lifespan:
-    """Starts and stops the engine with the worker; has no part in requests."""
+    """Starts and stops the engine with the worker."""
 
-    def __init__(self, engine: EngineThread) -> None:
+    def __init__(self, engine: EngineHandle) -> None:
         self._engine = engine
 
     async def process_startup(self, _scope: Any, _event: Any) -> None:  # noqa: ANN401 - ASGI's dictionaries
@@ -41,15 +41,15 @@ class _Lifespan:
 
 
 class QueenApp:
-    """The ASGI application, and what a server says to it that ASGI has no word for."""
+    """The ASGI application, with methods for the shutdown beyond ASGI."""
 
     def __init__(
-        self, app: "falcon.asgi.App[Any, Any]", engine: EngineThread, sockets: Sockets, log: RequestLog
+        self, app: "falcon.asgi.App[Any, Any]", engine: EngineHandle, sockets: Sockets, log: RequestLog
     ) -> None:
         self._app, self._engine, self._sockets, self._log = app, engine, sockets, log
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI
-        """Handles one ASGI scope; a version of HTTP that falcon does not know is the client's error."""
+        """Handles one ASGI scope; an unknown version of HTTP is a client error."""
         if scope["type"] == "websocket":
             send = problems.explained(scope, send)
         try:
@@ -60,43 +60,49 @@ class QueenApp:
         except falcon.errors.UnsupportedError:
             if scope["type"] != "http":
                 raise
-            body = problems.unread(400, "The request must be HTTP/1.0 or newer")
+            body = problems.unread(400, "The request must use HTTP/1.0 or newer")
             headers = [(b"content-type", problems.PROBLEM_JSON.encode()), (b"content-length", b"%d" % len(body))]
             await send({"type": "http.response.start", "status": 400, "headers": headers})
             await send({"type": "http.response.body", "body": body})
 
     def begin_stop(self) -> None:
-        """Answers all long polls empty, from now on. May be called from a signal handler."""
+        """From now on answers all long polls as empty. May be called from a signal handler."""
         self._engine.begin_stop()
 
     async def close_sockets(self) -> None:
-        """Ends all WebSockets, now and from now on, when what they asked for is answered."""
+        """Closes all WebSockets after their pending requests, and refuses new ones."""
         await self._sockets.stop()
 
 
-def create_app(settings: Settings, engine: EngineThread, around: Sequence[object] = ()) -> QueenApp:
-    """The application over an engine that is not started yet; ASGI's lifespan starts and stops it.
+def create_app(
+    settings: Settings,
+    engine: EngineHandle,
+    routes: Callable[[Settings, EngineHandle, Sockets], Sequence[Route]],
+    around: Sequence[object] = (),
+) -> QueenApp:
+    """The application with an engine that ASGI's lifespan starts and stops.
 
     Args:
-        settings: what the operator wants.
-        engine: gets the requests.
-        around: middleware before all other.
+        settings: of the server.
+        engine: handles the requests.
+        routes: what it answers.
+        around: the outermost middleware.
     """
-    sockets = Sockets(settings.sockets_max)
+    sockets = Sockets(settings.delivery.sockets_max)
     tally = RequestTally()
     table = routes(settings, engine, sockets)
     middleware: list[Any] = [*around, _Lifespan(engine), Publisher(engine, sockets, tally), MeasureRequests(tally)]
-    log = RequestLog(table, of_all=settings.request_log)
+    log = RequestLog(table, of_all=settings.server.request_log)
     middleware += [log, LeaveRoom()]
     if origins := allowed_origins(settings):
         whose = "*" if origins == EVERY else origins
         middleware.append(falcon.CORSMiddleware(whose, expose_headers=["Retry-After", REQUEST_ID]))
     middleware += _gate(settings, table)
-    room = Room(settings.items_max, 2 * settings.held_bytes_max, settings.request_timeout_s)
+    room = Room(settings.requests.items_max, 2 * settings.requests.held_bytes_max, settings.requests.timeout_s)
     request: Any = partial(QueenRequest, room=room)
     app = falcon.asgi.App(middleware=middleware, request_type=request)
     app.req_options.auto_parse_qs_csv = False
-    # The server has a queue of its own, whose bytes it counts.
+    # The server has a queue of its own and counts its bytes.
     app.ws_options.max_receive_queue = 0
     app.add_error_handler(Exception, problems.on_unexpected)
     app.add_error_handler(falcon.HTTPError, problems.on_http_error)
@@ -106,10 +112,10 @@ def create_app(settings: Settings, engine: EngineThread, around: Sequence[object
 
 
 def _gate(settings: Settings, table: Sequence[Route]) -> Sequence[Gate]:
-    """The gate, if there is anything to refuse."""
+    """The gate, if there are access rules."""
     verifier, pages = verifier_of(settings), pages_of(settings)
-    rate_limit = RateLimit(settings.requests_per_s) if settings.requests_per_s else None
+    rate_limit = RateLimit(settings.requests.per_s_max) if settings.requests.per_s_max else None
     if verifier is None and pages is None and rate_limit is None:
         return []
-    levels, skipped = Levels(role_names(settings)), SkippedPaths(settings.jwt_skip_paths)
+    levels, skipped = Levels(role_names(settings)), SkippedPaths(settings.jwt.skip_paths)
     return [Gate(table, verifier, levels, skipped, pages, rate_limit)]

@@ -1,4 +1,4 @@
-"""Files of the pages that the server shows: in memory, compressed, with a tag that a browser knows them by."""
+"""Static files of the server's pages: in memory, compressed, with an ETag."""
 
 import gzip
 from collections.abc import Iterator, Mapping
@@ -20,18 +20,18 @@ _TYPES = {
     "svg": "image/svg+xml",
     "txt": falcon.MEDIA_TEXT,
 }
-#: A browser keeps files, and asks each time whether they are still the same: after an upgrade no old one is in use.
+#: A browser caches files and revalidates them each time, so that it uses no old file after an upgrade.
 _CACHING = "no-cache"
 
 
 class Asset(Struct, frozen=True):
-    """A file as it is sent.
+    """A file to send.
 
     Attributes:
         media_type: for ``Content-Type``.
         plain: the file.
-        packed: the same, by gzip.
-        tag: the file's own, for ``ETag``; weak, because both forms have it.
+        packed: the file, compressed by gzip.
+        tag: for ``ETag``; weak, because both forms have the same tag.
     """
 
     media_type: str
@@ -44,7 +44,7 @@ class Assets:
     """The files of a page.
 
     Args:
-        places: where they lie, by the name that a browser asks for; one whose place ends with ``.gz`` is compressed.
+        places: the files by the name in the URL; a file whose name ends with ``.gz`` is compressed.
         policy: what the page may load and call (``Content-Security-Policy``).
     """
 
@@ -52,14 +52,14 @@ class Assets:
         self._places, self._policy = places, policy
 
     def send(self, req: falcon.asgi.Request, resp: falcon.asgi.Response, name: str) -> None:
-        """Answers a file, or 304 where the browser has it already.
+        """Answers a file, or 304 if the browser has it already.
 
         Raises:
             NotFoundError: the page has no such file.
         """
         asset = self._loaded.get(name)
         if asset is None:
-            raise NotFoundError(f"The page has no file {name[:100]!r}")
+            raise NotFoundError(f"The dashboard has no file {name[:100]!r}")
         resp.etag = asset.tag
         resp.cache_control = [_CACHING]
         resp.vary = ["Accept-Encoding"]
@@ -86,7 +86,7 @@ class Assets:
 
 
 def files_below(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, Traversable]]:
-    """All files that a browser may ask for in a folder and those in it, by their path."""
+    """All files to serve in a folder and its subfolders, by path."""
     for place in folder.iterdir():
         if place.is_dir():
             yield from files_below(place, f"{prefix}{place.name}/")

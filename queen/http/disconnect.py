@@ -1,4 +1,4 @@
-"""Requests that wait, and clients that do not: nothing is taken for one that has gone."""
+"""Waiting requests whose client disconnects: their messages are released."""
 
 import asyncio
 import contextlib
@@ -7,9 +7,9 @@ from typing import Any, Protocol, TypeVar
 
 from queen.core.errors import ShuttingDownError
 from queen.core.operations import JobType
+from queen.engine.handle import EngineHandle
 from queen.engine.job import Job
-from queen.engine.operations import OPERATIONS
-from queen.engine.thread import EngineThread
+from queen.engine.job_specs import JOB_SPECS
 
 log = logging.getLogger("queen.http")
 
@@ -17,13 +17,13 @@ T = TypeVar("T")
 
 
 class Leaving(Protocol):
-    """A request whose client may leave before it is answered."""
+    """A request whose client may disconnect before the answer."""
 
     async def gone(self) -> None: ...  # noqa: D102
 
 
-async def serve_or_abandon(req: Leaving, engine: EngineThread, job: Job, nothing: T) -> T:
-    """The result of a job, or ``nothing`` once the client has closed its connection: the job is then abandoned."""
+async def serve_or_abandon(req: Leaving, engine: EngineHandle, job: Job, nothing: T) -> T:
+    """The result of a job, or ``nothing`` if the client disconnects first: then the job is abandoned."""
     watch = asyncio.ensure_future(req.gone())
     try:
         await asyncio.wait({job.future, watch}, return_when=asyncio.FIRST_COMPLETED)
@@ -36,9 +36,9 @@ async def serve_or_abandon(req: Leaving, engine: EngineThread, job: Job, nothing
             abandon(engine, job)
 
 
-def abandon(engine: EngineThread, job: Job) -> None:
-    """Nobody wants the messages of a job any more, which may be on their way, or there: they are given back."""
-    waiting = OPERATIONS[job.kind].waiting
+def abandon(engine: EngineHandle, job: Job) -> None:
+    """Abandons a job whose client has disconnected: messages that it gets, or has got, are released."""
+    waiting = JOB_SPECS[job.kind].waiting
 
     def return_late(answer: "asyncio.Future[Any]") -> None:
         if waiting is not None and not answer.cancelled() and answer.exception() is None:
@@ -54,5 +54,7 @@ def abandon(engine: EngineThread, job: Job) -> None:
 def _tell_failure(given: "asyncio.Future[Any]") -> None:
     if not given.cancelled() and (problem := given.exception()) is not None:
         log.warning(
-            "Messages whose consumer had gone could not be given back; they come again by themselves: %s", problem
+            "Leased messages of a disconnected consumer could not be released; they are delivered again "
+            "when the lease expires: %s",
+            problem,
         )

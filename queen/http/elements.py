@@ -1,8 +1,8 @@
-"""How many elements the lists of a request have: counted before they are made, for each takes a kilobyte to work on.
+"""Counts the elements of a request before it is decoded, because each element takes about a kilobyte of memory.
 
-A decoder makes every element before anybody can look at their number: two million messages of 27 bytes are a request of
-60 MiB, and take two gigabytes. Here the same text is decoded into a type of which objects are empty and lists of texts
-are not taken apart.
+A decoder creates all elements before their number can be checked: two million messages of 27 bytes are a request of
+60 MiB, and take two gigabytes. Here the same text is decoded into a type with empty objects and without lists of
+strings.
 """
 
 from collections.abc import Sequence
@@ -18,10 +18,10 @@ class _Empty(Struct, gc=False):
 
 
 def count_elements(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> int:
-    """The elements of all lists that the decoder would make, nested ones too; of lists of texts, an upper bound.
+    """The number of elements that the decoder would create, including nested ones; an upper bound for lists of strings.
 
     Raises:
-        msgspec.DecodeError: the body is not what the decoder wants.
+        msgspec.DecodeError: the body does not match the type.
         RecursionError: it is nested too deeply.
     """
     counting = _counting(decoder.type)  # type: ignore[arg-type]
@@ -44,21 +44,23 @@ def _counting(kind: Any) -> "msgspec.json.Decoder[Any] | None":  # noqa: ANN401 
 
 
 def _shape(kinds: Sequence[inspect.Type]) -> Any:  # noqa: ANN401 - a type, or None for one without lists
-    """A type that keeps nothing but lists of what has one of these types."""
+    """The type reduced to its lists."""
     lists = [kind for kind in kinds if isinstance(kind, inspect.ListType)]
     structs = [kind for kind in kinds if isinstance(kind, inspect.StructType)]
     if lists:
         item = lists[0].item_type
         return list[_shape([item]) or _Empty] | None if isinstance(item, inspect.StructType) else Raw  # type: ignore[misc]
-    if len(structs) != 1:
-        return None
-    fields = [(field.encode_name, _shape(_alternatives(field.type))) for field in structs[0].fields]
+    return _shape_of(structs[0]) if len(structs) == 1 else None
+
+
+def _shape_of(struct: inspect.StructType) -> Any:  # noqa: ANN401 - a type, or None for one without lists
+    fields = [(field.encode_name, _shape(_alternatives(field.type))) for field in struct.fields]
     kept = [(name, shape, msgspec.field(default=None)) for name, shape in fields if shape is not None]
     return msgspec.defstruct("Counted", kept, gc=False) if kept else None
 
 
 def _alternatives(kind: inspect.Type) -> Sequence[inspect.Type]:
-    """The types that a value may have."""
+    """The possible types of a value."""
     if isinstance(kind, inspect.Metadata):
         return _alternatives(kind.type)
     if isinstance(kind, inspect.UnionType):

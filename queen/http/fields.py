@@ -1,6 +1,6 @@
-"""Types of request fields whose limits are checked while parsing: the contract shows what the parser demands.
+"""Types of request fields with limits, for OpenAPI. The parser checks the limits.
 
-``extra_json_schema`` only describes; refusing is the parser's part, whose texts name the field.
+``extra_json_schema`` only describes a limit; the parser refuses values, with errors that name the field.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ NO_NUL = "^[^\\u0000]*$"
 
 
 def text_of(chars_min: int, chars_max: int) -> Mapping[str, Any]:
-    """The JSON Schema of a text without NUL."""
+    """The JSON Schema of a string without NUL."""
     schema = {"type": "string", "minLength": chars_min, "maxLength": chars_max, "pattern": NO_NUL}
     return {name: value for name, value in schema.items() if value != 0}
 
@@ -36,22 +36,22 @@ def between(low: int, high: int) -> Meta:
 
 #: A queue, partition, namespace or task.
 Name = Annotated[str, _shown(text_of(1, limits.NAME_CHARS_MAX))]
-#: The same, where empty means none.
+#: The same; an empty string means none.
 Label = Annotated[str, _shown(text_of(0, limits.NAME_CHARS_MAX))]
 #: A consumer group; empty is queue mode.
 GroupName = Annotated[str, _shown(text_of(0, limits.GROUP_CHARS_MAX))]
 #: A transaction id that a producer chooses; empty means none.
 TransactionId = Annotated[str, _shown(text_of(0, limits.TRANSACTION_ID_CHARS_MAX))]
-#: A text that must be there, of any length.
+#: A required string of any length.
 Required = Annotated[str, Meta(extra_json_schema={"minLength": 1})]
-#: A text of any length.
+#: A string of any length.
 WithoutNul = Annotated[str, Meta(extra_json_schema={"pattern": NO_NUL})]
 #: A key of a stream's state.
 StateKey = Annotated[str, _shown(text_of(1, limits.STATE_KEY_BYTES_MAX))]
 Uuid = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
-#: Where a group starts that comes for the first time; and the same by time.
-MODE: Mapping[str, Any] = {"type": "string", "enum": ["all", "new", "new-only"]}
+#: Where a new group starts: by mode, and by time.
+MODE: Mapping[str, Any] = {"type": "string", "examples": ["all", "new", "new-only"]}
 START: Mapping[str, Any] = {"anyOf": [{"const": "now"}, {"type": "string", "format": "date-time"}]}
 Mode = Annotated[str, _shown(MODE)]
 Start = Annotated[str, _shown(START)]

@@ -1,44 +1,33 @@
-"""The figures of an instance: what its workers have measured, and what only the database knows."""
+"""Collects the metrics of an instance: those of its workers, and statistics of the database."""
 
 from collections.abc import Sequence
 
-from msgspec import Struct
 from prometheus_client.metrics_core import Metric
 
-from queen.config import Settings
 from queen.core.errors import QueenError
 from queen.core.operations import JobType
 from queen.engine.context import Context
-from queen.engine.thread import EngineThread
+from queen.engine.handle import EngineHandle
 from queen.metrics import instance, registry, simple_mq
 
 
-class SeriesLimits(Struct, frozen=True):
-    """How many queues and consumer groups have series of their own; ``simple_mq``: of that interface's queues."""
-
-    queues: int
-    groups: int
-    simple_mq: int
-
-
 class Figures:
-    """Gathers all metrics, for whoever they are sent to."""
+    """Collects all metrics, for Prometheus and OpenTelemetry.
 
-    def __init__(self, engine: EngineThread, limits: SeriesLimits) -> None:
-        self._engine, self._limits = engine, limits
+    Args:
+        engine: reads from the database.
+        series_max: maximum of queues, of groups, and of queues of simple-mq that have their own series.
+    """
 
-    @classmethod
-    def of(cls, settings: Settings, engine: EngineThread) -> "Figures":
-        """With the limits of the settings."""
-        limits = SeriesLimits(settings.metrics_queues, settings.metrics_groups, settings.smq_metrics_queues)
-        return cls(engine, limits)
+    def __init__(self, engine: EngineHandle, series_max: int) -> None:
+        self._engine, self._series_max = engine, series_max
 
     async def gather(self) -> Sequence[Metric]:
         """All metrics."""
         return [*registry.measured(), *await self.asked()]
 
     async def asked(self) -> Sequence[Metric]:
-        """Those that nobody has counted; while the database is away, without what only it knows."""
+        """Metrics that are computed on request; without statistics of the database while it is unavailable."""
         families: list[Metric] = await self._engine.submit(JobType.CUSTOM, _of_instance).future
         try:
             families += await self._engine.submit(JobType.CUSTOM, self._of_database).future
@@ -50,10 +39,9 @@ class Figures:
 
     async def _of_database(self, context: Context) -> Sequence[Metric]:
         await context.simple_mq.tally.flush()
-        limits = self._limits
-        log = await context.administration.metrics.figures(limits.queues, limits.groups)
+        log = await context.administration.metrics.figures(self._series_max, self._series_max)
         clock = await context.administration.metrics.clock()
-        queues = await context.simple_mq.administration.figures(limits.simple_mq)
+        queues = await context.simple_mq.administration.figures(self._series_max)
         return [
             *instance.log(log),
             *instance.clock(clock),

@@ -1,7 +1,6 @@
-"""The one place where it is decided whether a request may use its route: a falcon middleware behind the router.
+"""Access control for all routes: a falcon middleware that runs after routing.
 
-It runs before any resource, and so before a body is read. Where everybody and every page may do everything, it is not
-there.
+It runs before any resource, and so before a body is read. A server without access rules does not have it.
 """
 
 import time
@@ -19,12 +18,12 @@ from queen.http.request import QueenRequest
 from queen.http.routes import WEBSOCKET, Route
 from queen.security.tokens import Identity, Verifier
 
-#: A browser cannot send headers with a WebSocket; it can name protocols, of which one may carry the token.
+#: A browser cannot send headers with a WebSocket, but it can send subprotocols, and one may contain the token.
 BEARER_PROTOCOL = "bearer."
 
 
 class SkippedPaths:
-    """Paths that need no token because a setting says so: themselves, and what lies below them."""
+    """Paths that a setting exempts from tokens, with all paths below them."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         self._exact = frozenset(paths)
@@ -35,15 +34,15 @@ class SkippedPaths:
 
 
 class Gate:
-    """Lets a request pass to its resource, or refuses it.
+    """Admits a request to its resource, or refuses it.
 
     Args:
         table: all routes.
-        verifier: knows good tokens; ``None`` lets everybody do everything.
-        levels: what roles may do.
+        verifier: checks tokens; ``None``: no authentication.
+        levels: the access levels of roles.
         skipped: paths that need no token.
-        pages: judges what is sent in the name of a page in a browser; ``None`` lets all of them in.
-        rate_limit: requests of a client; ``None`` for any number.
+        pages: checks requests from pages in browsers; ``None`` admits all.
+        rate_limit: of requests per client; ``None``: unlimited.
     """
 
     def __init__(
@@ -62,19 +61,19 @@ class Gate:
         self._pages, self._rate_limit = pages, rate_limit
 
     async def process_startup(self, _scope: Any, _event: Any) -> None:  # noqa: ANN401 - ASGI's dictionaries
-        """Begins to keep the keys up to date."""
+        """Starts to refresh the keys."""
         if self._verifier is not None:
             await self._verifier.start()
 
     async def process_shutdown(self, _scope: Any, _event: Any) -> None:  # noqa: ANN401
-        """Ends that."""
+        """Stops refreshing the keys."""
         if self._verifier is not None:
             await self._verifier.stop()
 
     async def process_resource(
         self, req: QueenRequest, _resp: falcon.asgi.Response, _resource: object, _params: Mapping[str, object]
     ) -> None:
-        """Judges a request: by its token, or by the page that it comes from where it needs none."""
+        """Checks a request: its token, or its page if it needs no token."""
         needed = self._level(req, req.method)
         if (verifier := self._verifier_of(req, needed)) is not None:
             await self._judge_sender(verifier, req, needed, ())
@@ -88,7 +87,7 @@ class Gate:
     async def process_resource_ws(
         self, req: QueenRequest, ws: WebSocket, _resource: object, _params: Mapping[str, object]
     ) -> None:
-        """Judges the handshake of a WebSocket: by its page, and by its token where it needs one."""
+        """Checks the handshake of a WebSocket: its page, and its token if it needs one."""
         if self._pages is not None:
             self._pages.check(req)
         needed = self._level(req, WEBSOCKET)
@@ -98,13 +97,13 @@ class Gate:
             self._count(req.remote_addr)
 
     def _level(self, req: QueenRequest, method: str) -> Access:
-        """What a request needs. What no level was given for, nobody but an administrator may try."""
-        if method == "OPTIONS":  # what a browser asks before it sends a token
+        """The access level of a request; ``admin`` if the route has none."""
+        if method == "OPTIONS":  # a browser sends these without a token
             return Access.PUBLIC
         return self._needed.get((req.uri_template or "", "GET" if method == "HEAD" else method), Access.ADMIN)
 
     def _verifier_of(self, req: QueenRequest, needed: Access) -> Verifier | None:
-        """What judges the token of a request; ``None`` where it needs none."""
+        """The verifier for a request; ``None`` if it needs no token."""
         if self._verifier is None or needed is Access.PUBLIC or req.path in self._skipped:
             return None
         return self._verifier
@@ -121,18 +120,20 @@ class Gate:
         try:
             req.identity = await verifier.verify(_token(req, protocols))
         except UnauthorizedError:
-            # By address, and after the token was judged: who has a good one may share it with who guesses.
+            # By address, and after the check of the token: a valid client may share its address with an attacker.
             self._count(req.remote_addr)
             raise
         return req.identity
 
     def _count(self, client: object) -> None:
         if self._rate_limit is not None and not self._rate_limit.admits(client, time.monotonic()):
-            raise RateLimitError("More requests than QUEEN_MAX_REQUESTS_PER_S allows; try again in a second")
+            raise RateLimitError(
+                "The client sends more requests than QUEEN_MAX_REQUESTS_PER_S allows. Try again in a second"
+            )
 
 
 def _client(identity: Identity) -> object:
-    """Whose requests are counted together: all with the same subject, or else with the same token."""
+    """The key of the rate limit: the subject, or else the token."""
     return (identity.subject,) if identity.subject is not None else identity
 
 

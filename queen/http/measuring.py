@@ -8,17 +8,17 @@ from queen.http.request import QueenRequest
 from queen.metrics import http
 from queen.metrics.http import RequestTally
 
-#: Requests of simple-mq are few enough for a histogram of each route; those of the other interface are tallied.
+#: Requests of simple-mq have a histogram per route; those of Queen's interface are too many and are tallied.
 _SIMPLE_MQ = "/api/queues"
-#: Every other method has one name: what a client makes up must not make series.
+#: All other methods share one label value: clients must not be able to create series.
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
 class MeasureRequests:
-    """Counts each request by method, route and status, with the time that it took; long polls take none.
+    """Counts requests by method, route and status, with their duration; long polls without.
 
     Args:
-        tally: where requests of Queen's interface are counted.
+        tally: counts requests of Queen's interface.
     """
 
     def __init__(self, tally: RequestTally) -> None:
@@ -27,7 +27,7 @@ class MeasureRequests:
     async def process_response(
         self, req: QueenRequest, resp: falcon.asgi.Response, _resource: object, _succeeded: bool
     ) -> None:
-        """Counts what is answered."""
+        """Counts an answered request."""
         seconds = time.perf_counter() - req.began
         route, waits = req.uri_template or "unknown", b"wait" in req.scope["query_string"]
         method = req.method if req.method in _METHODS else "other"

@@ -1,8 +1,8 @@
-"""Requests that a browser sends in the name of a page: those of pages that do not belong here are refused.
+"""Refuses requests that browsers send from pages of other sites.
 
-A browser asks nobody whether a page may send a form or open a WebSocket (RFC 6455, section 10.2): only the answer is
-kept from the page, and by then the request is done. What the page itself cannot change says where it comes from:
-``Origin``, and ``Sec-Fetch-Site`` (Fetch Metadata). Who is no browser says neither, and is let through.
+A browser sends a page's forms and opens its WebSockets without asking (RFC 6455, section 10.2). It only hides the
+answer from the page, and by then the request is done. Two headers that a page cannot change tell where a request
+comes from: ``Origin``, and ``Sec-Fetch-Site`` (Fetch Metadata). Clients other than browsers send neither, and pass.
 """
 
 from collections.abc import Collection
@@ -15,24 +15,24 @@ from queen.core.errors import ForbiddenError
 from queen.http.request import QueenRequest
 
 EVERY = ("*",)
-#: What is shown of a name that a client has sent.
+#: Characters of a client's value that an error shows.
 _SHOWN_CHARS = 100
 
 
 def allowed_origins(settings: Settings) -> tuple[str, ...]:
-    """The pages that may use the server besides its own: ``auto`` is all of them where only a token opens anything."""
-    if settings.cors_origins != ("auto",):
-        return settings.cors_origins
-    return EVERY if settings.jwt_enabled else ()
+    """The origins that may call the server, besides its own: ``auto`` means all if every request needs a token."""
+    if settings.security.cors_origins != ("auto",):
+        return settings.security.cors_origins
+    return EVERY if settings.jwt.enabled else ()
 
 
 class Pages:
-    """Refuses what is sent in the name of a page that neither comes from this host nor from an allowed origin.
+    """Refuses requests of pages that come neither from this host nor from an allowed origin.
 
     Args:
         allowed: origins.
-        names: of the server, besides those that nobody outside can have; ``None`` where any will do. A page can have
-            its own name point at this machine (DNS rebinding); then it seems to come from here.
+        names: host names of the server, besides local ones; ``None``: any. A site can let its own name resolve to
+            this machine (DNS rebinding); its pages then seem to come from this server.
     """
 
     def __init__(self, allowed: Collection[str], names: Collection[str] | None) -> None:
@@ -41,15 +41,15 @@ class Pages:
         self._find_fault = lru_cache(maxsize=100)(self._judge)
 
     def check(self, req: QueenRequest, *, harmless: bool = False) -> None:
-        """Judges a request.
+        """Checks a request.
 
         Args:
             req: the request.
-            harmless: whether it changes nothing, and its answer is of use only to who may read it. Then it may be a
-                link on somebody's page, or an image, which name no origin.
+            harmless: whether it changes nothing. Then it may be a link or an image on another page, which have no
+                ``Origin``; the browser hides the answer from that page.
 
         Raises:
-            ForbiddenError: it is refused.
+            ForbiddenError: the request is refused.
         """
         # Not falcon's get_header: most requests lack two of the three, and it raises an exception for each.
         sent = dict(req.scope["headers"])
@@ -58,19 +58,19 @@ class Pages:
             raise ForbiddenError(fault)
 
     def _judge(self, host: bytes, origin: bytes | None, site: bytes | None, harmless: bool) -> str:
-        """What is wrong with a request, as three of its headers have it; empty if it is welcome."""
+        """The error of a request, from three of its headers; empty if it is allowed."""
         authority = host.decode("latin-1")
         if host and not self._is_our_name(authority):
             name = name_of(authority)[:_SHOWN_CHARS]
             return (
-                f"This server asks for no token, and {name!r} may be a name that somebody else has given it: "
-                f"QUEEN_HOSTS={name} says that it is its own (docs/security.md)"
+                "This server requires no token, so it accepts only requests for its own names, and does not "
+                f"know {name!r}. If that is a name of this server, set QUEEN_HOSTS={name} (docs/security.md)"
             )
         page = None if origin is None else origin.decode("latin-1")
         if page not in self._allowed and not _is_own(site, page, authority, harmless):
             return (
-                f"Pages of {page[:_SHOWN_CHARS] if page else 'another site'} may not use this server: "
-                "QUEEN_CORS_ORIGINS names those that may (docs/security.md)"
+                f"Pages of {page[:_SHOWN_CHARS] if page else 'another site'} may not call this server. "
+                "QUEEN_CORS_ORIGINS lists the origins that may (docs/security.md)"
             )
         return ""
 
@@ -82,7 +82,7 @@ def _is_own(site: bytes | None, origin: str | None, host: str, harmless: bool) -
     """Whether a request comes from the server's own page, or from none.
 
     Args:
-        site: ``Sec-Fetch-Site``; ``none`` is of somebody who has typed an address.
+        site: ``Sec-Fetch-Site``; ``none`` if the user typed the address.
         origin: ``Origin``.
         host: ``Host``.
         harmless: see ``Pages.check``.
@@ -95,10 +95,10 @@ def _is_own(site: bytes | None, origin: str | None, host: str, harmless: bool) -
 
 
 def pages_of(settings: Settings) -> Pages | None:
-    """What judges pages; ``None`` where all may come."""
+    """The check of pages; ``None`` if all are allowed."""
     allowed = allowed_origins(settings)
     if allowed == EVERY:
         return None
-    if settings.jwt_enabled:
+    if settings.jwt.enabled:
         return Pages(allowed, None)
-    return Pages(allowed, {*settings.hosts, *(urlsplit(each).hostname or "" for each in allowed)})
+    return Pages(allowed, {*settings.security.hosts, *(urlsplit(each).hostname or "" for each in allowed)})

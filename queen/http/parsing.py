@@ -1,4 +1,4 @@
-"""Requests into operations: types, names and limits are checked here, before anything is fused with others."""
+"""Parses requests into operations: checks types, names and limits before requests are batched."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from queen.core.errors import BadRequestError
-from queen.core.limits import GROUP_CHARS_MAX, NAME_CHARS_MAX, TRANSACTION_ID_CHARS_MAX
-from queen.core.operations import Lot, Push
+from queen.core.limits import GROUP_CHARS_MAX, LEASE_SECONDS_MAX, NAME_CHARS_MAX, TRANSACTION_ID_CHARS_MAX
+from queen.core.operations import PartitionBatch, Push, RenewLease
 from queen.core.segment import encode_entry, encode_identified, encode_plain, plain_length
 from queen.http.fields import Name, TransactionId
 
@@ -23,15 +23,15 @@ _NULL = Raw(b"null")
 
 
 def decode(decoder: "msgspec.json.Decoder[T]", body: bytes, texts: Mapping[str, str]) -> T:
-    """The body as the decoder's type.
+    """The decoded body.
 
     Args:
         decoder: of a ``Struct``.
         body: JSON in UTF-8.
-        texts: error text by field, list places left out (``items.queue``), where the original's text is to be kept.
+        texts: error texts of the original by field, without list indexes (``items.queue``).
 
     Raises:
-        BadRequestError: it is not JSON in UTF-8, or a field has the wrong type; names the field.
+        BadRequestError: the body is not JSON in UTF-8, or a field has the wrong type; names the field.
     """
     try:
         str(body, "utf-8")
@@ -72,24 +72,24 @@ def check_name(name: str, field: str, chars_max: int = NAME_CHARS_MAX) -> str:
 
 
 def check_group(name: str | None, field: str, queue_mode: str) -> str:
-    """A consumer group; none and ``""`` are queue mode."""
+    """A consumer group; ``None`` and ``""`` mean queue mode."""
     return check_name(name, field, GROUP_CHARS_MAX) if name else queue_mode
 
 
 def parse_time(text: str, field: str) -> datetime:
-    """An ISO 8601 time; without a zone it is UTC."""
+    """An ISO 8601 timestamp; UTC if it has no zone."""
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
-        raise BadRequestError(f"{field} is not an ISO 8601 time: {text[:100]!r}", field) from None
+        raise BadRequestError(f"{field} is not an ISO 8601 timestamp: {text[:100]!r}", field) from None
     try:
         return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
     except OverflowError:
-        raise BadRequestError(f"{field} is a time that no clock shows: {text[:100]!r}", field) from None
+        raise BadRequestError(f"{field} is out of range: {text[:100]!r} is no valid timestamp", field) from None
 
 
 def parse_integer(given: str | int | None, field: str, default: int, low: int, high: int) -> int:
-    """A whole number, as text where it comes from a query; ``None`` and an empty text mean the default."""
+    """A whole number, as a string if it comes from a query; ``None`` and an empty string mean the default."""
     if given is None or given == "":
         return default
     text = str(given)
@@ -101,7 +101,7 @@ def parse_integer(given: str | int | None, field: str, default: int, low: int, h
 
 
 def parse_boolean(given: str | bool | None) -> bool:
-    """A switch, as text where it comes from a query: on for ``true`` and ``1``."""
+    """A flag, as a string if it comes from a query: true for ``true`` and ``1``."""
     return given in (True, "true", "1")
 
 
@@ -109,14 +109,14 @@ def parse_boolean(given: str | bool | None) -> bool:
 
 
 class PushItem(Struct, gc=False):
-    """One item of a push, as it comes.
+    """One item of a push.
 
     Attributes:
-        queue: comes into being with its first message.
+        queue: created by its first message.
         partition: messages of one partition stay in order.
-        payload: any JSON, kept as it is.
-        transactionId: stored once a partition, however often it is pushed; by default the id of the message.
-        traceId: a UUID that goes along with the message.
+        payload: any JSON, stored unchanged.
+        transactionId: stored once per partition, however often it is pushed; by default the id of the message.
+        traceId: a UUID that is stored with the message.
     """
 
     queue: Name
@@ -126,81 +126,58 @@ class PushItem(Struct, gc=False):
     traceId: str | None = None  # noqa: N815
 
 
-class PushBody(Struct):
-    """The body of a push.
-
-    Attributes:
-        items: stored all or none, in this order.
-    """
-
-    items: list[PushItem]
-
-
-push_decoder = msgspec.json.Decoder(PushBody)
-_PUSH_TEXTS = {
-    "items": "items array is required",
-    "items.queue": "Queue must be a string",
-    "items.partition": "Partition must be a string",
-    "items.transactionId": "TransactionId must be a string",
-    "items.traceId": "TraceId must be a string",
-}
-
-
-def parse_push_items(body: bytes) -> list[PushItem]:
-    """The items of a push; not yet checked for names."""
-    return decode(push_decoder, body, _PUSH_TEXTS).items
-
-
 def to_push(items: Sequence[PushItem], producer_sub: str | None = None, fields: Sequence[str] | None = None) -> Push:
-    """Items as lots, one for each queue and partition.
+    """Items as batches, one per queue and partition.
 
     Args:
         items: in the order of the request.
-        producer_sub: who pushes, as the token says.
-        fields: where each item stands in the request, if not in a list ``items``.
+        producer_sub: subject of the producer's token.
+        fields: the path of each item in the request, if it is not in a list ``items``.
 
     Raises:
-        BadRequestError: a name or an id is out of its limits; names the item.
+        BadRequestError: a name or an id is invalid; names the item.
     """
     places: dict[tuple[str, str], list[int]] = {}
     for number, item in enumerate(items):
         places.setdefault((item.queue, item.partition), []).append(number)
-    lots = []
+    batches = []
     for (queue, partition), numbers in places.items():
-        first = fields[numbers[0]] if fields else f"items[{numbers[0]}]"
+        first = _field(fields, numbers[0])
         check_name(queue, f"{first}.queue")
         check_name(partition, f"{first}.partition")
         members = [items[number] for number in numbers]
-        if _must_check_ids(members):
+        chosen = [item.transactionId or "" for item in members]
+        traced = any([item.traceId for item in members])
+        # Checking ids one by one is rarely necessary.
+        if traced or max(map(len, chosen)) > TRANSACTION_ID_CHARS_MAX or "\0" in "".join(chosen):
             for number, item in zip(numbers, members, strict=True):
-                _check_ids(item, fields[number] if fields else f"items[{number}]")
-        lots.append(_lot(queue, partition, numbers, members, producer_sub))
-    return Push(lots, len(items))
+                _check_ids(item, _field(fields, number))
+        encoded = _encode(members, chosen, producer_sub, plain=not (traced or producer_sub is not None))
+        batches.append(PartitionBatch(queue, partition, numbers, *encoded))
+    return Push(batches, len(items))
 
 
-def _lot(queue: str, partition: str, places: list[int], items: list[PushItem], producer_sub: str | None) -> Lot:
-    payloads = [item.payload for item in items]
-    chosen = [item.transactionId or "" for item in items]
-    simple = producer_sub is None and not any([item.traceId for item in items])
-    if simple and not any(chosen):
-        return Lot(queue, partition, places, encode_plain(payloads), [plain_length(p) for p in payloads], None)
-    if simple and all(chosen):
-        entries = encode_identified(payloads, chosen)
+def _field(fields: Sequence[str] | None, number: int) -> str:
+    return fields[number] if fields else f"items[{number}]"
+
+
+def _encode(
+    items: list[PushItem], chosen: list[str], producer_sub: str | None, *, plain: bool
+) -> tuple[bytes, list[int], list[str] | None]:
+    """The JSON objects of these items, their sizes, and the ids; ``plain``: they have payloads and ids only."""
+    texts = chosen if any(chosen) else None
+    if plain and texts is None:
+        payloads = [item.payload for item in items]
+        return encode_plain(payloads), [*map(plain_length, payloads)], None
+    if plain and all(chosen):
+        entries = encode_identified([item.payload for item in items], chosen)
     else:
-        entries = [
-            encode_entry(bytes(item.payload), item.transactionId or None, item.traceId or None, producer_sub)
-            for item in items
-        ]
-    lengths = [len(entry) + 1 for entry in entries]
-    return Lot(queue, partition, places, b",".join(entries), lengths, chosen if any(chosen) else None)
+        entries = [_entry(item, producer_sub) for item in items]
+    return b",".join(entries), [len(entry) + 1 for entry in entries], texts
 
 
-def _must_check_ids(items: Sequence[PushItem]) -> bool:
-    """Whether each id has to be looked at by itself: some item has a trace id, or one of the chosen ids is wrong."""
-    if any([item.traceId for item in items]):
-        return True
-    chosen = [item.transactionId for item in items if item.transactionId]
-    return bool(chosen) and (max(map(len, chosen)) > TRANSACTION_ID_CHARS_MAX or "\0" in "".join(chosen))
+def _entry(item: PushItem, producer_sub: str | None) -> bytes:
+    return encode_entry(bytes(item.payload), item.transactionId or None, item.traceId or None, producer_sub)
 
 
 def _check_ids(item: PushItem, field: str) -> None:
@@ -212,3 +189,10 @@ def _check_ids(item: PushItem, field: str) -> None:
         except ValueError:
             field = f"{field}.traceId"
             raise BadRequestError(f"{field} is not a UUID: {item.traceId[:50]!r}", field) from None
+
+
+def renewal(lease: str, seconds: int) -> RenewLease:
+    """Parses the renewal of a lease; raises BadRequestError for more seconds than a lease may have."""
+    if seconds > LEASE_SECONDS_MAX:
+        raise BadRequestError(f"seconds must be at most {LEASE_SECONDS_MAX}, not {seconds}", "seconds")
+    return RenewLease(lease, max(seconds, 0))

@@ -1,4 +1,4 @@
-"""Pops as requests ask for them: in a query, in a body, or for as long as a WebSocket is open."""
+"""Parses and renders pops: in a query, in a body, or of a WebSocket."""
 
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -8,8 +8,8 @@ from msgspec import Struct
 from queen.core import limits
 from queen.core.errors import BadRequestError
 from queen.core.operations import QUEUE_MODE, Pop, Popped
+from queen.engine.handle import EngineHandle
 from queen.engine.job import Job
-from queen.engine.thread import EngineThread
 from queen.http.disconnect import serve_or_abandon
 from queen.http.fields import GroupName, Label, Mode, Name, Start, between
 from queen.http.parsing import check_group, check_name, parse_boolean, parse_integer, parse_time
@@ -17,9 +17,10 @@ from queen.http.rendering import render_pop
 from queen.http.request import QueenRequest
 from queen.security.keyring import Keyring
 
-_MODES = {"": "all", "all": "all", "new": "new", "new-only": "new"}
+#: Every other word is ``all``, as in Queen MQ, whose clients send words of their own.
+_NEW = frozenset({"new", "new-only"})
 
-#: Gives what was sent for a parameter: a text from a query, JSON from a body.
+#: Returns the value of a parameter: a string from a query, JSON from a body.
 Given = Callable[[str], Any]
 
 
@@ -28,7 +29,7 @@ class PopBody(Struct):
 
     Attributes:
         queue: a queue, and with `partition` one of its partitions. Without one, `namespace` or `task` is required.
-        consumerGroup: group that takes the messages; by default that of the acks. Empty is queue mode.
+        consumerGroup: the group; by default that of the acks. Empty is queue mode.
         wait: wait for a message if there is none, for `timeout` milliseconds.
         subscriptionFrom: an ISO 8601 time, or `now`.
         conflation: refused if true.
@@ -52,7 +53,7 @@ class PopBody(Struct):
 
 
 class PopDefaults(Struct, frozen=True):
-    """What a pop gets that does not say."""
+    """Defaults of pops."""
 
     batch: int
     timeout_ms: int
@@ -60,23 +61,23 @@ class PopDefaults(Struct, frozen=True):
 
 
 class Pops:
-    """Makes pops of what requests say, and answers them.
+    """Parses and renders pops.
 
     Args:
         keys: open encrypted payloads.
     """
 
-    def __init__(self, engine: EngineThread, defaults: PopDefaults, keys: Keyring | None) -> None:
+    def __init__(self, engine: EngineHandle, defaults: PopDefaults, keys: Keyring | None) -> None:
         self._engine, self._defaults, self._keys = engine, defaults, keys
 
     def of(self, get: Given, place: dict[str, Any]) -> Pop:
-        """The pop that some parameters ask for.
+        """The pop with the given parameters.
 
         Raises:
-            BadRequestError: one of them is wrong; names it.
+            BadRequestError: a parameter is invalid; names it.
         """
         if parse_boolean(get("conflation")):
-            raise BadRequestError("conflation: this server has none, it delivers every message", "conflation")
+            raise BadRequestError("conflation is not supported: this server delivers every message", "conflation")
         autopilot = parse_boolean(get("autopilot"))
         batch = limits.AUTOPILOT_BATCH_MESSAGES if autopilot else self._defaults.batch
         partitions = limits.AUTOPILOT_PARTITIONS if autopilot else 1
@@ -94,7 +95,7 @@ class Pops:
         )
 
     def of_body(self, body: PopBody, group: str | None) -> Pop:
-        """The pop within another request, whose consumer group it has if it names none."""
+        """The pop within another request; its group is that of the request by default."""
         if body.consumerGroup is None:
             body.consumerGroup = group
         try:
@@ -104,7 +105,7 @@ class Pops:
             raise BadRequestError(f"pop.{problem}", f"pop.{problem.field}") from None
 
     async def answered(self, req: QueenRequest, job: Job) -> Popped:
-        """What a pop has got; nothing once its client has gone."""
+        """The messages of a pop; nothing if its client has disconnected."""
         if not job.request.wait_ms:
             return await job.future  # type: ignore[no-any-return]
         return await serve_or_abandon(req, self._engine, job, Popped())
@@ -118,10 +119,10 @@ class Pops:
 
 
 def place_of(queue: str | None, partition: str | None, namespace: str | None, task: str | None) -> dict[str, Any]:
-    """Where a pop looks: in a queue or partition, or in all queues of a namespace and task.
+    """The target of a pop: a queue or partition, or all queues of a namespace and task.
 
     Raises:
-        BadRequestError: nothing is named, or a name is none.
+        BadRequestError: there is no target, or a name is invalid.
     """
     if queue is not None:
         check_name(queue, "queue")
@@ -135,15 +136,12 @@ def place_of(queue: str | None, partition: str | None, namespace: str | None, ta
 
 
 def start_of(mode: str | None, since: str | None, default: str) -> dict[str, Any]:
-    """Where a group starts, if this is its first contact; ``subscriptionFrom`` wins over the mode."""
+    """Where a new group starts; ``subscriptionFrom`` takes precedence over the mode."""
     if since == "now":
         return {"mode": "new"}
     if since:
         return {"mode": "timestamp", "since": parse_time(since, "subscriptionFrom")}
-    mode = mode or default
-    if mode not in _MODES:
-        raise BadRequestError(f"subscriptionMode must be all, new or new-only, not {mode[:40]!r}", "subscriptionMode")
-    return {"mode": _MODES[mode]}
+    return {"mode": "new" if (mode or default) in _NEW else "all"}
 
 
 def _partitions(given: str | int | None, default: int) -> int:

@@ -1,4 +1,4 @@
-"""Errors as answers: RFC 9457 problem documents that also carry ``error``, which the published clients read."""
+"""Error answers: RFC 9457 problem documents, which also have ``error`` for the published clients."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -42,12 +42,12 @@ log = logging.getLogger("queen.http")
 
 PROBLEM_JSON = "application/problem+json"
 RETRY_AFTER_S = "1"
-#: Answers to senders who may not do what they want.
+#: Statuses of requests refused for lack of rights.
 _REFUSED = (401, 403)
-#: Answers that say when to try again.
+#: Statuses with ``Retry-After``.
 _LATER = (429, 503)
 _SIMPLE_MQ = "/api/queues"
-#: Where a scope of ASGI has what is said of a handshake that is refused.
+#: Key of the ASGI scope for the body of a refused handshake.
 _REFUSAL = "queen.refusal"
 _HTTP_ERROR = "http_error"
 
@@ -76,20 +76,20 @@ _STATUS: Mapping[type[QueenError], int] = {
 _TITLES = {
     400: "Bad request",
     401: "Authentication required",
-    403: "Not allowed",
+    403: "Forbidden",
     404: "Not found",
     405: "Method not allowed",
     408: "Request timeout",
-    409: "Not possible now",
+    409: "Conflict",
     413: "Request body too large",
     414: "URL too long",
     415: "Unsupported media type",
-    422: "Data refused",
+    422: "Data rejected",
     426: "Upgrade required",
     429: "Limit reached",
     431: "Request head too large",
     500: "Internal error",
-    503: "Not available at the moment",
+    503: "Service unavailable",
     504: "Database too slow",
 }
 
@@ -110,7 +110,7 @@ class Problem(Struct, omit_defaults=True):
 
 
 def problem(req: QueenRequest, status: int, detail: str, code: str, field: str = "") -> Problem:
-    """What is wrong with a request; one of simple-mq also has what clients of the original read."""
+    """The problem of a request; for simple-mq with the fields that clients of the original read."""
     simple_mq = req.path.startswith(_SIMPLE_MQ)
     return Problem(
         status,
@@ -126,7 +126,7 @@ def problem(req: QueenRequest, status: int, detail: str, code: str, field: str =
 
 
 def unread(status: int, detail: str, code: str = _HTTP_ERROR) -> bytes:
-    """The body of an answer to what never became a request of falcon's."""
+    """The error body for a request that did not reach falcon."""
     return msgspec.json.encode(Problem(status, _title(status), detail, detail, code))
 
 
@@ -139,7 +139,7 @@ def _status(error: QueenError) -> int:
 
 
 def answer(resp: falcon.asgi.Response, found: Problem) -> None:
-    """Makes the answer a problem document."""
+    """Answers a problem document."""
     resp.status = found.status
     resp.content_type = PROBLEM_JSON
     resp.data = msgspec.json.encode(found)
@@ -150,19 +150,19 @@ def answer(resp: falcon.asgi.Response, found: Problem) -> None:
 
 
 def describe(error: QueenError, req: QueenRequest) -> Problem:
-    """An error of the server as its client may see it; what PostgreSQL said of refused data stays in the log."""
+    """An error as the client sees it; PostgreSQL's error about rejected data is only logged."""
     status = _status(error)
     detail = str(error)
     if isinstance(error, DataRejectedError):
         log.error("%s", error, extra=req.log_fields)
-        detail = "The database refused the data of this request"
+        detail = "PostgreSQL rejected the data of this request"
     elif isinstance(error, SpoolError):
         log.error("%s", error, extra=req.log_fields)
-        detail = "The message could be stored neither in the database nor in the spool; try again"
+        detail = "The message could not be stored in the database, nor in the spool. Try again later"
     elif isinstance(error, DatabaseUnavailableError):
         log.warning("%s", error, extra=req.log_fields)
         # Consumers of the published client end when a pop fails, unless the text has the word "connection".
-        detail = "There is no connection to the database at the moment; try again"
+        detail = "There is no connection to the database at the moment. Try again later"
     elif status == 504 or isinstance(error, DatabaseSlowError | LockedError):
         log.warning("%s", error, extra=req.log_fields)
     elif status in _REFUSED:
@@ -171,16 +171,16 @@ def describe(error: QueenError, req: QueenRequest) -> Problem:
 
 
 async def _refuse(req: QueenRequest, ws: falcon.asgi.WebSocket | None, found: Problem) -> None:
-    """What closes before it was accepted is answered 403; why, the answer says where the server can (``explained``)."""
+    """Refuses a handshake with 403, with the problem as body if the HTTP server can send one (``explained``)."""
     if ws is not None:
         req.scope[_REFUSAL] = msgspec.json.encode(msgspec.structs.replace(found, status=403, title=_title(403)))
         await ws.close()
 
 
 def explained(scope: Mapping[str, Any], send: Send) -> Send:
-    """``send`` of a WebSocket that answers a refused handshake with a body, which falcon has no word for.
+    """A ``send`` that answers a refused WebSocket handshake with a body, which falcon does not support.
 
-    ASGI's extension for it is not in gunicorn's own worker class.
+    gunicorn's own worker class lacks the ASGI extension for it.
     """
 
     async def answer_refusal(event: dict[str, Any]) -> None:
@@ -202,7 +202,7 @@ async def on_queen_error(
     _params: Mapping[str, object],
     ws: falcon.asgi.WebSocket | None = None,
 ) -> None:
-    """Answers an error of the server; a handshake of a WebSocket is refused, which is a 403."""
+    """Answers a ``QueenError``; refuses the handshake of a WebSocket with 403."""
     found = describe(error, req)
     if resp is None:
         await _refuse(req, ws, found)
@@ -217,7 +217,7 @@ async def on_http_error(
     _params: Mapping[str, object],
     ws: falcon.asgi.WebSocket | None = None,
 ) -> None:
-    """Answers an error of falcon, such as an unknown route; refuses the handshake of a WebSocket there."""
+    """Answers an error of falcon, such as an unknown route; refuses the handshake of a WebSocket."""
     status = error.status_code
     detail = error.description or f"{_TITLES.get(status, error.title)}: {req.method} {req.path}"
     found = problem(req, status, detail, _HTTP_ERROR)
@@ -231,11 +231,11 @@ async def on_http_error(
 async def on_unexpected(
     req: QueenRequest, resp: falcon.asgi.Response, error: Exception, _params: Mapping[str, object]
 ) -> None:
-    """Answers what should not happen: the client learns that, the log why."""
+    """Answers an unexpected error; the details are only logged."""
     answer(resp, mistake(error, req))
 
 
 def mistake(error: Exception, req: QueenRequest) -> Problem:
-    """What should not have happened; the log gets it."""
+    """The problem of an unexpected error, which it logs."""
     log.error("%s %s failed", req.method, req.path, exc_info=error, extra=req.log_fields)
-    return problem(req, 500, "The server made a mistake; its log says which", "internal")
+    return problem(req, 500, "Internal error. See the log of the server", "internal")

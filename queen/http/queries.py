@@ -1,4 +1,4 @@
-"""Parameters of listings: names, pages and times of a query string, and a message named in a path."""
+"""Parameters of lists: names, pages and times of a query string; the message or dead letter of a path."""
 
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -8,25 +8,29 @@ import falcon.asgi
 from msgspec import Struct
 
 from queen.core import ids
-from queen.core.administration import MessageKey, Period
+from queen.core.administration import MessageKey, Period, QueueFilter, WorkerFilter
 from queen.core.errors import BadRequestError, NotFoundError
 from queen.core.limits import TRANSACTION_ID_CHARS_MAX
 from queen.http.parsing import check_name, parse_integer, parse_time
 
 EnumT = TypeVar("EnumT", bound=Enum)
 
+MESSAGE_NOT_FOUND = "Message not found"
+DEAD_LETTER_NOT_FOUND = "Dead letter not found"
 LIMIT_MAX = 10_000
 OFFSET_MAX = 1_000_000
-#: Elements of a list without a `limit`: with names of a common length far less than a mebibyte.
+#: Default `limit` of lists: with names of common length, far less than a mebibyte.
 LIMIT = 1000
-#: Points of series together.
+#: Maximum of points of all series together.
 POINTS_MAX = 10_000
-#: Names that a query may choose.
+#: Maximum of a process id.
+PID_MAX = 2**31 - 1
+#: Maximum of names in a query.
 NAMES_MAX = 100
 
 
 class Pagination(Struct, frozen=True):
-    """Which part of a list is wanted, and is answered."""
+    """The requested page of a list."""
 
     limit: int
     offset: int
@@ -36,8 +40,8 @@ def page(req: falcon.asgi.Request, limit: int, offset_max: int = OFFSET_MAX, lim
     """``limit`` and ``offset`` of the query.
 
     Args:
-        req: has the query.
-        limit: what holds when none is named.
+        req: the request.
+        limit: the default limit.
         offset_max: largest offset.
         limit_max: largest limit.
     """
@@ -48,13 +52,13 @@ def page(req: falcon.asgi.Request, limit: int, offset_max: int = OFFSET_MAX, lim
 
 
 def page_of_series(req: falcon.asgi.Request, period: Period, points: int) -> Pagination:
-    """Which series are wanted: by default as many as make so many points over the time, and at most ``POINTS_MAX``."""
+    """The requested page of series: by default as many as give this number of points, at most ``POINTS_MAX``."""
     most = max(POINTS_MAX // period.points, 1)
     return page(req, max(points // period.points, 1), limit_max=min(most, LIMIT_MAX))
 
 
 def name(req: falcon.asgi.Request, *fields: str) -> str | None:
-    """A name of the query, under the first of its spellings that is there; ``None`` and empty match any."""
+    """A name of the query, by the first spelling that is given; ``None`` and empty match all."""
     for field in fields:
         if text := req.get_param(field):
             return check_name(text, field)
@@ -62,11 +66,23 @@ def name(req: falcon.asgi.Request, *fields: str) -> str | None:
 
 
 def names(req: falcon.asgi.Request, field: str) -> list[str] | None:
-    """Names of the query, each in a parameter of its own; ``None``: there is none, which matches any."""
+    """Names of the query, one parameter per name; ``None`` if there are none, which matches all."""
     found = [text for text in req.get_param_as_list(field) or () if text]
     if len(found) > NAMES_MAX:
-        raise BadRequestError(f"{field} is there {len(found)} times, more than {NAMES_MAX}", field)
+        raise BadRequestError(f"{field} is given {len(found)} times, at most {NAMES_MAX} are allowed", field)
     return [check_name(text, field) for text in dict.fromkeys(found)] or None
+
+
+def queue_filter(req: falcon.asgi.Request) -> QueueFilter:
+    """``queue``, ``namespace`` and ``task`` of the query."""
+    queue = name(req, "queue")
+    return QueueFilter(name(req, "namespace"), name(req, "task"), None if queue is None else [queue])
+
+
+def worker_filter(req: falcon.asgi.Request) -> WorkerFilter:
+    """``hostname`` and ``workerId`` of the query."""
+    number = parse_integer(req.get_param("workerId"), "workerId", -1, 0, PID_MAX)
+    return WorkerFilter(name(req, "hostname"), number if number >= 0 else None)
 
 
 def choice(req: falcon.asgi.Request, field: str, default: EnumT) -> EnumT:
@@ -86,7 +102,7 @@ def moment(req: falcon.asgi.Request, field: str) -> datetime | None:
 
 
 def period(req: falcon.asgi.Request, default: timedelta) -> Period:
-    """``from`` and ``to`` of the query; by default the time up to now. The minute of ``to`` counts whole."""
+    """``from`` and ``to`` of the query; by default a range up to now. The minute of ``to`` is included."""
     end = moment(req, "to")
     if end is None:
         end = datetime.now(UTC)
@@ -101,14 +117,22 @@ def period(req: falcon.asgi.Request, default: timedelta) -> Period:
 
 
 def message_key(partition_id: str, transaction_id: str) -> MessageKey:
-    """A message named by the ids of a path.
+    """The message of a path, by its ids.
 
     Raises:
-        NotFoundError: the partition id is none of this server.
+        NotFoundError: the partition id is not one of this server.
         BadRequestError: the transaction id is empty or too long.
     """
     part_id = ids.parse_partition_id(partition_id)
     check_name(transaction_id, "transactionId", TRANSACTION_ID_CHARS_MAX)
     if part_id is None:
-        raise NotFoundError("Message not found")
+        raise NotFoundError(MESSAGE_NOT_FOUND)
     return MessageKey(part_id, transaction_id)
+
+
+def dead_letter_number(dead_letter_id: str) -> int:
+    """The number of a dead letter, by the id in a path; raises NotFoundError if it is not one of this server."""
+    number = ids.parse_dead_letter_id(dead_letter_id)
+    if number is None:
+        raise NotFoundError(DEAD_LETTER_NOT_FOUND)
+    return number

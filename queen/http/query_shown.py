@@ -1,4 +1,4 @@
-"""What log lines and traces show of a query: parameters of the interface; others may hold a token or a password."""
+"""Queries in log lines and traces: only known parameters are shown; others may contain a token or a password."""
 
 from urllib.parse import unquote_plus
 
@@ -15,7 +15,7 @@ _HIDDEN = "***"
 
 
 def query_shown(query: str) -> str:
-    """The query with ``***`` in the place of each value that is not known to be harmless."""
+    """The query, with ``***`` for values of unknown parameters."""
     return "&".join(map(_part_shown, query.split("&")))
 
 

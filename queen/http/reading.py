@@ -1,4 +1,4 @@
-"""Bodies into values."""
+"""Reads and decodes request bodies."""
 
 from collections.abc import Mapping
 from typing import TypeVar
@@ -14,11 +14,11 @@ T = TypeVar("T")
 async def read_json(
     req: QueenRequest, decoder: "msgspec.json.Decoder[T]", bytes_max: int, texts: Mapping[str, str]
 ) -> T:
-    """The body as the decoder's type; ``texts`` as ``decode`` takes them.
+    """The decoded body; ``texts`` as in ``decode``.
 
     Raises:
-        BodyTooLargeError: it has more than ``bytes_max``, or more elements than a request may have.
-        BadRequestError: it is not what the decoder wants; names the field.
+        BodyTooLargeError: it exceeds ``bytes_max``, or the maximum of elements.
+        BadRequestError: it is invalid; names the field.
     """
     body = await read_body(req, bytes_max)
     req.room.check(decoder, body)

@@ -1,4 +1,4 @@
-"""Log lines about senders that are refused, few enough that nobody can fill a disk with bad tokens."""
+"""Log lines about refused requests, limited so that nobody can fill a disk with bad tokens."""
 
 import logging
 import time
@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 from queen.core.rate_limit import RateLimit
 
-#: Lines that a worker writes in a second: about one address, and about all.
+#: Maximum of lines per second and worker: about one address, and about all.
 _OF_ONE, _OF_ALL = 1, 5
 
 
 class FewLines(logging.Filter):
-    """Leaves lines out, and has the next one say how many (``left_out``).
+    """Omits lines; the next line has the number of omitted ones (``left_out``).
 
     Args:
-        clock: seconds of a clock that never goes back.
+        clock: a monotonic clock, in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -24,7 +24,7 @@ class FewLines(logging.Filter):
         self._left_out = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Judges a line by its field ``client``."""
+        """Whether to write a line, by its field ``client``."""
         now = self._clock()
         passes = self._of_one.admits(getattr(record, "client", None), now) and self._of_all.admits(None, now)
         if passes:

@@ -1,4 +1,4 @@
-"""Results as JSON, made by formatting bytes: payloads and stored texts go through as they are."""
+"""Renders results as JSON by formatting bytes: payloads and stored texts are copied unchanged."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -8,7 +8,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from queen.core import ids
 from queen.core.errors import DecryptionError
-from queen.core.operations import AckItem, AckResult, Claim, Lot, Popped, Pushed, Renewed, Stored
+from queen.core.operations import AckItem, AckResult, Claim, PartitionBatch, Popped, Pushed, Renewed, Stored
 from queen.core.segment import Entry, decode_entries
 from queen.http.parsing import PushItem
 from queen.security.keyring import Keyring
@@ -26,33 +26,33 @@ def timestamp(time: datetime, decimals: int = 6) -> str:
 # ---------------------------------------------------------------- push
 
 
-def render_push(items: Sequence[PushItem], lots: Sequence[Lot], pushed: Pushed) -> bytes:
-    """The array that answers a push: one object an item, in the order of the request."""
+def render_push(items: Sequence[PushItem], batches: Sequence[PartitionBatch], pushed: Pushed) -> bytes:
+    """The answer to a push: an array with one object per item, in the order of the request."""
     parts: list[bytes] = [b""] * len(items)
-    for lot, stored in zip(lots, pushed.stored, strict=True):
-        _render_lot(parts, items, lot, stored)
+    for batch, stored in zip(batches, pushed.stored, strict=True):
+        _render_batch(parts, items, batch, stored)
     return b"[" + b",".join(parts) + b"]"
 
 
-def _render_lot(parts: list[bytes], items: Sequence[PushItem], lot: Lot, stored: Stored) -> None:
+def _render_batch(parts: list[bytes], items: Sequence[PushItem], batch: PartitionBatch, stored: Stored) -> None:
     prefix = ids.message_id_prefix(stored.part_id).encode()
-    queue = _json(lot.queue)
+    queue = _json(batch.queue)
     partition_id = ids.partition_id(stored.part_id).encode()
-    if stored.first is not None and not any([items[place].traceId for place in lot.places]):
+    if stored.first is not None and not any([items[place].traceId for place in batch.places]):
         own = b'"' + prefix + b'%012x"'
         rest = b',"status":"queued","message_id":' + own + b',"partition_id":"' + partition_id
         rest += b'","trace_id":null,"queueName":' + queue.replace(b"%", b"%%") + b"}"
-        if lot.ids is None:
+        if batch.ids is None:
             template = b'{"index":%d,"transaction_id":' + own + rest
-            for offset, place in enumerate(lot.places, stored.first):
+            for offset, place in enumerate(batch.places, stored.first):
                 parts[place] = template % (place, offset, offset)
             return
-        # An id that is empty was not chosen: it is the message's.
+        # An empty id was not chosen by the producer: it is the message id.
         template = b'{"index":%d,"transaction_id":%b' + rest
-        for offset, (place, text) in enumerate(zip(lot.places, lot.ids, strict=True), stored.first):
+        for offset, (place, text) in enumerate(zip(batch.places, batch.ids, strict=True), stored.first):
             parts[place] = template % (place, _json(text) if text else own % offset, offset)
         return
-    for number, place in enumerate(lot.places):
+    for number, place in enumerate(batch.places):
         parts[place] = _render_item(items[place], place, number, stored, queue)
 
 
@@ -61,7 +61,7 @@ def _render_item(item: PushItem, place: int, number: int, stored: Stored, queue:
         return _json(
             {
                 "index": place, "transaction_id": item.transactionId, "status": "failed", "queueName": item.queue,
-                "error": "transactionId has the form of a message id of this partition: the server makes those",
+                "error": "transactionId has the form of a message id of this partition. Only the server creates those",
             }
         )  # fmt: skip
     message_id = ids.message_id(stored.part_id, stored.offset(number))
@@ -74,7 +74,7 @@ def _render_item(item: PushItem, place: int, number: int, stored: Stored, queue:
 
 
 class BufferedItem(Struct):
-    """An item that waits in the spool: it is safe, but ids that the server makes are not known yet."""
+    """An item in the spool: it is safe, but its message id is not known yet."""
 
     index: int
     transaction_id: str | None
@@ -87,7 +87,7 @@ class BufferedItem(Struct):
 
 
 def render_buffered(items: Sequence[PushItem]) -> bytes:
-    """The array that answers a push which went to the spool."""
+    """The answer to a push that went to the spool."""
     return _json([_buffered(index, item) for index, item in enumerate(items)])
 
 
@@ -100,12 +100,12 @@ def _buffered(index: int, item: PushItem) -> BufferedItem:
 
 
 def render_pop(popped: Popped, group: str, more: bytes = b"", keys: Keyring | None = None) -> bytes:
-    """The object that answers a pop with messages.
+    """The answer to a pop with messages.
 
     Args:
         popped: with at least one claim.
-        group: as named by the consumer, or the name of queue mode.
-        more: fields to add, with their commas.
+        group: the consumer group, or the name of queue mode.
+        more: additional fields, with commas.
         keys: open encrypted payloads.
     """
     head = popped.claims[0]
@@ -163,7 +163,7 @@ def _render_entry(entry: Entry, prefix: bytes, offset: int, claim: Claim, keys: 
 
 
 def _open(entry: Entry, claim: Claim, keys: Keyring | None) -> tuple[bytes, bytes]:
-    """The payload of an encrypted message, or null and the fields that say why not: it harms no other message."""
+    """The payload of an encrypted message, or null and fields with the reason; other messages are not affected."""
     try:
         return open_entry(entry, claim.queue, claim.partition, keys), b""
     except DecryptionError as problem:
@@ -191,18 +191,18 @@ _ACK_HEAD = b'{"index":0,"transactionId":""'
 
 
 def render_ack(items: Sequence[AckItem], results: Sequence[AckResult]) -> bytes:
-    """The array that answers an ack: one object an item, in the order of the request."""
+    """The answer to an ack: an array with one object per item, in the order of the request."""
     parts: list[bytes] = []
     last, tail = None, b""
     for index, (item, result) in enumerate(zip(items, results, strict=True)):
-        if result is not last:  # most share one with their neighbours
+        if result is not last:  # neighbours mostly share one
             last, tail = result, _ack_tail(result)
         parts.append(b'{"index":%d,"transactionId":%b%b' % (index, _json(item.transaction_id), tail))
     return b"[" + b",".join(parts) + b"]"
 
 
 def _ack_tail(result: AckResult) -> bytes:
-    """What an answer says behind its index and its transaction id."""
+    """The fields of an answer after its index and transaction id."""
     answer = AckAnswer(
         0, "", result.problem is None, result.problem, result.queue, result.partition, result.released, result.dead,
         result.noop or UNSET,
@@ -210,11 +210,11 @@ def _ack_tail(result: AckResult) -> bytes:
     return _json(answer).removeprefix(_ACK_HEAD)
 
 
-# ---------------------------------------------------------------- lease, transaction
+# ---------------------------------------------------------------- lease
 
 
 class LeaseAnswer(Struct):
-    """The answer to a lease extension; the end of the lease stands under the three names that clients read."""
+    """The answer to a lease extension; clients read the end of the lease from three fields."""
 
     leaseId: str  # noqa: N815 - the interface's names
     success: bool
@@ -226,39 +226,8 @@ class LeaseAnswer(Struct):
 
 
 def render_lease(lease: str, renewed: Renewed) -> bytes:
-    """The object that answers a lease extension."""
+    """The answer to a lease extension."""
     if renewed.expires_at is None:
         return _json(LeaseAnswer(lease, False, 0, "Lease not found or expired", None, None, None))
     end = timestamp(renewed.expires_at, 3)
     return _json(LeaseAnswer(lease, True, renewed.cursors, None, end, end, end))
-
-
-class TransactionAnswer(Struct, omit_defaults=True):
-    """The answer to a transaction; a failed one has no results, because nothing of it happened."""
-
-    transactionId: str  # noqa: N815
-    success: bool
-    results: list["AckDone | PushDone"]
-    error: str | None = None
-    reason: str | None = None
-
-
-class AckDone(Struct, tag="ack"):
-    """An ack in the results of a transaction."""
-
-    index: int
-    transactionId: str  # noqa: N815
-    dlq: bool
-    success: bool = True
-    error: str | None = None
-
-
-class PushDone(Struct, tag="push"):
-    """A pushed item in the results of a transaction."""
-
-    index: int
-    transactionId: str  # noqa: N815
-    messageId: str  # noqa: N815
-    partitionId: str  # noqa: N815
-    queueName: str  # noqa: N815
-    success: bool = True

@@ -1,4 +1,4 @@
-"""A request that keeps how it began, so that bodies are read without a stream between, and a client's end is heard."""
+"""A request that reads its body directly from ASGI events, and notices when its client disconnects."""
 
 import re
 from collections.abc import Awaitable, Callable
@@ -16,25 +16,25 @@ from queen.security.tokens import Identity
 Event = dict[str, Any]
 
 REQUEST_ID = "X-Request-Id"
-#: What an id of a client may be, so that it can be searched for, and breaks no line of a log.
+#: Form of request ids that clients may choose: searchable, and safe in a log line.
 _SANE_ID = re.compile(r"[\w.:/+=@-]{1,128}", re.ASCII)
-#: Characters of a path or query that a log line keeps: more than the longest names of a group, a queue and a partition.
+#: Characters of a path or query in a log line: more than the longest names of a group, a queue and a partition.
 _LOGGED_CHARS_MAX = 1000
-#: A body that is no longer is worked on at once, whatever is in it.
+#: Bodies up to this size are processed at once.
 _SHORT_BYTES = 1024
 
 
 class QueenRequest(falcon.asgi.Request):
-    """falcon's request, and the events that ASGI brings for it.
+    """falcon's request, with its ASGI events.
 
     Attributes:
-        opening: the first event, with the whole body if that was short.
-        next_event: the way to all others.
-        body: what was read of it.
-        began: when it came, by ``time.perf_counter``.
-        identity: who sends it; ``None`` where nobody has to say.
-        room: where large requests wait for each other.
-        size: what it has taken there.
+        opening: the first event, with the whole body if it is short.
+        next_event: receives the next event.
+        body: the part that was read.
+        began: time of arrival, by ``time.perf_counter``.
+        identity: the caller; ``None`` without authentication.
+        room: limits the memory of large requests.
+        size: bytes that it holds in ``room``.
     """
 
     __slots__ = ("_request_id", "began", "body", "identity", "next_event", "opening", "room", "size")
@@ -60,16 +60,16 @@ class QueenRequest(falcon.asgi.Request):
 
     @property
     def remote_addr(self) -> str:
-        """The address of the client, as the server has it, which knows which proxies to believe.
+        """The address of the client. The HTTP server determines it, because it knows the trusted proxies.
 
-        falcon's own is what any client says in ``Forwarded``, and an error where that cannot be understood.
+        falcon's own trusts the header ``Forwarded`` of any client, and fails if it is malformed.
         """
         client = self.scope.get("client")
         return client[0] if client else ""
 
     @property
     def request_id(self) -> str:
-        """What the request is called in log lines and in its answer: as ``X-Request-Id`` says, else a new UUID."""
+        """The id of the request in log lines and in its answer: that of ``X-Request-Id``, else a new UUID."""
         if self._request_id is None:
             given = self.get_header(REQUEST_ID)
             self._request_id = given if given is not None and _SANE_ID.fullmatch(given) else str(uuid4())
@@ -77,7 +77,7 @@ class QueenRequest(falcon.asgi.Request):
 
     @property
     def log_fields(self) -> dict[str, str]:
-        """Who wants what from where: the fields of each log line that belongs to the request."""
+        """The fields of log lines about the request."""
         fields = {
             "request_id": self.request_id,
             "client": self.remote_addr,
@@ -91,33 +91,33 @@ class QueenRequest(falcon.asgi.Request):
 
     @property
     def subject(self) -> str | None:
-        """Who sends it, as the token says: what messages have as ``producerSub``."""
+        """The subject of the token, which messages store as ``producerSub``."""
         return self.identity.subject if self.identity is not None else None
 
     def leave_room(self) -> None:
-        """The work on it is done."""
+        """Releases its memory in ``room``."""
         if self.size:
             size, self.size = self.size, 0
             self.room.leave(size)
 
     def forget_body(self) -> None:
-        """The work on its body is done, and what it asks for besides may take long."""
+        """Releases the memory of its body, before other work that may take long."""
         self.body = self.opening["body"] = b""
         self.leave_room()
 
     async def gone(self) -> None:
-        """Returns when the client has closed the connection. Read the body first."""
+        """Returns when the client has disconnected. Read the body first."""
         while (await self.next_event())["type"] != "http.disconnect":
             pass
 
 
 async def read_body(req: QueenRequest, bytes_max: int, limit: str = "MAX_BODY_SIZE") -> bytes:
-    """The whole body, when the request has its turn; ``limit`` is what ``bytes_max`` is called in the error.
+    """The whole body, as soon as there is room for it; ``limit`` is the name of ``bytes_max`` in the error.
 
     Raises:
-        OverloadedError: it had no turn in time.
-        BodyTooLargeError: it is larger than ``bytes_max``; it is not read to its end.
-        BadRequestError: it is empty, or the connection ended in the middle of it.
+        OverloadedError: there was no room in time.
+        BodyTooLargeError: it is larger than ``bytes_max``; the rest is not read.
+        BadRequestError: it is empty, or the connection was closed before its end.
     """
     event = req.opening
     body: bytes = event.get("body", b"")
@@ -138,7 +138,7 @@ async def _read_on(req: QueenRequest, body: bytes, bytes_max: int, limit: str) -
     while more and size <= bytes_max:
         event = await req.next_event()
         if event["type"] == "http.disconnect":
-            raise BadRequestError("The connection ended before the body did")
+            raise BadRequestError("The connection was closed before the whole body arrived")
         chunks.append(event.get("body", b""))
         size += len(chunks[-1])
         more = event.get("more_body", False)

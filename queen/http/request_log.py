@@ -1,6 +1,6 @@
-"""Log lines about requests that were answered: one for each administrative change, of all requests if wanted.
+"""Log lines about answered requests: one per administrative change, or one per request if enabled.
 
-Every line has the fields of ``QueenRequest.log_fields``, of which ``request_id`` is also in the answer.
+Lines have the fields of ``QueenRequest.log_fields``; ``request_id`` is also in the answer.
 """
 
 import logging
@@ -13,10 +13,10 @@ import falcon.asgi
 from queen.http.request import REQUEST_ID, QueenRequest
 from queen.http.routes import Route
 
-#: What asks, and so changes nothing.
+#: Methods that change nothing.
 _ASKING = frozenset({"GET", "HEAD", "OPTIONS"})
 _BODY_CHARS_MAX = 1000
-#: Where a scope of ASGI has its request while that changes something.
+#: Key of the ASGI scope for a request that is changing something.
 _UNDER_WAY = "queen.change"
 
 changes = logging.getLogger("queen.audit")
@@ -25,20 +25,20 @@ requests = logging.getLogger("queen.requests")
 
 def _what_changes(req: QueenRequest) -> dict[str, str]:
     fields = req.log_fields
-    # Nothing of a body of administration is secret; messages are not among them.
+    # Bodies of administrative requests have no secrets; messages are not among them.
     if body := req.body.strip():
         fields["body"] = body[:_BODY_CHARS_MAX].decode(errors="replace")
     return fields
 
 
 class RequestLog:
-    """Names the requests whose answers somebody may ask about, and writes lines: a falcon middleware.
+    """Gives ids to requests of interest and logs them: a falcon middleware.
 
-    Most requests get no id: making one and sending it back costs more than all of routing.
+    Most requests get no id: creating and sending one costs more than routing.
 
     Args:
-        table: all routes, of which some are administration.
-        of_all: whether every request has an id and a line.
+        table: all routes; some are administrative.
+        of_all: whether every request gets an id and a line.
     """
 
     def __init__(self, table: Sequence[Route], *, of_all: bool) -> None:
@@ -50,14 +50,14 @@ class RequestLog:
     async def process_resource(
         self, req: QueenRequest, _resp: falcon.asgi.Response, _resource: object, _params: Mapping[str, object]
     ) -> None:
-        """Remembers an administrative change that begins."""
+        """Marks the start of an administrative change."""
         if self._changes(req):
             req.scope[_UNDER_WAY] = req
 
     async def process_response(
         self, req: QueenRequest, resp: falcon.asgi.Response, _resource: object, _succeeded: bool
     ) -> None:
-        """Looks at a request that is about to be answered."""
+        """Logs a request that is about to be answered."""
         status, changed = resp.status_code, self._changes(req)
         if not (changed or status >= 400 or self._of_all or req.get_header(REQUEST_ID) is not None):
             return
@@ -71,9 +71,9 @@ class RequestLog:
             requests.info("request", extra={**req.log_fields, "status": status, "took_ms": took_ms})
 
     def cut_off(self, scope: Mapping[str, Any]) -> None:
-        """A request will not be answered, because its client has left; what it asked for may still be done."""
+        """Logs a request whose client has disconnected; its work may still be done."""
         if req := scope.get(_UNDER_WAY):
-            changes.warning("administrative change, outcome unknown: the client left", extra=_what_changes(req))
+            changes.warning("administrative change, outcome unknown: the client disconnected", extra=_what_changes(req))
 
     def _changes(self, req: QueenRequest) -> bool:
         return (req.uri_template, req.method) in self._audited

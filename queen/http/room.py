@@ -1,8 +1,8 @@
-"""Room for the requests that a worker works on: how large one may be, and how many large ones go on at a time.
+"""Limits the memory of requests: the size of one, and the number of large ones at a time.
 
-What a request takes while it is worked on is several times its bytes, and a kilobyte for each element: all are decoded,
-laid out for PostgreSQL and answered. Forty requests with 40,000 messages each, a megabyte long, took 700 MiB and eight
-seconds of the time of others. So large requests wait for each other, in the order in which they came; small ones pass.
+A request takes several times its bytes while it is processed, and a kilobyte per element: all are decoded, laid out
+for PostgreSQL and answered. Forty requests of a megabyte with 40,000 messages each took 700 MiB, and delayed others by
+eight seconds. So large requests wait for each other, in order of arrival; small ones do not wait.
 """
 
 import asyncio
@@ -18,55 +18,56 @@ from queen.http.elements import count_elements
 if TYPE_CHECKING:
     from queen.http.request import QueenRequest
 
-#: A request that takes no more neither waits nor counts, unless it is said otherwise.
+#: Requests up to this size do not wait and are not counted, by default.
 SMALL_BYTES = 16 << 10
-#: What a byte and an object of a body take, with all copies; measured for pushes, acks and transactions.
+#: Memory per byte and per object of a body, with all copies; measured for pushes, acks and transactions.
 _BYTES_OF_BYTE, _BYTES_OF_OBJECT = 4, 1200
 #: An element has two characters at least.
 _ELEMENT_BYTES_MIN = 2
-_NO_ROOM = "Large requests wait for each other, and this one had no turn in time; try again later"
+_NO_ROOM = "Large requests wait for memory, and this one waited too long. Try again later"
 
 
 class Room:
-    """What the requests of a worker share, or the frames of a WebSocket.
+    """The memory that the requests of a worker share, or the frames of a WebSocket.
 
     Args:
-        items_max: elements that one request may have.
-        bytes_max: what all that are worked on may take by our estimate; one alone may take more.
-        patience_s: how long a request waits for its turn; ``None``: as long as it takes.
-        small_bytes: what takes no more neither waits nor counts.
+        items_max: maximum of elements of one request.
+        bytes_max: maximum of estimated memory of all requests; a single one may take more.
+        retry_timeout_s: how long a request waits for room; ``None``: without limit.
+        small_bytes: requests up to this size do not wait and are not counted.
     """
 
     def __init__(
         self,
         items_max: int = limits.ITEMS_MAX,
         bytes_max: int = limits.WORK_BYTES_MAX,
-        patience_s: float | None = 20,
+        retry_timeout_s: float | None = 20,
         small_bytes: int = SMALL_BYTES,
     ) -> None:
-        self._items_max, self._bytes_max, self._patience_s = items_max, bytes_max, patience_s
+        self._items_max, self._bytes_max, self._patience_s = items_max, bytes_max, retry_timeout_s
         self._small_bytes = small_bytes
         self._taken = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     def check(self, decoder: "msgspec.json.Decoder[Any]", body: bytes) -> None:
-        """Raises TooManyItemsError before a decoder makes more elements than a request may have."""
+        """Raises TooManyItemsError for a body with too many elements, before it is decoded."""
         if len(body) <= self._items_max * _ELEMENT_BYTES_MIN:
             return
         try:
             count = count_elements(decoder, body)
         except (msgspec.DecodeError, RecursionError):
-            return  # the decoder itself says what is wrong
+            return  # the decoder reports the error
         if count > self._items_max:
             raise TooManyItemsError(
-                f"The request has {count} elements, more than {self._items_max} (QUEEN_MAX_ITEMS); send it in parts"
+                f"The request has {count} elements, at most {self._items_max} are allowed (QUEEN_MAX_ITEMS). "
+                "Send it in parts"
             )
 
     async def enter(self, body: bytes) -> int:
-        """Returns when a request with this body may be worked on: what has to be given back with ``leave``.
+        """Waits for room for a request with this body; returns the size to give back with ``leave``.
 
         Raises:
-            OverloadedError: others took too long.
+            OverloadedError: there was no room in time.
         """
         size = len(body) * _BYTES_OF_BYTE + min(body.count(b"{"), self._items_max) * _BYTES_OF_OBJECT
         if size <= self._small_bytes:
@@ -87,7 +88,7 @@ class Room:
         return size
 
     def leave(self, size: int) -> None:
-        """A request is answered."""
+        """Gives back the room of a request."""
         self._taken -= size
         while self._waiting and self._has_room(self._waiting[0][0]):
             size, turn = self._waiting.popleft()
@@ -102,12 +103,12 @@ class Room:
             self.leave(size)
         else:
             self._waiting.remove((size, turn))
-            self.leave(0)  # what comes behind may be smaller
+            self.leave(0)  # the next ones may be smaller
 
 
 class LeaveRoom:
-    """A falcon middleware: an answer that is ready takes no room, whether its client reads it or not."""
+    """A falcon middleware that releases the room of a request when its answer is ready, before the client reads it."""
 
     async def process_response(self, req: "QueenRequest", _resp: object, _resource: object, _succeeded: bool) -> None:
-        """Gives back what the request took."""
+        """Releases the room of the request."""
         req.leave_room()

@@ -1,1 +1,1 @@
-"""What the server tells Prometheus: a registry for all workers of an instance, and one module an area."""
+"""Metrics for Prometheus: one registry for all workers of an instance, one module per area."""

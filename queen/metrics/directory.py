@@ -1,6 +1,6 @@
 """The folder through which the workers of an instance share their metrics (prometheus_client's multiprocess mode).
 
-It has to be named in the environment before anything imports prometheus_client, so nothing here does.
+The environment must name it before prometheus_client is imported, so this module does not import it.
 """
 
 import fcntl
@@ -15,7 +15,7 @@ _SPOKESMAN = "spokesman.lock"
 
 
 def share() -> None:
-    """Makes a folder for this process and its children, unless the environment names one."""
+    """Creates a folder for this process and its children, unless the environment names one."""
     if not os.environ.get(_VARIABLE):
         os.environ[_VARIABLE] = tempfile.mkdtemp(prefix=_PREFIX)
 
@@ -26,7 +26,7 @@ def shared() -> bool:
 
 
 def clear() -> None:
-    """Removes what an earlier run has left in the folder."""
+    """Removes files of an earlier run from the folder."""
     folder = Path(os.environ[_VARIABLE])
     folder.mkdir(parents=True, exist_ok=True)
     for file in (*folder.glob("*.db"), folder / _SPOKESMAN):
@@ -34,24 +34,24 @@ def clear() -> None:
 
 
 def forget(pid: int) -> None:
-    """Takes the gauges of a worker that has ended out of the sums; what it has counted stays."""
+    """Removes the gauges of an ended worker from the sums; its counters stay."""
     from prometheus_client.multiprocess import mark_process_dead  # noqa: PLC0415 - see above
 
     mark_process_dead(pid)  # type: ignore[no-untyped-call]
 
 
 def remove() -> None:
-    """Removes the folder, if it was made here: the instance has stopped."""
+    """Removes the folder after the instance has stopped, if ``share`` created it."""
     folder = Path(os.environ[_VARIABLE])
     if folder.name.startswith(_PREFIX):
         shutil.rmtree(folder, ignore_errors=True)
 
 
 class Spokesman:
-    """The one worker of an instance that sends the metrics of all; when it ends, another one does.
+    """Selects one worker of an instance to send the metrics of all; when it ends, another one takes over.
 
     Attributes:
-        began_ns: when the first of them began, in nanoseconds since 1970.
+        began_ns: start of the first one, in nanoseconds since 1970.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Spokesman:
         self.began_ns = 0
 
     def speaks(self) -> bool:
-        """Whether this process is the one; tries to become it."""
+        """Whether this process is the selected one; tries to become it."""
         if self._file is None and shared():
             self._file = self._take()
         return self._file is not None or not shared()
@@ -67,9 +67,9 @@ class Spokesman:
     def _take(self) -> int | None:
         file = os.open(Path(os.environ[_VARIABLE]) / _SPOKESMAN, os.O_RDONLY | os.O_CREAT, 0o600)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system lets go when the process ends
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system releases it when the process ends
         except BlockingIOError:
             os.close(file)
             return None
-        self.began_ns = os.fstat(file).st_mtime_ns  # nobody ever writes to it
+        self.began_ns = os.fstat(file).st_mtime_ns  # never written to
         return file

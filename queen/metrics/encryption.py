@@ -1,4 +1,4 @@
-"""Messages of encrypted queues that could not be delivered in clear."""
+"""Messages of encrypted queues that could not be decrypted."""
 
 from prometheus_client import Counter
 
@@ -6,6 +6,6 @@ from queen.metrics.registry import REGISTRY
 
 DECRYPTION_FAILURES = Counter(
     "queen_decryption_failures",
-    "Times that a stored payload could not be decrypted: its key is missing, or it is not what was stored.",
+    "Stored payloads that could not be decrypted: the key is missing, or the payload is corrupt.",
     registry=REGISTRY,
 )

@@ -1,7 +1,7 @@
-"""The engine of each worker: what waits, what is under way, how large its batches are and how long PostgreSQL takes.
+"""Metrics of the engine: waiting jobs, calls in flight, batch sizes, and duration of calls.
 
 Calls are observed one by one, through children that are bound at the start. Everything else is counted by the engine
-anyway and published once a second, which costs a request nothing.
+anyway and published once per second, at no cost per request.
 """
 
 from prometheus_client import Counter, Gauge, Histogram
@@ -13,14 +13,14 @@ _KIND = ("kind",)
 
 CALL_SECONDS = Histogram(
     "queen_engine_call_seconds",
-    "Time of one call to PostgreSQL (round trip).",
+    "Duration of one call to PostgreSQL (round trip).",
     _KIND,
     buckets=(0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
     registry=REGISTRY,
 )
 BATCH_JOBS = Histogram(
     "queen_engine_batch_jobs",
-    "Jobs that went into one call.",
+    "Jobs per call.",
     _KIND,
     buckets=(1, 2, 5, 10, 20, 50, 100, 200, 500),
     registry=REGISTRY,
@@ -28,7 +28,7 @@ BATCH_JOBS = Histogram(
 
 
 def _gauge(name: str, meaning: str, labels: tuple[str, ...] = ()) -> Gauge:
-    """A gauge that is summed over the workers that live."""
+    """A gauge that is summed over live workers."""
     return Gauge(name, meaning, labels, registry=REGISTRY, multiprocess_mode="livesum")
 
 
@@ -38,21 +38,24 @@ def _counter(name: str, meaning: str, labels: tuple[str, ...] = ()) -> Counter:
 
 WORKERS = _gauge("queen_workers", "Worker processes.")
 JOBS_WAITING = _gauge("queen_engine_jobs_waiting", "Jobs that wait for a call.", _KIND)
-BYTES_WAITING = _gauge("queen_engine_bytes_waiting", "Bytes of the jobs that wait.", _KIND)
-CALLS_IN_FLIGHT = _gauge("queen_engine_calls_in_flight", "Calls under way.", _KIND)
-CALLS_LIMIT = _gauge("queen_engine_calls_limit", "Calls that may be under way now; Vegas moves this.", _KIND)
+BYTES_WAITING = _gauge("queen_engine_bytes_waiting", "Bytes of the waiting jobs.", _KIND)
+CALLS_IN_FLIGHT = _gauge("queen_engine_calls_in_flight", "Calls in flight.", _KIND)
+CALLS_LIMIT = _gauge("queen_engine_calls_limit", "Limit of calls in flight; Vegas adjusts it.", _KIND)
 JOBS = _counter("queen_engine_jobs", "Jobs that went into a call.", _KIND)
-JOBS_FAILED = _counter("queen_engine_jobs_failed", "Jobs that were answered with an error.", _KIND)
-JOBS_REFUSED = _counter("queen_engine_jobs_refused", "Jobs that were refused because too many waited.", _KIND)
-CONNECTIONS = _gauge("queen_connections", "Connections to PostgreSQL that jobs share.", ("pool",))
-CONNECTIONS_FREE = _gauge("queen_connections_free", "Those of them that nobody uses.", ("pool",))
-WAITERS = _gauge("queen_waiters", "Parked long polls.")
-WAITERS_MAX = _gauge("queen_waiters_max", "Long polls that may be parked.")
-WAITERS_REFUSED = _counter("queen_waiters_refused", "Long polls that were refused because of that.")
-WAITER_PLACES = _gauge("queen_waiter_places", "Different queues, groups and partitions that they wait at.")
+JOBS_FAILED = _counter("queen_engine_jobs_failed", "Jobs answered with an error.", _KIND)
+JOBS_REFUSED = _counter("queen_engine_jobs_refused", "Jobs refused because too many were waiting.", _KIND)
+CONNECTIONS = _gauge("queen_connections", "Connections to PostgreSQL shared by all jobs.", ("pool",))
+CONNECTIONS_FREE = _gauge("queen_connections_free", "Idle connections among these.", ("pool",))
+WAITERS = _gauge("queen_waiters", "Waiting long polls.")
+WAITERS_MAX = _gauge("queen_waiters_max", "Limit of waiting long polls.")
+PREFETCHED = _counter(
+    "queen_prefetched", "Leases that were prefetched: taken by a pop, or given back because no pop came.", ("outcome",)
+)
+WAITERS_REFUSED = _counter("queen_waiters_refused", "Long polls refused because of the limit.")
+WAITER_PLACES = _gauge("queen_waiter_places", "Distinct queues, groups and partitions that long polls wait for.")
 WEBSOCKETS = _gauge("queen_websockets", "Open WebSockets.")
 
-#: By kind of job, bound once: a lookup of labels costs more than the observation.
+#: By job type, bound once: a lookup of labels costs more than the observation.
 _CALLS = {kind: (CALL_SECONDS.labels(kind.value), BATCH_JOBS.labels(kind.value)) for kind in JobType}
 
 

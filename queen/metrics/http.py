@@ -6,22 +6,20 @@ from prometheus_client import Counter, Histogram
 
 from queen.metrics.registry import REGISTRY
 
-#: Seconds. From 50 ms on those of the original; below, where this server's answers are.
+#: In seconds. From 50 ms on the buckets of the original; below, the range of this server's answers.
 BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 
 REQUESTS = Histogram(
     "http_server_requests_seconds",
-    "Time from the whole request line to the answer of a request of simple-mq; long polls are left out.",
+    "Duration of simple-mq requests, from the request line to the answer; without long polls.",
     ("method", "uri", "status"),
     buckets=BUCKETS,
     registry=REGISTRY,
 )
-ANSWERED = Counter(
-    "queen_http_requests", "Requests that were answered.", ("method", "route", "status"), registry=REGISTRY
-)
+ANSWERED = Counter("queen_http_requests", "Answered requests.", ("method", "route", "status"), registry=REGISTRY)
 ANSWER_SECONDS = Counter(
     "queen_http_request_seconds",
-    "Time that they took together; that of long polls is left out.",
+    "Total duration of the requests; without long polls.",
     ("method", "route", "status"),
     registry=REGISTRY,
 )
@@ -33,7 +31,7 @@ def observe(method: str, uri: str, status: int, seconds: float) -> None:
 
 
 class RequestTally:
-    """Gathers what is counted of requests between two publications: an addition a request, and no lookup of labels."""
+    """Counts requests between two publications, with one addition per request and no lookup of labels."""
 
     def __init__(self) -> None:
         self._counts: defaultdict[tuple[str, str, int], int] = defaultdict(int)
@@ -46,7 +44,7 @@ class RequestTally:
         self._seconds[key] += seconds
 
     def publish(self) -> None:
-        """Hands over what was gathered."""
+        """Publishes the counts."""
         counts, seconds = self._counts, self._seconds
         self._counts, self._seconds = defaultdict(int), defaultdict(float)
         for (method, route, status), number in counts.items():

@@ -1,4 +1,4 @@
-"""What is asked for when metrics are scraped: the spool of the instance, and what the database knows of queues."""
+"""Metrics that are computed at each scrape: the spool of the instance, and statistics of queues from the database."""
 
 from collections.abc import Iterable, Iterator
 
@@ -10,16 +10,24 @@ from queen.spool.state import SpoolState
 
 
 def database(up: bool) -> Iterator[Metric]:
-    """Whether PostgreSQL answers."""
-    yield GaugeMetricFamily("queen_database_up", "1 while PostgreSQL answers, else 0.", value=up)
+    """Whether PostgreSQL is available."""
+    yield GaugeMetricFamily("queen_database_up", "1 while PostgreSQL is available, else 0.", value=up)
 
 
 def clock(state: ClockState) -> Iterator[Metric]:
-    """PostgreSQL's clock, as the leader of the services has seen it."""
+    """PostgreSQL's clock, as seen by the leader of the background jobs."""
     for name, meaning, value in (
-        ("queen_clock_steps", "Steps of PostgreSQL's clock of the last day that nobody has accepted.", state.steps),
-        ("queen_clock_last_step_seconds", "The last of them, or 0; negative: back.", state.last_step_s or 0),
-        ("queen_clock_distrusted_seconds", "By how much longer is kept what was stored before.", state.distrusted_s),
+        ("queen_clock_steps", "Steps of PostgreSQL's clock in the last day that were not accepted.", state.steps),
+        (
+            "queen_clock_last_step_seconds",
+            "Size of the last step; 0 if there was none, negative for a step back.",
+            state.last_step_s or 0,
+        ),
+        (
+            "queen_clock_distrusted_seconds",
+            "Additional time for which data stored before the step is kept.",
+            state.distrusted_s,
+        ),
     ):
         yield GaugeMetricFamily(name, meaning, value=value)
 
@@ -28,13 +36,21 @@ def spool(state: SpoolState) -> Iterator[Metric]:
     """The spool of the instance, which its workers share."""
     for name, meaning, value in (
         ("queen_spool_active", "1 while pushes go to the spool, else 0.", state.spooling),
-        ("queen_spool_messages", "Messages that wait to be stored.", state.messages),
-        ("queen_spool_bytes", "Bytes of the files that wait.", state.bytes),
-        ("queen_spool_bytes_max", "Bytes that may wait (FILE_BUFFER_MAX_BYTES).", state.bytes_max),
-        ("queen_spool_oldest_age_seconds", "How long the oldest of it has waited.", state.oldest_age_s),
-        ("queen_spool_failed_files", "Files that were set aside: `queen spool ls`.", state.failed),
-        ("queen_spool_held_partitions", "Partitions that are held back: `queen spool ls`.", state.held_partitions),
-        ("queen_spool_held_age_seconds", "How long the longest of them has been.", state.held_age_s),
+        ("queen_spool_messages", "Messages in the spool.", state.messages),
+        ("queen_spool_bytes", "Bytes of the spool.", state.bytes),
+        ("queen_spool_bytes_max", "Limit of the spool in bytes (FILE_BUFFER_MAX_BYTES).", state.bytes_max),
+        ("queen_spool_oldest_age_seconds", "Age of the oldest message in the spool.", state.oldest_age_s),
+        (
+            "queen_spool_failed_files",
+            "Files that could not be replayed and were set aside: `queen spool ls`.",
+            state.failed,
+        ),
+        (
+            "queen_spool_held_partitions",
+            "Partitions that are held back in the spool: `queen spool ls`.",
+            state.held_partitions,
+        ),
+        ("queen_spool_held_age_seconds", "Time for which the longest of them has been held back.", state.held_age_s),
     ):
         yield GaugeMetricFamily(name, meaning, value=value)
 
@@ -45,12 +61,12 @@ def log(figures: LogFigures) -> Iterator[Metric]:
         ("queen_queues", "Queues.", figures.queues),
         ("queen_queues_without_series", "Queues beyond QUEEN_METRICS_MAX_QUEUES, which have no series of their own.",
          figures.queues - len(figures.of_queues)),
-        ("queen_groups", "Consumer groups, counted on each of their queues.", figures.groups),
-        ("queen_groups_without_series", "Groups beyond QUEEN_METRICS_MAX_GROUPS, which have no series of their own.",
+        ("queen_groups", "Consumer groups, counted once per queue.", figures.groups),
+        ("queen_groups_without_series", "Groups beyond QUEEN_METRICS_MAX_QUEUES, which have no series of their own.",
          figures.groups - len(figures.of_groups)),
-        ("queen_oldest_undone_age_seconds", "Age of the oldest message that some group has not done, of all queues.",
+        ("queen_oldest_undone_age_seconds", "Age of the oldest message that some group has not acknowledged.",
          figures.oldest_s),
-        ("queen_statistics_age_seconds", "Age of these figures, and of those of queues and groups.",
+        ("queen_statistics_age_seconds", "Age of these statistics, and of those of queues and groups.",
          figures.statistics_age_s or 0),
     ):  # fmt: skip
         yield GaugeMetricFamily(name, meaning, value=value)
@@ -62,11 +78,13 @@ def _queues(figures: Iterable[QueueFigures]) -> Iterator[Metric]:
     labels = ("queue",)
     families = {
         "partitions": GaugeMetricFamily("queen_queue_partitions", "Partitions of the queue.", labels=labels),
-        "messages": GaugeMetricFamily("queen_queue_messages", "Messages that are kept, done or not.", labels=labels),
+        "messages": GaugeMetricFamily("queen_queue_messages", "Stored messages, acknowledged or not.", labels=labels),
         "pending": GaugeMetricFamily(
-            "queen_queue_pending_messages", "Messages that some group has neither leased nor done.", labels=labels
+            "queen_queue_pending_messages",
+            "Messages that some group has neither leased nor acknowledged.",
+            labels=labels,
         ),
-        "leased": GaugeMetricFamily("queen_queue_leased_messages", "Messages under a lease.", labels=labels),
+        "leased": GaugeMetricFamily("queen_queue_leased_messages", "Messages in flight.", labels=labels),
         "dead_letters": GaugeMetricFamily("queen_queue_dead_letters", "Dead letters of the queue.", labels=labels),
     }
     for each in figures:
@@ -78,12 +96,16 @@ def _queues(figures: Iterable[QueueFigures]) -> Iterator[Metric]:
 def _groups(figures: Iterable[GroupFigures]) -> Iterator[Metric]:
     labels = ("queue", "group")
     families = {
-        "lag": GaugeMetricFamily("queen_group_lag_messages", "Messages that the group has not done.", labels=labels),
+        "lag": GaugeMetricFamily(
+            "queen_group_lag_messages", "Consumer lag: messages that the group has not acknowledged.", labels=labels
+        ),
         "lag_s": GaugeMetricFamily(
             "queen_group_lag_seconds", "Age of the oldest of them, 0 if there is none.", labels=labels
         ),
         "leases": GaugeMetricFamily("queen_group_leases", "Partitions that the group has leased.", labels=labels),
-        "leased": GaugeMetricFamily("queen_group_leased_messages", "Messages under those leases.", labels=labels),
+        "leased": GaugeMetricFamily(
+            "queen_group_leased_messages", "Messages in flight in these partitions.", labels=labels
+        ),
     }
     for each in figures:
         for field, family in families.items():

@@ -1,4 +1,4 @@
-"""Messages that the instance has dealt with. By queue they are in the statistics: queues come and go, series do not."""
+"""Message counts of the instance. Counts per queue are in the statistics: queues are deleted, but series stay."""
 
 from collections.abc import Iterable
 
@@ -9,12 +9,12 @@ from queen.metrics.registry import REGISTRY
 
 MESSAGES = Counter(
     "queen_messages",
-    "Messages stored (push), delivered (pop), acked (ack, ack_refused) and dead-lettered, stored every "
-    "STATS_INTERVAL_MS.",
+    "Messages stored (push), delivered (pop), acknowledged (ack), with a refused ack (ack_refused), and "
+    "dead-lettered; updated every STATS_INTERVAL_MS.",
     ("operation",),
     registry=REGISTRY,
 )
-EMPTY_POPS = Counter("queen_empty_pops", "Pops that got nothing.", registry=REGISTRY)
+EMPTY_POPS = Counter("queen_empty_pops", "Pops that returned no messages.", registry=REGISTRY)
 
 _FIELDS = {
     "push": "push_messages",
@@ -27,7 +27,7 @@ _CHILDREN = {field: MESSAGES.labels(operation) for operation, field in _FIELDS.i
 
 
 def count(counted: Iterable[QueueCounts]) -> None:
-    """Adds what was done for queues."""
+    """Adds the counts of queues."""
     for counts in counted:
         for field, child in _CHILDREN.items():
             if number := getattr(counts, field):

@@ -1,9 +1,8 @@
-"""The metrics of an instance as one text, whichever worker is asked.
+"""The metrics of an instance as one text, from any of its workers.
 
-Two kinds. What a worker measures itself (histograms, with labels of which there are few) is a metric of
-prometheus_client in ``REGISTRY``; its multiprocess mode adds the workers up, also those that have died. What the
-database knows better than any worker (figures of queues, which come and go) is asked for when it is scraped and
-handed over as families.
+There are two types. Measurements of workers (histograms, with few labels) are metrics of prometheus_client in
+``REGISTRY``; its multiprocess mode adds up the workers, also ended ones. Statistics of the database (of queues, which
+are created and deleted) are read at each scrape and passed as families.
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,14 +27,14 @@ class _Families(Collector):
 
 
 def render(families: Iterable[Metric]) -> bytes:
-    """Everything that the workers of this instance have measured, and these families."""
+    """All measurements of the workers of this instance, and the given families."""
     scraped = CollectorRegistry(auto_describe=False)
     scraped.register(_Families(families))
     return generate_latest(_of_workers()) + generate_latest(scraped)
 
 
 def measured() -> Iterable[Metric]:
-    """Everything that the workers of this instance have measured."""
+    """All measurements of the workers of this instance."""
     return _of_workers().collect()
 
 

@@ -1,6 +1,6 @@
-"""The golden signals of simple-mq: latency of its operations here, traffic, errors and saturation from the database.
+"""The golden signals of simple-mq: latency is measured here, the others are read from the database.
 
-The names are those of the original, with underscores for its dots.
+Names are those of the original, with underscores in place of dots.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from queen.metrics.registry import REGISTRY
 
 OPERATION_SECONDS = Histogram(
     "simplemq_operation_duration_seconds",
-    "Time from the acceptance of a request to its commit: enqueue to durable, poll to delivered, ack to deleted.",
+    "Duration from the arrival of a request to its commit: enqueue to durable, poll to delivered, ack to deleted.",
     ("operation",),
     buckets=BUCKETS,
     registry=REGISTRY,
@@ -25,12 +25,12 @@ OPERATION_SECONDS = Histogram(
 #: Counters by operation: name without _total, and meaning.
 _COUNTERS: Mapping[str, tuple[str, str]] = {
     "enqueue": ("simplemq_enqueue", "Messages stored, and enqueues refused."),
-    "dequeue": ("simplemq_dequeue", "Messages delivered, and polls that got none."),
+    "dequeue": ("simplemq_dequeue", "Messages delivered, and polls that returned none."),
     "ack": ("simplemq_ack", "Messages acknowledged, and acks refused."),
     "requeue": ("simplemq_requeue", "Messages requeued, by destination, and requeues refused."),
-    "delete_queue": ("simplemq_delete_queue", "Queues deleted; no queue_id, since the queue is gone."),
-    "dlq_moved": ("simplemq_dlq_moved", "Messages moved to the dead-letter queue, by the queue they came from."),
-    "dlq_failed": ("simplemq_dlq_failed", "Messages that their dead-letter queue had no room for, each counted once."),
+    "delete_queue": ("simplemq_delete_queue", "Deleted queues; without queue_id, because the queue no longer exists."),
+    "dlq_moved": ("simplemq_dlq_moved", "Messages moved to the dead-letter queue, by source queue."),
+    "dlq_failed": ("simplemq_dlq_failed", "Messages for which the dead-letter queue had no room, each counted once."),
 }
 #: All metrics by the original's names.
 METER_NAMES = (
@@ -42,18 +42,18 @@ METER_NAMES = (
 
 
 def families(gauges: Sequence[Gauges], outcomes: Iterable[tuple[UUID, str, str, int]], queues: int) -> Iterator[Metric]:
-    """The figures of queues.
+    """The metrics of queues.
 
     Args:
-        gauges: of the queues that get series of their own.
-        outcomes: their counters, and those of no queue.
-        queues: how many there are.
+        gauges: of the queues that have their own series.
+        outcomes: their counters, and those without a queue.
+        queues: the number of queues.
     """
     yield from _gauges(gauges)
     yield GaugeMetricFamily("simplemq_queues", "Queues, dead-letter queues included.", value=queues)
     yield GaugeMetricFamily(
         "simplemq_queues_without_series",
-        "Queues beyond QUEEN_SMQ_METRICS_MAX_QUEUES, which have no series of their own.",
+        "Queues beyond QUEEN_METRICS_MAX_QUEUES, which have no series of their own.",
         value=queues - len(gauges),
     )
     counters = {
@@ -69,11 +69,11 @@ def _gauges(gauges: Sequence[Gauges]) -> Iterator[Metric]:
     labels = ("queue_id", "type")
     depth = GaugeMetricFamily("simplemq_queue_depth", "Messages in the queue, in any state.", labels=labels)
     in_flight = GaugeMetricFamily(
-        "simplemq_queue_inflight_count", "Messages delivered and hidden, not acknowledged yet.", labels=labels
+        "simplemq_queue_inflight_count", "Messages in flight: delivered, hidden and not acknowledged.", labels=labels
     )
     oldest = GaugeMetricFamily(
         "simplemq_queue_oldest_waiting_message_age_seconds",
-        "Age of the oldest message that could be delivered now, 0 if there is none.",
+        "Age of the oldest message that is ready for delivery, 0 if there is none.",
         labels=labels,
     )
     for each in gauges:

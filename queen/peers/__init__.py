@@ -1,1 +1,1 @@
-"""Ways on which notices reach other workers and instances without PostgreSQL: sockets on one machine, UDP, HTTP."""
+"""Transports of notifications besides PostgreSQL: Unix sockets on one machine, UDP, HTTP."""

@@ -1,4 +1,4 @@
-"""Notices to other instances by HTTP: for networks where only HTTP passes. Sent until accepted, or out of date."""
+"""Notifications to other instances by HTTP, for networks that pass only HTTP. Sent until accepted or outdated."""
 
 import asyncio
 import logging
@@ -12,24 +12,24 @@ import httpx
 from queen.core.backoff import doubled
 from queen.core.seal import signature
 
-log = logging.getLogger("queen.notices")
+log = logging.getLogger("queen.notifications")
 
 PATH = "/internal/api/notify"
 SIGNATURE_HEADER = "Queen-Signature"
 
-#: A peer that is away for longer misses what is older: its waiters look by themselves.
-_KEPT_SHEETS = 100
+#: A peer that is unreachable for longer misses older notifications; its long polls then find messages by polling.
+_KEPT_PACKETS = 100
 _TIMEOUT_S = 5.0
 _RETRY_FIRST_MS, _RETRY_LIMIT_MS = 100.0, 5000.0
 
 
 class HttpTransport:
-    """Implements ``queen.engine.ports.Transport``. What comes in is brought by ``queen.http.resources.notify``.
+    """Implements ``queen.engine.ports.Transport``. ``queen.operations.notify`` receives them.
 
     Args:
         peers: the URLs of other instances.
-        secret: what all instances know.
-        interval_s: at most one request to each peer in that time.
+        secret: of all instances.
+        interval_s: minimum time between two requests to a peer.
     """
 
     name = "http"
@@ -39,19 +39,19 @@ class HttpTransport:
         self._outboxes = {peer: _Outbox() for peer in peers}
         self._tasks: list[asyncio.Task[None]] = []
 
-    def send(self, sheets: Sequence[bytes]) -> None:
-        """Puts the sheets into the outbox of each peer."""
+    def send(self, packets: Sequence[bytes]) -> None:
+        """Puts the packets into the outbox of each peer."""
         for outbox in self._outboxes.values():
-            outbox.sheets.extend(sheets)
+            outbox.packets.extend(packets)
             outbox.news.set()
 
     async def start(self, receive: Callable[[bytes], None], missed: Callable[[], None]) -> None:  # noqa: ARG002 - see above
-        """Begins to send."""
+        """Starts sending."""
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._keep_sending(peer, box)) for peer, box in self._outboxes.items()]
 
     async def stop(self) -> None:
-        """Ends it."""
+        """Stops sending."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -61,23 +61,25 @@ class HttpTransport:
         async with httpx.AsyncClient(base_url=peer, timeout=_TIMEOUT_S, trust_env=False) as client:
             while True:
                 await outbox.news.wait()
-                sheets = list(outbox.sheets)
-                outbox.sheets.clear()
+                packets = list(outbox.packets)
+                outbox.packets.clear()
                 outbox.news.clear()
                 try:
-                    await self._post(client, sheets)
+                    await self._post(client, packets)
                     pause_ms = 0.0
                 except httpx.HTTPError as problem:
                     log.debug(
-                        "The HTTP peer %s does not take notices: %s", peer, str(problem) or type(problem).__name__
+                        "The HTTP peer %s does not accept notifications: %s",
+                        peer,
+                        str(problem) or type(problem).__name__,
                     )
-                    outbox.sheets.extendleft(reversed(sheets[: _KEPT_SHEETS - len(outbox.sheets)]))
+                    outbox.packets.extendleft(reversed(packets[: _KEPT_PACKETS - len(outbox.packets)]))
                     outbox.news.set()
                     pause_ms = doubled(pause_ms, _RETRY_FIRST_MS, _RETRY_LIMIT_MS)
                     await asyncio.sleep(pause_ms / 1000 * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
 
-    async def _post(self, client: httpx.AsyncClient, sheets: Sequence[bytes]) -> None:
-        body = b"[" + b",".join(sheets) + b"]"
+    async def _post(self, client: httpx.AsyncClient, packets: Sequence[bytes]) -> None:
+        body = b"[" + b",".join(packets) + b"]"
         headers = {
             "Content-Type": "application/json",
             SIGNATURE_HEADER: signature(self._secret, body, time.time_ns() // 1_000_000),
@@ -87,13 +89,13 @@ class HttpTransport:
             response.raise_for_status()
         elif response.status_code >= 400:
             log.warning(
-                "The HTTP peer %s refuses notices (%d): %s", client.base_url, response.status_code, response.text
+                "The HTTP peer %s refused notifications (%d): %s", client.base_url, response.status_code, response.text
             )
 
 
 class _Outbox:
-    """What one peer has not been told yet."""
+    """Notifications that one peer has not accepted yet."""
 
     def __init__(self) -> None:
-        self.sheets: deque[bytes] = deque(maxlen=_KEPT_SHEETS)
+        self.packets: deque[bytes] = deque(maxlen=_KEPT_PACKETS)
         self.news = asyncio.Event()

@@ -1,8 +1,8 @@
-"""Notices among the workers of one instance: datagrams on Unix sockets, in a folder that only their user may enter.
+"""Notifications and long polls between the workers of one instance: datagrams on Unix sockets in a private folder.
 
-A port can be shared by all workers, but each packet reaches one of them. Through this folder that one tells the others,
-and a push is heard by the waiters of a sibling without a way through PostgreSQL. Nothing has to be set: the workers of
-one gunicorn have the same parent, whose number names the folder. Who may write into the folder is who may send.
+All workers can share a UDP port, but each packet reaches only one of them. That worker forwards it through this folder,
+and a push wakes the long polls of siblings without PostgreSQL. There is nothing to configure: the workers of one
+gunicorn have the same parent, whose process id names the folder. Write permission on the folder is permission to send.
 """
 
 import asyncio
@@ -15,68 +15,91 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-log = logging.getLogger("queen.notices")
+log = logging.getLogger("queen.notifications")
 
-#: A sibling that has just begun is seen after this time.
-_LOOK_S = 1.0
+#: How often the folder is read for new siblings.
+_SCAN_S = 1.0
 _DATAGRAM_BYTES_MAX = 65_536
 
 
 def folder_of(parent: int) -> Path:
-    """Where the workers of one gunicorn meet."""
+    """The folder that the workers of one gunicorn share."""
     return Path(tempfile.gettempdir()) / f"queen-{os.geteuid()}-{parent}"
 
 
 class SiblingsTransport:
-    """Implements ``queen.engine.ports.Transport``."""
+    """Implements ``queen.engine.ports.Transport``, and ``queen.engine.lending.Siblings``.
+
+    Args:
+        folder: the shared folder.
+        origin: the id of this worker, which names its socket.
+
+    Attributes:
+        receive_datagram: called with a datagram that is not JSON, and the origin of the sibling that posted it.
+    """
 
     name = "siblings"
     interval_s = 0.0
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, origin: str) -> None:
         self._folder = folder
-        self._own = folder / f"{os.getpid()}-{id(self):x}.sock"
+        self._own = folder / f"{origin}.sock"
+        self.receive_datagram: Callable[[str, bytes], None] = lambda _origin, _datagram: None
         self._socket: socket.socket | None = None
         self._others: list[str] = []
-        self._looked_at = float("-inf")
+        self._scanned_at = float("-inf")
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def send(self, sheets: Sequence[bytes]) -> None:
-        """Sends each sheet to each sibling; to one that is too busy to read, nothing."""
+    def send(self, packets: Sequence[bytes]) -> None:
+        """Sends each packet to each sibling, except to those that are too busy to read."""
         if self._socket is None or self._loop is None:
             return
-        if self._loop.time() - self._looked_at > _LOOK_S:
-            self._look()
+        if self._loop.time() - self._scanned_at > _SCAN_S:
+            self._find_siblings()
         for path in self._others:
             try:
-                for sheet in sheets:
-                    self._socket.sendto(sheet, path)
+                for packet in packets:
+                    self._socket.sendto(packet, path)
             except BlockingIOError:
                 continue
             except OSError:
-                # It has ended: a socket that nobody reads refuses.
-                self._looked_at = float("-inf")
+                # It has ended: an unread socket refuses datagrams.
+                self._scanned_at = float("-inf")
                 with contextlib.suppress(OSError):
                     Path(path).unlink()
 
-    async def start(self, receive: Callable[[bytes], None], missed: Callable[[], None]) -> None:  # noqa: ARG002 - nobody can know
-        """Takes a place in the folder; without one, notices still come by PostgreSQL."""
+    def post(self, origin: str, datagram: bytes) -> bool:
+        """Sends a datagram to one sibling; false if there is none with that origin, or it is too busy to read."""
+        if self._socket is None:
+            return False
+        try:
+            self._socket.sendto(datagram, str(self._folder / f"{origin}.sock"))
+        except OSError:
+            return False
+        return True
+
+    async def start(self, receive: Callable[[bytes], None], missed: Callable[[], None]) -> None:  # noqa: ARG002 - losses are not noticed
+        """Opens a socket in the folder; without one, notifications still come through PostgreSQL."""
         self._loop = asyncio.get_running_loop()
         try:
-            self._take_place()
+            self._open()
         except OSError as problem:
-            log.warning("No notices straight from sibling workers: %s", problem)
+            log.warning("Direct notifications from sibling workers are off: %s", problem)
             return
 
         def read() -> None:
             with contextlib.suppress(BlockingIOError):
                 while self._socket is not None:
-                    receive(self._socket.recv(_DATAGRAM_BYTES_MAX))
+                    datagram, path = self._socket.recvfrom(_DATAGRAM_BYTES_MAX)
+                    if datagram[:1] == b"{":
+                        receive(datagram)
+                    elif path:
+                        self.receive_datagram(Path(path).stem, datagram)
 
         self._loop.add_reader(self._socket, read)  # type: ignore[arg-type]
 
     async def stop(self) -> None:
-        """Leaves the folder; the last one takes it away."""
+        """Closes the socket; the last worker removes the folder."""
         if self._socket is None or self._loop is None:
             return
         self._loop.remove_reader(self._socket)
@@ -86,11 +109,11 @@ class SiblingsTransport:
             self._own.unlink()
             self._folder.rmdir()
 
-    def _take_place(self) -> None:
+    def _open(self) -> None:
         self._folder.mkdir(mode=0o700, exist_ok=True)
-        facts = self._folder.lstat()
-        if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o077:
-            raise PermissionError(f"{self._folder} is not a folder of this user alone")
+        status = self._folder.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+            raise PermissionError(f"{self._folder} is not a folder that only this user can access")
         mine = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
             mine.setblocking(False)
@@ -100,7 +123,7 @@ class SiblingsTransport:
             raise
         self._socket = mine
 
-    def _look(self) -> None:
-        self._looked_at = self._loop.time() if self._loop is not None else 0.0
+    def _find_siblings(self) -> None:
+        self._scanned_at = self._loop.time() if self._loop is not None else 0.0
         with contextlib.suppress(OSError):
             self._others = [str(path) for path in self._folder.iterdir() if path != self._own]

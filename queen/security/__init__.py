@@ -1,1 +1,1 @@
-"""Encryption of payloads, and who may do what."""
+"""Encryption of payloads, authentication and authorization."""

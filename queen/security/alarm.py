@@ -1,4 +1,4 @@
-"""That something cannot be decrypted: counted each time, and told in the log, but not for each of many messages."""
+"""Failures to decrypt: all are counted, few are logged."""
 
 import logging
 import math
@@ -13,10 +13,10 @@ log = logging.getLogger(__name__)
 
 
 class DecryptionAlarm:
-    """Tells the first failure of this worker, and then one a minute at most.
+    """Logs the first failure of this worker, then at most one per minute.
 
     Args:
-        clock: seconds that only grow.
+        clock: a monotonic clock, in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -30,7 +30,7 @@ class DecryptionAlarm:
         if now >= self._quiet_until:
             self._quiet_until = now + _PAUSE_S
             log.warning(
-                "a message cannot be decrypted, and perhaps others: %s",
+                "one or more messages cannot be decrypted: %s",
                 problem,
                 extra={"queue": queue, "partition": partition},
             )

@@ -1,8 +1,8 @@
-"""AES-256-GCM for payloads (NIST SP 800-38D): the keys, their ids, and nonces that never come twice.
+"""AES-256-GCM for payloads (NIST SP 800-38D): keys, key ids, and unique nonces.
 
-A nonce has 96 bits: 64 that a process draws at random when it starts, and a counter of 32 (section 8.2.1, deterministic
-construction; a full counter draws anew). So the messages of a process cannot collide, and two processes only if they
-drew the same 64 bits. See docs/adr/0015-payload-encryption.md.
+A nonce has 96 bits: 64 random ones that a process draws at its start, and a counter of 32 (section 8.2.1, deterministic
+construction; after an overflow the process draws again). So nonces of a process cannot collide, and those of two
+processes only if they drew the same 64 bits. See docs/adr/0015-payload-encryption.md.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ _COUNTER_BYTES, _COUNTER_END = 4, 1 << 32
 
 
 class Sealed(Struct, frozen=True):
-    """An encrypted payload as it is stored, as JSON with its bytes in Base64."""
+    """An encrypted payload in the database: JSON with bytes in Base64."""
 
     encrypted: bytes
     iv: bytes
@@ -34,7 +34,7 @@ _decoder = msgspec.json.Decoder(Sealed)
 
 
 class Nonces:
-    """96-bit nonces, each given once; for one thread."""
+    """Generates unique 96-bit nonces; for one thread."""
 
     def __init__(self) -> None:
         self._draw()
@@ -53,17 +53,17 @@ class Nonces:
 
 
 def key_id(key: bytes) -> str:
-    """The name of a key: 16 hex digits that say nothing about it."""
+    """The id of a key: 16 hex digits that reveal nothing about it."""
     return hashlib.sha256(b"queen payload key\0" + key).hexdigest()[:16]
 
 
 def _place(queue: str, partition: str) -> bytes:
-    """What a ciphertext is bound to: moved to another queue or partition, it is not accepted."""
+    """The associated data of a ciphertext: it cannot be decrypted in another queue or partition."""
     return msgspec.json.encode((queue, partition))
 
 
 class Keyring:
-    """The key that encrypts, and older ones that still decrypt; 32 bytes each."""
+    """The current key, and older keys for decryption only; 32 bytes each."""
 
     def __init__(self, current: bytes, older: Sequence[bytes] = ()) -> None:
         self.current_id = key_id(current)
@@ -75,7 +75,7 @@ class Keyring:
         """The keyring of ``QUEEN_ENCRYPTION_KEY`` and ``QUEEN_ENCRYPTION_OLD_KEYS``, in hex; none without a key.
 
         Raises:
-            SettingError: there are old keys, but none to encrypt with.
+            SettingError: there are old keys, but no current one.
         """
         if not current:
             if older:
@@ -84,28 +84,28 @@ class Keyring:
         return cls(bytes.fromhex(current), [bytes.fromhex(key) for key in older.split(",") if key])
 
     def seal(self, payload: bytes, queue: str, partition: str) -> bytes:
-        """The payload under the current key, as JSON to store."""
+        """The payload, encrypted with the current key, as JSON to store."""
         nonce = self._nonces.take()
         text = self._ciphers[self.current_id].encrypt(nonce, payload, _place(queue, partition))
         return msgspec.json.encode(Sealed(text[:-_TAG_BYTES], nonce, text[-_TAG_BYTES:]))
 
     def open(self, name: str, sealed: bytes, queue: str, partition: str) -> bytes:
-        """The payload that was sealed for this place under the key of this name.
+        """Decrypts a payload of this queue and partition with the key of this id.
 
         Raises:
-            DecryptionError: the key is not here, or not one bit of the stored text may be different from what it was.
+            DecryptionError: the key is missing, or the stored text was modified.
         """
         cipher = self._ciphers.get(name)
         if cipher is None:
             raise DecryptionError(
-                f"The payload is encrypted under the key {name[:16]}, which this server does not have: "
-                "add it to QUEEN_ENCRYPTION_OLD_KEYS"
+                f"The payload is encrypted with the key {name[:16]}, which this server does not have: add it "
+                "to QUEEN_ENCRYPTION_OLD_KEYS"
             )
         try:
             parts = _decoder.decode(sealed)
-            # Base64 and JSON have many spellings of the same bytes; one is ours.
+            # Base64 and JSON have many spellings of the same bytes; only one is accepted.
             if len(parts.authTag) == _TAG_BYTES and msgspec.json.encode(parts) == sealed:
                 return cipher.decrypt(parts.iv, parts.encrypted + parts.authTag, _place(queue, partition))
         except (msgspec.DecodeError, InvalidTag, ValueError):
             pass
-        raise DecryptionError("The encrypted payload is damaged, or was moved here from elsewhere, and is not accepted")
+        raise DecryptionError("The encrypted payload is corrupt, or belongs to another message")

@@ -1,11 +1,11 @@
-"""Messages of encrypted queues: sealed on their way in, opened on their way out, brought under a new key."""
+"""Messages of encrypted queues: encryption at the push, decryption at delivery, re-encryption with a new key."""
 
 from collections.abc import Callable, Mapping
 
 import msgspec
 
 from queen.core.errors import DecryptionError
-from queen.core.operations import Lot, Push
+from queen.core.operations import PartitionBatch, Push
 from queen.core.segment import Entry, decode_entries, encode_ends, encode_raw
 from queen.security.alarm import DecryptionAlarm
 from queen.security.keyring import Keyring
@@ -15,20 +15,20 @@ _alarm = DecryptionAlarm()
 
 
 def seal_push(push: Push, is_encrypted: Callable[[str], bool], keys: Keyring) -> Push:
-    """The request with the payloads for encrypted queues sealed; those that are already stay as they are."""
-    if not any([is_encrypted(lot.queue) for lot in push.lots]):
+    """The request with payloads for encrypted queues encrypted; already encrypted ones are unchanged."""
+    if not any([is_encrypted(batch.queue) for batch in push.batches]):
         return push
-    return Push([seal_lot(lot, keys) if is_encrypted(lot.queue) else lot for lot in push.lots], push.items)
+    return Push([seal_batch(batch, keys) if is_encrypted(batch.queue) else batch for batch in push.batches], push.items)
 
 
-def seal_lot(lot: Lot, keys: Keyring) -> Lot:
-    """The lot with every payload sealed."""
-    if lot.sealed:
-        return lot
-    entries = decode_entries(b"[" + lot.body, encode_ends(lot.lengths), 0)
-    sealed = [_sealed(entry, keys, lot.queue, lot.partition) for entry in entries]
+def seal_batch(batch: PartitionBatch, keys: Keyring) -> PartitionBatch:
+    """The batch with all payloads encrypted."""
+    if batch.sealed:
+        return batch
+    entries = decode_entries(b"[" + batch.body, encode_ends(batch.lengths), 0)
+    sealed = [_sealed(entry, keys, batch.queue, batch.partition) for entry in entries]
     lengths = [len(entry) + 1 for entry in sealed]
-    return Lot(lot.queue, lot.partition, lot.places, b",".join(sealed), lengths, lot.ids, True)
+    return PartitionBatch(batch.queue, batch.partition, batch.places, b",".join(sealed), lengths, batch.ids, True)
 
 
 def _sealed(entry: Entry | bytes, keys: Keyring, queue: str, partition: str) -> bytes:
@@ -48,17 +48,17 @@ def _under_current_key(entry: Entry, payload: bytes, keys: Keyring, queue: str, 
 
 
 def open_payload(key_id: str, payload: bytes, queue: str, partition: str, keys: Keyring | None) -> bytes:
-    """The payload in clear.
+    """The decrypted payload.
 
     Args:
-        key_id: name of the key, as stored beside the payload.
+        key_id: id of the key, as stored beside the payload.
         payload: the stored JSON.
-        queue: where it was pushed to.
-        partition: the same.
-        keys: the server's; none if it has none.
+        queue: queue of the message.
+        partition: partition of the message.
+        keys: of the server; ``None`` if it has none.
 
     Raises:
-        DecryptionError: a key is missing, or the text is not what was stored.
+        DecryptionError: the key is missing, or the stored text was modified.
     """
     try:
         return _opened(key_id, payload, queue, partition, keys)
@@ -69,20 +69,20 @@ def open_payload(key_id: str, payload: bytes, queue: str, partition: str, keys: 
 
 def _opened(key_id: str, payload: bytes, queue: str, partition: str, keys: Keyring | None) -> bytes:
     if keys is None:
-        raise DecryptionError("The payload is encrypted, and this server has no QUEEN_ENCRYPTION_KEY")
+        raise DecryptionError("The payload is encrypted, but this server has no QUEEN_ENCRYPTION_KEY")
     return keys.open(key_id, payload, queue, partition)
 
 
 def open_entry(entry: Entry, queue: str, partition: str, keys: Keyring | None) -> bytes:
-    """The payload of an encrypted message in clear; raises DecryptionError like ``open_payload``."""
+    """The decrypted payload of a message; raises DecryptionError like ``open_payload``."""
     return open_payload(_text.decode(entry.keyId), bytes(entry.payload), queue, partition, keys)
 
 
 class Reseal(msgspec.Struct, frozen=True):
-    """A segment under the current key: its columns, how many messages have changed, and which could not be read.
+    """A re-encrypted segment: its columns, the number of changed messages, and the unreadable ones.
 
     Attributes:
-        unreadable: the place in the segment, from 0, and why.
+        unreadable: index in the segment, from 0, and the error.
     """
 
     data: bytes
@@ -92,9 +92,9 @@ class Reseal(msgspec.Struct, frozen=True):
 
 
 def reseal_segment(data: bytes, ends: bytes, queue: str, partition: str, keys: Keyring, *, plain_too: bool) -> Reseal:
-    """A whole segment with its messages under the current key; ``plain_too`` encrypts those that are not encrypted yet.
+    """Re-encrypts a segment with the current key; ``plain_too`` also encrypts messages that are not encrypted yet.
 
-    A message that cannot be decrypted stays as it is.
+    A message that cannot be decrypted is unchanged.
     """
     entries, changed, unreadable = [], 0, {}
     for number, stored in enumerate(decode_entries(data, ends, 0)):

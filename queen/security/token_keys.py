@@ -1,6 +1,6 @@
-"""The keys that tokens are signed with: a secret, a PEM, or a JSON Web Key Set (RFC 7517) that is fetched and rotated.
+"""Keys for the signatures of tokens: a secret, a PEM, or a JSON Web Key Set (RFC 7517), which is fetched regularly.
 
-A key is only ever used with the algorithms of its own kind, whatever a token says: a public RSA key is no secret.
+A key is used only with the algorithms of its type, whatever a token says: a public RSA key must not serve as a secret.
 """
 
 import asyncio
@@ -27,12 +27,12 @@ SECRET_ALGORITHMS = ("HS256",)
 RSA_ALGORITHMS = ("RS256", "RS384", "RS512")
 EDWARDS_ALGORITHMS = ("EdDSA",)
 
-#: After a fetch that somebody has asked for, the next one waits that long: unknown key ids cost the issuer nothing.
+#: Pause after a fetch on demand, so that unknown key ids cause no load at the issuer.
 PAUSE_S = 10.0
 
 
 class Key(Struct, frozen=True):
-    """One key, and the algorithms that it may be used with; ``kid`` is its name in a key set."""
+    """One key, with the algorithms that it may be used with; ``kid`` is its id in a key set."""
 
     algorithms: tuple[str, ...]
     material: Any
@@ -40,27 +40,27 @@ class Key(Struct, frozen=True):
 
 
 class Keys(Protocol):
-    """Where keys come from."""
+    """A source of keys."""
 
     @property
     def ready(self) -> bool:
-        """Whether there are any yet."""
+        """Whether there are keys yet."""
 
     def find(self, algorithm: str, kid: str | None) -> Key | None:
-        """The key of a token by what its header says."""
+        """The key for the header of a token."""
 
     async def refresh(self) -> bool:
-        """Looks for new keys, where there may be some; true if somebody has looked."""
+        """Fetches new keys, if there may be some; true if a fetch was made."""
 
     async def start(self, changed: Callable[[], None]) -> None:
-        """Begins to keep the keys up to date; ``changed`` is called when they are others."""
+        """Starts to refresh the keys; calls ``changed`` when they change."""
 
     async def stop(self) -> None:
-        """Ends that."""
+        """Stops refreshing the keys."""
 
 
 def algorithms_of(material: object) -> tuple[str, ...]:
-    """The algorithms of a public key; none for kinds that are not used here."""
+    """The algorithms of a public key; none for unsupported types."""
     if isinstance(material, RSAPublicKey):
         return RSA_ALGORITHMS
     return EDWARDS_ALGORITHMS if isinstance(material, Ed25519PublicKey | Ed448PublicKey) else ()
@@ -72,10 +72,10 @@ def secret_key(secret: str) -> Key:
 
 
 def pem_key(text: str) -> Key:
-    """A public key or certificate in PEM: the text itself, or the path of a file with it.
+    """A public key or certificate in PEM: the text itself, or the path of a file.
 
     Raises:
-        SettingError: it cannot be read, or is no public RSA, Ed25519 or Ed448 key.
+        SettingError: it cannot be read, or is not a public RSA, Ed25519 or Ed448 key.
     """
     advice = "JWT_PUBLIC_KEY must be a public key or a certificate in PEM, or the path of a file with one"
     try:
@@ -89,21 +89,21 @@ def pem_key(text: str) -> Key:
     except ValueError:
         raise SettingError(advice) from None
     if not (algorithms := algorithms_of(material)):
-        raise SettingError(f"{advice}, of the kind RSA, Ed25519 or Ed448")
+        raise SettingError(f"{advice}. Supported types are RSA, Ed25519 and Ed448")
     return Key(algorithms, material)
 
 
 def keys_of_set(body: bytes) -> list[Key]:
-    """The usable keys of a key set: public ones for signatures, of the kinds that are used here.
+    """The usable keys of a key set: public keys for signatures, of supported types.
 
     Raises:
-        ValueError: it is no key set.
+        ValueError: it is not a key set.
     """
     try:
         described = msgspec.json.decode(body)
         members = [each for each in described["keys"] if isinstance(each, dict)]
     except (msgspec.DecodeError, UnicodeDecodeError, TypeError, KeyError):
-        raise ValueError("it is no JSON Web Key Set") from None
+        raise ValueError("not a JSON Web Key Set") from None
     return [key for member in members if member.get("use", "sig") == "sig" and (key := _key_of_set(member)) is not None]
 
 
@@ -112,7 +112,7 @@ def _key_of_set(member: dict[str, Any]) -> Key | None:
         return None
     named, kid = member.get("alg"), member.get("kid")
     try:
-        # Its algorithm is decided by what it is, and only narrowed by what its member says.
+        # The type of the key determines its algorithms; ``alg`` may only restrict them.
         material = jwt.PyJWK({name: value for name, value in member.items() if name != "alg"}).key
     except (jwt.PyJWTError, ValueError, TypeError):
         return None
@@ -121,7 +121,7 @@ def _key_of_set(member: dict[str, Any]) -> Key | None:
 
 
 class FixedKeys:
-    """Keys that stay as long as the process."""
+    """Keys that never change."""
 
     ready = True
 
@@ -129,11 +129,11 @@ class FixedKeys:
         self._keys = list(keys)
 
     def find(self, algorithm: str, kid: str | None) -> Key | None:  # noqa: ARG002 - of the protocol
-        """The key for an algorithm; such keys have no names."""
+        """The key for an algorithm; these keys have no ids."""
         return next((key for key in self._keys if algorithm in key.algorithms), None)
 
     async def refresh(self) -> bool:
-        """There are never others."""
+        """There are never new keys."""
         return False
 
     async def start(self, changed: Callable[[], None]) -> None:
@@ -149,16 +149,16 @@ def fetch(url: str, timeout_s: float) -> bytes:
 
 
 class KeySet:
-    """A key set that is fetched from its issuer: from time to time, and when a token names a key that is not in it.
+    """A key set that is fetched from its issuer: regularly, and when a token has an unknown key id.
 
-    It is fetched and read in a thread: the loop of the requests only swaps the keys. When the issuer cannot be
-    reached, the keys stay that there are. A set that was fetched is believed, also an empty one.
+    A thread fetches and parses it; the loop of the requests only swaps the keys. If the issuer is unreachable, the
+    current keys stay. A fetched set replaces them, even if it is empty.
 
     Args:
-        fixed: keys beside those of the set, for other algorithms.
-        load: brings the body of the set; runs in a thread.
+        fixed: additional keys, for other algorithms.
+        load: fetches the body of the set; runs in a thread.
         every_s: seconds between two fetches.
-        pause_s: seconds between two fetches at the least.
+        pause_s: minimum seconds between two fetches.
     """
 
     def __init__(self, fixed: FixedKeys, load: Callable[[], bytes], every_s: float, pause_s: float = PAUSE_S) -> None:
@@ -175,12 +175,12 @@ class KeySet:
         return self._keys is not None
 
     def find(self, algorithm: str, kid: str | None) -> Key | None:
-        """The key by its name; without a name the first for the algorithm."""
+        """The key by its id; without an id the first one for the algorithm."""
         fitting = [key for key in self._keys or () if algorithm in key.algorithms and kid in (None, key.kid)]
         return fitting[0] if fitting else self._fixed.find(algorithm, kid)
 
     async def refresh(self) -> bool:
-        """Fetches the set, unless that was done a moment ago; all who ask meanwhile share one fetch."""
+        """Fetches the set, unless it was just fetched; concurrent calls share one fetch."""
         now = asyncio.get_running_loop().time()
         if self._looking is None:
             if self._looked_at is not None and now - self._looked_at < self._pause_s:
@@ -190,12 +190,12 @@ class KeySet:
         return True
 
     async def start(self, changed: Callable[[], None]) -> None:
-        """Begins to fetch, without waiting for the first set."""
+        """Starts to fetch, without waiting for the first set."""
         self._changed = changed
         self._routine = asyncio.create_task(self._look_again_and_again())
 
     async def stop(self) -> None:
-        """Ends that."""
+        """Stops refreshing the keys."""
         tasks = [task for task in (self._routine, self._looking) if task is not None]
         for task in tasks:
             task.cancel()
@@ -210,12 +210,12 @@ class KeySet:
         try:
             keys = await asyncio.to_thread(lambda: keys_of_set(self._load()))
         except (httpx.HTTPError, httpx.InvalidURL, ValueError, OSError) as problem:
-            log.warning("The keys of JWT_JWKS_URL cannot be had: %s", problem)
+            log.warning("The keys of JWT_JWKS_URL cannot be fetched: %s", problem)
         else:
             if not keys:
                 log.warning(
-                    "JWT_JWKS_URL has no key that can be used (RSA, Ed25519 or Ed448, for signatures): no token of its "
-                    "issuer is good any more"
+                    "JWT_JWKS_URL has no usable key (RSA, Ed25519 or Ed448, for signatures): tokens of its "
+                    "issuer are no longer accepted"
                 )
             self._keys = keys
             self._changed()

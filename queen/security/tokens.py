@@ -1,4 +1,4 @@
-"""Who sends a request, as its JSON Web Token says (RFC 7519, with the advice of RFC 8725)."""
+"""Verification of JSON Web Tokens (RFC 7519, with the advice of RFC 8725)."""
 
 import hashlib
 import re
@@ -16,25 +16,25 @@ from queen.core.errors import KeysUnavailableError, UnauthorizedError
 from queen.core.limits import NAME_CHARS_MAX
 from queen.security.token_keys import Key, Keys
 
-# Said once, at the start (queen.security.authentication).
+# Warned about once, at the start (queen.security.authentication).
 warnings.simplefilter("ignore", InsecureKeyLengthWarning)
 
-#: Characters of a token; what is longer was not made by an issuer in its right mind.
+#: Maximum of characters of a token; longer ones do not occur in practice.
 TOKEN_CHARS_MAX = 16_384
-#: Tokens that a worker remembers as verified.
+#: Maximum of verified tokens in the cache of a worker.
 REMEMBERED_MAX = 10_000
 
-# Without padding: a token has one spelling, or a tampered one would be as good as its original.
+# Without padding, so that a token has only one spelling.
 _COMPACT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 
 
 class Identity(Struct, frozen=True):
-    """Who sends a request.
+    """The caller of a request.
 
     Attributes:
         subject: the claim ``sub``.
-        roles: what the claims of roles say, as it stands there.
-        expires_at: seconds since 1970 until which the token is good, leeway included.
+        roles: the values of the role claims.
+        expires_at: expiry of the token in seconds since 1970, including the leeway.
     """
 
     subject: str | None
@@ -43,14 +43,14 @@ class Identity(Struct, frozen=True):
 
 
 class TokenRules(Struct, frozen=True):
-    """What a token must be.
+    """The requirements for tokens.
 
     Attributes:
-        algorithms: those that may sign it.
-        issuer, audience: what ``iss`` and ``aud`` must say; empty: anything, or nothing.
-        leeway_s: how far clocks may be apart.
-        role_claim: the claim that holds a role as text; a path with dots where it lies below others.
-        roles_claim: the claim that holds a list of roles, likewise.
+        algorithms: accepted signature algorithms.
+        issuer, audience: required values of ``iss`` and ``aud``; empty: not checked.
+        leeway_s: accepted difference between clocks.
+        role_claim: the claim with a role as string; a path with dots if it is nested.
+        roles_claim: the claim with a list of roles, likewise.
         needs_expiry: whether a token without ``exp`` is refused.
     """
 
@@ -64,17 +64,17 @@ class TokenRules(Struct, frozen=True):
 
 
 class _UnknownKeyError(UnauthorizedError):
-    """No key has the name that the token gives; there may be a new one."""
+    """There is no key with the id of the token; there may be a new one."""
 
 
 class Verifier:
-    """Verifies tokens, and remembers those that were good by their hash until they expire.
+    """Verifies tokens, and caches valid ones by hash until they expire.
 
     Args:
-        rules: what a token must be.
-        keys: what it may be signed with.
+        rules: the requirements for tokens.
+        keys: for the signatures.
         clock: seconds since 1970.
-        remembered_max: tokens that are remembered; the one that was not seen for longest goes first.
+        remembered_max: maximum of cached tokens; the least recently used one is removed first.
     """
 
     def __init__(
@@ -89,23 +89,23 @@ class Verifier:
 
     @property
     def remembered(self) -> int:
-        """Tokens that are remembered as good."""
+        """The number of cached tokens."""
         return len(self._remembered)
 
     async def start(self) -> None:
-        """Begins to keep the keys up to date."""
+        """Starts to refresh the keys."""
         await self._keys.start(self._remembered.clear)
 
     async def stop(self) -> None:
-        """Ends that."""
+        """Stops refreshing the keys."""
         await self._keys.stop()
 
     async def verify(self, token: str) -> Identity:
-        """Who a token speaks for.
+        """The identity of a token.
 
         Raises:
-            UnauthorizedError: it proves nothing; the text says why.
-            KeysUnavailableError: there are no keys yet to check it with.
+            UnauthorizedError: it is invalid; the text has the reason.
+            KeysUnavailableError: there are no keys yet.
         """
         digest = hashlib.sha256(token.encode()).digest()
         known = self._remembered.get(digest)
@@ -117,7 +117,9 @@ class Verifier:
         except _UnknownKeyError:
             looked = await self._keys.refresh()
             if not self._keys.ready:
-                raise KeysUnavailableError("The keys of the issuer cannot be had at the moment; try again") from None
+                raise KeysUnavailableError(
+                    "The keys of the token issuer cannot be fetched at the moment. Try again later"
+                ) from None
             if not looked:
                 raise
             identity = self._check(token)
@@ -157,7 +159,7 @@ class Verifier:
         return Identity(_subject(claims), _roles(claims, rules), _expiry(claims, rules))
 
     def _key(self, algorithm: str, kid: str | None) -> Key:
-        """The key of a token. What the token says of its algorithm only chooses among those of the settings."""
+        """The key of a token. Its algorithm must be one of those in the settings."""
         if algorithm not in self._rules.algorithms:
             expected = " or ".join(self._rules.algorithms)
             raise UnauthorizedError(f"Token uses {_readable(algorithm[:20])}, expected {expected}")
@@ -167,12 +169,12 @@ class Verifier:
         return key
 
 
-#: What was wrong, for the sender.
+#: Error texts for the caller.
 _TEXTS: Mapping[type[jwt.PyJWTError], str] = {
     jwt.ExpiredSignatureError: "Token has expired",
     jwt.ImmatureSignatureError: "Token is not valid yet",
     jwt.InvalidAudienceError: "Token is for another audience",
-    jwt.InvalidIssuerError: "Token is of another issuer",
+    jwt.InvalidIssuerError: "Token is from another issuer",
 }
 
 
@@ -186,20 +188,20 @@ def _subject(claims: Mapping[str, Any]) -> str | None:
     subject: str | None = claims.get("sub")
     if subject and (len(subject) > NAME_CHARS_MAX or "\0" in subject or _readable(subject) != subject):
         raise UnauthorizedError(
-            f"Token decode error: sub has NUL, half of a surrogate pair, or more than {NAME_CHARS_MAX} characters"
+            f"Token decode error: sub has NUL, an unpaired surrogate, or more than {NAME_CHARS_MAX} characters"
         )
     return subject or None
 
 
 def _roles(claims: Mapping[str, Any], rules: TokenRules) -> tuple[str, ...]:
     one, several = _claim(claims, rules.role_claim), _claim(claims, rules.roles_claim)
-    # Either may hold either: issuers differ.
+    # Each claim may have a string or a list: issuers differ.
     found = [*(one if isinstance(one, list) else [one]), *(several if isinstance(several, list) else [several])]
     return tuple(role for role in found if isinstance(role, str))
 
 
 def _claim(claims: Mapping[str, Any], path: str) -> Any:  # noqa: ANN401 - whatever the issuer has put there
-    """The claim of that name, else what lies below claims at a path: names of claims may have dots too."""
+    """The claim with that name, or else at that path: names of claims may have dots, too."""
     if path in claims:
         return claims[path]
     found: Any = claims
@@ -209,7 +211,7 @@ def _claim(claims: Mapping[str, Any], path: str) -> Any:  # noqa: ANN401 - whate
 
 
 def _readable(text: str) -> str:
-    """What a client can be told: JSON can name half of a surrogate pair, which UTF-8 cannot."""
+    """The text for a client: JSON can have unpaired surrogates, which UTF-8 cannot encode."""
     return text.encode(errors="replace").decode()
 
 

@@ -1,1 +1,1 @@
-"""Running it: gunicorn's configuration and worker classes, the embedded PostgreSQL, the graceful stop."""
+"""Runs the server: gunicorn's configuration and worker classes, the embedded PostgreSQL, the graceful shutdown."""

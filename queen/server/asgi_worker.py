@@ -1,16 +1,16 @@
-"""gunicorn's own ``asgi`` worker, with two of its habits mended.
+"""gunicorn's own ``asgi`` worker, with two fixes.
 
-- It listens with a backlog of 100 whatever the setting says: a burst of long polls that come back is refused.
-- It waits for open requests before it ends the application, and parked long polls are open requests.
+- The original ignores the setting of the backlog and uses 100: a burst of returning long polls is refused.
+- The original waits for open requests before it stops the application, and waiting long polls are open requests.
 
-A third, that its C parser never frees connections, is met in ``queen.server.config`` by not using it.
+``queen.server.config`` switches its C parser off, because it never frees connections.
 """
 
 import signal
 
 from gunicorn.workers.gasgi import ASGIWorker
 
-from queen.server.parent_death import die_with
+from queen.system.parent_death import die_with
 
 
 class QueenAsgiWorker(ASGIWorker):  # type: ignore[misc]

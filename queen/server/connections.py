@@ -1,13 +1,12 @@
-"""The connections of a worker: how many there may be, how long they may take, and how many bytes they may hold.
+"""Limits for the connections of a worker: their number, time, and bytes.
 
-A connection says until when it may go on as it is (``deadline``); one look a second at all of them ends those whose
-time is over. That is less work than a timer for each.
+Every connection has a ``deadline``; a check per second closes those that exceed it. That is less work than a timer per
+connection.
 
-Bytes are counted from their arrival until the request is answered, and those of an answer while its client does not
-read it. Beyond the limit a large body is not read on until there is room; only one may go on, so that there is always
-progress. What still comes beyond that, in small pieces from many, is made room for: whoever has been silent the
-longest in the middle of a request is refused. A complete request of another client therefore never waits for one that
-is not.
+Bytes of a request count from their arrival until the answer, bytes of an answer until its client has read them. Beyond
+the limit, large bodies are not read until there is room; only one is, so that there is always progress. For bytes that
+still arrive, in small pieces of many requests, room is made: the incomplete request that has been silent the longest is
+refused. So a complete request never waits for an incomplete one.
 """
 
 import logging
@@ -23,22 +22,22 @@ from queen.core.limits import BYTES_PER_S_MIN
 
 log = logging.getLogger("queen.server")
 
-#: A body that is no larger is read while others wait for room.
+#: Bodies up to this size are read even while others wait for room.
 _SMALL_BYTES = 64 << 10
-#: Of all connections that are allowed, so many are closed at a time where there is no room for one more.
+#: The share of connections to close if the limit is reached.
 _CLOSED_AT_A_TIME = 1 / 16
 
 
 class Bounds(Struct, frozen=True):
-    """What one worker allows.
+    """The limits of one worker.
 
     Attributes:
         head_bytes_max: of a request: its first line, headers or trailers.
         headers_max: lines of a head.
         url_bytes_max: path and query of a request, as it was sent.
-        request_timeout_s: how long a head may take, and the time over which the speed of a body is judged.
+        request_timeout_s: time limit of a head, and the period over which the speed of a body is measured.
         connections_max: open connections.
-        held_bytes_max: of requests that are not answered, and of answers that are not read.
+        held_bytes_max: bytes of unanswered requests, and of unread answers.
         body_bytes_max: the largest body.
     """
 
@@ -52,17 +51,17 @@ class Bounds(Struct, frozen=True):
 
     @property
     def timeout_bytes_min(self) -> int:
-        """What has to come, or to be read, in ``request_timeout_s``."""
+        """The bytes that a client must send or read in ``request_timeout_s``."""
         return int(self.request_timeout_s * BYTES_PER_S_MIN)
 
     @property
     def shed_above(self) -> int:
-        """Bytes above which requests are refused: what may be held, one body that goes on, and small requests."""
+        """Bytes above which requests are refused: the limit, one large body, and small requests."""
         return self.held_bytes_max + self.body_bytes_max + self.held_bytes_max // 4
 
 
 class Stage(Enum):
-    """Where a connection is; ``HEAD`` is also one that has sent nothing yet."""
+    """The state of a connection; ``HEAD`` also before its first byte."""
 
     CLOSING = 0
     HEAD = 1
@@ -72,18 +71,18 @@ class Stage(Enum):
     BUSY = 5
 
 
-#: The client owes the rest of a request, or of what it still sends after a refusal.
+#: The client still has to send the rest of a request, or is still sending after a refusal.
 _UNFINISHED = frozenset({Stage.CLOSING, Stage.HEAD, Stage.BODY})
 
 
 class Connection(Protocol):
-    """What there is to know of a connection. Times are those of the loop.
+    """A connection. Times are those of the event loop.
 
     Attributes:
-        deadline: until when it may go on as it is.
-        since: when it last sent something, or began to be idle.
-        held: the bytes of it that count.
-        unfinished: those of them that belong to a request which has not come to its end.
+        deadline: when it will be closed unless it progresses.
+        since: when it last sent something, or became idle.
+        held: its bytes that count.
+        unfinished: those of them in an incomplete request.
     """
 
     deadline: float
@@ -93,32 +92,32 @@ class Connection(Protocol):
 
     @property
     def stage(self) -> Stage:
-        """Where it is."""
+        """Its state."""
 
     def measure(self) -> None:
-        """Looks how much of its answer the client has read."""
+        """Measures how much of its answer the client has read."""
 
     def end(self, now: float) -> None:
-        """Its deadline is over."""
+        """Closes it after its deadline."""
 
     def give_way(self) -> None:
-        """Ends it, because there is no room."""
+        """Closes it to make room."""
 
     def read_on(self) -> None:
-        """Reads again."""
+        """Resumes reading."""
 
     def stop_reading(self) -> None:
-        """Reads nothing until ``read_on``."""
+        """Pauses reading until ``read_on``."""
 
 
 class Connections:
-    """What the connections of a worker share.
+    """The connections of a worker.
 
     Attributes:
-        bounds: what is allowed.
-        bytes: that all of them hold.
-        unfinished: those of them in requests that have not come to their ends.
-        is_crowded: some wait for room, or one goes on beyond the limit.
+        bounds: the limits.
+        bytes: of all of them.
+        unfinished: those of them in incomplete requests.
+        is_crowded: some wait for room, or one is read beyond the limit.
     """
 
     def __init__(self, bounds: Bounds) -> None:
@@ -132,13 +131,13 @@ class Connections:
         self._turns: deque[Callable[[], None]] = deque()
 
     def count_refusal(self, status: int) -> None:
-        """For the log: one line a look, not one a request."""
+        """Counts a refusal for the log, which gets one line per check, not one per request."""
         self._refused[status] += 1
 
     # ------------------------------------------------------------------ turns
 
     def take_turn(self, work: Callable[[], None], call_soon: Callable[[Callable[[], None]], object]) -> None:
-        """Does a piece of work in a turn of the loop in which no other such piece is done."""
+        """Runs a piece of work in an iteration of the loop of its own."""
         self._turns.append(work)
         if len(self._turns) == 1:
             call_soon(partial(self._do_next, call_soon))
@@ -154,12 +153,12 @@ class Connections:
 
     # ------------------------------------------------------------------ bytes
 
-    def is_held_back(self, connection: Connection, everybody: Iterable[Connection]) -> bool:
-        """Judges a connection of which a part of a request has come: whether it has to wait for room."""
+    def is_held_back(self, connection: Connection, connections: Iterable[Connection]) -> bool:
+        """Whether a connection with an incomplete request has to wait for room."""
         if self.bytes <= self.bounds.held_bytes_max:
             return False
         if self.bytes > self.bounds.shed_above:
-            self.shed(everybody)
+            self.shed(connections)
         if connection.held <= _SMALL_BYTES or connection.stage is not Stage.BODY or self._may_go_ahead(connection):
             return False
         self._waiting[connection] = None
@@ -167,39 +166,39 @@ class Connections:
         connection.stop_reading()
         return True
 
-    def is_overloaded(self, everybody: Iterable[Connection]) -> bool:
-        """Whether there is no room for one more request, not even if those that are not complete are refused."""
+    def is_overloaded(self, connections: Iterable[Connection]) -> bool:
+        """Whether there is no room for another request, even if all incomplete ones are refused."""
         if self.bytes <= self.bounds.shed_above:
             return False
-        self.shed(everybody)
+        self.shed(connections)
         return self.bytes > self.bounds.shed_above
 
-    def shed(self, everybody: Iterable[Connection]) -> None:
-        """Refuses what is not complete, and gives up what is not read, until no more is held than may be."""
-        holding = [each for each in everybody if each.held]
+    def shed(self, connections: Iterable[Connection]) -> None:
+        """Refuses incomplete requests, and drops unread answers, until the limit is met."""
+        holding = [each for each in connections if each.held]
         for each in holding:
             each.measure()
         holding = _longest_silent_first(holding)
-        # Not one whose request has just come whole: it is being looked at.
+        # Not a connection whose request has just become complete: it is being handled.
         unfinished = [each for each in holding if each.unfinished and each.stage in _UNFINISHED]
         unread = [each for each in holding if each.stage is Stage.ANSWER_UNREAD]
         self._end_some(unfinished + unread, lambda: self.bytes <= self.bounds.held_bytes_max)
 
     def release(self, count: int) -> None:
-        """So many bytes are not held any more."""
+        """Subtracts bytes that are no longer held."""
         self.bytes -= count
         if self._waiting:
             self._admit()
 
     def forget(self, connection: Connection) -> None:
-        """A request is answered or over: it is not ahead of others, and waits for nothing."""
+        """Removes a finished connection from the waiting ones."""
         self._waiting.pop(connection, None)
         if self._ahead is connection:
             self._ahead = None
         self.is_crowded = bool(self._waiting) or self._ahead is not None
 
     def step_aside(self, connection: Connection) -> None:
-        """A request is answered: others may go on, unless the connection has begun with one more."""
+        """After an answer: lets others continue, unless the connection has started another request."""
         if not connection.unfinished:
             self.forget(connection)
         self.release(0)
@@ -209,7 +208,7 @@ class Connections:
         return connection in self._waiting
 
     def _may_go_ahead(self, connection: Connection) -> bool:
-        """One body goes on beyond the limit, unless complete requests hold what will soon be free."""
+        """Whether this body may be read beyond the limit: one may, unless complete requests will soon make room."""
         if self._ahead is None and self.bytes - self.unfinished <= self.bounds.held_bytes_max // 4:
             self._ahead, self.is_crowded = connection, True
         return self._ahead is connection
@@ -222,26 +221,26 @@ class Connections:
 
     # ------------------------------------------------------------------ connections and time
 
-    def make_room(self, everybody: Collection[Connection]) -> bool:
-        """Whether one more connection may stay; if there are too many, some are closed that are not being served."""
+    def make_room(self, connections: Collection[Connection]) -> bool:
+        """Whether another connection is accepted; at the limit, some that are not being served are closed."""
         bound = self.bounds.connections_max
-        if len(everybody) <= bound:
+        if len(connections) <= bound:
             return True
         some = max(1, int(bound * _CLOSED_AT_A_TIME))
-        unfinished = _longest_silent_first(each for each in everybody if each.stage in _UNFINISHED)
-        idle = _longest_silent_first(each for each in everybody if each.stage is Stage.IDLE)
-        # The last that came are probably about to go on; where they are many, most of them are not.
-        self._end_some(unfinished[:-some] + idle + unfinished[-some:-1], lambda: len(everybody) <= bound - some)
-        return len(everybody) <= bound
+        unfinished = _longest_silent_first(each for each in connections if each.stage in _UNFINISHED)
+        idle = _longest_silent_first(each for each in connections if each.stage is Stage.IDLE)
+        # The newest ones are probably about to send something; if there are many, most of them are not.
+        self._end_some(unfinished[:-some] + idle + unfinished[-some:-1], lambda: len(connections) <= bound - some)
+        return len(connections) <= bound
 
-    def look(self, everybody: Iterable[Connection], now: float) -> None:
-        """To be called every second: ends what has taken too long."""
-        for connection in [each for each in everybody if each.deadline < now]:
+    def check(self, connections: Iterable[Connection], now: float) -> None:
+        """Closes connections after their deadlines; called every second."""
+        for connection in [each for each in connections if each.deadline < now]:
             connection.end(now)
         for _ in range(len(self._waiting)):
             self.release(0)
         if self._refused:
-            log.warning("connections were ended or requests refused", extra={"by_status": dict(self._refused)})
+            log.warning("connections were closed or requests refused", extra={"by_status": dict(self._refused)})
             self._refused.clear()
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""gunicorn's ``gthread`` worker: WSGI, one thread a request. For places where only WSGI is allowed."""
+"""gunicorn's ``gthread`` worker: WSGI, one thread per request. For environments that allow WSGI only."""
 
 import signal
 from typing import Any
@@ -7,12 +7,12 @@ from gunicorn.workers.gthread import ThreadWorker
 
 from queen.config import from_environment
 from queen.server import worker_classes
-from queen.server.parent_death import die_with
 from queen.server.wsgi import WsgiApp, wait_in_thread
+from queen.system.parent_death import die_with
 
 
 class QueenThreadWorker(ThreadWorker):  # type: ignore[misc]
-    """A worker of gunicorn that serves ``queen.app:app``, up to so many requests at a time as it has threads."""
+    """A worker of gunicorn that serves ``queen.app:app``, with one thread per concurrent request."""
 
     def init_process(self) -> None:
         """Runs in the worker's process: ends with gunicorn, also when that is killed."""
@@ -23,7 +23,7 @@ class QueenThreadWorker(ThreadWorker):  # type: ignore[misc]
         """Loads the ASGI application and puts the adapter around it; its engine starts here."""
         settings = from_environment()
         self.wsgi = WsgiApp(
-            self.app.wsgi(), wait_in_thread, worker_classes.waits_max(settings), settings.max_body_bytes
+            self.app.wsgi(), wait_in_thread, worker_classes.waits_max(settings), settings.requests.body_bytes_max
         )
 
     def handle_exit(self, sig: int, frame: Any) -> None:  # noqa: ANN401 - a frame
@@ -33,6 +33,6 @@ class QueenThreadWorker(ThreadWorker):  # type: ignore[misc]
         super().handle_exit(sig, frame)
 
     def run(self) -> None:
-        """Serves until told to stop, then ends the engine."""
+        """Serves until it is told to stop, then stops the engine."""
         super().run()
         self.wsgi.stop()

@@ -1,4 +1,4 @@
-"""gunicorn as ``queen serve`` starts it: ``python -m queen.server.gunicorn_application``."""
+"""gunicorn for ``queen serve``: ``python -m queen.server.gunicorn_application``."""
 
 import os
 
@@ -6,13 +6,13 @@ from gunicorn.app.wsgiapp import WSGIApplication
 
 
 class GunicornApplication(WSGIApplication):  # type: ignore[misc]
-    """gunicorn, except that it does not look for modules in the current folder first.
+    """gunicorn, but it does not import modules from the current folder first.
 
-    There may be another ``queen`` in it, such as the source of another version.
+    The folder may have another ``queen``, such as the source of another version.
     """
 
     def chdir(self) -> None:
-        """Changes the folder, and leaves the import path alone."""
+        """Changes the folder, but not the import path."""
         os.chdir(self.cfg.chdir)
 
 

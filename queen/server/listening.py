@@ -1,4 +1,4 @@
-"""The address to listen on."""
+"""The address of the server."""
 
 import errno
 import socket
@@ -8,20 +8,20 @@ from collections.abc import Iterable
 from queen.config import Settings
 from queen.core.addresses import is_loopback
 from queen.core.errors import SettingError
-from queen.server.errors import StartError
+from queen.system.errors import StartError
 
 #: Connections that may wait for a worker to accept them, as many as gunicorn allows by default.
 BACKLOG = 2048
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket to be handed to gunicorn; port 0 takes a free one.
+    """A listening socket for gunicorn; port 0 chooses a free one.
 
-    Connections that come before the workers are ready wait in the backlog. Binding alone would not do: two sockets may
+    Connections wait in the backlog until the workers are ready. Binding alone would not be enough: two sockets can
     be bound to one port while neither listens.
 
     Raises:
-        StartError: the address cannot be had.
+        StartError: the address cannot be used.
     """
     family, address = _resolve(host, port)
     listener = socket.socket(family, socket.SOCK_STREAM)
@@ -36,24 +36,24 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def protect(settings: Settings, hosts: Iterable[str]) -> None:
-    """Makes sure that nobody on other machines may do everything because nobody has thought of it.
+    """Refuses to start if other machines would have full access by accident.
 
     Args:
-        settings: what the operator wants.
-        hosts: what the server listens on, as names or addresses.
+        settings: of the server.
+        hosts: names or addresses that the server listens on.
 
     Raises:
-        SettingError: it is open to all, and that was not asked for.
+        SettingError: other machines would have access, and ``QUEEN_INSECURE`` is not set.
         StartError: a name cannot be resolved.
     """
-    if settings.jwt_enabled or settings.insecure:
+    if settings.jwt.enabled or settings.security.insecure:
         return
     for host in hosts:
-        if not is_loopback(_resolve(host, settings.port)[1]):
+        if not is_loopback(_resolve(host, settings.server.port)[1]):
             raise SettingError(
-                f"Other machines can reach {host or 'every address of this one'}, and may do everything without a "
-                "token: set JWT_ENABLED (docs/security.md) or listen on 127.0.0.1; --insecure (QUEEN_INSECURE=true) "
-                "starts anyway, where a firewall or a proxy says who may come"
+                f"Other machines can reach {host or 'all addresses of this one'}, and would have full access "
+                "without a token. Set JWT_ENABLED (docs/security.md) or listen on 127.0.0.1. If a firewall "
+                "or a proxy restricts access, start with --insecure (QUEEN_INSECURE=true)"
             )
 
 
@@ -74,7 +74,7 @@ def _advice(problem: OSError, host: str, port: int) -> str:
         case errno.EADDRNOTAVAIL:
             return f"The address {host} does not belong to this machine: choose another with --host"
         case errno.EACCES:
-            return f"Port {port} needs more rights than this user has: choose one above 1023 with --port"
+            return f"This user has no permission to listen on port {port}: choose one above 1023 with --port"
         case _:
             return f"Cannot listen on {host}, port {port} ({problem.strerror}): choose others with --host and --port"
 
@@ -85,7 +85,7 @@ def authority(host: str, port: int) -> str:
 
 
 def reachable(host: str) -> str:
-    """The address by which this machine reaches itself: a wildcard cannot be connected to."""
+    """The address for connections from this machine; a wildcard is replaced by loopback."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
 
 
@@ -95,15 +95,16 @@ def tls(settings: Settings) -> bool:
     Raises:
         SettingError: certificate and key cannot be read, or do not belong together.
     """
-    if not settings.tls_certificate:
+    certificate, key = settings.security.tls_certificate, settings.security.tls_key
+    if not certificate:
         return False
-    if settings.worker_class == "meinheld":
-        raise SettingError("QUEEN_TLS_CERTFILE: meinheld serves no https; use the worker class uvicorn")
+    if settings.server.worker_class == "meinheld":
+        raise SettingError("QUEEN_TLS_CERTFILE: meinheld does not support https; use the worker class uvicorn")
     try:
-        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(settings.tls_certificate, settings.tls_key)
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
     except OSError as problem:  # SSLError is one
         raise SettingError(
-            f"QUEEN_TLS_CERTFILE={settings.tls_certificate} and QUEEN_TLS_KEYFILE={settings.tls_key} cannot be used: "
+            f"QUEEN_TLS_CERTFILE={certificate} and QUEEN_TLS_KEYFILE={key} cannot be used: "
             f"{problem.strerror or problem}"
         ) from None
     return True

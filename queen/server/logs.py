@@ -1,4 +1,4 @@
-"""Structured log lines: one JSON object a line on standard error."""
+"""Structured logs: one JSON object per line on standard error."""
 
 import json
 import logging
@@ -6,7 +6,7 @@ import logging.config
 from datetime import UTC, datetime
 from typing import Any
 
-# What every record has; anything else was given as ``extra`` and is a field of the line.
+# Attributes of every record; all others were given as ``extra`` and become fields of the line.
 _COMMON = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
 
@@ -14,7 +14,7 @@ class JsonFormatter(logging.Formatter):
     """Renders a record as ``time``, ``level``, ``logger``, ``message``, ``pid``, its extra fields, and ``error``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, whatever the message holds."""
+        """One line, whatever the message contains."""
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -43,5 +43,5 @@ def configuration(level: str) -> dict[str, Any]:
 
 
 def configure(level: str) -> None:
-    """Makes this process log so."""
+    """Configures logging of this process."""
     logging.config.dictConfig(configuration(level))

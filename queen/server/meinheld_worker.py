@@ -1,7 +1,7 @@
-"""meinheld's worker, experimental: greenlets on a loop of its own, in C (docs/meinheld.md).
+"""meinheld's worker, experimental: greenlets on an event loop in C (docs/meinheld.md).
 
-It has no notice of a client's end, so nothing may wait in it, and it has crashed under load: no guarantee depends on a
-worker not crashing, and none is lost, but its requests are.
+It does not notice disconnected clients, so it has no long polls. It has crashed under load, which loses the requests of
+the worker; the guarantees hold nevertheless.
 """
 
 import os
@@ -14,14 +14,14 @@ from meinheld import server
 from meinheld.gmeinheld import MeinheldWorker
 
 from queen.config import from_environment
-from queen.server.parent_death import die_with
 from queen.server.wsgi import Environ, WsgiApp
+from queen.system.parent_death import die_with
 
 _HEARTBEAT_S = 1.0
 
 
 def wait_in_greenlet(descriptor: int, environ: Environ) -> bool:  # noqa: ARG001 - part of the protocol
-    """Waits for the answer while other requests go on; meinheld does not say when the client has gone."""
+    """Waits for the answer while other requests continue; meinheld does not report disconnected clients."""
     server.trampoline(descriptor, read=True)
     return True
 
@@ -36,11 +36,11 @@ class QueenMeinheldWorker(MeinheldWorker):  # type: ignore[misc]
 
     def load_wsgi(self) -> None:
         """Loads the ASGI application and puts the adapter around it; its engine starts here."""
-        self.wsgi = WsgiApp(self.app.wsgi(), wait_in_greenlet, 0, from_environment().max_body_bytes)
+        self.wsgi = WsgiApp(self.app.wsgi(), wait_in_greenlet, 0, from_environment().requests.body_bytes_max)
 
     def run(self) -> None:
-        """Serves until told to stop."""
-        # meinheld's own watchdog writes to gunicorn's file in a way that today's gunicorn does not read.
+        """Serves until it is told to stop."""
+        # meinheld's own watchdog writes to gunicorn's file in a way that current versions of gunicorn do not read.
         threading.Thread(target=self._beat, name="queen-heartbeat", daemon=True).start()
         server.set_keepalive(self.cfg.keepalive)
         server.set_picoev_max_fd(self.cfg.worker_connections)

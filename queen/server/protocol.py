@@ -1,11 +1,10 @@
-"""HTTP/1.1 as uvicorn speaks it, with one write a response, and with bounds.
+"""uvicorn's HTTP/1.1 protocol, with one write per response, and with limits.
 
-uvicorn writes the head of a response and its body apart: two system calls, two packets, and two wake-ups of the client.
-Here the head waits for the body, or for the end of the loop's turn if that comes first.
+uvicorn writes the head of a response and its body separately: two system calls, two packets, and two wake-ups of the
+client. Here the head waits for the body, or for the end of the loop's iteration if that comes first.
 
-uvicorn bounds nothing but idle connections, with a timer that it sets after each response and takes back with each
-request. Here heads, bodies, time and memory have bounds (``queen.server.connections``). What a request costs for that
-is a few additions for each piece of it that is read; nothing is done for a header line.
+uvicorn limits only idle connections, with a timer per response. Here heads, bodies, time and memory have limits, too
+(``queen.server.connections``). They cost a few additions per chunk that is read, and nothing per header line.
 """
 
 import asyncio
@@ -18,15 +17,16 @@ import httptools
 from msgspec import Struct
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from queen.core import limits
 from queen.http import problems
 from queen.server.connections import Connection, Connections, Stage
 
-#: Requests of one connection that may wait for the answers of earlier ones.
+#: Maximum of pipelined requests of a connection.
 _PIPELINED_MAX = 100
-#: After a refusal, how long what the client still sends is thrown away, so that it can read the answer.
+#: After a refusal, data of the client is discarded for this time, so that it can read the answer.
 _LAST_WORD_S = 5.0
 
-#: A larger piece is not copied to be joined with what is before it.
+#: Larger chunks are not copied to join them with the previous one.
 _JOINED_BYTES_MAX = 64 << 10
 
 Event = dict[str, Any]
@@ -34,7 +34,7 @@ Receive = Callable[[], Awaitable[Event]]
 
 
 class Refusal(Struct, frozen=True):
-    """An answer to what is no request, or will not become one."""
+    """An answer to an invalid or incomplete request."""
 
     status: int
     code: str
@@ -53,13 +53,17 @@ class Refusal(Struct, frozen=True):
 
 _NOT_HTTP = Refusal(400, "http_error", "Invalid HTTP request received.")
 _HEAD_TOO_LARGE = Refusal(
-    431, "head_too_large", "The head of the request is larger than QUEEN_MAX_HEADER_BYTES, or has more lines than "
-    "QUEEN_MAX_HEADERS"
+    431, "head_too_large", f"The head of the request has more than {limits.HEAD_BYTES_MAX} bytes, or more than "
+    f"{limits.HEADERS_MAX} header lines"
 )  # fmt: skip
-_URL_TOO_LONG = Refusal(414, "url_too_long", "The URL is longer than QUEEN_MAX_URL_BYTES")
-_TOO_SLOW = Refusal(408, "request_timeout", "The request took longer than QUEEN_REQUEST_TIMEOUT to arrive")
-_NO_ROOM = Refusal(503, "overloaded", "Requests and answers hold QUEEN_MAX_HELD_BYTES; try again later")
-_NO_CONNECTION = Refusal(503, "overloaded", "The server has QUEEN_MAX_CONNECTIONS connections; try again later")
+_URL_TOO_LONG = Refusal(414, "url_too_long", f"The URL has more than {limits.URL_BYTES_MAX} bytes")
+_TOO_SLOW = Refusal(408, "request_timeout", "The request took longer to arrive than QUEEN_REQUEST_TIMEOUT")
+_NO_ROOM = Refusal(
+    503, "overloaded", "The server's memory for requests and answers is used up (QUEEN_MAX_HELD_BYTES). Try again later"
+)
+_NO_CONNECTION = Refusal(
+    503, "overloaded", "The server has reached its limit of connections (QUEEN_MAX_CONNECTIONS). Try again later"
+)
 
 
 class _RefusedError(Exception):
@@ -67,12 +71,12 @@ class _RefusedError(Exception):
 
 
 class OneWriteTransport:
-    """A transport that joins what is written in one turn of the loop, two pieces at a time.
+    """A transport that joins two writes of one iteration of the loop.
 
     Args:
         transport: the real one.
-        loop: whose turns they are.
-        close: ends the connection when everything is written.
+        loop: the event loop.
+        close: closes the connection when everything is written.
     """
 
     def __init__(
@@ -83,7 +87,7 @@ class OneWriteTransport:
         self._closing = False
 
     def write(self, data: bytes) -> None:
-        """Holds the first piece back, and sends it with the second; what is for nobody any more is dropped."""
+        """Holds the first write back, and sends it with the second; drops data after the end of the connection."""
         if self._transport.is_closing():
             self._held = b""
         elif self._held:
@@ -101,18 +105,18 @@ class OneWriteTransport:
         return self._closing or self._transport.is_closing()
 
     def close(self) -> None:
-        """Sends what is held back, then closes."""
+        """Sends held data, then closes."""
         self._flush()
         self._closing = True
         self._close()
 
     def write_eof(self) -> None:
-        """Sends what is held back, and nothing more."""
+        """Sends held data, then closes the sending side."""
         self._flush()
         self._transport.write_eof()
 
     def detach(self) -> None:
-        """The connection has ended; nothing else is told of it."""
+        """Called after the end of the connection."""
         self._close = self._transport.close
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - everything else is the transport's
@@ -125,7 +129,7 @@ class OneWriteTransport:
 
 
 class OneWriteProtocol(HttpToolsProtocol):
-    """uvicorn's protocol over such a transport, and within the bounds of the worker."""
+    """uvicorn's protocol over this transport, within the limits of the worker."""
 
     # Not for their memory: CPython is slower with all attributes of an object that has more than thirty in its dict.
     __slots__ = (
@@ -148,7 +152,7 @@ class OneWriteProtocol(HttpToolsProtocol):
 
     transport: OneWriteTransport  # type: ignore[assignment]
     connections: set[Connection]  # type: ignore[assignment]
-    #: ``None`` before the first request, which uvicorn's type does not say.
+    #: ``None`` before the first request, unlike uvicorn's type.
     cycle: Any
 
     def __init__(self, shared: Connections, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - uvicorn's
@@ -156,20 +160,20 @@ class OneWriteProtocol(HttpToolsProtocol):
         self._shared, self._bounds = shared, shared.bounds
         self.deadline = inf
         self.since = 0.0
-        #: Bytes of requests that are not answered, and how many of them are of one that has not come to its end.
+        #: Bytes of unanswered requests, and how many of them belong to an incomplete request.
         self.held = self.unfinished = 0
         #: Bytes of an answer that the client has not read.
         self._unread = 0
-        #: Bytes of a head or trailers that have come and are not complete; with what is being read at the moment; and
-        #: the body at the last look, with its length then.
+        #: Bytes of an incomplete head or trailers; the chunk being read; and the body at the last check, with its
+        #: length then.
         self._of_head = self._of_head_and_read = 0
         self._body_seen: tuple[bytes | bytearray, int] = (b"", 0)
-        #: The end of the time over which the speed of the client is judged, and what has come in it.
+        #: The end of the period over which the speed of the client is measured, and the bytes received in it.
         self._judged_at = 0.0
         self._came = 0
-        #: What a request would be followed by if it had come to its end.
+        #: State after the end of the current request.
         self._keep_alive: bool | None = None
-        #: What comes is thrown away.
+        #: Received data is discarded.
         self._refused = False
 
     # ------------------------------------------------------------------ the connection
@@ -195,7 +199,7 @@ class OneWriteProtocol(HttpToolsProtocol):
         self.transport.detach()
 
     def shutdown(self) -> None:
-        """The server stops: an answer is the last one, and nothing is waited for that is not complete."""
+        """At shutdown: the next answer is the last one, and incomplete requests are dropped."""
         self._keep_alive = False
         if self.stage is Stage.CLOSING or self.cycle is None or self.cycle.response_complete:
             self._real.close()
@@ -203,7 +207,7 @@ class OneWriteProtocol(HttpToolsProtocol):
             super().shutdown()
 
     def _close(self) -> None:
-        """Ends the connection; a client that still sends would not get the answer if it were cut off."""
+        """Closes the connection, but not at once while the client is sending: it would not get the answer."""
         if not (self.unfinished or self._refused) or self._real.is_closing():
             self._real.close()
             return
@@ -216,7 +220,7 @@ class OneWriteProtocol(HttpToolsProtocol):
         self.deadline = self.since + _LAST_WORD_S
 
     def _let_go(self) -> None:
-        """Nothing is held for it any more."""
+        """Releases all its bytes."""
         self._shared.forget(self)
         self._shared.unfinished -= self.unfinished
         held, self.held, self.unfinished, self._unread = self.held, 0, 0, 0
@@ -225,7 +229,7 @@ class OneWriteProtocol(HttpToolsProtocol):
     # ------------------------------------------------------------------ what comes
 
     def data_received(self, data: bytes) -> None:
-        """Reads a piece of a request, a whole one, or several."""
+        """Reads a part of a request, a whole one, or several."""
         if self._refused:
             return
         size = len(data)
@@ -252,10 +256,10 @@ class OneWriteProtocol(HttpToolsProtocol):
             self._is_complete()
 
     def on_headers_complete(self) -> None:
-        """Begins with a request.
+        """Starts to handle a request.
 
         Raises:
-            _RefusedError: there will be none; the parser stops.
+            _RefusedError: it is refused; stops the parser.
         """
         shared, bounds = self._shared, self._bounds
         if (
@@ -274,7 +278,7 @@ class OneWriteProtocol(HttpToolsProtocol):
             super().on_headers_complete()
 
     def _judge_head(self) -> None:
-        """Judges a head that may be beyond a bound."""
+        """Checks a head that may exceed a limit."""
         shared, bounds = self._shared, self._bounds
         if len(self.headers) > bounds.headers_max or self._size_of_head() > bounds.head_bytes_max:
             self._refuse(_HEAD_TOO_LARGE)
@@ -299,11 +303,11 @@ class OneWriteProtocol(HttpToolsProtocol):
         self.app = application
 
     def _size_of_head(self) -> int:
-        """What the head would have if it were sent anew: what was read may hold more than a head."""
+        """The size of the head, computed from its parts: the data read may contain more than a head."""
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
     def _expect_more(self, size: int) -> None:
-        """A piece has come that does not end a request."""
+        """After a chunk that does not complete a request."""
         shared, bounds = self._shared, self._bounds
         self._of_head = 0 if self._has_more_of_body() else self._of_head + size
         if self._of_head > bounds.head_bytes_max:
@@ -317,14 +321,14 @@ class OneWriteProtocol(HttpToolsProtocol):
         shared.unfinished += unfinished - self.unfinished
         self.unfinished = unfinished
         if self._keep_alive is None and self._is_in_body():
-            # An answer that comes before the end of the request ends the connection.
+            # An answer before the end of the request closes the connection.
             self._keep_alive, self.cycle.keep_alive = self.cycle.keep_alive, False
         self.deadline = self._judged_at
         if shared.is_held_back(self, self.connections):
             self.deadline = self.since + self._bounds.request_timeout_s
 
     def _is_complete(self) -> None:
-        """A request that came in pieces has come to its end."""
+        """After a request in several chunks is complete."""
         self._of_head, self._judged_at, self._body_seen = 0, 0.0, (b"", 0)
         self._shared.unfinished -= self.unfinished
         self.unfinished = 0
@@ -333,7 +337,7 @@ class OneWriteProtocol(HttpToolsProtocol):
         self._keep_alive = None
 
     def _has_more_of_body(self) -> bool:
-        """Whether a piece of a body has come since the last call; the application may have taken what came before."""
+        """Whether a chunk of a body has arrived since the last call; the application may have taken earlier ones."""
         if not self._is_in_body():
             return False
         before, self._body_seen = self._body_seen, (self.cycle.body, len(self.cycle.body))
@@ -347,12 +351,12 @@ class OneWriteProtocol(HttpToolsProtocol):
         return self.cycle is not None and self.cycle.more_body and not self.cycle.response_complete
 
     def _unset_keepalive_if_required(self) -> None:
-        """There is no timer."""
+        """Does nothing: there is no timer."""
 
     # ------------------------------------------------------------------ what goes
 
     def on_response_complete(self) -> None:
-        """Goes on with a request that came meanwhile, or begins to be idle."""
+        """Continues with a pipelined request, or becomes idle."""
         self.server_state.total_requests += 1
         shared, kept = self._shared, self.unfinished + self._unread
         shared.bytes -= self.held - kept
@@ -375,11 +379,11 @@ class OneWriteProtocol(HttpToolsProtocol):
         self.since = self.loop.time()
         self.deadline = self.since + self._bounds.request_timeout_s
         if self._shared.bytes > self._bounds.shed_above:
-            # Not now: the transport is in the middle of a write.
+            # Not now: a write of the transport is in progress.
             self.loop.call_soon(self._shared.is_overloaded, self.connections)
 
     def resume_writing(self) -> None:
-        """It has read."""
+        """The client has read the data."""
         super().resume_writing()
         self._count_unread()
         self.since = self.loop.time()
@@ -400,7 +404,7 @@ class OneWriteProtocol(HttpToolsProtocol):
 
     @property
     def stage(self) -> Stage:
-        """Where the connection is."""
+        """The state of the connection."""
         if self.transport.is_closing():
             return Stage.CLOSING
         if self.flow.write_paused:
@@ -414,13 +418,13 @@ class OneWriteProtocol(HttpToolsProtocol):
         return Stage.IDLE if self.cycle.response_complete else Stage.BUSY
 
     def measure(self) -> None:
-        """Whoever reads a large answer is not silent: ``resume_writing`` comes only at its end."""
+        """A client that reads a large answer is not idle: ``resume_writing`` comes only at the end."""
         before = self._unread
         if self.flow.write_paused and self._count_unread() < before:
             self.since = self.loop.time()
 
     def end(self, now: float) -> None:
-        """Something has taken too long."""
+        """Ends a connection that has taken too long."""
         match self.stage:
             case Stage.CLOSING:
                 self._real.abort()
@@ -429,7 +433,7 @@ class OneWriteProtocol(HttpToolsProtocol):
             case Stage.IDLE:
                 self.transport.close()
             case Stage.HEAD if not self.unfinished:
-                self.transport.close()  # nobody waits for an answer who has asked nothing
+                self.transport.close()  # without a request there is nothing to answer
             case Stage.BODY if self._shared.waits(self):
                 self._refuse(_NO_ROOM)
             case Stage.BODY if self.flow.read_paused or self._came >= self._bounds.timeout_bytes_min:
@@ -441,7 +445,7 @@ class OneWriteProtocol(HttpToolsProtocol):
                 self.deadline = inf
 
     def give_way(self) -> None:
-        """Others need the room."""
+        """Closes the connection to make room."""
         self.connections.discard(self)
         if self.stage in (Stage.HEAD, Stage.BODY) and self.unfinished:
             self._refuse(_NO_ROOM)
@@ -449,13 +453,13 @@ class OneWriteProtocol(HttpToolsProtocol):
         self._real.abort() if self.stage is Stage.ANSWER_UNREAD else self._real.close()
 
     def stop_reading(self) -> None:
-        """Reads nothing until ``read_on``."""
-        # uvicorn does not know of it, and so does not resume when the application asks for more.
+        """Pauses reading until ``read_on``."""
+        # uvicorn does not know about it, and so does not resume when the application reads.
         self.flow.read_paused = False
         self._real.pause_reading()
 
     def read_on(self) -> None:
-        """Reads again."""
+        """Resumes reading."""
         self._real.resume_reading()
         self._judge_anew()
         self.deadline = self._judged_at
@@ -473,7 +477,7 @@ class OneWriteProtocol(HttpToolsProtocol):
         if self._is_in_body():
             self._abandon_request()
         elif self.cycle is not None and not self.cycle.response_complete:
-            # An answer now would be taken for that of an earlier request.
+            # The client would take an answer for that of an earlier request.
             self._end_after_answers()
             return
         self.transport.write(refusal.answer())
@@ -481,7 +485,7 @@ class OneWriteProtocol(HttpToolsProtocol):
         self.transport.close()
 
     def _abandon_request(self) -> None:
-        """The application is told that the client has left; an answer that has begun cannot be another one."""
+        """Tells the application that the client has disconnected; an answer that has started cannot be replaced."""
         if self.pipeline or self.cycle.response_started:
             self._real.abort()
         self.cycle.disconnected = True
@@ -494,9 +498,9 @@ class OneWriteProtocol(HttpToolsProtocol):
 
 
 def _before_the_body(application: Callable[[Event, Receive, Any], Awaitable[None]]) -> Callable[..., Awaitable[None]]:
-    """The application for a request whose client waits for ``100 Continue``, which goes out when the body is wanted.
+    """The application for a request with ``Expect: 100-continue``, which is answered when the body is needed.
 
-    falcon asks for the first piece of a body before anything else, and uvicorn takes that for such a wish.
+    falcon always requests the first chunk of a body, and uvicorn would take that for such a need.
     """
 
     async def call(scope: Event, receive: Receive, send: Any) -> None:  # noqa: ANN401 - ASGI

@@ -1,4 +1,4 @@
-"""``queen serve``: the process above gunicorn and, without a database of the user's, PostgreSQL."""
+"""``queen serve``: the parent process of gunicorn and of the embedded PostgreSQL."""
 
 import asyncio
 import http.client
@@ -14,27 +14,28 @@ from pathlib import Path
 from queen.config import Settings
 from queen.core.limits import CONNECTIONS_BESIDE_POOLS
 from queen.db.setup import DatabaseInfo, prepare
+from queen.embedded.restarts import Keeper
+from queen.embedded.server import EmbeddedPostgres
 from queen.security import authentication
-from queen.server import listening, open_files, worker_classes
-from queen.server.embedded import EmbeddedPostgres
+from queen.server import listening, worker_classes
 from queen.server.gunicorn_child import Gunicorn
-from queen.server.keeper import Keeper
-from queen.server.signals import SignalStream
 from queen.server.worker_classes import WorkerClass
 from queen.spool import place
+from queen.system import open_files
+from queen.system.signals import SignalStream
 
 log = logging.getLogger(__name__)
 
 _TICK_S = 0.1
 _STOP = frozenset({signal.SIGTERM, signal.SIGINT})
 
-#: psql, an administrator, and what else comes.
+#: Connections for psql, an administrator, etc.
 _SPARE_CONNECTIONS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """What people want to know about a server that has started; ``embedded`` is None for a database of their own."""
+    """Facts about a started server; ``embedded`` is None for an external database."""
 
     pid: int
     host: str
@@ -52,18 +53,22 @@ class _StopRequested(Exception):  # noqa: N818 - not an error
 
 
 def embedded_postgres(settings: Settings) -> EmbeddedPostgres:
-    """The embedded PostgreSQL with enough connections for the workers, twice, as a reload overlaps them."""
-    connections = settings.hot_connections + settings.cold_connections + CONNECTIONS_BESIDE_POOLS * settings.workers
-    return EmbeddedPostgres(Path(settings.data_dir), 2 * connections + _SPARE_CONNECTIONS)
+    """The embedded PostgreSQL, with connections for twice the workers: during a reload old and new ones overlap."""
+    connections = (
+        settings.database.hot_connections
+        + settings.database.cold_connections
+        + CONNECTIONS_BESIDE_POOLS * settings.server.workers
+    )
+    return EmbeddedPostgres(Path(settings.server.data_dir), 2 * connections + _SPARE_CONNECTIONS)
 
 
 class Supervisor:
     """Runs everything until it is told to stop.
 
     Args:
-        settings: what to run.
-        environment: the same as variables, for the workers.
-        announce: is called once, when the first worker answers.
+        settings: of the server.
+        environment: the settings as variables, for the workers.
+        announce: called once, when the first worker answers.
     """
 
     def __init__(self, settings: Settings, environment: Mapping[str, str], announce: Callable[[Running], None]) -> None:
@@ -72,42 +77,44 @@ class Supervisor:
         self._announce = announce
 
     def run(self) -> int:
-        """Returns the exit code: 0 after a stop that was asked for.
+        """Returns the exit code: 0 after a requested stop.
 
         Raises:
-            QueenError: it cannot start; the text says why, and what to do.
+            QueenError: it cannot start; the text has the reason and what to do.
         """
         watched = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
         with SignalStream(*watched) as self._signals, ExitStack() as stack:
             try:
                 return self._serve(stack)
             except _StopRequested:
-                log.info("stopping; Ctrl-C once more ends requests in flight")
+                log.info("stopping; press Ctrl-C again to abort requests in flight")
                 return 0
 
     def _serve(self, stack: ExitStack) -> int:
-        if self._settings.spool_dir:
-            place.check(Path(self._settings.spool_dir))
+        if self._settings.spool.folder:
+            place.check(Path(self._settings.spool.folder))
         worker_class = worker_classes.usable(self._settings)
-        listening.protect(self._settings, [self._settings.host])
+        listening.protect(self._settings, [self._settings.server.host])
         tls = listening.tls(self._settings)
         authentication.verifier_of(self._settings)
         open_files.ensure(self._settings)
-        listener = stack.enter_context(listening.listen(self._settings.host, self._settings.port))
+        listener = stack.enter_context(listening.listen(self._settings.server.host, self._settings.server.port))
         port: int = listener.getsockname()[1]
-        postgres = None if self._settings.database_url else self._start_postgres(stack)
-        url = postgres.dsn if postgres else self._settings.database_url
+        postgres = None if self._settings.database.url else self._start_postgres(stack)
+        url = postgres.dsn if postgres else self._settings.database.url
         database = asyncio.run(self._prepare(url))
-        gunicorn = Gunicorn(listener, {**self._environment, "DATABASE_URL": url}, self._settings.graceful_timeout_s)
+        gunicorn = Gunicorn(
+            listener, {**self._environment, "DATABASE_URL": url}, self._settings.server.graceful_timeout_s
+        )
         stack.callback(gunicorn.stop, self._wait_in_hurry)
         listener.close()
         running = Running(
             os.getpid(),
-            self._settings.host,
+            self._settings.server.host,
             port,
             "https" if tls else "http",
             authentication.describe(self._settings),
-            self._settings.workers,
+            self._settings.server.workers,
             worker_class,
             database,
             postgres,
@@ -121,8 +128,8 @@ class Supervisor:
         return postgres
 
     async def _prepare(self, url: str) -> DatabaseInfo:
-        """Makes the database ready; a signal ends that too."""
-        task = asyncio.create_task(prepare(url, self._settings.connect_timeout_ms))
+        """Prepares the database; a signal ends that, too."""
+        task = asyncio.create_task(prepare(url, self._settings.database.connect_timeout_ms))
         while not (await asyncio.wait({task}, timeout=_TICK_S))[0]:
             self._wait(0)
         return task.result()
@@ -138,7 +145,7 @@ class Supervisor:
             if not announced and _answers(running):
                 self._announce(running)
                 announced = True
-        log.error("gunicorn ended by itself; the reason stands above", extra={"exit_code": gunicorn.exit_code})
+        log.error("gunicorn ended unexpectedly; see the messages above", extra={"exit_code": gunicorn.exit_code})
         return max(gunicorn.exit_code, 1)
 
     def _wait(self, seconds: float) -> signal.Signals | None:
@@ -148,7 +155,7 @@ class Supervisor:
         return received
 
     def _wait_in_hurry(self, seconds: float) -> bool:
-        """Waits while everything stops; true when somebody presses Ctrl-C again."""
+        """Waits during the shutdown; true if the user presses Ctrl-C again."""
         return self._signals.wait(seconds) is signal.SIGINT
 
 
@@ -156,7 +163,7 @@ def _answers(running: Running) -> bool:
     """Whether a worker serves requests."""
     host = listening.reachable(running.host)
     connection = (
-        # Whether it is our own server needs no proof: we have started it.
+        # No check that it is our own server: this process has started it.
         http.client.HTTPSConnection(host, running.port, timeout=1, context=ssl._create_unverified_context())  # noqa: S323, SLF001
         if running.scheme == "https"
         else http.client.HTTPConnection(host, running.port, timeout=1)

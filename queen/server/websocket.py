@@ -1,40 +1,70 @@
-"""uvicorn's WebSocket, which lets go of a client that reads nothing, and of what it holds when there is no room.
+"""uvicorn's WebSocket protocol; it drops clients that do not read, and frees their memory if room is needed.
 
-What sockets send is looked at in small pieces, one in a turn of the loop: a hundred sockets with 40,000 frames each
-would stop the worker for a minute. What is sent to a socket never waits in the application, where nobody counts it:
-it is written at once, and the application is told when the client has read it (``DRAINED``).
+Received data is parsed in small chunks, one per iteration of the loop: a hundred sockets with 40,000 frames each would
+otherwise block the worker for a minute. Data to send never waits in the application, where it is not counted: it is
+written at the end of the iteration, and the application learns when the client has read it (``DRAINED``).
 """
 
 import asyncio
+from collections.abc import Iterable
 from math import inf
 from typing import Any
 
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets.frames import CloseCode, Frame
+from websockets.frames import CloseCode, Frame, Opcode
 from websockets.http11 import Request
+from websockets.protocol import State
 
-from queen.http.socket.session import DRAINED, GIVEN_UP
+from queen.http.socket.session import DRAINED, GIVEN_UP, WRITE
 from queen.server.connections import Connection, Connections, Stage
+from queen.server.protocol import OneWriteTransport
 
-#: The close frame gets that long to leave.
+#: Frames up to this total size are written together: each write is a system call, and wakes the client.
+_TOGETHER_BYTES = 64 << 10
+#: Timeout to send the close frame.
 _LAST_WORD_S = 1.0
-#: What is looked at in one turn of the loop. A piece that is no larger is looked at when it comes.
+#: Bytes to parse per iteration of the loop. Chunks up to this size are parsed when they arrive.
 _PIECE_BYTES = 16 << 10
-#: Pieces in which a client may send one message.
+#: Maximum of fragments of one message.
 _FRAGMENTS_MAX = 4096
-#: What a message takes while it waits for the application, besides its text.
+#: Memory of a waiting message, besides its text.
 _EVENT_BYTES = 300
+_WHOLE_TEXT = 0x80 | Opcode.TEXT
+
+
+class OneTurnTransport(OneWriteTransport):
+    """A transport that joins small writes of one iteration of the loop."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(transport, loop, transport.close)
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def write(self, data: bytes) -> None:
+        """Sends the data at the end of the iteration."""
+        if not self._pieces:
+            self._loop.call_soon(self._flush)
+        self._pieces.append(data)
+        self._size += len(data)
+        if self._size > _TOGETHER_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        pieces, self._pieces, self._size = self._pieces, [], 0
+        if pieces and not self._transport.is_closing():
+            self._transport.writelines(pieces)
 
 
 class QueenWebSocket(WebSocketsSansIOProtocol):
-    """A WebSocket whose keep-alive cuts off, and whose unfinished frames and unread batches count.
+    """A WebSocket whose keep-alive disconnects, and whose incomplete frames and unread batches count as memory.
 
-    When a ping is not answered, uvicorn closes the transport, which first waits until everything is written: for ever,
-    if the client does not read, and the application is not told.
+    If a ping is not answered, uvicorn closes the transport, which first waits until everything is written. If the
+    client does not read, that takes forever, and the application does not learn of it.
     """
 
     connections: set[Connection]  # type: ignore[assignment]
-    #: It lasts as long as it answers pings.
+    #: It has no deadline: it stays open as long as it answers pings.
     deadline = inf
 
     def __init__(self, shared: Connections, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - uvicorn's
@@ -45,22 +75,27 @@ class QueenWebSocket(WebSocketsSansIOProtocol):
         self._drained = asyncio.Event()
         self._drained.set()
         self._given_up = asyncio.Event()
-        #: Has come and is not looked at yet; whether it will be in the next turn; and what the application works on.
+        #: Received data that is not parsed yet; whether the next iteration will parse it; and the message that the
+        #: application is handling.
         self._coming = bytearray()
         self._goes_on = False
         self._queued = 0
-        #: A frame was wrong: what still comes is thrown away.
+        #: After an invalid frame, received data is discarded.
         self._refused = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called when the connection is upgraded."""
+        super().connection_made(OneTurnTransport(transport, self.loop))  # type: ignore[arg-type]
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection has ended."""
-        self.connections.add(self)  # may have given way, and uvicorn takes it out once more
+        self.connections.add(self)  # it may be removed already, and uvicorn removes it again
         super().connection_lost(exc)
         self._drained.set()
         self._let_go()
 
     def data_received(self, data: bytes) -> None:
-        """Reads a piece of a frame, a whole one, or several."""
+        """Reads a part of a frame, a whole one, or several."""
         if self._refused:
             return
         if not self._coming and len(data) <= _PIECE_BYTES:
@@ -71,7 +106,7 @@ class QueenWebSocket(WebSocketsSansIOProtocol):
         self._go_on()
 
     def _go_on(self) -> None:
-        """Looks at the next piece in the next turn, or reads on; not before the application has taken what is there."""
+        """Parses the next chunk in the next iteration, or resumes reading, after the application has taken messages."""
         if self._refused or self.transport.is_closing():
             self._coming.clear()
         elif not self._coming:
@@ -84,7 +119,7 @@ class QueenWebSocket(WebSocketsSansIOProtocol):
                 self._shared.take_turn(self.look_at_piece, self.loop.call_soon)
 
     def look_at_piece(self) -> None:
-        """Its turn has come."""
+        """Parses the next chunk."""
         self._goes_on = False
         if not (self._refused or self.transport.is_closing()):
             piece = bytes(self._coming[:_PIECE_BYTES])
@@ -94,7 +129,7 @@ class QueenWebSocket(WebSocketsSansIOProtocol):
         self._go_on()
 
     async def receive(self) -> Any:  # noqa: ANN401 - ASGI
-        """The next message; the one before is done with only now."""
+        """The next message; the previous one is finished only now."""
         if self._queued and self.queue.empty():
             self._queued = 0
             self._count()
@@ -113,7 +148,8 @@ class QueenWebSocket(WebSocketsSansIOProtocol):
         """A client has sent its handshake."""
         super().handle_connect(event)
         if not self.close_sent:
-            self.scope["extensions"] |= {DRAINED: self._drained, GIVEN_UP: self._given_up}  # type: ignore[dict-item]
+            own: Any = {DRAINED: self._drained, GIVEN_UP: self._given_up, WRITE: self.write_texts}
+            self.scope["extensions"] |= own
 
     def handle_text(self, event: Frame) -> None:
         """A message, or its first fragment."""
@@ -126,7 +162,7 @@ class QueenWebSocket(WebSocketsSansIOProtocol):
         event.data = b""
 
     def handle_cont(self, event: Frame) -> None:
-        """A further fragment of a message."""
+        """A continuation fragment of a message."""
         if self.close_sent:
             return
         if len(self.frames) >= _FRAGMENTS_MAX:
@@ -138,7 +174,7 @@ class QueenWebSocket(WebSocketsSansIOProtocol):
         event.data = b""
 
     def handle_parser_exception(self) -> None:
-        """A frame was wrong. The client may be sending: cut off at once, it would not get the close frame."""
+        """Handles an invalid frame. If the client is still sending, a disconnect at once would lose the close frame."""
         assert self.conn.close_sent is not None  # noqa: S101 - for the type checker
         code, reason = self.conn.close_sent.code, self.conn.close_sent.reason
         self.queue.put_nowait({"type": "websocket.disconnect", "code": code, "reason": reason})
@@ -148,19 +184,31 @@ class QueenWebSocket(WebSocketsSansIOProtocol):
         self.transport.resume_reading()
         if self.transport.can_write_eof():
             self.transport.write_eof()
-        # With a timer uvicorn does not close when the application has ended.
+        # If there is a timer, uvicorn does not close after the end of the application.
         self.close_timer = self.loop.call_later(_LAST_WORD_S, self.transport.abort)
 
     def handle_ping(self) -> None:
-        """Answers; not where nobody reads the answers."""
+        """Answers a ping, unless the client does not read."""
         if self._drained.is_set():
             super().handle_ping()
         else:
             self.conn.data_to_send()
 
     async def send(self, message: Any) -> None:  # noqa: ANN401 - ASGI
-        """Sends without waiting for the client to read what came before."""
+        """Sends without waiting for the client to read earlier data."""
         await super().send(message)
+        if not self._drained.is_set():
+            self._count()
+
+    def write_texts(self, texts: Iterable[bytes]) -> None:
+        """Sends several texts at once, without one ASGI event per text.
+
+        Raises:
+            ClientDisconnected: the client has disconnected.
+        """
+        if self.disconnected or self.close_sent or self.conn.state is not State.OPEN:
+            raise ClientDisconnected
+        self.transport.write(b"".join([part for text in texts for part in (head_of(text), text)]))
         if not self._drained.is_set():
             self._count()
 
@@ -170,7 +218,7 @@ class QueenWebSocket(WebSocketsSansIOProtocol):
         self._count()
 
     def resume_writing(self) -> None:
-        """It has read."""
+        """The client has read the data."""
         self._drained.set()
         self._count()
 
@@ -181,13 +229,13 @@ class QueenWebSocket(WebSocketsSansIOProtocol):
 
     @property
     def stage(self) -> Stage:
-        """Where it is, as far as others need the room."""
+        """Its state, for the limits of connections."""
         if self.unfinished:
             return Stage.BODY
         return Stage.ANSWER_UNREAD if self.held else Stage.BUSY
 
     def measure(self) -> None:
-        """Whoever reads a large batch is not silent."""
+        """A client that reads a large batch is not idle."""
         before = self.held
         self._measure()
         if self.held < before:
@@ -197,7 +245,7 @@ class QueenWebSocket(WebSocketsSansIOProtocol):
         """Never called: it has no deadline."""
 
     def give_way(self) -> None:
-        """Others need the room."""
+        """Closes the connection to make room."""
         self.connections.discard(self)
         self._given_up.set()
         self._let_go()
@@ -210,7 +258,7 @@ class QueenWebSocket(WebSocketsSansIOProtocol):
         """Never called: it is not held back."""
 
     def _let_go(self) -> None:
-        # Parser and connection refer to each other, so that only a collection would free what they have read.
+        # Parser and connection refer to each other, so that only garbage collection would free their data.
         self.conn.reader.buffer.clear()
         self.frames.clear()
         self._coming.clear()
@@ -223,7 +271,7 @@ class QueenWebSocket(WebSocketsSansIOProtocol):
             self._shared.is_overloaded(self.connections)
 
     def _measure(self) -> bool:
-        """Whether it holds anything, or did."""
+        """Updates its bytes."""
         unfinished = len(self.conn.reader.buffer) + len(self._coming) + self._size_of_fragments() + self._queued
         unread = 0 if self._drained.is_set() else self.transport.get_write_buffer_size()
         if not (unfinished or unread or self.held):
@@ -239,3 +287,13 @@ class QueenWebSocket(WebSocketsSansIOProtocol):
         self._shared.unfinished += unfinished - self.unfinished
         self.unfinished = unfinished
         self._shared.release(-change)
+
+
+def head_of(text: bytes) -> bytes:
+    """The header of an unfragmented text frame of a server, without a mask."""
+    size = len(text)
+    if size < 126:
+        return bytes((_WHOLE_TEXT, size))
+    if size < 1 << 16:
+        return bytes((_WHOLE_TEXT, 126)) + size.to_bytes(2)
+    return bytes((_WHOLE_TEXT, 127)) + size.to_bytes(8)

@@ -1,4 +1,4 @@
-"""gunicorn's worker: uvicorn, stopped so that long polls are answered."""
+"""gunicorn's worker: uvicorn, with a shutdown that answers long polls."""
 
 import asyncio
 import gc
@@ -17,14 +17,15 @@ from uvicorn.server import Server
 from uvicorn_worker import UvicornWorker
 
 from queen.config import Settings, from_environment
-from queen.server import open_files
+from queen.core import limits
 from queen.server.connections import Bounds, Connections
-from queen.server.memory import return_large_pieces
-from queen.server.parent_death import die_with
 from queen.server.protocol import OneWriteProtocol
 from queen.server.websocket import QueenWebSocket
+from queen.system import open_files
+from queen.system.memory import return_large_pieces
+from queen.system.parent_death import die_with
 
-#: How often gunicorn is told that the worker lives, and connections are looked at.
+#: Interval of heartbeats to gunicorn, and of the check of connections.
 _HEARTBEAT_S = 1.0
 _COLLECT_AFTER_OBJECTS = 50_000
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
@@ -34,10 +35,10 @@ CloseSockets = Callable[[], Awaitable[None]]
 
 
 class StoppingServer(Server):
-    """A uvicorn server that tells the application when the stop begins.
+    """A uvicorn server that tells the application when the shutdown begins.
 
-    uvicorn waits for the connections before it tells the application (``lifespan.shutdown``), and a parked long poll
-    would hold its connection to the end of the graceful timeout.
+    uvicorn waits for the connections before it tells the application (``lifespan.shutdown``), and a waiting long poll
+    would keep its connection until the graceful timeout.
     """
 
     def __init__(self, config: Config, begin_stop: Callable[[], None], close_sockets: CloseSockets) -> None:
@@ -45,18 +46,18 @@ class StoppingServer(Server):
         self._begin_stop, self._close_sockets = begin_stop, close_sockets
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begins the stop, in a signal handler; once, for there is nothing to release when it has ended."""
+        """Begins the shutdown, in a signal handler; only once."""
         if not self.should_exit:
             self._begin_stop()
         super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Ends the WebSockets in order first: uvicorn would close them at once, with 1012."""
+        """Closes WebSockets gracefully first: uvicorn would close them at once, with 1012."""
         try:
             async with asyncio.timeout(self.config.timeout_graceful_shutdown):
                 await self._close_sockets()
         except TimeoutError:
-            logging.getLogger("queen.server").warning("Some WebSockets could not be ended in time")
+            logging.getLogger("queen.server").warning("Some WebSockets could not be closed in time")
         await super().shutdown(sockets)
 
 
@@ -65,7 +66,7 @@ class QueenWorker(UvicornWorker):  # type: ignore[misc]
 
     CONFIG_KWARGS = {  # noqa: RUF012 - uvicorn_worker's way to configure
         "loop": "uvloop",
-        # Costs memory and processor time a socket, and JSON of a few hundred bytes gains little.
+        # Costs memory and CPU per socket, and JSON of a few hundred bytes gains little.
         "ws_per_message_deflate": False,
         "lifespan": "on",
         "access_log": False,
@@ -80,9 +81,9 @@ class QueenWorker(UvicornWorker):  # type: ignore[misc]
         self._connections = Connections(_bounds(settings))
         self.config.http = partial(OneWriteProtocol, self._connections)
         self.config.ws = partial(QueenWebSocket, self._connections)
-        self.config.ws_max_size = settings.socket_frame_bytes
-        self.config.ws_ping_interval = self.config.ws_ping_timeout = settings.socket_ping_s
-        # Its lines about each start and stop repeat gunicorn's.
+        self.config.ws_max_size = limits.SOCKET_FRAME_BYTES_MAX
+        self.config.ws_ping_interval = self.config.ws_ping_timeout = settings.delivery.socket_ping_s
+        # Its lines about start and stop repeat gunicorn's.
         if self.log.error_log.level > logging.DEBUG:
             logging.getLogger("uvicorn.error").setLevel(max(logging.WARNING, self.log.error_log.level))
 
@@ -95,44 +96,44 @@ class QueenWorker(UvicornWorker):  # type: ignore[misc]
     async def _serve(self) -> None:
         self.config.app = self.wsgi
         server = StoppingServer(self.config, self.wsgi.begin_stop, self.wsgi.close_sockets)
-        # gunicorn sends SIGQUIT when it is interrupted, which uvicorn_worker ignores. The others are uvicorn's, but it
-        # gives them back at the end and raises them once more: by default that kills the process.
+        # gunicorn sends SIGQUIT when it is interrupted, which uvicorn_worker ignores. The others belong to uvicorn, but
+        # it restores and raises them again at the end: by default that kills the process.
         for number in _STOP_SIGNALS:
             signal.signal(number, server.handle_exit)
         heartbeat = asyncio.create_task(self._beat(server))
         _spare_collections()
-        # The sockets themselves: gunicorn's wrappers around them complain when uvloop has closed them already.
+        # The raw sockets: gunicorn's wrappers fail if uvloop has closed them already.
         await server.serve(sockets=[wrapper.sock for wrapper in self.sockets])
         heartbeat.cancel()
         if not server.started:
             sys.exit(Arbiter.WORKER_BOOT_ERROR)
 
     async def _beat(self, server: Server) -> None:
-        """Tells gunicorn that we live, also while we stop: uvicorn's own heartbeat ends when a stop begins."""
+        """Heartbeat for gunicorn, also during the shutdown: uvicorn's own ends when a shutdown begins."""
         loop = asyncio.get_running_loop()
         while True:
             self.notify()
-            self._connections.look(server.server_state.connections, loop.time())  # type: ignore[arg-type]
+            self._connections.check(server.server_state.connections, loop.time())  # type: ignore[arg-type]
             await asyncio.sleep(_HEARTBEAT_S)
 
 
 def _bounds(settings: Settings) -> Bounds:
     return Bounds(
-        head_bytes_max=settings.head_bytes_max,
-        headers_max=settings.headers_max,
-        url_bytes_max=settings.url_bytes_max,
-        request_timeout_s=settings.request_timeout_s,
+        head_bytes_max=limits.HEAD_BYTES_MAX,
+        headers_max=limits.HEADERS_MAX,
+        url_bytes_max=limits.URL_BYTES_MAX,
+        request_timeout_s=settings.requests.timeout_s,
         connections_max=open_files.connections(settings),
-        held_bytes_max=settings.held_bytes_max,
-        body_bytes_max=settings.max_body_bytes,
+        held_bytes_max=settings.requests.held_bytes_max,
+        body_bytes_max=settings.requests.body_bytes_max,
     )
 
 
 def _spare_collections() -> None:
-    """Spares the collector what lives as long as the process, and runs it less often.
+    """Exempts permanent objects from garbage collection, and runs it less often.
 
-    Requests are freed by their reference counts; what they leave in cycles is little. Measured: 7 % of the CPU of a
-    push went into collections at the interpreter's own threshold of 700 objects.
+    Requests are freed by reference counting and leave few cycles. Measured: 7 % of the CPU of a push went into
+    collections with the default threshold of 700 objects.
     """
     gc.collect()
     gc.freeze()
@@ -140,5 +141,5 @@ def _spare_collections() -> None:
 
 
 def _seconds_to_finish(graceful_timeout_s: float) -> float:
-    """How long requests in flight may take after a stop began; what remains is for the application to close."""
+    """Time for requests in flight after the start of a shutdown; the rest is for the application to close."""
     return graceful_timeout_s - min(2.0, graceful_timeout_s / 2)

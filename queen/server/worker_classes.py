@@ -1,4 +1,4 @@
-"""gunicorn's worker classes that can serve the application, and what each of them cannot do.
+"""The gunicorn worker classes that can serve the application, and their limitations.
 
 All serve the same resources. ``queen.server.worker`` is the default; docs/adr/0009 has the comparison.
 """
@@ -15,10 +15,10 @@ class WorkerClass(Struct, frozen=True):
     """One class.
 
     Attributes:
-        path: where gunicorn finds it.
-        notes: what people should know who use it; each a line.
-        needs: a package that has to be installed.
-        advice: what to do where that is missing.
+        path: of the class, for gunicorn.
+        notes: limitations, one line each.
+        needs: a required package.
+        advice: what to do if it is missing.
     """
 
     name: str
@@ -29,7 +29,7 @@ class WorkerClass(Struct, frozen=True):
 
 
 def _classes(settings: Settings) -> dict[str, WorkerClass]:
-    waits = waits_max(settings)
+    threads, waits = settings.server.threads, waits_max(settings)
     return {
         each.name: each
         for each in (
@@ -37,50 +37,44 @@ def _classes(settings: Settings) -> dict[str, WorkerClass]:
             WorkerClass(
                 "asgi",
                 "queen.server.asgi_worker.QueenAsgiWorker",
-                ("asgi: an idle long poll takes twice the memory that it takes with uvicorn",),
+                ("asgi: an idle long poll takes twice as much memory as with uvicorn",),
             ),
             WorkerClass(
                 "gthread",
                 "queen.server.gthread_worker.QueenThreadWorker",
-                (f"gthread: {settings.threads} requests at a time a worker, {waits} of them long polls, then 501",),
+                (f"gthread: {threads} requests at a time per worker, {waits} of them long polls, then 501",),
             ),
             WorkerClass(
                 "meinheld",
                 "queen.server.meinheld_worker.QueenMeinheldWorker",
                 (
-                    "meinheld: experimental; it has crashed under load, and the requests of a crashed worker are lost",
-                    "meinheld: long polls are answered 501, because it does not notice a client that goes",
+                    "meinheld: experimental; it has crashed under load, and a crash loses the requests of the worker",
+                    "meinheld: long polls are answered 501, because it does not notice disconnected clients",
                 ),
                 "meinheld",
-                "its release does not build against today's greenlet: see docs/meinheld.md for the recipe",
+                "its release does not build with current versions of greenlet: docs/meinheld.md has the recipe",
             ),
         )
     }
 
 
 def waits_max(settings: Settings) -> int:
-    """Long polls that a worker of class gthread holds: enough threads remain for requests that do not wait."""
-    return settings.threads - max(1, settings.threads // 4)
+    """Maximum of long polls of a gthread worker; the other threads are for requests that do not wait."""
+    return settings.server.threads - max(1, settings.server.threads // 4)
 
 
 def usable(settings: Settings) -> WorkerClass:
-    """The class that the settings ask for.
+    """The class of the settings.
 
     Raises:
-        SettingError: it is not installed, or cannot carry what else was asked for.
+        SettingError: it is not installed.
     """
-    chosen = _classes(settings)[settings.worker_class]
+    chosen = _classes(settings)[settings.server.worker_class]
     if chosen.needs and find_spec(chosen.needs) is None:
         raise SettingError(f"QUEEN_WORKER_CLASS={chosen.name} needs the package {chosen.needs}: {chosen.advice}")
-    carried = {"gthread": waits_max(settings), "meinheld": 0}.get(chosen.name)
-    if carried is not None and settings.waiters_max > carried:
-        raise SettingError(
-            f"QUEEN_MAX_WAITERS={settings.waiters_max}, and a worker of class {chosen.name} can hold {carried} long "
-            "polls: use the worker class uvicorn"
-        )
     return chosen
 
 
 def path_of(settings: Settings) -> str:
-    """Where gunicorn finds the class that the settings ask for. Raises as ``usable`` does."""
+    """The path of the class of the settings, for gunicorn. Raises like ``usable``."""
     return usable(settings).path

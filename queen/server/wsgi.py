@@ -1,10 +1,10 @@
-"""The ASGI application for workers that speak WSGI: one thread with a loop of its own serves all of their requests.
+"""Adapter of the ASGI application for WSGI workers: one thread with an event loop serves all requests of a worker.
 
-Not a2wsgi, the usual adapter: it knows no raw path (names of queues may hold encoded slashes), takes a chunked body for
-an empty one, and does not notice that a client has gone, which would leave leases behind (docs/adr/0009).
+Not a2wsgi, the usual adapter: it has no raw path (queue names may have encoded slashes), treats a chunked body as
+empty, and does not notice disconnected clients, which would leave leases behind (docs/adr/0009).
 
-A request is handed to the loop and waits for its answer on an eventfd, which is how both threads (``poll``) and
-greenlets (meinheld's own loop) can wait.
+A request is passed to the loop and waits for its answer on an eventfd, because both threads (``poll``) and greenlets
+(meinheld's own loop) can wait for one.
 """
 
 import asyncio
@@ -30,9 +30,9 @@ _NOT_IMPLEMENTED = msgspec.json.encode(
         "type": "about:blank",
         "status": 501,
         "title": "Not implemented",
-        "detail": "This worker holds as many long polls as it may: ask without wait=true, or use a server with the "
-        "worker class uvicorn",
-        "error": "No long poll is possible on this worker now: ask without wait=true",
+        "detail": "This worker has reached its limit of long polls: send the pop without wait=true, or use a server "
+        "with the worker class uvicorn",
+        "error": "Long polls are not possible on this worker at the moment: send the pop without wait=true",
         "code": "no_waiting",
     }
 )
@@ -40,14 +40,14 @@ _HANG_UP = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
 
 
 class Wait(Protocol):
-    """Waits until the descriptor can be read; false if the client has gone before."""
+    """Waits until the descriptor is readable; false if the client disconnects first."""
 
     def __call__(self, descriptor: int, environ: Environ) -> bool:
-        """Returns true when there is something to read."""
+        """True when it is readable."""
 
 
 def wait_in_thread(descriptor: int, environ: Environ) -> bool:
-    """Waits for the answer or for the end of the client, in a thread of gunicorn's worker ``gthread``."""
+    """Waits for the answer or for the client to disconnect, in a thread of gunicorn's worker ``gthread``."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     client: socket.socket | None = environ.get("gunicorn.socket")
@@ -57,7 +57,7 @@ def wait_in_thread(descriptor: int, environ: Environ) -> bool:
 
 
 def scope_of(environ: Environ) -> dict[str, Any]:
-    """The request as ASGI has it."""
+    """The ASGI scope of a request."""
     path: bytes = environ["PATH_INFO"].encode("latin-1")
     raw = environ.get("RAW_URI", "").partition("?")[0] or quote_from_bytes(path)
     headers = [
@@ -99,7 +99,7 @@ class Exchange:
         self._gone = asyncio.Event()
 
     async def receive(self) -> dict[str, Any]:
-        """The body, all at once; then nothing until the client has gone."""
+        """The whole body; then waits until the client disconnects."""
         if self._body is not None:
             body, self._body = self._body, None
             return {"type": "http.request", "body": body, "more_body": False}
@@ -107,18 +107,18 @@ class Exchange:
         return {"type": "http.disconnect"}
 
     async def send(self, message: Mapping[str, Any]) -> None:
-        """Keeps the answer."""
+        """Stores the answer."""
         if message["type"] == "http.response.start":
             self.status, self.headers = message["status"], list(message.get("headers", ()))
         elif message["type"] == "http.response.body":
             self.parts.append(message.get("body", b""))
 
     def hang_up(self) -> None:
-        """The client has gone. In the loop."""
+        """Notes that the client has disconnected. Called in the loop."""
         self._gone.set()
 
     async def run(self, app: QueenApp) -> None:
-        """Serves the request, and wakes who waits for the answer."""
+        """Serves the request, and wakes the thread that waits for the answer."""
         try:
             await app(self.scope, self.receive, self.send)
         finally:
@@ -129,10 +129,10 @@ class WsgiApp:
     """The WSGI application of a worker.
 
     Args:
-        app: the ASGI application; started at once, so make this in the worker's process.
-        wait: how a request waits for its answer.
-        waits_max: long polls that may be open; further ones are answered 501.
-        body_bytes_max: no more of a body is read; the application refuses what is longer.
+        app: the ASGI application. It is started at once, so create this object in the worker's process.
+        wait: waits for the answer.
+        waits_max: maximum of long polls; more are answered 501.
+        body_bytes_max: maximum of body bytes to read; the application refuses longer bodies.
 
     Raises:
         RuntimeError: the application does not start.
@@ -151,11 +151,11 @@ class WsgiApp:
         self._expect("startup")
 
     def begin_stop(self) -> None:
-        """Answers all long polls empty, from now on. May be called from a signal handler."""
+        """From now on answers all long polls as empty. May be called from a signal handler."""
         self._app.begin_stop()
 
     def stop(self) -> None:
-        """Ends the application, when no request is in flight any more."""
+        """Stops the application, after the last request in flight."""
         self._expect("shutdown")
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -187,7 +187,7 @@ class WsgiApp:
         try:
             if not self._wait(exchange.descriptor, environ):
                 self._loop.call_soon_threadsafe(exchange.hang_up)
-            served.result()  # soon: the answer is there, or nobody wants it
+            served.result()  # soon: the answer is there, or the client has disconnected
         finally:
             os.close(exchange.descriptor)
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in exchange.headers]
@@ -204,7 +204,7 @@ class WsgiApp:
         self._loop.call_soon_threadsafe(self._lifespan.put_nowait, {"type": f"lifespan.{event}"})
         message = asyncio.run_coroutine_threadsafe(self._done.get(), self._loop).result()
         if message["type"] != f"lifespan.{event}.complete":
-            raise RuntimeError(message.get("message") or f"The application does not answer {event}")
+            raise RuntimeError(message.get("message") or f"The application does not support {event}")
 
 
 class _Pop(msgspec.Struct):
@@ -213,7 +213,7 @@ class _Pop(msgspec.Struct):
 
 
 class _AckAndPop(msgspec.Struct):
-    """As much of a body of acks as says whether it waits."""
+    """The part of an ack body that says whether it waits."""
 
     pop: _Pop | None = None
 
@@ -224,14 +224,14 @@ def _wants_to_wait(environ: Environ, body: bytes) -> bool:
         try:
             pop = _ack_and_pop.decode(body).pop
         except (msgspec.DecodeError, RecursionError):
-            return False  # the application says what is wrong
+            return False  # the application reports the error
         return pop is not None and pop.wait and pop.timeout != 0
     if not path.startswith(("/api/v1/pop", "/api/queues/")):
         return False
     asked = parse_qs(environ.get("QUERY_STRING", ""))
     wait = asked.get("wait", [""])[-1]
     if path.startswith("/api/queues/"):
-        return path.endswith("/messages") and wait.strip("0.") != ""  # simple-mq says it in seconds
+        return path.endswith("/messages") and wait.strip("0.") != ""  # simple-mq uses seconds
     return wait in ("true", "1") and asked.get("timeout") != ["0"]
 
 

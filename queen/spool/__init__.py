@@ -1,1 +1,1 @@
-"""The spool: files on the local disk that take pushes while PostgreSQL is away. ``docs/spool.md`` explains it."""
+"""The spool: files on the local disk that hold pushes while PostgreSQL is unavailable. See ``docs/spool.md``."""

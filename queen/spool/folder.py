@@ -1,4 +1,4 @@
-"""The few things that the spool asks of a file system, so that a simulated one can crash between any two of them."""
+"""The file system operations of the spool, so that a simulated file system can crash between any two of them."""
 
 import errno
 import fcntl
@@ -6,19 +6,19 @@ import os
 from pathlib import Path
 from typing import Protocol
 
-#: The errors of a disk that has no more room.
+#: Errors of a full disk.
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class Lock(Protocol):
-    """A lock that is held."""
+    """A held lock."""
 
     def release(self) -> None:
-        """Lets the next one have it."""
+        """Releases it."""
 
 
 class Folder(Protocol):
-    """One folder of files. What is written is on the disk after ``sync``, and a name after ``sync_names``.
+    """One folder of files. Contents are durable after ``sync``, names after ``sync_names``.
 
     Every method may raise ``OSError``.
     """
@@ -57,11 +57,11 @@ class Folder(Protocol):
         """Returns when new, changed and removed names are on the disk."""
 
     def lock(self, name: str, *, wait: bool) -> Lock | None:
-        """Takes a lock that all processes share; ``None`` if somebody has it and ``wait`` is false."""
+        """Takes a lock that all processes share; ``None`` if another process has it and ``wait`` is false."""
 
 
 class _FileLock:
-    """A lock of the operating system (flock); a process that dies gives it back."""
+    """A lock of the operating system (flock); it is released when the process ends."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -71,7 +71,7 @@ class _FileLock:
 
 
 class DiskFolder:
-    """A real folder. Files are opened anew for each call: another process may have renamed or removed them."""
+    """A real folder. Each call opens its file: another process may have renamed or removed it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -82,7 +82,7 @@ class DiskFolder:
 
     def exists(self, name: str) -> bool:
         """Whether there is such a file."""
-        return os.path.exists(f"{self.path}/{name}")  # noqa: PTH110 - asked before every flush, at half the cost
+        return os.path.exists(f"{self.path}/{name}")  # noqa: PTH110 - called before every append; half the cost
 
     def size(self, name: str) -> int:
         """Bytes of a file."""
@@ -131,7 +131,7 @@ class DiskFolder:
         _sync(self.path)
 
     def lock(self, name: str, *, wait: bool) -> Lock | None:
-        """Takes a lock that all processes share; ``None`` if somebody has it and ``wait`` is false."""
+        """Takes a lock that all processes share; ``None`` if another process has it and ``wait`` is false."""
         descriptor = os.open(self.path / name, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -147,7 +147,7 @@ class DiskFolder:
 def _sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        if hasattr(fcntl, "F_FULLFSYNC"):  # macOS: fsync alone leaves the data in the disk's own cache
+        if hasattr(fcntl, "F_FULLFSYNC"):  # macOS: fsync alone leaves the data in the disk's cache
             fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
         else:
             os.fsync(descriptor)

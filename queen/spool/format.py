@@ -5,8 +5,8 @@
     file   = frame(header) frame(record) frame(record) …
     frame  = length of the body, 4 bytes big-endian | CRC-32 of length and body, 4 bytes big-endian | body (MessagePack)
 
-A file ends where a frame is cut short or its checksum is wrong: the *torn* end of a write that a crash interrupted. The
-checksum covers the length, so that a run of zeros, which some file systems leave behind, is no frame.
+A file ends where a frame is incomplete or its checksum is wrong: the *torn* end of a write that a crash interrupted.
+The checksum covers the length, so that zeros, which some file systems leave behind, are not a valid frame.
 """
 
 import zlib
@@ -17,10 +17,10 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
-from queen.core.operations import Lot, Push
+from queen.core.operations import PartitionBatch, Push
 
 _PREFIX_BYTES = 8
-#: A length beyond this is no length: the largest body of a request, many times.
+#: Greater lengths are invalid: many times the largest request body.
 _BODY_BYTES_MAX = 1 << 31
 
 
@@ -28,8 +28,8 @@ class Header(Struct, frozen=True, array_like=True):
     """The first frame of a file.
 
     Attributes:
-        file: by which PostgreSQL knows how far the file has been replayed.
-        installation: the database that the messages are for.
+        file: the id under which PostgreSQL stores the replay position of the file.
+        installation: the database of the messages.
         created_at: seconds since 1970.
     """
 
@@ -39,8 +39,8 @@ class Header(Struct, frozen=True, array_like=True):
     format: str = "queen spool 1"
 
 
-class SpooledLot(Struct, frozen=True, array_like=True):
-    """A ``Lot`` without its places; ``lengths`` are 4 bytes each, in the byte order of this machine."""
+class SpooledBatch(Struct, frozen=True, array_like=True):
+    """A ``PartitionBatch`` without item indexes; ``lengths`` are 4 bytes each, in the byte order of this machine."""
 
     queue: str
     partition: str
@@ -50,29 +50,29 @@ class SpooledLot(Struct, frozen=True, array_like=True):
 
 
 class Record(Struct, frozen=True, array_like=True):
-    """The pushes that one flush of the engine would have stored.
+    """The pushes of one batch of the engine.
 
     Attributes:
-        flush: the id under which the flush was sent to PostgreSQL, if it was.
-        sent_at: when that was, in seconds since 1970, if it was and its outcome is not known; else ``None``.
+        flush: the id of the append to PostgreSQL, if the batch was sent.
+        sent_at: when it was sent, in seconds since 1970, if its outcome is unknown; else ``None``.
         written_at: seconds since 1970.
-        requests: the lots of each push request.
-        reason: why PostgreSQL refused it, in a record that was set aside; why it is not stored yet, in one that is
-            held back.
-        place: the number of its first request in the file that it comes from, in a record that is held back.
+        requests: the batches of each push request.
+        reason: in a record that was set aside, why PostgreSQL refused it; in one that is held back, why it is not
+            stored yet.
+        number: in a record that is held back, the number of its first request in the original file.
     """
 
     flush: UUID
     sent_at: float | None
     written_at: float
-    requests: list[list[SpooledLot]]
+    requests: list[list[SpooledBatch]]
     reason: str = ""
-    place: int = 0
+    number: int = 0
 
     @property
     def messages(self) -> int:
-        """How many messages it holds."""
-        return sum(len(lot.lengths) // 4 for lots in self.requests for lot in lots)
+        """The number of messages."""
+        return sum(len(batch.lengths) // 4 for batches in self.requests for batch in batches)
 
 
 _encode = msgspec.msgpack.encode
@@ -97,33 +97,52 @@ def encode_record(record: Record) -> bytes:
 
 
 def packed(lengths: Sequence[int]) -> bytes:
-    """The lengths of a lot as they stand in a record."""
+    """The lengths of a batch in the form of a record."""
     return array("I", lengths).tobytes()
 
 
-def spool_request(push: Push) -> list[SpooledLot]:
-    """What a record keeps of a request."""
+def spool_request(push: Push) -> list[SpooledBatch]:
+    """The form of a request in a record."""
     return [
-        SpooledLot(
-            lot.queue, lot.partition, lot.body, packed(lot.lengths), list(lot.ids) if lot.ids is not None else None
+        SpooledBatch(
+            batch.queue,
+            batch.partition,
+            batch.body,
+            packed(batch.lengths),
+            list(batch.ids) if batch.ids is not None else None,
         )
-        for lot in push.lots
+        for batch in push.batches
     ]
 
 
-def request_of(lots: Sequence[SpooledLot]) -> Push:
-    """The request again; its items are numbered lot by lot."""
+def request_of(batches: Sequence[SpooledBatch]) -> Push:
+    """The request of a record; its items are numbered batch by batch."""
     restored, items = [], 0
-    for lot in lots:
-        lengths = array("I", lot.lengths)
-        places = range(items, items + len(lengths))
-        restored.append(Lot(lot.queue, lot.partition, places, lot.body, lengths, lot.ids))
+    for batch in batches:
+        lengths = array("I", batch.lengths)
+        indexes = range(items, items + len(lengths))
+        restored.append(PartitionBatch(batch.queue, batch.partition, indexes, batch.body, lengths, batch.ids))
         items += len(lengths)
     return Push(restored, items)
 
 
+def pick(batch: SpooledBatch, indexes: Sequence[int]) -> SpooledBatch:
+    """A batch with only the messages of these indexes."""
+    [whole] = request_of([batch]).batches
+    bodies, lengths, ids = [], [], []
+    begin = 0
+    for index, length in enumerate(whole.lengths):
+        if index in indexes:
+            bodies.append(whole.body[begin : begin + length - 1])
+            lengths.append(length)
+            ids.append((whole.ids or [])[index])
+        begin += length
+    picked = msgspec.structs.replace(whole, body=b",".join(bodies), lengths=lengths, ids=ids)
+    return SpooledBatch(batch.queue, batch.partition, picked.body, packed(lengths), ids)
+
+
 class Damage(Struct, frozen=True):
-    """Bytes of a file that are no record; ``torn``: nothing that could be read comes after them."""
+    """Bytes of a file that are not a record; ``torn``: nothing readable follows."""
 
     start: int
     end: int
@@ -131,11 +150,11 @@ class Damage(Struct, frozen=True):
 
 
 class SpoolFile(Struct, frozen=True):
-    """A file as it was read.
+    """The contents of a file.
 
     Attributes:
-        records: in order; ``Damage`` where bytes stand that are none.
-        end: where the readable part ends.
+        records: in order, with ``Damage`` for unreadable bytes.
+        end: the end of the readable part.
     """
 
     header: Header | None
@@ -144,17 +163,17 @@ class SpoolFile(Struct, frozen=True):
 
     @property
     def requests(self) -> int:
-        """How many push requests it holds."""
+        """The number of push requests."""
         return sum(len(record.requests) for record in self.records if isinstance(record, Record))
 
     @property
     def messages(self) -> int:
-        """How many messages it holds."""
+        """The number of messages."""
         return sum(record.messages for record in self.records if isinstance(record, Record))
 
 
 def _body_at(data: memoryview, start: int) -> tuple[memoryview | None, int | None]:
-    """The body of the frame at ``start``, ``None`` if it is damaged, and where the next begins, if that is known."""
+    """The body of the frame at ``start`` (``None`` if it is damaged), and the start of the next one, if known."""
     prefix = data[start : start + _PREFIX_BYTES]
     if len(prefix) < _PREFIX_BYTES:
         return None, None
@@ -168,7 +187,7 @@ def _body_at(data: memoryview, start: int) -> tuple[memoryview | None, int | Non
 
 
 def _frames(data: memoryview) -> Iterator[tuple[int, int, memoryview | None]]:
-    """Start, end and body of each frame up to the first torn one, which is not among them."""
+    """Start, end and body of each frame before the first torn one."""
     start = 0
     while start < len(data):
         body, end = _body_at(data, start)
@@ -179,9 +198,9 @@ def _frames(data: memoryview) -> Iterator[tuple[int, int, memoryview | None]]:
 
 
 def read_file(content: bytes) -> SpoolFile:
-    """The header and records of a file; ``header`` is ``None`` if not even that is whole.
+    """The header and records of a file; ``header`` is ``None`` if it is damaged.
 
-    A damaged frame between two whole ones is damage of the disk, and only that frame is lost.
+    A damaged frame between two good ones is a disk error; only that frame is lost.
     """
     header: Header | None = None
     records: list[Record | Damage] = []

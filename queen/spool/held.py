@@ -1,4 +1,4 @@
-"""The partitions that the spool holds back, as one small file tells all workers. Pure."""
+"""The partitions that the spool holds back, in a small file that all workers read. Pure."""
 
 from collections.abc import Iterable, Mapping
 
@@ -7,11 +7,14 @@ from msgspec import Struct
 
 from queen.core.errors import QueenError
 
-#: Queue and name.
+#: Queue and partition.
 Partition = tuple[str, str]
 
-#: Why a partition is held back in which nothing failed.
-BEHIND = "behind: a request to it has other partitions, too, or was sent together with one that has"
+#: The reason for a partition that is held back although nothing failed in it.
+BEHIND = (
+    "behind: one of its requests also has messages for a partition that is held back, or was sent together with "
+    "one that has"
+)
 
 
 class Held(Struct, frozen=True):
@@ -19,7 +22,7 @@ class Held(Struct, frozen=True):
 
     Attributes:
         since: seconds since 1970.
-        reason: why its first request is not stored yet: the code of an error, a colon, and the error.
+        reason: why its first request is not stored yet: error code, colon, error text.
     """
 
     queue: str
@@ -29,7 +32,7 @@ class Held(Struct, frozen=True):
 
     @property
     def code(self) -> str:
-        """The code of the error alone, which names no queue."""
+        """The error code, which does not contain queue names."""
         return self.reason.partition(":")[0]
 
 
@@ -37,7 +40,7 @@ _decoder = msgspec.json.Decoder(list[Held])
 
 
 def reason_of(problem: Exception) -> str:
-    """Why a request is not stored yet."""
+    """The reason why a request is not stored yet."""
     return f"{problem.code if isinstance(problem, QueenError) else 'internal'}: {problem}"
 
 
@@ -47,7 +50,7 @@ def encode_held(held: Iterable[Held]) -> bytes:
 
 
 def decode_held(content: bytes) -> Mapping[Partition, Held]:
-    """The partitions by queue and name; none if this is no such file: a start makes it anew."""
+    """The partitions by queue and name; none if the file is invalid: the next start rebuilds it."""
     try:
         return {(each.queue, each.partition): each for each in _decoder.decode(content)}
     except msgspec.MsgspecError:

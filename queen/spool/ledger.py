@@ -1,6 +1,6 @@
-"""What all processes of an instance know of the spool, in one small file that is read and written under the lock.
+"""Counts of the spool for all processes of an instance, in a small file that is read and written under the lock.
 
-It survives the death of any process, but not that of the machine: recovery makes it anew from the files.
+It survives the crash of a process, but not of the machine: recovery rebuilds it from the files.
 """
 
 import struct
@@ -13,16 +13,16 @@ _MAGIC = b"QNL1"
 
 
 class Ledger(Struct, frozen=True):
-    """Figures of what waits to be replayed.
+    """Counts of the messages to replay.
 
     Attributes:
         current: number of the file that is being written; 0 for none.
-        end: bytes of it that are whole and on the disk. What stands behind was left by a writer that died.
+        end: bytes of it that are complete and durable. Bytes after them were left by a writer that died.
         current_requests: push requests in it.
-        requests, messages, size: of everything that waits; ``size`` in bytes.
-        oldest_at: when the oldest of it was written, in seconds since 1970.
+        requests, messages, size: of all waiting files; ``size`` in bytes.
+        oldest_at: when the oldest message was written, in seconds since 1970.
         replayed: messages replayed so far.
-        rate: messages replayed a second, lately.
+        rate: recent replay rate, in messages per second.
     """
 
     current: int = 0
@@ -46,7 +46,7 @@ def encode(ledger: Ledger) -> bytes:
 
 
 def decode(content: bytes) -> Ledger | None:
-    """The ledger, or ``None`` if this is none."""
+    """The ledger, or ``None`` if the content is invalid."""
     if len(content) != _FORMAT.size or content[:4] != _MAGIC:
         return None
     return Ledger(*_FORMAT.unpack(content)[1:])

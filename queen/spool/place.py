@@ -1,4 +1,4 @@
-"""The folder of the spool: where it is, that it can be used, and which database its messages are for."""
+"""The folder of the spool: its path, checks, and the database of its messages."""
 
 import logging
 import os
@@ -14,26 +14,27 @@ log = logging.getLogger("queen.spool")
 
 _INSTALLATION = "installation"
 _DEFAULT = "buffers"
-#: Files of the spool are for the user of the server alone.
+#: Only the user of the server can access files of the spool.
 _MODE = 0o600
 
 
 def default_parent(data_dir: str) -> Path:
-    """The folder that has one spool for each database, where none is named."""
+    """The default parent folder, with one spool per database."""
     return Path(data_dir) / _DEFAULT
 
 
 def check(path: Path) -> None:
-    """Makes sure that a folder exists and can be written.
+    """Checks that a folder exists and is writable.
 
-    A full disk is no reason not to start: what waits in the spool is stored at the start, and makes room.
+    A full disk does not prevent a start: the start replays the spool, which frees space.
 
     Raises:
-        SettingError: it does not, or cannot.
+        SettingError: it does not exist, or is not writable.
     """
     if not path.is_dir():
         raise SettingError(
-            f"The spool folder {path} does not exist: make it, mount its disk, or set FILE_BUFFER_DIR to another"
+            f"The spool folder {path} does not exist: create it, mount its disk, or set FILE_BUFFER_DIR to "
+            "another folder"
         )
     try:
         with tempfile.TemporaryFile(dir=path) as file:
@@ -42,16 +43,18 @@ def check(path: Path) -> None:
             os.fsync(file.fileno())
     except OSError as problem:
         if problem.errno in NO_ROOM:
-            log.warning("The disk of the spool folder %s is full: pushes cannot be spooled before there is room", path)
+            log.warning(
+                "The disk of the spool folder %s is full: pushes cannot be spooled until there is free space", path
+            )
             return
         raise SettingError(
-            f"The spool folder {path} cannot be written ({problem.strerror}): let this user write there, or set "
-            "FILE_BUFFER_DIR to another"
+            f"The spool folder {path} is not writable ({problem.strerror}): give this user write permission, "
+            "or set FILE_BUFFER_DIR to another folder"
         ) from None
 
 
 def installation_of(path: Path) -> UUID | None:
-    """The database that a spool is for; ``None`` for one that was never used."""
+    """The database of a spool; ``None`` if it was never used."""
     try:
         return UUID((path / _INSTALLATION).read_text().strip())
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -59,10 +62,10 @@ def installation_of(path: Path) -> UUID | None:
 
 
 def claim(given: str, data_dir: str, installation: UUID) -> Path:
-    """The folder of the spool for a database, ready to be used; the default one is made.
+    """Prepares the folder of the spool for a database; creates the default one.
 
     Raises:
-        SettingError: the folder is missing, cannot be written, or belongs to another database.
+        SettingError: the folder is missing, is not writable, or belongs to another database.
     """
     path = Path(given) if given else default_parent(data_dir) / str(installation)
     if not given:
@@ -70,20 +73,21 @@ def claim(given: str, data_dir: str, installation: UUID) -> Path:
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as problem:
             raise SettingError(
-                f"The spool folder {path} cannot be made ({problem.strerror}): set FILE_BUFFER_DIR to a folder that "
-                "this user may write"
+                f"The spool folder {path} cannot be created ({problem.strerror}): set FILE_BUFFER_DIR to a "
+                "folder that this user may write to"
             ) from None
     check(path)
     owner = installation_of(path)
     if owner is None:
         _mark(path, installation)
     elif owner == installation:
-        with suppress(OSError):  # older versions let everybody read it; it may be another user's
+        with suppress(OSError):  # older versions made it readable for everybody; it may belong to another user
             (path / _INSTALLATION).chmod(_MODE)
     else:
         raise SettingError(
-            f"The spool folder {path} belongs to another database: set FILE_BUFFER_DIR to another folder, start with "
-            "the database that it belongs to, or empty the folder if that database is gone"
+            f"The spool folder {path} belongs to another database: set FILE_BUFFER_DIR to another folder, "
+            "start with the database that it belongs to, or empty the folder if that database no longer "
+            "exists"
         )
     return path.resolve()
 
@@ -93,6 +97,6 @@ def _mark(path: Path, installation: UUID) -> None:
     with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _MODE), "w") as file:  # noqa: PTH123 - it has a mode
         file.write(f"{installation}\n")
         file.flush()
-        os.fchmod(file.fileno(), _MODE)  # a crash may have left it
+        os.fchmod(file.fileno(), _MODE)  # left by a crash
         os.fsync(file.fileno())
     new.rename(path / _INSTALLATION)

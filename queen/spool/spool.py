@@ -1,25 +1,25 @@
-"""The files of the spool and the rules by which they change. Synchronous; every step is one call of ``Folder``.
+"""The files of the spool and the rules for changing them. Synchronous; every step is one call of ``Folder``.
 
 ======================= ============================================================================================
 ``N.buf.tmp``           being written; N counts up
 ``N.buf``               complete, waits to be replayed
-``N.held``              of file N what cannot be stored yet, or stands behind such a request: waits for longer
+``N.held``              requests of file N that cannot be stored yet, or follow such a request: held back
 ``….failed``            set aside: PostgreSQL refused it for its data, or it cannot be read
 ``spooling``            the flag of the instance: while it exists, every worker spools
-``held-back``           while it exists, every worker spools pushes to the partitions that it names
-``maintenance``         while it exists, nothing is replayed; ``pop-maintenance``: while it exists, pops get nothing
-``encrypted-queues``    the queues whose payloads are encrypted before they come here, as a JSON array
-``ledger``, ``*.lock``  figures, and locks of the operating system
+``held-back``           while it exists, every worker spools pushes to the partitions listed in it
+``maintenance``         while it exists, nothing is replayed; ``pop-maintenance``: while it exists, pops get no messages
+``encrypted-queues``    the queues whose payloads are encrypted before they are spooled, as a JSON array
+``ledger``, ``*.lock``  counts, and locks of the operating system
 ======================= ============================================================================================
 
-**Order.** Whoever appends, rotates or ends the spool holds ``append.lock``, so the place of a record in the files is
-the place of its answer in time: a push that comes after another was answered stands behind it. The flag appears before
-the first answer and goes, under the lock, when nothing waits any more.
+**Order.** Appending, rotating and ending the spool need ``append.lock``, so records are in the order of their answers:
+a push that arrives after the answer to another is stored after it. The flag is set before the first answer, and removed
+under the lock when no messages are left.
 
 **Crashes.** Appending is ``write`` and ``sync`` before the answer. A file gets the name ``N.buf`` when it is complete,
-and is removed when PostgreSQL has committed all of it. How far a file has been replayed is known to PostgreSQL alone,
-which notes it in the transaction that stores the messages: so it does not matter when a crash comes. What is held back
-is on the disk as ``N.held`` before PostgreSQL notes that ``N.buf`` is stored behind it. Who replays writes ``N.held``.
+and is removed when PostgreSQL has committed all of it. Only PostgreSQL stores the replay position of a file, in the
+transaction that stores the messages, so a crash at any time is safe. Requests that are held back are durable in
+``N.held`` before PostgreSQL stores a position after them. Only the process that replays writes ``N.held``.
 """
 
 import logging
@@ -36,7 +36,7 @@ from queen.spool.format import (
     Damage,
     Header,
     Record,
-    SpooledLot,
+    SpooledBatch,
     SpoolFile,
     encode_header,
     encode_record,
@@ -58,7 +58,7 @@ _HELD_BACK, _HELD_FAILED = ".held", "-held.failed"
 
 
 class Limits(Struct, frozen=True):
-    """How much may wait, and when a file is complete."""
+    """Limits of the spool, and of a file."""
 
     bytes_max: int = 1 << 30
     file_requests_max: int = 10_000
@@ -66,7 +66,7 @@ class Limits(Struct, frozen=True):
 
 
 class Entry(Struct, frozen=True):
-    """A record that is to be appended: its frame, and what it holds; ``partitions`` of each of its requests."""
+    """A record to append: its frame, its counts, and the ``partitions`` of each request."""
 
     frame: bytes
     messages: int
@@ -83,8 +83,8 @@ def entry_of(record: Record) -> Entry:
     return Entry(encode_record(record), record.messages, list(map(_partitions_of, record.requests)))
 
 
-def _partitions_of(request: Sequence[SpooledLot]) -> frozenset[Partition]:
-    return frozenset([(lot.queue, lot.partition) for lot in request])
+def _partitions_of(request: Sequence[SpooledBatch]) -> frozenset[Partition]:
+    return frozenset([(batch.queue, batch.partition) for batch in request])
 
 
 def _number(name: str) -> int:
@@ -92,18 +92,18 @@ def _number(name: str) -> int:
     return int(digits) if digits.isdecimal() else 0
 
 
-def _place(name: str) -> int:
+def _index(name: str) -> int:
     digits = name.partition(".")[0].partition("-")[2]
     return int(digits) if digits.isdecimal() else -1
 
 
 def is_waiting(name: str) -> bool:
-    """Whether a file holds what is to be replayed."""
+    """Whether a file has requests to replay."""
     return name.endswith((_COMPLETE, _WRITING)) and _number(name) > 0
 
 
 def is_held_back(name: str) -> bool:
-    """Whether a file holds what cannot be stored yet."""
+    """Whether a file has requests that are held back."""
     return name.endswith(_HELD_BACK) and _number(name) > 0
 
 
@@ -113,12 +113,12 @@ def is_failed(name: str) -> bool:
 
 
 class Spool:
-    """The spool in one folder. Several processes and threads may have one each, on the same folder.
+    """The spool in one folder. Several processes and threads may each have one on the same folder.
 
     Args:
-        folder: exists, and can be written.
-        installation: the database that the messages are for.
-        limits: how much it takes.
+        folder: exists, and is writable.
+        installation: the database of the messages.
+        limits: of the spool.
         clock: seconds since 1970.
     """
 
@@ -133,7 +133,7 @@ class Spool:
     # ------------------------------------------------------------ flags
 
     def has(self, flag: str) -> bool:
-        """Whether a flag is set, by whichever process."""
+        """Whether a flag is set, by any process."""
         return self._folder.exists(flag)
 
     @property
@@ -142,7 +142,7 @@ class Spool:
         return self._folder.exists(SPOOLING)
 
     def set_flag(self, flag: str, on: bool) -> None:
-        """Sets or clears a flag; the caller holds the lock, so that it stands in order with appends and their end."""
+        """Sets or clears a flag; the caller holds the lock, so that it is ordered with appends."""
         if on and not self._folder.exists(flag):
             self._folder.append(flag, b"")
         elif not on and self._folder.exists(flag):
@@ -152,9 +152,9 @@ class Spool:
 
     @property
     def held_back(self) -> Mapping[Partition, Held]:
-        """The partitions to which pushes are spooled although the spool has ended for others.
+        """The partitions to which pushes are spooled although the spool has ended for the others.
 
-        To be looked at after ``spooling``: when that goes, this is up to date.
+        Read it after ``spooling``: when that flag is removed, this list is up to date.
         """
         if not self._folder.exists(_HELD_PARTITIONS):
             return {}
@@ -169,37 +169,37 @@ class Spool:
         return held
 
     def note_held(self, held: Mapping[Partition, Held]) -> None:
-        """Replaces the list of partitions at once; the caller holds the lock. A crash of the machine may undo it."""
+        """Replaces the list of partitions atomically; the caller holds the lock. A crash of the machine may undo it."""
         if not held:
             self.set_flag(_HELD_PARTITIONS, False)
         elif held != self.held_back:
             self._replace(_HELD_PARTITIONS, encode_held(held.values()))
 
     def note_reason(self, partitions: Collection[Partition], reason: str) -> None:
-        """Why these are held back now; the caller holds the lock."""
+        """Updates the reason for some partitions; the caller holds the lock."""
         held = self.held_back
         changed = {key: structs.replace(held[key], reason=reason) for key in partitions if key in held}
         self.note_held({**held, **changed})
 
     def held_files(self) -> list[str]:
-        """The files of what is held back, oldest first."""
+        """The held-back files, oldest first."""
         return sorted(filter(is_held_back, self._folder.names()), key=_number)
 
     def source_of(self, held_file: str) -> str:
-        """The file that a held-back one comes from, which may be gone."""
+        """The original file of a held-back one; it may be removed already."""
         return _complete(_number(held_file))
 
     def waits(self, held_file: str) -> bool:
-        """Whether that file is still there, so that the held-back one may grow."""
+        """Whether the original file still exists, so that the held-back one may grow."""
         return self._folder.exists(self.source_of(held_file))
 
     def hold_back(self, file: SpoolFile, name: str, records: Sequence[Record]) -> None:
-        """Puts what cannot be stored yet on the disk; the caller holds the lock, and replays.
+        """Writes requests that cannot be stored yet durably; the caller holds the lock, and replays.
 
         Args:
-            file: where it comes from.
+            file: id of the original file.
             name: the name of that file.
-            records: each with its place.
+            records: each with the number of its first request in the original file.
         """
         held_file = held_file_of(name)
         if held_file not in self._held_ends:
@@ -217,7 +217,7 @@ class Spool:
         self._note(ledger.changed(size=ledger.size + len(data)))
 
     def read_held(self, held_file: str) -> SpoolFile | None:
-        """A file of what is held back, made whole: a torn end was never relied on. ``None`` if nothing is there."""
+        """A held-back file, without a torn end, which was never relied on. ``None`` if it does not exist."""
         if not self._folder.exists(held_file):
             return None
         file = self.read(held_file)
@@ -235,7 +235,7 @@ class Spool:
     # ------------------------------------------------------------ encrypted queues
 
     def encrypted_queues(self) -> bytes | None:
-        """The list of them as it was noted last; ``None`` if it never was."""
+        """The last stored list; ``None`` if there is none."""
         return self._folder.read(_ENCRYPTED) if self._folder.exists(_ENCRYPTED) else None
 
     def note_encrypted_queues(self, content: bytes) -> None:
@@ -251,7 +251,7 @@ class Spool:
             raise _spool_error(problem) from problem
 
     def _replace(self, name: str, content: bytes) -> None:
-        """Gives a small file another content, at once."""
+        """Replaces the content of a small file atomically."""
         new = name + _NEW
         if self._folder.exists(new):
             self._folder.remove(new)
@@ -265,12 +265,12 @@ class Spool:
         """Waits for the lock of all appends."""
         lock = self._folder.lock(_APPEND_LOCK, wait=True)
         if lock is None:
-            raise SpoolError("The lock of the spool was not given")
+            raise SpoolError("The lock of the spool could not be acquired")
         return lock
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """The lock of all appends for the length of a block."""
+        """Holds the lock of all appends for a block."""
         lock = self.hold()
         try:
             yield
@@ -284,15 +284,15 @@ class Spool:
     # ------------------------------------------------------------ appending
 
     def append(self, entries: Sequence[Entry], *, insist: bool) -> bool:
-        """Puts records on the disk, in this order, with one synchronisation.
+        """Appends records durably, in this order, with one sync.
 
         Args:
             entries: at least one.
-            insist: begins the spool if it has not begun; else it must have, or each request must have a partition that
-                is held back, or nothing is written.
+            insist: starts the spool if it is off. Otherwise records are written only if the spool is on, or if each
+                request has a partition that is held back.
 
         Returns:
-            Whether they are on the disk; false if the spool has ended meanwhile for any of them.
+            Whether they were written; false if the spool has ended meanwhile for any of them.
 
         Raises:
             SpoolFullError: no room; nothing was written.
@@ -308,15 +308,15 @@ class Spool:
         joining: frozenset[Partition] | None = None
         if not insist and not self.spooling:
             held = self.held_back
-            places = [partitions for entry in entries for partitions in entry.partitions]
-            if not all(held.keys() & partitions for partitions in places):
+            by_request = [partitions for entry in entries for partitions in entry.partitions]
+            if not all(held.keys() & partitions for partitions in by_request):
                 return False
-            joining = frozenset[Partition]().union(*places) - held.keys()
+            joining = frozenset[Partition]().union(*by_request) - held.keys()
         data = b"".join([entry.frame for entry in entries])
         ledger = self._ledger()
         if ledger.size + len(data) > self._limits.bytes_max:
             raise SpoolFullError(
-                f"The spool is full: {ledger.size} bytes wait, FILE_BUFFER_MAX_BYTES is {self._limits.bytes_max}"
+                f"The spool is full: it has {ledger.size} bytes, FILE_BUFFER_MAX_BYTES is {self._limits.bytes_max}"
             )
         try:
             if joining is None:
@@ -324,7 +324,7 @@ class Spool:
             elif joining:
                 self._hold_too(joining)
             if ledger.current and not self._folder.exists(_writing(ledger.current)):
-                # A disk that failed while the file was completed gave it its new name. Its number may come again.
+                # A disk error during the completion may have left the new name. The number may be used again.
                 ledger = ledger.changed(current=0, end=0, current_requests=0)
                 self._note(ledger)
             if not ledger.current:
@@ -347,12 +347,12 @@ class Spool:
         return True
 
     def _hold_too(self, partitions: Collection[Partition]) -> None:
-        """Before a request is answered that waits behind another partition: later pushes may not overtake it."""
+        """Holds back the partitions of a request that waits for another one: later pushes cannot overtake it."""
         now = self._clock()
         self.note_held({**self.held_back, **{key: Held(*key, now, BEHIND) for key in sorted(partitions)}})
 
     def try_disk(self) -> bool:
-        """Whether the disk takes something, which is removed again."""
+        """Whether the disk accepts a test file, which is removed again."""
         try:
             with self.held():
                 try:
@@ -371,7 +371,7 @@ class Spool:
         try:
             self._complete_file(ledger)
         except OSError as problem:
-            # The records are safe under the old name too; the next append tries again.
+            # The records are safe under the old name, too; the next append tries again.
             log.warning("The spool file %s could not be completed: %s", _writing(ledger.current), problem)
 
     def _begin_file(self, ledger: Ledger) -> Ledger:
@@ -387,13 +387,13 @@ class Spool:
 
     def _write(self, name: str, data: bytes, end: int) -> None:
         if self._folder.exists(name) and self._folder.size(name) > end:
-            # A writer died between its write and its answer.
+            # A writer died between write and answer.
             self._folder.truncate(name, end)
         self._folder.append(name, data)
         self._folder.sync(name)
 
     def _abandon_file(self, ledger: Ledger) -> None:
-        """After a failed write or sync: nothing more goes into this file, and what was not answered is cut off."""
+        """After a failed write or sync: closes this file, and removes unanswered records from it."""
         if not ledger.current:
             return
         try:
@@ -403,7 +403,7 @@ class Spool:
             log.warning("The spool file %s could not be closed: %s", _writing(ledger.current), problem)
 
     def _complete_file(self, ledger: Ledger) -> Ledger:
-        """Gives the file that is being written its final name."""
+        """Renames the current file to its final name."""
         self._folder.rename(_writing(ledger.current), _complete(ledger.current))
         self._folder.sync_names()
         ledger = ledger.changed(current=0, end=0, current_requests=0)
@@ -417,7 +417,7 @@ class Spool:
         return sorted([name for name in self._folder.names() if name.endswith(_COMPLETE)], key=_number)
 
     def complete(self) -> int:
-        """Completes the file that is being written, if it holds something; the caller holds the lock.
+        """Completes the current file, if it is not empty; the caller holds the lock.
 
         Returns:
             The bytes in all complete files.
@@ -436,7 +436,7 @@ class Spool:
         return read_file(self._folder.read(name))
 
     def note_replayed(self, requests: int, messages: int, written_at: float, rate: float) -> None:
-        """So much has been replayed, up to what was written at that time; the caller holds the lock."""
+        """Adds to the replayed counts, up to records written at a time; the caller holds the lock."""
         ledger = self._ledger()
         self._note(
             ledger.changed(
@@ -449,7 +449,7 @@ class Spool:
         )
 
     def remove_replayed(self, name: str) -> None:
-        """Removes a file of which PostgreSQL has everything; the caller holds the lock."""
+        """Removes a file that is completely in PostgreSQL; the caller holds the lock."""
         self._held_ends.pop(name, None)
         size = self._folder.size(name)
         self._folder.remove(name)
@@ -461,25 +461,25 @@ class Spool:
         """The damaged bytes of a file."""
         return self._folder.read(name)[damage.start : damage.end]
 
-    def set_aside(self, file: SpoolFile, name: str, place: int, record: Record | bytes) -> str:
-        """Puts what PostgreSQL refused into a file of its own, durably; the same again if it is done twice.
+    def set_aside(self, file: SpoolFile, name: str, number: int, record: Record | bytes) -> str:
+        """Writes what PostgreSQL refused to a file of its own, durably; doing it twice has the same result.
 
         Args:
-            file: where it comes from.
+            file: id of the original file.
             name: the name of that file.
-            place: the number of the request in it.
+            number: of the request in it.
             record: with its reason, or bytes that cannot be read.
 
         Returns:
             The name of the new file.
         """
         header = Header(
-            uuid5(file.header.file if file.header else self._installation, f"{name} {place}"),
+            uuid5(file.header.file if file.header else self._installation, f"{name} {number}"),
             self._installation,
             self._clock(),
         )
         content = record if isinstance(record, bytes) else encode_header(header) + encode_record(record)
-        stem = f"{_number(name):012d}-{place}"
+        stem = f"{_number(name):012d}-{number}"
         if self._folder.exists(stem + _MAKING):
             self._folder.remove(stem + _MAKING)
         self._folder.append(stem + _MAKING, content)
@@ -489,13 +489,13 @@ class Spool:
         return stem + _FAILED
 
     def end(self, held: Mapping[Partition, Held]) -> bool:
-        """Ends the spool if nothing waits, but for what is held back; the caller holds the lock.
+        """Ends the spool if no messages wait except held-back ones; the caller holds the lock.
 
         Args:
-            held: the partitions that are held back from now on, and no others.
+            held: all partitions that are held back from now on.
 
         Returns:
-            False if something waits.
+            False if messages wait.
         """
         ledger = self._ledger()
         if self.files():
@@ -507,7 +507,7 @@ class Spool:
         return True
 
     def give_up(self, name: str) -> str:
-        """Sets a file aside whole, which cannot be read; its new name. The caller holds the lock."""
+        """Sets an unreadable file aside; returns its new name. The caller holds the lock."""
         failed = name.partition(".")[0] + (_HELD_FAILED if is_held_back(name) else _FAILED)
         self._folder.rename(name, failed)
         self._folder.sync_names()
@@ -516,10 +516,10 @@ class Spool:
     # ------------------------------------------------------------ start
 
     def recover(self) -> None:
-        """Makes the folder whole after whatever end: to be called before the first push.
+        """Recovers the folder after any crash. Call it before the first push.
 
         Raises:
-            SettingError: the folder holds messages for another database.
+            SettingError: the folder has messages of another database.
             OSError: the disk failed.
         """
         with self.held():
@@ -534,7 +534,7 @@ class Spool:
                 try:
                     file = self.read(name)
                 except OSError as problem:
-                    # One file shall not keep a server from starting: the replay sets it aside.
+                    # One file must not prevent a start: the replay sets it aside.
                     log.error("The spool file %s cannot be read: %s", name, problem)  # noqa: TRY400 - it says it all
                     held |= self.held_back if is_held_back(name) else {}
                     continue
@@ -557,12 +557,14 @@ class Spool:
             self._folder.rename(name, _complete(_number(name)))
             return
         if file.header is None or not file.records:
-            # Its header had not reached the disk, or nothing was written behind it: nobody was answered.
+            # Its header is not on the disk, or nothing follows it: no push was answered.
             self._folder.remove(name)
             return
         if isinstance(torn := file.records[-1], Damage) and torn.torn:
             log.warning(
-                "The end of spool file %s was torn: %d bytes that nobody was answered", name, torn.end - torn.start
+                "The spool file %s had an incomplete record at its end: %d bytes whose push was never answered",
+                name,
+                torn.end - torn.start,
             )
             self._folder.truncate(name, torn.start)
             self._folder.sync(name)
@@ -578,17 +580,17 @@ class Spool:
         )
 
     def check_installation(self, file: SpoolFile) -> None:
-        """Raises SettingError if a file holds messages for another database."""
+        """Raises SettingError if a file has messages of another database."""
         if file.header and file.header.installation != self._installation:
             raise SettingError(
-                f"The spool folder {getattr(self._folder, 'path', '')} holds messages for another database: set "
-                "FILE_BUFFER_DIR to another folder, or start with the database that they are for"
+                f"The spool folder {getattr(self._folder, 'path', '')} holds messages of another database: "
+                "set FILE_BUFFER_DIR to another folder, or start with the database that they belong to"
             )
 
-    # ------------------------------------------------------------ people
+    # ------------------------------------------------------------ state and failed files
 
     def state(self) -> SpoolState:
-        """What the spool looks like now."""
+        """The current state of the spool."""
         ledger, held, failed = self._ledger(), self.held_back.values(), self.failed_files()
         now = self._clock()
         failed_since = self.told_of_failed(failed[0]).since if failed else now
@@ -611,7 +613,7 @@ class Spool:
         )
 
     def told_of_failed(self, name: str) -> SetAside:
-        """Since when a file is set aside, and why. It never changes, so it is read once."""
+        """When and why a file was set aside. This never changes, so it is read once."""
         if name not in self._known_failed:
             try:
                 file = self.read(name)
@@ -623,27 +625,27 @@ class Spool:
         return self._known_failed[name]
 
     def files(self) -> list[str]:
-        """The files that wait, also the one being written, oldest first."""
+        """The waiting files, including the current one, oldest first."""
         return sorted(filter(is_waiting, self._folder.names()), key=_number)
 
     def failed_files(self) -> list[str]:
         """The files that were set aside, in the order in which they were pushed."""
-        return sorted(filter(is_failed, self._folder.names()), key=lambda name: (_number(name), _place(name)))
+        return sorted(filter(is_failed, self._folder.names()), key=lambda name: (_number(name), _index(name)))
 
     def size(self, name: str) -> int:
         """Bytes of a file."""
         return self._folder.size(name)
 
     def replay_failed(self, name: str) -> str:
-        """Lines a file that was set aside up to be replayed; its new name."""
+        """Puts a failed file back to be replayed; returns its new name."""
         file = self.read(name)
         if file.header is None:
-            raise SpoolError(f"{name} cannot be read, so it cannot be replayed: look at it, then discard it")
+            raise SpoolError(f"{name} cannot be read, so it cannot be replayed: inspect it, then discard it")
         with self.held():
             self.complete()
             ledger = self._counted(self._ledger(), file, self._folder.size(name))
             if name.endswith(_HELD_FAILED):
-                # PostgreSQL knows by its name how far it is stored.
+                # PostgreSQL stores its replay position under this name.
                 self.note_held({**_held_in(file), **self.held_back})
                 new = held_file_of(name)
             else:
@@ -655,7 +657,7 @@ class Spool:
         return new
 
     def discard(self, name: str) -> None:
-        """Removes a file for good, with the messages in it."""
+        """Deletes a file with its messages."""
         self._folder.remove(name)
         self._folder.sync_names()
 
@@ -682,7 +684,7 @@ def _held_in(file: SpoolFile) -> dict[Partition, Held]:
 
 
 def held_file_of(name: str) -> str:
-    """The file for what of another one is held back."""
+    """The held-back file of another file."""
     return f"{_number(name):012d}{_HELD_BACK}"
 
 
@@ -697,4 +699,4 @@ def _complete(number: int) -> str:
 def _spool_error(problem: OSError) -> SpoolError:
     if problem.errno in NO_ROOM:
         return SpoolFullError(f"The disk of the spool is full: {problem}")
-    return SpoolError(f"The spool cannot be written: {problem}")
+    return SpoolError(f"The spool is not writable: {problem}")

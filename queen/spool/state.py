@@ -1,4 +1,4 @@
-"""What the spool looks like from outside, for health, metrics and people."""
+"""The state of the spool, for health, metrics and people."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class SetAside(Struct, frozen=True):
-    """A file that was set aside, since when (seconds since 1970; 0: not known), and why."""
+    """A file that was set aside: when (seconds since 1970; 0: unknown), and why."""
 
     file: str
     since: float
@@ -18,13 +18,13 @@ class SpoolState(Struct, frozen=True):
 
     Attributes:
         spooling: whether pushes go to the spool.
-        requests, messages, bytes: what waits to be replayed; ``bytes`` of files.
-        oldest_age_s: how long the oldest of it has waited; 0 when nothing waits.
-        replay_rate: messages replayed a second, lately; 0 when nothing is replayed.
+        requests, messages, bytes: not yet replayed; ``bytes`` of files.
+        oldest_age_s: age of the oldest message; 0 if there is none.
+        replay_rate: recent replay rate in messages per second; 0 if nothing is being replayed.
         replayed: messages replayed since the folder was last recovered.
         failed: files that were set aside.
-        bytes_max: how much may wait.
-        failed_age_s: how long the oldest of them has been; 0 when there is none, or it cannot be read.
+        bytes_max: limit in bytes.
+        failed_age_s: age of the oldest of them; 0 if there is none, or it cannot be read.
         held_partitions: partitions that are held back: a request to them could not be stored yet.
         held_age_s: how long the longest of them has been; 0 when none is.
         held_codes: why they are, without names.
@@ -46,5 +46,5 @@ class SpoolState(Struct, frozen=True):
 
     @property
     def full(self) -> bool:
-        """Whether a push would be refused for lack of room."""
+        """Whether pushes are refused because the spool is full."""
         return self.bytes >= self.bytes_max

@@ -1,4 +1,4 @@
-"""The thread that appends: what comes while it waits for the disk goes to the disk together."""
+"""The thread that appends to the spool: records that arrive during a sync share the next one."""
 
 import asyncio
 import threading
@@ -10,12 +10,12 @@ from msgspec import Struct
 from queen.spool.format import Record
 from queen.spool.spool import Entry, Spool, entry_of
 
-#: Bytes of records that one synchronisation covers, at most one record more.
+#: Maximum of bytes per sync, exceeded by at most one record.
 _GROUP_BYTES = 16 << 20
 
 
 class Order(Struct, frozen=True):
-    """A record to append, and who waits for it."""
+    """A record to append, and the future of its result."""
 
     entry: Entry
     insist: bool
@@ -36,7 +36,7 @@ class SpoolWriter:
         self._thread: threading.Thread | None = None
 
     async def append(self, record: Record, *, insist: bool) -> bool:
-        """Returns when the record is on the disk; arguments, result and errors as of ``Spool.append``."""
+        """Returns when the record is durable; arguments, result and errors as of ``Spool.append``."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="queen-spool", daemon=True)
             self._thread.start()
@@ -45,7 +45,7 @@ class SpoolWriter:
         return await future
 
     def close(self) -> None:
-        """Ends the thread, when what was handed to it is done."""
+        """Ends the thread after its pending records."""
         if self._thread is not None:
             self._orders.put(None)
             self._thread.join()
@@ -55,11 +55,11 @@ class SpoolWriter:
         while (first := self._orders.get()) is not None:
             orders, over = self._gather(first)
             outcome = self._append(orders)
-            # The spool may have ended for some of them only.
+            # The spool may have ended for only some of them.
             alone = outcome is False and len(orders) > 1
             for part in [[order] for order in orders] if alone else [orders]:
-                told = self._append(part) if alone else outcome
-                part[0].future.get_loop().call_soon_threadsafe(_deliver, part, told)
+                result = self._append(part) if alone else outcome
+                part[0].future.get_loop().call_soon_threadsafe(_deliver, part, result)
             if over:
                 return
 
@@ -75,7 +75,7 @@ class SpoolWriter:
         return outcome
 
     def _gather(self, first: Order) -> tuple[list[Order], bool]:
-        """The orders that wait, as many as go together, and whether the end was among them."""
+        """The pending records, as many as one sync takes, and whether the end was requested."""
         orders, size = [first], len(first.entry.frame)
         while size < _GROUP_BYTES:
             try:

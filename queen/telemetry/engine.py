@@ -1,6 +1,6 @@
-"""The engine's door with tracing: what a request asks of queues goes into its span, and contexts into messages.
+"""The engine with tracing: operations on queues are recorded in spans, and trace contexts in messages.
 
-It takes the place of ``EngineThread`` only where telemetry is on, so that the door itself asks nobody whether it is.
+It replaces ``EngineHandle`` only if telemetry is on, so that the latter needs no check.
 """
 
 from asyncio import Future
@@ -18,8 +18,8 @@ from opentelemetry.util.types import AttributeValue
 from queen.core.operations import QUEUE_MODE, Ack, Acked, Cycle, JobType, Pop, Popped, Push, Transaction
 from queen.core.simple_mq import Acknowledge, Dequeue, Dequeued, Enqueue, ExtendVisibility
 from queen.core.trace_context import Delivered, delivered, stamp
+from queen.engine.handle import EngineHandle
 from queen.engine.job import Job
-from queen.engine.thread import EngineThread
 from queen.telemetry.exchange import context_of, current
 
 Attributes = dict[str, AttributeValue]
@@ -28,8 +28,8 @@ QUEEN, SIMPLE_MQ = "queen", "simple_mq"
 _LINKS_MAX = SpanLimits().max_links
 
 
-class TracedEngine(EngineThread):
-    """An engine whose jobs are described in the span of the request that submits them."""
+class TracedEngine(EngineHandle):
+    """An engine that describes jobs in the span of the request that submits them."""
 
     def submit(self, kind: JobType, request: Any) -> Job:  # noqa: ANN401 - any operation
         """Hands a request to the engine; await ``future`` of the job for the result."""
@@ -42,7 +42,7 @@ class TracedEngine(EngineThread):
         if exchange.span.is_recording():
             exchange.span.set_attributes(describe(request))
             if kind in _ANSWERED:
-                # Before whoever waits for the job is told, and so before the span ends.
+                # Before the result is delivered, and so before the span ends.
                 job.future.add_done_callback(partial(_answered, _ANSWERED[kind], exchange.span))
         return job
 
@@ -72,10 +72,10 @@ def _group(names: Iterable[str]) -> Attributes:
 
 
 def _destination(push: Push) -> Attributes:
-    queues = _only(messaging.MESSAGING_DESTINATION_NAME, (lot.queue for lot in push.lots))
+    queues = _only(messaging.MESSAGING_DESTINATION_NAME, (batch.queue for batch in push.batches))
     if not queues:
         return {}
-    return queues | _only(messaging.MESSAGING_DESTINATION_PARTITION_ID, (lot.partition for lot in push.lots))
+    return queues | _only(messaging.MESSAGING_DESTINATION_PARTITION_ID, (batch.partition for batch in push.batches))
 
 
 def _of_push(push: Push) -> Attributes:
@@ -179,7 +179,7 @@ def _tell_acked(span: Span, acked: Acked) -> None:
 
 
 def _tell(span: Span, found: Delivered) -> None:
-    """Counts the messages and links to where they come from: a link a context, which says for how many it stands."""
+    """Counts the messages and links to their trace contexts: one link per context, with the number of its messages."""
     span.set_attribute(messaging.MESSAGING_BATCH_MESSAGE_COUNT, found.messages)
     for context, messages in found.contexts.most_common(_LINKS_MAX):
         span.add_link(context_of(context), {messaging.MESSAGING_BATCH_MESSAGE_COUNT: messages})

@@ -1,20 +1,20 @@
-"""The request that is being served now, as tracing sees it."""
+"""The current request, for tracing."""
 
 from contextvars import ContextVar
 
 from opentelemetry.trace import Span, SpanContext, TraceFlags
 
-#: The request of this task; ``None`` on a WebSocket, and where nothing is traced.
+#: The request of this task; ``None`` on a WebSocket, and without tracing.
 current: ContextVar["Exchange | None"] = ContextVar("queen_exchange", default=None)
 
 
 def header_of(context: SpanContext) -> str:
-    """A span as the header ``traceparent`` names it."""
+    """The header ``traceparent`` of a span."""
     return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
 
 
 def context_of(header: str) -> SpanContext:
-    """The span that a header ``traceparent`` of this server names."""
+    """The span of a header ``traceparent`` that this server wrote."""
     _, trace_id, span_id, flags = header.split("-")
     return SpanContext(int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=TraceFlags(int(flags, 16)))
 
@@ -24,7 +24,7 @@ class Exchange:
 
     Attributes:
         span: the server's own.
-        sender: the span of the client that the request names; not valid if it names none.
+        sender: the span of the client, from the request; invalid if there is none.
     """
 
     __slots__ = ("sender", "span")
@@ -34,7 +34,7 @@ class Exchange:
 
     @property
     def traceparent(self) -> str | None:
-        """The context that messages of this request keep: the client's, or else that of a span that is recorded."""
+        """The context to store with messages of this request: the client's, or else that of a recorded span."""
         if self.sender.is_valid:
             return header_of(self.sender)
         return header_of(self.span.get_span_context()) if self.span.is_recording() else None

@@ -1,7 +1,7 @@
-"""The metrics of Prometheus over OTLP: the same names and figures, put into OpenTelemetry's structures.
+"""Converts the Prometheus metrics to OTLP, with the same names and values.
 
-OpenTelemetry's instruments are not used. They would be a second place where things are counted and named, and their
-sums are those of a process, while ours are those of an instance.
+OpenTelemetry's instruments are not used: metrics would be counted and named twice, and their sums are per process,
+while ours are per instance.
 """
 
 from collections import defaultdict
@@ -31,7 +31,7 @@ Labels = frozenset[tuple[str, str]]
 def metrics_data(
     families: Iterable[Family], resource: Resource, scope: InstrumentationScope, began_ns: int, now_ns: int
 ) -> MetricsData:
-    """Families as an export, cumulative since ``began_ns``; both times since 1970."""
+    """An export of metric families, cumulative since ``began_ns``; both times since 1970."""
     metrics = [metric for family in families if (metric := _metric(family, began_ns, now_ns)) is not None]
     return MetricsData([ResourceMetrics(resource, [ScopeMetrics(scope, metrics, "")], "")])
 
@@ -58,7 +58,7 @@ def _number(sample: Sample, began_ns: int, now_ns: int) -> NumberDataPoint:
 
 
 def _histograms(family: Family, began_ns: int, now_ns: int) -> Iterator[HistogramDataPoint]:
-    """Prometheus counts in each bucket what is in the smaller ones, too; OpenTelemetry does not."""
+    """Histograms; buckets of Prometheus are cumulative, those of OpenTelemetry are not."""
     upto: defaultdict[Labels, dict[float, float]] = defaultdict(dict)
     sums: dict[Labels, float] = {}
     for sample in family.samples:

@@ -1,4 +1,4 @@
-"""What telemetry needs. The only module of the package that can be imported without OpenTelemetry's packages."""
+"""Checks for telemetry. The only module here that can be imported without OpenTelemetry's packages."""
 
 from importlib import import_module
 from importlib.util import find_spec
@@ -15,17 +15,18 @@ _PACKAGES = {
 
 
 def check(settings: Settings) -> None:
-    """Finds out at the start whether telemetry can be sent; asks no collector.
+    """Checks at the start whether telemetry can be sent; does not contact a collector.
 
     Raises:
-        SettingError: a package is missing, or a variable names a propagator that is not installed.
+        SettingError: a package is missing, or a propagator is not installed.
     """
-    if not settings.telemetry_on:
+    if not settings.telemetry.on:
         return
     for module, package in _PACKAGES.items():
         if not _is_installed(module):
             raise SettingError(
-                f"QUEEN_OTEL_ENABLED needs the package {package}: pip install 'queen-for-python[otel]', or unset it"
+                f"QUEEN_OTEL_ENABLED needs the package {package}: pip install 'queen-for-python[otel]', or "
+                "unset QUEEN_OTEL_ENABLED"
             )
     try:
         import_module("opentelemetry.propagate")  # reads OTEL_PROPAGATORS
@@ -34,10 +35,10 @@ def check(settings: Settings) -> None:
 
 
 def describe(settings: Settings) -> dict[str, str]:
-    """What is sent, and where to, for the log: a password in the URL is nobody's business."""
-    endpoint = urlsplit(settings.otel_endpoint)
+    """What is sent, and where, for the log; without a password in the URL."""
+    endpoint = urlsplit(settings.telemetry.endpoint)
     place = endpoint._replace(netloc=endpoint.netloc.rpartition("@")[2], query="").geturl()
-    return {"traces": settings.otel_traces, "metrics": settings.otel_metrics, "endpoint": place}
+    return {"traces": settings.telemetry.traces, "metrics": settings.telemetry.metrics, "endpoint": place}
 
 
 def _is_installed(module: str) -> bool:

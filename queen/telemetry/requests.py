@@ -1,4 +1,4 @@
-"""One span a request, as the semantic conventions for HTTP servers have it: a falcon middleware."""
+"""One span per request, by the semantic conventions for HTTP servers: a falcon middleware."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -22,7 +22,7 @@ from queen.http.query_shown import query_shown
 from queen.http.request import QueenRequest
 from queen.telemetry.exchange import Exchange, current
 
-#: What is asked of queues. Probes, scrapes, pages and notices between instances are no traces of anybody's work.
+#: Requests for queues are traced; health checks, scrapes, pages and notifications between instances are not.
 _TRACED = ("/api/", "/streams/")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
@@ -44,16 +44,16 @@ _GETTER = _HeaderGetter()
 
 
 class TraceRequests:
-    """Begins and ends the span of each request; the engine adds what it is about (``queen.telemetry.engine``).
+    """Starts and ends the span of each request; the engine adds details (``queen.telemetry.engine``).
 
-    Stands before all other middleware, so that refusals are in it, too.
+    It is the outermost middleware, so that refusals are recorded, too.
     """
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
 
     async def process_request(self, req: QueenRequest, _resp: falcon.asgi.Response) -> None:
-        """Begins the span, under the one that the client names."""
+        """Starts the span, as a child of the client's span."""
         if not req.path.startswith(_TRACED):
             current.set(None)
             return
@@ -77,7 +77,7 @@ class TraceRequests:
     async def process_response(
         self, _req: QueenRequest, resp: falcon.asgi.Response, _resource: object, _succeeded: bool
     ) -> None:
-        """Ends it. Refusals are errors of the client, not of this span."""
+        """Ends the span. Client errors are not errors of this span."""
         exchange = current.get()
         if exchange is None:
             return
@@ -92,7 +92,7 @@ class TraceRequests:
 
 
 def _known_at_once(req: QueenRequest) -> dict[str, AttributeValue]:
-    """What a sampler may decide by."""
+    """The attributes for the sampler."""
     known: dict[str, AttributeValue] = {
         http_attributes.HTTP_REQUEST_METHOD: req.method if req.method in _METHODS else "_OTHER",
         url_attributes.URL_PATH: req.path,

@@ -1,7 +1,7 @@
-"""What a worker sends to the collector: its spans by OpenTelemetry's batch processor, the instance's metrics by itself.
+"""Sends spans of a worker (with OpenTelemetry's batch processor) and metrics of the instance to the collector.
 
-Everything is made in the worker's process, after the fork. Nothing here waits for the collector in the loop of the
-requests: threads send, and what they cannot get rid of is dropped.
+Everything is created in the worker's process, after the fork. The loop of the requests never waits for the collector:
+threads send, and data that they cannot send is dropped.
 """
 
 import asyncio
@@ -11,7 +11,6 @@ import os
 import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from importlib.metadata import version
 from threading import Thread
 from typing import Any
 
@@ -25,36 +24,36 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from prometheus_client.metrics_core import Metric
 
 from queen.config import Settings
+from queen.core.version import VERSION
 from queen.metrics.directory import Spokesman
 from queen.telemetry.figures import metrics_data
 
 log = logging.getLogger("queen.telemetry")
 
 NAME = "queen"
-VERSION = version("queen-for-python")
-#: How long a stop waits for the last export: less than gunicorn leaves an application for its end.
+#: Time limit of the last export at shutdown: less than gunicorn's limit for the application.
 _LAST_EXPORT_S = 1.5
 
 Collect = Callable[[], Awaitable[Sequence[Metric]]]
 
 
 def instance(settings: Settings) -> Resource:
-    """What sends: this instance, with what ``OTEL_RESOURCE_ATTRIBUTES`` adds or says otherwise."""
+    """The OpenTelemetry resource of this instance; ``OTEL_RESOURCE_ATTRIBUTES`` adds to or overrides it."""
     ours = Resource(
         {
-            "service.name": settings.otel_service,
+            "service.name": settings.telemetry.service,
             "service.version": VERSION,
-            "service.instance.id": f"{socket.gethostname()}:{settings.port}",
+            "service.instance.id": f"{socket.gethostname()}:{settings.server.port}",
         }
     )
     return Resource.create().merge(ours).merge(OTELResourceDetector().detect())
 
 
 def tracing(settings: Settings) -> TracerProvider:
-    """Makes spans of this worker, and sends them."""
+    """Creates and sends spans of this worker."""
     worker = Resource({"process.pid": os.getpid()})
     provider = TracerProvider(resource=instance(settings).merge(worker), shutdown_on_exit=False)
-    if settings.otel_traces == "otlp":
+    if settings.telemetry.traces == "otlp":
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     return provider
 
@@ -63,7 +62,7 @@ class SendFigures:
     """Sends the metrics of the instance, from one of its workers.
 
     Args:
-        exporter: knows the collector.
+        exporter: sends to the collector.
         interval_s: pause between two exports.
     """
 
@@ -74,26 +73,26 @@ class SendFigures:
         self._export: Thread | None = None
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Runs until it is cancelled."""
         while True:
             await asyncio.sleep(self._interval_s)
             await self.send()
 
     async def send(self) -> Thread | None:
-        """Begins an export, if this worker speaks for the instance and the last one has ended; returns its thread."""
+        """Starts an export if this worker sends for the instance and the last one has ended; returns its thread."""
         if not self._spokesman.speaks() or (self._export is not None and self._export.is_alive()):
             return self._export
         try:
             families = await self._collect()
-        except Exception:  # the next export may work, and no request depends on this one
-            log.exception("The metrics for OpenTelemetry could not be gathered")
+        except Exception:  # the next export may succeed, and no request depends on this one
+            log.exception("The metrics for OpenTelemetry could not be collected")
             return None
         data = metrics_data(families, self._resource, self._scope, self._spokesman.began_ns, time.time_ns())
         self._export = _begin(lambda: self._exporter.export(data))
         return self._export
 
     def close(self) -> None:
-        """Gives up what is still being sent."""
+        """Aborts a running export."""
         self._exporter.shutdown()
 
 
@@ -104,19 +103,19 @@ def _begin(work: Callable[[], object]) -> Thread:
 
 
 class Life:
-    """Begins sending with the worker, and ends it: a falcon middleware that has no part in requests."""
+    """Starts and stops sending with the worker: a falcon middleware without a part in requests."""
 
     def __init__(self, provider: TracerProvider, figures: SendFigures | None) -> None:
         self._provider, self._figures = provider, figures
         self._task: asyncio.Task[None] | None = None
 
     async def process_startup(self, _scope: Any, _event: Any) -> None:  # noqa: ANN401 - ASGI's dictionaries
-        """Begins."""
+        """Starts."""
         if self._figures is not None:
             self._task = asyncio.create_task(self._figures.run())
 
     async def process_shutdown(self, _scope: Any, _event: Any) -> None:  # noqa: ANN401
-        """Sends what is left, if the collector takes it soon."""
+        """Sends remaining data, if the collector accepts it in time."""
         spans = _begin(self._provider.shutdown)
         figures: Thread | None = None
         if self._figures is not None and self._task is not None:
@@ -135,7 +134,7 @@ class Life:
 
 
 def figures_of(settings: Settings, collect: Collect) -> SendFigures | None:
-    """Sends the metrics, if they are to be sent."""
-    if settings.otel_metrics != "otlp":
+    """The sender of metrics, if metrics are on."""
+    if settings.telemetry.metrics != "otlp":
         return None
-    return SendFigures(OTLPMetricExporter(), instance(settings), collect, settings.otel_metrics_interval_ms / 1000)
+    return SendFigures(OTLPMetricExporter(), instance(settings), collect, settings.telemetry.metrics_interval_ms / 1000)

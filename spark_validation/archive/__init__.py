@@ -1,1 +1,1 @@
-"""The log as Parquet files that outlive what retention removes, and that audits read as one with the log."""
+"""The archive: the log as Parquet files, which retention does not remove. Audits read both together."""

@@ -11,11 +11,11 @@ from .folder import Archive
 
 
 def read(spark: SparkSession, archive: Archive, snapshot: Snapshot | None) -> Database:
-    """What the log holds is read from it, what retention has removed from the archive.
+    """Messages of the log are read from it, messages that retention has removed from the archive.
 
-    Without a snapshot it is the database as it was at the last run of the archive job. A partition begins behind the
-    last hole of the archive, which has one where messages were removed before they could be archived. What was
-    deleted with its queue is left out.
+    Without a snapshot it is the database at the last run of the archive job. A partition begins after the last gap of
+    the archive, which has one where messages were removed before they could be archived. Messages of deleted queues are
+    omitted.
 
     Raises:
         ArchiveError: the archive is of another database.

@@ -1,14 +1,13 @@
-"""What lies in the folder of an archive.
+"""The files of an archive.
 
 ::
 
-    log/queue=orders/day=2026-11-21/000001-00000.parquet    rows of ``inputs.WholeRow``
-    runs/000001.json                                        what the first run added (``Run``)
-    runs/000002.json
-    runs/000002.state.json                                  the rest of the database at the last run (``inputs.State``)
+    log/queue=orders/day=2026-11-21/000001-00000.parquet    rows of ``inputs.WholeRow`` runs/000001.json what the first
+    run added (``Run``) runs/000002.json runs/000002.state.json                                  the rest of the
+    database at the last run (``inputs.State``)
 
-Files belong to the archive when a run lists them, and a run is there from one moment to the next: whatever a killed
-job leaves behind is not read, and removed by the next one.
+Files belong to the archive if a run lists them, and a run is added atomically: the remains of a killed job are not
+read, and the next job removes them.
 """
 
 import fcntl
@@ -33,7 +32,7 @@ _LOG, _RUNS, _STAGING = "log", "runs", "staging"
 
 
 class Part(Struct, frozen=True):
-    """What a run added of a partition; ``checksum`` is over its messages (``job.checksum``)."""
+    """The messages of a partition that a run added; ``checksum`` is over these messages (``job.checksum``)."""
 
     part_id: int
     queue: str
@@ -52,7 +51,7 @@ class File(Struct, frozen=True):
 
 
 class Run(Struct, frozen=True):
-    """What one run added; ``taken_at`` is the time of its snapshot in microseconds since 1970."""
+    """One run; ``taken_at`` is the time of its snapshot in microseconds since 1970."""
 
     number: int
     taken_at: int
@@ -70,12 +69,12 @@ class Archive:
 
     @property
     def upto(self) -> dict[int, int]:
-        """By partition: the last offset that is archived."""
+        """By partition: the last archived offset."""
         return {part.part_id: part.last for run in self.runs for part in run.parts}
 
     @property
     def unbroken(self) -> dict[int, Offsets]:
-        """By partition: the offsets that are archived without a hole, up to the last one."""
+        """By partition: the archived offsets up to the last one, without a gap."""
         found: dict[int, Offsets] = {}
         for run in self.runs:
             for part in run.parts:
@@ -91,51 +90,51 @@ class Archive:
 
     @property
     def next_number(self) -> int:
-        """Of the next run."""
+        """The number of the next run."""
         return self.runs[-1].number + 1 if self.runs else 1
 
     @property
     def staging(self) -> Path:
-        """Where a job writes."""
+        """The folder that a job writes to."""
         return self.folder / _STAGING
 
     def state(self) -> State:
-        """The database at the last run, but for its log."""
+        """The database at the last run, without its log."""
         return _read(_state_path(self.folder, self.runs[-1].number), State)
 
     def check_origin(self, now: State) -> None:
-        """Looks whether it is of the database with this state.
+        """Checks that it belongs to the database with this state.
 
         Raises:
-            ArchiveError: that is another installation, or a partition of the same number is another one there, or ends
-                before what is archived.
+            ArchiveError: that is another installation, or a partition number belongs to another partition there, or
+                ends before the archived messages.
         """
         if not self.runs:
             return
         then = self.state()
         if then.installation is not None and then.installation != now.installation:
             raise ArchiveError(
-                f"{self.folder} is the archive of another database: of the installation {then.installation}, and the "
-                f"database's is {now.installation}. Name the folder that belongs to --dsn, or a new one"
+                f"{self.folder} is the archive of another database: it has installation {then.installation}, "
+                f"the database has {now.installation}. Name the folder that belongs to --dsn, or a new one"
             )
         known = {head.part_id: head for head in then.heads}
         for head in now.heads:
             before = known.get(head.part_id, head)
             if _identity(before) != _identity(head) or before.next_offset > head.next_offset:
                 raise ArchiveError(
-                    f"{self.folder} is the archive of another database, or of this one before it was set back: its "
+                    f"{self.folder} is the archive of another database, or of this one before a restore: its "
                     f"partition {head.part_id} is {before.queue}/{before.partition} up to offset "
-                    f"{before.next_offset - 1}, and the database's is {head.queue}/{head.partition} up to "
+                    f"{before.next_offset - 1}, that of the database is {head.queue}/{head.partition} up to "
                     f"{head.next_offset - 1}. Name the folder that belongs to --dsn, or a new one"
                 )
 
     def remembering(self, now: State) -> State:
-        """The state with what was deleted until the last run: the database forgets it when retention removes it."""
+        """The state with all deletions of earlier runs: retention removes their records in the database."""
         before = self.state().deleted if self.runs else []
         return replace(now, deleted=[*dict.fromkeys([*before, *now.deleted])])
 
     def place(self, staged: Path, number: int) -> Path:
-        """Moves a written file to where it belongs, under a name of this archive's own."""
+        """Moves a written file to its folder, under a name of this archive."""
         parent = self.folder / _LOG / staged.parent.relative_to(self.staging)
         parent.mkdir(parents=True, exist_ok=True)
         target = parent / f"{self.next_number:06}-{number:05}.parquet"
@@ -145,7 +144,7 @@ class Archive:
         return target
 
     def add(self, run: Run, state: State) -> None:
-        """From now on the run is part of the archive."""
+        """Adds the run to the archive."""
         (self.folder / _RUNS).mkdir(exist_ok=True)
         _write(_state_path(self.folder, run.number), state)
         _write(_run_path(self.folder, run.number), run)
@@ -154,7 +153,7 @@ class Archive:
         shutil.rmtree(self.staging, ignore_errors=True)
 
     def clean(self) -> None:
-        """Removes what a killed job has left."""
+        """Removes the remains of a killed job."""
         shutil.rmtree(self.staging, ignore_errors=True)
         known = set(self.files)
         for path in (self.folder / _LOG).rglob("*.parquet"):
@@ -163,10 +162,10 @@ class Archive:
 
 
 def open_archive(folder: Path) -> Archive:
-    """The archive of a folder; without runs, if there is none yet.
+    """The archive of a folder; without runs if there is none yet.
 
     Raises:
-        ArchiveError: something of it is missing or cannot be read.
+        ArchiveError: a part of it is missing or cannot be read.
     """
     folder = folder.resolve()
     paths = sorted(path for path in (folder / _RUNS).glob("*.json") if path.suffixes == [".json"])
@@ -174,7 +173,7 @@ def open_archive(folder: Path) -> Archive:
     for run in archive.runs:
         if run.version != VERSION:
             raise ArchiveError(
-                f"{folder}: run {run.number} has format {run.version}, and this program reads {VERSION}. "
+                f"{folder}: run {run.number} has format {run.version}, but this program reads {VERSION}. "
                 "Read it with the release that wrote it"
             )
         for file in run.files:
@@ -186,11 +185,11 @@ def open_filled(folder: Path) -> Archive:
     """The archive of a folder that must hold one.
 
     Raises:
-        ArchiveError: there is none, or something of it is missing or cannot be read.
+        ArchiveError: there is none, or a part of it is missing or cannot be read.
     """
     archive = open_archive(folder)
     if not archive.runs:
-        raise ArchiveError(f"{folder}: no archive here. `queen audit archive` writes one")
+        raise ArchiveError(f"{folder}: no archive here. `queen audit archive` creates one")
     return archive
 
 
@@ -199,18 +198,18 @@ def locked(folder: Path) -> Iterator[None]:
     """One job at a time.
 
     Raises:
-        ArchiveError: another one is at work, or the folder cannot be written to.
+        ArchiveError: another one is running, or the folder is not writable.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / "lock").open("w")
     except OSError as problem:
-        raise ArchiveError(f"{folder} cannot be written to: {problem}. Name a folder of yours") from problem
+        raise ArchiveError(f"{folder} is not writable: {problem}. Name a folder that you may write to") from problem
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as problem:
-            raise ArchiveError(f"{folder}: another archive job is at work there. Wait for its end") from problem
+            raise ArchiveError(f"{folder}: another archive job is running there. Wait until it ends") from problem
         yield
 
 
@@ -239,7 +238,7 @@ def _read(path: Path, kind: type[Kind]) -> Kind:
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, msgspec.DecodeError) as problem:
-        raise ArchiveError(f"{path} cannot be read: {problem}. Put it back from a copy") from problem
+        raise ArchiveError(f"{path} cannot be read: {problem}. Restore it from a backup") from problem
 
 
 def _write(path: Path, value: Struct) -> None:

@@ -1,4 +1,4 @@
-"""The job that adds to an archive what the log has beyond it, and compares what it wrote with the log."""
+"""The job that adds new messages of the log to an archive, and compares the written files with the log."""
 
 import hashlib
 from collections.abc import Mapping
@@ -21,12 +21,12 @@ SELECT
     bit_xor(('x' || left(md5(convert_to(o.off || ' ' || s.us || ' ' || h.hash || ' ', 'UTF8') || m.message), 15))
         ::bit(60)::bigint) AS checksum
 FROM (
-    -- What is compressed or lies elsewhere is fetched once a segment, and not once a message.
+    -- Compressed or TOASTed values are fetched once per segment, and not once per message.
     SELECT
         g.part_id, g.last_off, g.n, (extract(epoch FROM g.created_at) * 1000000)::bigint AS us, g.ids,
         g.ends || ''::bytea AS ends, g.data || ''::bytea AS data
     FROM queen.segments AS g
-    -- What deleted queues have held is removed step by step.
+    -- Data of deleted queues is removed step by step.
     JOIN queen.partitions AS p ON p.id = g.part_id
     LEFT JOIN unnest($1::bigint [], $2::bigint []) AS d (part_id, upto) ON d.part_id = g.part_id
     WHERE g.last_off > coalesce(d.upto, -1)
@@ -37,7 +37,7 @@ CROSS JOIN LATERAL (SELECT s.last_off - s.n + 1 + i.pos AS off) AS o
 CROSS JOIN LATERAL (
     SELECT coalesce(nullif(left(encode(substr(s.ids, 16 * i.pos + 1, 8), 'hex'), 15), '000000000000000'), '') AS hash
 ) AS h
--- queen.message_at, which PostgreSQL does not inline: written out it takes 2 µs a message instead of 9.
+-- queen.message_at, which PostgreSQL does not inline: written out it takes 2 µs per message instead of 9.
 CROSS JOIN LATERAL (
     SELECT queen.message_end(s.ends, i.pos - 1) AS since, queen.message_end(s.ends, i.pos) AS till OFFSET 0
 ) AS e
@@ -47,7 +47,7 @@ GROUP BY s.part_id ORDER BY s.part_id
 
 
 class Done(Struct, frozen=True):
-    """What a job did: how many messages of how many partitions it added, and how many had been removed before."""
+    """The result of a job: added messages and their partitions, and messages that had been removed before."""
 
     rows: int
     parts: int
@@ -56,11 +56,11 @@ class Done(Struct, frozen=True):
 
 
 def add(spark: SparkSession, snapshot: Snapshot, archive: Archive, a_task: int = MESSAGES_A_TASK) -> Done:
-    """Adds what is not there yet; the caller holds the lock of the folder.
+    """Adds the missing messages; the caller holds the lock of the folder.
 
     Raises:
-        ArchiveError: what was written is not what the log holds, or the archive is of another database; it stays as
-            it was.
+        ArchiveError: the written messages differ from the log, or the archive belongs to another database; it is
+            unchanged.
     """
     state, upto = archive.remembering(snapshot.state()), archive.upto
     archive.check_origin(state)
@@ -85,7 +85,7 @@ def _part(heads: Mapping[int, Head], row: Mapping[str, int]) -> Part:
 
 
 def _written(spark: SparkSession, log: DataFrame, state: State, archive: Archive) -> list[Row]:
-    """Writes the messages into files by queue and day; what is in them, by partition."""
+    """Writes the messages into files by queue and day; returns their contents by partition."""
     queues = [(head.part_id, directory(head.queue)) for head in state.heads]
     names = spark.createDataFrame(queues, "part_id bigint, queue string")
     dated = log.join(F.broadcast(names), "part_id").withColumn("day", F.to_date(F.timestamp_micros("created_at")))
@@ -96,14 +96,14 @@ def _written(spark: SparkSession, log: DataFrame, state: State, archive: Archive
 
 
 def directory(queue: str) -> str:
-    """The name of a queue's folder: its own, or its beginning and a hash if a file system could refuse it."""
+    """The folder name of a queue: its name, or its beginning and a hash if a file system could refuse it."""
     if len(quote(queue, safe="")) <= _NAME_BYTES:
         return queue
     return f"{queue[:32]}~{hashlib.sha256(queue.encode()).hexdigest()[:16]}"
 
 
 def checksum() -> Column:
-    """Of one message: 60 bits of the MD5 of all that is known of it; the log's are computed by PostgreSQL."""
+    """The checksum of a message: 60 bits of the MD5 of all its data; PostgreSQL computes those of the log."""
     hash_ = F.coalesce(F.lpad(F.lower(F.hex("hash")), 15, "0"), F.lit(""))
     text = F.concat_ws(" ", "offset", "created_at", hash_, "message")
     return F.conv(F.substring(F.md5(text), 1, 15), 16, 10).cast("bigint")
@@ -114,6 +114,6 @@ def _compare(wanted: list[Part], wrote: list[Part]) -> None:
     wrong = [part for part in wanted if there.pop(part.part_id, None) != part] + list(there.values())
     if wrong:
         raise ArchiveError(
-            f"what was written is not what the log holds, in {len(wrong)} partitions, first "
-            f"{wrong[0].queue}/{wrong[0].partition}. Nothing was added: run it again, and look at the disk"
+            f"The written messages differ from the log in {len(wrong)} partitions, the first is "
+            f"{wrong[0].queue}/{wrong[0].partition}. Nothing was added: run it again, and check the disk"
         )

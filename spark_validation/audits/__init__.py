@@ -1,7 +1,7 @@
-"""Audits: functions from tables to what is wrong with them, one module a family.
+"""Audits: functions from tables to violations, one module per family.
 
-What could have happened in an order that is allowed is not reported, and neither is what a call without an answer, or
-an agent whose journal was cut short, may have caused.
+Not reported is what an allowed order of events can explain, or a call without an answer, or an agent whose journal was
+cut short.
 """
 
 import inspect
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from queen_spec.guarantees import REGISTRY
+from spec.guarantees import REGISTRY
 
 from . import ack, dead_letter, duplicate, group, lease, loss, order, retention, simple_mq, spool, transaction
 from .basis import Basis, bases_of
@@ -26,9 +26,9 @@ INTERFACES = tuple(_FAMILIES)
 
 @dataclass(frozen=True)
 class Audit:
-    """An audit, and the tables that it looks at: those in ``needs``, and those in ``uses`` if they are there.
+    """An audit, and its tables: those in ``needs``, and those in ``uses`` if they exist.
 
-    It can say something where each of the ``bases`` has rows.
+    It can judge if each of the ``bases`` has rows.
     """
 
     name: str
@@ -44,12 +44,12 @@ class Audit:
         return inspect.cleandoc(self.find.__doc__ or "")
 
     def violations(self, tables: Mapping[str, DataFrame | None]) -> DataFrame:
-        """What it finds in these tables."""
+        """Its violations in these tables."""
         return self.find(**{name: tables[name] for name in inspect.signature(self.find).parameters})
 
 
 def all_audits(interface: str) -> list[Audit]:
-    """What is decorated in the modules of an interface's families, with the guarantees that it judges."""
+    """The decorated functions in the modules of an interface's families, with the guarantees that they judge."""
     modules = {module.__name__ for module in _FAMILIES[interface]}
     found = [(check, getattr(sys.modules[check.module], check.name)) for check in REGISTRY if check.module in modules]
     return [_audit(check.name, check.ids, function) for check, function in found]

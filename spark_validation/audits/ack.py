@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 
 from ..tables import few
 from .basis import judges
@@ -15,26 +15,26 @@ def _done(fates: DataFrame) -> DataFrame:
 
 
 @checks("G-ACK-2", level=Level.AUDIT)
-@judges("message that was answered as done", _done)
+@judges("message that was acknowledged", _done)
 def what_is_done_does_not_come_again(fates: DataFrame, deliveries: DataFrame) -> DataFrame:
-    """A delivery by a pop that was invoked after the completion of the message by that group had been answered.
+    """A delivery by a pop that was sent after the ack of the message by this group had been answered.
 
-    Not where a transaction id stands for several messages: if retention had removed the first of them, it may.
+    Not if a transaction id occurs for several messages: if retention had removed the first of them, that is possible.
     """
     message = ["lane", "group", "hash"]
     one = F.coalesce(F.col("offset") == F.col("offset_high"), F.lit(True))
     flagged = fates.where(one & (F.col("last_invoked") > F.col("done_at"))).select(*message, "done_at")
     again = deliveries.join(few(flagged), message).where(F.col("invoked") > F.col("done_at"))
-    return violations(again, F.lit("was delivered after its completion had been answered"))
+    return violations(again, F.lit("was delivered after its ack had been answered"))
 
 
 @checks("G-ACK-1", "G-DUR-2", level=Level.AUDIT)
-@judges("message that was answered as done", _done)
+@judges("message that was acknowledged", _done)
 @judges("cursor", lambda cursors: cursors)
 def answered_acks_are_below_the_cursor(fates: DataFrame, messages: DataFrame, cursors: DataFrame) -> DataFrame:
-    """A message that a group was answered to be done with, and that its cursor does not hold for done.
+    """A message that was acknowledged by a group, but is above the group's cursor and not finished ahead of it.
 
-    A cursor that was set back by a seek is not told apart from one that moved back.
+    A cursor that was moved back by a seek is not distinguished from one that moved back by itself.
     """
     done = _done(fates)
     cursors = cursors.select("lane", "group", "acked", "ahead")
@@ -44,4 +44,4 @@ def answered_acks_are_below_the_cursor(fates: DataFrame, messages: DataFrame, cu
     placed = placed.unionByName(known.join(unplaced, ["lane", "hash"]).select(*placed.columns))
     undone = placed.join(few(cursors), ["lane", "group"]).where(F.col("offset") > F.col("acked"))
     ahead = F.exists("ahead", lambda run: (run["first"] <= F.col("offset")) & (F.col("offset") <= run["last"]))
-    return violations(undone.where(~ahead), sentence("was answered as done, and the cursor stands at %s", "acked"))
+    return violations(undone.where(~ahead), sentence("was acknowledged, but the cursor is at %s", "acked"))

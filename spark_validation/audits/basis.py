@@ -1,4 +1,4 @@
-"""What an audit judges: without such rows it cannot say anything."""
+"""The basis of an audit: the rows that it judges. Without any, its result is unknown."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,12 +25,12 @@ _BASES: dict[Callable[..., DataFrame], tuple[Basis, ...]] = {}
 
 
 def judges(what: str, rows: Callable[..., DataFrame], *, excused: bool = False) -> Callable[[Find], Find]:
-    """Says what the decorated audit judges; said several times, it needs rows of each.
+    """Declares the basis of the decorated audit; if repeated, the audit needs rows of each.
 
     Args:
-        what: stands behind "no" in the text of a verdict that is unknown.
-        rows: from tables, by the names of its parameters, to rows; without any the audit must have nothing to report.
-        excused: whether the audit reports nothing of what ``unless_gone`` leaves out, so that it judges only the rest.
+        what: follows "no" in the text of an unknown verdict.
+        rows: function from tables, by the names of its parameters, to rows; without rows the audit must report nothing.
+        excused: whether the audit does not judge the messages that ``unless_gone`` omits.
     """
     tables = tuple(signature(rows).parameters)
 
@@ -46,6 +46,6 @@ def judges(what: str, rows: Callable[..., DataFrame], *, excused: bool = False) 
 
 
 def bases_of(find: Callable[..., DataFrame]) -> tuple[Basis, ...]:
-    """What an audit judges: what it says, else the rows of its first table."""
+    """The basis of an audit: the declared one, else the rows of its first table."""
     first = next(iter(signature(find).parameters))
     return _BASES.get(find) or (Basis(first.replace("_", " "), lambda table: table, (first,)),)

@@ -3,7 +3,7 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 
 from ..tables import few
 from .basis import judges
@@ -28,10 +28,9 @@ def _letters(acks: DataFrame) -> DataFrame:
 def dead_letters_come_in_time(acks: DataFrame, limits: DataFrame, lanes: DataFrame, hidden: DataFrame) -> DataFrame:
     """A message that is dead-lettered too early, too late, or twice.
 
-    Too early: by an ack as failed that cannot be failure number ``retryLimit`` + 1. Too late: not by one that must be.
-
-    How many failures came before is known between bounds only, because of acks without an answer and acks at the same
-    time. Where the journal of a consumer was cut short there may have been any number more.
+    Too early: by a failed ack that cannot be failure number ``retryLimit`` + 1. Too late: not by the ack that must be.
+    The number of earlier failures is known only within bounds, because of acks without an answer and concurrent acks.
+    If the journal of a consumer was cut short, there may have been any number of further failures.
     """
     message = ("lane", "group", "hash")
     judged = _failures(acks, limits, lanes)
@@ -73,13 +72,13 @@ def dead_letters_come_in_time(acks: DataFrame, limits: DataFrame, lanes: DataFra
 
 
 @checks("G-DLQ-1", level=Level.AUDIT)
-@judges("message that was answered to be a dead letter", _letters)
+@judges("message that was answered as a dead letter", _letters)
 def answered_dead_letters_are_kept(
     acks: DataFrame, messages: DataFrame, dead_letters: DataFrame, queues: DataFrame, lanes: DataFrame
 ) -> DataFrame:
-    """A message that was answered to be a dead letter, and the dead-letter queue does not hold it exactly once.
+    """A message that was answered as a dead letter, but is not stored exactly once as one.
 
-    Only of queues that keep their dead letters, and since they were made: with a queue its dead letters are deleted.
+    Only for queues with dead letters enabled, and since their creation: deleting a queue deletes its dead letters.
     """
     keeping = lanes.join(F.broadcast(queues.where("keeps_dead_letters")), "queue").select("lane", "created_at")
     letters = _letters(acks).join(F.broadcast(keeping), "lane").where(F.col("completed") >= F.col("created_at"))
@@ -90,4 +89,6 @@ def answered_dead_letters_are_kept(
     placed = known.join(few(letters), ["lane", "hash"])
     kept = dead_letters.groupBy("lane", "group", "offset").agg(F.count("*").alias("kept"))
     found = placed.join(kept, ["lane", "group", "offset"], "left").withColumn("kept", F.coalesce("kept", F.lit(0)))
-    return violations(found.where(F.col("kept") != 1), sentence("was dead-lettered, and is kept %s times", "kept"))
+    return violations(
+        found.where(F.col("kept") != 1), sentence("was dead-lettered, and is stored %s times as a dead letter", "kept")
+    )

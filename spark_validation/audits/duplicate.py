@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 
 from ..tables import few, unless
 from .basis import judges
@@ -12,13 +12,13 @@ from .evidence import sentence, violations
 
 @checks("G-IDEM-1", level=Level.AUDIT)
 def a_transaction_id_is_stored_once(messages: DataFrame, kept: DataFrame | None = None) -> DataFrame:
-    """A transaction id that stands for several offsets of a partition, or was answered as queued more than once.
+    """A transaction id that occurs at several offsets of a partition, or was answered as queued more than once.
 
-    Its offsets are those of answers, of deliveries, and of the log. Not when retention has removed the first of them:
-    then the id is free again, which only a log tells.
+    Offsets are from answers, deliveries, and the log. Not if retention has removed the first of them: then the id may
+    be used again, which only a log shows.
     """
     several = (F.col("offset") != F.col("offset_high")) | (F.col("logged") > 1)
-    text = F.when(several, sentence("stands at the offsets %s to %s", "offset", "offset_high"))
+    text = F.when(several, sentence("is stored at the offsets %s to %s", "offset", "offset_high"))
     doubled = messages.where(several | (F.col("queued") > 1))
     if kept is not None:
         doubled = doubled.join(few(kept.select("lane", "live")), "lane", "left")
@@ -36,14 +36,14 @@ def _duplicates(pushes: DataFrame, tails: DataFrame) -> DataFrame:
 @checks("G-IDEM-3", level=Level.AUDIT)
 @judges("push that was answered as a duplicate, beside journals of which none was cut short,", _duplicates)
 def a_duplicate_has_an_original_in_its_partition(pushes: DataFrame, messages: DataFrame, tails: DataFrame) -> DataFrame:
-    """A push that was answered as a duplicate though nobody else pushed that transaction id to that partition.
+    """A push that was answered as a duplicate although nobody else pushed that transaction id to that partition.
 
-    The log may be older than the journals: a duplicate of a message that lies in it, or was delivered, has an original.
-    An agent whose journal was cut short may have pushed any.
+    The log may be older than the journals: a duplicate of a message that is in the log, or was delivered, has an
+    original. An agent whose journal was cut short may have pushed any message.
     """
     stored = (F.col("logged") > 0) | (F.col("deliveries") > 0)
     alone = messages.where((F.col("attempts") - F.col("refused") == 1) & (F.col("queued") == 0) & ~stored).select(
         "lane", "hash"
     )
     found = _duplicates(pushes, tails).join(few(alone), ["lane", "hash"])
-    return violations(found, F.lit("was answered as a duplicate, and nobody else pushed it there"))
+    return violations(found, F.lit("was answered as a duplicate, but nobody else pushed it there"))

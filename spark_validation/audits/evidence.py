@@ -1,4 +1,4 @@
-"""What an audit finds: rows of one form, whatever it looked at."""
+"""The evidence of audits: rows of one form."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -14,7 +14,7 @@ EVIDENCE = {
     "lease": "string",
     "queue": "string",
 }
-"""Where a violation is: in the log by lane and offset or hash, in a journal by agent, number and position."""
+"""The location of a violation: in the log by lane and offset or hash, in a journal by agent, number and position."""
 
 
 def violations(rows: DataFrame, text: Column) -> DataFrame:
@@ -26,5 +26,5 @@ def violations(rows: DataFrame, text: Column) -> DataFrame:
 
 
 def sentence(form: str, *values: str) -> Column:
-    """A text with the values of columns in the places of ``%s``."""
+    """A text with the values of columns in place of ``%s``."""
     return F.format_string(form, *[F.col(value).cast("string") for value in values])

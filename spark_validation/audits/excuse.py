@@ -1,4 +1,4 @@
-"""What need not be there, be given, or be finished: what retention removed, somebody deleted, or a group gave up."""
+"""Messages that need not exist, be delivered, or be finished: removed by retention, deleted, or given up by a group."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -9,9 +9,9 @@ _MESSAGE = ["lane", "group", "offset"]
 
 
 def unless_removed(rows: DataFrame, kept: DataFrame, stored: str = "answered") -> DataFrame:
-    """The rows (``lane``, ``offset``) whose message log or archive should hold, and that were stored by a time.
+    """The rows (``lane``, ``offset``) whose message should be in log or archive, and was stored by a time.
 
-    Not of queues that the database does not have, or that are younger than the message: they were deleted. In a
+    Without queues that the database does not have, or that are younger than the message: they were deleted. In a
     partition of which something was removed, one of unknown offset may have been.
     """
     there = rows.join(few(kept.select("lane", "oldest", "made")), "lane").where(F.col(stored) >= F.col("made"))
@@ -20,9 +20,9 @@ def unless_removed(rows: DataFrame, kept: DataFrame, stored: str = "answered") -
 
 
 def unless_gone(rows: DataFrame, kept: DataFrame | None, given_up: DataFrame | None) -> DataFrame:
-    """The rows (``lane``, ``group``, ``offset``) whose message is there still, and that the group has not given up.
+    """The rows (``lane``, ``group``, ``offset``) whose message exists, and that the group has not given up.
 
-    Without a database all of them. In a partition of which something was removed, one of unknown offset may have been.
+    Without a database all of them. In a partition with removed messages, one of unknown offset may be among them.
     """
     if kept is None or given_up is None:
         return rows
@@ -32,7 +32,7 @@ def unless_gone(rows: DataFrame, kept: DataFrame | None, given_up: DataFrame | N
 
 
 def unless_all_given_up(gaps: DataFrame, given_up: DataFrame | None) -> DataFrame:
-    """The gaps (``lane``, ``group``, between ``below`` and ``offset``) in which something was not given up."""
+    """The gaps (``lane``, ``group``, between ``below`` and ``offset``) with messages that were not given up."""
     if given_up is None:
         return gaps
     spans = few(gaps.select(*_MESSAGE, "below").distinct())

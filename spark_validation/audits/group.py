@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 
 from ..tables import few, looked_up
 from .basis import judges
@@ -32,16 +32,16 @@ def every_group_gets_every_message(
     kept: DataFrame | None = None,
     given_up: DataFrame | None = None,
 ) -> DataFrame:
-    """A message that was stored before the queue was seen to be empty for a group, and never delivered to it.
+    """A message that was stored before the queue was seen to be empty for a group, but was never delivered to it.
 
-    Not when it was removed, or deleted, or waited for too long, and not when a pop with autoAck without an answer, or
-    a consumer whose journal was cut short, may have taken it.
+    Not if it was removed, deleted, or evicted, and not if a pop with autoAck without an answer, or a consumer whose
+    journal was cut short, may have taken it.
     """
     due = _stored(messages, drained, lanes, hidden)
     given = fates.where(F.col("deliveries") > 0).select("lane", "group", "hash")
     missed = due.join(looked_up(given), ["lane", "group", "hash"], "left_anti")
     missed = unless_gone(missed, kept, given_up)
-    return violations(missed, F.lit("was stored, and never delivered to the group"))
+    return violations(missed, F.lit("was stored, but never delivered to the group"))
 
 
 def _given(fates: DataFrame, groups: DataFrame, lanes: DataFrame, hidden: DataFrame) -> DataFrame:
@@ -60,12 +60,12 @@ def groups_begin_at_the_beginning(
     hidden: DataFrame,
     given_up: DataFrame,
 ) -> DataFrame:
-    """A partition of which a group that began at the oldest message was not given the oldest that is kept.
+    """A partition whose oldest stored message was not delivered to a group that began at the oldest message.
 
-    But for what was deleted, or waited for too long.
+    Except for messages that were deleted or evicted.
     """
     first = _given(fates, groups, lanes, hidden)
     first = first.groupBy("lane", "group").agg(F.min("offset").alias("offset"))
     late = first.join(few(kept.select("lane", "owed")), "lane").where(F.col("offset") > F.col("owed"))
     late = unless_all_given_up(late.withColumn("below", F.col("owed") - 1), given_up)
-    return violations(late, F.lit("is the first of its partition that the group was given"))
+    return violations(late, F.lit("is the first message of its partition that the group got"))

@@ -1,14 +1,14 @@
-"""Leases: who holds a partition, and until when.
+"""Leases: which consumer holds a partition, and until when.
 
-The server's clock is not seen. What is certain: a lease begins between the invocation of its pop and the answer. So
-it lives at least until the invocation plus its length, if nothing ends it before (``surely_until``), and at most
-until the answer plus its length, if nothing renews it (``at_most_until``).
+The server's clock is not seen. What is certain: a lease begins between the invocation of its pop and the answer. So it
+lives at least until the invocation plus its length, if nothing ends it before (``surely_until``), and at most until the
+answer plus its length, if nothing renews it (``at_most_until``).
 """
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 
 from ..tables import NEVER, SECOND, accepted, acks_by_lease, few
 from .basis import judges
@@ -33,11 +33,11 @@ def a_lease_excludes_all_others(
     renewals: DataFrame,
     tails: DataFrame,
 ) -> DataFrame:
-    """A lease that certainly lives beside another one of its partition and group, or a delivery beside a live one.
+    """A lease that certainly overlaps with another one of its partition and group, or a delivery during a live lease.
 
-    A lease of a consumer whose journal was cut short may have been given back at any time since.
+    A lease of a consumer whose journal was cut short may have been released at any time since.
     """
-    # An ack that names no lease concerns whichever covers its message.
+    # An ack that names no lease applies to the one that covers its message.
     free = few(acks.where((F.col("outcome") != "fail") & F.col("lease").isNull()).drop("lease"))
     covering = deliveries.select("lane", "group", "hash", "lease").join(free, ["lane", "group", "hash"])
     said = leased_acks.unionByName(acks_by_lease(covering))
@@ -48,14 +48,14 @@ def a_lease_excludes_all_others(
     most = F.max(F.struct("surely_until", F.col("lease").alias("holder"))).over(before)
     at_once = held.withColumn("most", most).where(holds & (F.col("completed") < F.col("most.surely_until")))
     at_once = at_once.withColumn("holder", F.col("most.holder"))
-    # Two leases that live at once have just been reported.
+    # Overlapping leases have already been reported.
     spans = held.withColumn("value", F.struct("surely_until", F.col("lease").alias("holder")))
     beside = with_greatest_before(spans, ("lane", "group"), "value").where(~holds)
     beside = beside.where(F.col("completed") < F.col("before.surely_until")).withColumn(
         "holder", F.col("before.holder")
     )
-    return violations(at_once, sentence("lives beside the lease %s", "holder")).unionByName(
-        violations(beside, sentence("was delivered while the lease %s was alive", "holder"))
+    return violations(at_once, sentence("overlaps with the lease %s", "holder")).unionByName(
+        violations(beside, sentence("was delivered while the lease %s was live", "holder"))
     )
 
 
@@ -86,7 +86,7 @@ def _surely_until(held: DataFrame, said: DataFrame, renewals: DataFrame, tails: 
 
 
 def _at_most_until(held: DataFrame, renewals: DataFrame) -> DataFrame:
-    """The latest possible end of each holding: by time, or because a later pop was given messages of that lane."""
+    """The latest possible end of each holding: by time, or because a later pop got messages of that lane."""
     possible = (
         renewals.where(F.col("call") != "fail")
         .groupBy("lease")
@@ -139,9 +139,9 @@ def an_ended_lease_acks_nothing(
     fates: DataFrame,
     tails: DataFrame,
 ) -> DataFrame:
-    """An accepted ack under a lease that was certainly over, unless it may repeat what was done.
+    """An accepted ack under a lease that had certainly expired, unless it may repeat an earlier ack.
 
-    Not of a consumer whose journal was cut short: it may have renewed its lease, or acked before.
+    Not for a consumer whose journal was cut short: it may have renewed its lease, or acked before.
     """
     over = _told_whole(_at_most_until(holdings, renewals), tails).select(*_LEASE, "at_most_until")
     late = leased_acks.where("accepted").join(over, _LEASE).where(F.col("at") > F.col("at_most_until"))
@@ -162,13 +162,13 @@ def an_ended_lease_acks_nothing(
     taken = fates.where(F.col("done_at").isNotNull()).select(*message, "done_at").join(few(late), message)
     taken = taken.where(F.col("done_at") < F.col("invoked")).select("agent", "number", "position")
     found = late.join(excused.unionByName(taken), ["agent", "number", "position"], "left_anti")
-    return violations(found, sentence("was acked under the lease %s, which was over", "lease"))
+    return violations(found, sentence("was acked under the lease %s, which had expired", "lease"))
 
 
 @checks("G-LEASE-5", level=Level.AUDIT)
-@judges("delivery that tells its attempt", lambda deliveries: deliveries.where(F.col("attempt").isNotNull()))
+@judges("delivery with its attempt", lambda deliveries: deliveries.where(F.col("attempt").isNotNull()))
 def attempts_rise(fates: DataFrame, deliveries: DataFrame, hidden: DataFrame, lanes: DataFrame) -> DataFrame:
-    """A ``deliveryAttempt`` that is not 1 though nobody can have had the message, or not above an earlier one."""
+    """A ``deliveryAttempt`` that is not 1 at the first delivery, or not greater than an earlier one."""
     message = ["lane", "group", "hash"]
     odd = fates.where((F.col("deliveries") > 1) | (F.col("attempt_high") != 1)).select(*message)
     rows = deliveries.where(F.col("attempt").isNotNull()).join(few(odd), message)

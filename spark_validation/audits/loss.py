@@ -1,9 +1,9 @@
-"""Loss: what was answered is there, whole and unchanged, and what arrived is done in the end."""
+"""Loss: acknowledged pushes are stored, complete and unchanged, and delivered messages are finished in the end."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 
 from ..tables import few, looked_up, unless
 from .basis import judges
@@ -18,19 +18,19 @@ def _answered(messages: DataFrame, kept: DataFrame) -> DataFrame:
 @checks("G-DUR-1", level=Level.AUDIT)
 @judges("push that was answered as stored, and that nothing has removed,", _answered)
 def answered_pushes_are_in_the_log(messages: DataFrame, kept: DataFrame) -> DataFrame:
-    """A message whose push was answered as stored, and the log does not hold it at the offset of the answer.
+    """A message whose push was answered as stored, but that is not in the log at the answered offset.
 
-    Not when retention has removed its offset, and not of queues that the database does not have: they were deleted. A
-    message whose offset nobody was told may lie below the oldest kept one too.
+    Not if retention has removed its offset, and not for queues that are not in the database: they were deleted. A
+    message of unknown offset may also be below the oldest stored one.
     """
     moved = (F.col("logged") == 1) & (F.col("log_offset") != F.col("offset"))
     lost = _answered(messages.where((F.col("logged") == 0) | moved), kept)
-    text = F.when(moved, sentence("was answered with offset %s, and lies at %s", "offset", "log_offset"))
-    return violations(lost, text.otherwise(F.lit("was answered as stored, and the log does not hold it")))
+    text = F.when(moved, sentence("was answered with offset %s, but is stored at %s", "offset", "log_offset"))
+    return violations(lost, text.otherwise(F.lit("was answered as stored, but is not in the log")))
 
 
 def _seen(messages: DataFrame, tails: DataFrame) -> DataFrame:
-    """What was delivered and stored by a push that is known, or delivered before a journal was cut short."""
+    """Deliveries of messages of known pushes, or from before a journal was cut short."""
     cut = few(tails.agg(F.min("since").alias("since")))
     told = F.col("since").isNull() | (F.col("seen_at") < F.col("since"))
     return messages.where(F.col("deliveries") > 0).join(cut, how="cross").where((F.col("queued") > 0) | told)
@@ -43,8 +43,8 @@ def deliveries_are_what_was_pushed(
 ) -> DataFrame:
     """A delivered message that nobody pushed to that partition, or only later, or with another payload.
 
-    A journal that was cut short may have pushed anything from then on, also what somebody else pushed once more. In a
-    partition to which somebody pushed messages without ids, and was told none, each message may be one of those.
+    An agent whose journal was cut short may have pushed anything from then on, including repeated pushes of others. If
+    messages without ids were pushed to a partition, and their ids were not answered, each message may be one of those.
     """
     seen = _seen(messages, tails)
     unpushed = seen.where(F.col("attempts") == 0).join(_lanes_of_nameless(pushes), "lane", "left_anti")
@@ -55,9 +55,9 @@ def deliveries_are_what_was_pushed(
     sent = few(pushes.select("lane", "hash", "payload_hash").join(few(odd), ["lane", "hash"]).distinct())
     changed = changed.join(sent, ["lane", "hash", "payload_hash"], "left_anti")
     return (
-        violations(unpushed, F.lit("was delivered, and never pushed there"))
+        violations(unpushed, F.lit("was delivered, but never pushed there"))
         .unionByName(violations(early, F.lit("was delivered before it was pushed")))
-        .unionByName(violations(changed, F.lit("was delivered with another payload than it was pushed with")))
+        .unionByName(violations(changed, F.lit("was delivered with another payload than was pushed")))
     )
 
 
@@ -70,17 +70,17 @@ def _pushed_to(pushes: DataFrame, heads: DataFrame, tails: DataFrame) -> DataFra
 def the_log_holds_what_was_pushed(messages: DataFrame, pushes: DataFrame, tails: DataFrame) -> DataFrame:
     """A message of the log whose transaction id nobody pushed to that partition.
 
-    Only of partitions to which somebody of the journals pushed, since the log may be older than they are, and nobody
-    messages of which no id is known; and of none when a journal was cut short.
+    Only for partitions to which the journals have pushes, because the log may be older, and no pushes of messages with
+    unknown ids; and for none if a journal was cut short.
     """
     ours = messages.where(F.col("attempts") > 0).select("lane").distinct()
     strange = messages.where((F.col("attempts") == 0) & (F.col("logged") > 0)).join(few(ours), "lane", "left_semi")
     strange = unless(strange, tails).join(_lanes_of_nameless(pushes), "lane", "left_anti")
-    return violations(strange, F.lit("is in the log, and nobody pushed it"))
+    return violations(strange, F.lit("is in the log, but nobody pushed it"))
 
 
 def _lanes_of_nameless(pushes: DataFrame) -> DataFrame:
-    """Where messages may lie of which no journal knows an id: the server made it, and told nobody."""
+    """Partitions that may have messages whose ids no journal has: server-assigned ids that were not answered."""
     nameless = pushes.where(F.col("hash").isNull() & (F.col("outcome") != "fail"))
     return few(nameless.select("lane").distinct())
 
@@ -90,7 +90,7 @@ def _unsuccessful(pushes: DataFrame) -> DataFrame:
 
 
 def _with_traces(pushes: DataFrame, drained: DataFrame, lanes: DataFrame, kept: DataFrame | None = None) -> DataFrame:
-    """The messages of refused pushes, and of those without an answer where anything tells what is not there."""
+    """The messages of refused pushes, and of those without an answer if missing messages can be recognised."""
     calls = _unsuccessful(pushes)
     if kept is not None:
         return unless_removed(calls, kept, "completed")
@@ -105,11 +105,11 @@ def _with_traces(pushes: DataFrame, drained: DataFrame, lanes: DataFrame, kept: 
 def a_request_is_stored_whole_or_not_at_all(
     pushes: DataFrame, messages: DataFrame, drained: DataFrame, lanes: DataFrame, kept: DataFrame | None = None
 ) -> DataFrame:
-    """A push without an answer of which some messages are there and some are not, or a refused one of which some are.
+    """A push without an answer of which only some messages exist, or a refused one of which some exist.
 
-    Judged by the messages that this request alone pushed. There is what was delivered or lies in the log; not there
-    is, with a log, what it does not hold, and without one what was not delivered although a group has emptied the
-    queue since.
+    Only messages that no other request pushed count. Messages exist if they were delivered or are in the log. They do
+    not exist if a log does not have them, or, without a log, if they were not delivered although a group has emptied
+    the queue since.
     """
     alone = messages.where(F.col("attempts") == 1).select("lane", "hash", "deliveries", "logged", "seen_at")
     own = alone.join(few(_unsuccessful(pushes)), ["lane", "hash"])
@@ -138,7 +138,7 @@ def a_request_is_stored_whole_or_not_at_all(
 
 
 def _arrived(fates: DataFrame, drained: DataFrame, lanes: DataFrame, hidden: DataFrame) -> DataFrame:
-    """What was delivered to a group before the queue was seen to be empty for it."""
+    """The messages that were delivered to a group before the queue was seen to be empty for it."""
     empty = drained.join(hidden.where("tail"), ["queue", "group"], "left_anti")
     known = few(lanes.join(F.broadcast(empty), "queue").select("lane", "group", "empty_at"))
     arrived = fates.where(F.col("deliveries") > 0).join(known, ["lane", "group"])
@@ -155,18 +155,18 @@ def what_was_delivered_is_done_in_the_end(
     kept: DataFrame | None = None,
     given_up: DataFrame | None = None,
 ) -> DataFrame:
-    """A message that was delivered before the queue was seen to be empty, and that nobody may have finished.
+    """A message that was delivered before the queue was seen to be empty, but that nobody can have finished.
 
-    Not when it was removed, or deleted, or waited for too long.
+    Not if it was removed, deleted, or evicted.
     """
     left = unless_gone(_arrived(fates.where(~F.col("may_finish")), drained, lanes, hidden), kept, given_up)
-    return violations(left, F.lit("was delivered, never finished, and did not come again"))
+    return violations(left, F.lit("was delivered, but neither finished nor delivered again"))
 
 
 def _passed(
     messages: DataFrame, cursors: DataFrame, groups: DataFrame, active: DataFrame, hidden: DataFrame
 ) -> DataFrame:
-    """By group that the journals tell everything of: the messages of the log at or below its cursors."""
+    """By group with complete journals: the messages of the log at or below its cursors."""
     judged = groups.where("whole").join(active, ["queue", "group"], "left_semi")
     judged = judged.join(hidden.where(F.col("tail") | F.col("swallowed")), ["queue", "group"], "left_anti")
     passed = cursors.join(F.broadcast(judged), ["queue", "group"], "left_semi").select("lane", "group", "acked")
@@ -190,13 +190,13 @@ def cursors_pass_only_what_is_done(
     kept: DataFrame,
     given_up: DataFrame,
 ) -> DataFrame:
-    """A message of the log at or below the cursor of a group that nobody of that group may have finished.
+    """A message of the log at or below the cursor of a group that no consumer of the group can have finished.
 
-    Not when it was removed, or deleted, or waited for too long. Of groups that began at the oldest message, that the
-    journals know, and of which no journal was cut short.
+    Not if it was removed, deleted, or evicted. Only for groups in the journals that began at the oldest message, and if
+    no journal was cut short.
     """
     rows = _passed(messages, cursors, groups, active, hidden)
     done = fates.where("may_finish").select("lane", "group", "hash")
     skipped = rows.join(looked_up(done), ["lane", "group", "hash"], "left_anti")
     skipped = unless_gone(skipped, kept, given_up)
-    return violations(skipped, sentence("lies at or below the cursor %s, and nobody finished it", "acked"))
+    return violations(skipped, sentence("is at or below the cursor %s, but nobody finished it", "acked"))

@@ -3,7 +3,7 @@
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 
 from ..tables import NEVER, few, unless
 from .basis import judges
@@ -12,7 +12,7 @@ from .excuse import unless_all_given_up
 from .spans import with_greatest_before
 
 BUCKET = 8192
-"""Offsets that one task sorts at a time, so that a hot partition is many tasks."""
+"""Offsets per task of sorting, so that a hot partition has many tasks."""
 
 _BITS = 64
 _CALL_IN_LANE = ["agent", "number", "lane"]
@@ -25,11 +25,10 @@ def _told(deliveries: DataFrame) -> DataFrame:
 @checks("G-ORD-1", level=Level.AUDIT)
 @judges("delivery whose offset is known", _told)
 def first_deliveries_in_offset_order(deliveries: DataFrame, hidden: DataFrame, lanes: DataFrame) -> DataFrame:
-    """A first delivery to a group, and an earlier first delivery of a higher offset of that partition.
+    """A first delivery to a group after the first delivery of a higher offset of that partition.
 
-    Earlier is: in a pop that was answered before this one was invoked, or further up in the same answer. First is
-    what the server calls attempt 1; where it does not tell attempts, everything, if no pop of the group is without an
-    answer.
+    After: by a pop that was sent after the answer to the other, or later in the same answer. First: the deliveries that
+    the server calls attempt 1; without attempts, all deliveries, if no pop of the group is without an answer.
     """
     told = _told(deliveries)
     silent = told.where(F.col("attempt").isNull())
@@ -49,7 +48,7 @@ def first_deliveries_in_offset_order(deliveries: DataFrame, hidden: DataFrame, l
     )
     known = earlier.groupBy("lane", "group", "offset").agg(F.min("known").alias("known"))
     again = low.join(known, ["lane", "group", "offset"]).where(F.col("invoked") <= F.col("known"))
-    between = violations(again, sentence("offset %s was delivered first after offset %s", "offset", "before"))
+    between = violations(again, sentence("offset %s was first delivered after offset %s", "offset", "before"))
     return between.unionByName(_disorder_within_answers(told))
 
 
@@ -59,19 +58,19 @@ def _lanes_of(hidden: DataFrame, lanes: DataFrame) -> DataFrame:
 
 def _disorder_within_answers(told: DataFrame) -> DataFrame:
     rows = _disorder(_odd(told))
-    return violations(rows, sentence("offset %s stands behind offset %s in the answer to a pop", "offset", "above"))
+    return violations(rows, sentence("offset %s comes after offset %s in the answer to a pop", "offset", "above"))
 
 
 def _disorder(rows: DataFrame) -> DataFrame:
-    """Rows of calls whose offset is not above that of the row of the same lane before them (``above``)."""
+    """Rows of calls whose offset is not above that of the previous row of the same lane (``above``)."""
     line = Window.partitionBy(*_CALL_IN_LANE).orderBy("position")
     return rows.withColumn("above", F.lag("offset").over(line)).where(F.col("above") >= F.col("offset"))
 
 
 def _odd(rows: DataFrame) -> DataFrame:
-    """The rows of calls whose offsets do not rise with their positions one by one, as those of most calls do.
+    """The rows of calls whose offsets do not rise by one per position, as in most calls.
 
-    Only these have to be sorted to find what is in disorder.
+    Only these have to be sorted to find disorder.
     """
     shift = F.col("offset") - F.col("position")
     odd = rows.groupBy(*_CALL_IN_LANE).agg(F.min(shift).alias("least"), F.max(shift).alias("most"))
@@ -84,7 +83,7 @@ def _unswallowed(rows: DataFrame, hidden: DataFrame, lanes: DataFrame) -> DataFr
 
 
 def _behind(deliveries: DataFrame, hidden: DataFrame, lanes: DataFrame) -> DataFrame:
-    """The deliveries behind which it would be seen that one is missing."""
+    """The deliveries that would reveal a missing one before them."""
     return _unswallowed(_told(deliveries), hidden, lanes)
 
 
@@ -97,10 +96,10 @@ def deliveries_leave_no_gap(
     kept: DataFrame | None = None,
     given_up: DataFrame | None = None,
 ) -> DataFrame:
-    """An offset that was delivered to a group while one between it and the next lower delivered one never was.
+    """An offset delivered to a group, although an offset between it and the next lower delivered one never was.
 
-    Not when retention has removed what lies between, the group gave it up, or somebody deleted it, nor when a pop with
-    autoAck without an answer may have taken it.
+    Not if the offsets between were removed by retention, given up by the group, or deleted, and not if a pop with
+    autoAck without an answer may have taken them.
     """
     offsets = _told(deliveries).select("lane", "group", "offset")
     buckets = _buckets(offsets, "lane", "group")
@@ -116,10 +115,10 @@ def deliveries_leave_no_gap(
     gaps = borders.unionByName(inside.select(*borders.columns))
     gaps = _unswallowed(gaps, hidden, lanes)
     if kept is not None:
-        # What lies between was removed by retention if the oldest kept one lies above it.
+        # The messages between were removed by retention if the oldest kept one is above them.
         gaps = gaps.join(few(kept), "lane").where(F.col("owed") < F.col("offset"))
     gaps = unless_all_given_up(gaps, given_up)
-    return violations(gaps, sentence("offset %s was delivered, and nothing between it and %s", "offset", "below"))
+    return violations(gaps, sentence("offset %s was delivered, but nothing between it and %s", "offset", "below"))
 
 
 def _bucket() -> Column:
@@ -127,9 +126,9 @@ def _bucket() -> Column:
 
 
 def _buckets(offsets: DataFrame, *lane: str) -> DataFrame:
-    """By bucket of a lane: the rows ``n``, how many ``distinct`` offsets they have, the lowest and the highest.
+    """By bucket of a lane: the rows ``n``, their number of ``distinct`` offsets, the lowest and the highest.
 
-    Counted exactly, and without sending every offset to where the others are: 64 of them are the bits of a word.
+    Counted exactly, but without a shuffle of every offset: 64 of them are the bits of a word.
     """
     bit = F.call_function("shiftleft", F.lit(1).cast("bigint"), F.pmod("offset", F.lit(_BITS)).cast("int"))
     words = offsets.groupBy(*lane, F.floor(F.col("offset") / _BITS).alias("word")).agg(
@@ -148,9 +147,9 @@ def _buckets(offsets: DataFrame, *lane: str) -> DataFrame:
 
 @checks("G-ORD-2", level=Level.AUDIT)
 def the_log_has_no_gap(log: DataFrame, heads: DataFrame) -> DataFrame:
-    """An offset between the oldest kept one of a partition and its next one that the log does not hold exactly once.
+    """An offset from the oldest stored one of a partition to its log end that is not in the log exactly once.
 
-    Told are the offsets above and below what is missing or doubled.
+    Reported are the offsets around the missing or duplicate one.
     """
     buckets = _buckets(log, "lane")
     line = Window.partitionBy("lane").orderBy("bucket")
@@ -169,21 +168,22 @@ def the_log_has_no_gap(log: DataFrame, heads: DataFrame) -> DataFrame:
         .unionByName(top.select("lane", F.col("next_offset").alias("offset"), "below"))
         .unionByName(bottom.select("lane", F.col("first").alias("offset"), "below"))
     )
-    return violations(found, sentence("the log has offset %s behind offset %s", "offset", "below"))
+    return violations(found, sentence("the log has offset %s after offset %s", "offset", "below"))
 
 
 @checks("G-ORD-3", level=Level.AUDIT)
 def pushes_keep_their_order(placed: DataFrame, messages: DataFrame, tails: DataFrame) -> DataFrame:
     """A message with a smaller offset than one whose push was answered before this one was first sent.
 
-    A message was stored by one of its attempts: after the first was sent, before the first was answered as stored. When
-    a journal lacks rows, the first attempt may be among them: then only what was answered as queued is looked at.
+    A message was stored by one of its attempts: after the first was sent, and before the first answer as stored. If
+    rows of a journal are missing, the first attempt may be among them: then only messages answered as queued are
+    checked.
     """
     ok, told = F.col("outcome") == "ok", placed.where(F.col("outcome") != "fail")
     message = ["lane", "hash"]
     direct = ok & ~F.col("duplicate") & ~F.col("spooled")
-    # What was answered as queued was stored by that very push; others have to be gathered from their attempts.
-    # Asked is the table that lies by message: to look among the pushes themselves would move every one of them.
+    # Messages answered as queued were stored by that push; others have to be collected from their attempts. Uses the
+    # table that is partitioned by message: the table of pushes would have to be shuffled.
     others = unless(told.where(~direct), tails)
     queued = messages.where(F.col("direct") & (F.col("attempts") > 1)).select(*message)
     retried = (
@@ -219,15 +219,15 @@ def pushes_keep_their_order(placed: DataFrame, messages: DataFrame, tails: DataF
 @checks("G-ORD-4", level=Level.AUDIT)
 @judges("push of several messages whose offsets are known", lambda placed: placed.where(F.col("position") > 0))
 def a_request_keeps_its_order(placed: DataFrame, messages: DataFrame) -> DataFrame:
-    """A message with a smaller offset than one of its partition that stands before it in the same request.
+    """A message with a smaller offset than an earlier one of its partition in the same request.
 
-    Looked at are the messages that this request alone pushed.
+    Only messages that no other request pushed are checked.
     """
     rows = placed.where((F.col("outcome") != "fail") & ~F.col("duplicate"))
     shared = messages.where(F.col("attempts") > 1).select("lane", "hash")
-    # Calls that are odd without what others pushed too are odd with it.
+    # Calls in disorder without the messages of other requests are in disorder with them.
     alone = _odd(rows).join(few(shared), ["lane", "hash"], "left_anti")
-    return violations(_disorder(alone), sentence("offset %s stands behind offset %s in its request", "offset", "above"))
+    return violations(_disorder(alone), sentence("offset %s comes after offset %s in its request", "offset", "above"))
 
 
 def _dated(deliveries: DataFrame) -> DataFrame:
@@ -237,7 +237,7 @@ def _dated(deliveries: DataFrame) -> DataFrame:
 @checks("G-ORD-5", level=Level.AUDIT)
 @judges("delivery whose offset and createdAt are known", _dated)
 def delivered_times_never_fall(deliveries: DataFrame, fates: DataFrame) -> DataFrame:
-    """A delivered offset whose ``createdAt`` is smaller than that of the next lower one that was delivered."""
+    """A delivered offset whose ``createdAt`` is earlier than that of the next lower delivered one."""
     return _falling(_dated(fates).join(few(_unsteady(_dated(deliveries))), "lane"))
 
 
@@ -248,7 +248,7 @@ def logged_times_never_fall(log: DataFrame) -> DataFrame:
 
 
 def _unsteady(rows: DataFrame) -> DataFrame:
-    """The lanes in which an offset of one time lies above an offset of a later one."""
+    """The lanes in which an offset is above an offset with a later time."""
     times = rows.groupBy("lane", "created_at").agg(F.min("offset").alias("low"), F.max("offset").alias("high"))
     line = Window.partitionBy("lane").orderBy("created_at")
     times = times.withColumn("below", F.lag("high").over(line))
@@ -256,11 +256,11 @@ def _unsteady(rows: DataFrame) -> DataFrame:
 
 
 def _falling(rows: DataFrame) -> DataFrame:
-    """By offset within buckets, and from bucket to bucket by their first and last row."""
+    """Compares by offset within buckets, and between buckets by their first and last row."""
     rows = rows.select("lane", "offset", "created_at", _bucket())
     within = Window.partitionBy("lane", "bucket").orderBy("offset", "created_at")
     inside = rows.withColumn("before", F.lag("created_at").over(within))
-    # Dropped before the borders are looked at would be what they need; so both are one pass of the same window.
+    # An earlier filter would drop rows that the borders need, so both use one pass of the same window.
     marked = inside.withColumn("last", F.lead("offset").over(within).isNull())
     edges = marked.where(F.col("before").isNull() | F.col("last"))
     across = Window.partitionBy("lane").orderBy("offset", "created_at")
@@ -274,4 +274,4 @@ def _falling(rows: DataFrame) -> DataFrame:
         .select(*columns)
         .unionByName(borders.where(F.col("before") > F.col("created_at")).select(*columns))
     )
-    return violations(falls.distinct(), sentence("createdAt %s stands above %s", "created_at", "before"))
+    return violations(falls.distinct(), sentence("createdAt %s comes after %s", "created_at", "before"))

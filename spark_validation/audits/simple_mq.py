@@ -1,19 +1,19 @@
-"""simple-mq: what its clients were told, and what its tables hold.
+"""simple-mq: the answers to its clients, and its tables.
 
 The server's clock is not seen. What is certain: a message is taken between the invocation of its poll and the answer.
-Messages that somebody has requeued, or whose visibility was set anew, are left out where that would matter.
+Messages that were requeued, or whose visibility timeout was changed, are omitted where that matters.
 """
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 
 from ..tables import NEVER, SECOND, few, unless
 from .basis import judges
 from .evidence import sentence, violations
 
-#: The clocks of clients and server run at the same speed but for so much.
+#: Maximum difference in speed between the clocks of clients and server.
 _DRIFT = 0.999
 
 
@@ -24,7 +24,7 @@ def _timed(given: DataFrame, settings: DataFrame) -> DataFrame:
 @checks("G-SMQ-1", level=Level.AUDIT)
 @judges("delivery from a queue whose visibility timeout is known", _timed)
 def a_message_is_given_to_one_at_a_time(given: DataFrame, settings: DataFrame, meddled: DataFrame) -> DataFrame:
-    """Two deliveries of a message that certainly lie closer together than the timeout of the first one's queue."""
+    """Two deliveries of a message that are certainly closer together than the timeout of the first one's queue."""
     line = Window.partitionBy("message_id").orderBy("completed", "agent", "number")
     before = F.lag(F.struct("queue", "invoked", "completed")).over(line)
     pairs = given.where(F.col("completed") < NEVER).withColumn("before", before).where(F.col("before").isNotNull())
@@ -40,9 +40,9 @@ def a_message_is_given_to_one_at_a_time(given: DataFrame, settings: DataFrame, m
 def delivery_counts_rise_by_one(
     given: DataFrame, settings: DataFrame, meddled: DataFrame, unseen: DataFrame
 ) -> DataFrame:
-    """A delivery count that was given twice, is above the maximum, comes before a lower one, or has a gap below it.
+    """A delivery count that occurred twice, exceeds the maximum, comes before a lower one, or follows a gap.
 
-    A gap may stand for a delivery that no journal tells of, if there may be one.
+    A gap may be a delivery that is not in the journals, if that is possible.
     """
     counted = given.join(few(meddled), "message_id", "left_anti")
     line = Window.partitionBy("message_id").orderBy("attempt", "completed")
@@ -59,7 +59,7 @@ def delivery_counts_rise_by_one(
         (over, sentence("message %s has the delivery count %s, at most %s", "message_id", "attempt", "most")),
         (
             gap,
-            sentence("message %s has the delivery count %s, and the one below was not given", "message_id", "attempt"),
+            sentence("message %s has the delivery count %s, but the one below is missing", "message_id", "attempt"),
         ),
     )
     found = [violations(table, text) for table, text in texts]
@@ -80,7 +80,7 @@ def _letters(stored_messages: DataFrame, stored_queues: DataFrame) -> DataFrame:
 def a_dead_letter_had_all_its_deliveries(
     stored_messages: DataFrame, stored_queues: DataFrame, enqueues: DataFrame, meddled: DataFrame
 ) -> DataFrame:
-    """A message that was sent to a queue, and is in a dead-letter queue with fewer deliveries than it was to have."""
+    """A message in a dead-letter queue that had fewer deliveries than the maximum of its original queue."""
     found = _letters(stored_messages, stored_queues).where(F.col("delivery_count") < F.col("max_deliveries"))
     sent = enqueues.where(F.col("outcome") == "ok").select("message_id", F.col("queue").alias("sent_to"))
     found = found.join(few(sent), "message_id").where(F.col("sent_to") != F.col("queue"))
@@ -92,19 +92,19 @@ def a_dead_letter_had_all_its_deliveries(
 
 @checks("G-SMQ-4", level=Level.AUDIT)
 def the_count_is_that_of_the_messages(stored_queues: DataFrame, stored_messages: DataFrame) -> DataFrame:
-    """A queue whose message count is not the number of its messages."""
+    """A queue whose message count differs from the number of its messages."""
     there = stored_messages.groupBy("queue").agg(F.count("*").alias("there"))
     counted = stored_queues.join(there, "queue", "left").withColumn("there", F.coalesce("there", F.lit(0)))
     found = counted.where(F.col("counted") != F.col("there"))
-    return violations(found, sentence("counts %s messages and has %s", "counted", "there"))
+    return violations(found, sentence("counts %s messages, but has %s", "counted", "there"))
 
 
 @checks("G-SMQ-5", "G-SMQ-9", level=Level.AUDIT)
 def no_queue_is_above_its_size(stored_queues: DataFrame, stored_messages: DataFrame) -> DataFrame:
-    """A queue, a dead-letter queue too, with more messages than its size."""
+    """A queue or dead-letter queue with more messages than its size."""
     there = stored_messages.groupBy("queue").agg(F.count("*").alias("there"))
     found = stored_queues.join(there, "queue").where(F.col("there") > F.col("size"))
-    return violations(found, sentence("has %s messages, and the size %s", "there", "size"))
+    return violations(found, sentence("has %s messages, but the size %s", "there", "size"))
 
 
 def _seen(given: DataFrame, stored_messages: DataFrame | None = None) -> DataFrame:
@@ -113,14 +113,14 @@ def _seen(given: DataFrame, stored_messages: DataFrame | None = None) -> DataFra
 
 
 @checks("G-SMQ-6", level=Level.AUDIT)
-@judges("message that was given or is stored", _seen)
+@judges("message that was delivered or is stored", _seen)
 def what_is_given_was_sent(
     given: DataFrame, enqueues: DataFrame, tails: DataFrame, stored_messages: DataFrame | None = None
 ) -> DataFrame:
-    """A message, delivered or stored, with other data than it was sent with, or that nobody sent.
+    """A message, delivered or stored, with other data than was sent, or that was never sent.
 
-    An enqueue without an answer may have stored what it sent. What nobody sent is not reported if the journal of an
-    agent was cut short, or, of messages that were only stored, at all: they may be older than the journals.
+    An enqueue without an answer may have stored its messages. Messages that were never sent are not reported if the
+    journal of an agent was cut short, or if they were only stored: they may be older than the journals.
     """
     sent = enqueues.where(F.col("outcome") == "ok").select("message_id", F.col("payload_hash").alias("sent"))
     unsure = enqueues.where(F.col("outcome") == "unknown").select("queue", "payload_hash").distinct()
@@ -130,7 +130,7 @@ def what_is_given_was_sent(
     found = violations(seen.join(sent, "message_id").where(other), text)
     strange = seen.join(sent.select("message_id"), "message_id", "left_anti")
     strange = unless(strange.join(few(unsure), ["queue", "payload_hash"], "left_anti"), tails)
-    found = found.unionByName(violations(strange, sentence("message %s was sent by nobody", "message_id")))
+    found = found.unionByName(violations(strange, sentence("message %s was never sent", "message_id")))
     if stored_messages is None:
         return found
     return found.unionByName(violations(stored_messages.join(sent, "message_id").where(other), text))
@@ -151,16 +151,16 @@ def nothing_is_lost(
     stored_queues: DataFrame,
     tails: DataFrame,
 ) -> DataFrame:
-    """A message that was answered as stored, that nobody can have acked, and that is in no queue any more.
+    """A message that was answered as stored, that nobody can have acked, but that is in no queue.
 
-    Messages of queues that were deleted are not judged, and none is if the journal of an agent was cut short: it may
-    have acked anything.
+    Messages of deleted queues are not checked, and none are if the journal of an agent was cut short: it may have acked
+    any message.
     """
     stored = _stored(enqueues, stored_queues, tails)
     gone = acknowledged.where(F.col("outcome") != "fail").select("message_id")
     found = stored.join(gone.unionByName(meddled).distinct(), "message_id", "left_anti")
     found = found.join(stored_messages.select("message_id"), "message_id", "left_anti")
-    return violations(found, sentence("message %s was answered as stored, and is nowhere", "message_id"))
+    return violations(found, sentence("message %s was answered as stored, but is in no queue", "message_id"))
 
 
 def _accepted(acknowledged: DataFrame) -> DataFrame:
@@ -168,7 +168,7 @@ def _accepted(acknowledged: DataFrame) -> DataFrame:
 
 
 @checks("G-SMQ-8", level=Level.AUDIT)
-@judges("ack that was answered with success", _accepted)
+@judges("successful ack", _accepted)
 def what_is_acked_is_gone(
     acknowledged: DataFrame, given: DataFrame, stored_messages: DataFrame | None = None
 ) -> DataFrame:
@@ -183,12 +183,12 @@ def what_is_acked_is_gone(
     if stored_messages is None:
         return found
     left = stored_messages.join(done, "message_id")
-    return found.unionByName(violations(left, sentence("message %s was acked, and is still there", "message_id")))
+    return found.unionByName(violations(left, sentence("message %s was acked, but is still stored", "message_id")))
 
 
 @checks("G-SMQ-9", level=Level.AUDIT)
 @judges("dead-letter queue", _dead_letter_queues)
 def dead_letters_have_no_second_level(stored_queues: DataFrame) -> DataFrame:
-    """A dead-letter queue with a dead-letter queue of its own."""
+    """A dead-letter queue that has a dead-letter queue."""
     found = _dead_letter_queues(stored_queues).where(F.col("dead_letter_queue").isNotNull())
     return violations(found, sentence("holds dead letters, and sends its own to %s", "dead_letter_queue"))

@@ -7,8 +7,8 @@ from pyspark.sql import functions as F  # noqa: N812
 def with_greatest_before(spans: DataFrame, keys: tuple[str, ...], value: str) -> DataFrame:
     """The spans with ``before``: the greatest value among the spans of their keys that are certainly before them.
 
-    Beginnings and ends are put in one line by time, so that one running maximum answers all of them; at the same
-    moment beginnings come first. ``value`` may be a struct, compared field by field.
+    Beginnings and ends are sorted together by time, so that one running maximum serves all of them; at the same time
+    beginnings come first. ``value`` may be a struct, compared field by field.
 
     Args:
         spans: rows with ``invoked``, ``completed``, the keys and the value.

@@ -5,7 +5,7 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 
 from ..tables import few
 from .basis import judges
@@ -17,7 +17,7 @@ _TRANSACTION = "kind = 'transaction'"
 
 
 def _own(pushes: DataFrame, messages: DataFrame) -> DataFrame:
-    """What transactions pushed and nobody else did, with whether it is ``there``."""
+    """The messages that only transactions pushed, and whether each is ``there``."""
     pushed = pushes.where(_TRANSACTION).where(F.col("hash").isNotNull())
     alone = messages.where(F.col("attempts") == 1).select("lane", "hash", "deliveries", "logged", "seen_at")
     own = alone.join(few(pushed), ["lane", "hash"])
@@ -35,13 +35,13 @@ def a_transaction_happens_whole_or_not_at_all(
     lanes: DataFrame,
     kept: DataFrame | None = None,
 ) -> DataFrame:
-    """A transaction that failed, and a message of it is there; or that happened, and not all of it did.
+    """A failed transaction of which a message exists, or a successful one that happened only in part.
 
-    Of one that happened no message may be missing, and no input may come again.
+    In a successful one no message may be missing, and no input may be delivered again.
 
-    It happened when it was answered, or when one of its messages is there. Missing is, with a log, what that does not
-    hold, unless retention removed it or its queue was deleted, and without one what was not delivered although a group
-    has emptied the queue since.
+    It succeeded if it was answered so, or if one of its messages exists. With a log, a message is missing if the log
+    does not have it, unless retention removed it or its queue was deleted; without one, if it was not delivered
+    although a group has emptied the queue since.
     """
     empty = drained.groupBy("queue").agg(F.max("empty_at").alias("empty_at"))
     own = _own(pushes, messages).join(few(lanes), "lane").join(few(empty), "queue", "left")
@@ -62,8 +62,8 @@ def a_transaction_happens_whole_or_not_at_all(
     again = fates.select("lane", "group", "hash", "last_invoked").join(few(inputs), ["lane", "group", "hash"])
     again = again.where(F.col("last_invoked") > F.col("happened_at"))
     kinds = [
-        (failed, "was pushed by a transaction that failed, and is there"),
-        (absent, "was pushed by a transaction of which a message is missing"),
+        (failed, "was pushed by a transaction that failed, but exists"),
+        (absent, "was pushed by a transaction of which another message is missing"),
         (again, "was pushed by a transaction whose input was delivered again"),
     ]
     found = [each.select(*_CALL, "position").distinct().withColumn("text", F.lit(text)) for each, text in kinds]
@@ -76,11 +76,11 @@ def a_transaction_happens_whole_or_not_at_all(
 @checks("G-TXN-2", level=Level.AUDIT)
 @judges("transaction with an ack", lambda acks: acks.where(_TRANSACTION))
 def each_input_makes_its_output_once(pushes: DataFrame, acks: DataFrame, messages: DataFrame) -> DataFrame:
-    """A message that several transactions that happened complete for one group."""
+    """A message that several successful transactions acknowledge for one group."""
     own = _own(pushes, messages).where("there").select(*_CALL).distinct().withColumn("seen", F.lit(True))
     inputs = acks.where(_TRANSACTION).select(*_CALL, "call", "lane", "group", "hash").distinct()
     shared = inputs.groupBy("lane", "group", "hash").agg(F.count("*").alias("n")).where(F.col("n") > 1)
     inputs = inputs.join(few(shared), ["lane", "group", "hash"]).join(own, _CALL, "left")
     happened = inputs.where((F.col("call") == "ok") | F.col("seen"))
     several = happened.groupBy("lane", "group", "hash").agg(F.count("*").alias("happened")).where(F.col("happened") > 1)
-    return violations(several, sentence("is the input of %s transactions that happened", "happened"))
+    return violations(several, sentence("is the input of %s transactions that succeeded", "happened"))

@@ -1,1 +1,1 @@
-"""Journals: what the agents of a load test asked, and what they were told."""
+"""Journals: the calls of the agents of a load test, and their answers."""

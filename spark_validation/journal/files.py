@@ -1,11 +1,11 @@
-"""Journals as files: Parquet, or JSON lines as agents write them while they run.
+"""Files of journals: Parquet, or JSON lines, which agents write while they run.
 
-A file of JSON lines may end in the middle of a line: its agent was killed, and what it did not get to write is
-unknown. Any other line that cannot be read, and a Parquet file without its footer, is an error, because what it held
-would silently be missing. So is a file that looks like a journal and is none of these two.
+A file of JSON lines may end in the middle of a line: its agent was killed, and later calls are unknown. Any other line
+that cannot be read, and a Parquet file without its footer, is an error, because its calls would silently be missing. So
+is a file that looks like a journal but has neither format.
 
-A file that was set aside (``*.lost``), that its writer has not finished (``*.half``), or that has no rows stands for an
-agent of which nothing is known: it counts as cut short from the beginning.
+A file that was set aside (``*.lost``), is not finished (``*.half``), or has no rows represents an agent with unknown
+calls: it counts as cut short from the beginning.
 """
 
 import os
@@ -26,15 +26,15 @@ from ..errors import JournalError
 from .schema import SECONDS_MAX, VERSION, WHOLE_MAX, Call, Kind, Outcome
 
 WORK = "queen-audit-"
-"""How the folders begin in which audits keep what is theirs."""
+"""Prefix of the folders with the data of audits."""
 
 _MESSAGES_AT_ONCE = 200_000
 _ROWS_AT_ONCE = 20_000
 _WORDS = {"kind": get_args(Kind), "outcome": get_args(Outcome)}
 _SCHEMA = "docs/journal.md has the schema"
 _DAMAGED = (
-    "Use the JSON lines of the agent if there are any, or rename it to {}.lost (its agent then counts as cut short "
-    "from the beginning)"
+    "Use the JSON lines of the agent if there are any, or rename it to {}.lost (its agent then counts as "
+    "cut short from the beginning)"
 )
 _NOT_FINISHED = ".half"
 _LOST = (".lost", _NOT_FINISHED)
@@ -47,13 +47,13 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True)
 class Journal:
-    """The files of a folder as Parquet; ``torn`` are those of which a last, half-written line was left out."""
+    """The files of a folder as Parquet; ``torn`` are those whose incomplete last line was ignored."""
 
     parquet: tuple[Path, ...]
     torn: tuple[Path, ...] = ()
 
     def items(self) -> int:
-        """About how many messages all calls carry; a list without any counts as one."""
+        """The approximate number of messages of all calls; an empty list counts as one."""
         return sum(_items(pq.read_metadata(path)) for path in self.parquet)
 
 
@@ -69,7 +69,7 @@ def write_lines(path: Path, calls: Iterable[Call]) -> None:
 
 
 def write_parquet(path: Path, calls: Iterable[Call]) -> None:
-    """Writes a journal as Parquet; the file gets its name when it is complete."""
+    """Writes a journal as Parquet; the file gets its final name when it is complete."""
     schema = arrow_schema(Call)
     half = path.with_suffix(_NOT_FINISHED)
     with pq.ParquetWriter(half, schema, compression="zstd") as writer:
@@ -79,15 +79,15 @@ def write_parquet(path: Path, calls: Iterable[Call]) -> None:
 
 
 def _messages_of(call: Call) -> int:
-    """What a row weighs: those of 50,000 calls may be 50 million."""
+    """The weight of a row, in items: 50,000 calls may have 50 million."""
     return 1 + len(call.pushes) + len(call.deliveries) + len(call.acks)
 
 
 def read_lines(path: Path) -> Iterator[Call]:
-    """The rows of a file of JSON lines; a last line without a line break is left out if it cannot be read.
+    """The rows of a file of JSON lines; a last line without a line break is ignored if it cannot be read.
 
     Raises:
-        JournalError: a line is no row; names file and line.
+        JournalError: a line is not a row; the text names file and line.
     """
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
@@ -107,8 +107,8 @@ def read_lines(path: Path) -> Iterator[Call]:
 
 def _version_text(path: Path, versions: Iterable[int]) -> str:
     return (
-        f"{path}: the journal has schema version {sorted(versions)}, and this program reads {VERSION}. "
-        "Audit it with the release that its agents had"
+        f"{path}: the journal has schema version {sorted(versions)}, but this program reads {VERSION}. Audit "
+        "it with the release of its agents"
     )
 
 
@@ -127,13 +127,13 @@ def _is_row(line: bytes) -> bool:
 
 
 def open_journal(folder: Path, work: Path) -> Journal:
-    """Looks at every file of a folder; those of JSON lines are converted into ``work``.
+    """Checks every file of a folder; converts those of JSON lines into ``work``.
 
     Raises:
         JournalError: there is none, or one cannot be read.
     """
     if not folder.is_dir():
-        raise JournalError(f"{folder} is no folder. --journal names the folder that holds the files of the agents")
+        raise JournalError(f"{folder} is not a folder. --journal names the folder with the files of the agents")
     files = files_of(folder)
     parquet = [path for path in files if path.suffix == ".parquet"]
     lines = [path for path in files if path.suffix == ".jsonl"]
@@ -142,7 +142,7 @@ def open_journal(folder: Path, work: Path) -> Journal:
         _refuse_journal(path)
     if not parquet and not lines and not lost:
         raise JournalError(
-            f"{folder}: no journal here. Expected are files *.parquet or *.jsonl as docs/journal.md describes them"
+            f"{folder}: no journal here. Expected are files *.parquet or *.jsonl in the form of docs/journal.md"
         )
     for path in parquet:
         _look_at(path)
@@ -153,7 +153,7 @@ def open_journal(folder: Path, work: Path) -> Journal:
     read = {path: pq.read_metadata(place).num_rows for path, place in zip(lines, converted, strict=True)}
     read |= {path: pq.read_metadata(path).num_rows for path in parquet}
     lost += [path for path, rows in read.items() if not rows]
-    # A row without those before it: rows of this agent are missing from the beginning.
+    # A row with a gap before it: rows of this agent are missing from the beginning.
     ends = [Call(run="", agent=text_of(path.relative_to(folder)), number=1, kind="end", sent=0) for path in lost]
     if ends:
         converted.append(work / "lost.parquet")
@@ -162,15 +162,15 @@ def open_journal(folder: Path, work: Path) -> Journal:
 
 
 def text_of(path: Path) -> str:
-    """A path as text for people: one that is no UTF-8 cannot be written as it is."""
+    """A path as text for people; it may not be UTF-8."""
     return os.fsencode(path).decode(errors="replace")
 
 
 def files_of(folder: Path) -> list[Path]:
-    """The files that agents have left in a folder, in order: not those of an audit that works there, or was killed.
+    """The files of agents in a folder, in order, without those of a running or killed audit.
 
     Raises:
-        JournalError: something there cannot be seen; without it an audit would take for lost what it tells of.
+        JournalError: a file is inaccessible; without it, an audit would report its messages as lost.
     """
     found: list[Path] = []
     seen: set[str] = set()
@@ -186,13 +186,13 @@ def files_of(folder: Path) -> list[Path]:
 def _is_file(path: Path) -> bool:
     if path.is_symlink() and not path.exists():
         raise JournalError(
-            f"{path} stands for {path.readlink()}, which is not there: remove it, or mount what it names"
+            f"{path} is a link to {path.readlink()}, which does not exist: remove it, or mount its target"
         )
     return path.is_file()
 
 
 def _refuse_folder(problem: OSError) -> None:
-    raise JournalError(f"{problem.filename} cannot be looked into: {problem.strerror}") from problem
+    raise JournalError(f"{problem.filename} cannot be listed: {problem.strerror}") from problem
 
 
 def _refuse_journal(path: Path) -> None:
@@ -202,23 +202,23 @@ def _refuse_journal(path: Path) -> None:
         return
     if ".jsonl" in name or ".parquet" in name:
         raise JournalError(
-            f"{path} would not be read: files of journals end in .parquet or .jsonl. Unpack or rename it; with .lost "
-            "behind its name its agent counts as cut short from the beginning"
+            f"{path} would be ignored: files of journals end in .parquet or .jsonl. Unpack or rename it; if "
+            "you append .lost to its name, its agent counts as cut short from the beginning"
         )
     if name.endswith((".ndjson", ".json")):
         with path.open("rb") as file:
             if _is_row(file.readline()):
-                raise JournalError(f"{path} has rows of a journal, and would not be read: rename it to *.jsonl")
+                raise JournalError(f"{path} has rows of a journal, but would be ignored: rename it to *.jsonl")
 
 
 def _name_for_spark(path: Path) -> None:
-    """Spark leaves out files that seem hidden, and takes other characters for patterns."""
+    """Refuses names that Spark ignores as hidden, or takes for patterns."""
     whole = str(path.absolute())
     foreign = text_of(path.absolute()) != whole
     if foreign or path.name.startswith((".", "_")) or any(each in whole for each in _FOR_PATTERNS):
         raise JournalError(
-            f"{text_of(path)} cannot be read by Spark: rename it so that its name begins with a letter or a digit, and "
-            f"neither it nor its folders have one of {_FOR_PATTERNS}, or bytes that are no UTF-8"
+            f"{text_of(path)} cannot be read by Spark: rename it so that its name begins with a letter or a "
+            f"digit, and neither it nor its folders contain {_FOR_PATTERNS}, or bytes that are not UTF-8"
         )
 
 
@@ -228,7 +228,7 @@ def _look_at(path: Path) -> None:
         found = pq.read_schema(path)
     except (pa.ArrowException, OSError) as problem:
         raise JournalError(
-            f"{path} is not complete: {problem}. Its writer was probably killed. {_DAMAGED.format(path.name)}"
+            f"{path} is incomplete: {problem}. Its writer was probably killed. {_DAMAGED.format(path.name)}"
         ) from problem
     wanted = arrow_schema(Call)
     there = {field.name: field.type for field in found}
@@ -243,16 +243,17 @@ def _look_at(path: Path) -> None:
 
 
 def _check_rows(path: Path, metadata: pq.FileMetaData) -> None:
-    """Looks whether every value is one of the schema: audits would pass over a row with another one."""
-    # Optional texts can be anything, and are not looked at.
+    """Checks that every value conforms to the schema: audits would ignore a row with another one."""
+    # Optional texts can be anything, and are not checked.
     looked_at = {each.place: each for each in leaf_columns(Call) if each.required or each.type in (int, float)}
     leaves = [metadata.schema.column(n).path for n in range(metadata.num_columns)]
     names = [leaf for leaf in leaves if _place(leaf) in looked_at]
     try:
-        # Not read as dictionaries, which would be faster: of lists, pyarrow cannot when a batch has rows of two groups.
+        # Not read as dictionaries, which would be faster, because pyarrow cannot do that for lists if a batch has rows
+        # of two row groups.
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(columns=names, batch_size=_rows_at_once(metadata)):
-                # Rows of another version may have anything.
+                # Rows of another version may have any values.
                 for place, values in sorted(_values(batch), key=lambda each: each[0] != ("version",)):
                     if column := looked_at.get(place):
                         _check_values(path, column, values)
@@ -269,22 +270,22 @@ def _check_values(path: Path, column: Column, values: pa.Array) -> None:
         strange = [value for value in pc.unique(values).to_pylist() if value not in known]
         if strange:
             raise JournalError(
-                f"{path}: {strange[0]!r} is no {column.place[-1]} of a row. Known are {', '.join(known)}. {_SCHEMA}"
+                f"{path}: {strange[0]!r} is not a valid {column.place[-1]}. Valid are {', '.join(known)}. {_SCHEMA}"
             )
     if column.type in (int, float) and values.null_count < len(values):
         most = WHOLE_MAX if column.type is int else SECONDS_MAX
         within = pc.and_(pc.greater_equal(values, 0), pc.less_equal(values, most))
         if not pc.all(within).as_py():
             raise JournalError(
-                f"{path}: {values.filter(pc.invert(within))[0]} is no {name} of a row. Expected is 0 to {most:.0f}; "
-                f"times are microseconds. {_SCHEMA}"
+                f"{path}: {values.filter(pc.invert(within))[0]} is not a valid {name}. Valid are 0 to "
+                f"{most:.0f}; times are in microseconds. {_SCHEMA}"
             )
     if column.place == ("version",) and (others := set(pc.unique(values).to_pylist()) - {VERSION}):
         raise JournalError(_version_text(path, others))
 
 
 def _place(leaf: str) -> tuple[str, ...]:
-    """The column of a leaf of Parquet, without what its writer calls the elements of lists."""
+    """The column of a leaf of Parquet, without the writer's name for elements of lists."""
     first, *deeper = leaf.split(".")
     return (first, deeper[-1]) if deeper else (first,)
 
@@ -301,7 +302,7 @@ def _values(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, ...], pa.Array]]
 
 
 def _rows_at_once(metadata: pq.FileMetaData) -> int:
-    """As many as have about so many messages as are written at once."""
+    """Batches of rows with about as many messages as are written at once."""
     rows: int = _MESSAGES_AT_ONCE * metadata.num_rows // max(_items(metadata), 1)
     return max(1, min(_ROWS_AT_ONCE, rows))
 
@@ -313,7 +314,7 @@ def _items(metadata: pq.FileMetaData) -> int:
 
 
 def _same(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether types agree but for the names that writers give to the elements of lists."""
+    """Whether types agree, except for the writers' names for elements of lists."""
     if pa.types.is_list(wanted):
         return bool(pa.types.is_list(found) and _same(found.value_type, wanted.value_type))
     if pa.types.is_struct(wanted):

@@ -1,4 +1,4 @@
-"""How a journal knows a payload: 52 bits of a hash, so that JavaScript can write it as a number."""
+"""The hash of a payload in journals: 52 bits, so that JavaScript can write it as a number."""
 
 import hashlib
 
@@ -6,5 +6,5 @@ _DIGITS = 13
 
 
 def hash_of(data: bytes) -> int:
-    """The number that the first 13 hexadecimal digits of the SHA-256 make."""
+    """The first 13 hexadecimal digits of the SHA-256, as a number."""
     return int(hashlib.sha256(data).hexdigest()[:_DIGITS], 16)

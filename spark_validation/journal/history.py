@@ -1,7 +1,7 @@
-"""Between journals and the histories that the checkers of the specification read.
+"""Converts between journals and the histories for the checkers of the specification.
 
-A history keeps payloads and a journal their hashes, so that what comes back holds the hash in the payload's place.
-Times of a history are nanoseconds, those of a journal microseconds.
+A history has payloads and a journal their hashes, so a converted journal has hashes instead of payloads. Times of a
+history are nanoseconds, those of a journal microseconds.
 """
 
 import json
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from queen_spec import history
+from spec import history
 
 from .hashes import hash_of
 from .schema import AckItem, Call, Delivery, PushItem
@@ -18,13 +18,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def payload_hash(payload: object) -> int:
-    """How a journal knows a payload: 52 bits of a hash of its JSON without spaces, keys sorted."""
+    """The hash of a payload in journals: 52 bits of a hash of its JSON without spaces, keys sorted."""
     text = json.dumps(payload, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hash_of(text.encode())
 
 
 def from_history(records: history.History, run: str = "run", agent: str = "agent") -> Iterator[Call]:
-    """The journal that one agent would have written, with its end."""
+    """The journal of one agent, with its last row."""
     last = 0
     for number, record in enumerate(records.records):
         call = _to_call(record, run, agent, number)
@@ -116,7 +116,7 @@ def _ack_item(item: history.AckItem) -> AckItem:
 
 
 def to_history(calls: Iterable[Call]) -> history.History:
-    """What the checkers can look at; comparisons of clocks and ends of agents are left out."""
+    """The history for the checkers; without comparisons of clocks and ends of agents."""
     return history.History(tuple(record for call in calls if (record := _to_record(call)) is not None))
 
 
@@ -160,7 +160,7 @@ def _to_record(call: Call) -> history.Record | None:  # noqa: PLR0911 - one a ki
 
 def _to_push_items(call: Call) -> Iterator[history.PushItem]:
     for place, item in enumerate(call.pushes):
-        # A message that nobody has named can be confused with no other one.
+        # A message without a known id cannot be confused with another one.
         name = item.transaction_id or item.message_id or f"{call.agent} {call.number} {place}"
         yield history.PushItem(
             item.queue, item.partition, name, item.payload_hash, item.outcome, item.duplicate, item.message_id

@@ -1,4 +1,4 @@
-"""The schema of a journal: one row a call, with all that its client was told. ``docs/journal.md`` explains it.
+"""The schema of a journal: one row per call, with its answer. ``docs/journal.md`` explains it.
 
 Times are microseconds since 1970 of the agent's clock, save ``created_at`` and ``server_time``, which are the server's.
 """
@@ -8,13 +8,13 @@ from typing import Annotated, Literal, TypeAlias
 from msgspec import Meta, Struct
 
 VERSION = 1
-"""Of the schema; a change that old readers would misread makes a new one."""
+"""Version of the schema; a change that old readers would misread needs a new one."""
 
 QUEUE_MODE = "__QUEUE_MODE__"
-"""The group of consumers that name none."""
+"""The group of consumers that name none (queue mode)."""
 
 WHOLE_MAX = (1 << 60) - 1
-"""No time in microseconds, offset or count is greater; as nanoseconds every time is."""
+"""The maximum of times in microseconds, offsets and counts; times in nanoseconds exceed it."""
 
 Whole: TypeAlias = Annotated[int, Meta(ge=0, le=WHOLE_MAX)]
 SECONDS_MAX = WHOLE_MAX / 1_000_000
@@ -27,13 +27,13 @@ Kind: TypeAlias = Literal[
 
 
 class PushItem(Struct, frozen=True):
-    """A message that a client wanted stored.
+    """A pushed message.
 
     Attributes:
-        transaction_id: the producer's, or the one that the answer named; null when neither is there.
-        outcome: ``ok`` when it is stored, also as a duplicate, or spooled.
+        transaction_id: the producer's, or that of the answer; null if there is neither.
+        outcome: ``ok`` if it is stored, also as a duplicate, or spooled.
         spooled: it was answered as ``buffered``.
-        offset, message_id: as far as the answer told; one is enough.
+        offset, message_id: from the answer, if known; one is enough.
         payload_hash: the first 13 hexadecimal digits of the SHA-256 of the payload, as a number.
     """
 
@@ -49,7 +49,7 @@ class PushItem(Struct, frozen=True):
 
 
 class Delivery(Struct, frozen=True):
-    """A message in the answer to a pop, in the order of the answer."""
+    """A delivered message, in the order of the answer to the pop."""
 
     queue: str
     partition: str
@@ -62,7 +62,7 @@ class Delivery(Struct, frozen=True):
 
 
 class AckItem(Struct, frozen=True):
-    """What a consumer said of a message, and what it was answered; ``dead`` means: it is a dead letter now."""
+    """An ack of a message, and its answer; ``dead``: the message is now a dead letter."""
 
     queue: str
     partition: str
@@ -84,16 +84,15 @@ class Call(Struct, frozen=True, kw_only=True):
     Attributes:
         run: the load test.
         agent: the process that wrote the row; one file has one agent.
-        client: the producer or consumer within the agent; of ``fault``: what was done.
-        number: 0, 1, 2, … in the order in which the agent wrote; a hole means that rows were lost.
-        kind: ``push``, ``pop``, ``ack``, ``renew`` and ``transaction`` are calls; ``drained`` says that a group,
-            which began at
-            the oldest message, found the queue empty; ``configured`` tells a queue's options; ``clock`` compares
-            clocks; ``end`` is the last row of an agent that was not killed. Calls of simple-mq are ``enqueue`` (with
-            ``pushes``), ``dequeue`` (with ``deliveries``), and with ``acks`` ``acknowledge``, ``requeue`` and
+        client: the producer or consumer within the agent; for ``fault``: the fault.
+        number: 0, 1, 2, … in the order in which the agent wrote; a gap means that rows were lost.
+        kind: ``push``, ``pop``, ``ack``, ``renew`` and ``transaction`` are calls; ``drained`` says that a group, which
+            began at the oldest message, found the queue empty; ``configured`` tells a queue's options; ``clock``
+            compares clocks; ``end`` is the last row of an agent that was not killed. Calls of simple-mq are ``enqueue``
+            (with ``pushes``), ``dequeue`` (with ``deliveries``), and with ``acks`` ``acknowledge``, ``requeue`` and
             ``extend``; an item names its queue and message id, and its partition is empty.
         sent: when the request was sent, or what is told was seen.
-        answered: when the answer was there; null if there was none.
+        answered: when the answer arrived; null if there was none.
         outcome: ``unknown`` is a call without an answer, which may take effect at any time from ``sent`` on, or never.
         lease_seconds: of a pop the length of its lease, as far as the client knows; of a renewal what was asked for; of
             a simple-mq queue that is ``configured`` its visibility timeout (``retry_limit``: its most deliveries).

@@ -1,1 +1,1 @@
-"""Audits while a load test runs: new segments and new lines of journals as streams, judged within bounded windows."""
+"""Audits during a load test: new segments and new lines of journals as streams, judged within bounded windows."""

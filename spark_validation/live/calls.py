@@ -1,4 +1,4 @@
-"""From a row of a journal to what it says of each partition and group."""
+"""Splits a row of a journal by partition and group."""
 
 import re
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ _Told = Delivery | AckItem | PushItem
 
 
 def said(call: Call) -> Iterator[tuple[Place, Said]]:
-    """One for each partition and group; what was pushed is told of the partition alone."""
+    """One part per partition and group; pushes have no group."""
     found: dict[Place, dict[str, Any]] = {}
 
     def at(item: _Told, group: str = "") -> dict[str, Any]:
@@ -45,13 +45,13 @@ def _finishes(ack: AckItem) -> bool:
 
 
 def _id_of(item: _Told) -> str:
-    """The message id of an item, if it was told (``queen/core/ids.py`` documents its form)."""
+    """The message id of an item, if known (``queen/core/ids.py`` documents its form)."""
     id_ = item.message_id or ""
     return id_ if _MESSAGE_ID.fullmatch(id_) else ""
 
 
 def _offset(item: _Told) -> int | None:
-    """As told, else from the message id."""
+    """The offset, from the item or else from its message id."""
     if item.offset is None and (id_ := _id_of(item)):
         return int(id_[24:], 16)
     return item.offset

@@ -1,4 +1,4 @@
-"""Streams of what is new: segments of the log, and the lines that agents add to their journals.
+"""Streams of new data: segments of the log, and lines of journals.
 
 Rows are (queue, partition, group, segment, said): a segment of the log, or what a call says of a partition and group,
 as MessagePack of ``windows.Segment`` and ``windows.Said``. The log is read from the start of the stream on, journals
@@ -75,7 +75,7 @@ def _ask(dsn: str, query: str, *arguments: object) -> list[Any]:
     try:
         return asyncio.run(ask())
     except _AWAY as problem:
-        raise AwayError(f"PostgreSQL is away: {reason(problem)}") from problem
+        raise AwayError(f"PostgreSQL is unavailable: {reason(problem)}") from problem
 
 
 def heads(dsn: str) -> dict[str, int]:
@@ -132,7 +132,7 @@ class SegmentSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """How queries call it."""
+        """The name of the source in queries."""
         return "queen_segments"
 
     def schema(self) -> str:
@@ -162,7 +162,7 @@ class LineReader(DataSourceStreamReader):
         return {}
 
     def latestOffset(self) -> dict[str, int]:  # type: ignore[override]  # noqa: N802 - Spark 4.1 gives no arguments
-        """How far the files are written."""
+        """The current sizes of the files."""
         return {str(path): _whole_lines(path) for path in files_of(self._folder) if path.suffix == ".jsonl"}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[Lines]:
@@ -170,11 +170,11 @@ class LineReader(DataSourceStreamReader):
         return [Lines(path, start.get(path, 0), size) for path, size in end.items() if size > start.get(path, 0)]
 
     def read(self, partition: InputPartition) -> Iterator[Row]:
-        """What the new lines say."""
+        """The calls of the new lines."""
         assert isinstance(partition, Lines)
         with Path(partition.path).open("rb") as file:
             file.seek(partition.start)
-            # Line by line: a journal that is long when the watch begins does not fit into memory.
+            # Line by line, because a long existing journal does not fit into memory.
             while file.tell() < partition.end:
                 line = file.readline()
                 try:
@@ -190,7 +190,7 @@ class LineSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """How queries call it."""
+        """The name of the source in queries."""
         return "queen_journal_lines"
 
     def schema(self) -> str:

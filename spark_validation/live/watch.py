@@ -1,4 +1,4 @@
-"""One streaming query: both streams, the windows of each partition and group as its state, and findings at once."""
+"""One streaming query: both streams, the windows of each partition and group as its state, and immediate findings."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ _LOOK_S = 1
 _BYTES_AT_ONCE = 32 << 20
 _SLOW = 4
 _TOO_SLOW = "Python worker failed to connect back"
-"""Spark gives a Python process ten seconds to start. Under load that may be too little once, and the query goes on."""
+"""Spark gives a Python process ten seconds to start. Under load that may be too short, so the query is restarted."""
 
 
 class Window(Struct):
@@ -40,7 +40,7 @@ class Window(Struct):
 
 
 def findings(stream: DataFrame, clock_bound: int, *, with_log: bool) -> DataFrame:
-    """What is wrong with the rows of the sources, as they come; ``with_log``: the log is among these."""
+    """The violations in the rows of the sources; ``with_log``: the log is one of the sources."""
 
     def judge(key: tuple[str, ...], chunks: Iterator[pd.DataFrame], state: "GroupState") -> Iterator[pd.DataFrame]:
         window = msgspec.msgpack.decode(state.get[0], type=Window) if state.exists else Window()
@@ -48,11 +48,11 @@ def findings(stream: DataFrame, clock_bound: int, *, with_log: bool) -> DataFram
 
         def said() -> Iterator[bytes]:
             for rows in chunks:
-                # Segments have to be sorted, all of them; they are few.
+                # All segments have to be sorted; they are few.
                 segments.extend(msgspec.msgpack.decode(segment, type=Segment) for segment in rows["segment"].dropna())
                 yield from rows["said"].dropna()
 
-        # Calls may come in any order. More is found among those that are sorted together; all may not fit into memory.
+        # Calls may arrive in any order. Sorting finds more violations, but all calls may not fit into memory.
         for some in batches(said(), len, _BYTES_AT_ONCE):
             calls = [msgspec.msgpack.decode(call, type=Said) for call in some]
             found += window.calls.add(place, calls, clock_bound, beside_log=with_log)
@@ -66,7 +66,7 @@ def findings(stream: DataFrame, clock_bound: int, *, with_log: bool) -> DataFram
 
 
 def streams(spark: SparkSession, dsn: str | None, journal: Path | None) -> DataFrame:
-    """The rows of what was given, at least one of both; of the log what comes from now on."""
+    """The rows of the given sources, at least one; the log from now on."""
     given = []
     if dsn:
         spark.dataSource.register(SegmentSource)
@@ -79,38 +79,38 @@ def streams(spark: SparkSession, dsn: str | None, journal: Path | None) -> DataF
 
 
 class Listener(Protocol):
-    """Who is told."""
+    """Receives the results."""
 
     def found(self, finding: Finding) -> object:
-        """What is wrong."""
+        """A violation."""
 
     def noticed(self, text: str) -> object:
-        """What keeps the watch from looking, and that it looks again."""
+        """An interruption of the watch, or its end."""
 
 
 def watch(
     found: DataFrame, work: Path, interval_s: float, listener: Listener, go_on: Callable[[], bool], dsn: str | None
 ) -> None:
-    """Reports findings until told to end; then what came until then is judged, too.
+    """Reports findings until it is stopped; then it judges everything until that time.
 
-    While PostgreSQL is away it waits, and goes on where it was.
+    While PostgreSQL is unavailable it waits, and then continues where it was.
 
     Raises:
-        AuditError: a source cannot be read any more, or it was told to end while PostgreSQL was away.
+        AuditError: a source can no longer be read, or it was stopped while PostgreSQL was unavailable.
     """
     told = -1
 
     def tell(batch: DataFrame, number: int) -> None:
         nonlocal told
-        # A query that was started again repeats its last batch.
+        # A restarted query repeats its last batch.
         if number > told:
             for row in batch.collect():
                 listener.found(Finding(**row.asDict()))
             told = number
 
-    # A trigger that finds nothing new says so, too.
+    # A trigger without new data also reports progress.
     found.sparkSession.conf.set("spark.sql.streaming.noDataProgressEventInterval", "1s")
-    # A call has thousands of messages; Spark's 10,000 at once would be gigabytes.
+    # A call may have thousands of messages; Spark's default of 10,000 rows would be gigabytes.
     found.sparkSession.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "500")
     writer = found.writeStream.outputMode("append").foreachBatch(tell).trigger(processingTime=f"{interval_s} seconds")
     slow = 0
@@ -135,22 +135,22 @@ def watch(
 
 
 def _wait_for(dsn: str, listener: Listener, go_on: Callable[[], bool]) -> None:
-    """Looks every second whether PostgreSQL answers again."""
-    listener.noticed("PostgreSQL is away: the watch waits for it")
+    """Checks every second whether PostgreSQL is available again."""
+    listener.noticed("PostgreSQL is unavailable: the watch waits")
     while True:
         try:
             heads(dsn)
         except AwayError as problem:
             if not go_on():
-                raise AuditError(f"{problem}. What came last was not judged") from problem
+                raise AuditError(f"{problem}. The last messages were not checked") from problem
             time.sleep(_LOOK_S)
         else:
-            listener.noticed("PostgreSQL is back: the watch goes on where it was")
+            listener.noticed("PostgreSQL is available again: the watch continues")
             return
 
 
 def _finish(query: "StreamingQuery") -> None:
-    """Waits for the end of a trigger that begins from now on: it has looked at everything until now."""
+    """Waits for the end of a trigger that starts from now on, which has processed everything until now."""
     now = datetime.now(UTC)
     while not query.awaitTermination(_LOOK_S):
         if query.lastProgress and datetime.fromisoformat(query.lastProgress["timestamp"]) >= now:

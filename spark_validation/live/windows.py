@@ -1,7 +1,7 @@
-"""What is remembered of a partition, and what is wrong with what comes: pure, and of bounded size.
+"""The state of a partition, and the violations in new data: pure, and of bounded size.
 
-``LogWindow`` is of one partition of the log, ``CallWindow`` of one partition and group as the journals tell it. What
-has left a window is no longer compared: the audit of the whole log, afterwards, compares everything.
+``LogWindow`` is for one partition of the log, ``CallWindow`` for one partition and group of the journals. Data that has
+left a window is no longer compared: the audit of the whole log, afterwards, compares everything.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,14 +16,14 @@ _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
 MESSAGES = 1_000
-"""Remembered of each partition (and group)."""
+"""Maximum of kept messages per partition (and group)."""
 
 CALLS = 200
-"""Remembered of each partition and group."""
+"""Maximum of kept calls per partition and group."""
 
 
 class Finding(Struct, frozen=True):
-    """A violation: of which guarantee, where, and in words."""
+    """A violation: guarantee, location and text."""
 
     guarantee: str
     queue: str
@@ -71,7 +71,7 @@ class Said(Struct, frozen=True):
 
 
 class Place(Struct, frozen=True):
-    """Where a window is."""
+    """The key of a window."""
 
     queue: str
     partition: str
@@ -79,7 +79,7 @@ class Place(Struct, frozen=True):
 
 
 class LogWindow(Struct):
-    """Offsets are dense, times never fall, and a transaction id comes once, as long as its message is kept."""
+    """Checks that offsets have no gaps, times never fall, and transaction ids of kept messages are unique."""
 
     part: int = 0
     next: int | None = None
@@ -87,7 +87,7 @@ class LogWindow(Struct):
     seen: dict[int, int] = msgspec.field(default_factory=dict)
 
     def add(self, place: Place, segments: Iterable[Segment]) -> Iterator[Finding]:
-        """Takes in new segments in any order."""
+        """Adds new segments in any order."""
         for segment in sorted(segments, key=lambda each: (each.part, each.first)):
             if segment.part > self.part:
                 self.part, self.next, self.created_at, self.seen = segment.part, None, 0, {}
@@ -100,7 +100,7 @@ class LogWindow(Struct):
         _forget(self.seen, MESSAGES)
 
     def _remove(self, new: Segment) -> None:
-        """The transaction ids of messages that retention has removed, or somebody deleted, are free again."""
+        """Frees the transaction ids of messages that retention has removed, or that were deleted."""
         gone = [id_ for id_, _ in takewhile(lambda item: item[1] < new.oldest, self.seen.items())]
         if new.deleted:
             gone += [id_ for id_ in new.ids if _is_in(self.seen.get(id_), new.deleted)]
@@ -113,9 +113,9 @@ class LogWindow(Struct):
 
         expected = new.since if self.next is None else self.next
         if new.first != expected and new.first > new.oldest:
-            yield finding("G-ORD-2", new.first, f"the log has offset {new.first} behind offset {expected - 1}")
+            yield finding("G-ORD-2", new.first, f"the log has offset {new.first} after offset {expected - 1}")
         if new.created_at < self.created_at:
-            yield finding("G-ORD-5", new.first, f"createdAt {new.created_at} stands above {self.created_at}")
+            yield finding("G-ORD-5", new.first, f"createdAt {new.created_at} comes after {self.created_at}")
         within: dict[int, int] = {}
         for offset, id_ in enumerate(new.ids, new.first):
             earlier = self.seen.get(id_, within.setdefault(id_, offset)) if id_ else offset
@@ -124,14 +124,14 @@ class LogWindow(Struct):
 
 
 class Moment(Struct, frozen=True):
-    """When something was last known of a message, and its offset, if that was told."""
+    """The last time of a message, and its offset, if known."""
 
     at: int
     offset: int | None
 
 
 class Bounds(Struct, frozen=True):
-    """A call, and between which offsets its first deliveries lie; ``told``: it was late, and that was reported."""
+    """A call, and the range of offsets of its first deliveries; ``told``: it was reported as late."""
 
     agent: str
     number: int
@@ -143,10 +143,10 @@ class Bounds(Struct, frozen=True):
 
 
 class CallWindow(Struct):
-    """First deliveries come in the order of offsets, what is done does not come again, and is queued once.
+    """Checks that first deliveries are in order, messages are queued once, and none is delivered after its ack.
 
-    Journals arrive in any order, so each pair of calls is compared when the later of both arrives. Of a partition that
-    was deleted and made anew only calls count that are known to be of the new one.
+    Journals arrive in any order, so each pair of calls is compared when the second one arrives. For a partition that
+    was deleted and created again, only calls count that are known to belong to the new one.
     """
 
     part: int | None = None
@@ -159,14 +159,14 @@ class CallWindow(Struct):
     def add(
         self, place: Place, calls: Iterable[Said], clock_bound: int, *, beside_log: bool = False
     ) -> Iterator[Finding]:
-        """Takes in what calls say.
+        """Adds calls.
 
         Args:
             place: where.
-            calls: what is new, in any order.
-            clock_bound: the clocks of two agents differ by no more than so many microseconds.
-            beside_log: a ``LogWindow`` looks at the log of this partition, too. It knows when a transaction id that was
-                queued before is free again, because its message was removed.
+            calls: the new ones, in any order.
+            clock_bound: maximum difference between the clocks of two agents, in microseconds.
+            beside_log: a ``LogWindow`` checks the log of this partition, too. It knows when a transaction id is free
+                again, because its message was removed.
         """
         for call in sorted(calls, key=lambda each: (each.sent, each.agent, each.number)):
             if not self._is_of_partition(call):
@@ -181,12 +181,12 @@ class CallWindow(Struct):
         _forget(self.queued, MESSAGES)
 
     def _is_of_partition(self, call: Said) -> bool:
-        """Whether it counts; the first call of a new partition of the name makes the window new."""
+        """Whether it counts; the first call of a new partition of the name resets the window."""
         if call.part is None:
             return not self.renewed
         if self.part == call.part:
             return True
-        # What was said without a number may be of another one, too.
+        # Calls without a number may belong to another partition.
         if self.part is None or call.part > self.part or not self.renewed:
             self.calls, self.given, self.done, self.queued = [], {}, {}, {}
         self.renewed = self.part is not None
@@ -196,25 +196,25 @@ class CallWindow(Struct):
     def _look(self, call: Said, clock_bound: int, *, beside_log: bool) -> Iterator[tuple[str, int | None, str]]:
         for above, offset in zip(call.first, call.first[1:], strict=False):
             if offset <= above:
-                yield "G-ORD-1", offset, f"offset {offset} stands behind offset {above} in the answer to a pop"
+                yield "G-ORD-1", offset, f"offset {offset} comes after offset {above} in the answer to a pop"
         if call.first and call.answered is not None:
             yield from self._order(_bounds(call, call.answered), clock_bound)
         for name, given_at in call.given:
             done = self.done.get(name)
             if done is not None and _may_be(done, given_at) and call.sent - clock_bound > done.at:
-                yield "G-ACK-2", given_at, f"{name} was delivered after its completion had been answered"
+                yield "G-ACK-2", given_at, f"{name} was delivered after its ack had been answered"
         if call.answered is not None:
             for name, finished_at in call.finished:
                 given = self.given.get(name)
                 if given is not None and _may_be(given, finished_at) and given.at - clock_bound > call.answered:
-                    yield "G-ACK-2", given.offset, f"{name} was delivered after its completion had been answered"
+                    yield "G-ACK-2", given.offset, f"{name} was delivered after its ack had been answered"
         for name, stored_at in call.queued:
             same = stored_at is not None and stored_at == self.queued.get(name)
             if same or (name in self.queued and not beside_log):
                 yield "G-IDEM-1", None, f"{name} was answered as queued more than once"
 
     def _order(self, call: Bounds, clock_bound: int) -> Iterator[tuple[str, int | None, str]]:
-        """Each call that is late is told of once, whatever it is late behind."""
+        """Each late call is reported once."""
         for place, other in enumerate(self.calls):
             if _late(other, call, clock_bound) and not other.told:
                 self.calls[place] = replace(other, told=True)
@@ -246,21 +246,21 @@ def _bounds(call: Said, answered: int) -> Bounds:
 
 
 def _may_be(known: Moment, offset: int | None) -> bool:
-    """Whether an id stands for the same message as before, as far as is known."""
+    """Whether an id belongs to the same message as before, as far as is known."""
     return known.offset is None or offset is None or known.offset == offset
 
 
 def _late(call: Bounds, behind: Bounds, clock_bound: int) -> bool:
-    """Whether a call was certainly sent after the answer to the other, and brought what should have come before."""
+    """Whether a call was certainly sent after the answer to the other, and delivered earlier messages."""
     apart = 0 if call.agent == behind.agent else clock_bound
     return behind.answered + apart < call.sent and behind.highest > call.lowest
 
 
 def _out_of_order(offset: int, behind: int) -> tuple[str, int | None, str]:
-    return "G-ORD-1", offset, f"offset {offset} was delivered first after offset {behind}"
+    return "G-ORD-1", offset, f"offset {offset} was first delivered after offset {behind}"
 
 
 def _forget(remembered: dict[_Key, _Value], most: int) -> None:
-    """The oldest entries, until there are no more than so many."""
+    """Removes the oldest entries above a maximum."""
     for key in list(islice(remembered, max(0, len(remembered) - most))):
         del remembered[key]

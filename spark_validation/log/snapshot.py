@@ -1,4 +1,4 @@
-"""One moment of a database, for as long as its transaction is held open."""
+"""A snapshot of a database, valid while its transaction is open."""
 
 import asyncio
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from .source import NAME, LogSource, Span
 
 MESSAGES_A_TASK = 500_000
 CONNECT_S = 30
-"""How long PostgreSQL may take to answer a new connection."""
+"""Time limit of a new connection."""
 
 Row = TypeVar("Row", bound=Struct)
 
@@ -80,14 +80,14 @@ _INSTALLATION = "SELECT value #>> '{}' FROM queen.system_state WHERE key = 'inst
 
 
 def reason(problem: BaseException) -> str:
-    """Why a database cannot be read; the error of a time limit has no text."""
+    """The reason why a database cannot be read; a timeout error has no text."""
     return f"no answer in {CONNECT_S} s" if isinstance(problem, TimeoutError) else str(problem) or repr(problem)
 
 
 class Snapshot:
-    """Holds the transaction whose snapshot all tasks read under; close it after the last of them.
+    """Holds the transaction whose snapshot all tasks use; close it after the last one.
 
-    It holds back vacuum meanwhile, as any long transaction does.
+    Like any long transaction, it blocks vacuum meanwhile.
     """
 
     def __init__(self, dsn: str) -> None:
@@ -97,8 +97,8 @@ class Snapshot:
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as problem:
             self._runner.close()
             raise DatabaseError(
-                f"the database cannot be read: {reason(problem)}. Is PostgreSQL running there? --dsn is a URL as "
-                "postgresql://user:password@host:5432/database"
+                f"the database cannot be read: {reason(problem)}. Is PostgreSQL running there? --dsn is a "
+                "URL like postgresql://user:password@host:5432/database"
             ) from problem
 
     async def _open(self) -> tuple[str, int, str]:
@@ -108,7 +108,7 @@ class Snapshot:
         await self._transaction.start()
         if not await self._connection.fetchval("SELECT to_regclass('queen.segments') IS NOT NULL"):
             raise DatabaseError(
-                "there is no log in this database: the schema queen is missing. Is it the one that the server uses?"
+                "there is no log in this database: the schema queen is missing. Is it the server's database?"
             )
         return await self._connection.fetchrow(
             "SELECT pg_export_snapshot(), (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, current_database()"
@@ -116,7 +116,7 @@ class Snapshot:
 
     @property
     def place(self) -> str:
-        """Host and database for people: nothing of user and password."""
+        """Host and database for people, without user and password."""
         parts = urlsplit(self._dsn)
         hosts = parts.netloc.rpartition("@")[2] or ",".join(parse_qs(parts.query).get("host", []))
         return f"{hosts or 'the local socket'}, database {self._name}"
@@ -130,8 +130,8 @@ class Snapshot:
         self.close()
 
     def close(self) -> None:
-        """Gives the snapshot up."""
-        # It may have gone away since: what was read is not worth less for that.
+        """Releases the snapshot."""
+        # The connection may be broken by now; the data read before is still valid.
         with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
             self._runner.run(self._connection.close(timeout=_CLOSE_S))
         self._runner.close()
@@ -140,7 +140,7 @@ class Snapshot:
         """Rows of a query under the snapshot.
 
         Raises:
-            DatabaseError: the database went away.
+            DatabaseError: the connection to the database broke.
         """
         try:
             rows: list[Any] = self._runner.run(self._connection.fetch(query, *arguments))
@@ -149,12 +149,12 @@ class Snapshot:
         return rows
 
     def spans(self, messages: int) -> list[Span]:
-        """The segments in ranges of about so many messages: a hot partition is many of them."""
+        """The segments in ranges of about this many messages: a hot partition has many ranges."""
         ends = [(row["part_id"], row["last_off"]) for row in self.fetch(_SPAN_ENDS, messages)]
         return [Span(*after, *last) for after, last in pairwise([(0, 0), *ends])]
 
     def tasks_behind(self, done: Mapping[int, int], messages: int) -> list[list[Span]]:
-        """What lies behind the offset up to which each partition is done, in tasks of about so many messages."""
+        """The segments after a given offset of each partition, in tasks of about this many messages."""
         tasks: list[list[Span]] = []
         size = messages
         for row in self.fetch(_SPANS_BEHIND, messages, list(done), list(done.values())):
@@ -169,7 +169,7 @@ class Snapshot:
         return [kind(**row) for row in self.fetch(query)]
 
     def _cursors(self) -> list[Cursor]:
-        # PostgreSQL writes multiranges with the upper end left out.
+        # PostgreSQL's multiranges exclude the upper end.
         return [
             Cursor(
                 row["queue"],
@@ -185,18 +185,18 @@ class Snapshot:
         return [_queue(msgspec.json.decode(row["options"]), row["created_at"]) for row in self.fetch(_QUEUES)]
 
     def database(self, spark: SparkSession, messages_a_task: int = MESSAGES_A_TASK) -> Database:
-        """The tables; the log is read anew by each query that asks for it."""
+        """The tables; each query that uses the log reads it again."""
         tasks = [[span] for span in self.spans(messages_a_task)]
         return as_database(spark, self.log(spark, tasks), self.state())
 
     def log(self, spark: SparkSession, tasks: list[list[Span]], *, whole: bool = False) -> DataFrame:
-        """The messages of these spans, one Spark task a list; ``whole`` asks for the messages themselves, too."""
+        """The messages of these spans, one Spark task per list; ``whole``: with the messages themselves."""
         spark.dataSource.register(LogSource)
         options = {"dsn": self._dsn, "snapshot": self.id, "tasks": msgspec.json.encode(tasks).decode()}
         return spark.read.format(NAME).options(**options, whole=whole).load()
 
     def state(self) -> State:
-        """Everything but the log."""
+        """Everything except the log."""
         return State(
             taken_at=self.taken_at,
             heads=self._rows(Head, _HEADS),
@@ -210,7 +210,7 @@ class Snapshot:
 
 
 def _queue(row: dict[str, Any], created_at: int) -> Queue:
-    """A release without an option has no column for it, and does not act on it."""
+    """A release without an option has no column for it, and ignores it."""
     retains = bool(row.get("retention_enabled"))
     return Queue(
         queue=row["name"],

@@ -1,4 +1,4 @@
-"""The segments as a Spark data source: each task reads one range of them under the snapshot that the driver holds.
+"""The segments as a Spark data source: each task reads one range under the snapshot of the driver.
 
 Spark finds the class by its module, so executors need this package and asyncpg, and nothing else of the server.
 asyncpg, because the server depends on it anyway and it reads segments twice as fast as psycopg does
@@ -23,7 +23,7 @@ from ..inputs import LogRow, WholeRow
 NAME = "queen_log"
 SET_SNAPSHOT = "SET TRANSACTION SNAPSHOT '{}'"
 _SEGMENTS_A_BATCH = 2_000
-# With messages, their bytes count: Arrow has no more than 2 GiB of text in a batch, and Java has it in memory.
+# With messages, bytes are limited: Arrow has at most 2 GiB of text per batch, and Java holds a batch in memory.
 BYTES_A_BATCH = 32 << 20
 _SEGMENTS_AT_FIRST = 20
 _SELECT = """
@@ -34,7 +34,7 @@ WHERE (part_id, last_off) > ($1::bigint, $2::bigint) AND (part_id, last_off) <= 
 
 
 class Span(Struct, frozen=True):
-    """Segments behind one key, up to and with another."""
+    """Segments after one key, up to and including another."""
 
     after_part: int
     after_off: int
@@ -43,7 +43,7 @@ class Span(Struct, frozen=True):
 
 
 class Task(InputPartition):
-    """What one task reads."""
+    """The range of one task."""
 
     def __init__(self, spans: list[Span]) -> None:
         self.spans = spans
@@ -58,27 +58,27 @@ class LogSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """How queries call it."""
+        """The name of the source in queries."""
         return NAME
 
     def schema(self) -> str:
-        """One row a message."""
+        """One row per message."""
         return spark_schema(WholeRow if self._whole else LogRow)
 
     def reader(self, schema: object) -> "LogReader":  # noqa: ARG002 - Spark's signature
-        """What tasks run."""
+        """The reader for the tasks."""
         return LogReader(self.options["dsn"], self.options["snapshot"], self.options["tasks"], self._whole)
 
 
 class LogReader(DataSourceReader):
-    """Reads spans of segments, one row a message."""
+    """Reads spans of segments, one row per message."""
 
     def __init__(self, dsn: str, snapshot: str, tasks: str, whole: bool) -> None:
         self._dsn, self._snapshot, self._whole = dsn, snapshot, whole
         self._tasks = msgspec.json.decode(tasks, type=list[list[Span]])
 
     def partitions(self) -> list[InputPartition]:
-        """One a list of spans."""
+        """One partition per list of spans."""
         return [Task(spans) for spans in self._tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -118,18 +118,18 @@ def size_of(row: Any) -> int:  # noqa: ANN401 - a record of asyncpg
 
 
 def _segments_of_a_batch(rows: list[Any]) -> int:
-    """How many like these have the bytes of a batch."""
+    """The number of such messages per batch."""
     mean = sum(map(size_of, rows)) // len(rows)
     return min(max(BYTES_A_BATCH // max(mean, 1), 1), _SEGMENTS_A_BATCH)
 
 
 def explode(rows: list[Any], *, whole: bool = False) -> pa.RecordBatch:
-    """Segments as one row a message; the columns of the query in their order."""
+    """Segments as one row per message; the columns of the query in their order."""
     parts, last, n, created = (np.array([row[place] for row in rows], np.int64) for place in range(4))
     ends = np.cumsum(n)
     within = np.arange(ends[-1]) - np.repeat(ends - n, n)
     hashes = b"".join(row[4] if row[4] is not None else bytes(16 * row[2]) for row in rows)
-    # The first 60 bits of each 16 bytes; zeros stand for a transaction id that the server made.
+    # The first 60 bits of each 16 bytes; zeros mean a server-assigned transaction id.
     first = np.frombuffer(hashes, ">u8")[::2].astype(np.uint64) >> np.uint64(4)
     columns = [
         pa.array(np.repeat(parts, n)),
@@ -143,7 +143,7 @@ def explode(rows: list[Any], *, whole: bool = False) -> pa.RecordBatch:
 
 
 def _messages(ends: bytes, data: bytes) -> Iterator[bytes]:
-    """The JSON objects of a segment: its data is their array, and ends tells where each is over."""
+    """The JSON objects of a segment: its data is their array, and ``ends`` has the end of each."""
     begin = 0
     for end in np.frombuffer(ends, ">u4").tolist():
         yield data[begin + 1 : end]

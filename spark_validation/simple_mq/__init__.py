@@ -1,1 +1,1 @@
-"""simple-mq: its journals and its tables in PostgreSQL, as audits look at them."""
+"""simple-mq: its journals and its tables in PostgreSQL, for audits."""

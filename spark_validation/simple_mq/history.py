@@ -1,9 +1,9 @@
-"""From the histories of simple-mq that the checkers of the specification read to journals and stored rows."""
+"""Converts histories of simple-mq for the checkers of the specification to journals and stored rows."""
 
 from collections.abc import Iterator
 from typing import Any
 
-from queen_spec import simple_mq_history as history
+from spec import simple_mq_history as history
 
 from ..journal.hashes import hash_of
 from ..journal.schema import AckItem, Call, Delivery, PushItem
@@ -13,7 +13,7 @@ _SIZE = 1_000_000
 
 
 def to_calls(records: history.SimpleMqHistory, agent: str = "agent") -> Iterator[Call]:
-    """The journal that one agent would have written, with its end."""
+    """The journal of one agent, with its last row."""
     number, last = 0, 0
     for queue in sorted({record.queue for record in records.records}):
         settings: dict[str, Any] = {
@@ -64,9 +64,9 @@ def _given(poll: history.Poll) -> Iterator[Delivery]:
 
 
 def to_stored(records: history.SimpleMqHistory) -> tuple[list[StoredQueue], list[StoredMessage]]:
-    """What the tables would have held at its end; its dead letters lie in one dead-letter queue of each queue.
+    """The tables at the end of the history; each queue has one dead-letter queue with its dead letters.
 
-    Data that nobody is known to have sent stands there as empty.
+    Data that was not sent in the history is empty.
     """
     data = {enqueue.message_id: enqueue.data for enqueue in records.enqueued() if enqueue.message_id}
     queues, messages = [], []

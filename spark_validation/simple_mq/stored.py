@@ -1,7 +1,7 @@
-"""What simple-mq's tables hold at one moment.
+"""A snapshot of simple-mq's tables.
 
-A page of messages at a time is read under the snapshot and written to a file that Spark reads: a queue is there to be
-emptied, so that after a load there is little left of it, and millions of messages take some seconds.
+Pages of messages are read under the snapshot and written to a file for Spark. Queues are almost empty after a load
+test, and millions of messages take some seconds.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ SELECT q.queue_id::text AS queue, q.queue_size AS size, q.visibility_timeout, q.
     q.dlq_id::text AS dead_letter_queue, q.parent_id::text AS parent, simple_mq.message_count(q.queue_id) AS counted
 FROM simple_mq.queues AS q
 """
-# Those of queues that are deleted are gone for everybody, though their rows are removed step by step. Messages are
+# Messages of deleted queues no longer exist for clients, although their rows are removed step by step. Messages are
 # hashed where they are: a page of them may be gigabytes.
 _MESSAGES = """
 SELECT m.queue_id::text AS queue, m.message_id::text AS message_id, m.delivery_count,
@@ -48,7 +48,7 @@ class StoredQueue(Struct, frozen=True):
 
 
 class StoredMessage(Struct, frozen=True):
-    """A message, in whatever state."""
+    """A message in any state."""
 
     queue: str
     message_id: str
@@ -71,7 +71,7 @@ def read(snapshot: Snapshot, spark: SparkSession, work: Path) -> Stored:
         DatabaseError: the database has no simple-mq.
     """
     if not snapshot.fetch("SELECT 1 WHERE to_regclass('simple_mq.messages') IS NOT NULL"):
-        raise DatabaseError("there is no simple-mq in this database. Is it the one that the server uses?")
+        raise DatabaseError("there is no simple-mq in this database. Is it the server's database?")
     queues = [StoredQueue(**row) for row in snapshot.fetch(_QUEUES)]
     path = work / "simple_mq_messages.parquet"
     with pq.ParquetWriter(path, arrow_schema(StoredMessage), compression="zstd") as writer:

@@ -1,4 +1,4 @@
-"""The tables that audits of simple-mq look at. Messages are known by their ids, which are nobody's choice."""
+"""The tables for audits of simple-mq. Messages are identified by their ids, which the server assigns."""
 
 from functools import cached_property
 from typing import ClassVar
@@ -12,7 +12,7 @@ from .stored import Stored
 
 
 class SimpleMqTables(Tables):
-    """Each table is made when an audit first asks for it, by the name of the audit's parameter."""
+    """Each table is made at its first use; the parameters of audits name tables."""
 
     interface: ClassVar[str] = "simple-mq"
     of_database: ClassVar[frozenset[str]] = frozenset({"stored_queues", "stored_messages"})
@@ -27,7 +27,7 @@ class SimpleMqTables(Tables):
         self._stored = stored
 
     def get(self, name: str) -> DataFrame | None:
-        """A table, or None when its source was not given, or it is none of simple-mq's."""
+        """A table; None if its source was not given, or it does not exist for simple-mq."""
         given = self._stored is not None if name in self.of_database else self._inputs.calls is not None
         if not given or name not in self.of_database | self._OF_JOURNALS:
             return None
@@ -37,7 +37,7 @@ class SimpleMqTables(Tables):
     # ------------------------------------------------------------ journals
 
     def _told(self, kinds: tuple[str, ...], items: str, *fields: str) -> DataFrame:
-        """One row an item, under its message id."""
+        """One row per item, with its message id."""
         rows = self._items(kinds, items)
         columns = ["agent", "number", "position", "kind", "call", "invoked", "completed"]
         fields = ("queue", "message_id", *fields)
@@ -45,12 +45,12 @@ class SimpleMqTables(Tables):
 
     @cached_property
     def enqueues(self) -> DataFrame:
-        """Each message that somebody wanted stored."""
+        """Each enqueued message."""
         return self._told(("enqueue",), "pushes", "outcome", "payload_hash")
 
     @cached_property
     def given(self) -> DataFrame:
-        """Each message of the answer to each poll."""
+        """Each delivered message of each poll."""
         return self._told(("dequeue",), "deliveries", "attempt", "payload_hash")
 
     @cached_property
@@ -60,7 +60,7 @@ class SimpleMqTables(Tables):
 
     @cached_property
     def meddled(self) -> DataFrame:
-        """The messages that may have been requeued, or whose visibility may have been set anew."""
+        """The messages that may have been requeued, or whose visibility timeout may have been changed."""
         rows = self._told(("requeue", "extend"), "acks", "outcome")
         return self._keep(rows.where(F.col("outcome") != "fail").select("message_id").distinct())
 
@@ -81,7 +81,7 @@ class SimpleMqTables(Tables):
 
     @cached_property
     def unseen(self) -> DataFrame:
-        """One row if anybody may have been given messages that no journal tells of."""
+        """One row if there may have been deliveries that are in no journal."""
         lost = self.calls.where((F.col("kind") == "dequeue") & (F.col("call") == "unknown")).select("agent")
         return self._keep(lost.unionByName(self.tails.select("agent")).limit(1))
 

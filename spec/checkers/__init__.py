@@ -1,6 +1,6 @@
-"""Checkers: functions from a history to what is wrong with it, one module a family.
+"""Checkers: functions from a history to its violations, one module per family of guarantees.
 
-Exact, and near-linear in the number of records: what could have happened in an order that is allowed is not reported.
+They are exact and near-linear in the number of records: outcomes that some allowed order explains are not reported.
 """
 
 from __future__ import annotations
@@ -17,6 +17,6 @@ _FAMILIES = (order, duplicate, loss, lease, ack, dead_letter, transaction)
 
 
 def all_checkers() -> list[tuple[Check, Checker]]:
-    """What is decorated in the modules of the families, with the guarantees that it judges."""
+    """All checkers of the modules of the families, with their guarantees."""
     modules = {module.__name__ for module in _FAMILIES}
     return [(check, getattr(sys.modules[check.module], check.name)) for check in REGISTRY if check.module in modules]

@@ -1,4 +1,4 @@
-"""Acks: what is done stays done."""
+"""Acks: acknowledged messages stay acknowledged."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def what_is_done_does_not_come_again(history: History) -> Iterator[Violation | N
 
 @checks("G-ACK-4", level=Level.LIVE)
 def a_repeated_ack_is_harmless(history: History) -> Iterator[Violation | None]:
-    """Of what is done, `completed` is accepted and everything else is refused."""
+    """For an acknowledged message, `completed` is accepted and every other ack is refused."""
     for reading in history.readings:
         if reading.done_at < NEVER:
             for call, item in reading.acks:

@@ -1,4 +1,4 @@
-"""Idempotence: one transaction id, one message in a partition."""
+"""Idempotence: one message per transaction id and partition."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .verdict import Violation
 
 @checks("G-IDEM-1", level=Level.LIVE)
 def a_transaction_id_is_stored_once(history: History) -> Iterator[Violation | None]:
-    """All that is said of a transaction id in a partition is said of one message, and one push of it is `queued`."""
+    """All answers about a transaction id in a partition are about one message, and one push of it is `queued`."""
     for message in history.messages:
         names, queued = _names(message)
         offsets = _offsets(message)
@@ -26,7 +26,7 @@ def a_transaction_id_is_stored_once(history: History) -> Iterator[Violation | No
 def _names(message: Message) -> tuple[set[str], int]:
     """The message ids under which it was stored and delivered, and how often it was queued.
 
-    Duplicates say nothing here, nor does what was buffered.
+    Duplicates and buffered messages are not considered.
     """
     names: set[str] = set()
     queued = 0
@@ -52,7 +52,7 @@ def _offsets(message: Message) -> set[int]:
 
 @checks("G-IDEM-2", level=Level.LIVE)
 def a_duplicate_names_the_stored_message(history: History) -> Iterator[Violation | None]:
-    """The id in the answer to a duplicate is that of the message which is delivered, or was answered as queued."""
+    """The id in the answer to a duplicate is that of the message that is delivered, or was answered as queued."""
     for message in history.messages:
         duplicates = [item for _, item in message.pushes if item.duplicate]
         names = _names(message)[0] if duplicates else ()
@@ -70,5 +70,5 @@ def a_duplicate_has_an_original_in_its_partition(history: History) -> Iterator[V
             sent = sorted((call.invoked, id(item)) for call, item in message.pushes if item.outcome != "fail")
             for call, item in duplicates:
                 other = next((invoked for invoked, name in sent[:2] if name != id(item)), NEVER)
-                text = f"was answered as a duplicate, and nobody else pushed it to {item.queue}/{item.partition}"
+                text = f"was answered as a duplicate, but no other request pushed it to {item.queue}/{item.partition}"
                 yield None if other <= call.end else Violation(message.id, text)

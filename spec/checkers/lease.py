@@ -1,4 +1,4 @@
-"""Leases: who holds a partition, and until when.
+"""Leases: which consumer holds a partition, and until when.
 
 The server's clock is not seen. What is certain: a lease begins between the invocation of its pop and the answer. So
 it lives at least until the invocation plus its length, if nothing ends it before, and at most until the answer plus
@@ -24,7 +24,7 @@ SECOND_NS = 1_000_000_000
 class Holding:
     """The lease of one pop on one lane; between `begun` and `surely_until` it is certainly alive.
 
-    After `at_most_until` it is certainly over; `unrenewed_until` says the same of one that nothing renewed.
+    After `at_most_until` it is certainly over; `unrenewed_until` is the same if nothing renewed it.
     """
 
     lease: str
@@ -37,12 +37,12 @@ class Holding:
 
 @checks("G-LEASE-1", level=Level.LIVE)
 def a_lease_excludes_all_others(history: History) -> Iterator[Violation | None]:
-    """No two leases live at once, and nothing is delivered beside a live one."""
+    """No two leases are live at once, and nothing is delivered outside a live one."""
     for track, holdings in history.view(_holdings).items():
         yield from _at_once(track, holdings)
         spans = ((each.invoked, each.begun, each.surely_until, each.lease) for each in holdings)
         for (_, begun, until, lease), before in greatest_before(spans):
-            # Two leases that live at once have been reported.
+            # Overlapping leases have already been reported.
             if before is not None and until <= begun < before[2]:
                 yield Violation(lease, f"delivered to group {track.group} while the lease {before[3]} was alive")
             else:
@@ -63,7 +63,7 @@ def _at_once(track: Track, holdings: list[Holding]) -> Iterator[Violation | None
 
 
 def _holdings(history: History) -> dict[Track, list[Holding]]:
-    """What pops took of each lane and group."""
+    """The holdings of each lane and group."""
     granted: dict[str, int] = {}
     possible: dict[str, int] = {}
     for renewal in history.renewals:
@@ -83,7 +83,7 @@ def _holdings(history: History) -> dict[Track, list[Holding]]:
 def _holding(
     pop: Pop, readings: list[Reading], granted: dict[str, int], possible: dict[str, int], acked: _FirstAcks
 ) -> Holding:
-    """An autoAck pop holds what it takes for no time at all."""
+    """The holding of a pop; an autoAck pop has none."""
     lease, end = pop.lease, pop.end
     if pop.auto_ack:
         return Holding(lease, pop.invoked, end, 0, end, end)
@@ -136,7 +136,7 @@ def _supersede(holdings: list[Holding]) -> None:
 
 @checks("G-LEASE-3", level=Level.LIVE)
 def an_ended_lease_acks_nothing(history: History) -> Iterator[Violation | None]:
-    """An ack under a lease that is over is refused, unless it repeats what is done."""
+    """An ack under an expired lease is refused, unless it repeats an earlier ack."""
     over = {
         (track, each.lease): each.at_most_until
         for track, holdings in history.view(_holdings).items()
@@ -157,13 +157,13 @@ def an_ended_lease_acks_nothing(history: History) -> Iterator[Violation | None]:
 
 
 def _first_two_that_finish(reading: Reading) -> list[Call]:
-    """The first calls that may have finished the message; whatever a call is compared with, one of two is another."""
+    """The first two calls that may have finished the message: at least one of them is not the compared call."""
     calls = {id(call): call for call, item in reading.acks if item.may_finish}
     return nsmallest(2, calls.values(), key=attrgetter("invoked"))
 
 
 def _may_be_done(reading: Reading, call: Call, finishing: list[Call]) -> bool:
-    """Whether something else than this call may have finished the message before its end."""
+    """Whether another call may have finished the message before the end of this one."""
     if reading.done_at < call.invoked or reading.maybe_done_at < call.invoked:
         return True
     return any(each is not call and each.invoked <= call.end for each in finishing)
@@ -189,7 +189,7 @@ def a_renewal_revives_nothing(history: History) -> Iterator[Violation | None]:
 
 @checks("G-LEASE-5", level=Level.LIVE)
 def attempts_rise(history: History) -> Iterator[Violation | None]:
-    """`deliveryAttempt` is 1 if nobody can have had the message before, and more than at every earlier delivery."""
+    """`deliveryAttempt` is 1 at a certain first delivery, and greater than at every earlier delivery."""
     told = False
     for reading in history.readings:
         spans = [

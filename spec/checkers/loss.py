@@ -1,4 +1,4 @@
-"""Loss: what was answered arrives, whole and unchanged, and what arrived is done in the end."""
+"""Loss: answered messages are delivered, complete and unchanged, and delivered messages are finished in the end."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .verdict import Violation
 
 @checks("G-GRP-1", level=Level.LIVE)
 def every_group_gets_every_message(history: History) -> Iterator[Violation | None]:
-    """What was stored before a queue was seen to be empty for a group has been delivered to that group."""
+    """Messages that were stored before a queue was seen to be empty for a group have been delivered to that group."""
     by_queue: dict[str, list[tuple[str, int]]] = {}
     for (queue, group), at in history.drained.items():
         if (queue, group) not in history.swallowed:
             by_queue.setdefault(queue, []).append((group, at))
     for message in history.messages:
-        # One that was acked without a lease need not have been delivered.
+        # A message that was acked without a lease need not have been delivered.
         groups = {each.track.group for each in message.readings if each.deliveries or each.maybe_done_at < NEVER}
         for group, empty in by_queue.get(message.lane.queue, ()):
             if message.stored < empty:
@@ -31,7 +31,7 @@ def _lost(message: Message, group: str) -> str:
 
 @checks("G-ACK-3", level=Level.LIVE)
 def what_was_delivered_is_done_in_the_end(history: History) -> Iterator[Violation | None]:
-    """When a queue is empty for a group, somebody has finished each message that the group was given."""
+    """If a queue is empty for a group, each message that was delivered to the group is finished."""
     for track in history.tracks:
         place = (track.lane.queue, track.group)
         empty = history.drained.get(place, 0) if place not in history.swallowed else 0
@@ -66,7 +66,7 @@ def _forgery(message: Message, pop: Pop, delivery: Delivery) -> str:
 
 
 def _are_equal(one: object, other: object) -> bool:
-    """As JSON: 1, 1.0 and true differ, and the order of names does not count."""
+    """Compares as JSON: 1, 1.0 and true differ, and the order of names does not count."""
     return repr(one) == repr(other) or json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
@@ -75,7 +75,7 @@ def a_request_is_stored_whole_or_not_at_all(history: History) -> Iterator[Violat
     """An unanswered push has all of its messages in the queue or none, and a refused one none."""
     for call in history.pushes:
         if call.outcome != "ok":
-            # Only what nobody else pushed can tell whether this request was stored.
+            # Only messages that no other request pushed show whether this request was stored.
             messages = map(history.message, call.items)
             own = [message for message in messages if len(message.pushes) == 1]
             text = _half(history, call, own)

@@ -62,7 +62,7 @@ def _swapped(delivery: Delivery, before: int) -> Violation:
 def _first_deliveries(track: Track, hidden: bool) -> Iterator[Span]:
     """The earliest delivery of each message.
 
-    A pop without an answer may have been the first; then only the server's own word tells.
+    A pop without an answer may have been the first; then only the attempt that the server reports counts.
     """
     for reading in track.readings:
         first: Span | None = None
@@ -83,7 +83,7 @@ def _later(span: Span, before: Span | None, how: str) -> Violation | None:
 
 @checks("G-ORD-2", level=Level.LIVE)
 def deliveries_leave_no_gap(history: History) -> Iterator[Violation | None]:
-    """Below a delivered offset nothing is missing, except what was done without a delivery that anybody saw."""
+    """Below a delivered offset no message is missing, except messages finished without a known delivery."""
     history.view(_lanes)
     for track in history.tracks:
         passed = (track.lane.queue, track.group) in history.swallowed or any(
@@ -100,7 +100,7 @@ def deliveries_leave_no_gap(history: History) -> Iterator[Violation | None]:
 
 @checks("G-ORD-3", level=Level.LIVE)
 def pushes_one_after_the_other_keep_their_order(history: History) -> Iterator[Violation | None]:
-    """Of two messages, the one whose push was answered before the other's was sent has the smaller offset."""
+    """If the push of one message was answered before that of another was sent, the first one has the smaller offset."""
     for messages in history.view(_lanes).values():
         # Each was stored by one of its attempts: after the first was sent, before the first was answered.
         spans = ((each.began, each.stored, each.offset or 0, each.id) for each in messages if each.pushes)
@@ -147,15 +147,15 @@ _BEFORE_ALL_TIME = datetime.min.replace(tzinfo=UTC)
 
 
 def _time(text: str) -> datetime:
-    """A point in time.
+    """The time of a text.
 
     Raises:
-        NotObservableError: the text is none.
+        NotObservableError: the text is not a time.
     """
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
-        raise NotObservableError(f"createdAt is no time: {text}") from None
+        raise NotObservableError(f"createdAt is not a time: {text}") from None
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 

@@ -1,4 +1,4 @@
-"""simple-mq: what a history of enqueues, polls and acks must be like. Exact where the outcome of a call is unknown.
+"""simple-mq: checks histories of enqueues, polls and acks. Exact also for calls with unknown outcomes.
 
 The server's clock is not seen. What is certain: a message is taken between the invocation of its poll and the answer.
 """
@@ -16,7 +16,7 @@ from .verdict import Violation
 SimpleMqChecker: TypeAlias = Callable[[SimpleMqHistory], Iterator[Violation | None]]
 
 SECOND_NS = 1_000_000_000
-#: The clocks of client and server run at the same speed but for so much, and PostgreSQL counts in microseconds.
+#: Maximum difference in speed between the clocks of client and server; PostgreSQL counts in microseconds.
 _DRIFT = 0.999
 
 
@@ -45,25 +45,25 @@ def delivery_counts_rise(history: SimpleMqHistory) -> Iterator[Violation | None]
 
 @checks("G-SMQ-7", level=Level.AUDIT)
 def nothing_is_lost(history: SimpleMqHistory) -> Iterator[Violation | None]:
-    """What was answered 201 is acked, or in a queue, or among the dead letters."""
+    """A message answered with 201 is acked, or in a queue, or among the dead letters."""
     there = history.dead | {id_ for left in history.left() for id_ in left.message_ids}
     acked = history.acked()
     for enqueue in history.enqueued():
         if enqueue.outcome == "ok":
             gone = any(ack.outcome != "fail" for ack in acked.get(enqueue.message_id, ()))
             found = gone or enqueue.message_id in there
-            yield None if found else Violation(enqueue.message_id, "was answered 201, and is nowhere")
+            yield None if found else Violation(enqueue.message_id, "was answered 201, but is in no queue")
 
 
 @checks("G-SMQ-6", level=Level.AUDIT)
 def nothing_comes_from_nowhere(history: SimpleMqHistory) -> Iterator[Violation | None]:
-    """What is delivered was enqueued, with the same data."""
+    """A delivered message was enqueued, with the same data."""
     sent = {enqueue.message_id: enqueue.data for enqueue in history.enqueued() if enqueue.outcome == "ok"}
     unsure = {enqueue.data for enqueue in history.enqueued() if enqueue.outcome == "unknown"}
     for id_, polls in history.delivered().items():
         for poll in polls:
             good = sent[id_] == poll.data if id_ in sent else poll.data in unsure
-            yield None if good else Violation(id_, f"was delivered with {poll.data[:40]!r}, which nobody sent so")
+            yield None if good else Violation(id_, f"was delivered with {poll.data[:40]!r}, which was not sent")
 
 
 @checks("G-SMQ-8", level=Level.AUDIT)
@@ -80,7 +80,7 @@ def acked_is_gone(history: SimpleMqHistory) -> Iterator[Violation | None]:
 
 @checks("G-SMQ-4", level=Level.AUDIT)
 def counts_are_exact(history: SimpleMqHistory) -> Iterator[Violation | None]:
-    """The message count of a queue that nobody uses is the number of its messages."""
+    """The message count of an unused queue is the number of its messages."""
     for left in history.left():
         text = f"counts {left.count} messages and has {len(left.message_ids)}"
         yield None if left.count == len(left.message_ids) else Violation(left.queue, text)
@@ -97,5 +97,5 @@ CHECKERS: tuple[SimpleMqChecker, ...] = (
 
 
 def violations(history: SimpleMqHistory) -> list[Violation]:
-    """Everything that is wrong with a history."""
+    """All violations of a history."""
     return [found for checker in CHECKERS for found in checker(history) if found]

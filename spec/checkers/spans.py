@@ -7,7 +7,7 @@ from operator import itemgetter
 from typing import TypeAlias
 
 Span: TypeAlias = tuple[int, int, int, str]
-"""A call: when it was invoked and answered, the value that it saw or made, and whom it is about."""
+"""A call: when it was invoked and answered, the value that it observed or made, and its keys."""
 
 
 def greatest_before(spans: Iterable[Span]) -> Iterator[tuple[Span, Span | None]]:

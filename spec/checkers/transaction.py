@@ -12,7 +12,7 @@ from .verdict import Violation
 
 @checks("G-TXN-1", level=Level.LIVE)
 def a_transaction_happens_whole_or_not_at_all(history: History) -> Iterator[Violation | None]:
-    """What it pushed is there with all of it, and with its inputs done; of a failed one nothing is there."""
+    """All messages of a transaction exist and its inputs are acknowledged; no message of a failed one exists."""
     for transaction in history.transactions:
         own = _own(history, transaction)
         if own:
@@ -32,7 +32,7 @@ def _half(history: History, transaction: Transaction, own: list[Message]) -> str
     happened = min([transaction.end, *(message.seen for message in seen)])
     missing = [each for each in own if not each.is_delivered and history.drained_after(each.lane.queue, happened)]
     if missing:
-        return f"{len(missing)} of {len(own)} messages of its transaction are not there"
+        return f"{len(missing)} of {len(own)} messages of its transaction are missing"
     again = _input_again(history, transaction, happened)
     return f"was pushed by a transaction whose input {again} was delivered again" if again else ""
 
@@ -69,9 +69,9 @@ def _has_happened(history: History, transaction: Transaction) -> bool:
 
 @checks("G-TXN-3", level=Level.LIVE)
 def a_late_transaction_fails(history: History) -> Iterator[Violation | None]:
-    """A transaction that acks what was known to be done is refused."""
+    """A transaction that acks a message known to be acknowledged is refused."""
     for transaction in history.transactions:
         for item in transaction.acks:
             if transaction.outcome != "unknown" and transaction.invoked > history.reading(item).done_at:
-                text = "was done, and a transaction that acks it succeeded"
+                text = "was done, but a transaction that acks it succeeded"
                 yield Violation(item.transaction_id, text) if transaction.outcome == "ok" else None

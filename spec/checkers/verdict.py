@@ -1,8 +1,8 @@
-"""What a checker finds, and what follows from it.
+"""The results of checkers.
 
-A checker takes a history and gives one element for each thing that it judged: `None` if that is as it must be, else
-the violation. The results form a lattice, valid < unknown < invalid. Silence is not success: a checker that crashed
-or had nothing to judge is `unknown`.
+A checker takes a history and yields one element per judged item: `None` if it is correct, else the violation. The
+results form a lattice, valid < unknown < invalid. Silence is not success: a checker that crashed or had nothing to
+judge is `unknown`.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class Result(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """Something that must not be.
+    """A violation of a guarantee.
 
     Attributes:
-        subject: the transaction id, lease id or partition that it is about.
+        subject: the transaction id, lease id or partition.
         text: what was observed, for people.
     """
 
@@ -40,7 +40,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a checker says of a history; `text` tells why a result is unknown."""
+    """The result of a checker for a history; `text` has the reason of an unknown result."""
 
     result: Result
     judged: int = 0
@@ -49,7 +49,7 @@ class Verdict:
 
 
 class NotObservableError(Exception):
-    """The server does not tell what the checker needs, such as offsets."""
+    """The server does not provide what the checker needs, such as offsets."""
 
 
 H = TypeVar("H")
@@ -61,7 +61,7 @@ def judge(checker: Callable[[H], Iterator[Violation | None]], history: H) -> Ver
     """The verdict of a checker.
 
     Raises:
-        NotObservableError: the history lacks what the checker looks at, for no fault of the server.
+        NotObservableError: the history lacks the data for the checker, which is not a fault of the server.
     """
     judged, violations, problem = 0, [], ""
     try:
@@ -72,10 +72,10 @@ def judge(checker: Callable[[H], Iterator[Violation | None]], history: H) -> Ver
                     violations.append(found)
     except NotObservableError:
         raise
-    except Exception as error:  # whatever it stumbles over, it has not shown anything
+    except Exception as error:  # after any exception, nothing has been shown
         problem = f"the checker crashed: {error!r}"
     if not judged and not problem:
-        problem = "the history holds nothing that it judges"
+        problem = "the history has nothing for it to judge"
     found_result = Result.INVALID if violations else Result.VALID
     return Verdict(
         merge([found_result, Result.UNKNOWN if problem else Result.VALID]), judged, tuple(violations), problem
@@ -84,7 +84,7 @@ def judge(checker: Callable[[H], Iterator[Violation | None]], history: H) -> Ver
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """A history is large and has no garbage: the collector would walk through all of it, again and again."""
+    """A history is large and has no garbage, so the collector would walk through all of it repeatedly."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -95,5 +95,5 @@ def _without_collector() -> Iterator[None]:
 
 
 def merge(results: Iterable[Result]) -> Result:
-    """The greatest of them."""
+    """The greatest one."""
     return max(results, default=Result.VALID)

@@ -1,6 +1,6 @@
 """The conformance suite: the guarantees as a client sees them, checked over HTTP on any server.
 
-It needs a URL, and a token where the server wants one. It works in queues of its own and deletes them.
+It needs a URL, and a token if the server requires one. It uses queues of its own and deletes them.
 """
 
 from .render import as_html, as_json, as_junit, as_table

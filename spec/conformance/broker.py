@@ -1,4 +1,4 @@
-"""The interface of a broker, spoken over HTTP: every call gives a record of the history, however it ends."""
+"""A client of the HTTP interface: every call becomes a record of the history, also failed ones."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ class NotCarriedOutError(Exception):
 
 
 class UnavailableError(NotCarriedOutError):
-    """The server says that it cannot do it at the moment."""
+    """The server answers that it is temporarily unavailable."""
 
 
 class NoLongPollError(NotCarriedOutError):
-    """The server says that it holds no long polls."""
+    """The server does not support long polls."""
 
 
 @dataclass
 class Broker:
-    """Calls of one kind of client.
+    """Calls of one type of client.
 
     Attributes:
-        server: where it is.
-        statuses: counts what was answered: (situation, status).
-        strict: whether a call that the server does not carry out raises, instead of being recorded as such.
+        server: its address.
+        statuses: counts of answers by (situation, status).
+        strict: whether a failed call raises, instead of being recorded.
         client: the name under which calls are recorded.
-        timeout_s: how long it waits for an answer, beside the time that a long poll may take.
+        timeout_s: how long it waits for an answer, in addition to the time of a long poll.
         records: all calls so far.
-        pace: is told how long answers took.
+        pace: records the durations of answers.
     """
 
     server: Server

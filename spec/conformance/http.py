@@ -1,4 +1,4 @@
-"""One HTTP request on a connection of its own, with a limit on everything: the server may be broken in any way."""
+"""One HTTP request on its own connection, with limits on everything: the server may be broken in any way."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _BODY_BYTES_MAX = 64 * 1024 * 1024
 
 
 class NoAnswerError(Exception):
-    """The server did not answer, or not in HTTP: whether it did what was asked is unknown."""
+    """The server did not answer, or not in HTTP: the outcome of the request is unknown."""
 
 
 class BadAnswerError(Exception):
-    """The answer is HTTP, but not what the interface says."""
+    """The answer is HTTP, but violates the interface."""
 
 
 class _Object(dict[str, Any]):
@@ -101,7 +101,7 @@ class Server:
             raise NoAnswerError(f"{method} {path}: {str(problem) or type(problem).__name__}") from problem
 
     async def settle(self, *, timeout_s: float) -> None:
-        """Returns when every request is answered, or after that time: what they make can be deleted then."""
+        """Returns when every request is answered, or after a time: then their queues can be deleted."""
         if self._unanswered:
             await asyncio.wait(self._unanswered, timeout=timeout_s)
 
@@ -109,7 +109,7 @@ class Server:
         """Open a connection and close it.
 
         Raises:
-            OSError: nobody listens.
+            OSError: no server listens.
         """
         async with asyncio.timeout(timeout_s):
             _, writer = await self._open()

@@ -1,4 +1,4 @@
-"""What a scenario works with: queues of its own, short names for calls, and ways to say what was refuted."""
+"""Tools of a scenario: its own queues, short names for calls, and assertions."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ DEFAULT = "Default"
 _NOT_OFFERED = {404, 405, 501}
 #: How often a server is asked that does not wait by itself.
 _LOOK_S = 0.05
-#: What is over within the time of a few slow answers.
+#: A time that a few slow answers may exceed.
 _SHORT = {"leaseTime": 10, "delayedProcessing": 10, "windowBuffer": 10, "retryDelay": 10_000}
 
 
 class RefutedError(Exception):
-    """The server did what a guarantee rules out, or did not do what it promises."""
+    """The server violated a guarantee."""
 
 
 class SkippedError(Exception):
-    """The server does not offer what is needed to look."""
+    """The server does not support what the check needs."""
 
 
 def expect(good: bool, text: str) -> None:
@@ -46,21 +46,21 @@ def _short(value: object) -> str:
 
 
 def payloads(pop: Pop) -> list[object]:
-    """What a pop delivered."""
+    """The payloads that a pop delivered."""
     return [delivery.payload for delivery in pop.deliveries]
 
 
 @dataclass
 class Lab:
-    """The place of one scenario.
+    """The environment of one scenario.
 
     Attributes:
-        broker: a strict one: a call that is not carried out ends the scenario without a result.
-        name: begins the names of its queues.
+        broker: a strict one: a failed call ends the scenario without a result.
+        name: prefix of its queues.
         short_s: a time that is short for people, and long enough for a few answers: longer in each further attempt.
-        made: gets the names of all queues that it may have made.
-        notes: what the report is to say beside the result.
-        is_timed: whether something has been done whose result depends on how fast answers come.
+        made: the names of all queues that it may have created.
+        notes: remarks for the report.
+        is_timed: whether the result depends on the speed of answers.
     """
 
     broker: Broker
@@ -73,7 +73,7 @@ class Lab:
     _places: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def queue_name(self) -> str:
-        """A name that nobody has used; what is made under it is deleted at the end."""
+        """An unused name; its queue is deleted at the end."""
         self._count += 1
         self.made.append(f"{self.name}-{self._count}")
         return self.made[-1]
@@ -106,10 +106,10 @@ class Lab:
                 await asyncio.sleep(_LOOK_S)
 
     async def long_poll(self, queue: str, partition: str | None = None, **how: Any) -> Pop:  # noqa: ANN401 - as above
-        """The same where it matters that it is the server who waits.
+        """The same, as a long poll: the server waits.
 
         Raises:
-            SkippedError: this one never does.
+            SkippedError: the server does not support long polls.
         """
         self.is_timed |= bool(how.get("wait_s"))
         try:

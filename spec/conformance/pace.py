@@ -1,4 +1,4 @@
-"""How fast answers come: what the clock refutes on a machine that has no time is not refuted."""
+"""The speed of answers: on an overloaded machine, late answers do not refute a guarantee."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Pace:
-    """How long answers took, beside the time for which a long poll may wait; in seconds."""
+    """The duration of answers, without the waiting time of long polls; in seconds."""
 
     _ended: list[tuple[float, float]] = field(default_factory=list)
 

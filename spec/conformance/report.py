@@ -1,4 +1,4 @@
-"""What a run has shown."""
+"""The report of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the end of a scenario, or the verdict of a checker, is in a report."""
+"""Results of scenarios and checkers, for a report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run: the scenarios, some at a time, then the workload and the checkers, and in the end the cleaning up."""
+"""A run: the scenarios, some concurrently, then the workload and the checkers, and finally the cleanup."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FAREWELL_S = 4.0
 #: Producers of the workload get this share of the time that is left: everything has to be drained, too.
 _PRODUCING_SHARE = 0.4
 _SILENT_SCENARIOS_MAX = 6
-#: A scenario that the clock refutes while some answer takes longer, or that the server puts off, is tried again.
+#: A scenario is repeated if it fails by time while answers take longer than this, or if the server postpones it.
 _SLOW_S, _ATTEMPTS, _PAUSE_S = 0.1, 4, 1.0
 
 
@@ -113,7 +113,7 @@ class _Run(Session[Scenario, Checker]):
         return result, text
 
     async def _attempt(self, scenario: Scenario, lab: Lab) -> Result:
-        """What a scenario shows.
+        """The result of a scenario.
 
         Raises:
             UnavailableError: the server puts it off.
@@ -128,7 +128,7 @@ class _Run(Session[Scenario, Checker]):
             return "unknown", f"not finished within {max(seconds, 0):.0f} s"
         except UnavailableError:
             raise
-        except Exception as problem:  # whatever a broken server provokes is no reason to stop
+        except Exception as problem:  # no exception that a broken server causes may stop the run
             self.silent += isinstance(problem, NoAnswerError)
             return failed(problem)
         self.silent = 0
@@ -136,7 +136,7 @@ class _Run(Session[Scenario, Checker]):
 
     @property
     def _is_gone(self) -> bool:
-        """Whether so many scenarios had no answer that the others need not try."""
+        """Whether the other scenarios need not be tried, because too many had no answer."""
         return self.silent >= _SILENT_SCENARIOS_MAX
 
     async def _run_workload(self) -> list[Row]:
@@ -148,7 +148,7 @@ class _Run(Session[Scenario, Checker]):
         history, rows = History(tuple(workload.records)), []
         for check, checker in self.checkers:
             result = judged(checker, history)
-            # What an unfinished workload has seen can refute, and no more than that.
+            # The history of an unfinished workload can refute guarantees, but not confirm them.
             rows += rows_of(check, ("unknown", problem) if problem and result[0] != "invalid" else result)
             self.step(check)
         return rows
@@ -208,10 +208,10 @@ def run(
         profile: a key of `PROFILES`.
         only: run the checks of these guarantees; of all if there are none.
         fail_fast: leave out the workload if a scenario has refuted something.
-        progress: hears of each check that is done.
+        progress: called after each check.
 
     Raises:
-        UnreachableError: nobody listens there.
+        UnreachableError: no server listens there.
         ValueError: no check is about any of the guarantees.
     """
     session = _Run(

@@ -1,4 +1,4 @@
-"""What the runs of all interfaces have in common: a server, the checks that are wanted, and how far it is."""
+"""Common parts of runs of all interfaces: the server, the selected checks, and the progress."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CONNECT_S = 10.0
 
 
 class UnreachableError(Exception):
-    """Nobody listens at the URL, or it is none."""
+    """There is no server at the URL, or the URL is invalid."""
 
 
 def server_at(url: str, token: str | None) -> Server:
@@ -99,7 +99,7 @@ class Session(ABC, Generic[S, C]):
         """Carry it out.
 
         Raises:
-            UnreachableError: nobody listens there.
+            UnreachableError: no server listens there.
         """
         began = time.monotonic()
         rows = asyncio.run(self._rows())

@@ -1,4 +1,4 @@
-"""The randomised workload: producers that repeat themselves, consumers that fail and vanish, and a history of it all.
+"""The randomised workload: producers that repeat pushes, consumers that fail and crash, and their history.
 
 Every choice comes from the seed; what the server makes of it does not. At the end all clients become reliable and
 drain the queues, so that what is then missing is lost.
@@ -27,16 +27,16 @@ _DRAINING_POPS_MAX = 200
 _REFUSED_PAUSE_S = 0.5
 #: The status of a worker class that holds no long polls.
 _NOT_CARRIED = 501
-#: How long what was spooled is waited for.
+#: How long to wait for spooled messages.
 _SPOOL_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much of everything.
+    """Sizes of the workload.
 
     Attributes:
-        consumers: those that hold leases, in two groups.
+        consumers: consumers with leases, in two groups.
         pushes: requests of each producer, at least.
         server_made: share of the requests whose transaction ids the server makes.
         auto_consumers: consumers of a third group, which take by autoAck only; then the others do not.
@@ -80,15 +80,15 @@ class Workload:
     """One run.
 
     Attributes:
-        server: what is judged.
-        size: how much of everything.
+        server: the judged one.
+        size: of the workload.
         seed: of all choices.
-        queue: where producers push.
-        target: where consumers forward to.
+        queue: for producers.
+        target: queue that consumers forward to.
         statuses: counts what was answered.
         producing_until: when producers end, whatever they have left; of the monotonic clock.
         lasts: producers do not stop before it returns.
-        settles: consumers do not stop, and nobody looks whether the queues are empty, before it returns.
+        settles: consumers do not stop, and the queues are not checked to be empty, before it returns.
     """
 
     server: Server
@@ -143,16 +143,16 @@ class Workload:
             await asyncio.sleep(self.size.pause_s)
 
     def broker(self, client: str) -> Broker:
-        """A client of the broker that records whatever happens to it."""
+        """A client of the broker that records all its calls."""
         return Broker(self.server, self.statuses, strict=False, client=client, records=self.records)
 
     async def _drain(self, queue: str, group: str | None) -> None:
-        """Take and ack until nothing comes for longer than any lease can last, or until that is hopeless.
+        """Take and ack until nothing is delivered for longer than any lease can last, or until that is hopeless.
 
-        That nothing comes is said by a long poll, and then by a pop that waits for nothing but the server.
+        An empty long poll, and then an empty pop without waiting, show that nothing is left.
         """
         broker, wait_s = self.broker(f"drain {group}"), self.size.lease_s + _DRAINED_MARGIN_S
-        # Whoever knows when all has settled has waited for it.
+        # A caller that passes `settles` has waited for the spool already.
         spooled_until = time.monotonic() + (_SPOOL_S if self.settles is _at_once else 0)
         is_quiet = False
         for _ in range(_DRAINING_POPS_MAX):
@@ -161,7 +161,7 @@ class Workload:
                 queue, group=group, batch=500, partitions=100, wait_s=await self.wait_of(asked_s),
                 lease_seconds=self.size.lease_s,
             )  # fmt: skip
-            # One that is answered late was held up, and so may be the end of a lease that nobody heard of.
+            # If its answer is late, the end of an unknown lease may be late, too.
             is_late = time.monotonic() - begin > asked_s + _DRAINED_MARGIN_S
             if pop.outcome != "ok":
                 await asyncio.sleep(_REFUSED_PAUSE_S)
@@ -225,11 +225,11 @@ class _Producer:
 
     async def _push_impatiently(self, items: list[PushItem]) -> None:
         """Give up before the answer, most of the time; and then try again, most of the time."""
-        self._broker.timeout_s, patience_s = self._random.choice(_IMPATIENCE_S), self._broker.timeout_s
+        self._broker.timeout_s, retry_timeout_s = self._random.choice(_IMPATIENCE_S), self._broker.timeout_s
         try:
             await self._broker.push(items)
         finally:
-            self._broker.timeout_s = patience_s
+            self._broker.timeout_s = retry_timeout_s
         if self._random.random() < 0.7:
             await self._push(items)
 
@@ -257,6 +257,8 @@ class _Consumer:
         self._deck: list[str] = []
         self._stale: list[Pop] = []
         self._outputs = 0
+        #: Half of the consumers work message by message, for whom a server may prefetch.
+        self._one_by_one = self._random.random() < 0.5
 
     async def run(self) -> None:
         while not self._workload.stopped.is_set():
@@ -267,20 +269,21 @@ class _Consumer:
                 await self._handle(pop)
 
     async def _pop(self) -> Pop:
-        """A pop, now and then with autoAck, or one whose answer nobody waits for."""
-        chance, patience_s = self._random.random(), self._broker.timeout_s
+        """A pop, sometimes with autoAck, or one without waiting for its answer."""
+        chance, retry_timeout_s = self._random.random(), self._broker.timeout_s
         auto_ack = self._group == _AUTO_GROUP if self._workload.size.auto_consumers else 0.05 < chance < 0.08
         if chance < 0.05:
             self._broker.timeout_s = self._random.choice(_IMPATIENCE_S)
         try:
             return await self._broker.pop(
-                self._workload.queue, group=self._group, batch=self._random.randint(1, 8),
-                partitions=self._random.randint(1, 3), auto_ack=auto_ack,
+                self._workload.queue, group=self._group,
+                batch=1 if self._one_by_one else self._random.randint(1, 8),
+                partitions=1 if self._one_by_one else self._random.randint(1, 3), auto_ack=auto_ack,
                 wait_s=await self._workload.wait_of(0.2 if chance > 0.05 else 0),
                 lease_seconds=self._workload.size.lease_s,
             )  # fmt: skip
         finally:
-            self._broker.timeout_s = patience_s
+            self._broker.timeout_s = retry_timeout_s
 
     async def _be_late(self) -> None:
         """Come back with a lease that must be over by now."""
@@ -330,7 +333,7 @@ class _Consumer:
     async def _forward(self, pop: Pop, how: str) -> None:
         """Consume, transform, produce; a second transaction for the same input must fail."""
         acks = _items(self._workload, pop, pop.deliveries)
-        patience_s = self._broker.timeout_s
+        retry_timeout_s = self._broker.timeout_s
         if how == "forward twice":
             self._broker.timeout_s = self._random.choice(_IMPATIENCE_S)
         pushes = [self._output(number) for number in range(self._random.randint(1, 3))]
@@ -338,7 +341,7 @@ class _Consumer:
             # The same id twice: the transaction must not happen, and the messages come again.
             pushes.append(pushes[0])
         await self._broker.transact(acks, pushes, self._workload.places)
-        self._broker.timeout_s = patience_s
+        self._broker.timeout_s = retry_timeout_s
         if how in {"forward twice", "forward late"}:
             await self._broker.transact(acks, [self._output(0)], self._workload.places)
 

@@ -1,4 +1,4 @@
-"""Ack: what became of delivered messages."""
+"""Ack: the outcomes of delivered messages."""
 
 from __future__ import annotations
 

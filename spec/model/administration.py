@@ -1,4 +1,4 @@
-"""Administration: what an operator does to single messages and to groups, as far as consumers observe it."""
+"""Administration: actions on single messages and on groups, as far as consumers observe them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .operations import (
     GiveUp,
     Pop,
     Seek,
-    Sought,
+    SeekResult,
     UpdatedSubscription,
     UpdateSubscription,
 )
@@ -48,7 +48,7 @@ def delete_message(state: State, operation: DeleteMessage, now: float) -> tuple[
 def give_up(state: State, operation: GiveUp, now: float) -> tuple[State, GivenUp]:
     """Move a message to the dead letters of one group, or of all that have not done it (G-DLQ-6)."""
     if state.partition(operation.lane) and not state.queues[operation.queue].groups:
-        state = subscribe(state, Pop(operation.queue), now)  # nobody has ever read from it: then queue mode gives it up
+        state = subscribe(state, Pop(operation.queue), now)  # the queue was never popped: then queue mode gives it up
     partition = state.partition(operation.lane)
     message = message_named(partition, operation.lane, operation.transaction_id) if partition else None
     if partition is None or message is None or not partition.has(message):
@@ -73,11 +73,11 @@ def _finish(state: State, lane: Lane, group: str, offset: int, now: float) -> St
     return put_cursor(state, lane, group, release(cursor.complete([offset]), queue, set(), set(), now))
 
 
-def seek(state: State, operation: Seek, now: float) -> tuple[State, Sought]:
-    """Put cursors of a group somewhere; what it knew of deliveries there is forgotten (G-GRP-5)."""
+def seek(state: State, operation: Seek, now: float) -> tuple[State, SeekResult]:
+    """Move cursors of a group; its delivery attempts there are reset (G-GRP-5)."""
     queue = state.queues.get(operation.queue)
     if queue is None or operation.group not in queue.groups:
-        return state, Sought(0)
+        return state, SeekResult(0)
     # A group that waits for its start begins now.
     groups = {**queue.groups, operation.group: replace(queue.groups[operation.group], after=None)}
     partitions = dict(queue.partitions)
@@ -85,7 +85,9 @@ def seek(state: State, operation: Seek, now: float) -> tuple[State, Sought]:
     for name in places:
         acked = partitions[name].head - 1 if operation.to_end else partitions[name].last_until(operation.since)
         partitions[name] = _put(partitions[name], operation.group, acked, now)
-    return put_queue(state, operation.queue, replace(queue, groups=groups, partitions=partitions)), Sought(len(places))
+    return put_queue(state, operation.queue, replace(queue, groups=groups, partitions=partitions)), SeekResult(
+        len(places)
+    )
 
 
 def _put(partition: Partition, group: str, acked: int, now: float) -> Partition:
@@ -105,7 +107,7 @@ def update_subscription(state: State, operation: UpdateSubscription, now: float)
 
 
 def delete_group(state: State, operation: DeleteGroup, now: float) -> tuple[State, DeletedGroup]:
-    """Forget a group, so that its next pop makes it anew; or only put it back to its start (G-GRP-7)."""
+    """Delete a group, so that its next pop creates it again; or only reset it to its start (G-GRP-7)."""
     queue = state.queues.get(operation.queue)
     if queue is None or operation.group not in queue.groups:
         return state, DeletedGroup(None)

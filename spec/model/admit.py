@@ -11,7 +11,7 @@ from .operations import (
     AckResult,
     Cleaned,
     Committed,
-    Cycled,
+    CycleResult,
     Deleted,
     DeletedGroup,
     DeletedMessage,
@@ -29,7 +29,7 @@ from .operations import (
     RemoveExpired,
     Renewed,
     RolledBack,
-    Sought,
+    SeekResult,
     Transaction,
     UpdatedSubscription,
 )
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: The guarantee behind an answer that is of the right kind and still another one.
+#: The guarantee that an answer of the right type but with other contents breaks.
 _BROKEN: Mapping[type, str] = {
     Committed: "G-TXN-1",
     Renewed: "G-LEASE-4",
@@ -54,7 +54,7 @@ _BROKEN: Mapping[type, str] = {
     Evicted: "G-RET-6",
     Cleaned: "G-RET-7",
     GivenUp: "G-DLQ-6",
-    Sought: "G-GRP-5",
+    SeekResult: "G-GRP-5",
     UpdatedSubscription: "G-GRP-6",
     DeletedGroup: "G-GRP-7",
 }
@@ -70,9 +70,9 @@ class Violation(AssertionError):  # noqa: N818 - the word of the specification
 
 
 def admit(state: State, operation: Operation, observed: Outcome, now: float, *, alone: bool = True) -> State:
-    """The state after an operation that a server answered like this.
+    """The state after an operation with this answer of a server.
 
-    A pop that is not `alone` meets other requests: it may pass over what they hold.
+    A pop that is not `alone` runs concurrently with other requests: it may skip partitions that they have locked.
 
     Raises:
         Violation: the answer is not one that the specification allows.
@@ -122,7 +122,7 @@ def _broken(expected: Outcome, observed: Outcome) -> str:
             return "G-TXN-3"
         case (QueueFull(), _) | (_, QueueFull()):
             return "G-RET-8"
-    if isinstance(expected, Cycled) and isinstance(observed, Cycled):
+    if isinstance(expected, CycleResult) and isinstance(observed, CycleResult):
         return "G-STR-2" if expected.error and not observed.error else "G-STR-1"
     return _BROKEN.get(type(expected), "G-ISO-2")
 
@@ -195,7 +195,7 @@ def _check_budget(choice: Mapping[Lane, int], operation: Pop) -> None:
 
 
 def _check_choice(candidates: Collection[Claimable], choice: Mapping[Lane, int], operation: Pop) -> None:
-    """The budget is used, and nobody is passed over."""
+    """The batch is filled, and no partition is skipped."""
     room = operation.batch - sum(choice.values())
     more = operation.partitions_max - len(choice)
     left = [candidate for candidate in candidates if choice.get(candidate.lane, 0) < len(candidate.offsets)]

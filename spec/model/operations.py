@@ -1,4 +1,4 @@
-"""What a client can ask of the broker, and what it can be answered."""
+"""The operations of clients, and their results."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class AckItem(Place):
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """Say what became of messages."""
+    """Acknowledge messages."""
 
     items: tuple[AckItem, ...]
 
@@ -136,7 +136,7 @@ class DeleteQueue:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """Make a stream, or find it again; `chain` stands for its operators."""
+    """Create a stream, or find it by name; `chain` represents its operators."""
 
     stream: str
     chain: str
@@ -180,7 +180,7 @@ class Cycle:
 
     @property
     def is_flush(self) -> bool:
-        """Whether it emits what it has read of the state and deletes that, with no lease to prove that it may."""
+        """Whether it is a window close: it pushes what it has read of the state and deletes that, without a lease."""
         return self.ack is None and bool(self.pushes) and any(change.value is None for change in self.changes)
 
 
@@ -237,21 +237,21 @@ class DeleteGroup:
 
 @dataclass(frozen=True, slots=True)
 class RemoveExpired:
-    """Retention: remove what the options of the queue let go."""
+    """Retention: remove messages as the options of the queue allow."""
 
     queue: str
 
 
 @dataclass(frozen=True, slots=True)
 class EvictOverdue:
-    """Eviction: groups give up what has waited longer for them than the queue allows."""
+    """Eviction: groups give up messages that have waited longer than the queue allows."""
 
     queue: str
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveIdle:
-    """Clean-up: remove empty partitions to which nothing was pushed for so many seconds."""
+    """Clean-up: remove empty partitions without a push for this many seconds."""
 
     queue: str
     seconds: float
@@ -377,7 +377,7 @@ class Registered:
 
 
 @dataclass(frozen=True, slots=True)
-class Cycled:
+class CycleResult:
     """A cycle that happened, or an error and nothing; `completed` counts the messages that the ack has completed."""
 
     error: str | None = None
@@ -403,7 +403,7 @@ class GivenUp:
 
 
 @dataclass(frozen=True, slots=True)
-class Sought:
+class SeekResult:
     """How many cursors were put."""
 
     cursors: int
@@ -456,11 +456,11 @@ Outcome: TypeAlias = (
     | Deleted
     | DeletedMessage
     | GivenUp
-    | Sought
+    | SeekResult
     | UpdatedSubscription
     | DeletedGroup
     | Registered
-    | Cycled
+    | CycleResult
     | Removed
     | Evicted
     | Cleaned

@@ -169,7 +169,7 @@ def choose(candidates: Iterable[Claimable], operation: Pop) -> dict[Lane, int]:
 
 
 def deliver(state: State, operation: Pop, choice: Mapping[Lane, int], now: float) -> tuple[State, Popped]:
-    """Deliver so many messages from these claimable cursors, all under one lease."""
+    """Deliver this many messages from these claimable cursors, all under one lease."""
     deliveries: list[Delivery] = []
     for lane, count in choice.items():
         queue, group = state.queues[lane.queue], operation.group_name

@@ -59,7 +59,7 @@ def _is_own(item: PushItem) -> bool:
 
 
 def _clash(item: PushItem, partition: Partition, before: Partition | None) -> PushResult | None:
-    """A transaction id is stored at most once a partition (G-IDEM-1), and a message's own id is reserved (G-IDEM-4)."""
+    """A partition stores a transaction id at most once (G-IDEM-1), and a message's own id is reserved (G-IDEM-4)."""
     if not item.transaction_id:
         return None
     own = _is_own(item)

@@ -1,4 +1,4 @@
-"""Retention, eviction and clean-up: what the broker does without being asked, as commands with their time."""
+"""Retention, eviction and clean-up: the background jobs of the broker, as operations with a time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def removable(state: State, name: str, now: float) -> dict[str, int]:
 
 
 def due(state: State, name: str, now: float) -> dict[str, int]:
-    """The oldest offset that each partition may keep: others are too old, whoever needs them."""
+    """The oldest offset that each partition may keep: others are too old, even if a group still needs them."""
     queue = state.queue(name)
     if queue is None:
         return {}
@@ -65,7 +65,7 @@ def _is_over(options: Options, seconds: float, age: float) -> bool:
 
 
 def remove(state: State, name: str, oldest: Mapping[str, int], now: float) -> tuple[State, Removed]:
-    """Remove what is below these offsets; for every group it is done with."""
+    """Remove the messages below these offsets; they are done for every group."""
     for partition_name, first in oldest.items():
         lane = Lane(name, partition_name)
         partition = state.queues[name].partitions[partition_name]
@@ -76,20 +76,20 @@ def remove(state: State, name: str, oldest: Mapping[str, int], now: float) -> tu
 
 
 def _pass_over(cursor: Cursor, gone: range, now: float) -> Cursor:
-    """The cursor behind what is gone; a lease with nothing left under it ends."""
+    """The cursor after the removed messages; a lease without remaining messages ends."""
     if all(cursor.is_done(offset) for offset in gone):
         return cursor
     return end_finished_lease(cursor.complete(gone), now)
 
 
 def evict_overdue(state: State, operation: EvictOverdue, now: float) -> tuple[State, Evicted]:
-    """Each group gives up what has waited too long and is not under a live lease (G-RET-6)."""
+    """Each group gives up messages that have waited too long and are not under a live lease (G-RET-6)."""
     name, count = operation.queue, 0
     queue = state.queue(name)
     if queue is None:
         return state, Evicted(0)
     late = any(is_overdue(queue.options, message, now) for p in queue.partitions.values() for message in p.kept)
-    if late and not queue.groups:  # nobody has ever read from it: then it is queue mode that gives up
+    if late and not queue.groups:  # the queue was never popped: then queue mode gives up
         state = subscribe(state, Pop(name), now)
     for partition_name, partition in state.queues[name].partitions.items():
         for group, cursor in partition.cursors.items():

@@ -76,7 +76,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class CreateQueue:
-    """Make a queue under an id that nobody has."""
+    """Create a queue with a new id."""
 
     queue: str
     size: int
@@ -93,7 +93,7 @@ class DeleteQueue:
 
 @dataclass(frozen=True, slots=True)
 class Describe:
-    """Look at a queue."""
+    """FetchResult at a queue."""
 
     queue: str
 
@@ -117,7 +117,7 @@ class Poll:
 
 @dataclass(frozen=True, slots=True)
 class Peek:
-    """Look at messages behind a place, oldest first."""
+    """List messages after a cursor, oldest first."""
 
     queue: str
     after: tuple[float, str] | None
@@ -134,7 +134,7 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class Extend:
-    """Hide a message in flight until so many seconds from now."""
+    """Hide a message in flight until this many seconds from now."""
 
     queue: str
     id: str
@@ -158,7 +158,7 @@ class RequeueAll:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Route what is exhausted, everywhere."""
+    """Move exhausted messages of all queues."""
 
 
 Operation: TypeAlias = (
@@ -175,7 +175,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What a queue looks like; `count` is the number of its messages (G-SMQ-4)."""
+    """The description of a queue; `count` is the number of its messages (G-SMQ-4)."""
 
     count: int
     dlq: str | None
@@ -283,7 +283,7 @@ def peek(state: State, operation: Peek) -> Outcome:
 
 
 def ack(state: State, operation: Ack) -> tuple[State, Outcome]:
-    """An ack is a delete, whoever sends it (G-SMQ-8)."""
+    """An ack is a delete, regardless of its sender (G-SMQ-8)."""
     outcomes = []
     for id_ in operation.ids:
         queue = state.queues[operation.queue]
@@ -293,7 +293,7 @@ def ack(state: State, operation: Ack) -> tuple[State, Outcome]:
 
 
 def extend(state: State, operation: Extend, now: float) -> tuple[State, Outcome]:
-    """Only what is in flight (G-SMQ-14)."""
+    """Only messages in flight (G-SMQ-14)."""
     queue = state.queues[operation.queue]
     message = queue.messages.get(operation.id)
     if message is None:
@@ -313,7 +313,7 @@ def route(state: State, id_: str, now: float) -> State:
     exhausted = [message for message in queue.in_order() if queue.exhausted(message, now)]
     if not exhausted:
         return state
-    # Who has had all its deliveries holds up nobody, also where there is no room for it.
+    # A message that has had all its deliveries blocks no other, even if the dead-letter queue has no room for it.
     queue = _with(queue, [replace(message, stuck=True) for message in exhausted])
     dead_id = dlq_id(id_)
     empty = Queue(queue.size, queue.visibility_timeout, queue.max_deliveries, parent=id_)

@@ -1,4 +1,4 @@
-"""What the broker remembers: immutable values, and the updates that several operations share.
+"""The state of the broker: immutable values, and updates that several operations share.
 
 A state is never changed; an update answers a new one. A message is known by queue, partition and offset.
 """
@@ -108,7 +108,7 @@ class Remembered(NamedTuple):
 class Partition:
     """A log, one cursor for each group of the queue, and what streams remember, by stream and key.
 
-    The model remembers every message; those below offset `removed` are gone for everybody else.
+    The model keeps every message; those below offset `removed` no longer exist for clients.
     """
 
     made_at: float
@@ -133,7 +133,7 @@ class Partition:
         return self.messages[self.removed :]
 
     def has(self, message: Message) -> bool:
-        """Whether a message is still there: neither removed with what was old, nor deleted by somebody."""
+        """Whether a message still exists: neither removed by retention, nor deleted."""
         return message.offset >= self.removed and not message.deleted
 
     def last_until(self, since: float) -> int:
@@ -159,8 +159,8 @@ class Partition:
 class Group:
     """A consumer group.
 
-    `after` is the time given as `subscriptionFrom`: what is not younger is never delivered. `start` is where the group
-    began, and begins again when it is put back.
+    `after` is the time of `subscriptionFrom`: only younger messages are delivered. `start` is where the group began,
+    and begins again when it is put back.
     """
 
     after: float | None = None
@@ -200,7 +200,7 @@ class Options:
 
     @property
     def keeps_dead_letters(self) -> bool:
-        """Whether what a group gives up leaves a dead letter."""
+        """Whether messages that a group gives up become dead letters."""
         return self.dead_letter_queue or self.dlq_after_max_retries
 
 
@@ -225,11 +225,11 @@ class State:
     streams: Mapping[str, str] = field(default_factory=dict)
 
     def queue(self, name: str) -> Queue | None:
-        """The queue, if there is one."""
+        """The queue, if it exists."""
         return self.queues.get(name)
 
     def partition(self, lane: Lane) -> Partition | None:
-        """The partition, if there is one."""
+        """The partition, if it exists."""
         queue = self.queues.get(lane.queue)
         return queue.partitions.get(lane.partition) if queue else None
 

@@ -151,7 +151,7 @@ STEPS: Mapping[type, Callable[[State, Any, float], tuple[State, Outcome]]] = {
     Seek: seek,
     UpdateSubscription: update_subscription,
     DeleteGroup: delete_group,
-    # What nobody asks for:
+    # Without a request of a client:
     RemoveExpired: remove_expired,
     EvictOverdue: evict_overdue,
     RemoveIdle: remove_idle,

@@ -1,4 +1,4 @@
-"""Streams: registered chains of operators, and the cycles that commit what their workers did."""
+"""Streams: registered chains of operators, and the cycles of their workers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .ack import ALREADY_COMPLETED, ack
-from .operations import Ack, AckItem, Cycle, Cycled, Register, Registered
+from .operations import Ack, AckItem, Cycle, CycleResult, Register, Registered
 from .push import is_full, store
 from .state import MessageId, Remembered, State, put_cursor, put_partition, put_queue
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 UNKNOWN_STREAM = "Unknown query_id: register the query first"
 PARTITION_NOT_FOUND = "Partition not found"
-RESERVED_ID = "A transactionId has the form of a message id: the server makes those"
-FULL = "The queue of the outputs is full (maxSize): try again when its consumers have caught up"
-LEASED = "The partition is leased: whoever holds it may have read this state already; flush again later"
-FLUSHED = "State not found: this flush, or another, has been committed"
-UNSETTLED = "The state changed a moment ago: read it again before flushing it"
+RESERVED_ID = "A transactionId has the form of a message id. Only the server creates those: choose another one"
+FULL = "The queue of the outputs is full (maxSize). Try again when its consumers have caught up"
+LEASED = "The partition is leased, and its consumer may have read this state already. Try again later"
+FLUSHED = "State not found: the window has been closed already"
+UNSETTLED = "The state changed a moment ago. Read it again before you close the window"
 
 SETTLED_AFTER = 1.0
-"""Seconds after which a change is taken to be known to whoever flushes."""
+"""Seconds after which a change counts as known to all workers."""
 
 
 def register(state: State, operation: Register, _now: float) -> tuple[State, Registered]:
-    """Find the stream by its name; another chain needs a reset, which forgets what is remembered."""
+    """Find the stream by its name; another chain needs a reset, which deletes the state."""
     known = state.streams.get(operation.stream)
     if known is not None and known != operation.chain and not operation.reset:
         return state, Registered(False, True)
@@ -46,27 +46,27 @@ def _forget(state: State, stream: str) -> State:
     return state
 
 
-def cycle(state: State, operation: Cycle, now: float) -> tuple[State, Cycled]:
+def cycle(state: State, operation: Cycle, now: float) -> tuple[State, CycleResult]:
     """All or nothing (G-STR-1): first the ack, then the state, then the outputs."""
     partition = state.partition(operation.lane)
     if operation.stream not in state.streams or partition is None:
-        return state, Cycled(PARTITION_NOT_FOUND if partition is None else UNKNOWN_STREAM)
+        return state, CycleResult(PARTITION_NOT_FOUND if partition is None else UNKNOWN_STREAM)
     if operation.is_flush and (error := _flush_error(operation, partition, now)):
-        return state, Cycled(error)
-    after, outcome = _acknowledge(state, operation, operation.ack, now) if operation.ack else (state, Cycled())
+        return state, CycleResult(error)
+    after, outcome = _acknowledge(state, operation, operation.ack, now) if operation.ack else (state, CycleResult())
     if outcome.error:
         return state, outcome
     written = _remember(after, operation, now)
     after, pushed = store(written, operation.pushes, now)
     if any(result.status == "refused" for result in pushed.results):
-        return state, Cycled(RESERVED_ID)
+        return state, CycleResult(RESERVED_ID)
     if is_full(written, operation.pushes):
-        return state, Cycled(FULL)
+        return state, CycleResult(FULL)
     return after, replace(outcome, results=pushed.results)
 
 
 def _flush_error(operation: Cycle, partition: Partition, now: float) -> str | None:
-    """Who flushes has no lease: what it has read must still be what there is (G-STR-2)."""
+    """A window close has no lease: the state that it has read must be unchanged (G-STR-2)."""
     cursor = partition.cursors.get(operation.group_name)
     if cursor and cursor.live_lease(now):
         return LEASED
@@ -81,13 +81,13 @@ def _is_unsettled(row: Remembered, now: float) -> bool:
     return row.changed_at > now - SETTLED_AFTER and (row.window_end is None or row.changed_at >= row.window_end)
 
 
-def _acknowledge(state: State, operation: Cycle, said: AckItem, now: float) -> tuple[State, Cycled]:
+def _acknowledge(state: State, operation: Cycle, said: AckItem, now: float) -> tuple[State, CycleResult]:
     """The ack is fenced by its lease, and one that repeats is refused (G-STR-2)."""
     item = said if said.status == "completed" else replace(said, status="dlq")
     after, acked = ack(state, Ack((item,)), now)
     [result] = acked.results
     if result.noop or result.error:
-        return state, Cycled(ALREADY_COMPLETED if result.noop else result.error)
+        return state, CycleResult(ALREADY_COMPLETED if result.noop else result.error)
     before = state.queues[operation.queue].partitions[operation.partition]
     cursor = before.cursors[operation.group_name]
     earlier = _undone_before(before, cursor, item) if item.status == "completed" else []
@@ -98,7 +98,7 @@ def _acknowledge(state: State, operation: Cycle, said: AckItem, now: float) -> t
     after = _release(after, operation, now) if operation.release else after
     ended = _cursor(after, operation).live_lease(now) is None
     completed = len(earlier) + 1 if item.status == "completed" else 0
-    return after, Cycled(completed=completed, released=ended, dead_lettered=result.dead_lettered)
+    return after, CycleResult(completed=completed, released=ended, dead_lettered=result.dead_lettered)
 
 
 def _cursor(state: State, operation: Cycle) -> Cursor:

@@ -6,4 +6,5 @@ AS $$
 BEGIN
     RETURN coalesce(nullif(current_setting('queen.clock', true), '')::timestamptz, clock_timestamp());
 END $$;
-COMMENT ON FUNCTION queen.clock() IS 'The time that decides leases, retries and created_at: the database''s, unless a test has set queen.clock.';
+COMMENT ON FUNCTION queen.clock() IS
+    'The time that decides leases, retries and created_at: that of the database, unless a test sets queen.clock.';

@@ -18,4 +18,5 @@ COMMENT ON FUNCTION queen.queue_uuid(bigint) IS 'The public id of a queue.';
 CREATE OR REPLACE FUNCTION queen.transaction_hash(transaction_id text) RETURNS uuid
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 RETURN encode(substr(sha256(convert_to(transaction_id, 'UTF8')), 1, 16), 'hex')::uuid;
-COMMENT ON FUNCTION queen.transaction_hash(text) IS 'How queen.transaction_ids knows a transaction id: the first 16 bytes of its SHA-256.';
+COMMENT ON FUNCTION queen.transaction_hash(text) IS
+    'The key of a transaction id in queen.transaction_ids: the first 16 bytes of its SHA-256.';

@@ -12,7 +12,7 @@ BEGIN
     DELETE FROM queen.partition_locks AS h WHERE h.part_id = ANY(p_part);
     DELETE FROM queen.partitions AS p WHERE p.id = ANY(p_part);
 END $$;
-COMMENT ON FUNCTION queen.hide_partitions IS 'Internal: takes partitions away from everybody.';
+COMMENT ON FUNCTION queen.hide_partitions IS 'Internal: makes partitions invisible to all calls.';
 
 -- Removes what hidden partitions have held, at most p_step rows (null: all); how many. Fewer than p_step: that was all.
 -- A table with a column part_id has its line here, or in queen.hide_partitions.
@@ -53,7 +53,8 @@ BEGIN
     DELETE FROM queen.deleted_messages AS d WHERE d.part_id = ANY(p_part);
     RETURN p_step - v_left;
 END $$;
-COMMENT ON FUNCTION queen.empty_partitions IS 'Internal: removes what hidden partitions have held, a bounded number of rows at a time.';
+COMMENT ON FUNCTION queen.empty_partitions IS
+    'Internal: removes the contents of hidden partitions, a bounded number of rows at a time.';
 
 -- Removes everything of partitions at once. The caller holds the queue row, as for queen.hide_partitions.
 CREATE OR REPLACE FUNCTION queen.remove_partitions(p_part bigint[]) RETURNS void
@@ -63,4 +64,4 @@ BEGIN
     PERFORM queen.hide_partitions(p_part);
     PERFORM queen.empty_partitions(p_part, NULL);
 END $$;
-COMMENT ON FUNCTION queen.remove_partitions IS 'Internal: removes everything of partitions.';
+COMMENT ON FUNCTION queen.remove_partitions IS 'Internal: removes partitions with all their contents.';

@@ -38,4 +38,4 @@ BEGIN
     END LOOP;
     RETURN v_low;
 END $$;
-COMMENT ON FUNCTION queen.last_before IS 'Internal: where a cursor stands that shall see what was created after a time.';
+COMMENT ON FUNCTION queen.last_before IS 'Internal: the cursor for a group that gets messages created after a time.';

@@ -1,3 +1,5 @@
+-- Plans: ADR 38 says why part_id + 0.
+
 -- Where the scan for ready cursors of a group begins. While some transaction holds a snapshot, the index keeps an entry for
 -- each time at which a cursor was ready once, and a scan from the oldest would visit them all (ADR 45). So there is per group a
 -- time below which no cursor is ready: the low-water mark. A worker remembers it and gives it to each pop, which returns it when
@@ -60,14 +62,15 @@ BEGIN
     END IF;
     RETURN (v_first - queen.tick('1970-01-01Z')) / 250.0;
 END $$;
-COMMENT ON FUNCTION queen.closed IS 'Internal: up to when nobody still writes when cursors are ready.';
+COMMENT ON FUNCTION queen.closed IS
+    'Internal: the time up to which no running transaction writes ready times of cursors.';
 
 -- The setting that has the mark of a group. There are 1000: every name of a setting takes memory for as long as the session
 -- lives, and before PostgreSQL 16 a new one has all of them sorted. A mark says of which group it is.
 CREATE OR REPLACE FUNCTION queen.name_of_mark(p_grp bigint) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN 'queen.low_water_' || (p_grp % 1000)::text;
-COMMENT ON FUNCTION queen.name_of_mark IS 'Internal: the setting that has the low-water mark of a group.';
+COMMENT ON FUNCTION queen.name_of_mark IS 'Internal: the name of the setting that holds the low-water mark of a group.';
 
 -- The low-water mark of a group; none while it has not all its cursors, which are ready since it began, in whichever page they
 -- are made, nor while nobody sees the group: it may be coming back under its number. It rises at most once a tick, and less often,

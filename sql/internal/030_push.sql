@@ -1,6 +1,10 @@
+-- Plans: ADR 38 says why = ANY(ARRAY[x]), part_id + 0.
+
 -- Wakes the parked cursors of partitions that the caller has locked and appends to. A cursor is parked at the end of the log,
--- so p_first, the offsets of what is appended, say where.
-CREATE OR REPLACE FUNCTION queen.wake(p_part bigint[], p_first bigint[], p_now timestamptz) RETURNS void
+-- so p_first, the offsets of what is appended, say where. Not those of the groups p_besides.
+CREATE OR REPLACE FUNCTION queen.wake(
+    p_part bigint[], p_first bigint[], p_now timestamptz, p_besides bigint[] DEFAULT NULL
+) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
 SET enable_bitmapscan = off
@@ -18,6 +22,7 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT p.part_id, p.grp_id, p.ver FROM queen.partition_consumers AS p
             WHERE p.part_id + 0 = u.part_id AND p.acked = u.first_off - 1 AND p.ready_at = 'infinity'
+                AND (p_besides IS NULL OR p.grp_id <> ALL(p_besides))
             ORDER BY p.grp_id + 0 FOR UPDATE
         ) AS c
     ) AS l;
@@ -105,7 +110,8 @@ BEGIN
         GROUP BY h.part_id
     ) AS d ON d.part_id = u.part_id;
 END $$;
-COMMENT ON FUNCTION queen.flushed IS 'Internal: the answer of a flush that was committed although its first answer was lost.';
+COMMENT ON FUNCTION queen.flushed IS
+    'Internal: the answer of a batch that was committed although its first answer was lost.';
 
 -- Walks back from the end of the log and stops at segments too old to be of a flush that is still being repeated. For one that
 -- was spooled meanwhile queen.replay_spool_v1 has set queen.sent_at.
@@ -136,4 +142,53 @@ BEGIN
         END IF;
     END LOOP;
 END $$;
-COMMENT ON FUNCTION queen.flushed_segment IS 'Internal: the segment that a flush wrote to a partition, if it was not sent more than an hour ago or queen.sent_at is set.';
+COMMENT ON FUNCTION queen.flushed_segment IS
+    'Internal: the segment that a batch wrote to a partition, unless it was sent more than an hour ago or '
+    'queen.sent_at is set.';
+
+-- What push_messages_v1, which sets how the statements are planned, does when a transaction id is there already: inserts the
+-- ids that are new, and leaves the messages of the others out of the segments.
+-- Returns:   partition, position and offset of each duplicate, and the segments without them.
+CREATE OR REPLACE FUNCTION queen.leave_out_duplicates(
+    p_part bigint[], p_first bigint[], p_hash_part bigint[], p_hash_pos int[], p_hash uuid[],
+    OUT d_part bigint[], OUT d_pos int[], OUT d_off bigint[],
+    INOUT p_n int[], INOUT p_data bytea[], INOUT p_ends bytea[], INOUT p_ids bytea[]
+)
+LANGUAGE plpgsql
+AS $$
+#variable_conflict use_column
+BEGIN
+    SELECT array_agg(u.part_id), array_agg(u.pos), array_agg(t.off) INTO d_part, d_pos, d_off
+    FROM unnest(p_hash_part, p_hash_pos, p_hash) AS u (part_id, pos, hash)
+    JOIN queen.transaction_ids AS t ON t.part_id = ANY(ARRAY[u.part_id]) AND t.hash = u.hash;
+    INSERT INTO queen.transaction_ids (part_id, hash, off)
+    SELECT n.part_id, n.hash, h.first_off + n.pos - n.duplicates
+    FROM (
+        SELECT u.part_id, u.pos, u.hash, d.pos IS NULL AS is_new,
+            count(d.pos) OVER (PARTITION BY u.part_id ORDER BY u.pos) AS duplicates
+        FROM unnest(p_hash_part, p_hash_pos, p_hash) AS u (part_id, pos, hash)
+        LEFT JOIN unnest(d_part, d_pos) AS d (part_id, pos) ON d.part_id = u.part_id AND d.pos = u.pos
+    ) AS n
+    JOIN unnest(p_part, p_first) AS h (part_id, first_off) ON h.part_id = n.part_id
+    WHERE n.is_new
+    ORDER BY n.part_id, n.hash;
+    SELECT
+        array_agg(k.n ORDER BY k.part_id), array_agg(k.data ORDER BY k.part_id), array_agg(k.ends ORDER BY k.part_id),
+        array_agg(k.ids ORDER BY k.part_id)
+    INTO p_n, p_data, p_ends, p_ids
+    FROM (
+        SELECT u.part_id, u.n - coalesce(cardinality(d.pos), 0) AS n, c.data, c.ends, c.ids
+        FROM unnest(p_part, p_n, p_data, p_ends, p_ids) AS u (part_id, n, data, ends, ids)
+        LEFT JOIN (
+            SELECT o.part_id, array_agg(o.pos ORDER BY o.pos) AS pos
+            FROM unnest(d_part, d_pos) AS o (part_id, pos) GROUP BY o.part_id
+        ) AS d ON d.part_id = u.part_id
+        CROSS JOIN LATERAL (
+            SELECT u.data, u.ends, u.ids WHERE d.pos IS NULL OR cardinality(d.pos) = u.n
+            UNION ALL
+            SELECT m.* FROM queen.cut_messages(u.n, d.pos, u.data, u.ends, u.ids) AS m WHERE cardinality(d.pos) < u.n
+        ) AS c
+    ) AS k;
+END $$;
+COMMENT ON FUNCTION queen.leave_out_duplicates IS
+    'Internal: stores the new transaction ids of a batch, and removes duplicates from its segments.';

@@ -1,3 +1,5 @@
+-- Plans: ADR 38 says why = ANY(ARRAY[x]), queue_id + 0.
+
 -- The maximum size of queues: how much is in one, and who may still push.
 
 -- Serialises the pushes to queues that have a maximum size: what one counts, no other changes before it commits.
@@ -23,7 +25,7 @@ BEGIN
         WHERE c.part_id = p_part
     );
 END $$;
-COMMENT ON FUNCTION queen.lowest_cursor IS 'Internal: the offset up to which every group is done with a partition.';
+COMMENT ON FUNCTION queen.lowest_cursor IS 'Internal: the offset up to which every group has finished a partition.';
 
 -- The same for groups of the queue that have begun and have no cursor in the partition yet (queen.begin_page).
 CREATE OR REPLACE FUNCTION queen.lowest_start(p_queue_id bigint, p_part bigint) RETURNS bigint
@@ -42,7 +44,8 @@ BEGIN
             ) IS NULL
     );
 END $$;
-COMMENT ON FUNCTION queen.lowest_start IS 'Internal: where the lowest cursor will stand that a partition has not yet.';
+COMMENT ON FUNCTION queen.lowest_start IS
+    'Internal: the lowest position of the cursors that a partition is still to get.';
 
 -- Messages that some group has still to complete, counted from the lowest cursor of each partition; where there is no
 -- group, all that are kept. Null: there are more than p_places places to look at, which are cursors that are not parked, and
@@ -87,7 +90,7 @@ BEGIN
         HAVING p_places IS NULL OR (SELECT count(*) FROM place) <= p_places
     );
 END $$;
-COMMENT ON FUNCTION queen.backlog IS 'Internal: messages of a queue that some group has still to complete.';
+COMMENT ON FUNCTION queen.backlog IS 'Internal: messages of a queue that some group has still to acknowledge.';
 
 -- Locks what is known of the size of a queue, and returns it (null: nothing is). In the order of all locks this comes after
 -- partitions and before cursors. Pushes hold it to their commit, so what they have counted stays true.
@@ -104,7 +107,7 @@ BEGIN
     WHERE s.queue_id = p_queue_id ORDER BY s.ver DESC LIMIT 1 FOR UPDATE;
     RETURN v_size;
 END $$;
-COMMENT ON FUNCTION queen.lock_size IS 'Internal: locks what is known of the size of a queue.';
+COMMENT ON FUNCTION queen.lock_size IS 'Internal: locks the stored size of a queue.';
 
 CREATE OR REPLACE FUNCTION queen.lock_sizes(p_queue_id bigint[]) RETURNS void
 LANGUAGE plpgsql
@@ -112,7 +115,7 @@ AS $$
 BEGIN
     PERFORM queen.lock_size(o.id) FROM (SELECT u.id FROM unnest(p_queue_id) AS u (id) ORDER BY u.id) AS o;
 END $$;
-COMMENT ON FUNCTION queen.lock_sizes IS 'Internal: locks what is known of the sizes of queues.';
+COMMENT ON FUNCTION queen.lock_sizes IS 'Internal: locks the stored sizes of queues.';
 
 -- Something else than a push may have made the backlog larger: a cursor went back, a group came or went.
 CREATE OR REPLACE FUNCTION queen.forget_size(p_queue_id bigint) RETURNS void
@@ -127,7 +130,7 @@ BEGIN
     UPDATE queen.queue_sizes AS s SET most = NULL, resets = s.resets + 1, ver = s.ver + 1
     WHERE s.queue_id = p_queue_id AND s.ver = v_size.ver;
 END $$;
-COMMENT ON FUNCTION queen.forget_size IS 'Internal: the size of a queue is not known any more.';
+COMMENT ON FUNCTION queen.forget_size IS 'Internal: marks the size of a queue as unknown.';
 
 -- Messages that are pushed. The caller has lock_size of these queues.
 CREATE OR REPLACE FUNCTION queen.add_to_sizes(p_queue_id bigint[], p_n bigint[]) RETURNS void
@@ -147,7 +150,7 @@ BEGIN
     ) AS u
     WHERE s.queue_id = ANY(ARRAY[u.queue_id]) AND s.ver = u.ver;
 END $$;
-COMMENT ON FUNCTION queen.add_to_sizes IS 'Internal: notes messages that are pushed to queues.';
+COMMENT ON FUNCTION queen.add_to_sizes IS 'Internal: adds pushed messages to the sizes of queues.';
 
 -- Counts anew what is in a queue of which the caller has lock_size: as far as 1,000 places, because others wait meanwhile. More are
 -- left to queen.count_backlog_v1, unless that has not come for 30 s; also the next count, if this one looked at very much: dead
@@ -174,7 +177,7 @@ BEGIN
         AND (v_counted IS DISTINCT FROM s.most OR v_asks OR s.asked_at IS NOT NULL);
     RETURN coalesce(v_counted, p_size.most);
 END $$;
-COMMENT ON FUNCTION queen.count_again IS 'Internal: counts anew what is in a queue, if that is not too much.';
+COMMENT ON FUNCTION queen.count_again IS 'Internal: recounts the messages of a queue, if there are not too many.';
 
 -- The same for a push that was undone because its queues have no room: what it had found is undone, too.
 CREATE OR REPLACE FUNCTION queen.count_each_again(p_queue_id bigint[]) RETURNS void
@@ -183,7 +186,7 @@ AS $$
 BEGIN
     PERFORM queen.count_again(o.id, queen.lock_size(o.id)) FROM (SELECT u.id FROM unnest(p_queue_id) AS u (id) ORDER BY u.id) AS o;
 END $$;
-COMMENT ON FUNCTION queen.count_each_again IS 'Internal: counts anew what is in queues.';
+COMMENT ON FUNCTION queen.count_each_again IS 'Internal: recounts the messages of queues.';
 
 -- Takes the room for a push, and returns nothing; or, if some of its queues have not enough, the segments of those, and how many
 -- messages each has room for. The caller holds the rows of the queues and the partitions. No maximum holds as long as others may
@@ -234,4 +237,4 @@ BEGIN
         PERFORM queen.add_to_sizes(v_ids, v_n);
     END IF;
 END $$;
-COMMENT ON FUNCTION queen.take_room IS 'Internal: takes the room for a push, or says how much there is.';
+COMMENT ON FUNCTION queen.take_room IS 'Internal: reserves room for a push, or returns how much there is.';

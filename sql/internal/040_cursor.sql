@@ -1,3 +1,5 @@
+-- Plans: ADR 38 says why = ANY(ARRAY[x]), part_id + 0.
+
 -- Moves a cursor over the contiguous part of what is done ahead of it.
 CREATE OR REPLACE FUNCTION queen.advance(INOUT acked bigint, INOUT ahead int8multirange)
 LANGUAGE plpgsql IMMUTABLE
@@ -8,7 +10,8 @@ BEGIN
     SELECT upper(r) - 1 INTO acked FROM unnest(v_done) AS r LIMIT 1;
     ahead := nullif(v_done - int8multirange(int8range(NULL, acked, '[]')), '{}'::int8multirange);
 END $$;
-COMMENT ON FUNCTION queen.advance IS 'Internal: cursor and offsets done ahead of it, after taking the contiguous ones in.';
+COMMENT ON FUNCTION queen.advance IS
+    'Internal: moves a cursor over the offsets finished ahead of it, and returns both.';
 
 -- The run of messages above p_acked that a pop takes: not what is done ahead, at most p_messages, at most p_bytes of data (but
 -- one message at least, if p_must), and only what delayed_processing and window_buffer let a pop see. Reads no more segments
@@ -83,7 +86,7 @@ BEGIN
         EXIT WHEN full_up OR messages >= p_messages;
     END LOOP;
 END $$;
-COMMENT ON FUNCTION queen.next_run IS 'Internal: the next run of messages of a cursor.';
+COMMENT ON FUNCTION queen.next_run IS 'Internal: the next contiguous messages for a cursor.';
 
 -- How far the messages p_first to p_last of a segment fit into p_bytes of data: the last one that does (the first at least, if
 -- p_must; null: none), and their size.
@@ -136,15 +139,14 @@ SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
-    v_locked bigint[];
     v_parked bigint[];
 BEGIN
-    SELECT array_agg(h.part_id) INTO v_locked
-    FROM (
-        SELECT l.part_id FROM queen.partition_locks AS l
-        WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR NO KEY UPDATE SKIP LOCKED
-    ) AS h;
-    IF v_locked IS NULL THEN
+    SELECT array_agg(k.part_id), array_agg(k.grp_id), array_agg(k.ver) INTO p_part, p_grp, p_ver
+    FROM unnest(p_part, p_grp, p_ver) AS k (part_id, grp_id, ver)
+    CROSS JOIN LATERAL (
+        SELECT 1 FROM queen.partition_locks AS l WHERE l.part_id = k.part_id FOR NO KEY UPDATE SKIP LOCKED
+    ) AS l;
+    IF p_part IS NULL THEN
         RETURN NULL;
     END IF;
     -- A statement of its own, to see what was committed before the locks were had.
@@ -153,7 +155,6 @@ BEGIN
         FROM (
             SELECT k.part_id, k.grp_id, k.ver, e.next_off
             FROM unnest(p_part, p_grp, p_ver) AS k (part_id, grp_id, ver)
-            JOIN unnest(v_locked) AS l (part_id) ON l.part_id = k.part_id
             CROSS JOIN LATERAL (SELECT n.next_off FROM queen.log_ends AS n WHERE n.part_id = k.part_id OFFSET 0) AS e
         ) AS u
         WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = u.grp_id AND c.ver = u.ver
@@ -202,4 +203,5 @@ RETURN CASE WHEN p_retries IS NOT NULL THEN (
     SELECT jsonb_object_agg(r.key, r.value) FROM jsonb_each(p_retries) AS r
     WHERE r.key::bigint > p_acked AND NOT coalesce(p_ahead @> r.key::bigint, false)
 ) END;
-COMMENT ON FUNCTION queen.open_retries IS 'Internal: what is left of a cursor''s counted failures after messages were done.';
+COMMENT ON FUNCTION queen.open_retries IS
+    'Internal: the failure counts of a cursor that remain after messages were finished.';

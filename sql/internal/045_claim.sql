@@ -1,9 +1,14 @@
--- Finds the cursors that a pop call shall claim; pop_unified_batch_v1 says what the arguments mean. Nobody waits here: a cursor
--- that somebody else holds is passed over.
+-- Finds the cursors that a pop call shall claim; pop_unified_batch_v1 says what the arguments mean. Cursors that others
+-- hold are passed over. ADR 38 says why = ANY(ARRAY[x]) and part_id + 0.
 
--- Pops of any partition of one group each, which want one partition under a lease, where no cursor has anything special: nearly
--- all there are. One statement, longest ready first. Not complete (and nothing is claimed) when a pop or cursor is of another
--- kind, or when it may be too much data.
+-- The claims of common pops, in one statement, longest ready first. A pop has a slot per partition that it may take; the
+-- cursors of a group go to the slots of its pops in order.
+-- If it is not complete, the caller must ignore the arrays. What was found stays locked until the commit, and claim_in_rounds
+-- takes it again. Not served here:
+--   pops with autoAck (no lease), of a named partition, of several groups, of more than 32 partitions;
+--   cursors with out-of-order acks (ahead), a delay, or nothing to deliver; too much data;
+--   a pop that was full before its slots were, if another pop of its group may have room.
+-- 32: each slot locks a cursor, needed or not, and others pass over it.
 CREATE OR REPLACE FUNCTION queen.claim_in_one(
     p_batch int[], p_parts int[], p_lease uuid[], p_seconds int[], p_pop int[], p_grp bigint[], p_part bigint[],
     p_bytes bigint, p_bytes_all bigint, p_now timestamptz
@@ -15,55 +20,77 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_claims queen.claims;
-    v_pops int[];            -- the pops, those of a group side by side
+    v_slots int[];           -- the pop of each slot, those of a group side by side
 BEGIN
     v_claims.complete := cardinality(p_pop) = cardinality(p_batch) AND array_position(p_lease, NULL) IS NULL
-        AND 1 = ALL(p_parts) AND 0 < ALL(p_batch) AND array_remove(p_part, NULL) = '{}';
+        AND 0 < ALL(p_parts) AND 32 >= ALL(p_parts) AND 0 < ALL(p_batch) AND array_remove(p_part, NULL) = '{}';
     IF NOT v_claims.complete THEN
         RETURN v_claims;
     END IF;
-    SELECT array_agg(e.pop ORDER BY e.grp_id, e.pop) INTO v_pops FROM unnest(p_pop, p_grp) AS e (pop, grp_id);
+    -- As many groups as pops may be two of one pop, beside one of none.
+    SELECT array_agg(e.pop ORDER BY e.grp_id, e.pop), count(DISTINCT e.pop) = cardinality(p_pop)
+    INTO v_slots, v_claims.complete
+    FROM unnest(p_pop, p_grp) AS e (pop, grp_id)
+    CROSS JOIN LATERAL generate_series(1, least(p_parts[e.pop], p_batch[e.pop]));
+    IF NOT v_claims.complete THEN
+        RETURN v_claims;
+    END IF;
     SELECT
-        coalesce(bool_and(u.plain AND s.last > u.acked AND s.bytes <= p_bytes) AND sum(s.bytes) <= p_bytes_all, true),
-        array_agg(u.pop), array_agg(u.part_id), array_agg(u.grp_id), array_agg(u.ver), array_agg(u.acked),
-        array_agg(least(s.last, u.acked + p_batch[u.pop])), array_agg(NULL::int8multirange), array_agg(u.seen),
-        array_agg(u.attempts + 1),
-        array_agg(p_now + make_interval(secs => coalesce(p_seconds[u.pop], nullif(u.lease_time, 0), 60)))
+        coalesce(
+            bool_and(t.plain AND t.last > t.acked AND (t.taken OR t.pops = 1) AND t.bytes_of_pop <= p_bytes)
+            AND sum(t.bytes) <= p_bytes_all, true),
+        array_agg(t.pop) FILTER (WHERE t.taken), array_agg(t.part_id) FILTER (WHERE t.taken),
+        array_agg(t.grp_id) FILTER (WHERE t.taken), array_agg(t.ver) FILTER (WHERE t.taken),
+        array_agg(t.acked) FILTER (WHERE t.taken),
+        array_agg(least(t.last, t.acked + p_batch[t.pop] - t.messages_before)) FILTER (WHERE t.taken),
+        array_agg(NULL::int8multirange) FILTER (WHERE t.taken), array_agg(t.seen) FILTER (WHERE t.taken),
+        array_agg(t.attempts + 1) FILTER (WHERE t.taken),
+        array_agg(p_now + make_interval(secs => coalesce(p_seconds[t.pop], nullif(t.lease_time, 0), 60)))
+            FILTER (WHERE t.taken)
     INTO v_claims.complete, v_claims.pop, v_claims.part_id, v_claims.grp_id, v_claims.ver, v_claims.acked,
         v_claims.upto, v_claims.ahead, v_claims.seen, v_claims.attempt, v_claims.ready_at
     FROM (
         SELECT
-            v_pops[w.before + row_number() OVER (PARTITION BY w.grp_id ORDER BY c.ready_at, c.part_id)] AS pop,
-            w.grp_id, c.part_id, c.ver, c.acked, c.seen, c.attempts, q.lease_time,
-            c.ahead IS NULL AND q.delayed_processing = 0 AND q.window_buffer = 0 AS plain
+            u.*, s.last, s.bytes, sum(s.bytes) OVER so_far AS bytes_of_pop,
+            (sum(s.last - u.acked) OVER so_far)::bigint - (s.last - u.acked) AS messages_before,
+            sum(s.last - u.acked) OVER so_far - (s.last - u.acked) < p_batch[u.pop] AS taken
         FROM (
             SELECT
-                e.grp_id, count(*) AS pops, sum(count(*)) OVER (ORDER BY e.grp_id) - count(*) AS before,
-                queen.low_water(e.grp_id, p_now) AS low
-            FROM unnest(p_grp) AS e (grp_id) GROUP BY e.grp_id
-        ) AS w
-        JOIN queen.consumer_groups_metadata AS g ON g.id = ANY(ARRAY[w.grp_id])
-        JOIN queen.queues AS q ON q.id = ANY(ARRAY[g.queue_id])
+                v_slots[w.slots_before + row_number() OVER (PARTITION BY w.grp_id ORDER BY c.ready_at, c.part_id)] AS pop,
+                w.grp_id, w.pops, c.part_id, c.ver, c.acked, c.seen, c.attempts, c.ready_at, q.lease_time,
+                c.ahead IS NULL AND q.delayed_processing = 0 AND q.window_buffer = 0 AS plain
+            FROM (
+                SELECT
+                    e.grp_id, count(*) AS pops, sum(least(p_parts[e.pop], p_batch[e.pop])) AS slots,
+                    sum(sum(least(p_parts[e.pop], p_batch[e.pop]))) OVER (ORDER BY e.grp_id)
+                    - sum(least(p_parts[e.pop], p_batch[e.pop])) AS slots_before,
+                    queen.low_water(e.grp_id, p_now) AS low
+                FROM unnest(p_pop, p_grp) AS e (pop, grp_id) GROUP BY e.grp_id
+            ) AS w
+            JOIN queen.consumer_groups_metadata AS g ON g.id = ANY(ARRAY[w.grp_id])
+            JOIN queen.queues AS q ON q.id = ANY(ARRAY[g.queue_id])
+            CROSS JOIN LATERAL (
+                SELECT l.part_id, l.ver, l.acked, l.ahead, l.seen, l.attempts, l.ready_at
+                FROM queen.partition_consumers AS l
+                WHERE l.grp_id = w.grp_id AND l.ready_at BETWEEN w.low AND p_now AND l.ready_at < 'infinity'
+                ORDER BY l.ready_at, l.part_id + 0 LIMIT w.slots
+                FOR UPDATE SKIP LOCKED
+            ) AS c
+        ) AS u
+        -- The segments of the run: up to the one in which a full batch ends. None has n = 0: no cursor is below such a segment.
         CROSS JOIN LATERAL (
-            SELECT l.part_id, l.ver, l.acked, l.ahead, l.seen, l.attempts, l.ready_at
-            FROM queen.partition_consumers AS l
-            WHERE l.grp_id = w.grp_id AND l.ready_at BETWEEN w.low AND p_now AND l.ready_at < 'infinity'
-            ORDER BY l.ready_at, l.part_id + 0 LIMIT w.pops
-            FOR UPDATE SKIP LOCKED
-        ) AS c
-    ) AS u
-    -- The segments of the run: up to the one in which a full batch ends.
-    CROSS JOIN LATERAL (
-        SELECT coalesce(max(l.last_off), -1) AS last, coalesce(sum(octet_length(l.data)), 0) AS bytes
-        FROM queen.segments AS l
-        WHERE l.part_id = u.part_id AND l.last_off > u.acked AND l.last_off <= coalesce((
-            SELECT m.last_off FROM queen.segments AS m
-            WHERE m.part_id = u.part_id AND m.last_off >= u.acked + p_batch[u.pop] ORDER BY m.last_off LIMIT 1
-        ), 9223372036854775807)
-    ) AS s;
+            SELECT coalesce(max(l.last_off), -1) AS last, coalesce(sum(octet_length(l.data)), 0) AS bytes
+            FROM queen.segments AS l
+            WHERE l.part_id = u.part_id AND l.last_off > u.acked AND l.last_off <= coalesce((
+                SELECT m.last_off FROM queen.segments AS m
+                WHERE m.part_id = u.part_id AND m.last_off >= u.acked + p_batch[u.pop] ORDER BY m.last_off LIMIT 1
+            ), 9223372036854775807)
+        ) AS s
+        WINDOW so_far AS (PARTITION BY u.pop ORDER BY u.ready_at, u.part_id ROWS UNBOUNDED PRECEDING)
+    ) AS t;
     RETURN v_claims;
 END $$;
-COMMENT ON FUNCTION queen.claim_in_one IS 'Internal: the claims of pops that want one partition of one group each, in one statement.';
+COMMENT ON FUNCTION queen.claim_in_one IS 'Internal: the claims of pops of one group each, in one statement.';
 
 -- Locks cursors that are ready: of one partition, or of the group those that have been ready the longest.
 CREATE OR REPLACE FUNCTION queen.lock_ready(p_grp bigint, p_part bigint, p_number int, p_now timestamptz)
@@ -95,115 +122,11 @@ BEGIN
         FOR UPDATE OF c SKIP LOCKED;
     END IF;
 END $$;
-COMMENT ON FUNCTION queen.lock_ready IS 'Internal: locks cursors that are ready, and passes over those that somebody else holds.';
+COMMENT ON FUNCTION queen.lock_ready IS
+    'Internal: locks cursors that are ready, and skips those that others have locked.';
 
--- Writes claims. autoAck, which has no lease, completes what is delivered at once.
-CREATE OR REPLACE FUNCTION queen.write_claims(p_claims queen.claims, p_lease uuid[], p_now timestamptz) RETURNS void
-LANGUAGE plpgsql
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET plan_cache_mode = force_generic_plan
-AS $$
-BEGIN
-    IF coalesce(cardinality(p_claims.pop), 0) = 0 THEN
-        RETURN;
-    END IF;
-    UPDATE queen.partition_consumers AS c
-    SET
-        lease = p_lease[u.pop], upto = u.upto, seen = greatest(c.seen, u.upto), seen_before = c.seen, attempts = u.attempt,
-        ready_at = u.ready_at, ver = c.ver + 1
-    FROM unnest(
-        p_claims.pop, p_claims.part_id, p_claims.grp_id, p_claims.ver, p_claims.upto, p_claims.attempt, p_claims.ready_at
-    ) AS u (pop, part_id, grp_id, ver, upto, attempt, ready_at)
-    WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = u.grp_id AND c.ver = u.ver;
-    IF array_position(p_lease, NULL) IS NOT NULL THEN
-        PERFORM queen.complete_deliveries(array_agg(u.part_id), array_agg(u.grp_id), array_agg(u.ver + 1), p_now)
-        FROM unnest(p_claims.pop, p_claims.part_id, p_claims.grp_id, p_claims.ver) AS u (pop, part_id, grp_id, ver)
-        WHERE p_lease[u.pop] IS NULL;
-    END IF;
-END $$;
-COMMENT ON FUNCTION queen.write_claims IS 'Internal: leases what a pop claims, or completes it.';
-
-CREATE OR REPLACE FUNCTION queen.complete_deliveries(p_part bigint[], p_grp bigint[], p_ver bigint[], p_now timestamptz)
-RETURNS void
-LANGUAGE plpgsql
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET plan_cache_mode = force_generic_plan
-AS $$
-BEGIN
-    UPDATE queen.partition_consumers AS c
-    SET
-        acked = l.acked, ahead = l.ahead, lease = NULL, ready_at = p_now,
-        attempts = CASE WHEN l.acked >= c.seen THEN 0 ELSE c.attempts END,
-        retries = queen.open_retries(c.retries, l.acked, l.ahead), ver = c.ver + 1
-    FROM unnest(p_part, p_grp, p_ver) AS u (part_id, grp_id, ver)
-    CROSS JOIN LATERAL (
-        SELECT k.ctid AS tid, a.acked, a.ahead
-        FROM queen.partition_consumers AS k CROSS JOIN LATERAL queen.advance(k.upto, k.ahead) AS a
-        WHERE k.part_id = u.part_id AND k.grp_id = u.grp_id AND k.ver = u.ver
-        OFFSET 0
-    ) AS l
-    WHERE c.ctid = l.tid;
-    PERFORM queen.park(p_part, p_grp, (SELECT array_agg(u.ver + 1 ORDER BY u.ord) FROM unnest(p_ver) WITH ORDINALITY AS u (ver, ord)));
-END $$;
-COMMENT ON FUNCTION queen.complete_deliveries IS 'Internal: completes what autoAck has delivered.';
-
--- What a pop does with cursors that it found with nothing to deliver: they wait until something becomes visible by itself, or
--- are parked. Under the delays that hold now: a configure that has been committed since they were read is not overruled, and
--- one that comes later waits for these cursors, which the caller holds. Returns how many no longer look ready.
-CREATE OR REPLACE FUNCTION queen.rest(
-    p_part bigint[], p_grp bigint[], p_ver bigint[], p_again_at timestamptz[], p_delay int[], p_window int[],
-    p_now timestamptz
-) RETURNS int
-LANGUAGE plpgsql
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET plan_cache_mode = force_generic_plan
-AS $$
-DECLARE
-    v_waiting int;
-    v_parked bigint[];
-BEGIN
-    UPDATE queen.partition_consumers AS c
-    SET
-        lease = NULL, ver = c.ver + 1,
-        ready_at = CASE WHEN q.delayed_processing = u.delay AND q.window_buffer = u.window_buffer THEN u.again_at ELSE p_now END
-    FROM unnest(p_part, p_grp, p_ver, p_again_at, p_delay, p_window)
-        AS u (part_id, grp_id, ver, again_at, delay, window_buffer)
-    JOIN queen.consumer_groups_metadata AS g ON g.id = ANY(ARRAY[u.grp_id])
-    JOIN queen.queues AS q ON q.id = ANY(ARRAY[g.queue_id])
-    WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = u.grp_id AND c.ver = u.ver
-        AND u.again_at IS NOT NULL;
-    GET DIAGNOSTICS v_waiting = ROW_COUNT;
-    IF v_waiting < cardinality(p_part) THEN
-        SELECT queen.park(array_agg(u.part_id), array_agg(u.grp_id), array_agg(u.ver)) INTO v_parked
-        FROM unnest(p_part, p_grp, p_ver, p_again_at) AS u (part_id, grp_id, ver, again_at)
-        WHERE u.again_at IS NULL;
-    END IF;
-    RETURN v_waiting + coalesce(cardinality(v_parked), 0);
-END $$;
-COMMENT ON FUNCTION queen.rest IS 'Internal: puts off or parks cursors that a pop found with nothing to deliver.';
-
-CREATE OR REPLACE FUNCTION queen.join_claims(p_one queen.claims, p_other queen.claims) RETURNS queen.claims
-LANGUAGE plpgsql IMMUTABLE
-AS $$
-BEGIN
-    p_one.pop := p_one.pop || p_other.pop;
-    p_one.part_id := p_one.part_id || p_other.part_id;
-    p_one.grp_id := p_one.grp_id || p_other.grp_id;
-    p_one.acked := p_one.acked || p_other.acked;
-    p_one.upto := p_one.upto || p_other.upto;
-    p_one.ahead := p_one.ahead || p_other.ahead;
-    p_one.seen := p_one.seen || p_other.seen;
-    p_one.attempt := p_one.attempt || p_other.attempt;
-    RETURN p_one;
-END $$;
-COMMENT ON FUNCTION queen.join_claims IS 'Internal: the claims of two rounds.';
-
--- Pops of all kinds, served in their order. A round locks as many ready cursors as the open pops may take, goes through them
--- once, and writes what it found: claims, and cursors with nothing to deliver, which are put off or parked. So a cursor is looked
--- at once per call, and the next round finds others.
+-- Pops of all kinds, served in their order. A round locks as many ready cursors as the open pops may take, and writes what it
+-- found: claims, and cursors with nothing to deliver, which are postponed or parked. So the next round finds others.
 CREATE OR REPLACE FUNCTION queen.claim_in_rounds(
     p_batch int[], p_parts int[], p_lease uuid[], p_seconds int[], p_pop int[], p_grp bigint[], p_part bigint[],
     p_bytes bigint, p_bytes_all bigint, p_now timestamptz
@@ -230,11 +153,11 @@ DECLARE
     v_next int;
     v_pop int;
     v_open int;              -- pops that have room
-    v_used int;              -- cursors of this round that became claims, or were put off or parked
+    v_used int;              -- cursors that became claims, or were postponed or parked
     v_put_away int;
     v_idle int := 0;
     v_more bool;             -- whether a source had as many cursors as were asked for
-    c_pop int[];             -- claims and idle cursors of this round: one array per column
+    c_pop int[];             -- claims and idle cursors of this round
     c_part bigint[];
     c_grp bigint[];
     c_ver bigint[];
@@ -297,7 +220,7 @@ BEGIN
                 AND least(p_batch[v_pops[v_next]], p_parts[v_pops[v_next]], v_bytes[v_pops[v_next]]) <= 0 LOOP
                 v_next := v_next + 1;
             END LOOP;
-            -- No pop wants it, or it was seen a moment ago by pops that look at more than these.
+            -- No pop wants it, or it was just seen for pops that look at more.
             CONTINUE WHEN v_source[v_next] IS DISTINCT FROM v_current OR v_cursor.sight > 1;
             v_pop := v_pops[v_next];
             SELECT * INTO v_run FROM queen.next_run(
@@ -362,4 +285,5 @@ BEGIN
     END LOOP;
     RETURN v_claims;
 END $$;
-COMMENT ON FUNCTION queen.claim_in_rounds IS 'Internal: the claims of pops of all kinds, written, as are the cursors found with nothing to deliver.';
+COMMENT ON FUNCTION queen.claim_in_rounds IS
+    'Internal: the claims of pops of all types, written; cursors with nothing to deliver are postponed or parked.';

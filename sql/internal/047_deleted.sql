@@ -14,7 +14,7 @@ BEGIN
         SELECT a.acked, a.ahead INTO acked, ahead FROM queen.advance(p_off, v_deleted) AS a;
     END IF;
 END $$;
-COMMENT ON FUNCTION queen.cursor_after IS 'Internal: acked and ahead of a cursor that is put somewhere.';
+COMMENT ON FUNCTION queen.cursor_after IS 'Internal: acked and ahead of a cursor that is moved to an offset.';
 
 -- Where cursors stand whose group has done what was created at or before a time (infinity: everything), and the last offset of
 -- each partition. A look at both ends of a partition, unless the place lies within what is between them. The caller has locked the partitions.
@@ -52,7 +52,7 @@ BEGIN
         WHERE (SELECT d.part_id FROM queen.deleted_messages AS d WHERE d.part_id = u.part_id) IS NOT NULL
     ) AS a ON true;
 END $$;
-COMMENT ON FUNCTION queen.places IS 'Internal: where cursors stand that are put behind a time.';
+COMMENT ON FUNCTION queen.places IS 'Internal: the positions of cursors that are moved to a time.';
 
 -- The offset of a message that somebody names by its transaction id or by its message id; null if there is none.
 CREATE OR REPLACE FUNCTION queen.find_message(p_part bigint, p_off bigint, p_hash uuid) RETURNS bigint
@@ -72,7 +72,7 @@ BEGIN
     FROM queen.segments AS s WHERE s.part_id = p_part AND s.last_off >= v_off ORDER BY s.last_off LIMIT 1;
     RETURN CASE WHEN FOUND THEN v_off END;
 END $$;
-COMMENT ON FUNCTION queen.find_message IS 'Internal: the offset of a message by its names.';
+COMMENT ON FUNCTION queen.find_message IS 'Internal: the offset of a message, by partition and transaction id.';
 
 -- Ends what cursors still had to do with a message, as if their groups had completed it. The caller holds the partition and
 -- the cursors.
@@ -90,4 +90,4 @@ BEGIN
     WHERE c.part_id = p_part AND c.grp_id = ANY(p_grp) AND c.ready_at <= p_now
     HAVING count(*) > 0;
 END $$;
-COMMENT ON FUNCTION queen.finish IS 'Internal: ends what cursors still had to do with a message.';
+COMMENT ON FUNCTION queen.finish IS 'Internal: finishes a message for cursors.';

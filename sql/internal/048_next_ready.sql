@@ -1,3 +1,5 @@
+-- Plans: ADR 38 says why part_id + 0.
+
 -- When the next cursor becomes ready by itself: of one partition, or of any of the group (null: there is none). A cursor with
 -- nothing to deliver that could not be parked, because a push holds its partition, counts as parked: the push will be heard of.
 CREATE OR REPLACE FUNCTION queen.next_ready(p_grp bigint, p_part bigint, p_unparked bigint[], p_now timestamptz)
@@ -10,10 +12,15 @@ AS $$
 DECLARE
     v_low timestamptz;
     v_ready_at timestamptz;
+    v_prefetched timestamptz;
 BEGIN
     IF p_part IS NOT NULL THEN
         RETURN (
-            SELECT CASE WHEN c.ready_at <= p_now AND c.part_id = ANY(p_unparked) THEN 'infinity' ELSE c.ready_at END
+            SELECT CASE
+                WHEN c.ready_at <= p_now AND c.part_id = ANY(p_unparked) THEN 'infinity'
+                WHEN c.prefetched_until > p_now THEN least(c.ready_at, c.prefetched_until)
+                ELSE c.ready_at
+            END
             FROM queen.partition_consumers AS c
             WHERE c.part_id = p_part AND c.grp_id = p_grp ORDER BY c.ver DESC LIMIT 1);
     END IF;
@@ -22,9 +29,35 @@ BEGIN
     WHERE c.grp_id = p_grp AND c.ready_at BETWEEN v_low AND p_now AND c.ready_at < 'infinity'
         AND c.part_id <> ALL(coalesce(p_unparked, '{}'))
     ORDER BY c.ready_at, c.part_id + 0 LIMIT 1;
-    RETURN CASE WHEN FOUND THEN v_ready_at ELSE queen.next_wait(p_grp, p_now) END;
+    IF FOUND THEN
+        RETURN v_ready_at;
+    END IF;
+    SELECT c.prefetched_until INTO v_prefetched FROM queen.partition_consumers AS c
+    WHERE c.grp_id = p_grp AND c.prefetched_until > p_now ORDER BY c.prefetched_until LIMIT 1;
+    RETURN least(v_prefetched, queen.next_wait(p_grp, p_now));
 END $$;
-COMMENT ON FUNCTION queen.next_ready IS 'Internal: when the next cursor of a group becomes ready by itself.';
+COMMENT ON FUNCTION queen.next_ready IS
+    'Internal: the time at which the next cursor of a group becomes ready without a push.';
+
+-- Whether messages of a group, or of one of its partitions, were prefetched so short a time ago that the worker may still be
+-- about to release them: it does so before prefetched_until, but a busy one does it late.
+CREATE OR REPLACE FUNCTION queen.was_prefetched(p_grp bigint, p_part bigint, p_now timestamptz) RETURNS bool
+LANGUAGE plpgsql STABLE
+AS $$
+DECLARE
+    v_until timestamptz;
+BEGIN
+    IF p_part IS NULL THEN
+        SELECT c.prefetched_until INTO v_until FROM queen.partition_consumers AS c
+        WHERE c.grp_id = p_grp AND c.prefetched_until > p_now - interval '0.25 s' AND c.lease IS NOT NULL
+        ORDER BY c.prefetched_until LIMIT 1;
+    ELSE
+        SELECT CASE WHEN c.lease IS NOT NULL THEN c.prefetched_until END INTO v_until FROM queen.partition_consumers AS c
+        WHERE c.part_id = p_part AND c.grp_id = p_grp ORDER BY c.ver DESC LIMIT 1;
+    END IF;
+    RETURN coalesce(v_until > p_now - interval '0.25 s', false);
+END $$;
+COMMENT ON FUNCTION queen.was_prefetched IS 'Internal: whether a worker may still be about to release prefetched messages.';
 
 -- When a cursor of a group that waits becomes ready: the earliest time, or one before which none does (null: never). Between now
 -- and then the index has the ends of all leases that ended early, for as long as some transaction holds a snapshot. So times to
@@ -63,4 +96,4 @@ BEGIN
     END LOOP;
     RETURN v_ready_at;
 END $$;
-COMMENT ON FUNCTION queen.next_wait IS 'Internal: until when no cursor of a group that waits becomes ready.';
+COMMENT ON FUNCTION queen.next_wait IS 'Internal: the time until which no waiting cursor of a group becomes ready.';

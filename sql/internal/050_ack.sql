@@ -169,7 +169,7 @@ BEGIN
     UPDATE queen.partition_consumers AS c
     SET
         acked = v_cursor.acked, ahead = v_cursor.ahead,
-        -- An ended lease goes, or a retry's delay would bring it back to life.
+        -- An ended lease is removed: with a ready_at in the future, that of a retry, it would count as live.
         lease = CASE WHEN v_live AND NOT v_end THEN c.lease END,
         attempts = CASE WHEN v_cursor.acked < c.seen THEN c.attempts ELSE 0 END,
         ready_at = CASE
@@ -177,6 +177,8 @@ BEGIN
             WHEN isempty(v_again) THEN c.ready_at
             ELSE greatest(c.ready_at, p_now + v_delay)
         END,
+        -- Both: pops look at ready_at only, which other waits move as well. retry_at says what of it is a retry's delay, so that a
+        -- configure that judges the other delays anew, and the repair after a clock that stepped back, can tell it from them.
         retry_at = greatest(c.retry_at, p_now + nullif(v_delay, '0')),
         retries = queen.open_retries(nullif(v_retries, '{}'), v_cursor.acked, v_cursor.ahead),
         ver = c.ver + 1
@@ -191,4 +193,47 @@ BEGIN
         v_end AND i.problem IS NULL AND NOT v_parked AND v_cursor.ready_at < 'infinity'
     FROM unnest(v_items) AS i;
 END $$;
-COMMENT ON FUNCTION queen.ack_cursor IS 'Internal: applies the acks of one call to one cursor, together.';
+COMMENT ON FUNCTION queen.ack_cursor IS 'Internal: applies all acks of one call to one cursor.';
+
+-- The acks of ack_messages_v1 that are not of the cursors p_moved_part, p_moved_grp: those of the cursors p_other_part,
+-- p_other_grp, p_other_ver, which the caller holds, and those of cursors that do not exist.
+CREATE OR REPLACE FUNCTION queen.ack_other_cursors(
+    p_part bigint[], p_grp bigint[], p_lease uuid[], p_kind text[], p_first bigint[], p_last bigint[],
+    p_error text[], p_final bool, p_now timestamptz,
+    p_moved_part bigint[], p_moved_grp bigint[], p_other_part bigint[], p_other_grp bigint[], p_other_ver bigint[]
+) RETURNS TABLE (
+    ord int, problem text, first_off bigint, done_upto bigint, also_done bigint[], within bigint,
+    exists_upto bigint, released bool, dead bool, ready bool
+)
+LANGUAGE plpgsql
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    WITH element AS (
+        SELECT u.ord::int AS ord, u.part_id, u.grp_id, u.lease, u.kind, u.first, u.last, u.error
+        FROM unnest(p_part, p_grp, p_lease, p_kind, p_first, p_last, p_error)
+            WITH ORDINALITY AS u (part_id, grp_id, lease, kind, first, last, error, ord)
+        FULL JOIN unnest(p_moved_part, p_moved_grp) AS c (part_id, grp_id) ON c.part_id = u.part_id AND c.grp_id = u.grp_id
+        WHERE CASE WHEN c.part_id IS NULL THEN true ELSE false END
+    ), acked AS (
+        SELECT r.*
+        FROM (
+            SELECT e.part_id, e.grp_id, c.ver, array_agg(e.ord) AS ord, array_agg(e.lease) AS lease,
+                array_agg(e.kind) AS kind, array_agg(e.first) AS first, array_agg(e.last) AS last,
+                array_agg(e.error) AS error
+            FROM element AS e
+            FULL JOIN unnest(p_other_part, p_other_grp, p_other_ver) AS c (part_id, grp_id, ver)
+                ON c.part_id = e.part_id AND c.grp_id = e.grp_id
+            WHERE CASE WHEN e.first IS NULL OR c.ver IS NULL THEN false ELSE true END
+            GROUP BY e.part_id, e.grp_id, c.ver
+        ) AS k
+        CROSS JOIN LATERAL queen.ack_cursor(
+            k.part_id, k.grp_id, k.ver, p_now, p_final, k.ord, k.lease, k.kind, k.first, k.last, k.error) AS r
+    )
+    SELECT e.ord, CASE WHEN a.ord IS NULL THEN 'Message not found' ELSE a.problem END,
+        e.first, a.done_upto, a.also_done, a.within, a.exists_upto, coalesce(a.released, false),
+        coalesce(a.dead, false), coalesce(a.ready, false)
+    FROM element AS e LEFT JOIN acked AS a ON a.ord = e.ord;
+END $$;
+COMMENT ON FUNCTION queen.ack_other_cursors IS 'Internal: acks of cursors that do not just move on, cursor by cursor.';

@@ -27,4 +27,4 @@ BEGIN
         ver = c.ver + 1
     WHERE c.part_id = p_part AND c.grp_id = p_grp AND c.ver = v_cursor.ver;
 END $$;
-COMMENT ON FUNCTION queen.pass_over IS 'Internal: takes offsets from a cursor that were removed or given up.';
+COMMENT ON FUNCTION queen.pass_over IS 'Internal: moves a cursor over offsets that were removed or given up.';

@@ -19,4 +19,5 @@ BEGIN
             events = m.events + 1;
     END IF;
 END $$;
-COMMENT ON FUNCTION queen.count_removed IS 'Internal: counts what retention or eviction has taken out of a queue.';
+COMMENT ON FUNCTION queen.count_removed IS
+    'Internal: counts the messages that retention or eviction removed from a queue.';

@@ -4,7 +4,8 @@ CREATE OR REPLACE FUNCTION queen.range_size(p_ranges int8multirange) RETURNS big
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN (SELECT coalesce(sum(upper(r) - lower(r)), 0)::bigint FROM unnest(p_ranges) AS r);
 COMMENT ON FUNCTION queen.range_size IS
-'Internal: how many offsets ranges hold. Ask whether there are any first: the call costs more than all the rest of a row.';
+    'Internal: the number of offsets in ranges. Check first that there are any: the call costs more than the rest '
+    'of a row.';
 
 -- One row a partition: the kept offsets first_off to next_off - 1, and how many of them still have their message.
 CREATE OR REPLACE FUNCTION queen.partition_figures(p_part bigint[])
@@ -30,7 +31,7 @@ BEGIN ATOMIC
     ) AS s ON true
     WHERE p.id = any(p_part);
 END;
-COMMENT ON FUNCTION queen.partition_figures IS 'Internal: what partitions hold.';
+COMMENT ON FUNCTION queen.partition_figures IS 'Internal: message counts of partitions.';
 
 -- One row a cursor: messages it has still to do (undone), those of them under a live lease (leased), those that failed
 -- before, those done (consumed), and since when the oldest undone one waits. p_grp null: all groups.
@@ -78,4 +79,4 @@ BEGIN ATOMIC
     ) AS b ON true
     WHERE c.part_id = any(p_part) AND (p_grp IS NULL OR c.grp_id = p_grp);
 END;
-COMMENT ON FUNCTION queen.cursor_figures IS 'Internal: how far cursors are.';
+COMMENT ON FUNCTION queen.cursor_figures IS 'Internal: positions and lag of cursors.';

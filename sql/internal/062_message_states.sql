@@ -11,7 +11,7 @@ BEGIN ATOMIC
     JOIN queen.consumer_groups_metadata AS g ON g.id = c.grp_id
     CROSS JOIN LATERAL (SELECT u.off <= c.acked OR coalesce(c.ahead @> u.off, false) AS done) AS d;
 END;
-COMMENT ON FUNCTION queen.message_groups IS 'Internal: how each group stands to messages.';
+COMMENT ON FUNCTION queen.message_groups IS 'Internal: the state of messages for each group.';
 
 -- What became of messages: a dead letter of some group, under a live lease of some group, completed by every group (and
 -- there is one), else pending. The same for queue mode alone. done and groups count named groups.
@@ -59,4 +59,4 @@ BEGIN
     ) AS s
     GROUP BY u.part_id, u.off;
 END $$;
-COMMENT ON FUNCTION queen.message_states IS 'Internal: what became of messages.';
+COMMENT ON FUNCTION queen.message_states IS 'Internal: the state of messages over all groups.';

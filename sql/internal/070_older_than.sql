@@ -20,4 +20,5 @@ BEGIN
     END LOOP;
     RETURN v_before;
 END $$;
-COMMENT ON FUNCTION queen.older_than IS 'Internal: before which time what was created is older than an age, whatever steps the clock has made.';
+COMMENT ON FUNCTION queen.older_than IS
+    'Internal: the time before which data is older than an age, corrected for steps of the clock.';

@@ -10,9 +10,10 @@
 --            exists_upto (there is no message above it; null: all exist), released: the lease ended, dead: a dead letter was written, ready: the lease ended and more is to be delivered.
 -- Locks:     cursors in (part_id, grp_id) order, then partitions with SKIP LOCKED.
 -- Writes:    partition_consumers, dead_letter_queue.
+-- Plans:     ADR 38 says why = ANY(ARRAY[x]).
 CREATE OR REPLACE FUNCTION queen.ack_messages_v1(
     p_part bigint[], p_grp bigint[], p_lease uuid[], p_kind text[], p_first bigint[], p_last bigint[],
-    p_hash uuid[], p_error text[], p_final bool
+    p_hash uuid[], p_error text[], p_final bool DEFAULT false
 ) RETURNS TABLE (
     ord int, problem text, first_off bigint, done_upto bigint, also_done bigint[], within bigint,
     exists_upto bigint, released bool, dead bool, ready bool
@@ -118,31 +119,8 @@ BEGIN
 
     IF v_answered < cardinality(p_part) THEN
         RETURN QUERY
-        WITH element AS (
-            SELECT u.ord::int AS ord, u.part_id, u.grp_id, u.lease, u.kind, u.first, u.last, u.error
-            FROM unnest(p_part, p_grp, p_lease, p_kind, p_first, p_last, p_error)
-                WITH ORDINALITY AS u (part_id, grp_id, lease, kind, first, last, error, ord)
-            FULL JOIN unnest(m_part, m_grp) AS c (part_id, grp_id) ON c.part_id = u.part_id AND c.grp_id = u.grp_id
-            WHERE CASE WHEN c.part_id IS NULL THEN true ELSE false END
-        ), acked AS (
-            SELECT r.*
-            FROM (
-                SELECT e.part_id, e.grp_id, c.ver, array_agg(e.ord) AS ord, array_agg(e.lease) AS lease,
-                    array_agg(e.kind) AS kind, array_agg(e.first) AS first, array_agg(e.last) AS last,
-                    array_agg(e.error) AS error
-                FROM element AS e
-                FULL JOIN unnest(o_part, o_grp, o_ver) AS c (part_id, grp_id, ver)
-                    ON c.part_id = e.part_id AND c.grp_id = e.grp_id
-                WHERE CASE WHEN e.first IS NULL OR c.ver IS NULL THEN false ELSE true END
-                GROUP BY e.part_id, e.grp_id, c.ver
-            ) AS k
-            CROSS JOIN LATERAL queen.ack_cursor(
-                k.part_id, k.grp_id, k.ver, v_now, p_final, k.ord, k.lease, k.kind, k.first, k.last, k.error) AS r
-        )
-        SELECT e.ord, CASE WHEN a.ord IS NULL THEN 'Message not found' ELSE a.problem END,
-            e.first, a.done_upto, a.also_done, a.within, a.exists_upto, coalesce(a.released, false),
-            coalesce(a.dead, false), coalesce(a.ready, false)
-        FROM element AS e LEFT JOIN acked AS a ON a.ord = e.ord;
+        SELECT r.* FROM queen.ack_other_cursors(
+            p_part, p_grp, p_lease, p_kind, p_first, p_last, p_error, p_final, v_now, m_part, m_grp, o_part, o_grp, o_ver) AS r;
     END IF;
 END $$;
 COMMENT ON FUNCTION queen.ack_messages_v1 IS 'Completes, fails, retries or dead-letters delivered messages of many cursors.';

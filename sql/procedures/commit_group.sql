@@ -1,13 +1,18 @@
--- Purpose:   a push, an ack and a pop of different clients in one transaction, which waits for the disk once.
--- Arguments: those of push_messages_v1, of ack_messages_v1 without p_final, and of pop_unified_batch_v1, in that order. A call
---            that is not in the group has null for its first array (p_part, p_ack_part, p_batch).
--- Returns:   the rows of each call, with its columns, the others null, and kind: push, ack or pop.
--- Locks:     as the three one after another: partitions before cursors, as in transactions. The pop waits for nobody.
--- Writes:    what the three write. One that fails undoes all.
+-- Purpose:   calls of different clients in one transaction, which waits for the disk once.
+-- Arguments: those of push_to_waiters_v1 (p_wait_grp null: nobody waits), of complete_messages_v1, of ack_messages_v1
+--            without p_final, and of pop_unified_batch_v1, in that order. A call that is not in the group has null for its first array (p_part, p_complete_part,
+--            p_ack_part, p_batch).
+-- Returns:   the rows of each call, with its columns, the others null, and kind: push, complete, ack or pop.
+-- Locks:     as these one after another: partitions before cursors, as in transactions. The pop waits for nobody.
+-- Writes:    what these write. One that fails undoes all.
 CREATE OR REPLACE FUNCTION queen.commit_group_v1(
     p_flush uuid, p_again bool,
     p_part bigint[], p_n int[], p_data bytea[], p_ends bytea[], p_ids bytea[],
     p_hash_part bigint[], p_hash_pos int[], p_hash uuid[], p_version bigint, p_limited bigint[],
+    p_wait_grp bigint[], p_wait_lease uuid[], p_wait_batch int[], p_wait_parts int[], p_wait_seconds int[],
+    p_complete_part bigint[], p_complete_grp bigint[], p_complete_lease uuid[],
+    p_complete_first bigint[], p_complete_last bigint[],
+    p_next_lease uuid[], p_next_batch int[], p_next_seconds int[],
     p_ack_part bigint[], p_ack_grp bigint[], p_ack_lease uuid[], p_ack_kind text[], p_ack_first bigint[],
     p_ack_last bigint[], p_ack_hash uuid[], p_ack_error text[],
     p_batch int[], p_parts int[], p_lease uuid[], p_seconds int[], p_pop int[], p_grp bigint[], p_pop_part bigint[],
@@ -25,7 +30,7 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 BEGIN
-    IF p_part IS NOT NULL THEN
+    IF p_part IS NOT NULL AND p_wait_grp IS NULL THEN
         RETURN QUERY
         SELECT 'push', r.part_id, r.first_off, r.created_at, r.dup_pos, r.dup_off, r.room,
             NULL::int, NULL, NULL::bigint, NULL::bigint, NULL::bigint[], NULL::bigint, NULL::bigint,
@@ -34,6 +39,25 @@ BEGIN
             NULL::float8, NULL::bigint, NULL::timestamptz, NULL::bytea, NULL::int, NULL::bytea, NULL
         FROM queen.push_messages_v1(
             p_flush, p_again, p_part, p_n, p_data, p_ends, p_ids, p_hash_part, p_hash_pos, p_hash, p_version, p_limited) AS r;
+    ELSIF p_part IS NOT NULL THEN
+        RETURN QUERY
+        SELECT 'push', r.part_id, r.first_off, r.created_at, r.dup_pos, r.dup_off, r.room,
+            NULL::int, NULL, NULL::bigint, NULL::bigint, NULL::bigint[], NULL::bigint, NULL::bigint,
+            NULL::bool, NULL::bool, NULL::bool,
+            r.pop, r.grp_id, NULL::bigint, NULL::bigint, r.upto, NULL::bigint[], r.seen, r.attempt,
+            NULL::float8, NULL::bigint, NULL::timestamptz, NULL::bytea, NULL::int, NULL::bytea, NULL
+        FROM queen.push_to_waiters_v1(
+            p_flush, p_again, p_part, p_n, p_data, p_ends, p_ids, p_hash_part, p_hash_pos, p_hash, p_version, p_limited,
+            p_wait_grp, p_wait_lease, p_wait_batch, p_wait_parts, p_wait_seconds) AS r;
+    END IF;
+    IF p_complete_part IS NOT NULL THEN
+        RETURN QUERY
+        SELECT 'complete', NULL::bigint, NULL::bigint, NULL::timestamptz, NULL::int[], NULL::bigint[], NULL::bigint,
+            r.ord, NULL, NULL::bigint, r.done_upto, NULL::bigint[], NULL::bigint, NULL::bigint, r.released, NULL::bool, r.ready,
+            NULL::int, NULL::bigint, NULL::bigint, NULL::bigint, r.upto, NULL::bigint[], r.seen, r.attempt,
+            NULL::float8, r.off, r.created_at, r.ends, r.start, r.data, NULL
+        FROM queen.complete_messages_v1(
+            p_complete_part, p_complete_grp, p_complete_lease, p_complete_first, p_complete_last, p_next_lease, p_next_batch, p_next_seconds) AS r;
     END IF;
     IF p_ack_part IS NOT NULL THEN
         RETURN QUERY
@@ -56,4 +80,4 @@ BEGIN
     END IF;
 END $$;
 COMMENT ON FUNCTION queen.commit_group_v1 IS
-'A push, an ack and a pop of different clients in one transaction. Called by the server when they leave at the same moment.';
+    'Executes calls of different clients in one transaction. The server uses it when they start at the same moment.';

@@ -6,6 +6,7 @@
 -- Locks:     the queue row; then as queen.settle.
 -- Writes:    queues, partitions, partition_locks, partition_consumers, push_options (when encryption or maximum size change),
 --            queue_sizes, pending_configurations.
+-- Plans:     ADR 38 says why = ANY(ARRAY[x]), queue_id + 0.
 CREATE OR REPLACE FUNCTION queen.configure_queue_v1(
     p_queue text, p_namespace text, p_task text, p_priority int, p_lease_time int, p_retry_limit int, p_retry_delay int,
     p_delayed_processing int, p_window_buffer int, p_dead_letter_queue bool, p_dlq_after_max_retries bool,
@@ -72,7 +73,7 @@ BEGIN
     WHERE p.queue_id = configure_queue_v1.queue_id AND p.name = 'Default';
     more := EXISTS (SELECT 1 FROM queen.pending_configurations AS c WHERE c.queue_id = configure_queue_v1.queue_id);
 END $$;
-COMMENT ON FUNCTION queen.configure_queue_v1 IS 'Makes a queue, or replaces the options of one that exists.';
+COMMENT ON FUNCTION queen.configure_queue_v1 IS 'Creates a queue, or replaces the options of an existing one.';
 
 -- Purpose:   does the next page of what configure has left to do in a queue, whoever called that.
 -- Arguments: p_step  partitions and cursors of a page; at least one partition is done
@@ -106,7 +107,7 @@ BEGIN
     woken := coalesce(woken, 0);
     more := EXISTS (SELECT 1 FROM queen.pending_configurations AS c WHERE c.queue_id = p_queue_id);
 END $$;
-COMMENT ON FUNCTION queen.settle_queue_v1 IS 'Does a page of what configure has left to do in the partitions of a queue.';
+COMMENT ON FUNCTION queen.settle_queue_v1 IS 'Applies changed options to the next partitions of a queue.';
 
 -- The next partitions of a queue, by id: with their cursors, if p_cursors, so many as p_step says; and whether there are more.
 CREATE OR REPLACE FUNCTION queen.page_to_settle(
@@ -131,7 +132,8 @@ BEGIN
     more := cardinality(part_ids) > v_number;
     part_ids := part_ids[:v_number];
 END $$;
-COMMENT ON FUNCTION queen.page_to_settle IS 'Internal: the next partitions in which a change of the options has to be done.';
+COMMENT ON FUNCTION queen.page_to_settle IS
+    'Internal: the next partitions to which changed options have to be applied.';
 
 -- What a change of the options brings with it in some partitions, ascending. p_pushes: pushes that hold them were laid out under
 -- the old options, and are stored before this; all others see the new version. p_waits: waits that the old delays had set may
@@ -180,7 +182,7 @@ BEGIN
     END IF;
     RETURN v_woken;
 END $$;
-COMMENT ON FUNCTION queen.settle IS 'Internal: what a change of the options brings with it in some partitions.';
+COMMENT ON FUNCTION queen.settle IS 'Internal: applies changed options to some partitions.';
 
 -- Purpose:   what was begun in pages and may have been cut off: it is safe to go on with it beside whoever still does.
 -- Returns:   queues with pages of configure to do (consumer_group null; queue empty: deleted since), and groups that are being
@@ -194,4 +196,4 @@ BEGIN ATOMIC
     SELECT g.queue_id, q.name, g.name
     FROM queen.consumer_groups_metadata AS g JOIN queen.queues AS q ON q.id = g.queue_id WHERE g.subscribed_upto < 0;
 END;
-COMMENT ON FUNCTION queen.find_begun_v1 IS 'Queues and groups with work that was begun in pages, and is not done yet.';
+COMMENT ON FUNCTION queen.find_begun_v1 IS 'Queues and groups with work in pages that has begun and is not finished.';

@@ -24,4 +24,4 @@ BEGIN
     WHERE s.queue_id = v_size.queue_id AND s.ver = v_size.ver AND s.resets = v_before.resets;
     RETURN true;
 END $$;
-COMMENT ON FUNCTION queen.count_backlog_v1 IS 'Counts anew what is in a queue with a maximum size.';
+COMMENT ON FUNCTION queen.count_backlog_v1 IS 'Recounts the messages of a queue with a maximum size.';

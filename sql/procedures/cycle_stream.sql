@@ -32,31 +32,15 @@ AS $$
 DECLARE
     v_now timestamptz := queen.write_clock();
     v_last_flush uuid;
-    v_row record;
-    v_acked bigint;
-    v_off bigint;
     v_problem text;
     v_undone bool := false;
     v_full bool := false;
 BEGIN
-    IF p_limited IS NOT NULL THEN
-        PERFORM queen.lock_queues(p_limited);
-    END IF;
-    PERFORM 1 FROM queen.partition_locks AS l WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR NO KEY UPDATE;
-    PERFORM queen.lock_sizes(p_limited);
-    PERFORM queen.lock_cursors(p_part, ARRAY[p_source], ARRAY[p_grp]);
-    PERFORM 1 FROM queen.streams AS s WHERE s.id = p_stream FOR KEY SHARE;
-    IF NOT FOUND THEN
-        v_problem := 'Unknown query_id: register the query first';
-    ELSE
-        PERFORM 1 FROM queen.partitions AS p WHERE p.id = p_source FOR KEY SHARE;
-        IF NOT FOUND THEN
-            v_problem := 'Partition not found';
-        END IF;
-    END IF;
+    v_problem := queen.lock_cycle(p_stream, p_source, p_grp, p_part, p_limited);
     IF v_problem IS NOT NULL THEN
-        RETURN QUERY SELECT 'undone', NULL::bigint, v_problem, NULL::bigint, NULL::timestamptz, NULL::int[],
-            NULL::bigint[], NULL::bigint, NULL::bool, NULL::bool, NULL::bool;
+        kind := 'undone';
+        problem := v_problem;
+        RETURN NEXT;
         RETURN;
     END IF;
     INSERT INTO queen.stream_cycles (part_id, stream_id, cycled_at) VALUES (p_source, p_stream, v_now)
@@ -83,40 +67,10 @@ BEGIN
 
     BEGIN
         IF p_ack_kind IS NOT NULL THEN
-            SELECT c.acked INTO v_acked FROM queen.partition_consumers AS c
-            WHERE c.part_id = p_source AND c.grp_id = p_grp ORDER BY c.ver DESC LIMIT 1;
-            v_off := coalesce(p_ack_off, (
-                SELECT t.off FROM queen.transaction_ids AS t WHERE t.part_id = p_source AND t.hash = p_ack_hash
-            ));
             kind := 'ack';
-            FOR v_row IN
-                SELECT * FROM queen.ack_messages_v1(
-                    ARRAY[p_source], ARRAY[p_grp], ARRAY[p_ack_lease], ARRAY[p_ack_kind],
-                    ARRAY[CASE WHEN p_ack_kind = 'c' AND v_off > v_acked THEN v_acked + 1 ELSE v_off END], ARRAY[v_off],
-                    ARRAY[p_ack_hash], ARRAY[p_ack_error], p_ack_kind <> 'c')
-            LOOP
-                v_problem := CASE
-                    -- It ends a run of which others may not be done: first what became of itself.
-                    WHEN v_off <= v_row.done_upto OR v_off = ANY(v_row.also_done) THEN 'Message already completed'
-                    WHEN v_row.problem IS NOT NULL THEN v_row.problem
-                    WHEN v_off > v_row.within THEN 'Message not delivered under this lease'
-                END;
-                completed := CASE WHEN p_ack_kind = 'c'
-                    THEN v_off - v_acked - coalesce(cardinality(v_row.also_done), 0) ELSE 0 END;
-                released := v_row.released;
-                dead := v_row.dead;
-                ready := v_row.ready;
-            END LOOP;
-            IF v_problem IS NULL AND p_release AND NOT released THEN
-                UPDATE queen.partition_consumers AS c SET lease = NULL, ready_at = v_now, ver = c.ver + 1
-                WHERE c.part_id = p_source AND c.grp_id = p_grp AND c.ver = (
-                    SELECT l.ver FROM (
-                        SELECT n.ver, n.lease, n.ready_at FROM queen.partition_consumers AS n
-                        WHERE n.part_id = p_source AND n.grp_id = p_grp ORDER BY n.ver DESC LIMIT 1) AS l
-                    WHERE l.lease = p_ack_lease AND l.ready_at > v_now);
-                released := FOUND;
-                ready := FOUND;
-            END IF;
+            SELECT * INTO v_problem, completed, released, dead, ready
+            FROM queen.ack_input(
+                p_source, p_grp, p_ack_kind, p_ack_lease, p_ack_off, p_ack_hash, p_ack_error, p_release, v_now);
             RETURN NEXT;
         ELSIF p_part <> '{}' AND array_position(p_value, NULL) IS NOT NULL THEN
             v_problem := queen.flush_problem(p_stream, p_source, p_grp, p_key, p_value, v_now);
@@ -125,13 +79,7 @@ BEGIN
             RAISE EXCEPTION 'undo' USING ERRCODE = 'QN002';
         END IF;
 
-        DELETE FROM queen.stream_state AS s USING unnest(p_key, p_value) AS u (key, value)
-        WHERE s.part_id = p_source AND s.stream_id = p_stream AND s.key = u.key AND u.value IS NULL;
-        INSERT INTO queen.stream_state AS s (part_id, stream_id, key, value, window_end, updated_at)
-        SELECT p_source, p_stream, u.key, u.value::json, u.window_end, v_now
-        FROM unnest(p_key, p_value, p_window_end) AS u (key, value, window_end) WHERE u.value IS NOT NULL
-        ON CONFLICT (part_id, stream_id, key) DO UPDATE
-        SET value = excluded.value, window_end = excluded.window_end, updated_at = excluded.updated_at;
+        PERFORM queen.write_stream_state(p_stream, p_source, p_key, p_value, p_window_end, v_now);
         UPDATE queen.stream_cycles AS y SET grp_id = p_grp, flush = p_flush, cycled_at = v_now
         WHERE y.part_id = p_source AND y.stream_id = p_stream;
 
@@ -141,20 +89,15 @@ BEGIN
             released := NULL;
             dead := NULL;
             ready := NULL;
-            FOR v_row IN
-                SELECT * FROM queen.push_messages_v1(
+            FOR part_id, first_off, created_at, dup_pos, dup_off, v_full IN
+                SELECT u.part_id, u.first_off, u.created_at, u.dup_pos, u.dup_off, u.room IS NOT NULL
+                FROM queen.push_messages_v1(
                     p_flush, p_again, p_part, p_n, p_data, p_ends, p_ids, p_hash_part, p_hash_pos, p_hash,
-                    p_version, p_limited)
+                    p_version, p_limited) AS u
             LOOP
-                part_id := v_row.part_id;
-                first_off := v_row.first_off;
-                created_at := v_row.created_at;
-                dup_pos := v_row.dup_pos;
-                dup_off := v_row.dup_off;
                 v_undone := v_undone OR first_off IS NULL;
-                IF v_row.room IS NOT NULL THEN
-                    v_full := true;
-                    v_problem := 'The queue of the outputs is full (maxSize): try again when its consumers have caught up';
+                IF v_full THEN
+                    v_problem := 'The queue of the outputs is full (maxSize). Try again when its consumers have caught up';
                 END IF;
                 RETURN NEXT;
             END LOOP;
@@ -174,32 +117,3 @@ BEGIN
     END;
 END $$;
 COMMENT ON FUNCTION queen.cycle_stream_v1 IS 'A cycle of a stream: ack, state and outputs, all or none.';
-
--- Why a flush, which is a cycle without an ack that deletes state and pushes what it made of it, cannot be right. The caller
--- holds the lock of cycles.
-CREATE OR REPLACE FUNCTION queen.flush_problem(
-    p_stream bigint, p_source bigint, p_grp bigint, p_key text[], p_value text[], p_now timestamptz
-) RETURNS text
-LANGUAGE plpgsql
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-AS $$
-DECLARE
-    v_found bigint;
-    v_unsettled bool;
-BEGIN
-    IF queen.is_leased(p_source, p_grp, p_now) THEN
-        RETURN 'The partition is leased: whoever holds it may have read this state already; flush again later';
-    END IF;
-    SELECT count(*), bool_or(queen.is_unsettled(s.updated_at, s.window_end, p_now)) INTO v_found, v_unsettled
-    FROM unnest(p_key, p_value) AS u (key, value)
-    JOIN queen.stream_state AS s ON s.part_id = p_source AND s.stream_id = p_stream AND s.key = u.key
-    WHERE u.value IS NULL;
-    IF v_found < cardinality(array_positions(p_value, NULL)) THEN
-        RETURN 'State not found: this flush, or another, has been committed';
-    ELSIF v_unsettled THEN
-        RETURN 'The state changed a moment ago: read it again before flushing it';
-    END IF;
-    RETURN NULL;
-END $$;
-COMMENT ON FUNCTION queen.flush_problem IS 'Internal: why a flush of windows has to be refused.';

@@ -37,7 +37,7 @@ BEGIN
         DELETE FROM queen.queues AS q WHERE q.id = v_queue;
     END IF;
 END $$;
-COMMENT ON FUNCTION queen.delete_queue_v1 IS 'Deletes a queue for everybody, a page of partitions at a time.';
+COMMENT ON FUNCTION queen.delete_queue_v1 IS 'Deletes a queue with all its contents, a page of partitions at a time.';
 
 -- Purpose:   removes what partitions of deleted queues have held, at most p_step rows.
 -- Returns:   whether there is more.
@@ -59,7 +59,8 @@ BEGIN
     DELETE FROM queen.removed_partitions AS r WHERE r.part_id = ANY(v_parts);
     RETURN cardinality(v_parts) = v_page;
 END $$;
-COMMENT ON FUNCTION queen.purge_partitions_v1 IS 'Removes what partitions of deleted queues have held, a bounded number of rows at a time.';
+COMMENT ON FUNCTION queen.purge_partitions_v1 IS
+    'Removes the contents of partitions of deleted queues, a bounded number of rows at a time.';
 
 -- The rows of groups come before partitions: a group that is making its cursors holds its row.
 CREATE OR REPLACE FUNCTION queen.lock_groups(p_queue_id bigint) RETURNS void
@@ -93,5 +94,5 @@ BEGIN
     END IF;
     RETURN NULL;
 END $$;
-COMMENT ON FUNCTION queen.empty_queue IS 'Trigger: removes everything of a deleted queue.';
+COMMENT ON FUNCTION queen.empty_queue IS 'Trigger: removes all contents of a deleted queue.';
 CREATE OR REPLACE TRIGGER empty_queue AFTER DELETE ON queen.queues FOR EACH ROW EXECUTE FUNCTION queen.empty_queue();

@@ -1,14 +1,15 @@
--- Purpose:   pushes and acks in one transaction: all or none.
+-- Purpose:   pushes and acks of one or more transactions: all or none.
 -- Arguments: those of push_messages_v1 and ack_messages_v1, one message an element, and
 --            p_required  leases of which one must be live on the cursor of every ack that names none (null: no such demand)
 --            p_new_part, p_new_queue, p_new_name  partitions that are made if missing, so that an undone transaction leaves none
 --                        behind: the negative numbers that stand for them in p_part and p_hash_part, and their names
 --            p_version, p_limited  as push_messages_v1
--- Returns:   a row a pushed segment (kind push: part_id, first_off, created_at, dup_pos, dup_off) and a row an ack (kind
---            ack: ord, problem, first_off, done_upto, within, exists_upto, released, dead, ready). A last row of kind undone says that something
+-- Returns:   a row a pushed segment (kind push: part_id, first_off, created_at, dup_pos, dup_off) and rows of acks (kind
+--            ack: ord, problem, first_off, done_upto, within, exists_upto, released, dead, ready); an ack without a row is
+--            accepted, and there is nothing else to say of it. A last row of kind undone says that something
 --            failed, which the other rows name, and that nothing was stored; a segment whose queue would become too
---            large has a problem, and no segment at all says that the options of queues have changed. A row of kind made says which part_id a partition got
---            for its negative number (ord).
+--            large has a problem, and no segment at all says that the options of queues have changed. A row of kind made says
+--            which part_id a partition got for its negative number (ord).
 -- Locks:     rows of limited queues in id order; partitions in part_id order; the sizes of these queues;
 --            then in (part_id, grp_id) order the cursors of the acks and those that the push wakes.
 CREATE OR REPLACE FUNCTION queen.execute_transaction_v1(
@@ -29,145 +30,79 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_row record;
-    v_failed bool := false;
-    v_full bool := false;
-    v_lease uuid[] := p_ack_lease;
-    v_made bigint[];          -- partitions that were made, in the order of p_new_part
+    v_gather bool := cardinality(p_ack_part) > 100 OR array_position(p_ack_first, NULL) IS NOT NULL;
+    v_ends record;            -- see queen.lock_log_ends
+    v_moved record;           -- see queen.append_and_complete
+    a_part bigint[] := p_ack_part;   -- the acks, one element a cursor, in the order of locks
+    a_grp bigint[] := p_ack_grp;
+    a_lease uuid[] := p_ack_lease;
+    a_first bigint[] := p_ack_first;
+    a_last bigint[] := p_ack_last;
+    a_runs int8multirange[];  -- null: one run
+    a_ord int[];
+    v_freed int[];            -- acks by which a lease has ended
+    v_asleep bigint[];        -- partitions in which a cursor waits for a push now
+    v_done bool := false;
 BEGIN
-    IF p_limited IS NOT NULL THEN
-        PERFORM queen.lock_queues(p_limited);
+    -- The plain way, for what transactions usually are: messages are completed under their live lease, and others pushed
+    -- to partitions that exist. It takes all of that for granted, and undoes itself if something is not so.
+    IF NOT p_again AND p_required IS NULL AND p_limited IS NULL AND p_new_part = '{}' AND 'c' = ALL(p_ack_kind) THEN
+        v_ends := queen.lock_log_ends(p_flush, p_part, p_version);
+        v_done := coalesce(v_ends.valid, false);
     END IF;
-    IF p_again THEN
-        -- Outside of what may be undone: if this sending is refused, the first must not arrive and be carried out later.
-        PERFORM 1 FROM queen.partition_locks AS l WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR NO KEY UPDATE;
-        INSERT INTO queen.fenced_flushes VALUES (p_flush, clock_timestamp()) ON CONFLICT DO NOTHING;
-    END IF;
-    BEGIN
-        IF p_new_part <> '{}' THEN
-            FOR v_row IN SELECT r.ord, r.part_id FROM queen.resolve_partitions_v1(p_new_queue, p_new_name, true) AS r LOOP
-                kind := 'made';
-                ord := p_new_part[v_row.ord];
-                part_id := v_row.part_id;
-                -- Its queue is being deleted at this very moment.
-                v_failed := v_failed OR part_id IS NULL;
-                RETURN NEXT;
-                v_made := v_made || part_id;
-            END LOOP;
-            IF v_failed THEN
-                RAISE EXCEPTION 'undo' USING ERRCODE = 'QN002';
-            END IF;
-            SELECT
-                array_agg(u.part_id ORDER BY u.part_id), array_agg(u.n ORDER BY u.part_id),
-                array_agg(u.data ORDER BY u.part_id), array_agg(u.ends ORDER BY u.part_id), array_agg(u.ids ORDER BY u.part_id)
-            INTO p_part, p_n, p_data, p_ends, p_ids
-            FROM (
-                SELECT coalesce(m.part_id, s.part_id) AS part_id, s.n, s.data, s.ends, s.ids
-                FROM unnest(p_part, p_n, p_data, p_ends, p_ids) AS s (part_id, n, data, ends, ids)
-                LEFT JOIN unnest(p_new_part, v_made) AS m (new_part, part_id) ON m.new_part = s.part_id
-            ) AS u;
-            SELECT array_agg(coalesce(m.part_id, h.part_id) ORDER BY h.ord) INTO p_hash_part
-            FROM unnest(p_hash_part) WITH ORDINALITY AS h (part_id, ord)
-            LEFT JOIN unnest(p_new_part, v_made) AS m (new_part, part_id) ON m.new_part = h.part_id;
-        END IF;
-        PERFORM 1 FROM queen.partition_locks AS l WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR NO KEY UPDATE;
-        IF p_limited IS NOT NULL THEN
-            PERFORM queen.lock_sizes(p_limited);
-        END IF;
-        -- Acks alone lock their cursors in order; a push that wakes others goes between. Nobody parks under the locks.
-        IF EXISTS (
-            SELECT 1 FROM queen.log_ends AS e
-            CROSS JOIN LATERAL (
-                SELECT 1 FROM queen.partition_consumers AS p
-                WHERE p.part_id + 0 = e.part_id AND p.acked = e.next_off - 1 AND p.ready_at = 'infinity' LIMIT 1
-            ) AS c
-            WHERE e.part_id = ANY(p_part)
-        ) THEN
-            PERFORM queen.lock_cursors(p_part, p_ack_part, p_ack_grp);
-        END IF;
-
-        -- A repeated sending whose first was committed is answered from the log: its acks were accepted then.
-        IF p_again AND EXISTS (SELECT 1 FROM queen.flushed(p_flush, p_part, p_hash_part, p_hash_pos, p_hash)) THEN
-            RETURN QUERY
-            SELECT 'push', r.part_id, NULL::int, NULL, r.first_off, r.created_at, r.dup_pos, r.dup_off, NULL::bigint,
-                NULL::bigint, NULL::bigint, NULL::bool, NULL::bool, NULL::bool
-            FROM queen.flushed(p_flush, p_part, p_hash_part, p_hash_pos, p_hash) AS r;
-            RETURN QUERY
-            SELECT 'ack', NULL::bigint, u.ord::int, NULL, coalesce(u.first, t.off), NULL::timestamptz, NULL::int[],
-                NULL::bigint[], NULL::bigint, NULL::bigint, NULL::bigint, false, false, true
-            FROM unnest(p_ack_part, p_ack_first, p_ack_hash) WITH ORDINALITY AS u (part_id, first, hash, ord)
-            LEFT JOIN queen.transaction_ids AS t
-                ON u.first IS NULL AND t.part_id = ANY(ARRAY[u.part_id]) AND t.hash = u.hash;
-            RETURN;
-        END IF;
-
-        IF p_required IS NOT NULL THEN
-            p_required := ARRAY(SELECT DISTINCT n FROM unnest(p_required) AS n);
-            SELECT array_agg(coalesce(u.lease, r.lease, '00000000-0000-0000-0000-000000000000') ORDER BY u.ord) INTO v_lease
-            FROM unnest(p_ack_part, p_ack_grp, p_ack_lease) WITH ORDINALITY AS u (part_id, grp_id, lease, ord)
-            LEFT JOIN LATERAL (
-                SELECT c.lease, c.ready_at FROM queen.partition_consumers AS c
-                WHERE c.part_id = u.part_id AND c.grp_id = u.grp_id ORDER BY c.ver DESC LIMIT 1
-            ) AS c ON true
-            LEFT JOIN unnest(p_required) AS r (lease) ON r.lease = c.lease AND c.ready_at > queen.clock();
-        END IF;
-
-        -- The pushes come last, so that no message is acked that they store; but room that the acks make is not theirs.
-        IF p_limited IS NOT NULL AND coalesce(p_version = (SELECT o.version FROM queen.push_options AS o WHERE o.id), true) THEN
-            kind := 'push';
-            problem := 'Queue is full';
-            FOR part_id IN SELECT r.part_id FROM queen.take_room(p_limited, p_part, p_n) AS r LOOP
-                v_failed := true;
-                v_full := true;
-                RETURN NEXT;
-            END LOOP;
-            part_id := NULL;
-        END IF;
-        kind := 'ack';
-        FOR v_row IN
-            SELECT * FROM queen.ack_messages_v1(
-                p_ack_part, p_ack_grp, v_lease, p_ack_kind, p_ack_first, p_ack_last, p_ack_hash, p_ack_error,
-                -- Nothing but completed acks, sent again: what is done was done by the first sending.
-                NOT (p_again AND p_part = '{}' AND 'c' = ALL(p_ack_kind)))
-        LOOP
-            ord := v_row.ord;
-            problem := v_row.problem;
-            first_off := v_row.first_off;
-            done_upto := v_row.done_upto;
-            within := v_row.within;
-            exists_upto := v_row.exists_upto;
-            released := v_row.released;
-            dead := v_row.dead;
-            ready := v_row.ready;
-            v_failed := v_failed OR problem IS NOT NULL OR coalesce(first_off > within, false);
-            RETURN NEXT;
+    IF v_done THEN
+        FOR i IN 2 .. CASE WHEN v_gather THEN 0 ELSE cardinality(p_ack_part) END LOOP
+            v_gather := v_gather OR p_ack_part[i] <= p_ack_part[i - 1];
         END LOOP;
-        IF p_part <> '{}' AND NOT v_full THEN
-            kind := 'push';
-            problem := NULL;
-            FOR v_row IN
-                SELECT * FROM queen.push_messages_v1(
-                    p_flush, p_again, p_part, p_n, p_data, p_ends, p_ids, p_hash_part, p_hash_pos, p_hash, p_version, NULL)
-            LOOP
-                part_id := v_row.part_id;
-                first_off := v_row.first_off;
-                created_at := v_row.created_at;
-                dup_pos := v_row.dup_pos;
-                dup_off := v_row.dup_off;
-                v_failed := v_failed OR first_off IS NULL OR dup_pos IS NOT NULL;
-                RETURN NEXT;
-            END LOOP;
-            v_failed := v_failed OR NOT FOUND;
+        IF v_gather THEN
+            SELECT * INTO a_part, a_grp, a_lease, a_first, a_last, a_runs, a_ord
+            FROM queen.gather_acks(p_ack_part, p_ack_grp, p_ack_lease, p_ack_first, p_ack_last, p_ack_hash);
         END IF;
-        IF v_failed THEN
-            RAISE EXCEPTION 'undo' USING ERRCODE = 'QN002';
+        IF v_ends.parked THEN
+            -- Acks alone lock their cursors in order; a push that wakes others goes between. Nobody parks under the locks.
+            PERFORM queen.lock_cursors(p_part, a_part, a_grp);
         END IF;
-    EXCEPTION WHEN SQLSTATE 'QN002' THEN
-        IF v_full THEN
-            PERFORM queen.count_each_again(p_limited);
-        END IF;
-        kind := 'undone';
+        BEGIN
+            v_moved := queen.append_and_complete(
+                p_flush, v_ends.now, v_ends.first_off, v_ends.created_at, p_part, p_n, p_data, p_ends, p_ids,
+                p_hash_part, p_hash_pos, p_hash, a_part, a_grp, a_lease, a_first, a_last, a_runs, a_ord);
+        EXCEPTION WHEN SQLSTATE 'QN002' OR unique_violation THEN
+            v_done := false;
+        END;
+    END IF;
+    IF NOT v_done THEN
+        RETURN QUERY SELECT * FROM queen.execute_in_steps(
+            p_flush, p_again, p_part, p_n, p_data, p_ends, p_ids, p_hash_part, p_hash_pos, p_hash, p_ack_part, p_ack_grp,
+            p_ack_lease, p_ack_kind, p_ack_first, p_ack_last, p_ack_hash, p_ack_error, p_required, p_new_part, p_new_queue,
+            p_new_name, p_version, p_limited);
+        RETURN;
+    END IF;
+
+    IF v_ends.parked THEN
+        PERFORM queen.wake(p_part, v_ends.first_off, v_ends.now);
+    END IF;
+    kind := 'push';
+    FOR i IN 1 .. cardinality(p_part) LOOP
+        part_id := p_part[i];
+        first_off := v_ends.first_off[i];
         RETURN NEXT;
-    END;
+    END LOOP;
+    v_freed := v_moved.freed;
+    IF v_moved.drained IS NOT NULL THEN
+        v_asleep := queen.park(v_moved.drained_part, v_moved.drained_grp, v_moved.drained_ver);
+        -- Of those that what is pushed here keeps awake, the push tells.
+        v_freed := v_freed || ARRAY(
+            -- FULL: arrays look small to a planner, which would go through all of one for each element of the other.
+            SELECT u.ord FROM unnest(v_moved.drained, v_moved.drained_part) AS u (ord, part_id)
+            FULL JOIN unnest(v_asleep || p_part) AS a (part_id) ON a.part_id = u.part_id
+            WHERE CASE WHEN a.part_id IS NULL THEN true ELSE false END);
+    END IF;
+    kind := 'ack';
+    part_id := NULL;
+    first_off := NULL;
+    ready := true;
+    FOREACH ord IN ARRAY coalesce(v_freed, '{}') LOOP
+        RETURN NEXT;
+    END LOOP;
 END $$;
 COMMENT ON FUNCTION queen.execute_transaction_v1 IS 'Pushes and acks in one transaction: all or none.';

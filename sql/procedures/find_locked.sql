@@ -9,6 +9,7 @@
 --            enqueuing  the queue p_name of simple-mq is enqueued to
 -- Returns:   the numbers of those, from 1; what does not exist is not locked.
 -- Locks:     all of them in any order, with SKIP LOCKED, as strongly as the call would, until it ends.
+-- Plans:     ADR 38 says why part_id + 0.
 CREATE OR REPLACE FUNCTION queen.find_locked_v1(
     p_kind text[], p_id bigint[], p_grp bigint[], p_name text[], p_group text[]
 ) RETURNS TABLE (ord int)
@@ -61,7 +62,8 @@ BEGIN
                 WHERE l.queue_id = c.queue_id AND l.shard = 0 FOR UPDATE SKIP LOCKED))
     END;
 END $$;
-COMMENT ON FUNCTION queen.find_locked_v1 IS 'Which rows others have locked now. Called by the server when a call has waited for a lock.';
+COMMENT ON FUNCTION queen.find_locked_v1 IS
+    'Rows that other transactions have locked. The server uses it when a call has waited for a lock.';
 
 CREATE OR REPLACE FUNCTION queen.is_cursor_locked(p_part bigint, p_grp bigint) RETURNS bool
 LANGUAGE plpgsql
@@ -79,4 +81,5 @@ BEGIN
     WHERE c.part_id = p_part AND c.grp_id = p_grp ORDER BY c.ver DESC LIMIT 1 FOR UPDATE SKIP LOCKED;
     RETURN NOT FOUND;
 END $$;
-COMMENT ON FUNCTION queen.is_cursor_locked IS 'Internal: whether somebody else has locked a cursor; else the caller has.';
+COMMENT ON FUNCTION queen.is_cursor_locked IS
+    'Internal: whether another transaction has locked a cursor; if not, the caller now has.';

@@ -15,4 +15,5 @@ BEGIN ATOMIC
     ) AS s ON true
     ORDER BY u.ord;
 END;
-COMMENT ON FUNCTION queen.find_server_made_v1 IS 'Whether messages exist whose transaction id the server made.';
+COMMENT ON FUNCTION queen.find_server_made_v1 IS
+    'Whether messages exist whose transaction id was created by the server.';

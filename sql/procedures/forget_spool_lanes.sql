@@ -7,4 +7,5 @@ AS $$
 BEGIN
     DELETE FROM queen.spool_lanes WHERE lane = ANY(p_lanes);
 END $$;
-COMMENT ON FUNCTION queen.forget_spool_lanes_v1 IS 'Forgets how far the lanes of a spool file are stored, once the file is gone.';
+COMMENT ON FUNCTION queen.forget_spool_lanes_v1 IS
+    'Deletes the replay positions of a spool file that no longer exists.';

@@ -16,7 +16,8 @@ BEGIN
     WHERE l.holder = excluded.holder OR l.expires_at <= clock_timestamp() OR l.expires_at > excluded.expires_at;
     RETURN EXISTS (SELECT 1 FROM queen.service_leader AS l WHERE l.holder = p_holder);
 END $$;
-COMMENT ON FUNCTION queen.lead_services_v1 IS 'Makes or keeps a worker the one that runs the background services.';
+COMMENT ON FUNCTION queen.lead_services_v1 IS
+    'Makes a worker the leader that runs the background jobs, or keeps it so.';
 
 -- Purpose:   ends the leadership of a worker that stops, so that another need not wait for the end of its time.
 CREATE OR REPLACE FUNCTION queen.resign_services_v1(p_holder uuid) RETURNS void
@@ -40,7 +41,8 @@ BEGIN ATOMIC
     END
     ORDER BY q.id;
 END;
-COMMENT ON FUNCTION queen.find_serviced_queues_v1 IS 'The queues in which retention, expiry, eviction or clean-up may find work.';
+COMMENT ON FUNCTION queen.find_serviced_queues_v1 IS
+    'The queues in which retention, expiry, eviction or clean-up may have work.';
 
 -- Purpose:   forgets flushes that were sent again so long ago that no sending of them can still be on its way.
 CREATE OR REPLACE FUNCTION queen.forget_fenced_flushes_v1(p_not_after timestamptz DEFAULT NULL) RETURNS void
@@ -49,4 +51,4 @@ AS $$
 BEGIN
     DELETE FROM queen.fenced_flushes AS f WHERE f.fenced_at < (SELECT queen.older_than('1 day', p_not_after));
 END $$;
-COMMENT ON FUNCTION queen.forget_fenced_flushes_v1 IS 'Forgets flushes that were sent again long ago.';
+COMMENT ON FUNCTION queen.forget_fenced_flushes_v1 IS 'Deletes old records of batches that were sent twice.';

@@ -22,4 +22,5 @@ CROSS JOIN LATERAL queen.message_fields(m.message) AS f
 LEFT JOIN queen.deleted_messages AS d ON d.part_id = s.part_id
 WHERE NOT coalesce(d.offsets @> (s.last_off - s.n + 1 + i.pos), false);
 COMMENT ON VIEW queen.messages IS
-'The log with one row a message, payload included: for people, not for the hot path. Where key_id is set, the payload is encrypted.';
+    'The log with one row per message, with payload: for people, not for the hot path. If key_id is set, the '
+    'payload is encrypted.';

@@ -20,10 +20,11 @@
 --            For a group that could not serve all its pops one row with pop null, grp_id, part_id as asked, and
 --            ready_in: the seconds until a cursor there becomes ready by itself (infinity: not before a push; null: no
 --            such group or partition; 0 or less: one is ready, but somebody else holds it; -infinity: the call has stopped at one
---            of its limits, and another finds more).
+--            of its limits, and another finds more), and attempt: 1 if a worker may be about to release what it prefetched, else 0.
 --            For each of p_marked whose mark has changed one row with pop null, grp_id and mark.
 -- Locks:     cursors, then partitions, both with SKIP LOCKED: a pop waits for nobody.
 -- Writes:    partition_consumers.
+-- Plans:     ADR 38 says why = ANY(ARRAY[x]).
 CREATE OR REPLACE FUNCTION queen.pop_unified_batch_v1(
     p_batch int[], p_parts int[], p_lease uuid[], p_seconds int[], p_pop int[], p_grp bigint[], p_part bigint[],
     p_bytes bigint, p_bytes_all bigint, p_marked bigint[] DEFAULT '{}', p_mark text[] DEFAULT '{}'
@@ -57,9 +58,10 @@ BEGIN
             p_batch, p_parts, p_lease, p_seconds, p_pop, p_grp, p_part, p_bytes, p_bytes_all, v_now);
     END IF;
 
-    IF NOT v_complete OR v_claims.pop IS NULL OR cardinality(v_claims.pop) < cardinality(p_batch) THEN
+    IF NOT v_complete OR (SELECT count(DISTINCT e.pop) FROM unnest(v_claims.pop) AS e (pop)) < cardinality(p_batch) THEN
         RETURN QUERY
-        SELECT NULL::int, u.grp_id, u.part_id, NULL::bigint, NULL::bigint, NULL::bigint[], NULL::bigint, NULL::int,
+        SELECT NULL::int, u.grp_id, u.part_id, NULL::bigint, NULL::bigint, NULL::bigint[], NULL::bigint,
+            queen.was_prefetched(u.grp_id, u.part_id, v_now)::int,
             CASE
                 WHEN g.id IS NULL OR (u.part_id IS NOT NULL AND c.ready_at IS NULL) THEN NULL
                 WHEN v_claims.cut_short THEN '-infinity'
@@ -120,7 +122,7 @@ BEGIN
     END LOOP;
 END $$;
 COMMENT ON FUNCTION queen.pop_unified_batch_v1 IS
-'Claims cursors for many pops at once, oldest ready first, and returns the segments with their messages.';
+    'Claims cursors for many pops, oldest ready first, and returns the segments with their messages.';
 
 -- What pops that got nothing had asked for: each group, and partition, once.
 CREATE OR REPLACE FUNCTION queen.unserved(p_pop int[], p_grp bigint[], p_part bigint[], p_served int[])
@@ -136,4 +138,4 @@ BEGIN
     LEFT JOIN unnest(p_served) AS s (pop) ON s.pop = e.pop
     WHERE s.pop IS NULL;
 END $$;
-COMMENT ON FUNCTION queen.unserved IS 'Internal: what pops that got nothing had asked for.';
+COMMENT ON FUNCTION queen.unserved IS 'Internal: the requests of pops that got nothing.';

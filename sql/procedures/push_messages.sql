@@ -6,6 +6,7 @@
 --                        from 0, hash; no hash twice in a partition
 --            p_version   of queen.push_options, under which the flush was laid out
 --            p_limited   numbers of those of its queues that have a maximum size, or null
+--            p_besides   groups whose parked cursors are left to the caller, or null
 -- Returns:   one row a segment: part_id, the offset of its first stored message (null: nothing was stored, because some
 --            partition of the call is unknown), created_at, and places and offsets of its duplicates (null: none).
 --            Stored messages take offsets in order, duplicates none. Nothing is stored either when a queue would become
@@ -14,10 +15,12 @@
 -- Locks:     rows of limited queues in id order; partitions in part_id order, until commit; the sizes of these queues (lock_size);
 --            then parked cursors in (part_id, grp_id) order.
 -- Writes:    segments, transaction_ids, partition_consumers (wake-up), fenced_flushes (p_again), queue_sizes (p_limited).
+-- Plans:     ADR 38 says why part_id + 0.
 CREATE OR REPLACE FUNCTION queen.push_messages_v1(
     p_flush uuid, p_again bool,
     p_part bigint[], p_n int[], p_data bytea[], p_ends bytea[], p_ids bytea[],
-    p_hash_part bigint[], p_hash_pos int[], p_hash uuid[], p_version bigint, p_limited bigint[]
+    p_hash_part bigint[], p_hash_pos int[], p_hash uuid[], p_version bigint, p_limited bigint[],
+    p_besides bigint[] DEFAULT NULL
 ) RETURNS TABLE (
     part_id bigint, first_off bigint, created_at timestamptz, dup_pos int[], dup_off bigint[], room bigint
 )
@@ -107,37 +110,8 @@ BEGIN
         END;
     END IF;
     IF v_duplicates THEN
-        SELECT array_agg(u.part_id), array_agg(u.pos), array_agg(t.off) INTO d_part, d_pos, d_off
-        FROM unnest(p_hash_part, p_hash_pos, p_hash) AS u (part_id, pos, hash)
-        JOIN queen.transaction_ids AS t ON t.part_id = ANY(ARRAY[u.part_id]) AND t.hash = u.hash;
-        INSERT INTO queen.transaction_ids (part_id, hash, off)
-        SELECT n.part_id, n.hash, h.first_off + n.pos - n.duplicates
-        FROM (
-            SELECT u.part_id, u.pos, u.hash, d.pos IS NULL AS is_new,
-                count(d.pos) OVER (PARTITION BY u.part_id ORDER BY u.pos) AS duplicates
-            FROM unnest(p_hash_part, p_hash_pos, p_hash) AS u (part_id, pos, hash)
-            LEFT JOIN unnest(d_part, d_pos) AS d (part_id, pos) ON d.part_id = u.part_id AND d.pos = u.pos
-        ) AS n
-        JOIN unnest(p_part, v_first) AS h (part_id, first_off) ON h.part_id = n.part_id
-        WHERE n.is_new
-        ORDER BY n.part_id, n.hash;
-        SELECT
-            array_agg(k.n ORDER BY k.part_id), array_agg(k.data ORDER BY k.part_id), array_agg(k.ends ORDER BY k.part_id),
-            array_agg(k.ids ORDER BY k.part_id)
-        INTO p_n, p_data, p_ends, p_ids
-        FROM (
-            SELECT u.part_id, u.n - coalesce(cardinality(d.pos), 0) AS n, c.data, c.ends, c.ids
-            FROM unnest(p_part, p_n, p_data, p_ends, p_ids) AS u (part_id, n, data, ends, ids)
-            LEFT JOIN (
-                SELECT o.part_id, array_agg(o.pos ORDER BY o.pos) AS pos
-                FROM unnest(d_part, d_pos) AS o (part_id, pos) GROUP BY o.part_id
-            ) AS d ON d.part_id = u.part_id
-            CROSS JOIN LATERAL (
-                SELECT u.data, u.ends, u.ids WHERE d.pos IS NULL OR cardinality(d.pos) = u.n
-                UNION ALL
-                SELECT m.* FROM queen.cut_messages(u.n, d.pos, u.data, u.ends, u.ids) AS m WHERE cardinality(d.pos) < u.n
-            ) AS c
-        ) AS k;
+        SELECT * INTO d_part, d_pos, d_off, p_n, p_data, p_ends, p_ids
+        FROM queen.leave_out_duplicates(p_part, v_first, p_hash_part, p_hash_pos, p_hash, p_n, p_data, p_ends, p_ids);
     END IF;
     -- A segment of nothing but duplicates is not written.
     RETURN QUERY
@@ -154,7 +128,8 @@ BEGIN
         FROM unnest(d_part, d_pos, d_off) AS o (part_id, pos, off) GROUP BY o.part_id
     ) AS d ON d.part_id = u.part_id;
     IF v_parked THEN
-        PERFORM queen.wake(p_part, v_first, v_now);
+        PERFORM queen.wake(p_part, v_first, v_now, p_besides);
     END IF;
 END $$;
-COMMENT ON FUNCTION queen.push_messages_v1 IS 'Appends one segment to each of many partitions, all or none. Called by the server, once a flush.';
+COMMENT ON FUNCTION queen.push_messages_v1 IS
+    'Appends one segment to each of many partitions, all or none. The server calls it once per batch.';

@@ -5,6 +5,7 @@
 -- Returns:   one row a key, in their order; behind them one with a null key if some were left out. Who asks for windows
 --            that are over wants to flush them, so that nothing is answered that queen.cycle_stream_v1 would refuse: see
 --            queen.is_unsettled.
+-- Plans:     ADR 38 says why = ANY(ARRAY[x]).
 CREATE OR REPLACE FUNCTION queen.read_stream_state_v1(
     p_stream bigint, p_part bigint, p_keys text[], p_prefix text, p_ripe float8, p_bytes bigint
 ) RETURNS TABLE (key text, value json, updated_at timestamptz)
@@ -57,10 +58,10 @@ BEGIN
         RETURN NEXT;
     END LOOP;
 END $$;
-COMMENT ON FUNCTION queen.read_stream_state_v1 IS 'What a stream remembers of a partition.';
+COMMENT ON FUNCTION queen.read_stream_state_v1 IS 'The state of a stream in a partition.';
 
 -- The registration of a stream, for those who only read.
 CREATE OR REPLACE FUNCTION queen.stream_exists_v1(p_stream bigint) RETURNS bool
 LANGUAGE sql STABLE
 RETURN EXISTS (SELECT 1 FROM queen.streams AS s WHERE s.id = p_stream);
-COMMENT ON FUNCTION queen.stream_exists_v1 IS 'Whether there is such a stream.';
+COMMENT ON FUNCTION queen.stream_exists_v1 IS 'Whether a stream exists.';

@@ -46,4 +46,4 @@ BEGIN
     SET source_queue = p_source, sink_queue = p_sink, config_hash = CASE WHEN more THEN '' ELSE p_hash END, registered_at = v_now
     WHERE s.id = register_stream_v1.stream_id;
 END $$;
-COMMENT ON FUNCTION queen.register_stream_v1 IS 'Makes a stream, or finds it again by its name.';
+COMMENT ON FUNCTION queen.register_stream_v1 IS 'Creates a stream, or finds it by its name.';

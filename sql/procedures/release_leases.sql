@@ -1,6 +1,7 @@
 -- Purpose:   takes back leases whose messages never reached a consumer, because it had gone: as if they had not been given,
 --            also when their time is over and nobody else has the messages yet.
 -- Locks:     cursors in (part_id, grp_id) order.  Writes: partition_consumers.
+-- Plans:     ADR 38 says why part_id + 0.
 CREATE OR REPLACE FUNCTION queen.release_leases_v1(p_lease uuid[]) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -16,4 +17,4 @@ BEGIN
         ver = c.ver + 1
     WHERE c.lease = ANY(p_lease);
 END $$;
-COMMENT ON FUNCTION queen.release_leases_v1 IS 'Takes back leases whose messages never reached a consumer.';
+COMMENT ON FUNCTION queen.release_leases_v1 IS 'Releases leases whose messages never reached a consumer.';

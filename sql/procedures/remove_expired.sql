@@ -20,7 +20,8 @@ BEGIN
     CROSS JOIN LATERAL queen.expiring(q, p_not_after) AS e
     CROSS JOIN LATERAL queen.expired(u.id, q, -1, 1, e.older, e.older_done) AS o;
 END $$;
-COMMENT ON FUNCTION queen.find_expired_v1 IS 'The next partitions of a queue in which retention has something to do.';
+COMMENT ON FUNCTION queen.find_expired_v1 IS
+    'The next partitions of a queue that have messages for retention to remove.';
 
 -- What the options of a queue let go: what was created before older, and before older_done if every group has completed it.
 CREATE OR REPLACE FUNCTION queen.expiring(
@@ -39,7 +40,7 @@ BEGIN
         older_done := queen.older_than(make_interval(secs => p_queue.completed_retention_seconds), p_not_after);
     END IF;
 END $$;
-COMMENT ON FUNCTION queen.expiring IS 'Internal: before which times what was created may be removed from a queue.';
+COMMENT ON FUNCTION queen.expiring IS 'Internal: the times before which messages of a queue may be removed.';
 
 -- The oldest segments of a partition that queen.expiring lets go, above p_from and with p_messages messages or a
 -- few more: the last offset of them (null: there are none), their messages, those of them that go only because they are
@@ -144,7 +145,8 @@ BEGIN
     END LOOP;
     PERFORM queen.count_removed(v_queue.name, p_messages - v_left - v_completed, v_completed, 0);
 END $$;
-COMMENT ON FUNCTION queen.remove_expired_v1 IS 'Removes the oldest segments of partitions that the options of their queue let go.';
+COMMENT ON FUNCTION queen.remove_expired_v1 IS
+    'Removes the oldest segments of partitions, as the options of their queue allow.';
 
 -- Whether what is oldest in a partition is the caller's to remove. The partition is held against whoever moves a cursor back, who
 -- takes it FOR UPDATE; a push holds it beside (FOR NO KEY UPDATE), for what it appends is not among the oldest. The row of the
@@ -164,7 +166,9 @@ BEGIN
     END IF;
     RETURN FOUND;
 END $$;
-COMMENT ON FUNCTION queen.lock_oldest IS 'Internal: locks what is oldest in a partition, waiting for it or passing over what others hold.';
+COMMENT ON FUNCTION queen.lock_oldest IS
+    'Internal: true if the caller now holds the locks that it needs to remove the oldest segments of a partition. '
+    'Waits for locks, or skips locked rows.';
 
 -- Whether all cursors that stand below an offset are locked now.
 CREATE OR REPLACE FUNCTION queen.lock_cursors_below(p_part bigint, p_off bigint, p_wait bool) RETURNS bool

@@ -20,7 +20,7 @@ BEGIN
     ) AS u
     CROSS JOIN queen.older_than(p_idle, p_not_after) AS e (older);
 END $$;
-COMMENT ON FUNCTION queen.find_idle_partitions_v1 IS 'The next partitions of a queue that are empty and have been so for long.';
+COMMENT ON FUNCTION queen.find_idle_partitions_v1 IS 'The next partitions of a queue that have been empty for long.';
 
 -- Default stays, because configure names it; a partition with dead letters stays, because they are of it, and one of which
 -- a stream remembers something, because it may be about to go on with it.
@@ -37,7 +37,7 @@ BEGIN
     AND NOT EXISTS (SELECT 1 FROM queen.dead_letter_queue AS d WHERE d.part_id = p_part)
     AND NOT EXISTS (SELECT 1 FROM queen.stream_state AS s WHERE s.part_id = p_part);
 END $$;
-COMMENT ON FUNCTION queen.is_idle IS 'Internal: whether a partition is empty and has been so for long.';
+COMMENT ON FUNCTION queen.is_idle IS 'Internal: whether a partition has been empty for long.';
 
 -- Purpose:   removes partitions that are empty and have been so for long. A push that knows one by its number finds it
 --            unknown, and makes it anew under another number.
@@ -67,4 +67,4 @@ BEGIN
     SELECT u.part_id, u.part_id = ANY(v_idle), CASE WHEN u.part_id = ANY(v_locked) THEN 'done' ELSE 'busy' END
     FROM unnest(p_part) AS u (part_id);
 END $$;
-COMMENT ON FUNCTION queen.remove_idle_partitions_v1 IS 'Removes partitions that are empty and have been so for long.';
+COMMENT ON FUNCTION queen.remove_idle_partitions_v1 IS 'Removes partitions that have been empty for long.';

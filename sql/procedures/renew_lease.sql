@@ -2,6 +2,7 @@
 -- Arguments: one element a request: p_lease, p_seconds from now
 -- Returns:   one row a request: ord from 1, how many cursors the lease holds, and the earliest end (null: no live lease).
 -- Locks:     cursors in (part_id, grp_id) order.  Writes: partition_consumers.
+-- Plans:     ADR 38 says why = ANY(ARRAY[x]), part_id + 0.
 CREATE OR REPLACE FUNCTION queen.renew_lease_v1(p_lease uuid[], p_seconds int[])
 RETURNS TABLE (ord int, renewed int, expires_at timestamptz)
 LANGUAGE plpgsql
@@ -50,4 +51,4 @@ BEGIN
     LEFT JOIN unnest(v_lease, v_end) AS r (lease, ends) ON r.lease = u.lease
     GROUP BY u.ord ORDER BY u.ord;
 END $$;
-COMMENT ON FUNCTION queen.renew_lease_v1 IS 'Puts off the end of live leases.';
+COMMENT ON FUNCTION queen.renew_lease_v1 IS 'Extends live leases.';

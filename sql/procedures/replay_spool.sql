@@ -9,6 +9,7 @@
 -- Locks:     the row of the lane, until commit: a repeated call waits for the first one and then finds it done. Then
 --            those of push_messages_v1.
 -- Writes:    spool_lanes, queue_sizes, and what push_messages_v1 writes.
+-- Plans:     ADR 38 says why = ANY(ARRAY[x]).
 CREATE OR REPLACE FUNCTION queen.replay_spool_v1(
     p_lane uuid, p_from bigint, p_upto bigint, p_sent_at timestamptz, p_flush uuid,
     p_part bigint[], p_n int[], p_data bytea[], p_ends bytea[], p_ids bytea[],
@@ -53,4 +54,5 @@ BEGIN
     UPDATE queen.spool_lanes AS l SET replayed = p_upto, replayed_at = queen.clock() WHERE l.lane = p_lane;
     replayed := p_upto;
 END $$;
-COMMENT ON FUNCTION queen.replay_spool_v1 IS 'Stores the next push requests of a lane of a spool file, and notes how far it is stored.';
+COMMENT ON FUNCTION queen.replay_spool_v1 IS
+    'Stores the next push requests of a lane of a spool file, and its replay position.';

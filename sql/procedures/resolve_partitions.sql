@@ -4,6 +4,7 @@
 -- Locks:     queue rows FOR SHARE while partitions are made, so that a group that is subscribing (FOR UPDATE) either sees
 --            the partition or is seen by it.
 -- Writes:    queues, partitions, partition_locks, partition_consumers.
+-- Plans:     ADR 38 says why = ANY(ARRAY[x]).
 CREATE OR REPLACE FUNCTION queen.resolve_partitions_v1(p_queue text[], p_partition text[], p_create bool)
 RETURNS TABLE (ord int, queue_id bigint, part_id bigint)
 LANGUAGE plpgsql
@@ -30,7 +31,8 @@ BEGIN
     ) AS p ON true
     ORDER BY u.ord;
 END $$;
-COMMENT ON FUNCTION queen.resolve_partitions_v1 IS 'The numbers of queues and partitions by name; makes missing ones if asked.';
+COMMENT ON FUNCTION queen.resolve_partitions_v1 IS
+    'The numbers of queues and partitions by name; creates missing ones on request.';
 
 CREATE OR REPLACE FUNCTION queen.make_partitions(p_queue text[], p_partition text[]) RETURNS void
 LANGUAGE plpgsql
@@ -55,4 +57,5 @@ BEGIN
     SELECT made.id, g.id, -1, -1, -1, 'infinity'
     FROM made JOIN queen.consumer_groups_metadata AS g ON g.queue_id = made.queue_id;
 END $$;
-COMMENT ON FUNCTION queen.make_partitions IS 'Internal: makes missing partitions of existing queues, with their parked cursors.';
+COMMENT ON FUNCTION queen.make_partitions IS
+    'Internal: creates missing partitions of existing queues, with their parked cursors.';

@@ -15,7 +15,7 @@ AS $$
         WHERE d.key_id IS DISTINCT FROM p_key_id AND (d.key_id IS NOT NULL OR q.encryption_enabled)
     );
 $$;
-COMMENT ON FUNCTION queen.count_encrypted_v1 IS 'How much a rotation of keys has to look at.';
+COMMENT ON FUNCTION queen.count_encrypted_v1 IS 'The number of rows that a key rotation has to examine.';
 
 -- Purpose:   the next partitions, by number, of queues that are or were encrypted.
 -- Returns:   one row a partition; plain_too: the queue is encrypted now, so nothing may stand there in clear.
@@ -63,7 +63,7 @@ BEGIN
     WHERE s.part_id = p_part AND s.last_off = p_last_off AND s.data = p_old;
     RETURN FOUND;
 END $$;
-COMMENT ON FUNCTION queen.replace_segment_v1 IS 'Replaces a segment by the same messages under another key.';
+COMMENT ON FUNCTION queen.replace_segment_v1 IS 'Replaces a segment by the same messages, encrypted with another key.';
 
 -- Purpose:   where a page of dead letters ends, whatever is in it.
 -- Returns:   the number of the p_limit-th after p_after; null: there is no such one.
@@ -75,7 +75,7 @@ AS $$
 BEGIN
     RETURN (SELECT d.id FROM queen.dead_letter_queue AS d WHERE d.id > p_after ORDER BY d.id OFFSET p_limit - 1 LIMIT 1);
 END $$;
-COMMENT ON FUNCTION queen.end_of_letters_v1 IS 'Where a page of dead letters ends.';
+COMMENT ON FUNCTION queen.end_of_letters_v1 IS 'The end of a page of dead letters.';
 
 -- Purpose:   the next dead letters, by id, whose payload has to come under a key; p_upto: only up to this one (null: all).
 CREATE OR REPLACE FUNCTION queen.find_encrypted_letters_v1(p_after bigint, p_upto bigint, p_key_id text, p_limit int)
@@ -95,7 +95,8 @@ BEGIN
         AND d.key_id IS DISTINCT FROM p_key_id AND (d.key_id IS NOT NULL OR q.encryption_enabled)
     ORDER BY d.id LIMIT p_limit;
 END $$;
-COMMENT ON FUNCTION queen.find_encrypted_letters_v1 IS 'The next dead letters whose payload has to come under a key.';
+COMMENT ON FUNCTION queen.find_encrypted_letters_v1 IS
+    'The next dead letters whose payload has to be encrypted with the current key.';
 
 -- Purpose:   replaces the payload of a dead letter by the same under another key, if it is still what was read.
 CREATE OR REPLACE FUNCTION queen.replace_letter_v1(p_id bigint, p_old text, p_payload text, p_key_id text) RETURNS bool
@@ -106,4 +107,5 @@ BEGIN
     WHERE d.id = p_id AND d.payload::text = p_old;
     RETURN FOUND;
 END $$;
-COMMENT ON FUNCTION queen.replace_letter_v1 IS 'Replaces the payload of a dead letter by the same under another key.';
+COMMENT ON FUNCTION queen.replace_letter_v1 IS
+    'Replaces the payload of a dead letter by the same, encrypted with another key.';

@@ -7,4 +7,4 @@ BEGIN ATOMIC
     INSERT INTO queen.system_state (key, value, updated_at) VALUES (p_key, to_jsonb(p_enabled), clock_timestamp())
     ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at;
 END;
-COMMENT ON FUNCTION queen.set_switch_v1 IS 'Sets a switch of the whole installation, such as maintenance_mode.';
+COMMENT ON FUNCTION queen.set_switch_v1 IS 'Sets a switch of all servers, such as maintenance_mode.';

@@ -13,6 +13,7 @@
 --            part_id order, and the group's cursors in part_id order; at first contact the size of
 --            the queue, last, because nobody else waits for cursors of a new group.
 -- Writes:    queues, consumer_groups_metadata, partition_consumers, queue_sizes; where a deletion goes on, as delete_group_v1.
+-- Plans:     ADR 38 says why = ANY(ARRAY[x]), part_id + 0.
 CREATE OR REPLACE FUNCTION queen.subscribe_v1(
     p_queue text, p_group text, p_mode text, p_from timestamptz, p_create_queue bool, p_create_group bool, p_step int,
     p_part bigint DEFAULT NULL, p_wanted int DEFAULT NULL,
@@ -84,7 +85,7 @@ BEGIN
     grp_id := v_group.id;
     starts_in := CASE WHEN v_group.starts_at >= v_now AND NOT v_group.begins THEN extract(epoch FROM v_group.starts_at - v_now) END;
 END $$;
-COMMENT ON FUNCTION queen.subscribe_v1 IS 'The number of a consumer group on a queue; makes the group at its first contact.';
+COMMENT ON FUNCTION queen.subscribe_v1 IS 'The number of a consumer group on a queue; creates the group on first use.';
 
 -- Whether a group has the cursors of all partitions, and they stand at its start if that has come.
 CREATE OR REPLACE FUNCTION queen.has_all_cursors(p_group queen.consumer_groups_metadata, p_now timestamptz) RETURNS bool
@@ -127,7 +128,7 @@ BEGIN
         ) AS u
     );
 END $$;
-COMMENT ON FUNCTION queen.untouched IS 'Internal: partitions of a group that nobody has popped since it began.';
+COMMENT ON FUNCTION queen.untouched IS 'Internal: partitions of a group that were not popped since it began.';
 
 -- Makes the cursors of the next p_step partitions of a group, and moves those up that it has there already if its start has come.
 -- Returns the group as it is then.
@@ -170,7 +171,7 @@ BEGIN
     END IF;
     RETURN v_group;
 END $$;
-COMMENT ON FUNCTION queen.begin_page IS 'Internal: makes the cursors of a group in some partitions more.';
+COMMENT ON FUNCTION queen.begin_page IS 'Internal: creates the cursors of a group in the next partitions.';
 
 -- Makes the cursor of a group that has begun in one partition, out of turn, beside whoever makes a page and may wait for a lock: the
 -- row of the group is held against its deletion, and who makes a cursor there holds the partition.
@@ -188,7 +189,7 @@ BEGIN
     END IF;
     RETURN v_group;
 END $$;
-COMMENT ON FUNCTION queen.begin_partition IS 'Internal: makes the cursor of a group in one partition.';
+COMMENT ON FUNCTION queen.begin_partition IS 'Internal: creates the cursor of a group in one partition.';
 
 -- Makes the cursors of a group in partitions where it has none; returns those where it has one. What has been ready since the
 -- group began is ready since then, whenever its cursor is made: no low-water mark has passed that (queen.low_water).
@@ -221,7 +222,7 @@ BEGIN
     FROM queen.places(queen.without(v_parts, v_old), queen.start_of(p_group, p_now)) AS s;
     RETURN v_old;
 END $$;
-COMMENT ON FUNCTION queen.add_cursors IS 'Internal: makes the cursors of a group that it has not yet in some partitions.';
+COMMENT ON FUNCTION queen.add_cursors IS 'Internal: creates the missing cursors of a group in some partitions.';
 
 -- After which time messages are for a group. What had waited too long when it began is not for a new group; queue mode, of which
 -- there always was one, gives that up.
@@ -243,7 +244,7 @@ BEGIN
         queen.older_than(make_interval(secs => v_seconds) + greatest(p_now - p_group.created_at, interval '0'), NULL)
         - interval '1 microsecond');
 END $$;
-COMMENT ON FUNCTION queen.start_of IS 'Internal: after which time messages are for a group.';
+COMMENT ON FUNCTION queen.start_of IS 'Internal: the time after which a group gets messages.';
 
 -- The elements of one ascending array that are not in another.
 CREATE OR REPLACE FUNCTION queen.without(p_all bigint[], p_some bigint[]) RETURNS bigint[]
@@ -284,7 +285,7 @@ BEGIN
     ) AS u
     WHERE c.part_id = ANY(ARRAY[u.part_id]) AND c.grp_id = u.grp_id AND c.ver = u.ver;
 END $$;
-COMMENT ON FUNCTION queen.move_up IS 'Internal: moves cursors of a group over what is not for it.';
+COMMENT ON FUNCTION queen.move_up IS 'Internal: moves cursors of a group over messages that it does not get.';
 
 -- A group whose start lies ahead begins now, or has begun at its start if that is over: its pages begin anew, and move up what
 -- has a cursor. Until they are done its start stays where it was set, and nobody pops.

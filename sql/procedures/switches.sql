@@ -5,4 +5,4 @@ LANGUAGE sql STABLE
 BEGIN ATOMIC
     SELECT s.key, s.value::bool FROM queen.system_state AS s WHERE jsonb_typeof(s.value) = 'boolean';
 END;
-COMMENT ON FUNCTION queen.switches_v1 IS 'The switches of the whole installation, such as maintenance_mode.';
+COMMENT ON FUNCTION queen.switches_v1 IS 'The switches of all servers, such as maintenance_mode.';

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 import pytest
 from pyspark.sql import SparkSession
 
-from queen_audit.columns import arrow_table
-from queen_audit.inputs import Cursor, Database, DeadLetter, Deleted, Group, Head, Inputs, LogRow, Queue
-from queen_audit.journal.schema import Call
-from queen_audit.run import Verdict, run
-from queen_audit.session import start
+from spark_validation.columns import arrow_table
+from spark_validation.inputs import Cursor, Database, DeadLetter, Deleted, Group, Head, Inputs, LogRow, Queue
+from spark_validation.journal.schema import Call
+from spark_validation.run import Verdict, run
+from spark_validation.session import start
 from tests.audit.faults import FAULTS, GONE, HARMLESS, Expected, Scene, ordinary, rows_lost
 from tests.support.runs import EPOCH_S, Tables
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from queen.core.ids import transaction_hash
-from queen_audit.inputs import Cursor, DeadLetter, Deleted, Head, LogRow
-from queen_audit.journal.schema import QUEUE_MODE, Call, PushItem
-from queen_spec.model import MessageId
+from spark_validation.inputs import Cursor, DeadLetter, Deleted, Head, LogRow
+from spark_validation.journal.schema import QUEUE_MODE, Call, PushItem
+from spec.model import MessageId
 from tests.support.runs import LEASE_S, Run, Tables
 
 MESSAGES = 6

@@ -9,9 +9,9 @@ from collections import Counter
 import duckdb
 import pyarrow as pa
 
-from queen_audit.columns import arrow_table
-from queen_audit.inputs import Cursor, DeadLetter, Deleted, Group, Head, LogRow, Queue
-from queen_audit.journal.schema import Call
+from spark_validation.columns import arrow_table
+from spark_validation.inputs import Cursor, DeadLetter, Deleted, Group, Head, LogRow, Queue
+from spark_validation.journal.schema import Call
 from tests.support.runs import Tables
 
 NEVER = 1 << 60

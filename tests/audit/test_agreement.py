@@ -5,12 +5,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from queen_audit.columns import arrow_table
-from queen_audit.inputs import Inputs
-from queen_audit.journal.history import to_history
-from queen_audit.journal.schema import Call
-from queen_audit.run import run
-from queen_spec.checkers import all_checkers, judge
+from spark_validation.columns import arrow_table
+from spark_validation.inputs import Inputs
+from spark_validation.journal.history import to_history
+from spark_validation.journal.schema import Call
+from spark_validation.run import run
+from spec.checkers import all_checkers, judge
 from tests.support.runs import Run
 
 #: What the specification calls otherwise.

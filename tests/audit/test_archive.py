@@ -8,16 +8,16 @@ import asyncpg
 import pyarrow.parquet as pq
 import pytest
 
+from bench.generated_log import load
 from queen.db.setup import prepare
-from queen_audit.archive import database, job
-from queen_audit.archive.folder import Archive, locked, open_archive, open_filled
-from queen_audit.batches import batches
-from queen_audit.errors import ArchiveError
-from queen_audit.inputs import Inputs
-from queen_audit.log.snapshot import Snapshot
-from queen_audit.log.source import BYTES_A_BATCH, size_of
-from queen_audit.run import Result, run
-from queen_bench.audit.log import load
+from spark_validation.archive import database, job
+from spark_validation.archive.folder import Archive, locked, open_archive, open_filled
+from spark_validation.batches import batches
+from spark_validation.errors import ArchiveError
+from spark_validation.inputs import Inputs
+from spark_validation.log.snapshot import Snapshot
+from spark_validation.log.source import BYTES_A_BATCH, size_of
+from spark_validation.run import Result, run
 from tests.support.servers import create_database, drop_database
 
 PARTITIONS, A_SEGMENT = 3, 10
@@ -112,10 +112,10 @@ def test_a_job_that_was_killed_is_done_again(spark, dsn, tmp_path, monkeypatch):
     assert rows(tmp_path) == logged(dsn)
 
 
-def test_what_is_not_written_as_it_is_logged_is_not_added(spark, dsn, tmp_path, monkeypatch):
+def test_an_archive_that_differs_from_the_log_is_not_added(spark, dsn, tmp_path, monkeypatch):
     real = Snapshot.log
     monkeypatch.setattr(Snapshot, "log", lambda *given, **how: real(*given, **how).where("offset <> 7"))
-    with pytest.raises(ArchiveError, match="not what the log holds, in 3 partitions, first generated/0"):
+    with pytest.raises(ArchiveError, match="differ from the log in 3 partitions, the first is generated/0"):
         add(spark, dsn, tmp_path)
     assert open_archive(tmp_path).runs == ()
 
@@ -136,7 +136,7 @@ def test_log_and_archive_are_one_after_retention(spark, dsn, tmp_path):
     assert database.read(spark, open_filled(tmp_path), None).log.count() == 300
 
 
-def test_what_was_removed_before_is_counted(spark, dsn, tmp_path):
+def test_earlier_removals_are_counted(spark, dsn, tmp_path):
     ask(dsn, "DELETE FROM queen.segments WHERE last_off < 20")
     assert add(spark, dsn, tmp_path).too_late == 20 * PARTITIONS
 
@@ -162,7 +162,7 @@ def test_the_archive_of_another_database_is_refused(spark, dsn, postgres, tmp_pa
     finally:
         asyncio.run(drop_database(postgres, other))
     before = open_filled(tmp_path)
-    with pytest.raises(ArchiveError, match=r"the archive of another database: of the installation"):
+    with pytest.raises(ArchiveError, match=r"the archive of another database: it has installation"):
         add(spark, dsn, tmp_path)
     with Snapshot(dsn) as snapshot, pytest.raises(ArchiveError, match="Name the folder that belongs to --dsn"):
         database.read(spark, before, snapshot)
@@ -170,7 +170,7 @@ def test_the_archive_of_another_database_is_refused(spark, dsn, postgres, tmp_pa
     empty = asyncio.run(create_database(postgres))
     try:
         asyncio.run(prepare(empty, 60_000))
-        with pytest.raises(ArchiveError, match=r"of the installation"):
+        with pytest.raises(ArchiveError, match=r"it has installation"):
             add(spark, empty, tmp_path)
     finally:
         asyncio.run(drop_database(postgres, empty))
@@ -181,7 +181,7 @@ def test_the_archive_of_a_database_that_was_set_back_is_refused(spark, dsn, tmp_
     add(spark, dsn, tmp_path)
     newest = "SELECT part_id, next_off - 1 FROM queen.log_ends"
     ask(dsn, f"DELETE FROM queen.segments WHERE (part_id, last_off) IN ({newest})")
-    with pytest.raises(ArchiveError, match=r"before it was set back: its partition \d+ is generated/\d up to offset"):
+    with pytest.raises(ArchiveError, match=r"before a restore: its partition \d+ is generated/\d up to offset"):
         add(spark, dsn, tmp_path)
 
 

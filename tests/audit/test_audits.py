@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 from msgspec.structs import replace as replace_
 
-from queen_audit import tables
-from queen_audit.columns import arrow_table
-from queen_audit.inputs import Inputs
-from queen_audit.journal.schema import Call
-from queen_audit.run import Result, Verdict, run
-from queen_audit.tables import SECOND
+from spark_validation import tables
+from spark_validation.columns import arrow_table
+from spark_validation.inputs import Inputs
+from spark_validation.journal.schema import Call
+from spark_validation.run import Result, Verdict, run
+from spark_validation.tables import SECOND
 from tests.audit import second
 from tests.audit.conftest import TAKEN_AT, inputs
 from tests.audit.faults import FAULTS, GONE, Scene, ordinary, skipped_delivery
@@ -84,7 +84,7 @@ def test_what_a_journal_does_not_touch_is_unknown(spark):
         "what_is_done_does_not_come_again",
     }  # fmt: skip
     assert said["the_log_holds_what_was_pushed"] == (Result.UNKNOWN, "needs the log (--dsn)")
-    assert said["each_input_makes_its_output_once"] == (Result.UNKNOWN, "no transaction with an ack to judge")
+    assert said["each_input_makes_its_output_once"] == (Result.UNKNOWN, "no transaction with an ack to check")
     assert said["every_group_gets_every_message"][1].startswith("no message that was stored before a group was seen to")
 
 
@@ -210,7 +210,7 @@ def test_an_agent_of_which_nothing_is_known_may_have_pushed_first(spark):
     assert not any(second.judge(second.as_tables(rows), TAKEN_AT).values())
 
 
-def test_what_is_all_excused_is_not_valid(spark):
+def test_an_audit_with_only_excused_rows_is_not_valid(spark):
     """Nothing is left to be judged: retention has removed everything, or the queue gives up in silence."""
     simple = Run("s", 1)
     for number in range(3):

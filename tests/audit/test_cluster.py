@@ -11,9 +11,9 @@ import psutil
 import pyspark
 import pytest
 
-from queen_audit.java import java_home
-from queen_audit.journal.files import write_lines
-from queen_bench.audit.log import load
+from bench.generated_log import load
+from spark_validation.java import java_home
+from spark_validation.journal.files import write_lines
 from tests.audit.faults import ordinary
 from tests.support.processes import clean_environment, lasting_port, run, wait_until
 from tests.support.servers import create_database, drop_database
@@ -63,11 +63,11 @@ WHERE = """
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from queen_audit.session import start
+from spark_validation.session import start
 
 def place(_):
-    import queen_audit.log.source
-    return queen_audit.log.source.__file__
+    import spark_validation.log.source
+    return spark_validation.log.source.__file__
 
 session = start(sys.argv[1], Path(sys.argv[2]), partitions=2)
 print(*session.sparkContext.parallelize(range(4), 4).map(place).collect())
@@ -92,7 +92,7 @@ def test_executors_run_the_package_that_the_driver_sends(tmp_path, master):
     places = ended.stdout.split()
     assert len(places) == 4
     # The one that is installed would have an absolute path.
-    assert set(places) == {"./queen_audit.zip/queen_audit/log/source.py"}
+    assert set(places) == {"./spark_validation.zip/spark_validation/log/source.py"}
 
 
 @pytest.mark.timeout(2400)
@@ -109,4 +109,4 @@ def test_an_audit_on_a_cluster_judges_journal_and_log(tmp_path, master, postgres
         asyncio.run(drop_database(postgres, url))
     assert ended.returncode == 0, ended.stderr + (tmp_path / "cluster.log").read_text()[-3000:]
     # The database does not have the queue of the journal, so that messages between two may have been removed.
-    assert "2 audits valid, 0 invalid, 1 could not judge" in ended.stdout
+    assert "2 audits valid, 0 invalid, 1 unknown" in ended.stdout

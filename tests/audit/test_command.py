@@ -9,12 +9,12 @@ import sys
 import pytest
 from msgspec.structs import replace
 
-from queen_audit import java, session
-from queen_audit.command import conversions
-from queen_audit.errors import JavaError
-from queen_audit.journal.files import open_journal, write_lines, write_parquet
-from queen_audit.journal.schema import Call, PushItem
-from queen_bench.audit.log import load
+from bench.generated_log import load
+from spark_validation import java, session
+from spark_validation.command import conversions
+from spark_validation.errors import JavaError
+from spark_validation.journal.files import open_journal, write_lines, write_parquet
+from spark_validation.journal.schema import Call, PushItem
 from tests.audit.faults import ordinary
 from tests.support.processes import run
 from tests.support.servers import create_database, drop_database
@@ -71,8 +71,8 @@ _JAVA_ENDS = """
 import sys
 from pathlib import Path
 import psutil
-from queen_audit import command
-from queen_audit.errors import AuditError
+from spark_validation import command
+from spark_validation.errors import AuditError
 
 try:
     with command._spark(command.Where("local[1]", "512m"), Path(sys.argv[1])) as spark:
@@ -87,38 +87,38 @@ except AuditError as problem:
 def test_java_that_ends_in_the_middle_is_an_error_in_a_line(tmp_path):
     ended = subprocess.run([sys.executable, "-c", _JAVA_ENDS, tmp_path], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
-    assert "Spark gave up: its Java process has ended. If it was memory, raise --driver-memory" in ended.stdout
+    assert "Spark failed: its Java process has ended. If memory was short, raise --driver-memory" in ended.stdout
 
 
 def test_an_unknown_guarantee_is_refused_with_those_that_are_known(journal):
     ended = run("audit", "--journal", str(journal), "--guarantee", "G-NO-1")
     assert ended.returncode == 2
-    assert "no audit checks G-NO-1; there are audits of G-ACK-1, G-ACK-2" in ended.stderr
+    assert "no audit checks G-NO-1; there are audits for G-ACK-1, G-ACK-2" in ended.stderr
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--master", "local[x]"], "Spark knows no such master. Give local[*]"),
-        (["--master", "spark://127.0.0.1:1"], "nobody answers there"),
-        (["--master", "sc://127.0.0.1:1"], "audits do not work through Spark Connect"),
+        (["--master", "local[x]"], "not a Spark master. Give local[*]"),
+        (["--master", "spark://127.0.0.1:1"], "no connection"),
+        (["--master", "sc://127.0.0.1:1"], "audits do not work with Spark Connect"),
         (
             ["--master", "spark://h:1", "--interface", "simple-mq", "--dsn", "postgresql://h/x"],
             "audit with --master local",
         ),
-        (["--driver-memory", "much"], "no size. Give a number and a unit, as 2g"),
+        (["--driver-memory", "much"], "not a size. Give a number and a unit, such as 2g"),
         (["--driver-memory", "64m"], "Spark needs 512m or more"),
-        (["--report", "/nowhere/audit.html"], "/nowhere/audit.html cannot be written"),
-        (["--archive", "/nowhere"], "/nowhere: no archive here. `queen audit archive` writes one"),
+        (["--report", "/nowhere/audit.html"], "/nowhere/audit.html is not writable"),
+        (["--archive", "/nowhere"], "/nowhere: no archive here. `queen audit archive` creates one"),
         (["--dsn", "postgresql://127.0.0.1:1/x"], "the database cannot be read"),
-        (["--journal", "/nowhere"], "/nowhere is no folder"),
+        (["--journal", "/nowhere"], "/nowhere is not a folder"),
         (["--max-evidence", "-1"], "--max-evidence"),
         (["--clock-bound", "inf"], "--clock-bound"),
         (["--clock-bound", "nan"], "--clock-bound"),
         (["archive", "x"], "queen audit archive --dsn"),
     ],
 )
-def test_bad_input_is_one_line_that_says_what_to_do(journal, options, said):
+def test_bad_input_is_one_line_with_advice(journal, options, said):
     ended = run("audit", "--journal", str(journal), *options)
     assert ended.returncode == 2
     assert said in ended.stderr
@@ -181,11 +181,11 @@ def test_a_log_is_archived_and_the_archive_audited(tmp_path, postgres):
     asked = ("--archive", str(tmp_path / "archive"), "--guarantee", "g-ord-5", *spark)
     ended = run("audit", *asked, patience=1100)
     assert ended.returncode == 0, ended.stderr
-    assert "1 audits valid, 0 invalid, 1 could not judge" in ended.stdout
+    assert "1 audits valid, 0 invalid, 1 unknown" in ended.stdout
 
 
 @pytest.mark.timeout(2400)
-def test_what_is_wrong_in_a_journal_is_told_while_watching(tmp_path, journal):
+def test_violations_in_a_journal_are_reported_while_watching(tmp_path, journal):
     calls = ordinary("w", 1)[1].calls
     at = next(n for n, call in enumerate(calls) if len(call.pushes) == 1)
     write_lines(journal / "b.jsonl", [calls[at], replace(calls[at], number=calls[at].number + 1)])
@@ -212,7 +212,7 @@ def test_a_journal_that_is_there_twice_is_named(journal):
     write_parquet(journal / "a.parquet", ordinary("q", 1)[1].calls)
     ended = run("audit", "--journal", str(journal), "--master", "local[2]", patience=1100)
     assert ended.returncode == 2
-    assert "is there 2 times: is a journal in the folder twice" in ended.stderr
+    assert "occurs 2 times: is a journal in the folder twice" in ended.stderr
     assert "Traceback" not in ended.stderr
 
 
@@ -227,7 +227,7 @@ def test_a_journal_of_another_server_is_noticed(journal, postgres):
     finally:
         asyncio.run(drop_database(postgres, url))
     assert ended.returncode == 0, ended.stderr
-    assert "queues of the journals, as q.in" in ended.stdout
+    assert "queues of the journals are not in the database, such as q.in" in ended.stdout
 
 
 def test_a_database_without_a_log_is_named(postgres):

@@ -1,15 +1,14 @@
 """The runs that the benchmark of the audits generates are valid; the second implementation says so, without Spark."""
 
-import json
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from queen_audit.archive.folder import open_filled
-from queen_audit.audits import all_audits
-from queen_audit.journal.files import open_journal
-from queen_bench.audit import generator
+from bench import generated_run as generator
+from bench.scenario import read
+from spark_validation.archive.folder import open_filled
+from spark_validation.audits import all_audits
+from spark_validation.journal.files import open_journal
 from tests.audit import second
 from tests.support.processes import run as cli
 from tests.support.runs import Tables
@@ -41,12 +40,14 @@ def test_a_generated_run_is_valid(tmp_path, monkeypatch, hot):
 
 
 def test_a_generated_run_has_something_for_every_audit(tmp_path):
-    done = cli("bench", "audit", "--smoke", "--json", str(tmp_path / "report.json"), patience=600)
+    done = cli("bench", "audit", "--smoke", "--json", str(tmp_path / "samples.jsonl"), patience=600)
     assert done.returncode == 0, done.stderr
-    [size, *_] = json.loads((tmp_path / "report.json").read_text())["sizes"]
-    audits = [cost for cost in size["costs"] if cost["result"]]
-    assert {cost["result"] for cost in audits} == {"valid"}
-    assert all(cost["seconds"] > 0 and cost["cpu_s"] >= 0 for cost in size["costs"])
-    assert sum(cost["seconds"] for cost in size["costs"]) == pytest.approx(size["seconds"])
-    assert sum(cost["cpu_s"] for cost in size["costs"]) == pytest.approx(size["cpu_s"])
-    assert {cost["name"] for cost in audits} == {audit.name for audit in all_audits("queen")}
+    samples = {each.case.partition(": ")[2]: each.figures for each in read(tmp_path / "samples.jsonl", "audit").samples}
+    whole = samples.pop("all audits")
+    assert all(figures["s"] > 0 and figures["CPU s"] >= 0 for figures in samples.values())
+    for name in ("s", "CPU s"):
+        assert sum(figures[name] for figures in samples.values()) == pytest.approx(whole[name])
+    assert set(samples) - {audit.name for audit in all_audits("queen")} == {
+        "start of Spark, conversion", "figures of the run",
+    }  # fmt: skip
+    assert set(samples) >= {audit.name for audit in all_audits("queen")}

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from queen_audit.errors import JournalError
-from queen_audit.journal.files import files_of, open_journal, read_lines, write_lines, write_parquet
-from queen_audit.journal.history import from_history, to_history
-from queen_audit.journal.schema import VERSION, AckItem, Call, Delivery, PushItem
+from spark_validation.errors import JournalError
+from spark_validation.journal.files import files_of, open_journal, read_lines, write_lines, write_parquet
+from spark_validation.journal.history import from_history, to_history
+from spark_validation.journal.schema import VERSION, AckItem, Call, Delivery, PushItem
 from tests.audit.faults import ordinary
 
 
@@ -95,7 +95,7 @@ def test_half_a_parquet_file_is_refused(tmp_path, calls):
     path = tmp_path / "a.parquet"
     write_parquet(path, calls)
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(JournalError, match=r"a\.parquet is not complete: .*rename it to a\.parquet\.lost"):
+    with pytest.raises(JournalError, match=r"a\.parquet is incomplete: .*rename it to a\.parquet\.lost"):
         open_journal(tmp_path, tmp_path)
 
 
@@ -129,8 +129,8 @@ def test_what_was_set_aside_or_has_no_rows_counts_as_cut_short_from_the_beginnin
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("a.jsonl.gz", "would not be read.*Unpack or rename"),
-        ("a.JSONL", "would not be read"),
+        ("a.jsonl.gz", "would be ignored.*Unpack or rename"),
+        ("a.JSONL", "would be ignored"),
         ("a.ndjson", "has rows of a journal.*rename it to"),
         ("_a.parquet", "cannot be read by Spark: rename it"),
         (".a.parquet", "cannot be read by Spark"),
@@ -150,9 +150,9 @@ def test_rows_of_a_kind_or_outcome_that_nobody_knows_are_refused(tmp_path, calls
     path, place = tmp_path / "a.parquet", next(n for n, call in enumerate(calls) if call.acks)
     item = replace(calls[place].acks[0], outcome="perhaps")
     for change, said in (
-        ({"kind": "pushed"}, "'pushed' is no kind of a row. Known are push, pop"),
-        ({"outcome": "OK"}, "'OK' is no outcome"),
-        ({"acks": (item,)}, "'perhaps' is no outcome"),
+        ({"kind": "pushed"}, "'pushed' is not a valid kind. Valid are push, pop"),
+        ({"outcome": "OK"}, "'OK' is not a valid outcome"),
+        ({"acks": (item,)}, "'perhaps' is not a valid outcome"),
     ):
         write_parquet(path, [*calls[:place], replace(calls[place], **change)])
         with pytest.raises(JournalError, match=said):
@@ -172,14 +172,14 @@ def test_values_that_are_none_are_refused(tmp_path, calls):
         ({"acks": [acks[0] | {"dead": None}]}, r"acks\.dead is null in a row"),
         ({"deliveries": [*deliveries, deliveries[0] | {"partition": None}]}, r"deliveries\.partition is null in a row"),
         ({"deliveries": [None]}, r"deliveries\.\w+ is null in a row"),
-        ({"sent": -1}, r"-1 is no sent of a row"),
+        ({"sent": -1}, r"-1 is not a valid sent"),
         (
             {"answered": 1_900_000_000_000_000_000},
-            r"1900000000000000000 is no answered of a row.*times are microseconds",
+            r"1900000000000000000 is not a valid answered.*times are in microseconds",
         ),
-        ({"deliveries": [deliveries[0] | {"offset": -5}]}, r"-5 is no deliveries\.offset of a row"),
-        ({"lease_seconds": math.nan}, r"nan is no lease_seconds of a row"),
-        ({"lease_seconds": -1.0}, r"-1\.0 is no lease_seconds of a row"),
+        ({"deliveries": [deliveries[0] | {"offset": -5}]}, r"-5 is not a valid deliveries\.offset"),
+        ({"lease_seconds": math.nan}, r"nan is not a valid lease_seconds"),
+        ({"lease_seconds": -1.0}, r"-1\.0 is not a valid lease_seconds"),
     ):
         changed = [*rows[:-1], rows[-1] | change]
         pq.write_table(pa.Table.from_pylist(changed, table.schema), path)
@@ -190,7 +190,7 @@ def test_values_that_are_none_are_refused(tmp_path, calls):
 
 
 @pytest.mark.parametrize("sent", ["-1", "1900000000000000000", "99999999999999999999999", "1.5"])
-def test_a_time_that_is_none_is_told_with_its_line(tmp_path, sent):
+def test_an_invalid_time_is_reported_with_its_line(tmp_path, sent):
     path = tmp_path / "a.jsonl"
     path.write_text(f'{{"run":"r","agent":"a","number":0,"kind":"end","sent":{sent}}}\n')
     with pytest.raises(JournalError, match=r"a\.jsonl, line 1: Expected `int`.*`\$\.sent`"):
@@ -225,7 +225,7 @@ def test_a_folder_whose_name_is_no_text_is_read(tmp_path, calls):
     assert set(agents(folder, tmp_path / "work")) == {"q", "b\N{REPLACEMENT CHARACTER}.lost"}
     write_parquet(tmp_path / "b.parquet", calls)
     (tmp_path / "b.parquet").rename(folder / "b.parquet")
-    with pytest.raises(JournalError, match=r"b\.parquet cannot be read by Spark: rename it .* no UTF-8"):
+    with pytest.raises(JournalError, match=r"b\.parquet cannot be read by Spark: rename it .* not UTF-8"):
         open_journal(folder, tmp_path)
 
 
@@ -240,7 +240,7 @@ def test_what_cannot_be_seen_is_refused_and_folders_behind_links_are_read(tmp_pa
     (elsewhere / "again").symlink_to(elsewhere)
     assert [path.name for path in files_of(folder)] == ["a.jsonl", "b.jsonl"]
     (folder / "gone.jsonl").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(JournalError, match=r"gone.jsonl stands for .*nowhere, which is not there"):
+    with pytest.raises(JournalError, match=r"gone.jsonl is a link to .*nowhere, which does not exist"):
         files_of(folder)
     (folder / "gone.jsonl").unlink()
 
@@ -250,7 +250,7 @@ def test_what_cannot_be_seen_is_refused_and_folders_behind_links_are_read(tmp_pa
         return really(path)
 
     monkeypatch.setattr(os, "scandir", scan)
-    with pytest.raises(JournalError, match="host1 cannot be looked into: Permission denied"):
+    with pytest.raises(JournalError, match="host1 cannot be listed: Permission denied"):
         files_of(folder)
 
 
@@ -267,7 +267,7 @@ def test_words_are_looked_at_in_a_journal_of_many_row_groups(tmp_path, calls):
     """A batch of rows that are in several of them, as of every journal of more than 50,000 calls."""
     path, place = tmp_path / "a.parquet", next(n for n, call in reversed(list(enumerate(calls))) if call.acks)
     wrong = replace(calls[place], acks=(replace(calls[place].acks[0], outcome="perhaps"),))
-    for written, said in ((calls, None), ([*calls[:place], wrong], "'perhaps' is no outcome")):
+    for written, said in ((calls, None), ([*calls[:place], wrong], "'perhaps' is not a valid outcome")):
         write_parquet(path, written)
         pq.write_table(pq.read_table(path), path, row_group_size=5)
         if said is None:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from queen.db.dsn import UNREACHABLE, connect, parse
-from queen_audit.journal.files import open_journal, read_lines
+from spark_validation.journal.files import open_journal, read_lines
 from tests.mutants.catalogue import MUTANTS
 from tests.mutants.run import mutated
 from tests.support.processes import Server, open_folder, run, serving, wait_until
@@ -88,6 +88,18 @@ def test_a_session_is_audited_before_its_server_is_gone(tmp_path: Path) -> None:
     assert "answered pushes are in the log" in page.read_text()
     assert "failover" in done.stdout
     assert "G-DUR-1" in done.stdout
+
+
+@pytest.mark.timeout(2400)
+def test_what_sockets_were_told_is_audited_too(tmp_path: Path) -> None:
+    done = run(
+        "bench", "load", "socket-take-ack", "socket-latency", "--smoke", "--audit", "--folder", str(tmp_path),
+        patience=1500,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr + done.stdout
+    judged = {words[1]: words[3] for line in done.stdout.splitlines() if len(words := line.split()) > 3}
+    for guarantee in ("G-ACK-1", "G-ACK-2", "G-DUR-1", "G-LEASE-1", "G-ORD-1", "G-ORD-2", "G-ORD-3"):
+        assert judged[guarantee] == "valid"
 
 
 @pytest.mark.timeout(2400)

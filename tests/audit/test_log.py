@@ -8,13 +8,13 @@ import asyncpg
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
-from queen_audit.columns import arrow_table
-from queen_audit.errors import DatabaseError
-from queen_audit.inputs import Inputs
-from queen_audit.journal.schema import Call
-from queen_audit.log.snapshot import Snapshot
-from queen_audit.run import Result, run
-from queen_bench.audit.log import load
+from bench.generated_log import load
+from spark_validation.columns import arrow_table
+from spark_validation.errors import DatabaseError
+from spark_validation.inputs import Inputs
+from spark_validation.journal.schema import Call
+from spark_validation.log.snapshot import Snapshot
+from spark_validation.run import Result, run
 from tests.support.servers import create_database, drop_database
 
 MESSAGES, PARTITIONS, A_SEGMENT = 6_000, 7, 40
@@ -76,7 +76,7 @@ def test_a_log_without_journals_is_judged_by_itself(spark, dsn):
     assert by["answered_pushes_are_in_the_log"].text == "needs journals (--journal)"
 
 
-def test_a_segment_that_is_gone_is_a_gap(spark, dsn):
+def test_a_missing_segment_is_a_gap(spark, dsn):
     with Snapshot(dsn) as before:
         [part, last, count] = before.fetch(
             "SELECT part_id, last_off, n FROM queen.segments WHERE last_off >= n ORDER BY part_id, last_off LIMIT 1"
@@ -95,7 +95,7 @@ def test_a_segment_that_is_gone_is_a_gap(spark, dsn):
             if each.audit == "the_log_has_no_gap"
         ]
     assert [(each.offset, each.text) for each in verdict.evidence] == [
-        (last + 1, f"the log has offset {last + 1} behind offset {last - count}")
+        (last + 1, f"the log has offset {last + 1} after offset {last - count}")
     ]
 
 
@@ -107,8 +107,8 @@ def test_an_empty_journal_beside_a_log_says_nothing(spark, dsn):
     assert verdict.text.startswith("no message that was answered as buffered")
 
 
-def test_a_server_that_says_nothing_is_told_as_such(monkeypatch):
-    monkeypatch.setattr("queen_audit.log.snapshot.CONNECT_S", 0.1)
+def test_a_silent_server_is_reported(monkeypatch):
+    monkeypatch.setattr("spark_validation.log.snapshot.CONNECT_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         with pytest.raises(DatabaseError, match=r"cannot be read: no answer in 0\.1 s\. Is PostgreSQL"):

@@ -10,13 +10,13 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from queen_audit.columns import arrow_table
-from queen_audit.inputs import Inputs
-from queen_audit.journal.schema import Call
-from queen_audit.log.snapshot import Snapshot
-from queen_audit.run import Result, run
-from queen_bench.load.journal import calls
-from queen_bench.load.lines import Line
+from bench.load.journal import calls
+from bench.load.lines import Line
+from spark_validation.columns import arrow_table
+from spark_validation.inputs import Inputs
+from spark_validation.journal.schema import Call
+from spark_validation.log.snapshot import Snapshot
+from spark_validation.run import Result, run
 from tests.support.processes import Server, wait_until
 from tests.support.servers import create_database, drop_database, serving_database
 
@@ -92,7 +92,7 @@ def partition_of(server: Server, queue: str) -> str:
 
 
 @pytest.mark.timeout(1800)
-def test_what_is_gone_rightly_is_no_violation(spark, place):
+def test_permitted_removal_is_no_violation(spark, place):
     server, url = place
     agent = Agent(server)
     agent.configure("deleted")

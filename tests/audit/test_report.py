@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from queen_audit.measures import lag
-from queen_audit.report import About, Report, as_html, as_json, line_of
-from queen_audit.run import Evidence, Result, Verdict
+from spark_validation.measures import lag
+from spark_validation.report import About, Report, as_html, as_json, line_of
+from spark_validation.run import Evidence, Result, Verdict
 from tests.support.processes import PYTHON, ROOT, clean_environment
 
 ABOUT = About("2026-11-21T10:00:00+00:00", "queen", database="db.example:5432, database <q>", journal="/journals")
@@ -89,8 +89,8 @@ sys.path.append(sys.argv[2])
 import typer
 from queen.cli.output import conclude
 from queen.cli.audit import show
-from queen_audit.measures import lag
-from queen_audit.report import as_json
+from spark_validation.measures import lag
+from spark_validation.report import as_json
 from tests.audit.test_report import ABOUT, VERDICTS, Report
 
 made = Report(ABOUT, VERDICTS, {})

@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from queen_audit.audits import all_audits
-from queen_audit.tables import Tables
+from spark_validation.audits import all_audits
+from spark_validation.tables import Tables
 from tests.audit import second
 from tests.audit.conftest import TAKEN_AT, Judged
 

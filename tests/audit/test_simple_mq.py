@@ -9,16 +9,16 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from queen_audit.columns import arrow_table
-from queen_audit.inputs import Inputs
-from queen_audit.journal.files import open_journal
-from queen_audit.journal.schema import AckItem, Call
-from queen_audit.log.snapshot import Snapshot
-from queen_audit.run import Result, Verdict, judge_all
-from queen_audit.simple_mq.history import to_calls, to_stored
-from queen_audit.simple_mq.stored import Stored, StoredMessage, StoredQueue, read
-from queen_audit.simple_mq.tables import SimpleMqTables
-from queen_spec.simple_mq_history import Ack, Enqueue, Left, Poll, SimpleMqHistory
+from spark_validation.columns import arrow_table
+from spark_validation.inputs import Inputs
+from spark_validation.journal.files import open_journal
+from spark_validation.journal.schema import AckItem, Call
+from spark_validation.log.snapshot import Snapshot
+from spark_validation.run import Result, Verdict, judge_all
+from spark_validation.simple_mq.history import to_calls, to_stored
+from spark_validation.simple_mq.stored import Stored, StoredMessage, StoredQueue, read
+from spark_validation.simple_mq.tables import SimpleMqTables
+from spec.simple_mq_history import Ack, Enqueue, Left, Poll, SimpleMqHistory
 from tests.property.test_simple_mq_checkers import FAULTS, GOOD
 from tests.support.processes import open_folder, run, serving
 
@@ -176,12 +176,12 @@ def test_a_planted_fault_is_found_by_its_audit_alone(found: dict[str, set[str]],
 
 
 @pytest.mark.parametrize("name", STORED)
-def test_what_only_the_database_shows_is_found(found: dict[str, set[str]], name: str) -> None:
+def test_faults_visible_only_in_the_database_are_found(found: dict[str, set[str]], name: str) -> None:
     assert found[f"stored {name}"] == {name}
 
 
 @pytest.mark.parametrize("name", EXPLAINED)
-def test_what_somebody_may_have_done_unseen_is_no_violation(found: dict[str, set[str]], name: str) -> None:
+def test_effects_of_unknown_calls_are_no_violation(found: dict[str, set[str]], name: str) -> None:
     assert found[f"explained {name}"] == set()
 
 

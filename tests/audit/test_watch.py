@@ -8,13 +8,13 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from queen_audit.errors import AuditError
-from queen_audit.journal.files import to_line
-from queen_audit.journal.schema import Call, Delivery
-from queen_audit.live import sources
-from queen_audit.live import watch as live
-from queen_audit.live.windows import Finding
-from queen_bench.audit.log import load
+from bench.generated_log import load
+from spark_validation.errors import AuditError
+from spark_validation.journal.files import to_line
+from spark_validation.journal.schema import Call, Delivery
+from spark_validation.live import sources
+from spark_validation.live import watch as live
+from spark_validation.live.windows import Finding
 from tests.support.outage import fragile_postgres
 from tests.support.processes import open_folder
 from tests.support.servers import create_database, drop_database
@@ -87,7 +87,7 @@ def test_what_is_broken_while_it_watches_is_told(spark, dsn, tmp_path):
         *(("G-ORD-2", "generated", offset) for offset in gaps),
     ]
     assert [each.text for each in told if each.guarantee == "G-ORD-1"] == [
-        "offset 2 was delivered first after offset 3 (a 3)"
+        "offset 2 was first delivered after offset 3 (a 3)"
     ]
 
 
@@ -101,7 +101,7 @@ def test_a_line_that_is_none_is_named(spark, tmp_path):
 
 
 @pytest.mark.timeout(2400)
-def test_a_postgresql_that_is_away_is_waited_for(spark, tmp_path):
+def test_the_watch_waits_while_postgresql_is_unavailable(spark, tmp_path):
     """What was broken meanwhile is told, and what was told before is not told again."""
     with open_folder() as folder, fragile_postgres(folder) as postgres:
         url = asyncio.run(create_database(postgres.dsn))
@@ -118,7 +118,10 @@ def test_a_postgresql_that_is_away_is_waited_for(spark, tmp_path):
         found = live.findings(live.streams(spark, url, None), 0, with_log=True)
         asyncio.run(remove_one_and_push_on(url))
         live.watch(found, tmp_path, 0.2, heard, lambda: len(heard.findings) < 4, url)
-    assert [text.partition(":")[0] for text in heard.notices] == ["PostgreSQL is away", "PostgreSQL is back"]
+    assert [text.partition(":")[0] for text in heard.notices] == [
+        "PostgreSQL is unavailable",
+        "PostgreSQL is available again",
+    ]
     assert len({(each.guarantee, each.partition, each.offset) for each in heard.findings}) == 4
     assert len(heard.findings) == 4
 

@@ -5,9 +5,9 @@ import random
 import msgspec
 import pytest
 
-from queen_audit.live import windows
-from queen_audit.live.calls import said
-from queen_audit.live.windows import CallWindow, LogWindow, Place, Said, Segment
+from spark_validation.live import windows
+from spark_validation.live.calls import said
+from spark_validation.live.windows import CallWindow, LogWindow, Place, Said, Segment
 from tests.audit.faults import ordinary
 
 PLACE = Place("q", "p", "g")

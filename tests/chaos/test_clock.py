@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.api import Api, open_client
 from tests.support.clock import eventually
 from tests.support.processes import open_folder, run
@@ -65,7 +65,7 @@ async def world() -> AsyncIterator[World]:
 
 
 @checks("G-TIME-2", "G-LEASE-2", "G-WAIT-2", "G-WAIT-3", "G-ORD-5", level=Level.FAULTS)
-async def test_what_an_hour_ahead_has_hidden_is_there_again(world: World) -> None:
+async def test_messages_hidden_by_a_clock_one_hour_ahead_are_visible_again(world: World) -> None:
     api = world.api
     await api.configure("leased", leaseTime=2)
     await api.configure("delayed", delayedProcessing=2)
@@ -108,7 +108,7 @@ async def test_what_an_hour_ahead_has_hidden_is_there_again(world: World) -> Non
 
 
 @checks("G-RET-1", "G-TIME-1", level=Level.FAULTS)
-async def test_nothing_is_removed_on_the_word_of_an_hour_ahead(world: World) -> None:
+async def test_a_clock_one_hour_ahead_removes_nothing(world: World) -> None:
     api = world.api
     await api.configure("kept", retentionEnabled=True, retentionSeconds=600)
     await api.configure("waits", maxWaitTimeSeconds=600)
@@ -151,7 +151,7 @@ async def test_an_operator_who_accepts_the_clock_has_all_removed_that_is_old_by_
     assert told_by_doctor.returncode == 1
     assert "--accept-clock" in told_by_doctor.stdout
     accepted = await asyncio.to_thread(run, "doctor", "--dsn", dsn, "--accept-clock")
-    assert "it was distrusted by 3600 s" in accepted.stdout
+    assert "data was kept 3600 s longer" in accepted.stdout
     gone = "SELECT count(*) = 0 FROM queen.messages WHERE queue = 'kept'"
     await eventually(partial(world.database.fetchval, gone), "what is old by the clock is removed")
     await told(world, "healthy", 0)

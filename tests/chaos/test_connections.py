@@ -6,7 +6,7 @@ import random
 import asyncpg
 import pytest
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.processes import open_folder, serving
 from tests.support.servers import serving_database
 from tests.support.standby import pair

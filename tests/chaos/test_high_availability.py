@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.processes import ROOT, open_folder
 from tests.support.servers import serving_database
 from tests.support.standby import Pair, pair

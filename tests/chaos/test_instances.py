@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.processes import Server, free_port, open_folder
 from tests.support.servers import create_database, drop_database, serving_database
 from tests.support.traffic import Traffic
@@ -21,7 +21,7 @@ def settings(number: int, ports: list[int]) -> dict[str, str]:
 
 @checks("G-DUR-1", "G-DUR-2", "G-IDEM-1", "G-ORD-2", "G-ORD-3", "G-ACK-2", "G-ACK-3", level=Level.FAULTS)
 @pytest.mark.parametrize("peers", [True, False], ids=["udp", "notify"])
-def test_instances_killed_and_added_under_load_lose_double_and_reorder_nothing(postgres: str, peers: bool) -> None:
+def test_instances_killed_and_added_under_load_no_loss_no_duplicates_in_order(postgres: str, peers: bool) -> None:
     seed = random.SystemRandom().randrange(10**6)
     print(f"seed {seed}")
     dsn = asyncio.run(create_database(postgres))

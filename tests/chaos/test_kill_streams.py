@@ -10,7 +10,7 @@ import asyncpg
 import httpx
 import pytest
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.processes import Server, open_folder, serving
 from tests.support.streams import cycle_of, upsert
 
@@ -109,7 +109,7 @@ async def run(server: Server, fault: Any, seed: int) -> tuple[list[Any], list[An
 
 @checks("G-STR-1", "G-STR-2", level=Level.FAULTS)
 @pytest.mark.parametrize("fault", [kill_workers, end_back_ends])
-def test_killing_something_under_streams_doubles_and_loses_no_result(fault: Any) -> None:
+def test_killing_processes_under_streams_no_loss_no_duplicates(fault: Any) -> None:
     seed = random.SystemRandom().randrange(10**6)
     print(f"seed {seed}")
     with open_folder() as folder, serving(folder / "data", "--workers", "2") as server:

@@ -12,7 +12,7 @@ import asyncpg
 import httpx
 import pytest
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.api import Api, Message, ack_of, open_client
 from tests.support.chaos.proxy import Proxy, Streams
 from tests.support.outage import fragile_postgres
@@ -119,9 +119,11 @@ async def lost_answer(
 
 
 async def taken(api: Api, *payloads: int) -> list[Message]:
-    """Messages, popped. Their ack is one call: queue, partition and group are known, and its statement is prepared."""
+    """Messages, popped. Their ack is one call: queue, partition and group are known, its statements prepared."""
     await api.push("q", -2, -1)
-    await api.ack((await api.pop("q")).messages)
+    [message] = (await api.pop("q")).messages
+    await api.ack([message])
+    await api.ack([message], leaseId=None)
     [message] = (await api.pop("q")).messages
     assert (await api.transact([{"type": "ack", **ack_of(message)}]))["success"] is True
     await api.push("q", *payloads)

@@ -1,4 +1,4 @@
-"""PostgreSQL away again and again under load, in every way: the spool loses, doubles and reorders nothing."""
+"""PostgreSQL down again and again under load, in every way: the spool loses, doubles and reorders nothing."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.api import Api, open_client
 from tests.support.outage import FragilePostgres, fragile_postgres, spooling_server, wait_until_drained
 from tests.support.processes import ROOT, Server, open_folder
@@ -71,7 +71,7 @@ class Faults:
 @checks(
     "G-DUR-1", "G-ORD-1", "G-ORD-2", "G-IDEM-1", "G-SPOOL-1", "G-SPOOL-2", "G-SPOOL-6", "G-SPOOL-7", level=Level.FAULTS
 )
-def test_outages_under_load_lose_double_and_reorder_nothing(place: tuple[Path, FragilePostgres]) -> None:
+def test_outages_under_load_no_loss_no_duplicates_in_order(place: tuple[Path, FragilePostgres]) -> None:
     seed = int(os.environ.get("QUEEN_SEED", random.SystemRandom().randrange(10**6)))
     print(f"QUEEN_SEED={seed}")
     folder, postgres = place
@@ -112,7 +112,7 @@ async def test_published_consumer_lives_through_an_outage_that_is_longer_than_it
                 postgres.kill()
                 process.stdin.write(b"acknowledge now\n")
                 async with open_client(server.port) as http:
-                    [item] = await Api(http).push("q", "while it was away")
+                    [item] = await Api(http).push("q", "while it was down")
                 assert item["status"] == "buffered"
                 await asyncio.sleep(CLIENT_OUTAGE_S)
                 postgres.start()
@@ -123,7 +123,7 @@ async def test_published_consumer_lives_through_an_outage_that_is_longer_than_it
                 await process.wait()
         outcome = json.loads(output.splitlines()[-1])
         # What could not be acked comes again when its lease is over.
-        assert outcome == {"seen": ["before", "before", "pushed by the client", "while it was away"], "left": 0}
+        assert outcome == {"seen": ["before", "before", "pushed by the client", "while it was down"], "left": 0}
         connection = await asyncpg.connect(postgres.dsn)
         assert await connection.fetchval("SELECT count(*) FROM queen.messages") == 3
         await connection.close()

@@ -50,7 +50,7 @@ async def says_nothing(reader: asyncio.StreamReader) -> bool:
         return True
 
 
-async def test_what_is_sent_comes_back_and_the_end_too(proxy: Proxy) -> None:
+async def test_websocket_messages_and_close_are_echoed(proxy: Proxy) -> None:
     reader, writer = await connect(proxy)
     writer.write(b"one")
     assert await reader.readexactly(3) == b"one"
@@ -60,7 +60,7 @@ async def test_what_is_sent_comes_back_and_the_end_too(proxy: Proxy) -> None:
 
 
 @pytest.mark.parametrize("direction", ["there", "back", "both"])
-async def test_what_was_swallowed_is_delivered_afterwards(proxy: Proxy, direction: Direction) -> None:
+async def test_lost_notifications_are_recovered(proxy: Proxy, direction: Direction) -> None:
     reader, writer = await connect(proxy)
     proxy.swallow(direction)
     writer.write(b"one")
@@ -70,7 +70,7 @@ async def test_what_was_swallowed_is_delivered_afterwards(proxy: Proxy, directio
     writer.close()
 
 
-async def test_what_was_sent_arrives_although_the_sender_has_gone() -> None:
+async def test_sent_notifications_arrive_after_the_sender_has_ended() -> None:
     arrived = asyncio.get_running_loop().create_future()
 
     async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from queen_spec.conformance.http import Server as Address
-from queen_spec.conformance.workload import Size, Workload
-from queen_spec.guarantees import Level, checks
-from queen_spec.history import Drained, Push, Record, to_line
+from spec.conformance.http import Server as Address
+from spec.conformance.workload import Size, Workload
+from spec.guarantees import Level, checks
+from spec.history import Drained, Push, Record, to_line
 from tests.support.chaos.faults import Injector
 from tests.support.chaos.schedule import BlackHole, Event, Schedule, schedule_of
 from tests.support.chaos.verdict import Verdict, judge_all, read_log, whole_history
@@ -42,7 +42,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     "G-LEASE-2", "G-LEASE-3", "G-ACK-1", "G-ACK-2", "G-ACK-3", "G-DLQ-1", "G-TXN-1", "G-TXN-2", "G-TXN-3", "G-GRP-1",
     "G-SPOOL-1", "G-SPOOL-2", "G-SPOOL-3", "G-SPOOL-4", "G-SPOOL-6", "G-SPOOL-7", level=Level.FAULTS,
 )  # fmt: skip
-def test_schedule_loses_doubles_and_reorders_nothing(
+def test_schedule_no_loss_no_duplicates_in_order(
     seed: int, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     schedule = schedule_of(seed)

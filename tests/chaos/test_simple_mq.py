@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from queen_spec.checkers.simple_mq import violations
-from queen_spec.conformance.http import Server as Endpoint
-from queen_spec.conformance.simple_mq.workload import Size, Workload
-from queen_spec.guarantees import Level, checks
-from queen_spec.simple_mq_history import SimpleMqHistory
+from spec.checkers.simple_mq import violations
+from spec.conformance.http import Server as Endpoint
+from spec.conformance.simple_mq.workload import Size, Workload
+from spec.guarantees import Level, checks
+from spec.simple_mq_history import SimpleMqHistory
 from tests.chaos.test_kill import kill_a_back_end, kill_a_worker, kill_postmaster
 from tests.support.processes import Server, open_folder, serving
 
@@ -35,7 +35,7 @@ def judge(history: SimpleMqHistory, seed: int) -> None:
 
 @checks("G-SMQ-1", "G-SMQ-4", "G-SMQ-7", "G-SMQ-8", level=Level.FAULTS)
 @pytest.mark.parametrize("what", FAULTS)
-def test_killing_something_loses_nothing_and_keeps_the_count(what: str) -> None:
+def test_killing_processes_loses_nothing_and_keeps_the_count(what: str) -> None:
     seed = random.SystemRandom().randrange(10**6)
     print(f"seed {seed}, killed: {what}")
     with open_folder() as folder, serving(folder / "data", "--workers", "2") as server:

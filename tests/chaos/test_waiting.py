@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from queen_spec.conformance.broker import Broker
-from queen_spec.conformance.http import Server as Address
-from queen_spec.guarantees import Level, checks
-from queen_spec.history import PushItem
+from spec.conformance.broker import Broker
+from spec.conformance.http import Server as Address
+from spec.guarantees import Level, checks
+from spec.history import PushItem
 from tests.chaos.test_kill import kill_a_back_end, kill_postmaster
 from tests.support.clock import eventually
 from tests.support.processes import Server, open_folder, serving
@@ -63,7 +63,7 @@ async def test_a_long_poll_outlives_the_postmaster_and_ends_at_its_timeout(serve
 
 
 @checks("G-WAIT-4", level=Level.FAULTS)
-async def test_clients_that_go_while_the_postmaster_is_away_take_nothing(server: Server, broker: Broker) -> None:
+async def test_clients_that_disconnect_during_an_outage_take_nothing(server: Server, broker: Broker) -> None:
     await broker.configure("gone", leaseTime=300)
     polls = [asyncio.create_task(broker.pop("gone", wait_s=LIMIT_S)) for _ in range(8)]
     await broker.pop("gone", "another", wait_s=0.3)

@@ -6,11 +6,11 @@ from collections import Counter
 
 import pytest
 
-from queen_spec.checkers import all_checkers, judge
-from queen_spec.conformance.http import Server as Address
-from queen_spec.conformance.workload import Size, Workload
-from queen_spec.guarantees import Level, checks
-from queen_spec.history import History
+from spec.checkers import all_checkers, judge
+from spec.conformance.http import Server as Address
+from spec.conformance.workload import Size, Workload
+from spec.guarantees import Level, checks
+from spec.history import History
 from tests.chaos.test_kill import FAULTS, Fault
 from tests.support.processes import PATIENCE_S, Server, open_folder, serving, wait_until
 
@@ -64,7 +64,7 @@ async def run(server: Server, fault: Fault, seed: int) -> History:
     level=Level.FAULTS,
 )
 @pytest.mark.parametrize("what", FAULTS)
-def test_what_clients_see_while_something_is_killed_is_in_order(what: str) -> None:
+def test_histories_are_linearizable_while_processes_are_killed(what: str) -> None:
     seed = random.SystemRandom().randrange(10**6)
     print(f"seed {seed}, killed: {what}")
     with open_folder() as folder, serving(folder / "data", "--workers", "2") as server:

@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from queen_spec.guarantees import GUARANTEES, Level
+from spec.guarantees import GUARANTEES, Level
 from tests.conformance.test_verify import Closes, Garbage, Html, Stub, WrongShapes, broken, verify
 from tests.support.processes import Server, free_port, open_folder, serving
 
@@ -88,7 +88,7 @@ def test_what_does_not_speak_the_interface_gets_a_report(kind: type[Stub], tmp_p
     assert {row["result"] for row in report["rows"]} <= {"unknown", "invalid"}
 
 
-def test_nobody_there() -> None:
+def test_unreachable_server_is_an_error() -> None:
     done = verify(f"http://127.0.0.1:{free_port()}", "--interface", "simple-mq")
     assert done.returncode == 2
-    assert "cannot be reached" in done.stderr
+    assert "is unreachable" in done.stderr

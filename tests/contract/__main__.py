@@ -14,9 +14,9 @@ from tests.contract.tour import visit
 from tests.support.api import open_client
 from tests.support.processes import ROOT, open_folder, serving
 
-EXAMPLES = ROOT / "queen" / "http" / "contract" / "examples.json"
+EXAMPLES = ROOT / "queen" / "http" / "openapi" / "examples.json"
 CONTRACT = ROOT / "spec" / "openapi.yaml"
-HEAD = "# Written by `python -m tests.contract` from queen/http/contract and the request and answer structs (ADR 24).\n"
+HEAD = "# Written by `python -m tests.contract` from the operations in queen/operations (ADR 24, 52).\n"
 
 
 class _Plain(yaml.SafeDumper):

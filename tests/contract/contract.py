@@ -12,13 +12,14 @@ from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
 from queen.config import Settings
-from queen.engine.thread import EngineThread
-from queen.http.contract.document import document, operations
-from queen.http.contract.operation import Operation
-from queen.http.routes import Route, levels, routes
+from queen.engine.handle import EngineHandle
+from queen.http.openapi.document import document
+from queen.http.operation import Operation
+from queen.http.routes import Route
 from queen.http.socket.sockets import Sockets
+from queen.operations.catalogue import TOPICS, routes
 
-OPERATIONS: Mapping[str, Operation] = {operation.name: operation for operation in operations()}
+OPERATIONS: Mapping[str, Operation] = {operation.name: operation for topic in TOPICS for operation in topic.operations}
 _URI = "queen:contract"
 
 
@@ -30,14 +31,13 @@ def route_table() -> Iterator[list[Route]]:
         raise AssertionError("not started")
 
     loop = asyncio.new_event_loop()
-    yield list(routes(Settings(), EngineThread(assemble, lambda: loop), Sockets(1)))
+    yield list(routes(Settings(), EngineHandle(assemble, lambda: loop), Sockets(1)))
     loop.close()
 
 
 def make_document() -> dict[str, Any]:
-    """The document that a server with default settings serves."""
-    with route_table() as table:
-        return document(levels(table))
+    """The document that a server serves."""
+    return document(TOPICS)
 
 
 @cache

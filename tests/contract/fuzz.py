@@ -21,8 +21,8 @@ from urllib.parse import quote, quote_from_bytes, urlencode
 import psutil
 from msgspec import Struct
 
-from queen.http.contract.document import operations
-from queen.http.contract.operation import Operation
+from queen.http.operation import Operation
+from queen.operations.catalogue import TOPICS
 from tests.support.processes import Server, clean_environment, open_folder, serving
 
 #: Nothing answers later than this.
@@ -123,8 +123,8 @@ def _query(pairs: Sequence[tuple[str, Any]]) -> bytes:
 def generate(seed: int) -> Iterator[Wire]:
     """Requests without end."""
     rng = random.Random(seed)
-    examples = json.loads((files("queen.http.contract") / "examples.json").read_text(encoding="utf-8"))
-    chosen = [operation for operation in operations() if operation.name not in _LEFT_OUT]
+    examples = json.loads((files("queen.http.openapi") / "examples.json").read_text(encoding="utf-8"))
+    chosen = [operation for topic in TOPICS for operation in topic.operations if operation.name not in _LEFT_OUT]
     breaks: Sequence[Callable[[random.Random, Request], None]] = (
         _break_field, _break_field, _break_field, _break_text, _break_query, _break_query, _break_path, _break_path,
         _break_method,

@@ -1,4 +1,4 @@
-"""The contract against the code: the route table, the structs, the parameters that resources read; and in itself."""
+"""The contract against the code: the routes, the structs, the parameters that handlers read; and in itself."""
 
 import ast
 import gzip
@@ -17,10 +17,11 @@ import msgspec
 import pytest
 from openapi_spec_validator import validate
 
-from queen.http import pops, resources
-from queen.http.access import Access
-from queen.http.contract import schemas
-from queen.http.routes import WEBSOCKET, Route, add_routes, levels
+from queen import operations
+from queen.http import pops
+from queen.http.openapi import schemas
+from queen.http.routes import Route, add_routes
+from queen.operations.catalogue import TOPICS
 from tests.contract.__main__ import rendered
 from tests.contract.contract import OPERATIONS, make_document, pointer_of, problems_of, route_table
 from tests.contract.tour import unvisited
@@ -43,15 +44,12 @@ def test_the_document_is_openapi(document: dict[str, Any]) -> None:
 
 
 def test_the_file_is_up_to_date_and_part_of_the_specification() -> None:
-    page = (files("queen_spec") / "openapi.yaml").read_text(encoding="utf-8")
+    page = (files("spec") / "openapi.yaml").read_text(encoding="utf-8")
     assert page == rendered(), "run `python -m tests.contract`"
 
 
-def test_every_method_of_every_route_is_an_operation_and_every_operation_has_a_route(table: list[Route]) -> None:
-    served = {(route.path, method) for route in table for method in route.access}
-    described = {(operation.served_by, operation.method) for operation in OPERATIONS.values()}
-    described |= {(operation.served_by, WEBSOCKET) for operation in OPERATIONS.values() if operation.websocket}
-    assert described == served
+def test_every_operation_has_a_name_of_its_own() -> None:
+    assert len(OPERATIONS) == sum(len(topic.operations) for topic in TOPICS)
 
 
 def test_a_request_to_the_path_of_an_operation_is_routed_as_it_says(table: list[Route]) -> None:
@@ -60,13 +58,6 @@ def test_a_request_to_the_path_of_an_operation_is_routed_as_it_says(table: list[
     for operation in OPERATIONS.values():
         _resource, _methods, _parameters, template = app._router.find(re.sub(r"\{\w+\}", "x", operation.path))
         assert template == operation.served_by, operation.name
-
-
-def test_levels_are_those_of_the_route_table(document: dict[str, Any], table: list[Route]) -> None:
-    for operation in OPERATIONS.values():
-        shown = document["paths"][operation.path][operation.method.lower()]["x-access-level"]
-        method = WEBSOCKET if operation.websocket else operation.method
-        assert Access(shown) is levels(table)[operation.served_by][method]
 
 
 def test_parameters_of_paths_are_those_between_braces() -> None:
@@ -78,17 +69,16 @@ def test_parameters_of_paths_are_those_between_braces() -> None:
 # ---------------------------------------------------------------- the structs
 
 
-def resource_modules() -> Iterator[Any]:
-    for found in pkgutil.walk_packages(resources.__path__, f"{resources.__name__}."):
+def operation_modules() -> Iterator[Any]:
+    for found in pkgutil.walk_packages(operations.__path__, f"{operations.__name__}."):
         yield importlib.import_module(found.name)
 
 
-def test_every_body_that_a_resource_decodes_is_described_and_none_else() -> None:
+def test_every_body_that_an_operation_decodes_is_described_and_none_else() -> None:
     internal = {"_Windowed", "PostgresAnswer"}
-    modules = [*resource_modules(), importlib.import_module("queen.http.parsing")]
     decoded = {
         part.__name__
-        for module in modules
+        for module in operation_modules()
         for decoder in vars(module).values()
         if isinstance(decoder, msgspec.json.Decoder)
         for part in structs(decoder.type)
@@ -156,20 +146,18 @@ _SHORTHANDS = {
     "queries.page": {"limit", "offset"},
     "queries.page_of_series": {"limit", "offset"},
     "queries.period": {"from", "to"},
+    "queries.queue_filter": {"queue", "namespace", "task"},
+    "queries.worker_filter": {"hostname", "workerId"},
 }
 
 
-def test_parameters_are_those_that_the_resources_read(table: list[Route]) -> None:
-    module_of = {route.path: type(route.resource).__module__ for route in table}
+def test_parameters_are_those_that_the_handlers_read() -> None:
     described: dict[str, set[str]] = {}
     for operation in OPERATIONS.values():
         names = {parameter.name for parameter in operation.parameters if parameter.place == "query"}
-        described.setdefault(module_of[operation.served_by], set()).update(names)
-    read = {name: found for module in resource_modules() if (found := read_by(module)) for name in [module.__name__]}
-    read["queen.http.resources.pop"] |= read_by(pops)
-    # What a queue is asked is read beside the lists of queues.
-    for parameters in (described, read):
-        parameters["queen.http.resources.catalogue"] |= parameters.pop("queen.http.resources.queues")
+        described.setdefault(operation.handler.__module__, set()).update(names)
+    read = {name: found for module in operation_modules() if (found := read_by(module)) for name in [module.__name__]}
+    read["queen.operations.pop"] |= read_by(pops)
     assert {name: found for name, found in described.items() if found} == read
 
 
@@ -237,7 +225,7 @@ def contents(described: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def test_examples_are_of_operations_that_exist() -> None:
-    examples = msgspec.json.decode((files("queen.http.contract") / "examples.json").read_bytes())
+    examples = msgspec.json.decode((files("queen.http.openapi") / "examples.json").read_bytes())
     assert examples.keys() <= OPERATIONS.keys()
     assert unvisited(examples) == []
 

@@ -3,7 +3,7 @@
 import itertools
 import os
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.contract.fuzz import fuzz, generate
 from tests.support.api import Api
 from tests.support.processes import Server
@@ -15,6 +15,7 @@ REQUESTS = 600
 @checks("G-ISO-3", level=Level.LIVE)
 async def test_malformed_requests_are_no_errors_of_the_server_and_cost_no_worker(server: Server, api: Api) -> None:
     print(f"seed {SEED}")
+    server.wait_until_all_are_healthy(2)
     before = server.workers()
     findings = fuzz(server.port, REQUESTS, SEED)
     assert findings.errors == []

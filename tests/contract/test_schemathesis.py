@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.processes import ROOT, Server
 
 SEED = os.environ.get("QUEEN_TEST_SEED", "1")

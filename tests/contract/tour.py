@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import httpx
 
-from queen.http.contract.operation import Operation
+from queen.http.operation import Operation
 from tests.contract.contract import OPERATIONS, assert_as_promised
 
 #: Lists in examples show no more of it.

@@ -1,20 +1,15 @@
-"""A real Chromium: that of QUEEN_TEST_BROWSER, one of this machine, or, for root on Debian, one that is installed now.
-
-`python -m tests.dashboard.browser` installs it and says where it is.
-"""
+"""A real Chromium: that of QUEEN_TEST_BROWSER, one of this machine, or one that apt-get installs now, for root."""
 
 import os
 import shutil
 import subprocess
-import sys
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _PACKAGE = "chromium"
-_NONE = """\
-There is no Chromium here, and the tests of the dashboard need a real one. Do one of these:
-  apt-get install chromium          (Debian, Ubuntu; as root the tests do it themselves)
-  playwright install chromium       (where its download is reachable), then QUEEN_TEST_BROWSER=<path of the program>
-  QUEEN_TEST_BROWSER=<path>         for a Chromium or Chrome that lies elsewhere"""
+_NONE = (
+    "the dashboard is not tested, because there is no Chromium: install one (apt-get install chromium; as "
+    "root on Debian the tests try that), or set QUEEN_TEST_BROWSER to the path of a Chromium or Chrome"
+)
 
 
 class NoBrowserError(Exception):
@@ -42,12 +37,7 @@ def ensure_browser() -> str:
 
 def _install() -> None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    # Without a network it gives up soon.
+    apt_get = ("apt-get", "-o", "Acquire::Retries=0", "-o", "Acquire::http::Timeout=20")
     for command in (("update",), ("install", "-y", "--no-install-recommends", _PACKAGE)):
-        subprocess.run(["apt-get", *command], env=environment, check=False, stdout=subprocess.DEVNULL)
-
-
-if __name__ == "__main__":
-    try:
-        print(ensure_browser())
-    except NoBrowserError as error:
-        sys.exit(str(error))
+        subprocess.run([*apt_get, *command], env=environment, check=False, stdout=subprocess.DEVNULL)

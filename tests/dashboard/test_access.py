@@ -60,15 +60,15 @@ def test_only_what_the_level_allows_is_shown(
 ) -> None:
     admin = signed_in(open_screen, guarded, "admin")
     admin.button("New queue").click()
-    admin.answer("Make it", queue=f"for {role}")
-    admin.says(f"Queue for {role} is there")
+    admin.answer("Create", queue=f"for {role}")
+    admin.says(f"Queue for {role} created")
     screen = signed_in(open_screen, guarded, role)
     expect(screen.row(f"for {role}")).to_be_visible()
     expect(screen.button("New queue")).to_have_count(creates)
     expect(screen.button(f"Delete for {role}")).to_have_count(deletes)
     screen.open("maintenance", title="Maintenance")
-    expect(screen.page.get_by_text("Pops get nothing", exact=True)).to_be_visible()
-    expect(screen.button("Switch on: Pops get nothing")).to_have_count(deletes)
+    expect(screen.page.get_by_text("Pause pops", exact=True)).to_be_visible()
+    expect(screen.button("Switch on: Pause pops")).to_have_count(deletes)
 
 
 def test_hostile_texts_are_only_read(open_screen: OpenScreen, server: Server, producer: Producer) -> None:
@@ -122,7 +122,7 @@ def test_the_keyboard_reaches_the_content_and_keeps_its_place(
     screen.open("queues", title="Queues")
     expect(screen.row(queue)).to_be_visible()
     screen.page.keyboard.press("Tab")
-    expect(screen.page.get_by_role("link", name="To the content")).to_be_focused()
+    expect(screen.page.get_by_role("link", name="Skip to content")).to_be_focused()
     screen.page.keyboard.press("Enter")
     expect(screen.page.locator(".view")).to_be_focused()
     pending = screen.button("Pending")
@@ -154,12 +154,12 @@ def test_colours_are_chosen_and_kept(open_screen: OpenScreen, server: Server) ->
     assert screen.page.evaluate(background) != light
 
 
-def test_a_server_that_does_not_answer_is_told_and_heard_of_again(open_screen: OpenScreen, server: Server) -> None:
+def test_an_unreachable_server_is_reported_until_it_answers_again(open_screen: OpenScreen, server: Server) -> None:
     screen = open_screen(server)
     screen.open("queues", title="Queues")
     expect(screen.page.locator(".bar .badge")).to_have_text("Healthy")
     screen.page.route("**/api/**", lambda route: route.abort())
-    expect(screen.page.get_by_role("alert")).to_have_text("The server does not answer")
+    expect(screen.page.get_by_role("alert")).to_have_text("The server is unreachable")
     expect(screen.page.get_by_role("heading", level=1)).to_have_text("Queues")
     screen.page.unroute("**/api/**")
     expect(screen.page.get_by_role("alert")).to_have_count(0)

@@ -29,25 +29,25 @@ def test_a_page_is_reached_by_the_menu_and_fits(screen: Screen, name: str) -> No
 def test_the_overview_shows_figures_and_stays_up_to_date(screen: Screen, producer: Producer, queue: str) -> None:
     producer.push(queue, *range(500))
     screen.open("overview", title="Overview")
-    backlog = screen.page.get_by_role("region", name="Queues with the longest backlog")
+    backlog = screen.page.get_by_role("region", name="Queues with the largest backlog")
     expect(backlog.get_by_role("row").filter(has_text=queue)).to_contain_text("500")
     producer.push(queue, *range(7))
     expect(backlog.get_by_role("row").filter(has_text=queue)).to_contain_text("507")
     screen.page.locator("summary").first.click()
-    expect(screen.page.get_by_role("img", name="Messages a second")).to_be_visible()
+    expect(screen.page.get_by_role("img", name="Messages per second")).to_be_visible()
 
 
 def test_a_queue_is_made_found_and_deleted(screen: Screen, queue: str) -> None:
     screen.open("queues", title="Queues")
     screen.button("New queue").click()
-    screen.answer("Make it", queue=queue, namespace="shop", leaseTime="90")
-    screen.says(f"Queue {queue} is there")
+    screen.answer("Create", queue=queue, namespace="shop", leaseTime="90")
+    screen.says(f"Queue {queue} created")
     screen.page.get_by_label("Search").fill(queue)
     expect(screen.page.get_by_role("row")).to_have_count(2)
     screen.button(f"Delete {queue}").click()
     expect(screen.page.get_by_role("dialog").get_by_role("button", name="Delete queue")).to_be_disabled()
     screen.answer("Delete queue", typed=queue)
-    screen.says(f"Queue {queue} is deleted")
+    screen.says(f"Queue {queue} deleted")
     expect(screen.row(queue)).to_have_count(0)
 
 
@@ -61,8 +61,8 @@ def test_a_queue_shows_partitions_and_options_which_can_be_changed(
     expect(screen.row("bob")).to_contain_text("2")
     expect(screen.row("billing")).to_contain_text("Stable")
     expect(screen.page.locator(".facts")).to_contain_text("30 s")
-    screen.button("Change").click()
-    screen.answer("Change", leaseTime="3600", retentionSeconds="60")
+    screen.button("Change options").click()
+    screen.answer("Save", leaseTime="3600", retentionSeconds="60")
     expect(screen.page.locator(".facts")).to_contain_text("1 h")
     options = producer.call("GET", f"/api/v1/configure?queue={queue}")["options"]
     assert (options["leaseTime"], options["retentionSeconds"], options["retryLimit"]) == (3600, 60, 3)
@@ -74,7 +74,7 @@ def test_a_number_with_many_digits_is_pushed_and_shown_as_it_is(screen: Screen, 
     screen.open("queues", queue, title=queue)
     screen.button("Push a message").click()
     screen.answer("Push", payload='{"account": 12345678901234567890}', transactionId="t1")
-    screen.says("The message is pushed")
+    screen.says("Message pushed")
     screen.open("messages")
     screen.page.get_by_role("link", name="t1").first.click()
     expect(screen.page.get_by_label("Payload", exact=True)).to_contain_text("12345678901234567890")
@@ -87,21 +87,21 @@ def test_messages_are_searched_given_up_retried_and_deleted(screen: Screen, prod
     producer.push(queue, {"item": "milk"}, transactionId=f"{queue}-milk")
     screen.open("messages", title="Messages")
     screen.page.get_by_label("Queue", exact=True).fill(queue)
-    screen.page.get_by_label("Payload or id holds").fill("TEA")
+    screen.page.get_by_label("Payload or id contains").fill("TEA")
     screen.button("Search").click()
     expect(screen.page.get_by_role("row")).to_have_count(2)
     screen.page.get_by_role("link", name=f"{queue}-tea").click()
     expect(screen.page.get_by_label("Payload", exact=True)).to_contain_text('"item": "tea"')
-    screen.button(f"To dead letters {queue}-tea").click()
+    screen.button(f"Dead-letter {queue}-tea").click()
     screen.answer("Move", error="smells")
-    screen.says("among the dead letters")
+    screen.says("Message moved to the dead letters")
     expect(screen.page.locator(".facts")).to_contain_text("smells")
-    screen.button(f"Retry {queue}-tea").click()
-    screen.answer("Deliver again")
-    screen.says(f"It is in {queue}, partition alice, again")
+    screen.button(f"Replay {queue}-tea").click()
+    screen.answer("Replay")
+    screen.says(f"Replayed to {queue}, partition alice")
     screen.button(f"Delete {queue}-tea").click()
     screen.answer("Delete message")
-    screen.says("The message is deleted")
+    screen.says("Message deleted")
     expect(screen.page.get_by_role("heading", level=1)).to_have_text("Messages")
     left = producer.call("GET", f"/api/v1/messages?queue={queue}")["messages"]
     assert sorted(message["payload"]["item"] for message in left) == ["milk", "tea"]
@@ -109,7 +109,7 @@ def test_messages_are_searched_given_up_retried_and_deleted(screen: Screen, prod
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_what_cannot_be_decrypted_says_why_and_fits(open_screen: OpenScreen, keyless: Server, width: int) -> None:
+def test_undecryptable_messages_show_the_reason_and_fit(open_screen: OpenScreen, keyless: Server, width: int) -> None:
     screen = open_screen(keyless, width)
     why = "add it to QUEEN_ENCRYPTION_OLD_KEYS"
     for place in ("messages", "dead-letters"):
@@ -128,13 +128,13 @@ def test_what_cannot_be_decrypted_says_why_and_fits(open_screen: OpenScreen, key
     assert screen.fits()
 
 
-def test_a_name_that_no_browser_can_ask_for_is_told(screen: Screen, producer: Producer) -> None:
+def test_a_name_that_no_browser_can_request_is_explained(screen: Screen, producer: Producer) -> None:
     producer.push("..", 1)
     try:
         screen.open("queues", title="Queues")
         screen.page.get_by_role("link", name="..", exact=True).click()
         expect(screen.page.get_by_role("heading", level=1)).to_have_text("..")
-        expect(screen.page.get_by_role("alert")).to_contain_text("the command line reaches it")
+        expect(screen.page.get_by_role("alert")).to_contain_text("Use the command line")
         assert screen.fits()
     finally:
         producer.call("DELETE", "/api/v1/resources/queues/%2E%2E")
@@ -152,15 +152,15 @@ def test_a_dead_letter_is_replayed_elsewhere_and_the_rest_deleted(
     expect(screen.page.get_by_role("row")).to_have_count(4)
     screen.row("no money for 2").get_by_role("button", name="Replay").click()
     screen.answer("Replay", partition="bob")
-    screen.says(f"It is in {queue}, partition bob, again")
+    screen.says(f"Replayed to {queue}, partition bob")
     expect(screen.row("no money for 2")).to_have_count(0)
     screen.row("no money for 1").get_by_role("button", name="Delete").click()
     screen.answer("Delete dead letter")
     expect(screen.page.get_by_role("row")).to_have_count(2)
-    screen.button("Delete all of the queue").click()
+    screen.button("Delete all of this queue").click()
     screen.answer("Delete all", typed=queue)
-    screen.says("1 dead letters are deleted")
-    expect(screen.page.get_by_text("No dead letters: all is well")).to_be_visible()
+    screen.says("1 dead letters deleted")
+    expect(screen.page.get_by_text("No dead letters")).to_be_visible()
     assert [message["data"] for message in producer.pop(queue, "billing")] == [2]
 
 
@@ -173,22 +173,22 @@ def test_a_group_is_moved_to_the_end_and_back_and_deleted(screen: Screen, produc
     screen.page.get_by_label("Search").fill(group)
     expect(screen.row(group)).to_contain_text("2")
     screen.button(f"Seek {group} in {queue}").click()
-    screen.answer("Move")
-    screen.says("The group is moved in 1 partitions")
-    screen.page.get_by_label("Only those that are behind").check()
+    screen.answer("Seek")
+    screen.says("Cursors moved in 1 partitions")
+    screen.page.get_by_label("Only groups with a lag").check()
     expect(screen.row(group)).to_have_count(0)
     screen.open("groups", group, title=f"Group {group}")
     expect(screen.button("Seek partition alice")).to_be_visible()
     assert screen.fits()
     screen.button("Seek partition alice").click()
-    screen.page.get_by_role("dialog").get_by_label("Go on at").select_option("beginning")
-    screen.answer("Move")
+    screen.page.get_by_role("dialog").get_by_label("Position").select_option("beginning")
+    screen.answer("Seek")
     # By its column: among the others is an offset, which is 3 before and after.
     expect(screen.row("alice").locator("td, th").nth(1)).to_have_text("3")
     assert [message["data"] for message in producer.pop(queue, group)] == [1, 2, 3]
     screen.button("Delete group").click()
     screen.answer("Delete group", typed=group)
-    expect(screen.page.get_by_text("Nobody knows this group")).to_be_visible()
+    expect(screen.page.get_by_text("There is no such consumer group")).to_be_visible()
 
 
 def test_traces_are_a_timeline_that_the_keyboard_reaches(screen: Screen, producer: Producer, queue: str) -> None:
@@ -214,10 +214,10 @@ def test_traces_are_a_timeline_that_the_keyboard_reaches(screen: Screen, produce
 def test_the_system_shows_workers_engine_and_postgresql(screen: Screen, producer: Producer, queue: str) -> None:
     producer.push(queue, 1)
     screen.open("system", title="System")
-    lanes = screen.page.get_by_role("region", name="Lanes of the engine")
+    lanes = screen.page.get_by_role("region", name="Jobs of the engine by type")
     expect(lanes.get_by_role("row").filter(has_text="push")).to_be_visible()
     expect(screen.page.get_by_role("region", name="Tables", exact=True)).to_contain_text("segments")
-    workers = screen.page.get_by_role("region", name="Workers of the last five minutes")
+    workers = screen.page.get_by_role("region", name="Workers seen in the last 5 minutes")
     expect(workers.get_by_role("row")).to_have_count(3)
     assert screen.fits()
 
@@ -226,14 +226,14 @@ def test_pops_are_switched_off_and_on(screen: Screen) -> None:
     screen.open("maintenance", title="Maintenance")
     expect(screen.page.get_by_text("PostgreSQL", exact=True)).to_be_visible()
     try:
-        screen.button("Switch on: Pops get nothing").click()
+        screen.button("Switch on: Pause pops").click()
         screen.page.keyboard.press("Escape")
         expect(screen.page.get_by_role("dialog")).to_have_count(0)
-        screen.button("Switch on: Pops get nothing").click()
+        screen.button("Switch on: Pause pops").click()
         screen.answer("Switch on")
-        screen.says("Pops get nothing: on")
+        screen.says("Pause pops: on")
         expect(screen.page.locator(".bar .badge")).to_have_text("Maintenance")
     finally:
-        screen.button("Switch off: Pops get nothing").click()
-    screen.says("Pops get nothing: off")
+        screen.button("Switch off: Pause pops").click()
+    screen.says("Pause pops: off")
     expect(screen.page.locator(".bar .badge")).to_have_text("Healthy")

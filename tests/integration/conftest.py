@@ -22,6 +22,7 @@ def server() -> Iterator[Server]:
         environment = clean_environment(QUEEN_DATA_DIR=str(folder))
         given = os.environ.get("QUEEN_TEST_DSN")
         with serving(folder / "data", "--workers", "2", dsn=given, env=environment) as running:
+            running.wait_until_all_are_healthy(2)
             yield running
 
 

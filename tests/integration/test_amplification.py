@@ -91,7 +91,7 @@ def test_a_million_elements_are_refused_before_they_are_made(
     with witnessed(server):
         answer = http.post(path, content=repeated(start, element, end), headers={"Content-Type": "application/json"})
     assert (answer.status_code, answer.json()["code"]) == (413, "too_many_items")
-    assert f"elements, more than {ITEMS_MAX} (QUEEN_MAX_ITEMS)" in answer.json()["detail"]
+    assert f"elements, at most {ITEMS_MAX} are allowed (QUEEN_MAX_ITEMS)" in answer.json()["detail"]
 
 
 def test_as_many_elements_as_allowed_are_taken_and_those_in_payloads_do_not_count(http: httpx.Client) -> None:
@@ -207,7 +207,7 @@ async def test_the_state_of_a_stream_is_read_as_far_as_an_answer_may_be(server: 
         for wanted in ({}, {"key_prefix": "k"}, {"keys": [f"k{number:02}" for number in range(40)]}):
             status, answer = await streams.post("state/get", {**place, **wanted})
             assert (status, answer["field"]) == (400, "keys")
-            assert "ask for fewer keys" in answer["detail"]
+            assert "request fewer keys" in answer["detail"]
         assert set(await streams.state(query, partition, keys=["k07", "k30"])) == {"k07", "k30"}
 
 

@@ -20,7 +20,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from queen.http.access import Access
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.api import open_client
 from tests.support.processes import ROOT, Server, clean_environment, open_folder, run, serving, start, wait_until
 from tests.support.published_client import play
@@ -148,7 +148,7 @@ async def test_a_sender_learns_who_it_is(http: httpx.AsyncClient) -> None:
     assert (endless["sub"], endless["role"], endless["expiresAt"]) == (None, "admin", None)
 
 
-async def test_without_authentication_everybody_may_do_everything_and_is_nobody(server: Server) -> None:
+async def test_without_authentication_all_callers_are_anonymous_admins(server: Server) -> None:
     async with open_client(server.port) as http:
         mine = await http.get("/auth/me", headers=bearer("whatever"))
         assert mine.json() == {"authentication": False, "sub": None, "role": "admin", "expiresAt": None}

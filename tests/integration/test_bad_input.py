@@ -10,7 +10,7 @@ import asyncpg
 import httpx
 import pytest
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.api import Api, open_client, pop_path
 from tests.support.processes import Server, open_folder
 from tests.support.servers import serving_database
@@ -186,8 +186,11 @@ def _pop_cases(acks: dict[str, Any]) -> Iterator[tuple[str, Any, str]]:
             yield f"pop {field} {kind}", {**acks, "pop": {"queue": "QUEUE", field: value}}, f"pop.{field}"
     for field in ("wait", "autoAck", "autopilot", "conflation"):
         yield f"pop {field} text", {**acks, "pop": {"queue": "QUEUE", field: "true"}}, f"pop.{field}"
-    for field in ("subscriptionMode", "subscriptionFrom"):
-        yield f"pop {field}", {**acks, "pop": {"queue": "QUEUE", field: "sometimes"}}, f"pop.{field}"
+    yield (
+        "pop subscriptionFrom",
+        {**acks, "pop": {"queue": "QUEUE", "subscriptionFrom": "sometimes"}},
+        "pop.subscriptionFrom",
+    )
 
 
 def _configure_cases() -> Iterator[tuple[str, Any, str]]:
@@ -286,7 +289,6 @@ _QUERIES = {
     "partitions": ["abc", "1.5", "99999999999999999999"],
     "leaseSeconds": ["0", "-1", "abc", "1000000000"],
     "consumerGroup": [_LONG, "a%00b"],
-    "subscriptionMode": ["old", "NEW", "a%00b"],
     "subscriptionFrom": ["yesterday", "2026-13-01T00:00:00Z", "a%00b", "-infinity"],
 }
 

@@ -15,13 +15,13 @@ import msgspec
 import psutil
 import pytest
 
-from queen_bench import programs
-from queen_bench.load import k6, runner
-from queen_bench.load.results import Run
-from queen_bench.load.runner import Plan
-from queen_bench.load.scenarios import SCENARIOS, chosen, known_settings
-from queen_bench.load.session import settings
-from queen_bench.load.target import Target, started
+from bench import profile, programs
+from bench.load import k6, runner
+from bench.load.results import Run
+from bench.load.runner import Plan
+from bench.load.scenarios import SCENARIOS, chosen, known_settings
+from bench.load.session import settings
+from bench.load.target import Target, started
 from tests.support.processes import PYTHON, ROOT, Server, clean_environment, run, wait_until
 
 
@@ -105,10 +105,10 @@ async def test_a_failover_in_which_nobody_was_killed_has_failed(tmp_path: Path) 
         plan = Plan(chosen(["failover"]), [target], 1, {"SMOKE": "1"}, 60, "2026-11-21T10:00:00+00:00")
         [found] = [each async for each in runner.run(plan, tmp_path, lambda *_: None)]
     assert found.pushed > 0
-    assert found.crossed == ["PostgreSQL was not killed while load went on: give more --seconds"]
+    assert found.crossed == ["PostgreSQL was not killed during the load: give more --seconds"]
 
 
-async def test_of_a_database_that_is_away_for_the_moment_nothing_is_known() -> None:
+async def test_an_unavailable_database_leaves_statistics_unknown() -> None:
     away = Target("queen", "http://127.0.0.1:9", "postgresql://x@127.0.0.1:9/x")
     assert (await away.sizes(), await away.postmaster(), await away.describe()) == (None, None, None)
 
@@ -143,17 +143,17 @@ def test_the_scenarios_are_listed_and_a_wrong_one_is_refused_with_their_names() 
     ("arguments", "text"),
     [
         (["push-1", "--url", "http://127.0.0.1:9"], "No server at http://127.0.0.1:9"),
-        (["push-1", "--url", "http://127.0.0.1:9", "--dsn", "postgresql://x@127.0.0.1:9/x"], "cannot be looked at"),
+        (["push-1", "--url", "http://127.0.0.1:9", "--dsn", "postgresql://x@127.0.0.1:9/x"], "is inaccessible"),
         (["push-1", "--set", "VUS"], "expected is NAME=value"),
-        (["failover", "--url", "http://127.0.0.1:9"], "only done to the embedded one"),
-        (["push-1", "--url", "http://127.0.0.1:99999"], "is no address of a server"),
-        (["push-1", "--url", "127.0.0.1:80"], "is no address of a server"),
-        (["push-1", "--html", "/nowhere/report.html"], "--html /nowhere/report.html cannot be written"),
+        (["failover", "--url", "http://127.0.0.1:9"], "allowed for the embedded one only"),
+        (["push-1", "--url", "http://127.0.0.1:99999"], "is not the address of a server"),
+        (["push-1", "--url", "127.0.0.1:80"], "is not the address of a server"),
+        (["push-1", "--html", "/nowhere/report.html"], "--html /nowhere/report.html is not writable"),
         (["push-1", "--html", "/tmp"], "'--html': file '/tmp' is a directory"),
         (["push-1", "simple-mq", "--audit"], "scenarios of one interface"),
     ],
 )
-def test_what_cannot_be_done_is_one_line(arguments: list[str], text: str, tmp_path: Path) -> None:
+def test_errors_are_one_line(arguments: list[str], text: str, tmp_path: Path) -> None:
     refused = bench(*arguments, "--folder", str(tmp_path))
     assert refused.returncode != 0
     assert text in " ".join(refused.stderr.split())
@@ -163,16 +163,16 @@ def test_what_cannot_be_done_is_one_line(arguments: list[str], text: str, tmp_pa
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["load", "push-1", "--against-dsn", "postgresql://x@127.0.0.1:9/x"], "--against-dsn is of the server"),
-        (["load", "push-1", "--url", "http://127.0.0.1:9", "--workers", "3"], "--workers is of the server"),
-        (["load", "push-1", "--smoke", "--seconds", "5"], "leave out --seconds, or --smoke"),
-        (["load", "push-1", "--smoke", "--seconds", "5", "--set", "VUS=3"], "leave out --seconds and --set, or"),
-        (["load", "push-1", "--set", "SHAPE=max"], "no script of these scenarios knows SHAPE"),
-        (["audit", "--smoke", "--messages", "5000"], "leave out --messages, or --smoke"),
-        (["audit", "--smoke", "--hot", "0.5", "--driver-memory", "2g"], "leave out --hot and --driver-memory, or"),
+        (["load", "push-1", "--against-dsn", "postgresql://x@127.0.0.1:9/x"], "--against-dsn is for the server"),
+        (["load", "push-1", "--url", "http://127.0.0.1:9", "--workers", "3"], "--workers is for a server"),
+        (["load", "push-1", "--smoke", "--seconds", "5"], "omit --seconds, or --smoke"),
+        (["load", "push-1", "--smoke", "--seconds", "5", "--set", "VUS=3"], "omit --seconds and --set, or"),
+        (["load", "push-1", "--set", "SHAPE=max"], "no script of these scenarios reads SHAPE"),
+        (["audit", "--smoke", "--messages", "5000"], "omit --messages, or --smoke"),
+        (["audit", "--smoke", "--hot", "0.5", "--driver-memory", "2g"], "omit --hot and --driver-memory, or"),
     ],
 )
-def test_what_would_have_no_effect_is_refused(arguments: list[str], text: str) -> None:
+def test_settings_without_effect_are_refused(arguments: list[str], text: str) -> None:
     refused = run("bench", *arguments)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert text in " ".join(refused.stderr.split())
@@ -190,11 +190,11 @@ def test_settings_are_those_that_a_script_of_the_scenarios_knows() -> None:
     assert settings(["VUS=3", "SHAPE=a=b"], several, smoke=False) == {"VUS": "3", "SHAPE": "a=b"}
     assert settings([], several, smoke=True) == {"SMOKE": "1"}
     for text, problem in (
-        ("VSU=3", "no script of these scenarios knows VSU. They know BATCH, "),
-        ("PREFIX=x", "no script of these scenarios knows PREFIX"),
-        ("P95_MS=20", "no script of these scenarios knows P95_MS"),
+        ("VSU=3", "no script of these scenarios reads VSU. They read BATCH, "),
+        ("PREFIX=x", "no script of these scenarios reads PREFIX"),
+        ("P95_MS=20", "no script of these scenarios reads P95_MS"),
         ("VUS=", "expected is NAME=value"),
-        ("DURATION=5s", "--seconds says how long a run lasts"),
+        ("DURATION=5s", "use --seconds for the duration of a run"),
     ):
         with pytest.raises(ValueError, match=problem):
             settings([text], several, smoke=False)
@@ -203,14 +203,14 @@ def test_settings_are_those_that_a_script_of_the_scenarios_knows() -> None:
         assert {"QUEEN_TOKEN", *scenario.settings} <= known_settings([scenario])
 
 
-def test_what_is_no_queue_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_queue_is_refused(tmp_path: Path) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler) as pages:
         threading.Thread(target=pages.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{pages.server_port}"
         refused = bench("push-1", "--url", url, "--folder", str(tmp_path))
         pages.shutdown()
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert f"{url} is no queue" in " ".join(refused.stderr.split())
+    assert f"{url} is not a queue server" in " ".join(refused.stderr.split())
 
 
 def test_settings_that_scripts_cannot_use_and_folders_that_cannot_be_made_are_one_line(
@@ -239,7 +239,7 @@ def test_a_backlog_that_is_done_ends_the_load_and_a_crossed_threshold_is_told(se
     assert "p(95)<0" in crossed.stdout
 
 
-def test_who_ends_it_in_the_middle_finds_nothing_left_running(tmp_path: Path) -> None:
+def test_an_interrupted_benchmark_leaves_no_processes(tmp_path: Path) -> None:
     arguments = ["bench", "load", "push-1", "--seconds", "60", "--runs", "1", "--folder", str(tmp_path)]
     with (tmp_path / "said").open("wb") as said:
         process = psutil.Popen([*PYTHON, *arguments], cwd=ROOT, env=clean_environment(), stdout=said, stderr=said)
@@ -255,7 +255,7 @@ def test_who_ends_it_in_the_middle_finds_nothing_left_running(tmp_path: Path) ->
     assert psutil.wait_procs(below, 60)[1] == []
 
 
-def test_what_was_measured_before_a_failure_is_shown(tmp_path: Path) -> None:
+def test_results_before_a_failure_are_shown(tmp_path: Path) -> None:
     broken = ("--set", "SHAPE=round", "--seconds", "2", "--runs", "1")
     done = bench("push-1", "flow-max", *broken, "--folder", str(tmp_path))
     assert done.returncode == 1
@@ -305,7 +305,7 @@ def test_a_server_that_does_not_end_is_killed_with_all_that_it_started() -> None
     parent = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {deaf!r}]); {deaf}"
     with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
-        with programs.ending(process, patience_s=0.1):
+        with programs.ending(process, retry_timeout_s=0.1):
             assert [process.stdout.readline() for _ in range(2)] == [b"up\n"] * 2
             [below] = psutil.Process(process.pid).children()
     assert process.returncode == -signal.SIGKILL
@@ -341,3 +341,71 @@ def test_earlier_results_that_are_none_are_refused(tmp_path: Path) -> None:
     refused = bench("push-1", "--earlier", str(tmp_path / "report.html"), "--folder", str(tmp_path / "new"))
     assert refused.returncode == 2
     assert "has no results of `queen bench load`" in " ".join(refused.stderr.split())
+
+
+# ---------------------------------------------------------------- flame graphs
+
+
+def spent(pid: int) -> float:
+    """CPU seconds of a process."""
+    return psutil.Process(pid).cpu_times().user
+
+
+def tool(folder: Path, script: str) -> Path:
+    """A program in the place of py-spy."""
+    path = folder / "py-spy"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("script", "text"),
+    [
+        ("echo 'Error: Permission Denied: Try running again with elevated permissions' >&2; exit 1", "SYS_PTRACE"),
+        ("echo 'Operation not permitted (os error 1)' >&2; exit 1", "kernel.yama.ptrace_scope"),
+        ("echo 'Error: unsupported version of Python' >&2; exit 1", "unsupported version of Python"),
+        ("exit 1", "it has no output"),
+    ],
+)
+def test_where_it_is_not_allowed_that_is_said_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, text: str
+) -> None:
+    monkeypatch.setattr(profile, "program", lambda: tool(tmp_path, script))
+    with pytest.raises(profile.ProfileError, match=text):
+        profile.check()
+
+
+async def test_a_flame_graph_of_a_process_that_works(tmp_path: Path) -> None:
+    try:
+        profile.check()
+    except profile.ProfileError as problem:
+        pytest.skip(str(problem))
+    work = "import time\ndef busy():\n    while True: sum(range(1000))\nprint(flush=True)\nbusy()"
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", work, stdout=asyncio.subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        await process.stdout.readline()
+        async with profile.flame_graphs([process.pid], tmp_path) as graphs:
+            # Many times as much work as one sample needs.
+            enough = spent(process.pid) + 1.0
+            while spent(process.pid) < enough:
+                await asyncio.sleep(0.02)
+    finally:
+        process.kill()
+        await process.wait()
+    assert [path.name for path in graphs] == [f"profile-{process.pid}.svg"]
+    assert "busy" in graphs[0].read_text()
+
+
+async def test_a_process_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", "")
+    await process.wait()
+    with pytest.raises(profile.ProfileError):
+        async with profile.flame_graphs([process.pid], tmp_path):
+            raise AssertionError("there is nothing to watch")
+
+
+async def test_nothing_is_watched_where_there_is_nothing(tmp_path: Path) -> None:
+    async with profile.flame_graphs([], tmp_path) as graphs:
+        assert graphs == []

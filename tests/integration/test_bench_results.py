@@ -8,9 +8,9 @@ from typing import Any, BinaryIO
 import msgspec
 import pytest
 
-from queen_bench.database import Postgres
-from queen_bench.load import page, record, session
-from queen_bench.load.results import (
+from bench.database import Postgres
+from bench.load import page, record, session
+from bench.load.results import (
     Latency,
     Level,
     Moment,
@@ -28,9 +28,11 @@ from queen_bench.load.results import (
     stall_seconds,
     used,
 )
-from queen_bench.load.runner import Plan, shown
-from queen_bench.load.target import TargetError
-from queen_bench.machine import Machine
+from bench.load.runner import Plan, shown
+from bench.load.target import TargetError
+from bench.machine import Machine
+from bench.scenario import Results, Sample, Session, Target, percentiles, write
+from bench.scenario import read as read_samples
 
 
 @pytest.fixture
@@ -64,7 +66,7 @@ def test_a_stall_is_the_longest_time_without_progress() -> None:
     assert stall_seconds(idle_at_both_ends) == 0
 
 
-def test_bytes_are_those_of_messages_that_came_between_two_looks() -> None:
+def test_bytes_count_messages_pushed_between_two_samples() -> None:
     looks = [Weight(5_000, 900_000, 7_000), Weight(9_000, 1_000_000, 8_000), Weight(25_000, 2_900_000, 4_007_000)]
     assert bytes_a_message(looks, 26_000) == (100.0, 200.0)
     assert bytes_a_message([*looks, Weight(26_000, 3_000_000, 9_000_000)], 26_000) == (100.0, 200.0), (
@@ -76,7 +78,7 @@ def test_bytes_are_those_of_messages_that_came_between_two_looks() -> None:
     assert bytes_a_message(reused, 30_000) == (None, 200.0), "what came went where something had been deleted"
 
 
-def test_what_nobody_is_to_read_is_not_shown() -> None:
+def test_secret_settings_are_not_shown() -> None:
     settings = {"QUEEN_URL": "http://me:word@host:1/x", "QUEEN_TOKEN": "t", "VUS": "5"}
     assert shown(settings) == {"QUEEN_URL": "http://…@host:1/x", "QUEEN_TOKEN": "…", "VUS": "5"}
 
@@ -106,11 +108,12 @@ def test_neighbouring_runs_of_two_servers_are_compared() -> None:
     runs = [made("a", 1, 20), made("b", 1, 10), made("b", 2, 10), made("a", 2, 40), made("a", 3, 1)]
     found = {each.figure: each for each in compare(runs)}
     assert list(found) == [
-        "messages/s", "median", "p99", "CPU of the server a message", "CPU of PostgreSQL a message",
+        "messages/s", "median", "p99", "CPU of the server per message", "CPU of PostgreSQL per message",
+        "CPU of both per message",
     ]  # fmt: skip
     rate = found["messages/s"]
     assert (rate.first, rate.second, list(rate.ratios), rate.median) == ("a", "b", [2.0, 4.0], 3.0)
-    assert [round(ratio, 3) for ratio in found["CPU of the server a message"].ratios] == [0.5, 0.25]
+    assert [round(ratio, 3) for ratio in found["CPU of the server per message"].ratios] == [0.5, 0.25]
     assert compare([made("a", 1, 1)]) == []
 
 
@@ -168,7 +171,7 @@ def test_results_of_another_version_are_left_out(tmp_path: Path) -> None:
     assert [each.scenario for each in read(file)] == ["push-1"]
 
 
-def test_who_was_ended_in_the_middle_takes_nothing_from_the_next_session(tmp_path: Path) -> None:
+def test_an_interrupted_session_does_not_affect_the_next(tmp_path: Path) -> None:
     file = tmp_path / "results.jsonl"
     for before in (b"", msgspec.json.encode(made(number=1)) + b"\n"):
         file.write_bytes(before + msgspec.json.encode(made(number=2))[:50])
@@ -182,7 +185,7 @@ def test_who_was_ended_in_the_middle_takes_nothing_from_the_next_session(tmp_pat
         assert file.read_bytes().count(b"\n\n") == 0
 
 
-def test_a_run_that_came_to_nothing_counts_in_the_middle(tmp_path: Path) -> None:
+def test_a_failed_run_counts_in_the_median(tmp_path: Path) -> None:
     runs = [made(number=number, pushed=pushed) for number, pushed in enumerate((0, 0, 10_000))]
     assert "5,000" not in page.as_html(runs, [], tmp_path, [])
 
@@ -208,7 +211,7 @@ def test_the_page_is_one_file_with_every_plot_and_nothing_from_elsewhere(tmp_pat
     runs = [made(seconds=90.0, levels=levels, profiles=["profile-7.svg"]), made("other", crossed=["checks: rate==1"])]
     html = page.as_html(runs, [made(session="2026-11-20", pushed=10)], tmp_path)
     for title in (
-        "Latency by percentile", "Throughput", "Latency: push", "CPU of a message", "CPU, queen",
+        "Latency by percentile", "Throughput", "Latency: push", "CPU per message", "CPU, queen",
         "Memory of the server", "Tables with indexes", "queen beside other", "Beside 2026-11-20",
         "Flame graph: run 1, queen, profile-7",
     ):  # fmt: skip
@@ -218,3 +221,43 @@ def test_the_page_is_one_file_with_every_plot_and_nothing_from_elsewhere(tmp_pat
     assert "http" not in html.replace("http_", "")
     assert "<script" not in html
     assert html.count("<svg") == html.count("</svg>")
+
+
+# ---------------------------------------------------------------- other scenarios than those of load
+
+SESSION = Session("made-up", "2026-11-21T10:00", {}, MACHINE, None)
+
+
+def sampled(*rates: tuple[str, int, float]) -> Results:
+    """Rates by side and run."""
+    return Results(SESSION, [Sample("push of 1", side, run, {"messages/s": rate}) for side, run, rate in rates])
+
+
+def test_sides_are_compared_run_by_run_and_judged_by_the_middle() -> None:
+    found = sampled(("a", 0, 50), ("b", 0, 100), ("b", 1, 10), ("a", 1, 9), ("a", 2, 4), ("b", 2, 4), ("a", 3, 7))
+    assert found.values("push of 1", "messages/s", "a") == [50, 9, 4, 7]
+    assert found.values("push of 1", "messages/s", "a / b") == [0.5, 0.9, 1.0], "the last run has no neighbour"
+    for wanted, met in ((">= 0.9", True), (">= 0.91", False), ("<= 0.9", True), ("< 0.9", False), ("= 0.9", True)):
+        target = Target("push*", "messages/s", "a / b", wanted)
+        assert list(found.verdicts([target])) == [("push of 1", target, 0.9, met)]
+    assert list(found.verdicts([Target("pop*", "messages/s", "a", "< 1"), Target("*", "ms", "a", "< 1")])) == []
+
+
+def test_percentiles_are_values_that_were_measured() -> None:
+    assert percentiles([]) == {}
+    assert percentiles([3, 1, 2]) == {"median ms": 2, "p95 ms": 2, "p99 ms": 2, "longest ms": 3}
+    assert percentiles(range(1, 102))["p99 ms"] == 100
+
+
+def test_the_last_session_of_a_scenario_is_read(tmp_path: Path) -> None:
+    first, second = sampled(("a", 0, 1)), sampled(("a", 0, 2))
+    other = Results(msgspec.structs.replace(SESSION, scenario="other"), first.samples)
+    file = tmp_path / "samples.jsonl"
+    text = b""
+    for each in (first, second, other):
+        write(file, each)
+        text += file.read_bytes()
+    file.write_bytes(text)
+    assert read_samples(file, "made-up") == second
+    with pytest.raises(ValueError, match="has no results of `queen bench third`"):
+        read_samples(file, "third")

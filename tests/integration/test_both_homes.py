@@ -32,7 +32,7 @@ async def test_long_poll_is_answered_by_a_push_through_either_worker(server: Ser
                 assert [item["success"] for item in await waiter.ack(popped.messages)] == [True]
 
 
-async def test_who_leaves_takes_nothing_along(server: Server, queue: str) -> None:
+async def test_a_disconnected_client_takes_no_messages(server: Server, queue: str) -> None:
     async with open_client(server.port) as http:
         leaving = asyncio.create_task(Api(http).pop(queue, wait=True, timeout=20_000))
         await asyncio.sleep(0)

@@ -65,7 +65,7 @@ async def test_answers_good_and_bad_may_be_read_by_a_page(open_api: Api, queue: 
         assert answer.headers["access-control-expose-headers"] == "Retry-After, X-Request-Id"
 
 
-async def test_who_is_no_page_gets_no_headers_for_pages(api: Api) -> None:
+async def test_requests_without_origin_get_no_cors_headers(api: Api) -> None:
     response = await api.http.get("/health")
     assert [name for name in response.headers if name.startswith("access-control")] == []
 

@@ -31,7 +31,7 @@ def test_a_message_goes_through_push_pop_and_ack(queen: Client, queue: str) -> N
     pushed = queen.json("push", queue, '{"item": "tea"}', "--partition", "alice", "--transaction-id", "order 1")
     assert (pushed["status"], pushed["transaction_id"]) == ("queued", "order 1")
     assert queen.text("push", queue, '"again"', "-p", "alice", "--transaction-id", "order 1").startswith(
-        "already there"
+        "already stored"
     )
     result = queen.call("pop", queue)
     assert re.search(r"alice +0 .* 1 +order 1 +\{\"item\":\"tea\"\}", result.stdout)
@@ -42,7 +42,7 @@ def test_a_message_goes_through_push_pop_and_ack(queen: Client, queue: str) -> N
         cwd=ROOT, env=clean_environment(**queen.environment), capture_output=True, text=True, check=True,
     ).stdout == "1 message acked\n"  # fmt: skip
     assert queen.json("pop", queue) == []
-    assert queen.call("pop", queue).stderr == "nothing there\n"
+    assert queen.call("pop", queue).stderr == "no messages\n"
 
 
 def test_messages_of_pop_are_acked_from_standard_input(queen: Client, queue: str) -> None:
@@ -95,7 +95,7 @@ def test_lines_may_be_items_with_ids_of_their_own(queen: Client, queue: str) -> 
     lines = '{"payload": {"a": 1}, "transactionId": "x", "partition": "p"}\n{"transactionId": "x"}\n'
     results = queen.lines("push", queue, "--file", "-", "--items", "-p", "q", given=lines)
     assert [each["status"] for each in results] == ["queued", "queued"]
-    assert queen.text("push", queue, "--file", "-", "--items", "-p", "q", given=lines) == "2 already there\n"
+    assert queen.text("push", queue, "--file", "-", "--items", "-p", "q", given=lines) == "2 already stored\n"
     messages = queen.json("pop", queue, "-n", "9", "--partitions", "9")
     assert {(each["partition"], str(each["data"])) for each in messages} == {("p", "{'a': 1}"), ("q", "None")}
 
@@ -138,17 +138,17 @@ def test_groups_are_listed_shown_and_deleted(queen: Client, queue: str) -> None:
     assert re.search(rf"^{queue} +billing +1 +0 +0 ", queen.text("groups", "list"), re.MULTILINE)
     assert re.search(rf"^{queue} +Default +1 +0 ", queen.text("groups", "show", "billing", "-q", queue), re.MULTILINE)
     assert "--yes" in queen.refusal(2, "groups", "delete", "billing", "-q", queue)
-    assert queen.text("groups", "delete", "billing", "-q", queue, "-y") == "billing is gone, with 1 cursor\n"
+    assert queen.text("groups", "delete", "billing", "-q", queue, "-y") == "billing deleted, with 1 cursor\n"
     assert "there is no consumer group billing" in queen.refusal(1, "groups", "delete", "billing", "-q", queue, "-y")
     assert "there is no consumer group" in queen.refusal(1, "groups", "show", f"{queue}-group")
     assert "Queue not found" in queen.refusal(1, "groups", "list", f"{queue}-not")
 
 
-def test_a_group_is_put_somewhere_else(queen: Client, queue: str) -> None:
+def test_seek_moves_the_cursors_of_a_group(queen: Client, queue: str) -> None:
     queen.text("push", queue, "--file", "-", given="1\n2\n")
     queen.text("pop", queue, "-n", "2", "-g", "g", "--auto-ack")
     assert "--yes" in queen.refusal(2, "seek", queue, "g", "--to-beginning")
-    assert queen.text("seek", queue, "g", "--to-beginning", "-y") == "1 cursor put to the beginning\n"
+    assert queen.text("seek", queue, "g", "--to-beginning", "-y") == "1 cursor moved to the beginning\n"
     assert [each["data"] for each in queen.json("pop", queue, "-n", "9", "-g", "g")] == [1, 2]
     assert queen.json("seek", queue, "g", "--to-end", "-y")["seekToEnd"] is True
     assert queen.json("pop", queue, "-g", "g") == []
@@ -178,7 +178,7 @@ def test_dead_letters_are_listed_replayed_and_purged(queen: Client, queue: str) 
     assert gone.code == 1
     assert gone.stderr.count("Dead letter not found (404)") == 2
     assert "--yes" in queen.refusal(2, "dlq", "replay", queue, "--all")
-    assert queen.text("dlq", "replay", queue, "--all", "-y", "--to-partition", "p") == "3 dead letters pushed again\n"
+    assert queen.text("dlq", "replay", queue, "--all", "-y", "--to-partition", "p") == "3 dead letters replayed\n"
     # Oldest first.
     assert [each["data"] for each in queen.json("pop", queue, "-p", "p", "-n", "9")] == [1, 2, 3]
     queen.text("ack", "--dlq", given=queen.text("pop", queue, "--json"))
@@ -200,13 +200,13 @@ async def test_a_queue_is_shown_with_all_its_options(queen: Client, api: Api, qu
     shown = dict(re.split(r"  +", line, maxsplit=1) for line in lines if "  " in line)
     numbers = {name: text for name, text in shown.items() if text.removesuffix(" s") in map(str, range(11, 18))}
     assert numbers == {
-        "delay": "11 s", "window": "12 s", "retention": "13 s", "retention of done": "14 s", "time to live": "15 s",
-        "longest wait": "16 s", "maximum size": "17",
+        "delay": "11 s", "window": "12 s", "retention": "13 s", "retention of acknowledged": "14 s",
+        "message TTL": "15 s", "max age before eviction": "16 s", "max backlog": "17",
     }  # fmt: skip
     assert shown["encrypted"] == "no"
 
 
-def test_what_failed_is_told_when_nobody_reads(queen: Client, queue: str) -> None:
+def test_errors_are_printed_when_standard_output_is_closed(queen: Client, queue: str) -> None:
     bury(queen, queue, 1, 2, 3)
     assert unread(queen, "dlq", "replay", queue, "nonsense", "--json") == 1
     assert unread(queen, "dlq", "replay", queue, "--all", "--yes", "--json") == 0
@@ -238,7 +238,7 @@ def test_a_disk_without_room_is_told_in_a_line(
 # ---------------------------------------------------------------- tail, top
 
 
-async def test_tail_shows_what_is_there_and_what_comes_and_no_consumer_notices(
+async def test_tail_shows_existing_and_new_messages_without_affecting_consumers(
     queen: Client, api: Api, queue: str
 ) -> None:
     await api.push(queue, 1, 2, 3)
@@ -297,7 +297,7 @@ def test_top_on_a_terminal_is_a_picture_until_ctrl_c(queen: Client) -> None:
 
 
 @pytest.mark.parametrize(("answer", "code", "groups"), [("n", 1, 1), ("", 1, 1), ("y", 0, 0)])
-def test_what_cannot_be_taken_back_asks_on_a_terminal(
+def test_irreversible_commands_ask_on_a_terminal(
     queen: Client, queue: str, answer: str, code: int, groups: int
 ) -> None:
     queen.text("pop", queue, "-g", "g")
@@ -315,11 +315,11 @@ def test_what_cannot_be_taken_back_asks_on_a_terminal(
 @pytest.mark.parametrize(
     ("arguments", "given", "words"),
     [
-        (("push", "q", "tea"), "", "--text pushes it as text"),
-        (("push", "q"), "", "one of PAYLOAD"),
-        (("push", "q", "1", "--file", "-"), "", "one of PAYLOAD"),
-        (("push", "q", "1", "--items"), "", "--items says"),
-        (("push", "q", "--file", "-", "--transaction-id", "x"), "", "--transaction-id is for one message"),
+        (("push", "q", "tea"), "", "use --text to push it as text"),
+        (("push", "q"), "", "give either PAYLOAD"),
+        (("push", "q", "1", "--file", "-"), "", "give either PAYLOAD"),
+        (("push", "q", "1", "--items"), "", "--items needs --file"),
+        (("push", "q", "--file", "-", "--transaction-id", "x"), "", "--transaction-id is for a single message"),
         (("push", "q", "--file", "/nowhere"), "", "/nowhere cannot be read: No such file"),
         (("push", "q", "--file", "/"), "", "/ cannot be read: Is a directory"),
         (("push", "q", "--file", "-", "--items"), '{"payloat": 1}', "line 1 is not an item"),
@@ -328,22 +328,22 @@ def test_what_cannot_be_taken_back_asks_on_a_terminal(
         (("pop", ""), "", "at least one character"),
         (("pop", b"a\xff".decode(errors="surrogateescape")), "", "is not UTF-8"),
         (("pop", "q", "--timeout", "5"), "", "--wait"),
-        (("pop", "q", "--from", "yesterday"), "", "is no time"),
-        (("ack",), '[{"a": 1}]', "standard input holds no messages"),
-        (("ack",), "[" * 100_000, "standard input holds no messages"),
-        (("ack", "partition"), "", "needs the transaction ids"),
+        (("pop", "q", "--from", "yesterday"), "", "is not a valid time"),
+        (("ack",), '[{"a": 1}]', "standard input does not have messages"),
+        (("ack",), "[" * 100_000, "standard input does not have messages"),
+        (("ack", "partition"), "", "give the transaction ids"),
         (("ack", "--failed", "--retry"), "", "only one of"),
-        (("ack", "a", "b", "--error", "x"), "", "--error says why"),
-        (("dlq", "replay", "q"), "", "which ones?"),
-        (("dlq", "replay", "q", "a", "--group", "g"), "", "ids choose already"),
+        (("ack", "a", "b", "--error", "x"), "", "--error needs"),
+        (("dlq", "replay", "q"), "", "give ids, or --all"),
+        (("dlq", "replay", "q", "a", "--group", "g"), "", "cannot be combined with ids"),
         (("seek", "q", "g"), "", "one of --to-beginning"),
-        (("seek", "q", "g", "--to", "99999999999d"), "", "is no time"),
-        (("queues", "--url", "localhost:6632"), "", "is no URL of a server"),
-        (("queues", "--url", "http://[::"), "", "is no URL"),
-        (("queues", "--token", "a b"), "", "the token holds characters"),
+        (("seek", "q", "g", "--to", "99999999999d"), "", "is not a valid time"),
+        (("queues", "--url", "localhost:6632"), "", "is not the URL of a server"),
+        (("queues", "--url", "http://[::"), "", "is not a URL"),
+        (("queues", "--token", "a b"), "", "the token has invalid characters"),
     ],
 )  # fmt: skip
-def test_what_makes_no_sense_is_said_in_a_line(arguments: tuple[str, ...], given: str, words: str) -> None:
+def test_usage_errors_are_one_line(arguments: tuple[str, ...], given: str, words: str) -> None:
     # Nothing of it gets as far as a server.
     assert words in Client(f"http://127.0.0.1:{free_port()}").refusal(2, *arguments, given=given)
 
@@ -352,7 +352,7 @@ def test_what_makes_no_sense_is_said_in_a_line(arguments: tuple[str, ...], given
 def test_a_server_that_is_not_there(arguments: tuple[str, ...]) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     line = Client(url).refusal(2, *arguments)
-    assert f"{url} cannot be reached" in line
+    assert f"{url} is unreachable" in line
     assert "Connection refused" in line
 
 
@@ -380,8 +380,8 @@ def stranger() -> Iterator[str]:
 
 def test_another_kind_of_server() -> None:
     with stranger() as url:
-        assert "unlike a Queen server" in Client(url).refusal(2, "queues")
-        assert "unlike a Queen server" in Client(url).refusal(2, "queues", "none")
+        assert "this is not a Queen server" in Client(url).refusal(2, "queues")
+        assert "this is not a Queen server" in Client(url).refusal(2, "queues", "none")
         # A password in the URL is not shown.
         assert "secret" not in Client(url.replace("//", "//user:secret@")).refusal(2, "queues")
 

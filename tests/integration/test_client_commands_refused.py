@@ -1,4 +1,4 @@
-"""The client commands where a server asks for tokens, and while PostgreSQL is away."""
+"""The client commands where a server asks for tokens, and while PostgreSQL is down."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,7 +40,7 @@ def test_tokens(guarded: Server, queue: str) -> None:
     line = Client(guarded, forged).refusal(1, "queues")
     assert "(401)" in line
     assert forged not in line
-    assert "(403): this needs a token of a higher level" in reader.refusal(1, "push", queue, "1")
+    assert "(403): this needs a token with a higher access level" in reader.refusal(1, "push", queue, "1")
     writer.text("push", queue, "1")
     # To follow a queue takes no right to take from it.
     assert [each["data"] for each in reader.lines("tail", queue, "--no-follow")] == [1]

@@ -7,7 +7,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.api import Api, ack_of
 from tests.support.clock import eventually
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import asyncpg
 import pytest
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.api import Api, pop_path
 
 GROUPS = "/api/v1/consumer-groups"
@@ -195,7 +195,7 @@ async def test_a_seek_forgets_failures(api: Api, queue: str) -> None:
     assert result["dlq"] is True
 
 
-async def test_a_seek_wakes_who_waits(workers: list[Api], queue: str) -> None:
+async def test_a_seek_wakes_long_polls(workers: list[Api], queue: str) -> None:
     await workers[0].push(queue, 1)
     assert await take(workers[0], queue, "g") == [1]
     waiting = asyncio.create_task(workers[1].pop(queue, consumerGroup="g", wait=True, timeout=30_000))

@@ -7,7 +7,7 @@ import pytest
 
 from queen.core.administration import Seek
 from queen.engine.ports import StateColumns
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.growth.world import GROUP, Stock, World, template, world
 from tests.support.servers import database_url
 

@@ -11,7 +11,7 @@ from queen.db.pool import Pool
 from queen.db.rotation import EncryptedPartition, RotationStore, StoredSegment, rotate_all
 from queen.db.store import Store
 from queen.security.keyring import Keyring
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.flushes import flush_of
 from tests.support.locks import Connection, prepared_connections, until_waiting
 from tests.support.servers import create_database, drop_database

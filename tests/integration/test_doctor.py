@@ -77,14 +77,14 @@ async def test_a_database_without_schema_and_one_that_is_newer(server: Server) -
         await drop_database(server.dsn, url)
 
 
-def test_a_database_that_is_away_is_a_problem_and_not_a_traceback(tmp_path: Path) -> None:
+def test_an_unavailable_database_is_a_finding_and_not_a_traceback(tmp_path: Path) -> None:
     code, found = report("--dsn", "postgresql://nobody:hush@127.0.0.1:1/x")
     assert code == 2
     assert graded(found, "problem") == ["database"]
     assert "hush" not in json.dumps(found)
     result = run("doctor", "--data-dir", str(tmp_path))
     assert result.returncode == 2
-    assert "does not run" in result.stderr
+    assert "is not running" in result.stderr
 
 
 @pytest.mark.parametrize("option", ["--dsn=x=y=z", "--dsn=postgresql://h/d?no_such=1"])

@@ -132,7 +132,7 @@ async def test_dsn_of_hosts_none_of_which_will_do_says_so(postgres: str) -> None
         await prepare(f"{postgres}{joint}target_session_attrs=standby", 2000)
 
 
-async def test_what_the_database_has_as_isolation_does_not_hold_for_connections(postgres: str) -> None:
+async def test_connections_override_the_isolation_level_of_the_database(postgres: str) -> None:
     url = await create_database(postgres)
     try:
         owner = await asyncpg.connect(url)

@@ -12,10 +12,10 @@ import asyncpg
 import psutil
 import pytest
 
-from queen.server import programs
-from queen.server.embedded import EmbeddedPostgres
-from queen.server.errors import StartError
-from queen.server.keeper import Keeper
+from queen.embedded import binaries
+from queen.embedded.restarts import Keeper
+from queen.embedded.server import EmbeddedPostgres
+from queen.system.errors import StartError
 from tests.support.processes import ROOT, is_gone, open_folder, wait_until
 
 
@@ -65,7 +65,7 @@ def test_stop_and_start_keep_data_and_own_settings(folder: Path) -> None:
 
 def test_psql_of_the_wheel_takes_the_dsn(folder: Path) -> None:
     with EmbeddedPostgres(folder) as postgres:
-        command = [programs.folder() / "psql", postgres.dsn, "-Atc", "SELECT current_user"]
+        command = [binaries.folder() / "psql", postgres.dsn, "-Atc", "SELECT current_user"]
         assert subprocess.check_output(command, text=True) == "postgres\n"
 
 
@@ -94,7 +94,7 @@ def test_cluster_of_another_version_is_refused(folder: Path) -> None:
     marker = folder / "postgres" / "PG_VERSION"
     marker.parent.mkdir(parents=True)
     marker.write_text("16\n")
-    with pytest.raises(StartError, match="made by PostgreSQL 16, and this is 18"):
+    with pytest.raises(StartError, match="created by PostgreSQL 16, but this is 18"):
         EmbeddedPostgres(folder).start()
 
 
@@ -102,7 +102,7 @@ def test_folder_that_is_no_cluster_is_refused_and_kept(folder: Path) -> None:
     precious = folder / "postgres" / "precious"
     precious.parent.mkdir(parents=True)
     precious.write_text("mine")
-    with pytest.raises(StartError, match="is no data folder of PostgreSQL"):
+    with pytest.raises(StartError, match="is not a data folder of PostgreSQL"):
         EmbeddedPostgres(folder).start()
     assert precious.read_text() == "mine"
 
@@ -135,7 +135,7 @@ def test_data_folder_that_is_a_file_is_refused(place: Path) -> None:
 
 def test_full_disk_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = type("Usage", (), {"free": 3 << 20})
-    monkeypatch.setattr("queen.server.data_folder.shutil.disk_usage", lambda path: usage)
+    monkeypatch.setattr("queen.embedded.data_folder.shutil.disk_usage", lambda path: usage)
     with pytest.raises(StartError, match=r"is full \(3 MB left\): free at least 64 MB"):
         EmbeddedPostgres(folder).start()
 
@@ -165,12 +165,12 @@ def test_start_that_is_interrupted_leaves_nothing(folder: Path) -> None:
 def test_postmaster_left_behind_is_stopped_first(folder: Path) -> None:
     with EmbeddedPostgres(folder) as postgres:
         account = postgres.folder.cluster.stat()
-    arguments = programs.child_arguments(None, signal.SIGTERM) | {"preexec_fn": None}
+    arguments = binaries.child_arguments(None, signal.SIGTERM) | {"preexec_fn": None}
     if os.geteuid() == 0:
         arguments |= {"user": account.st_uid, "group": account.st_gid}
     options = ["-D", postgres.folder.cluster, f"--config-file={postgres.folder.configuration}"]
     with subprocess.Popen(
-        [programs.folder() / "postgres", *options], stderr=subprocess.DEVNULL, **arguments
+        [binaries.folder() / "postgres", *options], stderr=subprocess.DEVNULL, **arguments
     ) as leftover:
         status = postgres.folder.cluster / "postmaster.pid"
         wait_until(lambda: status.exists() and "ready" in status.read_text(), "the leftover runs")
@@ -227,7 +227,7 @@ def test_keeper_waits_longer_after_each_failure() -> None:
 
 def test_postmaster_ends_with_its_parent(place: Path) -> None:
     code = (
-        "import os, sys, pathlib, signal; from queen.server.embedded import EmbeddedPostgres;"
+        "import os, sys, pathlib, signal; from queen.embedded.server import EmbeddedPostgres;"
         "p = EmbeddedPostgres(pathlib.Path(sys.argv[1])); p.start(); print(p.pid, flush=True);"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )

@@ -8,7 +8,7 @@ import pytest
 from queen.db.dsn import parse
 from queen.db.pool import Pool
 from queen.db.store import Store
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.flushes import flush_of
 from tests.support.locks import Connection, prepared_connections
 

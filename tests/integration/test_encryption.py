@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.api import Api, open_client, worker_apis
 from tests.support.client_commands import Client
 from tests.support.processes import Server, clean_environment, open_folder, run, serving
@@ -150,7 +150,7 @@ async def test_a_tampered_message_says_so_the_others_flow_and_it_can_be_dead_let
     messages = (await secret.pop(queue, batch=3)).messages
     assert [message["data"] for message in messages] == [{"n": 0}, None, {"n": 2}]
     assert [message.get("errorCode") for message in messages] == [None, "decryption_failed", None]
-    assert "damaged" in messages[1]["error"]
+    assert "corrupt" in messages[1]["error"]
     assert messages[1]["transactionId"] == "t1"
     (result,) = await secret.ack(messages[1:2], "dlq", error="tampered")
     assert (result["success"], result["dlq"]) == (True, True)
@@ -172,7 +172,7 @@ def look_at_commands(server: Server, queue: str) -> None:
     assert "1 message that could not be decrypted not acked" in done.stderr
     assert client.text("ack", "--dlq", given=json.dumps(json.loads(popped)[1])) == "1 message acked, 1 dead letter\n"
     shown = client.call("pop", queue, "-g", "others", "-n", "9")
-    assert "damaged" in shown.stdout
+    assert "corrupt" in shown.stdout
     assert "t0 t2" in shown.stderr, "the command to copy leaves out what nobody could read"
 
 
@@ -331,7 +331,7 @@ async def test_keys_rotate(folder: Path, queue: str) -> None:
             half = run("encryption", "rotate", "--dsn", server.dsn, QUEEN_ENCRYPTION_KEY=NEW)
             assert half.returncode == 1
             *named, last = half.stderr.splitlines()
-            assert last == "error: 4 messages cannot be decrypted and stay as they are"
+            assert last == "error: 4 messages cannot be decrypted and were left unchanged"
             places = [
                 f"{queue}, partition {place}" for place in ("Default, offset 1", "Default, offset 2", "p, offset 0")
             ]
@@ -340,8 +340,8 @@ async def test_keys_rotate(folder: Path, queue: str) -> None:
             assert all("add it to QUEEN_ENCRYPTION_OLD_KEYS" in line for line in named)
             # The embedded PostgreSQL is found as it runs.
             done = rotated(both)
-            assert "3 messages encrypted anew, 1 dead letters" in done.stdout
-            assert "0 messages encrypted anew, 0 dead letters" in rotated(both).stdout
+            assert "re-encrypted 3 messages, 1 dead letters" in done.stdout
+            assert "re-encrypted 0 messages, 0 dead letters" in rotated(both).stdout
             assert NEW not in done.stdout + done.stderr + half.stdout + half.stderr
     with serving(place, "--workers", "1", env=clean_environment(QUEEN_ENCRYPTION_KEY=NEW)) as server:
         async with open_client(server.port) as http:
@@ -356,7 +356,7 @@ async def test_keys_rotate(folder: Path, queue: str) -> None:
                 assert await connection.fetchval(keys) is True
             finally:
                 await connection.close()
-    assert "0 messages encrypted anew" in rotated(both).stdout, "it is started for it where no server runs"
+    assert "re-encrypted 0 messages" in rotated(both).stdout, "it is started for it where no server runs"
 
 
 def rotated(variables: dict[str, str]) -> "subprocess.CompletedProcess[str]":

@@ -9,7 +9,7 @@ import asyncpg
 import httpx
 import pytest
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.api import Api, ack_of, open_client
 from tests.support.clock import eventually
 from tests.support.locks import Connection
@@ -189,7 +189,7 @@ async def test_a_transaction_is_carried_out_once_whatever_becomes_of_others_of_i
 
 
 @checks("G-ISO-1", level=Level.LIVE)
-async def test_where_postgresql_is_slow_for_all_nobody_is_at_fault(api: Api, operator: Connection, queue: str) -> None:
+async def test_if_postgresql_is_slow_for_all_no_request_is_blamed(api: Api, operator: Connection, queue: str) -> None:
     await made(api, queue)
     async with slow_segments(operator):
         first = asyncio.create_task(push(api, queue, "slow"))

@@ -12,7 +12,7 @@ from queen.db.pool import Pool
 from queen.db.simple_mq import SimpleMqAdministrationStore
 from queen.db.store import Store
 from queen.engine.ports import Lock, LockKind, PopColumns
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.flushes import flush_of
 from tests.support.locks import Connection, prepared_connections
 
@@ -106,7 +106,7 @@ async def holder(postgres: str) -> AsyncIterator[Connection]:
     ],
     ids=str,
 )
-async def test_what_is_locked_is_found_and_nothing_else(
+async def test_find_locked_finds_exactly_the_locked_rows(
     world: World, holder: Connection, rows: str, found: set[str]
 ) -> None:
     assert await world.found() == set()

@@ -16,7 +16,7 @@ from queen.db.setup import prepare
 from queen.db.store import Store
 from queen.engine.failures import call_limit_s
 from queen.engine.ports import AckColumns, PopColumns
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.flushes import flush_of
 from tests.support.slowness import slow_segments
 
@@ -31,14 +31,14 @@ class World:
         self.pool, self.store = pool, store
 
     async def begin(self) -> None:
-        queue = f"group-{uuid4()}"
-        first = await flush_of(self.store, queue, [b"1"])
-        group = await self.store.subscribe(queue, "g", "all", None, create_queue=True, create_group=True)
+        self.queue = f"group-{uuid4()}"
+        first = await flush_of(self.store, self.queue, [b"1"])
+        group = await self.store.subscribe(self.queue, "g", "all", None, create_queue=True, create_group=True)
         assert group.grp_id is not None
         self.grp_id, [self.part_id], self.lease = group.grp_id, first.part, uuid4()
         await self.store.push(first, again=False)
         await self.store.pop(self.columns_of_pop(self.lease))
-        self.push = await flush_of(self.store, queue, [b"2"])
+        self.push = await flush_of(self.store, self.queue, [b"2"])
 
     def columns_of_pop(self, lease: UUID, part_id: int | None = None) -> PopColumns:
         return PopColumns([10], [10], [lease], [60], [1], [self.grp_id], [part_id])
@@ -73,7 +73,7 @@ async def test_a_pop_finds_what_a_push_of_its_transaction_has_stored_behind_what
     world: World,
 ) -> None:
     lease = uuid4()
-    acked, appended, (delivered, unserved, behind) = await asyncio.gather(
+    acked, appended, (delivered, unserved) = await asyncio.gather(
         world.store.ack(world.columns_of_ack()),
         world.store.push(world.push, again=False),
         world.store.pop(world.columns_of_pop(lease)),
@@ -82,13 +82,13 @@ async def test_a_pop_finds_what_a_push_of_its_transaction_has_stored_behind_what
     assert [(row.part_id, row.first) for row in appended] == [(world.part_id, 1)]
     assert [(row.pop, row.part_id, row.upto, row.slice.first) for row in delivered] == [(1, world.part_id, 1, 1)]
     assert delivered[0].slice.data == world.push.data[0]
-    assert (unserved, behind) == ([], True)
+    assert unserved == []
     segment, cursor = await transactions(world, world.part_id)
     assert segment == cursor
 
 
 @checks("G-ISO-1", level=Level.LIVE)
-async def test_a_call_that_is_refused_takes_nobody_with_it(world: World) -> None:
+async def test_a_refused_call_fails_no_other_request(world: World) -> None:
     refused = await flush_of(world.store, f"group-{uuid4()}", [b"3"])
     await world.store.push(refused, again=True)  # whatever comes under its id now is too late
     acked, problem, popped = await asyncio.gather(
@@ -101,12 +101,12 @@ async def test_a_call_that_is_refused_takes_nobody_with_it(world: World) -> None
     assert isinstance(acked, list)
     assert [row.problem for row in acked] == [None]
     assert isinstance(popped, tuple)
-    delivered, _, behind = popped
-    assert (delivered, behind) == ([], False)  # each was made by itself: the one message is done, or still leased
+    delivered, _ = popped
+    assert delivered == []  # each was made by itself: the one message is done, or still leased
 
 
 @checks("G-ISO-1", level=Level.LIVE)
-async def test_a_call_that_is_too_slow_takes_nobody_with_it_and_is_made_again_under_a_shorter_limit(
+async def test_a_slow_call_fails_no_other_request_and_is_repeated_with_a_shorter_limit(
     world: World, postgres: str
 ) -> None:
     impatient = Pool(parse(postgres, "queen test", 5000), 4, 1)
@@ -166,27 +166,27 @@ async def test_all_of_a_group_that_meets_a_lock_are_told_so_and_those_who_do_not
 
 async def test_a_pop_that_names_a_partition_waits_for_nobody_and_so_shares_too(world: World) -> None:
     named = world.columns_of_pop(uuid4(), world.part_id)
-    _, (_, _, behind) = await asyncio.gather(world.store.push(world.push, again=False), world.store.pop(named))
-    assert behind
+    await asyncio.gather(world.store.ack(world.columns_of_ack()), world.store.push(world.push, again=False))
+    other = await flush_of(world.store, world.queue, [b"3"])
+    await asyncio.gather(world.store.push(other, again=False), world.store.pop(named))
+    segment, cursor = await transactions(world, world.part_id)
+    assert segment == cursor
 
 
 async def test_a_large_push_is_alone(world: World) -> None:
-    large = await flush_of(world.store, f"group-{uuid4()}", [b'"' + b"x" * (300 << 10) + b'"'])
-    _, (_, _, behind) = await asyncio.gather(
-        world.store.push(large, again=False), world.store.pop(world.columns_of_pop(uuid4()))
-    )
-    assert not behind
+    await asyncio.gather(world.store.ack(world.columns_of_ack()), world.store.push(world.push, again=False))
+    large = await flush_of(world.store, world.queue, [b'"' + b"x" * (300 << 10) + b'"'])
+    await asyncio.gather(world.store.push(large, again=False), world.store.pop(world.columns_of_pop(uuid4())))
+    segment, cursor = await transactions(world, world.part_id)
+    assert segment != cursor
 
 
 async def test_a_second_push_of_the_same_turn_has_a_transaction_of_its_own(world: World) -> None:
     other = await flush_of(world.store, f"group-{uuid4()}", [b"3"])
-    first, second, (_, _, behind) = await asyncio.gather(
-        world.store.push(world.push, again=False),
-        world.store.push(other, again=False),
-        world.store.pop(world.columns_of_pop(uuid4())),
+    first, second = await asyncio.gather(
+        world.store.push(world.push, again=False), world.store.push(other, again=False)
     )
     assert [row.part_id for row in (*first, *second)] == [world.part_id, other.part[0]]
-    assert behind
     assert (await transactions(world, world.part_id))[0] != (await transactions(world, other.part[0]))[0]
 
 

@@ -10,8 +10,8 @@ import pytest
 from queen.db.dsn import parse
 from queen.db.pool import Pool
 from queen.db.store import Store
-from queen.engine.ports import PushColumns
-from queen_spec.guarantees import Level, checks
+from queen.engine.append import AppendBatch
+from spec.guarantees import Level, checks
 from tests.support.flushes import flush_of
 from tests.support.locks import Connection, prepared_connections, until_waiting
 
@@ -28,7 +28,7 @@ async def set_clock(connection: Connection, moment: datetime) -> None:
     await connection.execute("SELECT set_config('queen.clock', $1, false)", moment.isoformat())
 
 
-async def one_message(postgres: str) -> tuple[str, PushColumns]:
+async def one_message(postgres: str) -> tuple[str, AppendBatch]:
     """A new queue with a partition, and a message for it that is not pushed yet."""
     queue = f"start-{uuid4()}"
     pool = Pool(parse(postgres, "queen test", 5000), 1, 30)

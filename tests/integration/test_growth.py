@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from queen_bench.meter import Cost
-from queen_spec.guarantees import Level, checks
+from bench.meter import Cost
+from spec.guarantees import Level, checks
 from tests.support.growth.cases import SHAPES
 from tests.support.growth.measure import Case, Figures, Growth, Measurer, Shape, measurer
 from tests.support.growth.world import template
@@ -90,7 +90,7 @@ def test_an_old_version_that_grows_too_fast_is_noticed(worlds: Worlds, name: str
     assert figures.problems(), str(figures)
 
 
-def test_what_is_in_proportion_and_what_is_not() -> None:
+def test_linear_and_superlinear_growth_are_distinguished() -> None:
     def figures(growth: Growth, *cpu_ms: float, blocks: int = 50) -> Figures:
         sizes = (1, 100, 400, 1600)
         return Figures(growth, {size: Cost(ms / 1e3, blocks) for size, ms in zip(sizes, cpu_ms, strict=True)})
@@ -104,5 +104,5 @@ def test_what_is_in_proportion_and_what_is_not() -> None:
     assert Figures(Growth.GIVEN, {}, "at 400: more than 10 s").problems() == ["at 400: more than 10 s"]
 
 
-def test_no_case_stands_twice() -> None:
+def test_no_case_is_listed_twice() -> None:
     assert len({(shape.name, case.name) for shape, case in CASES}) == len(CASES)

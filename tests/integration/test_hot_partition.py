@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.api import Api, Message, open_client
 from tests.support.processes import Server
 

@@ -13,7 +13,7 @@ import pytest
 
 from queen.core import ids
 from queen.core.limits import CURSORS_STEP
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.api import Api, open_client
 from tests.support.processes import Server, clean_environment, open_folder, serving
 

@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.api import Api, Message
 from tests.support.clock import eventually
 

@@ -13,7 +13,7 @@ import asyncpg
 import httpx
 import pytest
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.api import Api, Message, ack_of, open_client
 from tests.support.clock import eventually
 from tests.support.locks import Connection
@@ -136,7 +136,7 @@ async def stored(operator: Connection, queue: str) -> dict[str, int]:
 
 @checks("G-ISO-1", level=Level.LIVE)
 @pytest.mark.parametrize("send", [push, transact])
-async def test_who_pushes_to_other_partitions_does_not_wait_for_one_that_is_held(
+async def test_pushes_do_not_wait_for_other_locked_partitions(
     api: Api, operator: Connection, queue: str, send: Any
 ) -> None:
     part_id = await made(api, operator, queue)
@@ -155,7 +155,7 @@ async def test_who_pushes_to_other_partitions_does_not_wait_for_one_that_is_held
 
 @checks("G-ISO-1", level=Level.LIVE)
 @pytest.mark.parametrize("send", [push, transact])
-async def test_who_pushes_to_other_partitions_does_not_wait_for_a_parked_cursor_that_is_held(
+async def test_pushes_do_not_wait_for_locked_parked_cursors_of_other_partitions(
     api: Api, operator: Connection, queue: str, send: Any
 ) -> None:
     part_id = await made(api, operator, queue)
@@ -169,9 +169,7 @@ async def test_who_pushes_to_other_partitions_does_not_wait_for_a_parked_cursor_
 
 
 @checks("G-ISO-1", level=Level.LIVE)
-async def test_who_acks_at_other_cursors_does_not_wait_for_one_that_is_held(
-    api: Api, operator: Connection, queue: str
-) -> None:
+async def test_acks_do_not_wait_for_other_locked_cursors(api: Api, operator: Connection, queue: str) -> None:
     part_id = await made(api, operator, queue)
     messages = await popped(api, queue)
     async with held(operator, CURSORS, part_id):
@@ -183,7 +181,7 @@ async def test_who_acks_at_other_cursors_does_not_wait_for_one_that_is_held(
 
 
 @checks("G-ISO-1", level=Level.LIVE)
-async def test_who_acks_at_other_cursors_in_a_transaction_does_not_wait_for_one_that_is_held(
+async def test_acks_in_a_transaction_do_not_wait_for_other_locked_cursors(
     api: Api, operator: Connection, queue: str
 ) -> None:
     part_id = await made(api, operator, queue)
@@ -199,9 +197,7 @@ async def test_who_acks_at_other_cursors_in_a_transaction_does_not_wait_for_one_
 
 
 @checks("G-ISO-1", level=Level.LIVE)
-async def test_who_renews_other_leases_does_not_wait_for_one_whose_cursor_is_held(
-    api: Api, operator: Connection, queue: str
-) -> None:
+async def test_renewals_do_not_wait_for_other_locked_cursors(api: Api, operator: Connection, queue: str) -> None:
     part_id = await made(api, operator, queue)
     messages = await popped(api, queue)
     async with held(operator, CURSORS, part_id):
@@ -212,9 +208,7 @@ async def test_who_renews_other_leases_does_not_wait_for_one_whose_cursor_is_hel
 
 
 @checks("G-ISO-1", level=Level.LIVE)
-async def test_who_pushes_to_other_queues_does_not_wait_for_a_limited_one_that_is_held(
-    api: Api, operator: Connection, queue: str
-) -> None:
+async def test_pushes_do_not_wait_for_other_locked_limited_queues(api: Api, operator: Connection, queue: str) -> None:
     await api.configure(queue, maxSize=100)
     await made(api, operator, f"{queue}-other")
     await api.push(queue, 0)
@@ -227,7 +221,7 @@ async def test_who_pushes_to_other_queues_does_not_wait_for_a_limited_one_that_i
 
 @checks("G-ISO-1", level=Level.LIVE)
 @pytest.mark.parametrize("send", [push, transact])
-async def test_who_makes_partitions_of_other_queues_does_not_wait_for_a_queue_that_is_held(
+async def test_new_partitions_do_not_wait_for_other_locked_queues(
     api: Api, operator: Connection, queue: str, send: Any
 ) -> None:
     await api.push(queue, 0)
@@ -239,7 +233,7 @@ async def test_who_makes_partitions_of_other_queues_does_not_wait_for_a_queue_th
 
 
 @checks("G-ISO-1", level=Level.LIVE)
-async def test_who_pops_for_other_groups_does_not_wait_for_one_that_cannot_be_made(
+async def test_pops_do_not_wait_for_other_groups_that_cannot_be_created(
     api: Api, operator: Connection, queue: str
 ) -> None:
     await made(api, operator, queue)
@@ -256,7 +250,7 @@ async def test_who_pops_for_other_groups_does_not_wait_for_one_that_cannot_be_ma
 
 
 @checks("G-ISO-1", level=Level.LIVE)
-async def test_what_shares_a_transaction_with_a_push_does_not_wait_for_its_partition(
+async def test_calls_grouped_with_a_push_do_not_wait_for_its_partition(
     api: Api, operator: Connection, queue: str
 ) -> None:
     part_id = await made(api, operator, queue)
@@ -297,9 +291,7 @@ async def test_cycles_that_wait_for_a_partition_do_not_hold_up_others(
 
 
 @checks("G-ISO-1", level=Level.LIVE)
-async def test_who_enqueues_to_other_queues_of_simple_mq_does_not_wait_for_one_that_is_held(
-    api: Api, operator: Connection
-) -> None:
+async def test_simple_mq_enqueues_do_not_wait_for_other_locked_queues(api: Api, operator: Connection) -> None:
     body = {"queueName": "q", "queueSize": 1000, "visibilityTimeout": 30, "maxDeliveries": 3}
     mine, other = [(await api.http.post("/api/queues", json=body)).json()["queue_id"] for _ in range(2)]
 

@@ -12,7 +12,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.api import Api, Popped, api_of, open_client, pop_path
 from tests.support.clock import eventually
 from tests.support.processes import Server, clean_environment, open_folder, serving

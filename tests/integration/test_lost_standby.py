@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.api import Api, open_client
 from tests.support.clock import eventually
 from tests.support.outage import wait_until_drained

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.locks import Connection, prepared_connections, until_waiting
 from tests.support.servers import create_database, drop_database
 
@@ -70,7 +70,7 @@ async def test_the_mark_stays_below_what_is_not_committed_yet(connections: list[
 
 
 @checks("G-WAIT-2", level=Level.LIVE)
-async def test_a_time_that_is_closed_is_entered_by_nobody(connections: list[Connection]) -> None:
+async def test_no_transaction_writes_ready_times_below_a_closed_time(connections: list[Connection]) -> None:
     """Who reads the clock, and is held up before it says so, takes a later time."""
     writer, reader, _ = connections
     now = await reader.fetchval("SELECT queen.clock()")
@@ -98,7 +98,7 @@ async def test_the_mark_is_never_above_the_cursor_that_is_ready(connections: lis
 
 
 @checks("G-WAIT-2", level=Level.LIVE)
-async def test_a_mark_is_not_believed_when_the_clock_has_stepped_back(connections: list[Connection]) -> None:
+async def test_a_low_water_mark_is_ignored_after_a_step_back_of_the_clock(connections: list[Connection]) -> None:
     writer, reader, _ = connections
     base = await reader.fetchval("SELECT queen.clock()")
     assert await mark(reader, base + timedelta(hours=1)) > base
@@ -121,7 +121,7 @@ async def slowly(connections: list[Connection], search: Awaitable[datetime]) -> 
 
 
 @checks("G-WAIT-2", level=Level.LIVE)
-async def test_what_stands_below_the_mark_is_found_within_a_minute_however_it_came_there(
+async def test_cursors_below_the_low_water_mark_are_found_within_a_minute(
     connections: list[Connection],
 ) -> None:
     writer, reader, _ = connections
@@ -194,7 +194,7 @@ async def test_a_pop_takes_the_mark_that_another_session_has_found(connections: 
 
 
 @checks("G-WAIT-2", level=Level.LIVE)
-async def test_a_mark_of_another_server_is_not_believed(connections: list[Connection]) -> None:
+async def test_a_low_water_mark_of_another_server_is_ignored(connections: list[Connection]) -> None:
     """Its successor, a standby or a restored backup, may have cursors that were ready earlier."""
     writer, reader, _ = connections
     await writer.execute(PUT, 1, GROUP, await writer.fetchval("SELECT queen.clock() - interval '10 s'"))
@@ -205,7 +205,7 @@ async def test_a_mark_of_another_server_is_not_believed(connections: list[Connec
 
 
 @checks("G-WAIT-2", level=Level.LIVE)
-async def test_a_group_that_comes_back_under_its_number_is_ready_below_no_mark(connections: list[Connection]) -> None:
+async def test_a_recreated_group_is_not_ready_below_the_low_water_mark(connections: list[Connection]) -> None:
     """Other sessions know the number, and look for it while the group is being made: it is ready since that began."""
     maker, reader, _ = connections
     subscribe = "SELECT * FROM queen.subscribe_v1('q', 'g', 'all', NULL, true, true, 100)"

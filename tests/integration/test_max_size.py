@@ -14,7 +14,7 @@ from queen.db.pool import Pool
 from queen.db.setup import prepare
 from queen.db.statement import call
 from queen.db.store import Store, push_arguments
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.api import Api
 from tests.support.clock import eventually
 from tests.support.flushes import flush_of
@@ -117,7 +117,7 @@ async def test_a_request_that_can_never_fit_is_a_bad_one(api: Api, queue: str) -
     await api.configure(queue, maxSize=3)
     response = await api.http.post("/api/v1/push", json={"items": [{"queue": queue, "payload": 1}] * 4})
     assert response.status_code == 400
-    assert "never holds more than 3" in response.json()["error"]
+    assert "whose maxSize is 3" in response.json()["error"]
 
 
 @checks("G-RET-8", "G-ISO-1", level=Level.LIVE)
@@ -238,7 +238,7 @@ async def test_a_dead_letter_for_a_full_queue_stays_where_it_is(api: Api, queue:
     assert (await api.http.get("/api/v1/dlq", params={"queue": queue})).json()["messages"] == []
 
 
-async def test_what_is_configured_is_what_status_shows(api: Api, queue: str) -> None:
+async def test_status_shows_the_configured_options(api: Api, queue: str) -> None:
     await api.configure(queue, maxSize=7, ttl=3600)
     shown = (await api.http.get(f"/api/v1/status/queues/{queue}")).json()["queue"]["config"]
     assert (shown["maxQueueSize"], shown["ttl"]) == (7, 3600)

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import asyncpg
 import pytest
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.api import Api, Message
 from tests.support.stored import own_database, value
 
@@ -419,7 +419,7 @@ async def test_two_retries_at_once_replay_once(workers: list[Api], queue: str) -
     assert (await workers[0].pop(queue, batch=9)).data == [1]
 
 
-async def test_a_retry_wakes_who_waits(api: Api, queue: str) -> None:
+async def test_a_retry_wakes_long_polls(api: Api, queue: str) -> None:
     await api.push(queue, 1)
     messages = (await api.pop(queue)).messages
     await api.ack(messages, "dlq")

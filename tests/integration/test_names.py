@@ -5,7 +5,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.api import Api, open_client, pop_path
 from tests.support.processes import Server
 

@@ -1,7 +1,7 @@
 """New options come to the partitions of a large queue in pages: others go on meanwhile, and who asks next ends it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Container, Hashable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import asyncpg
@@ -16,13 +16,14 @@ from queen.db.pool import Pool
 from queen.db.setup import prepare
 from queen.db.statement import call
 from queen.db.store import Store, push_arguments
+from queen.engine.append import AppendBatch
 from queen.engine.context import Context
-from queen.engine.directory import Directory
 from queen.engine.handlers.configuration import configure, go_on_with_begun
 from queen.engine.handlers.pop import Outcome, pop
 from queen.engine.handlers.removal import delete_queue
-from queen.engine.ports import Notice, PushColumns
-from queen_spec.guarantees import Level, checks
+from queen.engine.metadata_cache import MetadataCache
+from queen.engine.ports import Notification
+from spec.guarantees import Level, checks
 from tests.support.clock import eventually
 from tests.support.flushes import flush_of
 from tests.support.servers import create_database, drop_database
@@ -59,10 +60,10 @@ class Worker:
     def __init__(self, pool: Pool, other: Connection) -> None:
         self.pool, self.other = pool, other
         self.store, self.administration = Store(pool), AdministrationStore(pool)
-        self.told: list[Notice] = []
-        self.context = Context(self.store, self.administration, Directory(self.store, 5000), self._tell, 5)
+        self.told: list[Notification] = []
+        self.context = Context(self.store, self.administration, MetadataCache(self.store, 5000), self._tell, 5)
 
-    def _tell(self, notice: Notice, _besides: Container[Hashable] = ()) -> None:
+    def _tell(self, notice: Notification) -> None:
         self.told.append(notice)
 
     async def configure(self, **options: Any) -> ConfiguredQueue:
@@ -84,7 +85,7 @@ class Worker:
         assert isinstance(outcome, Outcome)
         return [claim.partition for claim in outcome.popped.claims]
 
-    async def lay_out(self, partition: str, messages: int = 1) -> PushColumns:
+    async def lay_out(self, partition: str, messages: int = 1) -> AppendBatch:
         """A push, as what is known now says."""
         columns = await flush_of(self.store, "q", [b"1"] * messages, partition)
         options = await self.store.read_push_options()
@@ -92,7 +93,7 @@ class Worker:
         columns.limited = [options.limited["q"].queue_id] if "q" in options.limited else None
         return columns
 
-    async def push(self, columns: PushColumns) -> list[asyncpg.Record]:
+    async def push(self, columns: AppendBatch) -> list[asyncpg.Record]:
         """A push over the other connection."""
         arguments = columns.flush, False, *push_arguments(columns), columns.version, columns.limited
         return list(await self.other.fetch(call("push_messages_v1", 12), *arguments))
@@ -257,7 +258,7 @@ async def test_what_was_cut_off_is_done_by_who_configures_again_or_else_by_the_c
     await worker.begin(delayed_processing=20)
     await go_on_with_begun(worker.context)
     assert await value(worker.pool, WAITING) == await value(worker.pool, PENDING) == 0
-    assert worker.told[-1] == Notice("q", MANY % CURSORS_STEP)
+    assert worker.told[-1] == Notification("q", MANY % CURSORS_STEP)
 
 
 async def test_each_page_is_done_once_by_all_who_configure_at_once(worker: Worker) -> None:

@@ -13,14 +13,14 @@ from queen.core.operations import Pop
 from queen.db.administration import AdministrationStore
 from queen.db.pool import Pool
 from queen.db.store import Store
-from queen.engine.context import Context, tell_nobody
-from queen.engine.directory import Directory
+from queen.engine.context import Context, ignore_notification
 from queen.engine.handlers.consumer_groups import go_on, seek_group, update_subscription
+from queen.engine.handlers.give_up import ensure_cursors
 from queen.engine.handlers.pop import Outcome, pop
 from queen.engine.handlers.removal import delete_group
+from queen.engine.metadata_cache import MetadataCache
 from queen.engine.ports import Subscription
-from queen.http.resources.messages import ensure_cursors
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.integration.test_removal import blocks
 from tests.support.stored import make_partitions, own_database, value
 
@@ -55,7 +55,7 @@ async def pool(postgres: str) -> AsyncIterator[Pool]:
 def context_of(pool: Pool) -> Context:
     """That of a worker."""
     store = Store(pool)
-    return Context(store, AdministrationStore(pool), Directory(store, 1000), tell_nobody, 5)
+    return Context(store, AdministrationStore(pool), MetadataCache(store, 1000), ignore_notification, 5)
 
 
 async def page(
@@ -131,7 +131,7 @@ async def test_a_pop_is_served_when_there_is_as_much_as_it_has_room_for(pool: Po
         await go_on(context)
     assert await value(pool, "SELECT count(*) FROM queen.partition_consumers") == MANY
     assert (await look()).found
-    assert context.directory.known_group("q", None, "g") is not None
+    assert context.cache.known_group("q", None, "g") is not None
 
 
 @checks("G-POP-2", level=Level.LIVE)

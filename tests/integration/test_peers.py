@@ -1,4 +1,4 @@
-"""Notices between instances: by UDP and HTTP, to every worker, from those who know the secret only."""
+"""Notifications between instances: by UDP and HTTP, to every worker, from those who know the secret only."""
 
 import asyncio
 import json
@@ -12,10 +12,10 @@ import httpx
 import pytest
 
 from queen.core.seal import WINDOW_MS, seal, signature
-from queen.engine.notices import sheet_of
-from queen.engine.ports import Notice
-from queen_spec import model
-from queen_spec.guarantees import Level, checks
+from queen.engine.notifications import packet_of
+from queen.engine.ports import Notification
+from spec import model
+from spec.guarantees import Level, checks
 from tests.support.api import Api, api_of, open_client
 from tests.support.broker import Broker
 from tests.support.clock import eventually
@@ -23,7 +23,7 @@ from tests.support.processes import Server, free_port, open_folder
 from tests.support.servers import create_database, drop_database, serving_database
 
 SECRET = "what all instances know"
-#: So slow that only a notice can explain an answer within the patience.
+#: So slow that only a notification can explain an answer within the patience.
 SLOW = {"POP_WAIT_INITIAL_INTERVAL_MS": "60000", "POP_WAIT_MAX_INTERVAL_MS": "60000"}
 PATIENCE_S = 240.0
 
@@ -94,16 +94,16 @@ async def test_a_datagram_wakes_the_waiters_of_every_worker_and_a_forged_one_nob
         async with AsyncExitStack() as stack:
             waiting = await waiters_on_all_workers(server, stack, queue)
             await asyncio.to_thread(push_silently, database, queue)
-            sheet = sheet_of(Notice(queue, 1))
-            good = seal(SECRET.encode(), sheet, now_ms())
+            packet = packet_of(Notification(queue, 1))
+            good = seal(SECRET.encode(), packet, now_ms())
             send_udp(
                 udp_port,
                 b"",
-                sheet,
+                packet,
                 good[:-1],
-                seal(b"guessed", sheet, now_ms()),
-                seal(SECRET.encode(), sheet, now_ms() - 2 * WINDOW_MS),
-                seal(SECRET.encode(), b"no sheet", now_ms()),
+                seal(b"guessed", packet, now_ms()),
+                seal(SECRET.encode(), packet, now_ms() - 2 * WINDOW_MS),
+                seal(SECRET.encode(), b"no packet", now_ms()),
             )
             async with open_client(server.port) as http:
                 await Api(http).push("another", 1)  # the workers have gone on since
@@ -140,7 +140,7 @@ async def test_a_signed_request_wakes_the_waiters_of_every_worker_and_others_are
             for bad in (b"{}", b'{"queue":""}', b"7", b"[", b'{"queue":7}'):
                 answer = await notify(bad, good)
                 assert (answer.status_code, answer.headers["content-type"]) == (400, "application/problem+json"), bad
-            assert (await notify(b'["no sheet", 7]', good)).status_code == 200
+            assert (await notify(b'["no packet", 7]', good)).status_code == 200
             assert not any(task.done() for task in waiting.values())
             answer = await notify(body, good)
             assert (answer.status_code, answer.json()) == (200, {"status": "ok"})

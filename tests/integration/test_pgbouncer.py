@@ -13,7 +13,7 @@ import pytest
 
 from queen.core.errors import DatabaseSetupError
 from queen.db.setup import prepare
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.api import Api, ack_of, open_client, worker_apis
 from tests.support.clock import eventually
 from tests.support.processes import Server, free_port, open_folder
@@ -171,7 +171,7 @@ async def test_many_requests_at_once_through_pgbouncer_work(pooled: Api, queue: 
 
 
 @checks("G-ISO-1", level=Level.LIVE)
-async def test_who_pushes_through_pgbouncer_does_not_wait_for_a_partition_that_is_held(
+async def test_pushes_through_pgbouncer_do_not_wait_for_other_locked_partitions(
     pooled: Api, pgbouncer: tuple[str, str], queue: str
 ) -> None:
     names = [f"p{number}" for number in range(30)]

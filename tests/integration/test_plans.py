@@ -13,7 +13,8 @@ from queen.db.pool import Pool
 from queen.db.setup import prepare
 from queen.db.simple_mq import SimpleMqAdministrationStore, SimpleMqStore
 from queen.db.store import Store
-from queen.engine.ports import AckColumns, EnqueueColumns, NewPartitions, PopColumns, PushColumns
+from queen.engine.append import AppendBatch
+from queen.engine.ports import AckColumns, CompleteColumns, EnqueueColumns, PopColumns, WaitingColumns
 from tests.support.flushes import flush_of
 from tests.support.servers import create_database, drop_database
 
@@ -101,7 +102,7 @@ class Hot:
         assert group.grp_id is not None
         return group.grp_id
 
-    async def flush(self, queue: str) -> PushColumns:
+    async def flush(self, queue: str) -> AppendBatch:
         """Three messages of which the first has an id of its own."""
         flush = await flush_of(self.store, queue, [b"1"] * 3)
         digest = uuid4().bytes
@@ -118,7 +119,7 @@ class Hot:
         await self.count("push again", self.store.push(flush, again=True))
         for lease, named in zip(leases, (None, part_id, None), strict=True):
             pop = PopColumns([1], [1], [lease], [60], [1], [grp_id], [named])
-            [delivered], _, _ = await self.count("pop" if named is None else "pop of a partition", self.store.pop(pop))
+            [delivered], _ = await self.count("pop" if named is None else "pop of a partition", self.store.pop(pop))
             await self.count("renew", self.store.renew_leases([lease], [90]))
             if delivered.slice.first == 0:
                 ack = AckColumns([part_id], [grp_id], [lease], ["c"], [None], [None], [flush.hash[0]], [None])
@@ -138,12 +139,27 @@ class Hot:
         await self.count("push that wakes", self.store.push(await self.flush(queue), again=False))
         await self.count("pop of many", self.store.pop(PopColumns([9], [9], [leases[0]], [60], [1], [grp_id], [None])))
         done = AckColumns([part_id], [grp_id], [leases[0]], ["c"], [3], [3], [None], [None])
-        rows = await self.count(
-            "transaction", self.store.execute(await self.flush(queue), done, None, NewPartitions(), again=False)
-        )
+        rows = await self.count("transaction", self.store.execute(await self.flush(queue), done, None, again=False))
         assert not rows.undone
         rest = AckColumns([part_id], [grp_id], [leases[0]], ["c"], [4], [5], [None], [None])
         await self.count("ack of all", self.store.ack(rest))
+        await self.prefetch(queue, part_id, grp_id)
+
+    async def prefetch(self, queue: str, part_id: int, grp_id: int) -> None:
+        """A push that serves who waits; then all of it is acknowledged, and more is there."""
+        await self.store.pop(PopColumns([9], [9], [None], [60], [1], [grp_id], [None]))
+        first, second = uuid4(), uuid4()
+        waiting = WaitingColumns([grp_id], [first], [1], [1], [None])
+        _, [given] = await self.count("push to waiters", self.store.push_to_waiters(await self.flush(queue), waiting))
+        columns = CompleteColumns([part_id], [grp_id], [first], [given.first], [given.upto], [second], [1], [None])
+        [row] = await self.count("complete", self.store.complete(columns))
+        assert row.slice is not None
+        await self.count("prefetched", self.store.prefetched_for(queue, None, None))
+        await self.count("prefetched of a cursor", self.store.cursors_prefetched_for([(part_id, grp_id)]))
+        last = row.slice.first
+        columns = CompleteColumns([part_id], [grp_id], [second], [last], [last], [None], [None], [None])
+        assert len(await self.count("complete the last", self.store.complete(columns))) == 1
+        await self.count("release", self.store.release_leases([second]))
 
     async def large_queue(self) -> str:
         queue = f"large-{uuid4()}"

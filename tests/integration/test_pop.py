@@ -6,7 +6,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.api import Api, pop_path
 from tests.support.clock import eventually
 
@@ -194,7 +194,45 @@ async def test_pop_by_namespace_takes_the_higher_priority_first(api: Api, queue:
 async def test_pop_by_nothing_is_refused(api: Api) -> None:
     response = await api.http.get("/api/v1/pop", params={"namespace": "", "task": ""})
     assert response.status_code == 400
-    assert response.json()["error"] == "namespace or task is required"
+    assert response.json()["error"] == "queue, or namespace or task, is required"
+
+
+async def test_pop_names_queue_and_partition_in_the_query(api: Api, queue: str) -> None:
+    await api.push(queue, "first", partition="a/b")
+    await api.push(queue, "second", partition="c")
+
+    async def pop(**parameters: Any) -> list[Any]:
+        response = await api.http.get("/api/v1/pop", params={"autoAck": "true", **parameters})
+        assert response.status_code == 200, response.text
+        return [message["data"] for message in response.json()["messages"]]
+
+    assert await pop(queue=queue, partition="a/b", batch=9, wait="true", timeout=1000) == ["first"]
+    assert await pop(queue=queue, batch=9) == ["second"]
+
+
+async def test_pop_finds_a_partition_by_its_id(api: Api, queue: str) -> None:
+    await api.push(queue, "one", partition="a")
+    [message] = (await api.pop(queue, autoAck=True)).messages
+    await api.push(queue, "elsewhere", partition="b")
+    await api.push(queue, "two", partition="a")
+    response = await api.http.get("/api/v1/pop", params={"partition": message["partitionId"], "batch": 9})
+    assert [each["data"] for each in response.json()["messages"]] == ["two"]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "status", "field"),
+    [
+        ({"partition": "a"}, 400, "partition"),
+        ({"partition": "00000000-0fff-8002-8000-000000000000"}, 404, None),
+        ({"queue": "q", "namespace": "n"}, 400, "namespace"),
+        ({"partition": "a", "task": "t"}, 400, "namespace"),
+    ],
+)
+async def test_pop_of_what_the_query_does_not_name_clearly_is_refused(
+    api: Api, parameters: dict[str, str], status: int, field: str | None
+) -> None:
+    response = await api.http.get("/api/v1/pop", params=parameters)
+    assert (response.status_code, response.json().get("field")) == (status, field)
 
 
 @checks("G-WAIT-2", level=Level.LIVE)

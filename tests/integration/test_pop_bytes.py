@@ -8,7 +8,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.api import Api
 from tests.support.attacks import witnessed
 from tests.support.processes import Server, clean_environment, open_folder, serving

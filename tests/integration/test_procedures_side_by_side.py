@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.clock import eventually
 from tests.support.locks import Connection, prepared_connections
 from tests.support.procedures import Offsets, ack, pop, push, resolve, subscribe
@@ -97,8 +97,8 @@ class Worker:
         return await resolve(self.connection, QUEUE, names)
 
     async def push(self) -> None:
-        lots = {part: [self.payload() for _ in range(self.random.randint(1, 4))] for part in await self.places(3)}
-        self.stored |= await push(self.connection, lots)
+        batches = {part: [self.payload() for _ in range(self.random.randint(1, 4))] for part in await self.places(3)}
+        self.stored |= await push(self.connection, batches)
 
     async def take(self) -> None:
         group, began = await subscribe(self.connection, QUEUE, STEADY, STEP), time.monotonic()
@@ -253,7 +253,7 @@ async def drain(worker: Worker, group: str) -> None:
 
 
 @checks("G-ORD-1", "G-ORD-2", "G-DUR-3", "G-GRP-1", level=Level.LIVE)
-async def test_cursors_and_log_are_whole_and_nothing_is_lost_doubled_or_hidden(connections: list[Connection]) -> None:
+async def test_cursors_and_log_are_consistent_no_loss_no_duplicates(connections: list[Connection]) -> None:
     seed = int(os.environ.get("QUEEN_TEST_SEED", random.SystemRandom().randrange(10**6)))
     print(f"QUEEN_TEST_SEED={seed}")
     *others, observer = connections

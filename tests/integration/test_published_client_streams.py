@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.processes import ROOT, Server
 from tests.support.published_client import play as play_scenario
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.api import Api, pop_path
 
 

@@ -14,7 +14,7 @@ from queen.db.maintenance import MaintenanceStore
 from queen.db.metrics import MetricsStore
 from queen.db.pool import Pool
 from queen.db.rotation import RotationStore
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.api import Api
 from tests.support.stored import make_partitions, own_database, value
 

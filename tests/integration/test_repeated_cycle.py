@@ -14,8 +14,9 @@ from queen.db.dsn import parse
 from queen.db.pool import Pool
 from queen.db.setup import prepare
 from queen.db.store import Store
-from queen.engine.ports import AckColumns, CycleRows, PopColumns, PushColumns, StateColumns
-from queen_spec.guarantees import Level, checks
+from queen.engine.append import AppendBatch
+from queen.engine.ports import AckColumns, CycleRows, PopColumns, StateColumns
+from spec.guarantees import Level, checks
 from tests.support.flushes import flush_of
 
 
@@ -39,7 +40,7 @@ class Bench:
         self.ack = AckColumns(
             [self.part_id], [self.grp_id], [lease], ["c"], [0], [0], [None], [None]
         )  # fmt: skip
-        self.push = await flush_of(self.store, f"{name}-out", [b"2"]) if pushes else PushColumns(uuid4())
+        self.push = await flush_of(self.store, f"{name}-out", [b"2"]) if pushes else AppendBatch(uuid4())
 
     async def cycle(self, *, again: bool) -> CycleRows:
         state = StateColumns(["k"], ["5"], [None])

@@ -10,8 +10,9 @@ from queen.db.dsn import parse
 from queen.db.pool import Pool
 from queen.db.setup import prepare
 from queen.db.store import Store
-from queen.engine.ports import AckColumns, NewPartitions, PushColumns
-from queen_spec.guarantees import Level, checks
+from queen.engine.append import AppendBatch
+from queen.engine.ports import AckColumns
+from spec.guarantees import Level, checks
 from tests.support.flushes import flush_of
 
 PAYLOADS = [b"1", b"2", b"3"]
@@ -25,11 +26,11 @@ async def pool(postgres: str) -> AsyncIterator[Pool]:
     await pool.close()
 
 
-async def flush(store: Store) -> PushColumns:
+async def flush(store: Store) -> AppendBatch:
     return await flush_of(store, f"repeat-{uuid4()}", PAYLOADS)
 
 
-async def stored(pool: Pool, columns: PushColumns) -> list[tuple[int, str]]:
+async def stored(pool: Pool, columns: AppendBatch) -> list[tuple[int, str]]:
     rows = await pool.fetch(
         "SELECT off, payload::text AS payload FROM queen.messages WHERE part_id = $1 ORDER BY off", columns.part[0]
     )
@@ -69,10 +70,10 @@ async def test_a_transaction_that_was_refused_when_sent_again_is_not_carried_out
     [part_id] = columns.part
     # An ack of a cursor that does not exist is refused.
     acks = AckColumns([part_id], [group.grp_id], [None], ["c"], [0], [0], [None], [None])
-    repeated = await store.execute(columns, acks, None, NewPartitions(), again=True)
+    repeated = await store.execute(columns, acks, None, again=True)
     assert repeated.undone
     with pytest.raises(DataRejectedError, match="sent again"):
-        await store.execute(columns, AckColumns(), None, NewPartitions(), again=False)
+        await store.execute(columns, AckColumns(), None, again=False)
     assert await stored(pool, columns) == []
 
 
@@ -83,7 +84,7 @@ async def test_a_flush_that_was_committed_is_recognised_when_one_of_its_queues_h
     store = Store(pool)
     kept, deleted = f"kept-{uuid4()}", f"deleted-{uuid4()}"
     one, other = [await flush_of(store, queue, PAYLOADS) for queue in (kept, deleted)]
-    both = PushColumns(
+    both = AppendBatch(
         one.flush, one.part + other.part, one.n + other.n, one.data + other.data, one.ends + other.ends, [None, None]
     )
     first = await store.push(both, again=False)

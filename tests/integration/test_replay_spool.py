@@ -12,8 +12,9 @@ from queen.db.pool import Pool
 from queen.db.setup import prepare
 from queen.db.spool_store import SpoolStore
 from queen.db.store import Store
-from queen.engine.ports import PushColumns, Replayed
-from queen_spec.guarantees import Level, checks
+from queen.engine.append import AppendBatch
+from queen.engine.ports import Replayed
+from spec.guarantees import Level, checks
 from tests.support.flushes import flush_of
 
 LONG_AGO = datetime.now(UTC) - timedelta(hours=5)
@@ -27,11 +28,11 @@ async def pool(postgres: str) -> AsyncIterator[Pool]:
     await pool.close()
 
 
-async def flush(pool: Pool, *payloads: bytes) -> PushColumns:
+async def flush(pool: Pool, *payloads: bytes) -> AppendBatch:
     return await flush_of(Store(pool), f"replay-{uuid4()}", list(payloads))
 
 
-async def stored(pool: Pool, columns: PushColumns) -> list[str]:
+async def stored(pool: Pool, columns: AppendBatch) -> list[str]:
     sql = "SELECT payload::text AS payload FROM queen.messages WHERE part_id = $1 ORDER BY off"
     return [row["payload"] for row in await pool.fetch(sql, columns.part[0])]
 

@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.api import Api, ack_of, open_client, worker_apis
 from tests.support.clock import eventually
 from tests.support.processes import Server, clean_environment, open_folder, serving

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from queen.db.dsn import parse
 from queen.db.pool import Pool
 from queen.db.store import Store
-from queen.engine.ports import PushColumns
-from queen_spec.guarantees import Level, checks
+from queen.engine.append import AppendBatch
+from spec.guarantees import Level, checks
 from tests.support.flushes import flush_of
 from tests.support.locks import Connection, prepared_connections, until_waiting
 
@@ -22,7 +22,7 @@ HASH = UUID(int=7)
 class Old:
     """A queue with one message, which retention may remove, and another one to push."""
 
-    def __init__(self, name: str, queue_id: int, columns: PushColumns) -> None:
+    def __init__(self, name: str, queue_id: int, columns: AppendBatch) -> None:
         self.name, self.queue_id, self.columns = name, queue_id, columns
         self.part_id = columns.part[0]
 
@@ -130,7 +130,7 @@ async def test_a_push_of_an_id_that_is_being_removed_is_new_if_it_has_been_remov
 
 
 @checks("G-RET-4", level=Level.LIVE)
-async def test_what_two_remove_at_once_is_removed_and_counted_once(old: Old, connections: list[Connection]) -> None:
+async def test_concurrent_removals_remove_and_count_once(old: Old, connections: list[Connection]) -> None:
     """Retention and expiry sweep the same queue, and of two leaders both may think that they lead for a moment."""
     first, second, observer = connections
     async with first.transaction():

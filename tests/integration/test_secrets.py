@@ -1,13 +1,13 @@
 """Nothing that is secret is logged or printed, whatever goes wrong. Tokens: test_authentication.py."""
 
 import asyncio
-import dataclasses
 from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
 
-from queen.config import Settings
+from queen.config import AREAS
+from queen.config.variable import settings_of
 from tests.support.api import open_client
 from tests.support.clock import eventually
 from tests.support.processes import Server, free_port, open_folder, run
@@ -25,8 +25,10 @@ HIDDEN = ("the-pass", *SECRETS.values())
 
 
 def test_every_secret_setting_is_tried_here() -> None:
-    secret = {field.metadata["variables"] for field in dataclasses.fields(Settings) if field.metadata.get("secret")}
-    assert secret == {*((name,) for name in SECRETS), ("DATABASE_URL",), ("PG_PASSWORD",)}
+    secret = {
+        name for area in AREAS.values() for setting in settings_of(area) if setting.secret for name in setting.names
+    }
+    assert secret == {*SECRETS, "DATABASE_URL", "PG_PASSWORD"}
 
 
 async def test_a_server_at_work_and_in_trouble_logs_no_secret(server: Server, queue: str) -> None:
@@ -51,7 +53,7 @@ async def test_a_server_at_work_and_in_trouble_logs_no_secret(server: Server, qu
     finally:
         await drop_database(server.dsn, url)
     assert '"level": "debug"' in output, "everything was logged that can be"
-    assert "PostgreSQL at" in output, "it has told where PostgreSQL is that is away"
+    assert "PostgreSQL at" in output, "the log names the PostgreSQL that is down"
     assert not [secret for secret in HIDDEN if secret in output]
 
 

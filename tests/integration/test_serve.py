@@ -20,7 +20,7 @@ import pytest
 
 from queen.core.errors import DatabaseSetupError
 from queen.db.setup import check_version
-from queen.server.embedded import EmbeddedPostgres
+from queen.embedded.server import EmbeddedPostgres
 from tests.support.processes import (
     PATIENCE_S,
     ROOT,
@@ -187,7 +187,7 @@ def test_address_that_others_reach_is_refused_without_tokens(data: Path, address
 def test_address_that_others_reach_is_warned_about_where_it_is_meant(data: Path) -> None:
     with serving(data, "--host", "0.0.0.0", "--insecure") as server:
         wait_until(
-            lambda: "WARNING: no authentication, and other machines may reach 0.0.0.0" in server.output.read_text(),
+            lambda: "WARNING: no authentication; other machines may reach 0.0.0.0" in server.output.read_text(),
             "the warning",
         )
         assert server.is_healthy()
@@ -222,8 +222,9 @@ def test_restart_keeps_messages(data: Path) -> None:
 def test_settings_come_from_the_environment(data: Path) -> None:
     port = free_port()
     environment = clean_environment(
-        PORT=str(port), NUM_WORKERS="3", QUEEN_DATA_DIR=str(data), GRACEFUL_TIMEOUT="7", LOG_LEVEL="warning"
-    )
+        PORT=str(port), NUM_WORKERS="3", QUEEN_DATA_DIR=str(data), GRACEFUL_TIMEOUT="7", LOG_LEVEL="warning",
+        POLL_WORKER_COUNT="2", QUEEN_DEQUEUE_MAX_HOLD_MS="soon", QUEEN_MAX_BODY_BYTE="1",
+    )  # fmt: skip
     output = data.parent / "out"
     with output.open("wb") as file:
         process = subprocess.Popen(
@@ -236,7 +237,12 @@ def test_settings_come_from_the_environment(data: Path) -> None:
         wait_until(lambda: "Workers     3" in output.read_text(), "the announcement")
     finally:
         end(server)
-    assert {line["level"] for line in json_lines(output.read_text())} <= {"warning", "error"}
+    lines = json_lines(output.read_text())
+    assert {line["level"] for line in lines} <= {"warning", "error"}
+    about = {line["message"].partition(" ")[0]: line["message"] for line in lines if " a setting" in line["message"]}
+    assert "NUM_WORKERS" in about["POLL_WORKER_COUNT"]
+    assert "no longer a setting" in about["QUEEN_DEQUEUE_MAX_HOLD_MS"]
+    assert "QUEEN_MAX_BODY_BYTES" in about["QUEEN_MAX_BODY_BYTE"]
 
 
 def test_options_win_over_the_environment(data: Path) -> None:
@@ -265,7 +271,7 @@ def test_second_interrupt_does_not_wait(data: Path) -> None:
     with serving(data, "--graceful-timeout", "600") as server, half_a_request(server):
         family = server.family()
         server.process.send_signal(signal.SIGINT)
-        wait_until(lambda: "Ctrl-C once more" in server.output.read_text(), "the stop has begun")
+        wait_until(lambda: "Ctrl-C again" in server.output.read_text(), "the stop has begun")
         assert server.stop(signal.SIGINT) == 0
         assert [process for process in family if not is_gone(process)] == []
 
@@ -308,7 +314,7 @@ def test_worker_killed_is_replaced(data: Path) -> None:
         server.wait_until_all_are_healthy(2)
 
 
-def test_worker_that_boots_while_the_database_is_away_waits_for_it(data: Path) -> None:
+def test_worker_that_boots_during_an_outage_waits_for_the_database(data: Path) -> None:
     with EmbeddedPostgres(data) as postgres, serving_over(postgres) as server:
         wait_until(lambda: len(server.workers()) == 2, "two workers")
         postgres.stop()
@@ -316,7 +322,7 @@ def test_worker_that_boots_while_the_database_is_away_waits_for_it(data: Path) -
         for worker in old:
             psutil.Process(worker).kill()
         wait_until(lambda: len(server.workers()) == 2 and not server.workers() & old, "two new workers")
-        wait_until(lambda: server.request("GET", "/health")[0] == 503, "the new workers say that it is away")
+        wait_until(lambda: server.request("GET", "/health")[0] == 503, "the new workers say that it is down")
         postgres.start()
         wait_until(server.is_healthy, "healthy again")
         push(server, {"n": 1})
@@ -372,7 +378,7 @@ def test_gunicorn_killed_ends_the_server_with_an_error(data: Path) -> None:
         server.gunicorn().kill()
         assert server.process.wait(PATIENCE_S) not in {0, None}
         wait_until(lambda: all(is_gone(process) for process in family), "all have ended")
-    assert any("gunicorn ended by itself" in line["message"] for line in json_lines(server.output.read_text()))
+    assert any("gunicorn ended unexpectedly" in line["message"] for line in json_lines(server.output.read_text()))
 
 
 # What keeps it from starting: one line each
@@ -404,7 +410,7 @@ def test_second_server_on_a_data_folder_names_the_first(data: Path) -> None:
 def test_unreachable_database_is_named() -> None:
     port = free_port()
     line = only_line(run("serve", "--port", str(free_port()), "--dsn", f"postgresql://u:secret@127.0.0.1:{port}/d"))
-    assert "cannot be reached" in line
+    assert "is unreachable" in line
     assert str(port) in line
     assert "secret" not in line
 
@@ -419,7 +425,7 @@ def test_wrong_password_is_named_and_never_shown(data: Path, command: str) -> No
         query(postgres.dsn, "SELECT pg_reload_conf()")
         dsn = postgres.dsn.replace("postgres@", "alice:terribly-wrong@")
         line = only_line(run(command, DATABASE_URL=dsn, PORT=str(free_port())))
-    assert "refused the log-in" in line
+    assert "refused the login" in line
     assert "alice" in line
     assert "terribly-wrong" not in line
 
@@ -539,7 +545,7 @@ def test_gunicorn_without_a_database_says_so(place: Path) -> None:
     output, _ = gunicorn(place, PORT=str(free_port())).communicate(timeout=PATIENCE_S)
     errors = [line for line in json_lines(output) if line["level"] == "error"]
     assert [error["message"] for error in errors] == [
-        "No database: set DATABASE_URL or PG_HOST, or run `queen serve`, which brings a PostgreSQL along"
+        "No database: set DATABASE_URL or PG_HOST, or run `queen serve`, which includes PostgreSQL"
     ]
     assert "Traceback" not in output
 
@@ -595,7 +601,7 @@ def test_gunicorn_takes_it_where_that_is_meant_or_tokens_are_asked_for(data: Pat
         wait_until(server.is_healthy, "healthy")
         process.send_signal(signal.SIGTERM)
         output, _ = process.communicate(timeout=PATIENCE_S)
-    assert ("QUEEN_INSECURE: who reaches" in output) is ("QUEEN_INSECURE" in variables)
+    assert ("QUEEN_INSECURE is set: anybody" in output) is ("QUEEN_INSECURE" in variables)
 
 
 def test_worker_that_cannot_boot_halts_gunicorn(data: Path) -> None:

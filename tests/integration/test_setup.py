@@ -134,7 +134,7 @@ async def test_a_connection_lost_amid_a_migration_ends_in_one_line(empty: str) -
         await holder.close()
     assert code == 1
     assert len(text.splitlines()) == 1, text
-    assert "was lost while the schema was set up" in text
+    assert "was lost during the setup of the schema" in text
 
 
 async def test_a_line_cut_amid_the_set_up_is_an_error_that_says_so(postgres: str) -> None:
@@ -142,7 +142,7 @@ async def test_a_line_cut_amid_the_set_up_is_an_error_that_says_so(postgres: str
         pytest.skip("QUEEN_TEST_DSN names no Unix socket")
     with line_to(postgres) as line:
         line.cutting = True
-        with pytest.raises(DatabaseUnavailableError, match="was lost while the schema was set up"):
+        with pytest.raises(DatabaseUnavailableError, match="was lost during the setup of the schema"):
             await prepare(line.dsn, TIMEOUT_MS)
 
 
@@ -155,7 +155,7 @@ async def test_setup_by_a_user_without_the_right_is_refused_clearly(postgres: st
             pytest.skip("QUEEN_TEST_DSN names another user than postgres")
         code, text = await init(url)
         assert code != 0
-        assert "may not" in text
+        assert "has no permission" in text
         assert "Traceback" not in text
     finally:
         await query(postgres, f"DROP ROLE {user}")

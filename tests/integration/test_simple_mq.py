@@ -11,7 +11,7 @@ import asyncpg
 import httpx
 import pytest
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.api import api_of, open_client, worker_apis
 from tests.support.clock import eventually
 from tests.support.processes import Server, open_folder
@@ -91,7 +91,7 @@ async def test_names_may_be_written_in_both_ways_and_must_agree(http: httpx.Asyn
     assert UUID(queue).version == 7
     assert (await http.post("/api/queues", json=body | {"queueSize": 1})).status_code == 201
     refused = await http.post("/api/queues", json=body | {"queueSize": 2})
-    assert_error(refused, 400, "queueSize and queue_size are both given, and differ", "queueSize")
+    assert_error(refused, 400, "queueSize and queue_size are both given with different values", "queueSize")
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,10 @@ async def test_requests_that_are_not_understood(http: httpx.AsyncClient, create:
     for ids, text in (
         ({}, "message_ids is required"),
         ({"messageIds": []}, "message_ids must be 1 to 100, not 0"),
-        ({"messageIds": [str(uuid4())], "message_ids": []}, "messageIds and message_ids are both given, and differ"),
+        (
+            {"messageIds": [str(uuid4())], "message_ids": []},
+            "messageIds and message_ids are both given with different values",
+        ),
     ):
         assert_error(await http.post(f"{path}/ack", json=ids), 400, text)
 
@@ -364,7 +367,7 @@ async def test_a_poll_whose_client_has_gone_takes_nothing(
 
 
 @checks("G-SMQ-12", "G-SMQ-13", level=Level.LIVE)
-async def test_an_ack_wakes_who_waits_for_the_next_of_a_group(http: httpx.AsyncClient, create: Create) -> None:
+async def test_an_ack_wakes_long_polls_for_the_next_message_of_a_group(http: httpx.AsyncClient, create: Create) -> None:
     queue = await create()
     await enqueue(http, queue, "1", "2", message_group="g")
     first = await poll(http, queue)
@@ -382,7 +385,7 @@ async def test_visibility_is_extended_and_ended(http: httpx.AsyncClient, create:
     queue = await create(hidden_s=30)
     [id_] = await enqueue(http, queue, "x")
     path = f"/api/queues/{queue}/messages/{id_}/visibility"
-    text = "Message is not in flight: its visibility timeout is over, or nobody has polled it"
+    text = "Message is not in flight: its visibility timeout has expired, or it was never polled"
     assert_error(await http.post(path, json={"visibilityTimeout": 1}), 409, text)
     message = await poll(http, queue)
     assert message is not None

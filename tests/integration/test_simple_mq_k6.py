@@ -6,7 +6,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from queen_bench.load.k6 import program
+from bench.load.k6 import program
 from tests.support.processes import ROOT, Server, clean_environment, free_port
 
 SCRIPTS = ROOT / "bench" / "k6" / "simple-mq"

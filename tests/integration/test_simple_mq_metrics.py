@@ -113,7 +113,7 @@ async def test_series_go_with_their_queue_and_do_not_pile_up(http: httpx.AsyncCl
     assert len(samples) <= before + 30, "labels of histograms only"
 
 
-async def test_what_a_worker_measured_outlives_it(server: Server, http: httpx.AsyncClient) -> None:
+async def test_metrics_of_a_worker_survive_its_end(server: Server, http: httpx.AsyncClient) -> None:
     queue = await create(http)
     for _ in range(10):
         await http.get(f"/api/queues/{queue}/messages/peek?limit=1")

@@ -1,4 +1,4 @@
-"""simple-mq while PostgreSQL is away: everybody is told to come again, and then all is as it was."""
+"""simple-mq while PostgreSQL is down: everybody is told to come again, and then all is as it was."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.api import open_client
 from tests.support.clock import eventually
 from tests.support.outage import FragilePostgres, fragile_postgres

@@ -17,11 +17,12 @@ from queen.db.pool import Pool
 from queen.db.spool_store import SpoolStore
 from queen.db.statement import call
 from queen.db.store import Store, push_arguments
-from queen.engine.context import Context, tell_nobody
-from queen.engine.directory import Directory
+from queen.engine.append import AppendBatch
+from queen.engine.context import Context, ignore_notification
 from queen.engine.handlers.pop import Outcome, pop
-from queen.engine.ports import AckColumns, NewPartitions, PushColumns
-from queen_spec.guarantees import Level, checks
+from queen.engine.metadata_cache import MetadataCache
+from queen.engine.ports import AckColumns
+from spec.guarantees import Level, checks
 from tests.support.clock import eventually
 from tests.support.flushes import flush_of
 from tests.support.stored import make_partitions, own_database, value
@@ -62,7 +63,7 @@ async def settle(pool: Pool, configured: ConfiguredQueue) -> None:
         pass
 
 
-async def flush(pool: Pool) -> PushColumns:
+async def flush(pool: Pool) -> AppendBatch:
     """One message, to a partition that is not among the many."""
     store = Store(pool)
     columns, options = await flush_of(store, "q", [b"1"]), await store.read_push_options()
@@ -79,7 +80,7 @@ async def push(pool: Pool) -> int | None:
 async def take(pool: Pool, messages: int) -> None:
     """Completes so many messages."""
     store = Store(pool)
-    context = Context(store, AdministrationStore(pool), Directory(store, 1000), tell_nobody, 5)
+    context = Context(store, AdministrationStore(pool), MetadataCache(store, 1000), ignore_notification, 5)
     [taken] = await pop(context, [Pop("q", group="g", batch=messages, partitions=messages, auto_ack=True)])
     assert isinstance(taken, Outcome)
     assert taken.found
@@ -117,7 +118,7 @@ async def test_what_is_too_much_for_a_push_is_counted_for_it(pool: Pool) -> None
     assert await push(pool) is None
 
 
-async def test_what_a_push_can_count_is_exact_at_once(pool: Pool) -> None:
+async def test_sizes_counted_by_a_push_are_exact(pool: Pool) -> None:
     await count_all(pool)
     await take(pool, MANY - 1000)
     await configure(pool, max_size=1000)
@@ -138,7 +139,7 @@ async def test_a_push_counts_for_itself_if_nobody_does(pool: Pool) -> None:
 
 async def test_a_transaction_that_was_undone_has_asked_for_a_count(pool: Pool) -> None:
     async def execute() -> bool:
-        rows = await Store(pool).execute(await flush(pool), AckColumns(), None, NewPartitions(), again=False)
+        rows = await Store(pool).execute(await flush(pool), AckColumns(), None, again=False)
         return not rows.undone
 
     assert (await execute(), await value(pool, ASKED)) == (False, True)
@@ -188,7 +189,7 @@ async def test_a_count_beside_a_seek_back_is_void(pool: Pool) -> None:
 
 
 @checks("G-RET-8", level=Level.LIVE)
-async def test_what_was_spooled_takes_room(pool: Pool) -> None:
+async def test_replayed_messages_count_for_max_size(pool: Pool) -> None:
     await count_all(pool)
     spool, columns = SpoolStore(pool), await flush(pool)
     for _ in range(2):

@@ -16,7 +16,7 @@ from websockets.client import ClientProtocol
 from websockets.exceptions import ConnectionClosed, WebSocketException
 from websockets.uri import parse_uri
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.api import Api, open_client
 from tests.support.processes import Server, clean_environment, open_folder, serving
 from tests.support.sockets import PATH, Socket, data_of, open_socket
@@ -107,7 +107,7 @@ async def produce(api: Api, queue: str, producer: int) -> None:
 
 @checks("G-STR-3", "G-ORD-1", "G-ORD-2", "G-ACK-2", "G-ACK-3", "G-LEASE-1", level=Level.LIVE)
 @pytest.mark.parametrize("faithful", [True, False])
-async def test_a_hundred_sockets_lose_double_and_reorder_nothing(
+async def test_a_hundred_sockets_no_loss_no_duplicates_in_order(
     server: Server, api: Api, queue: str, faithful: bool
 ) -> None:
     seed = random.SystemRandom().randrange(10**6)
@@ -122,7 +122,7 @@ async def test_a_hundred_sockets_lose_double_and_reorder_nothing(
 
 
 @checks("G-STR-3", "G-STR-5", "G-ACK-2", "G-ACK-3", "G-DUR-2", level=Level.FAULTS)
-def test_killed_workers_lose_double_and_reorder_nothing() -> None:
+def test_killed_workers_no_loss_no_duplicates_in_order() -> None:
     seed = random.SystemRandom().randrange(10**6)
     print(f"seed {seed}")
 
@@ -179,7 +179,7 @@ def test_a_stop_answers_acks_closes_with_1001_and_gives_back() -> None:
     assert rest == {n: 2 for n in range(20) if n not in acked}
 
 
-def test_a_worker_takes_so_many_sockets_and_no_more() -> None:
+def test_a_worker_limits_its_websockets() -> None:
     async def run(server: Server) -> None:
         async with open_socket(server.port), open_socket(server.port) as second:
             async with connect(f"ws://127.0.0.1:{server.port}{PATH}", proxy=None) as connection:
@@ -205,7 +205,7 @@ def test_a_worker_takes_so_many_sockets_and_no_more() -> None:
 
 
 @checks("G-STR-5", level=Level.LIVE)
-def test_who_reads_nothing_is_cut_off_and_what_it_held_is_available() -> None:
+def test_a_client_that_does_not_read_is_disconnected_and_its_messages_are_released() -> None:
     """A bare connection with a small buffer that subscribes to far more than fits, and never reads."""
     environment = clean_environment(QUEEN_WS_PING_INTERVAL="1")
 

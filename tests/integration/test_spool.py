@@ -1,4 +1,4 @@
-"""Pushes while PostgreSQL is away: two real workers, a real spool, and a PostgreSQL that dies or falls silent."""
+"""Pushes while PostgreSQL is down: two real workers, a real spool, and a PostgreSQL that dies or falls silent."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ from queen.spool.folder import DiskFolder
 from queen.spool.format import Record, spool_request
 from queen.spool.place import installation_of
 from queen.spool.spool import Limits, Spool, entry_of
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.api import Api, open_client, worker_apis
 from tests.support.cut import Line, line_to
 from tests.support.outage import WORKERS, FragilePostgres, fragile_postgres, spooling_server, wait_until_drained
@@ -161,8 +161,10 @@ async def test_long_poll_during_an_outage_ends_empty_and_other_requests_are_told
         transaction = {"operations": [{"type": "push", "items": [{"queue": queue, "payload": 3}]}]}
         assert (await api.http.post("/api/v1/transaction", json=transaction)).status_code == 503
         acking = asyncio.create_task(api.ack(popped.messages))
-        await asyncio.sleep(0.1)
+        # A later request is answered: the ack has been sent.
+        assert (await api.http.get("/health/live")).status_code == 200
     finally:
+        # In this thread, with which PostgreSQL ends: one of a pool would take it along at the end of the test.
         postgres.start()
     assert [item["success"] for item in await acking] == [True]
     wait_until_drained(server)
@@ -214,7 +216,7 @@ async def test_everything_killed_between_answer_and_replay_is_replayed_before_th
 
 
 @checks("G-SPOOL-2", level=Level.FAULTS)
-async def test_worker_killed_while_it_spools_holds_nobody_up(
+async def test_worker_killed_while_spooling_blocks_no_other(
     postgres: FragilePostgres, folder: Path, queue: str
 ) -> None:
     with spooling_server(postgres, folder, "worker-killed") as server:
@@ -305,7 +307,7 @@ async def push_response(api: Api, queue: str, payload: Any = "refused") -> Any:
 
 
 @pytest.mark.parametrize(
-    ("given", "words"), [("missing", "does not exist"), ("file", "does not exist"), ("/proc/self", "cannot be written")]
+    ("given", "words"), [("missing", "does not exist"), ("file", "does not exist"), ("/proc/self", "is not writable")]
 )
 def test_folder_that_cannot_be_used_is_refused_at_the_start(tmp_path: Path, given: str, words: str) -> None:
     (tmp_path / "file").touch()
@@ -321,7 +323,7 @@ def test_folder_that_cannot_be_used_is_refused_at_the_start(tmp_path: Path, give
 
 
 @checks("G-SPOOL-5", level=Level.FAULTS)
-async def test_poison_is_set_aside_and_an_operator_decides(
+async def test_rejected_records_are_set_aside_for_an_operator(
     server: Server, api: Api, postgres: FragilePostgres, folder: Path, spool: Spool, queue: str
 ) -> None:
     requests = [push_of(queue, [1]), push_of("with a NUL: \0", [2]), push_of(queue, [3])]

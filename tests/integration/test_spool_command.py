@@ -48,7 +48,7 @@ def test_bad_arguments_are_explained_in_a_line(folder: Path, arguments: tuple[st
     assert len(list(folder.glob("*.buf.tmp"))) == len(list(folder.glob("*.failed"))) == 1
 
 
-def test_what_cannot_be_read_is_shown_as_such_and_can_be_discarded(folder: Path) -> None:
+def test_unreadable_files_are_shown_and_can_be_discarded(folder: Path) -> None:
     assert "cannot be read" in run("spool", "ls", FILE_BUFFER_DIR=str(folder)).stdout
     assert (
         "bytes that cannot be read" in run("spool", "show", "000000000001-1.failed", FILE_BUFFER_DIR=str(folder)).stdout

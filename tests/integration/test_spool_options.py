@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.api import Api, open_client, worker_apis
 from tests.support.outage import FragilePostgres, fragile_postgres, spooling_server, wait_until_drained
 from tests.support.processes import Server, open_folder, wait_until
@@ -102,7 +102,7 @@ async def test_pushes_to_an_encrypted_queue_are_ciphertext_in_the_spool_and_are_
 
 
 @checks("G-SEC-3", level=Level.FAULTS)
-async def test_a_worker_that_starts_while_postgres_is_away_knows_which_queues_are_encrypted(
+async def test_a_worker_that_starts_during_an_outage_knows_which_queues_are_encrypted(
     postgres: FragilePostgres, server: Server, api: Api, folder: Path, queue: str
 ) -> None:
     await api.configure(queue, encryptionEnabled=True)

@@ -13,12 +13,12 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from queen.core.operations import Lot, Push
+from queen.core.operations import PartitionBatch, Push
 from queen.spool.folder import DiskFolder
 from queen.spool.format import Record, spool_request
 from queen.spool.place import installation_of
 from queen.spool.spool import Limits, Spool, entry_of
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.api import Api, open_client, worker_apis
 from tests.support.outage import FragilePostgres, fragile_postgres, spooling_server, wait_until_drained
 from tests.support.processes import Server, open_folder, run, wait_until
@@ -126,7 +126,11 @@ def request(queue: str, *pushed: Pushed, ids: Sequence[str] | None = None) -> Pu
     """One request for these partitions of a queue."""
     push = joined([push_of(partition, list(payloads), list(ids) if ids else None) for partition, payloads in pushed])
     return Push(
-        [Lot(queue, lot.partition, lot.places, lot.body, lot.lengths, lot.ids) for lot in push.lots], push.items
+        [
+            PartitionBatch(queue, batch.partition, batch.places, batch.body, batch.lengths, batch.ids)
+            for batch in push.batches
+        ],
+        push.items,
     )
 
 
@@ -293,7 +297,7 @@ async def test_requests_with_several_partitions_are_held_back_whole_and_twenty_c
 
 
 @checks("G-SPOOL-9", "G-SPOOL-2", "G-SPOOL-3", level=Level.FAULTS)
-async def test_what_is_held_back_outlives_workers_and_the_server(
+async def test_held_back_requests_survive_workers_and_the_server(
     server: Server, api: Api, postgres: FragilePostgres, folder: Path, queue: str
 ) -> None:
     tale = Tale(queue)
@@ -348,11 +352,11 @@ async def test_refused_requests_are_set_aside_and_a_retry_stores_them_in_order_a
     await slow(postgres, queue, "bad", 0)
     told = run("spool", "retry", *where)
     assert (told.returncode, told.stdout.count("22P02")) == (0, 15)
-    assert "15 files wait to be stored again, 0 are left" in told.stdout
+    assert "15 files will be replayed, 0 were left" in told.stdout
     await until_let_go(spool)
     await tale.is_true(postgres)
     assert spool.failed_files() == []
-    assert "0 files wait" in run("spool", "retry", *where).stdout
+    assert "0 files will be replayed" in run("spool", "retry", *where).stdout
 
 
 @checks("G-SPOOL-5", "G-SPOOL-9", level=Level.FAULTS)
@@ -385,7 +389,7 @@ async def test_damaged_and_unreadable_files_stop_nobody(
         assert listed.stdout.count("cannot be read") == 3
         again = run("spool", "retry", "--folder", str(path))
         assert again.returncode == 1
-        assert again.stdout.count("is left") == 3
+        assert again.stdout.count("was left") == 3
     await tale.is_true(postgres)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import asyncpg
 import pytest
 
 from tests.support.api import Api
@@ -169,12 +170,15 @@ async def test_long_polls_that_wait_are_counted_by_worker(workers: list[Api], qu
     assert [popped.data for popped in await asyncio.gather(*waiting)] == [[1]]
 
 
-async def test_postgres_says_how_it_is(api: Api) -> None:
+async def test_postgres_says_how_it_is(api: Api, database: "asyncpg.Connection[Any]") -> None:
     found = await get(api, "/api/v1/analytics/postgres-stats")
     assert {"segments", "partition_locks"} <= {table["table"] for table in found["tableSizes"]}
     assert found["cacheSummary"]["tables"]["cacheHits"] > 0
     assert found["database"] == found["databaseCache"]["database"]
     assert found["timestamp"].endswith("Z")
+    for table in found["tableSizes"]:
+        pretty = await database.fetchval("SELECT pg_size_pretty($1::bigint)", table["totalSizeBytes"])
+        assert table["totalSize"] == pretty
 
 
 async def test_metrics_are_real_figures(workers: list[Api], queue: str) -> None:

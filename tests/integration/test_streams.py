@@ -6,8 +6,9 @@ from typing import Any
 import asyncpg
 import pytest
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.api import Api
+from tests.support.clock import eventually
 from tests.support.streams import Streams, cycle_of, delete, upsert
 
 NO_LEASE = "00000000-0000-4000-8000-000000000000"
@@ -73,7 +74,7 @@ async def test_a_reset_forgets_the_state_and_takes_the_new_chain(streams: Stream
         ("state/get", [], "request body must be a JSON object"),
     ],
 )
-async def test_what_is_missing_is_named(streams: Streams, path: str, body: Any, error: str) -> None:
+async def test_missing_items_are_named(streams: Streams, path: str, body: Any, error: str) -> None:
     status, answer = await streams.post(path, body)
     assert (status, answer["error"]) == (400, error)
 
@@ -232,7 +233,7 @@ async def test_a_duplicate_output_is_answered_so_and_holds_nothing_back(streams:
     assert await rest_of(streams.api, f"{queue}-out") == ["there", 1]
 
 
-async def test_an_output_wakes_who_waits_on_the_other_worker(workers: list[Api], queue: str) -> None:
+async def test_an_output_wakes_long_polls_on_the_other_worker(workers: list[Api], queue: str) -> None:
     first, second = map(Streams, workers)
     query_id, messages = await begin(first, queue, 1)
     waiting = asyncio.create_task(second.api.pop(f"{queue}-out", wait=True, timeout=50_000))
@@ -250,8 +251,12 @@ async def test_state_is_read_by_key_prefix_and_ripeness(streams: Streams, queue:
     assert await streams.state(*place, keys=[]) == values
     assert await streams.state(*place, keys=["b", "zz"]) == {"b": 5}
     assert list(await streams.state(*place, key_prefix="a:")) == ["a:1", "a:2"]
-    await asyncio.sleep(1.1)  # what changed after the end of its window settles in a second
-    assert list(await streams.state(*place, ripe_at_or_before=1000)) == ["a:1"]
+
+    async def ripe() -> list[str]:
+        return list(await streams.state(*place, ripe_at_or_before=1000))
+
+    # What changed after the end of its window settles in a second.
+    assert await eventually(ripe, "what is ripe") == ["a:1"]
     assert list(await streams.state(*place, ripe_at_or_before=10**15, key_prefix="a")) == ["a:1", "a:2"]
     status, answer = await streams.post("state/get", {"query_id": NOBODY, "partition_id": place[1]})
     assert (status, answer["success"], answer["rows"]) == (200, False, [])

@@ -22,6 +22,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 
 from queen.config import Settings
+from queen.config.areas import Telemetry
 from queen.telemetry.exchange import Exchange, header_of
 from queen.telemetry.figures import metrics_data
 from queen.telemetry.sending import figures_of, tracing
@@ -155,7 +156,7 @@ async def test_from_push_to_pop_and_ack_through_two_workers(
         "http.response.status_code": 201, "client.address": "127.0.0.1", "server.address": "127.0.0.1",
     }.items()  # fmt: skip
     assert push_span.links == ()
-    assert pop_span.name == "GET /api/v1/pop/queue/{place:path}"
+    assert pop_span.name == "GET /api/v1/pop/queue/{path:path}"
     assert pop_span.attributes.items() >= {
         **about, "messaging.operation.name": "pop", "messaging.operation.type": "receive",
         "messaging.consumer.group.name": "g", "messaging.batch.message_count": 3, "http.response.status_code": 200,
@@ -397,7 +398,7 @@ def test_without_exporters_contexts_are_kept_and_nothing_is_sent() -> None:
     async def gather() -> list[Metric]:
         return []
 
-    settings = Settings(telemetry=True, otel_traces="none", otel_metrics="none")
+    settings = Settings(telemetry=Telemetry(enabled=True, traces="none", metrics="none"))
     with tracing(settings).get_tracer("test").start_as_current_span("a") as span:
         assert Exchange(span, INVALID_SPAN_CONTEXT).traceparent == header_of(span.get_span_context())
     assert figures_of(settings, gather) is None
@@ -406,7 +407,7 @@ def test_without_exporters_contexts_are_kept_and_nothing_is_sent() -> None:
 @pytest.mark.parametrize(
     "variables", [{}, {"QUEEN_OTEL_ENABLED": "1", "OTEL_SDK_DISABLED": "TRUE"}], ids=["off", "sdk"]
 )
-def test_where_it_is_off_nothing_is_imported(variables: dict[str, str]) -> None:
+def test_telemetry_off_imports_nothing(variables: dict[str, str]) -> None:
     code = (
         "import queen.server.config, queen.app, sys;"
         "print(sorted(name for name in sys.modules if name.startswith('opentelemetry')))"

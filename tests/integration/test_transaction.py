@@ -6,7 +6,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.api import Api, Message, ack_of
 
 NO_LEASE = "00000000-0000-4000-8000-000000000000"

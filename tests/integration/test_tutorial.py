@@ -91,7 +91,9 @@ def test_the_tutorial_works_as_it_stands(own: Server, client_python: Path, tmp_p
     assert reader.next()[0] == 200
     assert len(reader.next()[1]["messages"]) == 3
 
-    reader.skip(f"python3 -m venv client && client/bin/pip install queen-mq=={VERSION}", "client/bin/python billing.py")
+    reader.skip(
+        f"python3 -m venv client && client/bin/pip install queen-mq=={VERSION}", "client/bin/python client/billing.py"
+    )
     assert reader.bill() == ["alice tea 4", "alice milk 1"]
 
     (dead,) = reader.next()[1]["messages"]

@@ -16,7 +16,7 @@ import pytest
 
 from queen.core.segment import encode_ends, encode_plain
 from queen.db.setup import prepare, scripts
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.locks import Connection
 from tests.support.servers import create_database, drop_database
 
@@ -159,7 +159,7 @@ async def test_the_schema_is_that_of_a_new_database(postgres: str, url: str) -> 
 
 
 @checks("G-DUR-1", "G-DUR-2", level=Level.LIVE)
-async def test_what_was_stored_is_kept_and_every_cursor_goes_on_where_it_stood(url: str) -> None:
+async def test_an_upgrade_keeps_messages_and_cursors(url: str) -> None:
     leases = [uuid4() for _ in range(3)]
     async with connected(url) as connection:
         parts, group = await fill(connection, leases)

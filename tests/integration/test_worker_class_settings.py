@@ -6,17 +6,15 @@ import pytest
 
 from queen.config import from_environment
 from queen.core.errors import SettingError
-from queen.server import open_files, worker_classes
-from queen.server.errors import StartError
+from queen.server import worker_classes
+from queen.system import open_files
+from queen.system.errors import StartError
 from tests.support.processes import run
 
 
-def test_more_waiters_than_threads_are_refused() -> None:
-    settings = from_environment({"QUEEN_WORKER_CLASS": "gthread", "QUEEN_THREADS": "8", "QUEEN_MAX_WAITERS": "7"})
-    with pytest.raises(SettingError, match="can hold 6 long polls"):
-        worker_classes.usable(settings)
-    fits = from_environment({"QUEEN_WORKER_CLASS": "gthread", "QUEEN_THREADS": "8", "QUEEN_MAX_WAITERS": "6"})
-    assert worker_classes.usable(fits).name == "gthread"
+def test_a_worker_of_class_gthread_names_the_long_polls_that_it_can_hold() -> None:
+    settings = from_environment({"QUEEN_WORKER_CLASS": "gthread", "QUEEN_THREADS": "8"})
+    assert "6 of them long polls" in worker_classes.usable(settings).notes[0]
 
 
 def test_meinheld_that_is_not_installed_is_refused_with_the_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,10 +23,10 @@ def test_meinheld_that_is_not_installed_is_refused_with_the_recipe(monkeypatch: 
         worker_classes.usable(from_environment({"QUEEN_WORKER_CLASS": "meinheld"}))
 
 
-def test_more_waiters_than_open_files_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_connections_than_open_files_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _which: (1000, 4000))
-    with pytest.raises(StartError, match=r"needs 9512 open files .* allows 4000"):
-        open_files.ensure(from_environment({"QUEEN_MAX_WAITERS": "9000"}))
+    with pytest.raises(StartError, match=r"needs 9081 open files .* allows 4000.*lower QUEEN_MAX_CONNECTIONS"):
+        open_files.ensure(from_environment({"QUEEN_MAX_CONNECTIONS": "9000"}))
 
 
 def test_a_limit_of_open_files_that_leaves_no_connections_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,24 +41,12 @@ def test_connections_leave_the_files_that_the_server_needs(monkeypatch: pytest.M
     assert open_files.connections(from_environment({"QUEEN_MAX_CONNECTIONS": "100"})) == 100
 
 
-def test_more_long_polls_than_connections_are_refused() -> None:
-    with pytest.raises(SettingError, match="QUEEN_MAX_WAITERS=11 is more than QUEEN_MAX_CONNECTIONS=10"):
-        from_environment({"QUEEN_MAX_WAITERS": "11", "QUEEN_MAX_CONNECTIONS": "10"})
-
-
 def test_the_limit_of_open_files_is_raised_as_far_as_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[int, int]] = []
     monkeypatch.setattr(resource, "getrlimit", lambda _which: (1000, 4000))
     monkeypatch.setattr(resource, "setrlimit", lambda _which, limits: asked.append(limits))
     open_files.ensure(from_environment({}))
     assert asked == [(4000, 4000)]
-
-
-def test_serve_says_so_in_one_line() -> None:
-    result = run("serve", "--worker-class", "gthread", "--port", "0", QUEEN_MAX_WAITERS="1000")
-    assert result.returncode == 1
-    assert "can hold 24 long polls" in result.stderr
-    assert "Traceback" not in result.stderr
 
 
 def test_an_unknown_class_is_refused_with_those_that_there_are() -> None:

@@ -3,18 +3,21 @@
 Those of simple-mq are in `simple_mq.py`.
 """
 
+from spec.guarantees import GUARANTEES
 from tests.mutants.mutant import Mutant, mutant
 from tests.mutants.simple_mq import SIMPLE_MQ
 
 PUSH, APPEND = "sql/procedures/push_messages.sql", "sql/internal/030_push.sql"
 POP, CLAIM, CURSOR = "sql/procedures/pop_unified_batch.sql", "sql/internal/045_claim.sql", "sql/internal/040_cursor.sql"
+WRITE_CLAIMS = "sql/internal/044_write_claims.sql"
 ACK, ACK_CURSOR = "sql/procedures/ack_messages.sql", "sql/internal/050_ack.sql"
-TRANSACTION, SUBSCRIBE = "sql/procedures/execute_transaction.sql", "sql/procedures/subscribe.sql"
+TRANSACTION, SUBSCRIBE = "sql/internal/052_transaction.sql", "sql/procedures/subscribe.sql"
 RENEW, RESOLVE = "sql/procedures/renew_lease.sql", "sql/procedures/resolve_partitions.sql"
-CYCLE, DELETED = "sql/procedures/cycle_stream.sql", "sql/internal/047_deleted.sql"
+CYCLE, INPUT, DELETED = "sql/procedures/cycle_stream.sql", "sql/internal/058_stream.sql", "sql/internal/047_deleted.sql"
 SEEK, DELETE_GROUP = "sql/procedures/consumer_group/seek_group.sql", "sql/procedures/consumer_group/delete_group.sql"
 SPOOL, REPLAY, REPLAY_SQL = "queen/spool/spool.py", "queen/engine/replay.py", "sql/procedures/replay_spool.sql"
 EXPIRED, OVERDUE = "sql/procedures/remove_expired.sql", "sql/procedures/evict_overdue.sql"
+EVICT = "sql/internal/056_evict.sql"
 CONFIGURE = "sql/procedures/configure_queue.sql"
 IDLE, SIZE = "sql/procedures/remove_idle_partitions.sql", "sql/internal/035_size.sql"
 KEYRING, SEALING = "queen/security/keyring.py", "queen/security/messages.py"
@@ -28,11 +31,13 @@ STEPS = "tests/property/test_clock.py"
 PAGES_OF_CONFIGURE = "tests/integration/test_pages_of_configure.py"
 PAGES_OF_GROUPS = "tests/integration/test_pages_of_groups.py"
 MAX_SIZE, SIZES = "tests/integration/test_max_size.py", "tests/integration/test_sizes.py"
-SERVICES, BESIDE = "tests/integration/test_services.py", "tests/integration/test_retention_beside.py"
+SERVICES, BESIDE = "tests/integration/test_jobs.py", "tests/integration/test_retention_beside.py"
 ENCRYPTION, KEYS = "tests/integration/test_encryption.py", "tests/property/test_keyring.py"
 ACK_AND_POP = "tests/property/test_acks_beside_a_pop.py"
 COMBINATIONS = "tests/property/test_combinations.py"
 SPOOL_ON_A_DISK, SPOOL_CRASHES = "tests/property/test_spool.py", "tests/property/test_spool_crashes.py"
+COMPLETE, NEXT_READY = "sql/procedures/complete_messages.sql", "sql/internal/048_next_ready.sql"
+PREFETCH = "tests/integration/test_prefetch.py"
 SOCKETS, STREAMS = "tests/integration/test_socket.py", "tests/integration/test_streams.py"
 
 
@@ -55,7 +60,7 @@ _PUSH_FIRST = """        RETURN QUERY
         FROM queen.push_messages_v1(
             p_flush, p_again, p_part, p_n, p_data, p_ends, p_ids, p_hash_part, p_hash_pos, p_hash, p_version, NULL) AS r;
         kind := 'ack';
-        FOR v_row IN"""
+        FOR ord, problem,"""
 
 MUTANTS: tuple[Mutant, ...] = (
     _sql(
@@ -80,7 +85,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-DUR-1", "a push is answered before it is stored, and forgotten now and then",
-        ("queen/engine/handlers/push.py", "outwaits=outwaits) if flush.columns.part else []", "outwaits=outwaits) if flush.columns.part and uuid4().int % 20 else []"),
+        ("queen/engine/handlers/push.py", "    if not batch.part:\n", "    if not batch.part or not uuid4().int % 20:\n"),
         tests="tests/chaos/test_kill.py",
     ),
     _engine(
@@ -95,8 +100,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-DUR-4", "the good items before a bad one are stored",
-        ("queen/http/resources/push.py", "        items = parse_push_items(body)\n",
-         "        try:\n            items = parse_push_items(body)\n        except Exception:\n            import json\n            told = json.loads(body)\n            first = parse_push_items(json.dumps({'items': told['items'][:1]}).encode())\n            await self._engine.submit(JobType.PUSH, to_push(first)).future\n            raise\n"),
+        ("queen/operations/push.py", "    items = parse_push_items(body)\n",
+         "    try:\n        items = parse_push_items(body)\n    except Exception:\n        import json\n        told = json.loads(body)\n        first = parse_push_items(json.dumps({'items': told['items'][:1]}).encode())\n        await server.engine.submit(JobType.PUSH, to_push(first)).future\n        raise\n"),
     ),
     _engine(
         "G-IDEM-1", "no dedupe at all",
@@ -104,16 +109,16 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-IDEM-2", "the answer to a duplicate names the message after the stored one",
-        (PUSH, "array_agg(u.pos), array_agg(t.off) INTO d_part", "array_agg(u.pos), array_agg(t.off + 1) INTO d_part"),
+        (APPEND, "array_agg(u.pos), array_agg(t.off) INTO d_part", "array_agg(u.pos), array_agg(t.off + 1) INTO d_part"),
     ),
     _sql(
         "G-IDEM-3", "dedupe across partitions",
         (PUSH, "            ORDER BY u.part_id, u.hash;\n", "            ORDER BY u.part_id, u.hash;\n            v_duplicates := true;\n            DELETE FROM queen.transaction_ids AS d USING unnest(p_hash_part, p_hash) AS u (part_id, hash) WHERE d.part_id = u.part_id AND d.hash = u.hash;\n"),
-        (PUSH, "JOIN queen.transaction_ids AS t ON t.part_id = ANY(ARRAY[u.part_id]) AND t.hash", "JOIN queen.transaction_ids AS t ON t.hash"),
+        (APPEND, "JOIN queen.transaction_ids AS t ON t.part_id = ANY(ARRAY[u.part_id]) AND t.hash = u.hash;", "JOIN queen.transaction_ids AS t ON t.hash = u.hash;"),
     ),
     _engine(
         "G-IDEM-4", "a message id is a transaction id like any other",
-        ("queen/engine/flush.py", "if text.startswith(prefix) and (place := ids.parse_message_id(text)):", "if text == prefix and (place := ids.parse_message_id(text)):"),
+        ("queen/engine/append.py", "if text.startswith(prefix) and (position := ids.parse_message_id(text)):", "if text == prefix and (position := ids.parse_message_id(text)):"),
     ),
     _engine(
         "G-POP-1", "a pop takes one message more than it was asked for",
@@ -121,7 +126,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-POP-2", "the same partition first, however long the others wait",
-        (CLAIM, "ORDER BY l.ready_at, l.part_id + 0 LIMIT w.pops", "ORDER BY l.part_id LIMIT w.pops"),
+        (CLAIM, "ORDER BY l.ready_at, l.part_id + 0 LIMIT w.slots", "ORDER BY l.part_id LIMIT w.slots"),
     ),
     _sql(
         "G-POP-3", "a pop takes one message of a partition, whatever it had room for",
@@ -133,12 +138,17 @@ MUTANTS: tuple[Mutant, ...] = (
         ("queen/engine/handlers/pop.py", "(group.grp_id is not None and left >= _wanted(pop))", "group.grp_id is not None"),
         tests=PAGES_OF_GROUPS,
     ),
+    _sql(
+        "G-POP-1", "a pop of two queues beside a pop of none takes a partition of each",
+        (CLAIM, "count(DISTINCT e.pop) = cardinality(p_pop)", "true"),
+        tests="tests/integration/test_pops_of_one_call.py",
+    ),
     _sql("G-POP-4", "the lowest priority first", (CLAIM, "q.priority DESC, c.ready_at", "q.priority, c.ready_at")),
-    _sql("G-POP-5", "autoAck delivers and completes nothing", (CLAIM, "WHERE p_lease[u.pop] IS NULL;", "WHERE false HAVING false;")),
-    _sql("G-LEASE-1", "a lease is not exclusive", (CLAIM, _LEASED, _UNLEASED)),
+    _sql("G-POP-5", "autoAck delivers and completes nothing", (WRITE_CLAIMS, "WHERE p_lease[u.pop] IS NULL;", "WHERE false HAVING false;")),
+    _sql("G-LEASE-1", "a lease is not exclusive", (WRITE_CLAIMS, _LEASED, _UNLEASED)),
     _sql(
         "G-LEASE-2", "a lease lasts five seconds longer",
-        (CLAIM, "nullif(u.lease_time, 0), 60)", "nullif(u.lease_time, 0) + 5, 60)"),
+        (CLAIM, "nullif(t.lease_time, 0), 60)", "nullif(t.lease_time, 0) + 5, 60)"),
         (CLAIM, "nullif(v_cursor.lease_time, 0), 60)", "nullif(v_cursor.lease_time, 0) + 5, 60)"),
     ),
     _sql(
@@ -156,8 +166,54 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-LEASE-5", "every delivery is the first",
-        (CLAIM, "array_agg(u.attempts + 1)", "array_agg(u.attempts * 0 + 1)"),
+        (CLAIM, "array_agg(t.attempts + 1)", "array_agg(t.attempts * 0 + 1)"),
         (CLAIM, "c_attempt || v_cursor.attempts + 1", "c_attempt || 1"),
+    ),
+    _engine(
+        "G-LEASE-5", "the lease of a long poll that was lent to a killed worker is kept",
+        ("queen/engine/lending.py", "            self._release(pop, lease)\n", ""),
+        tests="tests/property/test_lending.py",
+    ),
+    _sql(
+        "G-LEASE-7", "what nobody asks for is withheld until its lease ends",
+        ("queen/engine/engine.py", "(late := self._context.prefetch.due())", "(late := self._context.prefetch.due()) and False"),
+        tests=PREFETCH,
+    ),
+    _sql(
+        "G-LEASE-7", "a pop does not know what a worker elsewhere holds",
+        (NEXT_READY, "AND c.prefetched_until > p_now ORDER BY", "AND false ORDER BY"),
+        (NEXT_READY, "RETURN coalesce(v_until > p_now - interval '0.25 s', false);", "RETURN false;"),
+        tests=PREFETCH,
+    ),
+    _engine(
+        "G-LEASE-7", "nobody gives back what a killed worker had prefetched",
+        ("queen/main.py", "engine.take_over(LEASES_OF_WORKERS.take_left())", "engine.take_over([])"),
+        tests="tests/chaos/test_killed_while_prefetching.py",
+    ),
+    _engine(
+        "G-LEASE-1", "a worker that was stopped hands out what is another's by now",
+        ("queen/engine/prefetch.py", "if not batches or batches[0].since + HOLD_S <= self.now():", "if not batches:"),
+        tests="tests/property/test_prefetched_batches.py",
+    ),
+    _sql(
+        "G-LEASE-7", "what was given back counts as a delivery",
+        ("sql/procedures/release_leases.sql", "attempts = greatest(c.attempts - 1, 0), seen = c.seen_before", "attempts = c.attempts, seen = c.seen"),
+        tests=PREFETCH,
+    ),
+    _sql(
+        "G-POP-2", "one partition is prefetched for ever",
+        ("queen/engine/prefetch.py", "or self.now() - served[1] > CHAIN_S", ""),
+        tests="tests/property/test_prefetched_batches.py",
+    ),
+    _engine(
+        "G-GRP-5", "a seek does not wait for what was prefetched",
+        ("queen/engine/handlers/consumer_groups.py", "    await context.outlive_prefetched(lambda: context.database.prefetched_for(seek.queue, seek.group, None))\n", ""),
+        tests=PREFETCH,
+    ),
+    _engine(
+        "G-RET-5", "the deletion of a message does not wait for what was prefetched",
+        ("queen/engine/handlers/removal.py", "    await context.outlive_prefetched(lambda: context.database.prefetched_for(None, None, key.part_id))\n", ""),
+        tests=PREFETCH,
     ),
     _sql(
         "G-LEASE-6", "a lease acks what its pop did not deliver",
@@ -167,7 +223,16 @@ MUTANTS: tuple[Mutant, ...] = (
         "G-ACK-1", "a late ack moves the cursor back",
         (ACK_CURSOR, "    UPDATE queen.partition_consumers AS c\n    SET\n        acked = v_cursor.acked,", "    UPDATE queen.partition_consumers AS c\n    SET\n        acked = least(v_cursor.acked, (SELECT min(f) FROM unnest(p_first) AS f) - 1 + cardinality(p_first)),"),
     ),
-    _sql("G-ACK-2", "the last completed message of a run comes again", (ACK, "            acked = u.last,\n", "            acked = u.last - 1,\n")),
+    _sql(
+        "G-ACK-2", "the last completed message of a run comes again",
+        (ACK, "                acked = u.last,\n", "                acked = u.last - 1,\n"),
+        (COMPLETE, "            acked = u.last,\n", "            acked = u.last - 1,\n"),
+    ),
+    _engine(
+        "G-ACK-2", "an ack without lease does not wait for what was prefetched",
+        ("queen/engine/handlers/locks.py", "    if not cursors:\n        return ()\n    locks", "    if cursors is not None:\n        return ()\n    locks"),
+        tests=PREFETCH,
+    ),
     _sql("G-ACK-3", "the cursor jumps over a gap", (CURSOR, "SELECT upper(r) - 1 INTO acked FROM unnest(v_done) AS r LIMIT 1;", "SELECT max(upper(r)) - 1 INTO acked FROM unnest(v_done) AS r;")),
     _sql(
         "G-ACK-4", "a repeated ack is refused",
@@ -176,6 +241,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _sql(
         "G-ACK-5", "a lease lives on when everything under it is acked",
         (ACK, _FAST_ACK, _SLOW_ACK),
+        (COMPLETE, "WHERE l.lease = e.lease", "WHERE false AND l.lease = e.lease"),
         (ACK_CURSOR, "v_end := v_live AND (NOT isempty(v_again) OR v_done @> int8range(NULL, v_cursor.upto, '[]'));", "v_end := v_live AND NOT isempty(v_again);"),
     ),
     _sql(
@@ -194,22 +260,22 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-ACK-8", "a pop does not look again for what its acks have set free",
-        ("queen/http/resources/ack.py", "if _found_nothing(popping.future):", "if False and _found_nothing(popping.future):"),
+        ("queen/operations/acknowledge.py", "if _found_nothing(popping.future):", "if False and _found_nothing(popping.future):"),
         tests=ACK_AND_POP,
     ),
     _engine(
         "G-ACK-8", "what a pop has found stays leased when its acks fail",
-        ("queen/http/resources/ack.py", "            abandon(self._engine, popping)\n", ""),
+        ("queen/operations/acknowledge.py", "        abandon(engine, popping)\n", ""),
         tests=ACK_AND_POP,
     ),
     _engine(
         "G-ACK-8", "a pop that fails takes the results of its acks with it",
-        ("queen/http/resources/ack.py", "        except Exception as error:\n", "        except ZeroDivisionError as error:\n"),
+        ("queen/operations/acknowledge.py", "    except Exception as error:\n", "    except ZeroDivisionError as error:\n"),
         tests=ACK_AND_POP,
     ),
     _engine(
         "G-DLQ-1", "a failure without a lease counts twice when it is sent again",
-        ("queen/engine/handlers/ack.py", "_fenced(gathered.columns) if again else gathered.columns", "gathered.columns"),
+        ("queen/engine/handlers/ack.py", "_fenced(columns) if again else columns", "columns"),
         tests="tests/chaos/test_lost_answers.py",
     ),
     _sql("G-DLQ-1", "a dead letter one try early", (ACK_CURSOR, "j.tries >= v_group.retry_limit", "j.tries + 1 >= v_group.retry_limit")),
@@ -245,7 +311,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-TXN-2", "transactions that ack the same message share a call",
-        ("queen/engine/handlers/transaction.py", "or not offsets.isdisjoint(taken[place])", "or False"),
+        ("queen/engine/handlers/transaction.py", "not names.isdisjoint(taken[target]) or", "False or"),
         tests="tests/property/test_shared_calls.py",
     ),
     _sql(
@@ -257,8 +323,18 @@ MUTANTS: tuple[Mutant, ...] = (
         (ACK_CURSOR, "(NOT v_live OR u.lease <> v_cursor.lease)", "NOT p_final AND (NOT v_live OR u.lease <> v_cursor.lease)"),
     ),
     _sql(
+        "G-TXN-3", "the plain way of transactions asks for no live lease",
+        (TRANSACTION, "WHERE v.lease = a.lease AND v.ready_at > p_now AND", "WHERE"),
+        tests="tests/integration/test_plain_transactions.py",
+    ),
+    _sql(
+        "G-TXN-1", "the plain way of transactions leaves out an ack that is refused",
+        (TRANSACTION, "IF v_moved < cardinality(p_ack_part) THEN", "IF false THEN"),
+        tests="tests/integration/test_plain_transactions.py",
+    ),
+    _sql(
         "G-TXN-3", "a transaction acks what it pushes",
-        (TRANSACTION, "        kind := 'ack';\n        FOR v_row IN", _PUSH_FIRST),
+        (TRANSACTION, "        kind := 'ack';\n        FOR ord, problem,", _PUSH_FIRST),
         (TRANSACTION, "IF p_part <> '{}' AND NOT v_full THEN", "IF false THEN"),
         tests=COMBINATIONS,
     ),
@@ -269,7 +345,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-STR-2", "a cycle that is sent again is carried out again",
-        (CYCLE, "WHEN v_off <= v_row.done_upto OR v_off = ANY(v_row.also_done) THEN 'Message already completed'", "WHEN false THEN 'Message already completed'"),
+        (INPUT, "WHEN v_off <= v_row.done_upto OR v_off = ANY(v_row.also_done) THEN 'Message already completed'", "WHEN false THEN 'Message already completed'"),
         tests=STREAMS,
     ),
     _engine(
@@ -308,7 +384,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-GRP-4", "a pop makes the queue that it names",
-        ("queen/engine/directory.py", "create_queue=pop.group != QUEUE_MODE, create_group=True", "create_queue=True, create_group=True"),
+        ("queen/engine/metadata_cache.py", "create_queue=pop.group != QUEUE_MODE, create_group=True", "create_queue=True, create_group=True"),
         tests="tests/integration/test_pop.py",
     ),
     _sql(
@@ -333,20 +409,30 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-WAIT-1", "a waiter is not woken",
-        ("queen/engine/engine.py", "        self._check(self._waiters.wake(notice.queue, notice.messages, notice.group, besides))", "        self._waiters.wake(notice.queue, 0, notice.group)"),
-        ("queen/engine/engine.py", "for job in self._waiters.board(queue, number)]", "for job in ()]"),
-        ("queen/config.py", """"POP_WAIT_INITIAL_INTERVAL_MS POLL_DB_INTERVAL", 100,""", """"POP_WAIT_INITIAL_INTERVAL_MS POLL_DB_INTERVAL", 60_000,"""),
-        ("queen/config.py", """"POP_WAIT_MAX_INTERVAL_MS QUEUE_MAX_POLL_INTERVAL", 1000,""", """"POP_WAIT_MAX_INTERVAL_MS QUEUE_MAX_POLL_INTERVAL", 60_000,"""),
+        ("queen/engine/engine.py", "                self._waiters.wake(notification.queue, notification.messages, notification.group, notification.served)\n", "                self._waiters.wake(notification.queue, 0, notification.group)\n"),
+        ("queen/engine/engine.py", "for job in self._waiters.offer(queue, number)]", "for job in ()]"),
+        ("queen/config/areas.py", """"POP_WAIT_INITIAL_INTERVAL_MS POLL_DB_INTERVAL", 1, 60_000)] = 100""", """"POP_WAIT_INITIAL_INTERVAL_MS POLL_DB_INTERVAL", 1, 60_000)] = 60_000"""),
+        ("queen/config/areas.py", """"POP_WAIT_MAX_INTERVAL_MS QUEUE_MAX_POLL_INTERVAL", 1, 60_000)] = 1000""", """"POP_WAIT_MAX_INTERVAL_MS QUEUE_MAX_POLL_INTERVAL", 1, 60_000)] = 60_000"""),
     ),
     _engine(
-        "G-WAIT-1", "who rode with a push was behind it, whatever it found",
-        ("queen/engine/engine.py", "if job.ride is not None and look.behind:", "if job.ride is not None:"),
-        tests="tests/property/test_drain.py",
+        "G-WAIT-1", "a group of which one pop was served hears of nothing more",
+        ("queen/engine/offer.py", "if name == queue and number == messages]", "if name == queue]"),
+        tests="tests/property/test_offer.py",
     ),
     _engine(
         "G-WAIT-1", "what came during a check is forgotten when the check finds something",
-        ("queen/engine/waiters.py", "if place is None or not (more or place.news):", "if place is None or not more:"),
+        ("queen/engine/waiters.py", "if wait_list is None or not (more or wait_list.news):", "if wait_list is None or not more:"),
         tests="tests/property/test_waiters.py",
+    ),
+    _engine(
+        "G-WAIT-1", "a long poll does not look although messages have come since the last look",
+        ("queen/engine/waiters.py", "        self._forget_empty(queue, group, served)\n", ""),
+        tests="tests/property/test_waiters.py",
+    ),
+    _engine(
+        "G-WAIT-1", "long polls that wait in a sibling are not recalled",
+        ("queen/engine/lending.py", "lent.recalled = True\n", "continue\n"),
+        tests="tests/property/test_lending.py",
     ),
     _sql(
         "G-WAIT-2", "a delayed message comes at once",
@@ -427,7 +513,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-RET-4", "a sweep that does not keep up gets no more of the time",
-        ("queen/services/sweep.py", "max(1.0, lasted_s / interval_s)", "1.0"),
+        ("queen/jobs/sweep.py", "max(1.0, lasted_s / interval_s)", "1.0"),
         tests="tests/property/test_sweep.py",
     ),
     _sql(
@@ -436,18 +522,18 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-RET-6", "eviction takes what is under a live lease",
-        (OVERDUE, "greatest(v_upto, p_cursor.upto)", "v_upto"),
+        (EVICT, "greatest(v_upto, p_cursor.upto)", "v_upto"),
         tests=COMBINATIONS,
     ),
     _sql(
         "G-RET-6", "eviction leaves dead letters in a queue that keeps none",
-        (OVERDUE, "IF coalesce(p_queue.dead_letter_queue, true) OR coalesce(p_queue.dlq_after_max_retries, true) THEN", "IF true THEN"),
+        (EVICT, "IF coalesce(p_queue.dead_letter_queue, true) OR coalesce(p_queue.dlq_after_max_retries, true) THEN", "IF true THEN"),
         tests=COMBINATIONS,
     ),
     _sql(
         "G-RET-6", "eviction gives up for a group to come what it will not get",
         (OVERDUE, "g.queue_id = p_queue_id AND g.starts_at IS NOT NULL);", "g.queue_id = p_queue_id AND g.starts_at < v_now);"),
-        tests="tests/property/test_engine_against_model.py::test_what_a_group_to_come_will_not_get_does_not_become_overdue",
+        tests="tests/property/test_engine_against_model.py::test_messages_before_the_start_of_a_pending_group_are_not_evicted_for_it",
     ),
     _sql(
         "G-RET-7", "clean-up takes a partition that has messages",
@@ -540,7 +626,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-ISO-1", "requests that are too slow together all fail",
-        ("queen/engine/failures.py", "        if len(requests) > 1:\n            self._halve", "        if len(requests) > 1:\n            self._convicts += requests\n            return []\n            self._halve"),
+        ("queen/engine/failures.py", "        if len(requests) > 1:\n            self._halve", "        if len(requests) > 1:\n            self._timed_out += requests\n            return []\n            self._halve"),
         tests="tests/property/test_failures.py",
     ),
     _engine(
@@ -560,7 +646,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-ISO-1", "who waits for one lock for long holds others meanwhile",
-        ("queen/engine/engine.py", "return len(needs) == 1 and needs == line.locks_of(job)", "return True"),
+        ("queen/engine/lock_waits.py", "return len(needs) == 1 and needs == self._queues[job.kind].locks_of(job)", "return True"),
         tests="tests/property/test_failures.py",
     ),
     _engine(
@@ -577,8 +663,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "G-ISO-2", "the results of acks come in the order of their outcome",
         (
             "queen/engine/handlers/ack.py",
-            "results[number] = self._special(row, place, number, element.cursor.name)\n        return results\n",
-            "results[number] = self._special(row, place, number, element.cursor.name)\n        return sorted(results, key=lambda result: result.problem is not None)\n",
+            "results[number] = self._special(row, known, number, element.cursor.name)\n        return results\n",
+            "results[number] = self._special(row, known, number, element.cursor.name)\n        return sorted(results, key=lambda result: result.problem is not None)\n",
         ),
     ),
     _engine(
@@ -593,9 +679,9 @@ MUTANTS: tuple[Mutant, ...] = (
     _engine(
         "G-ISO-4", "a refused ack is an error",
         (
-            "queen/http/resources/ack.py",
-            "Ack(items)).future\n        return render_ack(items, acked.results)\n",
-            "Ack(items)).future\n        if any(result.problem for result in acked.results):\n            raise falcon.HTTPBadRequest\n        return render_ack(items, acked.results)\n",
+            "queen/operations/acknowledge.py",
+            "Ack(items)).future\n    return render_ack(items, acked.results)\n",
+            "Ack(items)).future\n    if any(result.problem for result in acked.results):\n        raise falcon.HTTPBadRequest\n    return render_ack(items, acked.results)\n",
         ),
     ),
     _engine(
@@ -615,7 +701,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-SPOOL-2", "a file of which all is stored is taken up again while it is removed",
-        ("queen/engine/backlog.py", "        return self._done.pop(name)\n",
+        ("queen/engine/held_back.py", "        return self._done.pop(name)\n",
          "        self._files.discard(lane.lane.name)\n        return self._done.pop(name)\n"),
         tests=SPOOL_CRASHES,
     ),
@@ -637,7 +723,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-SPOOL-5", "a record that is refused vanishes",
-        (REPLAY, "            await self._set_aside(lane, units[0], units[0].lots, str(problem))\n            await self._store_nothing", "            await self._store_nothing"),
+        (REPLAY, "            await self._store.set_aside(shard, units[0], units[0].batches, str(problem))\n            await self._store.skip", "            await self._store.skip"),
         tests=SPOOL_ON_A_DISK,
     ),
     _engine(
@@ -652,23 +738,23 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-SPOOL-7", "a request with two partitions goes to the lane of the first",
-        ("queen/engine/replay_lanes.py", "        groups.join(each)\n", "        pass\n"),
-        tests="tests/property/test_replay_lanes.py",
+        ("queen/engine/replay_shards.py", "        groups.join(each)\n", "        pass\n"),
+        tests="tests/property/test_replay_shards.py",
     ),
     _engine(
-        "G-SPOOL-8", "PostgreSQL counts as away after three seconds of silence",
-        ("queen/db/pulse.py", "_SILENCE_S, _SILENCES = 1.1, 2", "_SILENCE_S, _SILENCES = 3.0, 2"),
-        tests="tests/property/test_pulse.py",
+        "G-SPOOL-8", "PostgreSQL counts as down after three seconds of silence",
+        ("queen/db/health_probe.py", "_SILENCE_S, _SILENCES = 1.1, 2", "_SILENCE_S, _SILENCES = 3.0, 2"),
+        tests="tests/property/test_health_probe.py",
     ),
     _engine(
         "G-SPOOL-9", "a request is held back without making sure that it can no longer be stored from where it was",
-        (REPLAY, "        if batch.fenced:\n            return None\n", "        if True:\n            return None\n"),
-        ("queen/engine/replay_lanes.py", "return ~self.begin if self.fenced else self.begin", "return self.begin"),
+        ("queen/engine/shard_store.py", "        if batch.fenced:\n            return None\n", "        if True:\n            return None\n"),
+        ("queen/engine/replay_shards.py", "return ~self.begin if self.fenced else self.begin", "return self.begin"),
         tests=SPOOL_CRASHES,
     ),
     _engine(
         "G-SPOOL-9", "a request that is too slow stops the replay",
-        (REPLAY, "            return await self._hold_back(lane, batch, problem)\n", "            raise\n"),
+        (REPLAY, "            return await self._hold_back(shard, batch, problem)\n", "            raise\n"),
         tests="tests/property/test_spool.py",
     ),
     _sql(
@@ -693,7 +779,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-SEC-4", "encryption without a key is silently left out",
-        ("queen/http/resources/queues.py", "    if options.encryptionEnabled and not encrypts:", "    if options.encryptionEnabled and encrypts is None:"),
+        ("queen/operations/queue_options.py", "    if options.encryptionEnabled and not encrypts:", "    if options.encryptionEnabled and encrypts is None:"),
         tests=ENCRYPTION,
     ),
     _engine(
@@ -708,3 +794,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     *SIMPLE_MQ,
 )  # fmt: skip
+
+
+def sample() -> list[Mutant]:
+    """One mutant per area, always the same ones: the first of each that need not kill processes under load."""
+    first: dict[str, Mutant] = {}
+    numbers = {id_: number for number, id_ in enumerate(GUARANTEES)}
+    for each in sorted(MUTANTS, key=lambda mutant: numbers[mutant.guarantee]):
+        if not each.tests.startswith("tests/chaos/"):
+            first.setdefault(GUARANTEES[each.guarantee].family, each)
+    return list(first.values())

@@ -15,21 +15,20 @@ class Edit:
     old: str
     new: str
 
-    def problem(self, root: Path) -> str:
-        """Why it cannot be applied, if so."""
-        count = (root / self.path).read_text(encoding="utf-8").count(self.old)
-        return "" if count == 1 else f"{self.path} holds this text {count} times instead of once: {self.old!r}"
-
-    def apply(self, root: Path) -> None:
-        """Changes the file.
+    def applied(self, text: str) -> str:
+        """The text of the file with the fault in it.
 
         Raises:
-            ValueError: the text is not there exactly once.
+            ValueError: what is to be replaced is not there exactly once.
         """
-        if problem := self.problem(root):
-            raise ValueError(problem)
+        if (count := text.count(self.old)) != 1:
+            raise ValueError(f"{self.path} holds this text {count} times instead of once: {self.old!r}")
+        return text.replace(self.old, self.new)
+
+    def apply(self, root: Path) -> None:
+        """Changes the file."""
         path = root / self.path
-        path.write_text(path.read_text(encoding="utf-8").replace(self.old, self.new), encoding="utf-8")
+        path.write_text(self.applied(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,41 +1,47 @@
-"""The kill table `docs/mutants.md`."""
+"""The page `docs/mutants.md`: what mutants are, and how many each guarantee has."""
 
-from collections.abc import Sequence
+from collections import Counter
 from pathlib import Path
 
+from spec.guarantees import FAMILIES, GUARANTEES
 from tests.mutants.catalogue import MUTANTS
-from tests.mutants.run import Verdict
 
 PAGE = Path("docs/mutants.md")
-_TEXT_CHARS_MAX = 160
 
 _HEAD = """# Mutants
 
-Written by `tox -e mutants -- --write`. Each line is a deliberate fault in a copy of the server, and the check of the
-guarantee that noticed it first. A guarantee without a mutant, or a mutant that survives, fails the build.
+A mutant is a deliberate fault in a copy of the server, such as "a lease lasts five seconds longer". It breaks one
+[guarantee](guarantees.md), and the checks of that guarantee must notice. Mutants therefore test the checks: a mutant
+that *survives* shows that a check is missing or too weak.
+
+A mutant replaces a text in the sources ([`catalogue.py`](../tests/mutants/catalogue.py),
+[`simple_mq.py`](../tests/mutants/simple_mq.py)). A server runs from the changed copy of the tree, and `queen verify`
+judges it over HTTP. If the fault cannot be seen over HTTP, the tests that the mutant names judge the copy.
+[ADR 18](adr/0018-mutants-in-copies-of-the-tree.md) gives the reasons.
+
+| command | what it does |
+|---|---|
+| `tox -e mutants` | runs all mutants, and fails if one survives |
+| `tox -e mutants -- G-ORD-1 G-ORD-2` | runs the mutants of these guarantees |
+| `tox -e mutants-sample` | runs one mutant per area, which the default run of `tox` includes |
+| `tox -e mutants -- --list` | lists the mutants and where their checks are, without running them |
+| `tox -e mutants -- --write` | writes this page |
+
+`tests/property/test_mutants.py` checks the catalogue without a server: each guarantee has a mutant, each text occurs
+exactly once in its file, the changed Python can be parsed, and the checks that have to notice exist.
+
+Each guarantee has one mutant, or as many as this table says:
 """
 
 
-def render(verdicts: Sequence[Verdict], before: str = "") -> str:
-    """One line a mutant, in the order of the catalogue; those that were not run keep their lines of before."""
-    lines = {_key(line): line for line in before.splitlines() if line.startswith("| G-")}
-    lines |= {_key(line): line for line in map(_row, verdicts)}
-    shown = [lines[key] for mutant in MUTANTS if (key := (mutant.guarantee, mutant.name)) in lines]
-    ids = len({_key(line)[0] for line in shown})
-    killed = sum("**survived**" not in line for line in shown)
-    count = f"{len(shown)} mutants of {ids} guarantees, {killed} killed.\n"
-    head = ["| guarantee | fault | in | killed by | what it said |", "|---|---|---|---|---|"]
-    return "\n".join([_HEAD, count, *head, *shown, ""])
+def render() -> str:
+    """The page: one row per area."""
+    counts = Counter(mutant.guarantee for mutant in MUTANTS)
+    head = ["| area | mutants | guarantees with several |", "|---|---|---|"]
+    return "\n".join([_HEAD, *head, *(_row(family, counts) for family in FAMILIES), ""])
 
 
-def _key(line: str) -> tuple[str, str]:
-    guarantee, name, *_ = line.removeprefix("| ").split(" | ")
-    return guarantee, name
-
-
-def _row(verdict: Verdict) -> str:
-    mutant = verdict.mutant
-    places = ", ".join(f"`{path}`" for path in dict.fromkeys(edit.path for edit in mutant.edits))
-    text = " ".join(verdict.text.split()).replace("|", "\\|")
-    shown = text if len(text) <= _TEXT_CHARS_MAX else f"{text[:_TEXT_CHARS_MAX]}…"
-    return f"| {mutant.guarantee} | {mutant.name} | {places} | {verdict.killer or '**survived**'} | {shown} |"
+def _row(family: str, counts: Counter[str]) -> str:
+    own = [id_ for id_, guarantee in GUARANTEES.items() if guarantee.family == family]
+    several = ", ".join(f"{id_}: {counts[id_]}" for id_ in own if counts[id_] > 1)
+    return f"| {FAMILIES[family]} | {sum(counts[id_] for id_ in own)} | {several} |"

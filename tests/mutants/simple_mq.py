@@ -2,18 +2,19 @@
 
 from tests.mutants.mutant import Mutant, mutant
 
-_SQL = "sql/procedures/simple_mq"
-GROUPS, ROUTE, ENQUEUE = f"{_SQL}/020_groups.sql", f"{_SQL}/040_route.sql", f"{_SQL}/110_enqueue.sql"
+_SQL, _INTERNAL = "sql/procedures/simple_mq", "sql/internal/simple_mq"
+GROUPS, ROUTE, MOVE_BACK = f"{_INTERNAL}/020_groups.sql", f"{_INTERNAL}/040_route.sql", f"{_INTERNAL}/060_move_back.sql"
+ENQUEUE, STORE = f"{_SQL}/enqueue.sql", f"{_INTERNAL}/070_store.sql"
 DEQUEUE, ACKNOWLEDGE, EXTEND = (
-    f"{_SQL}/120_dequeue.sql",
-    f"{_SQL}/130_acknowledge.sql",
-    f"{_SQL}/140_extend_visibility.sql",
+    f"{_SQL}/dequeue.sql",
+    f"{_SQL}/acknowledge.sql",
+    f"{_SQL}/extend_visibility.sql",
 )
-REQUEUE, PEEK, SWEEP = f"{_SQL}/150_requeue.sql", f"{_SQL}/160_peek.sql", f"{_SQL}/180_sweep.sql"
+PEEK, SWEEP = f"{_SQL}/peek.sql", f"{_SQL}/sweep.sql"
 HANDLERS, TESTS = "queen/engine/handlers/simple_mq.py", "tests/integration/test_simple_mq.py"
 
 _LAST = "q.parent_id IS NULL AND u.delivery_count >= q.max_deliveries AS last"
-_MOVE = "UPDATE simple_mq.messages AS m SET queue_id = v_queue.dlq_id, state = 'r', visible_at = v_now\n            FROM chosen"
+_MOVE = "UPDATE simple_mq.messages AS m SET queue_id = p_dlq, state = 'r', visible_at = p_now\n        FROM chosen"
 
 SIMPLE_MQ: tuple[Mutant, ...] = (
     mutant(
@@ -37,24 +38,24 @@ SIMPLE_MQ: tuple[Mutant, ...] = (
         "G-SMQ-5", "a queue takes one message more than it has room for",
         (ENQUEUE, "v_request.messages > v_room", "v_request.messages > v_room + 1"),
     ),
-    mutant("G-SMQ-6", "data is trimmed", (ENQUEUE, "p_time, p_time, m.name, m.data,\n", "p_time, p_time, m.name, trim(m.data),\n")),
+    mutant("G-SMQ-6", "data is trimmed", (STORE, "p_time, p_time, m.name, m.data,\n", "p_time, p_time, m.name, trim(m.data),\n")),
     mutant(
         "G-SMQ-7", "an exhausted message is thrown away",
-        (ROUTE, _MOVE, "DELETE FROM simple_mq.messages AS m\n            USING chosen"),
+        (ROUTE, _MOVE, "DELETE FROM simple_mq.messages AS m\n        USING chosen"),
     ),
     mutant("G-SMQ-8", "an ack succeeds again and again", (ACKNOWLEDGE, "WHEN q.queue_id IS NOT NULL THEN 'missing'", "WHEN q.queue_id IS NOT NULL THEN 'deleted'")),
     mutant("G-SMQ-9", "a dead-letter queue takes more than its size", (ROUTE, "LIMIT greatest(least(v_room, 1000), 0)", "LIMIT 1000")),
     mutant("G-SMQ-9", "dead letters become dead letters of a second level", (ROUTE, _LAST, _LAST.removeprefix("q.parent_id IS NULL AND "))),
-    mutant("G-SMQ-10", "a requeued message keeps its delivery count", (REQUEUE, "queue_id = p_destination, delivery_count = 0,", "queue_id = p_destination,")),
+    mutant("G-SMQ-10", "a requeued message keeps its delivery count", (MOVE_BACK, "queue_id = p_destination, delivery_count = 0,", "queue_id = p_destination,")),
     mutant("G-SMQ-11", "a peek leaves out what is in flight", (PEEK, "    WHERE m.queue_id = p_queue\n        -- Ids begin", "    WHERE m.queue_id = p_queue AND m.state <> 't'\n        -- Ids begin")),
     mutant("G-SMQ-11", "a page begins with the last message of the one before", (PEEK, "(m.created_at, m.message_id) > (p_after", "(m.created_at, m.message_id) >= (p_after")),
-    mutant("G-SMQ-12", "the messages of a group do not wait for one another", (ENQUEUE, "CASE WHEN m.name IS NULL OR q.parent_id IS NOT NULL THEN 'w' ELSE 'b' END", "'w'")),
+    mutant("G-SMQ-12", "the messages of a group do not wait for one another", (STORE, "CASE WHEN m.name IS NULL OR q.parent_id IS NOT NULL THEN 'w' ELSE 'b' END", "'w'")),
     mutant("G-SMQ-12", "the youngest of a group comes next", (GROUPS, "ORDER BY b.message_id LIMIT 1", "ORDER BY b.message_id DESC LIMIT 1")),
     mutant(
         "G-SMQ-13", "a waiting poll is not woken",
-        (HANDLERS, "context.heard(Notice(str(queue), messages, CHANNEL))", "context.heard(Notice(str(queue), 0, CHANNEL))"),
-        ("queen/config.py", """"POP_WAIT_INITIAL_INTERVAL_MS POLL_DB_INTERVAL", 100,""", """"POP_WAIT_INITIAL_INTERVAL_MS POLL_DB_INTERVAL", 60_000,"""),
-        ("queen/config.py", """"POP_WAIT_MAX_INTERVAL_MS QUEUE_MAX_POLL_INTERVAL", 1000,""", """"POP_WAIT_MAX_INTERVAL_MS QUEUE_MAX_POLL_INTERVAL", 60_000,"""),
+        (HANDLERS, "context.notify(Notification(str(queue), messages, CHANNEL))", "context.notify(Notification(str(queue), 0, CHANNEL))"),
+        ("queen/config/areas.py", """"POP_WAIT_INITIAL_INTERVAL_MS POLL_DB_INTERVAL", 1, 60_000)] = 100""", """"POP_WAIT_INITIAL_INTERVAL_MS POLL_DB_INTERVAL", 1, 60_000)] = 60_000"""),
+        ("queen/config/areas.py", """"POP_WAIT_MAX_INTERVAL_MS QUEUE_MAX_POLL_INTERVAL", 1, 60_000)] = 1000""", """"POP_WAIT_MAX_INTERVAL_MS QUEUE_MAX_POLL_INTERVAL", 1, 60_000)] = 60_000"""),
     ),
     mutant("G-SMQ-14", "what nobody has polled can be hidden", (EXTEND, "            AND CASE m.state WHEN 't' THEN m.visible_at > v_now END\n", "")),
     mutant(

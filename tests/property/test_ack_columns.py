@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from queen.core import ids
 from queen.core.operations import AckItem, AckResult
-from queen.engine.handlers.ack import Cursor, Gathered, Stretch
+from queen.engine.handlers.ack import AckRange, Cursor, Gathered
 from queen.engine.ports import AckRow, PartitionName
 from queen.http.rendering import render_ack
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 
 OWN = 7
 OFFSETS = st.integers(0, 12) | st.integers(0, 2**48 - 1)
@@ -42,10 +42,10 @@ def cursor(part_id: int) -> Cursor:
 
 
 @st.composite
-def stretches(draw: st.DrawFn) -> Stretch:
+def ranges(draw: st.DrawFn) -> AckRange:
     if draw(st.integers(0, 5)) == 0:
         items = [AckItem("t", "?", "g", None, "completed")] * draw(st.integers(1, 3))
-        return Stretch(items, "Message not found")
+        return AckRange(items, "Message not found")
     place = cursor(draw(st.integers(1, 2)))
     status, lease = draw(st.sampled_from(["completed", "failed"])), draw(st.none() | st.just("a lease"))
     offsets: Sequence[int | None] = draw(st.lists(st.integers(0, 9), min_size=1, max_size=8))
@@ -53,12 +53,12 @@ def stretches(draw: st.DrawFn) -> Stretch:
         offsets = sorted({offset for offset in offsets if offset is not None})
     if draw(st.integers(0, 5)) == 0:
         offsets = [*offsets, None]
-    return Stretch([AckItem(f"{offset}", "p", "g", lease, status) for offset in offsets], place, offsets)
+    return AckRange([AckItem(f"{offset}", "p", "g", lease, status) for offset in offsets], place, offsets)
 
 
 @checks("G-ISO-2", level=Level.MODEL)
-@given(st.lists(stretches(), max_size=6), st.booleans())
-def test_each_ack_is_in_one_element_of_the_call_and_gets_its_result(given: list[Stretch], fuse: bool) -> None:
+@given(st.lists(ranges(), max_size=6), st.booleans())
+def test_each_ack_is_in_one_element_of_the_call_and_gets_its_result(given: list[AckRange], fuse: bool) -> None:
     gathered = Gathered(given, fuse=fuse)
     columns = gathered.columns
     rows = [
@@ -67,15 +67,15 @@ def test_each_ack_is_in_one_element_of_the_call_and_gets_its_result(given: list[
     ]
     results = iter(gathered.results(rows))
     covered: dict[int, set[int]] = {}
-    for stretch in given:
-        for item, offset in zip(stretch.items, stretch.offsets or [None] * len(stretch.items), strict=True):
+    for acks in given:
+        for item, offset in zip(acks.items, acks.offsets or [None] * len(acks.items), strict=True):
             result = next(results)
-            if isinstance(stretch.cursor, str):
-                assert result == AckResult(stretch.cursor)
+            if isinstance(acks.cursor, str):
+                assert result == AckResult(acks.cursor)
                 continue
             assert result.problem is not None
             element = int(result.problem.removeprefix("result ")) - 1
-            assert (columns.part[element], columns.grp[element]) == (stretch.cursor.part_id, stretch.cursor.grp_id)
+            assert (columns.part[element], columns.grp[element]) == (acks.cursor.part_id, acks.cursor.grp_id)
             assert columns.kind[element] == item.status[0]
             assert (columns.lease[element] is None) == (item.lease is None)
             first, last = columns.first[element], columns.last[element]

@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -9,15 +11,17 @@ import falcon.asgi
 import httpx
 import pytest
 
+from queen.config import Settings
 from queen.core.errors import DatabaseUnavailableError, OverloadedError, QueenError
 from queen.core.operations import Acked, AckResult, Claim, JobType, Popped
 from queen.engine.job import Job
 from queen.http import problems
-from queen.http.pops import PopDefaults, Pops
 from queen.http.request import QueenRequest
-from queen.http.resources.ack import AckResource
 from queen.http.room import Room
-from queen_spec.guarantees import Level, checks
+from queen.http.socket.sockets import Sockets
+from queen.operations.acknowledge import acknowledge_batch
+from queen.operations.server import server_of
+from spec.guarantees import Level, checks
 
 DONE = Acked([AckResult(None, "q", "Default")])
 FOUND = Popped(UUID(int=1), [Claim(1, "q", "Default", 0, frozenset(), -1, 1, [])])
@@ -59,11 +63,11 @@ def room() -> Room:
 
 @pytest.fixture
 async def http(engine: Script, room: Room) -> AsyncIterator[httpx.AsyncClient]:
-    pops = Pops(engine, PopDefaults(1, 30_000, "all"), None)  # type: ignore[arg-type]
+    server = server_of(Settings(), engine, Sockets(0), ())  # type: ignore[arg-type]
     app = falcon.asgi.App(request_type=lambda *given, **more: QueenRequest(*given, **more, room=room))  # type: ignore[arg-type]
     app.add_error_handler(Exception, problems.on_unexpected)
     app.add_error_handler(QueenError, problems.on_queen_error)
-    app.add_route("/ack", AckResource(engine, 1 << 20, pops), suffix="batch")  # type: ignore[arg-type]
+    app.add_route("/ack", SimpleNamespace(on_post=partial(acknowledge_batch.handler, server)))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://queen") as client:
         yield client
 
@@ -147,7 +151,7 @@ async def test_an_auto_ack_pop_is_made_when_the_acks_are_done(http: httpx.AsyncC
     assert (await asking).json()["pop"] is None
 
 
-async def test_who_waits_for_messages_holds_no_room(http: httpx.AsyncClient, engine: Script, room: Room) -> None:
+async def test_long_polls_hold_no_memory(http: httpx.AsyncClient, engine: Script, room: Room) -> None:
     text = "x" * 10_000  # so that it takes all the room
     first = asked(http, wait=True, error=text)
     (await engine.job(0, JobType.ACK)).future.set_result(DONE)

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from queen_spec.guarantees import GUARANTEES, Level, checks
-from queen_spec.model import (
+from spec.guarantees import GUARANTEES, Level, checks
+from spec.model import (
     Ack,
     Acked,
     AckItem,

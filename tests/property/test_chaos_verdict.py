@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from queen_spec.history import Delivery, Push, PushItem
+from spec.history import Delivery, Push, PushItem
 from tests.support.chaos.verdict import Verdict, judge_all, whole_history
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from queen_bench.checkers import histories
-from queen_spec.checkers import (
+from bench import histories
+from spec.checkers import (
     NotObservableError,
     Result,
     Violation,
@@ -24,8 +24,8 @@ from queen_spec.checkers import (
     order,
     transaction,
 )
-from queen_spec.checkers.spans import greatest_before
-from queen_spec.history import (
+from spec.checkers.spans import greatest_before
+from spec.history import (
     NEVER,
     QUEUE_MODE,
     Ack,
@@ -231,7 +231,7 @@ def _violations(checker, history):
 
 
 @given(st.integers(0, 2**32), st.integers(1, 40))
-def test_whatever_clients_of_the_model_see_is_valid(seed, rounds):
+def test_histories_of_the_model_are_valid(seed, rounds):
     simulation = Simulation(seed)
     simulation.run(rounds)
     history = History(tuple(records(simulation.drain())))
@@ -254,7 +254,7 @@ PLANTS = {
 
 @pytest.mark.parametrize("what", PLANTS)
 @given(seed=st.integers(0, 2**32))
-def test_what_is_planted_in_a_simulated_history_is_found(what, seed):
+def test_planted_faults_in_simulated_histories_are_found(what, seed):
     plant, checker = PLANTS[what]
     simulation = Simulation(seed)
     simulation.run(15)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queen_spec import model
-from queen_spec.guarantees import Level, checks
+from spec import model
+from spec.guarantees import Level, checks
 from tests.support.broker import Broker, at
 from tests.support.servers import create_database, drop_database
 
@@ -128,7 +128,7 @@ def broker(opened: Clocked) -> Clocked:
         (20, -HOUR, 0, "there", -HOUR + 20),
     ],
 )
-def test_a_step_is_what_no_time_explains(
+def test_a_clock_step_is_a_difference_that_elapsed_time_does_not_explain(
     broker: Clocked, passed: float, steps: float, took: float, boot: str, noticed: float
 ) -> None:
     broker.passes(passed, steps)
@@ -144,7 +144,7 @@ def test_only_the_leader_is_heard(broker: Clocked) -> None:
     assert broker.look()[0] == pytest.approx(HOUR)
 
 
-def test_a_lead_that_was_given_by_a_clock_ahead_ends_in_time(broker: Clocked) -> None:
+def test_a_leadership_granted_by_a_fast_clock_expires_in_time(broker: Clocked) -> None:
     broker.query("UPDATE queen.service_leader SET expires_at = clock_timestamp() + interval '1 hour'")
     asked = "SELECT queen.lead_services_v1($1, 15) AS led"
     assert not broker.query(asked, UUID(int=2))[0]["led"]
@@ -173,7 +173,7 @@ def test_a_step_forward_makes_nothing_older(broker: Clocked) -> None:
 
 
 @checks("G-TIME-1", level=Level.MODEL)
-def test_without_a_leader_that_looks_time_stands_still(broker: Clocked) -> None:
+def test_without_clock_checks_by_a_leader_no_time_passes(broker: Clocked) -> None:
     seen = broker.real
     broker.passes(500, HOUR)
     assert broker.older_than(10) == pytest.approx(seen + 60 - 10)
@@ -186,7 +186,7 @@ def test_without_a_leader_that_looks_time_stands_still(broker: Clocked) -> None:
         min_size=1, max_size=12,
     )
 )  # fmt: skip
-def test_nothing_is_older_than_it_is_whatever_the_clock_does(opened: Clocked, moves: list[tuple[int, int]]) -> None:
+def test_clock_steps_do_not_change_the_age_of_messages(opened: Clocked, moves: list[tuple[int, int]]) -> None:
     opened.forget()
     stored: list[tuple[float, float]] = []  # when, and created_at
     for passes, steps in moves:

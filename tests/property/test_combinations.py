@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from queen_spec import model
-from queen_spec.guarantees import Level, checks
-from queen_spec.model import (
+from spec import model
+from spec.guarantees import Level, checks
+from spec.model import (
     Ack,
     AckItem,
     AckResult,
@@ -138,7 +138,9 @@ def test_a_rewind_shows_nothing_that_is_too_young(broker: Broker) -> None:
         ("dlq", AckResult("Message already completed")),
     ],
 )
-def test_what_a_group_to_come_will_not_get_is_done_for_it(broker: Broker, status: str, result: AckResult) -> None:
+def test_messages_before_the_start_of_a_pending_group_count_as_acknowledged(
+    broker: Broker, status: str, result: AckResult
+) -> None:
     state, acked = play(
         broker,
         (0, Pop("q", group="later", subscription_from=40)),
@@ -208,7 +210,7 @@ FULL = Configure("q", Options(max_size=2, max_wait_time_seconds=10, ttl=100, lea
         (0, Seek("q", MODE, since=0)),
     ],
 )
-def test_whatever_completes_makes_room(broker: Broker, relief: tuple[float, model.Operation]) -> None:
+def test_every_completion_makes_room(broker: Broker, relief: tuple[float, model.Operation]) -> None:
     """A group that has nothing yet holds the queue: what it is through with is room again."""
     _, pushed = play(broker, (0, FULL), (0, push(0)), (0, Pop("q", auto_ack=True)), (0, Seek("q", MODE)), (0, push(1)),
                      relief, (0, push(2)))  # fmt: skip
@@ -225,7 +227,7 @@ def test_whatever_completes_makes_room(broker: Broker, relief: tuple[float, mode
         (0, Pop("q", group="other", partition="none")),
     ],
 )
-def test_whatever_is_to_be_done_again_takes_room(broker: Broker, burden: tuple[float, model.Operation]) -> None:
+def test_every_repetition_takes_room(broker: Broker, burden: tuple[float, model.Operation]) -> None:
     _, pushed = play(broker, (0, FULL), (0, push(0)), (0, push(1)), (0, TAKEN), burden, (0, push(2)))
     assert pushed == model.QueueFull()
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from bench.knee import Knee, simulate
 from queen.core.concurrency import Static, Vegas, VegasSettings
-from queen_bench.knee import Knee, simulate
 
 SETTINGS = VegasSettings(refresh_s=5)
 #: A failing simulation is replayed from its seed; shrinking it would run hundreds of them.

@@ -60,14 +60,14 @@ def test_a_request_that_has_come_whole_is_not_given_up_for_answers_that_nobody_r
     assert [client.is_given_up for client in unread] == [True] * 6 + [False] * 4
 
 
-def test_who_has_sent_a_part_of_a_request_is_given_up_first(shared: Connections) -> None:
+def test_incomplete_requests_are_dropped_first(shared: Connections) -> None:
     unread = Client(shared, Stage.ANSWER_UNREAD, 60 * MIB, since=0)
     begun = Client(shared, Stage.BODY, 90 * MIB, since=1, unfinished=90 * MIB)
     assert not shared.is_overloaded(everybody(unread, begun))
     assert (unread.is_given_up, begun.is_given_up) == (False, True)
 
 
-def test_who_reads_a_large_answer_is_given_up_after_those_who_do_not(shared: Connections) -> None:
+def test_clients_that_read_are_dropped_after_those_that_do_not(shared: Connections) -> None:
     clients = [Client(shared, Stage.ANSWER_UNREAD, 50 * MIB, since) for since in range(3)]
     clients[0].reads = True
     assert not shared.is_overloaded(everybody(*clients))

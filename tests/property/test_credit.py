@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from queen.core.credit import Credit
 from queen.core.operations import Claim, Slice
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 leases = st.integers(1, 3).map(lambda number: UUID(int=number))

@@ -19,6 +19,6 @@ def test_every_failure_is_counted_and_one_a_minute_told(caplog: pytest.LogCaptur
         caplog.clear()
         alarm.ring(DecryptionError("the key is missing"), "orders", "alice")
         told.append([(record.getMessage(), vars(record)["queue"]) for record in caplog.records])
-    text = [("a message cannot be decrypted, and perhaps others: the key is missing", "orders")]
+    text = [("one or more messages cannot be decrypted: the key is missing", "orders")]
     assert told == [text, [], [], text, [], text]
     assert counted() - before == 6

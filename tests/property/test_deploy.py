@@ -3,7 +3,6 @@
 Its metrics: tests/integration/test_metrics.py and test_simple_mq_metrics.py. Schemas and style: `tox -e lint`.
 """
 
-import dataclasses
 import os
 import re
 import shutil
@@ -17,7 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
-from queen.config import Settings, from_environment
+from queen.config import AREAS, Settings, from_environment
+from queen.config.variable import settings_of
 from queen.core.errors import SettingError
 from queen.http.access import Access
 from queen.server import listening
@@ -26,8 +26,8 @@ from tests.support.route_table import route_table
 
 DEPLOY = ROOT / "deploy"
 SPOOL = "/var/lib/queen/spool"
-FIELDS = {variable: field for field in dataclasses.fields(Settings) for variable in field.metadata.get("variables", ())}
-SECRET = {variable for variable, field in FIELDS.items() if field.metadata["secret"]}
+SETTINGS = {name: setting for area in AREAS.values() for setting in settings_of(area) for name in setting.names}
+SECRET = {name for name, setting in SETTINGS.items() if setting.secret}
 #: For what a person has to fill in.
 FILLED = {"JWT_SECRET": "s" * 32, "QUEEN_ENCRYPTION_KEY": "ab" * 32}
 
@@ -78,7 +78,7 @@ ENVIRONMENTS: Mapping[str, Mapping[str, str]] = {
 def test_every_variable_is_a_setting_that_takes_its_value(place: str) -> None:
     environment = ENVIRONMENTS[place]
     assert environment
-    assert set(environment) <= set(FIELDS)
+    assert set(environment) <= set(SETTINGS)
     # ${NAME:-default} is what compose puts in.
     values = {name: re.sub(r"\$\{\w+:-(.*)\}", r"\1", value) for name, value in environment.items()}
     from_environment({name: FILLED.get(name, value) for name, value in values.items()})
@@ -90,13 +90,13 @@ def test_every_server_may_listen_where_it_is_told_to(place: str) -> None:
     defaults = {name: re.sub(r"\$\{\w+:-(.*)\}", r"\1", value) for name, value in ENVIRONMENTS[place].items()}
     chosen = environment | defaults
     settings = from_environment({name: FILLED.get(name, value) for name, value in chosen.items()})
-    listening.protect(settings, [settings.host])
+    listening.protect(settings, [settings.server.host])
 
 
 def test_the_image_alone_does_not_open_itself_to_all() -> None:
     settings = from_environment(of_the_image())
     with pytest.raises(SettingError, match="Other machines can reach 0\\.0\\.0\\.0"):
-        listening.protect(settings, [settings.host])
+        listening.protect(settings, [settings.server.host])
 
 
 def test_secrets_are_nowhere_but_where_secrets_are() -> None:
@@ -137,7 +137,7 @@ def public() -> set[str]:
     return {route.path for route in route_table() if route.access.get("GET") is Access.PUBLIC}
 
 
-def test_what_is_probed_and_scraped_is_public() -> None:
+def test_health_checks_and_metrics_are_public() -> None:
     probes = {name: container()[f"{name}Probe"]["httpGet"]["path"] for name in ("startup", "liveness", "readiness")}
     assert probes == {"startup": "/health/live", "liveness": "/health/live", "readiness": "/health/ready"}
     (image,) = re.findall(r"PORT\\\"\]\}(/[a-z/]+)", (DEPLOY / "compose" / "Dockerfile").read_text())
@@ -150,7 +150,7 @@ def test_what_is_probed_and_scraped_is_public() -> None:
 
 def test_ports_are_the_one_that_the_server_listens_on() -> None:
     port = of_the_image()["PORT"]
-    assert int(port) == Settings().port
+    assert int(port) == Settings().server.port
     assert f"EXPOSE {port}\n" in (DEPLOY / "compose" / "Dockerfile").read_text()
     assert compose()["queen"]["ports"] == [f"127.0.0.1:{port}:{port}"]
     assert container()["ports"] == [{"name": "http", "containerPort": int(port)}]
@@ -169,7 +169,7 @@ def test_alerts_watch_the_job_that_is_scraped() -> None:
 # ---------------------------------------------------------------- folders and times
 
 
-def test_the_spool_is_on_a_disk_that_outlives_the_process() -> None:
+def test_the_spool_is_on_a_persistent_disk() -> None:
     assert of_the_image()["FILE_BUFFER_DIR"] == of_systemd()["FILE_BUFFER_DIR"] == SPOOL
     assert {f"/var/lib/{name}" for name in unit("StateDirectory").split()} == {"/var/lib/queen", SPOOL}
     assert f"spool:{SPOOL}" in compose()["queen"]["volumes"]
@@ -189,7 +189,7 @@ def unit(name: str) -> str:
 
 
 def test_a_stop_leaves_the_requests_their_time() -> None:
-    graceful = Settings().graceful_timeout_s
+    graceful = Settings().server.graceful_timeout_s
     assert int(unit("TimeoutStopSec")) > graceful
     assert int(compose()["queen"]["stop_grace_period"].removesuffix("s")) > graceful
     environment = of_kubernetes("queen-server")

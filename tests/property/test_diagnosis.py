@@ -71,12 +71,12 @@ def test_a_sound_database_gives_nothing_to_do() -> None:
         ({"retained_bytes": 20 << 30}, "replication", Grade.WARNING, "20 GiB"),
         ({"transaction_age": 1_500_000_000}, "vacuum", Grade.PROBLEM, "1,500,000,000"),
         ({"tables": [Table("queen.x", 10, 20_000, 1 << 30)]}, "bloat", Grade.WARNING, "VACUUM (ANALYZE) queen.x"),
-        ({"schema": SchemaFacts([], [], [Lag("q", "g", 5, 700.0)], 1.0)}, "lag", Grade.WARNING, "Group g is 5"),
+        ({"schema": SchemaFacts([], [], [Lag("q", "g", 5, 700.0)], 1.0)}, "lag", Grade.WARNING, "has a lag of 5"),
         ({"schema": SchemaFacts([], [], [], 900.0)}, "statistics", Grade.WARNING, "900 s old"),
         ({"schema": SchemaFacts([], [], [], 1.0, 1234)}, "dead letters", Grade.WARNING, "1,234"),
     ],
 )  # fmt: skip
-def test_what_is_not_well_is_said_with_what_to_do(change: dict[str, Any], topic: str, grade: Grade, word: str) -> None:
+def test_problems_are_reported_with_advice(change: dict[str, Any], topic: str, grade: Grade, word: str) -> None:
     [(its_topic, its_grade, text)] = found(structs.replace(SOUND, **change))
     assert (its_topic, its_grade) == (topic, grade)
     assert word in text
@@ -132,15 +132,15 @@ def test_a_clock_that_has_stepped_is_told(step: ClockStep, repairing: bool, word
     assert word in text
 
 
-def test_a_time_in_which_nobody_looked_at_the_clock_is_no_fault() -> None:
+def test_a_time_without_clock_checks_is_not_a_problem() -> None:
     assert SOUND.schema is not None
     schema = structs.replace(SOUND.schema, steps=[ClockStep("then", 60.0, False, 60.0)])
     facts = structs.replace(SOUND, schema=schema)
     assert found(facts) == []
-    assert any("Nobody looked at PostgreSQL's clock for 60 s" in each.text for each in judge(facts, 40))
+    assert any("PostgreSQL's clock was not checked for 60 s" in each.text for each in judge(facts, 40))
 
 
-def test_who_may_not_see_others_does_not_say_that_all_is_well() -> None:
+def test_a_role_that_cannot_see_sessions_is_reported() -> None:
     findings = list(judge(structs.replace(SOUND, sees_others=False, role="queen_server"), 40))
     assert not {each.topic for each in findings} & {"transactions", "locks"}
     [finding] = [each for each in findings if each.topic == "sessions"]
@@ -151,14 +151,14 @@ def test_who_may_not_see_others_does_not_say_that_all_is_well() -> None:
 @pytest.mark.parametrize(
     ("change", "up", "grade", "word"),
     [
-        ({}, True, Grade.OK, f"Nothing waits in {SPOOL.folder}"),
+        ({}, True, Grade.OK, f"No messages wait in {SPOOL.folder}"),
         ({"messages": 5, "oldest_age_s": 30.0}, True, Grade.OK, "5 messages wait"),
         ({"messages": 5, "oldest_age_s": 3000.0}, False, Grade.OK, "5 messages wait"),
         ({"messages": 5, "oldest_age_s": 3000.0}, True, Grade.WARNING, "Start a server"),
         ({"failed": 2}, True, Grade.WARNING, "queen spool ls"),
         ({"held_partitions": 2, "held_codes": ["too_slow"]}, True, Grade.WARNING, "too_slow"),
         ({"bytes": 900 << 20}, False, Grade.PROBLEM, "87 % full"),
-        ({"disk_free_bytes": 1 << 20}, True, Grade.PROBLEM, "1 MiB left"),
+        ({"disk_free_bytes": 1 << 20}, True, Grade.PROBLEM, "1 MiB free"),
     ],
 )
 def test_a_spool_is_judged(change: dict[str, Any], up: bool, grade: Grade, word: str) -> None:

@@ -11,7 +11,7 @@ from queen.core.operations import Claim, JobType, Pop, Popped
 from queen.core.simple_mq import Dequeue, Dequeued
 from queen.engine.job import Job
 from queen.http.disconnect import serve_or_abandon
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 
 FOUND = Popped(UUID(int=1), [Claim(1, "q", "Default", 0, frozenset(), -1, 1, [])])
 
@@ -57,7 +57,7 @@ KINDS = pytest.mark.parametrize(
 @checks("G-WAIT-4", level=Level.MODEL)
 @KINDS
 @pytest.mark.parametrize("leaves", ["client", "server"])
-async def test_what_was_on_its_way_when_the_client_left_is_given_back(
+async def test_messages_for_a_disconnected_client_are_released(
     kind: JobType, request_: Any, found: Any, leaves: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     client, engine, job, serving = polling(kind, request_, "nothing")
@@ -77,7 +77,7 @@ async def test_what_was_on_its_way_when_the_client_left_is_given_back(
     assert giving_back.kind is JobType.CUSTOM
     giving_back.future.set_exception(DatabaseUnavailableError("PostgreSQL is down"))
     await asyncio.sleep(0)
-    assert "could not be given back; they come again by themselves: PostgreSQL is down" in caplog.text
+    assert "could not be released; they are delivered again when the lease expires: PostgreSQL is down" in caplog.text
 
 
 @checks("G-WAIT-4", level=Level.MODEL)

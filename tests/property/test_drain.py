@@ -17,19 +17,21 @@ from msgspec.structs import replace
 from queen.core.batch_policy import BatchPolicy
 from queen.core.concurrency import Vegas, VegasSettings
 from queen.core.errors import DatabaseUnavailableError, DataRejectedError, OverloadedError
-from queen.core.operations import Claim, JobType, Lot, Pop, Popped, Push, Pushed
-from queen.engine.context import tell_nobody
+from queen.core.operations import Claim, JobType, PartitionBatch, Pop, Popped, Push, Pushed
+from queen.engine.context import ignore_notification
 from queen.engine.engine import Engine, Shares
 from queen.engine.failures import Rules
 from queen.engine.handlers.pop import Outcome
 from queen.engine.job import Job
-from queen.engine.lane import Lane
-from queen.engine.operations import OPERATIONS, Operation
+from queen.engine.job_queue import JobQueue
+from queen.engine.job_specs import JOB_SPECS, JobSpec
+from queen.engine.offer import offered
 from queen.engine.orphans import Orphans
-from queen.engine.ports import Notice
+from queen.engine.ports import Notification
+from queen.engine.prefetch import Prefetch
 from queen.engine.slots import Slots
 from queen.engine.waiters import Waiters
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.virtual_time import run
 
 HOT = (JobType.PUSH, JobType.POP, JobType.ACK, JobType.TRANSACTION)
@@ -106,28 +108,30 @@ class Harness:
         self.counted: list[Popped] = []
         self.loop = asyncio.get_running_loop()
         context: Any = SimpleNamespace(
-            heard=tell_nobody,
-            away=False,
-            directory=None,
+            notify=ignore_notification,
+            unavailable=False,
+            cache=None,
             meter=SimpleNamespace(batch=lambda *_: None, pop=lambda _request, popped: self.counted.append(popped)),
             orphans=Orphans(),
+            prefetch=Prefetch(),
+            pop_maintenance=False,
             unfinished=set(),
             rules=Rules(30, 5),
         )
-        table = {kind: Operation(database.handler(kind)) for kind in HOT}
+        table = {kind: JobSpec(database.handler(kind)) for kind in HOT}
         popping = database.handler(JobType.POP) if log is None else log.pop
-        table[JobType.POP] = replace(OPERATIONS[JobType.POP], handler=popping)
+        table[JobType.POP] = replace(JOB_SPECS[JobType.POP], handler=popping)
         if log is not None:
-            table[JobType.PUSH] = replace(OPERATIONS[JobType.PUSH], handler=log.push)
-        table[JobType.CUSTOM] = Operation(database.handler(JobType.CUSTOM), cold=True)
+            table[JobType.PUSH] = replace(JOB_SPECS[JobType.PUSH], handler=log.push)
+        table[JobType.CUSTOM] = JobSpec(database.handler(JobType.CUSTOM), cold=True)
 
-        def lane(_kind: JobType) -> Lane:
-            return Lane(policy, Vegas(policy.in_flight_max, VegasSettings(window=4)) if vegas else None)
+        def job_queue(_kind: JobType) -> JobQueue:
+            return JobQueue(policy, Vegas(policy.in_flight_max, VegasSettings(window=4)) if vegas else None)
 
         shares, clock = Shares(hot, 1, 10_000), clock or self.loop.time
-        self.engine = Engine(context, lane, Waiters(100, 1000), shares, self.answer, table, clock)
+        self.engine = Engine(context, job_queue, Waiters(100, 1000), shares, self.answer, table, clock)
         if log is not None:
-            context.heard = self.engine.heard
+            context.notify = self.engine.notify
 
     def answer(self, job: Job, result: Any) -> None:
         self.answers[id(job)].append(result)
@@ -182,7 +186,7 @@ def test_every_job_is_answered_once_and_in_time(
             request = Pop(f"q{number % 3}", wait_ms=wait_ms) if kind is JobType.POP else Request(number, bad)
             jobs.append((harness.submit(kind, request), harness.loop.time()))
             if choice.random() < 0.1:
-                harness.engine.heard(Notice(f"q{number % 3}", choice.randint(1, 3)))
+                harness.engine.notify(Notification(f"q{number % 3}", choice.randint(1, 3)))
             if choice.random() < 0.05:
                 harness.engine.abandon(jobs[-1][0])
                 gone.add(id(jobs[-1][0]))
@@ -202,9 +206,14 @@ def test_every_job_is_answered_once_and_in_time(
         assert database.most["custom"] <= 1
         assert all(database.most[kind.value] <= POLICY.in_flight_max for kind in HOT)
         status = harness.engine.status()
-        assert (status.hot.free, status.cold.free, status.waiting, status.places) == (hot, 1, 0, 0)
-        assert all((lane.queued, lane.queued_bytes, lane.in_flight) == (0, 0, 0) for lane in status.lanes)
-        assert sum(sum(lane.batch_sizes) for lane in status.lanes) == sum(lane.calls for lane in status.lanes)
+        assert (status.hot.free, status.cold.free, status.waiting, status.wait_lists) == (hot, 1, 0, 0)
+        assert all(
+            (job_queue.queued, job_queue.queued_bytes, job_queue.in_flight) == (0, 0, 0)
+            for job_queue in status.job_queues
+        )
+        assert sum(sum(job_queue.batch_sizes) for job_queue in status.job_queues) == sum(
+            job_queue.calls for job_queue in status.job_queues
+        )
 
     run(live())
 
@@ -339,7 +348,7 @@ def test_one_job_too_many_is_refused_and_counted() -> None:
         await asyncio.sleep(60)
         refused = [job for job in jobs if isinstance(harness.answers[id(job)][0], OverloadedError)]
         assert len(refused) == 6  # one left at once, three may wait
-        [push] = [lane for lane in harness.engine.status().lanes if lane.kind is JobType.PUSH]
+        [push] = [job_queue for job_queue in harness.engine.status().job_queues if job_queue.kind is JobType.PUSH]
         assert (push.refused, push.jobs, push.failed) == (6, 4, 0)
         await harness.engine.stop()
 
@@ -352,8 +361,8 @@ def test_calls_are_timed_finer_than_a_loop_knows_the_time() -> None:
         harness = Harness(Database(random.Random(0), 0.002), hot=2, clock=lambda: next(times))
         harness.submit(JobType.ACK, Request(1))
         await harness.engine.stop()
-        [lane] = [each for each in harness.engine.status().lanes if each.kind is JobType.ACK]
-        assert lane.rtt_ms == pytest.approx(0.4)
+        [job_queue] = [each for each in harness.engine.status().job_queues if each.kind is JobType.ACK]
+        assert job_queue.rtt_ms == pytest.approx(0.4)
 
     run(live())
 
@@ -389,41 +398,40 @@ def test_slots_are_shared_fairly(total: int, steps: list[tuple[bool, set[str], i
 
 
 class Log:
-    """A log of one queue that pushes fill and pops empty; calls of one turn share a transaction where ``shared``."""
+    """A log of one queue that pushes fill and pops empty; pushes serve who is offered to them where ``serves``."""
 
-    def __init__(self, *, shared: bool) -> None:
-        self.shared = shared
+    def __init__(self, *, serves: bool) -> None:
+        self.serves = serves
         self.messages = 0
         self.looks = 0
-        self._pushing = 0
 
     async def push(self, _context: object, requests: Sequence[Push]) -> list[Pushed]:
-        self._pushing += sum(request.items for request in requests)
         await asyncio.sleep(0.001)
-        self.messages += self._pushing
-        self._pushing = 0
+        self.messages += sum(request.items for request in requests)
+        offer = offered.get() if self.serves else None
+        for job in list(offer.jobs) if offer is not None else ():
+            if taken := min(job.request.batch, self.messages):
+                self.messages -= taken
+                assert offer is not None
+                offer.answer(job, popped_of(job.request, taken), taken)
         return [Pushed([])] * len(requests)
 
     async def pop(self, _context: object, requests: Sequence[Pop]) -> list[Outcome]:
         self.looks += 1
-        await asyncio.sleep(0)  # the push of the same turn has begun
-        behind = self.shared and self._pushing > 0
-        if not behind:
-            return await self._look(requests, behind=False)
-        await asyncio.sleep(0.0015)
-        return await self._look(requests, behind=True)
-
-    async def _look(self, requests: Sequence[Pop], *, behind: bool) -> list[Outcome]:
         outcomes = [Outcome() for _ in requests]
         for outcome, request in zip(outcomes, requests, strict=True):
             taken = min(request.batch, self.messages)
             self.messages -= taken
-            outcome.behind, outcome.more = behind, taken == request.batch
+            outcome.more = taken == request.batch
             if taken:
-                outcome.popped = Popped(None, [Claim(1, request.queue, "p", 0, frozenset(), 0, taken, [])])
-        if not behind:
-            await asyncio.sleep(0.001)
+                outcome.popped = popped_of(request, taken)
+        await asyncio.sleep(0.001)
         return outcomes
+
+
+def popped_of(request: Pop, messages: int) -> Popped:
+    """So many messages, which stand as the attempt of one claim."""
+    return Popped(None, [Claim(1, request.queue, "p", 0, frozenset(), 0, messages, [])])
 
 
 async def long_polls(harness: Harness, batches: list[int]) -> list[Job]:
@@ -436,15 +444,15 @@ async def long_polls(harness: Harness, batches: list[int]) -> list[Job]:
 @checks("G-WAIT-1", level=Level.MODEL)
 @settings(max_examples=100, deadline=None)
 @given(
-    shared=st.booleans(),
+    serves=st.booleans(),
     waiters=st.lists(st.integers(1, 3), min_size=1, max_size=6),
     pushes=st.lists(st.tuples(st.floats(0, 0.004), st.integers(1, 4)), min_size=1, max_size=8),
 )
-def test_who_waits_gets_what_is_pushed_at_once_whether_or_not_it_looks_in_the_same_transaction(
-    shared: bool, waiters: list[int], pushes: list[tuple[float, int]]
+def test_long_polls_get_pushed_messages_at_once_in_any_way(
+    serves: bool, waiters: list[int], pushes: list[tuple[float, int]]
 ) -> None:
     async def live() -> None:
-        log, told = Log(shared=shared), []
+        log, told = Log(serves=serves), []
         database = Database(random.Random(1), 0.001)
         harness = Harness(database, 4, log=log)
         jobs = await long_polls(harness, waiters)
@@ -463,35 +471,20 @@ def test_who_waits_gets_what_is_pushed_at_once_whether_or_not_it_looks_in_the_sa
 
 
 def push_of(messages: int) -> Push:
-    return Push([Lot("q", "p", range(messages), b"", [0] * messages, None)], messages)
+    return Push([PartitionBatch("q", "p", range(messages), b"", [0] * messages, None)], messages)
 
 
 @checks("G-WAIT-1", level=Level.MODEL)
-def test_a_message_for_one_of_many_waiters_takes_one_look() -> None:
+def test_a_message_for_one_of_many_waiters_takes_no_look() -> None:
     async def live() -> None:
-        log = Log(shared=True)
+        log = Log(serves=True)
         harness = Harness(Database(random.Random(1), 0.001), 4, log=log)
         jobs = await long_polls(harness, [10] * 8)
         looks = log.looks
         harness.submit(JobType.PUSH, push_of(1))
         await asyncio.sleep(0.05)
         assert [len(harness.answers[id(job)]) for job in jobs] == [1, 0, 0, 0, 0, 0, 0, 0]
-        assert log.looks == looks + 1
-        await harness.engine.stop()
-
-    run(live())
-
-
-@checks("G-WAIT-1", level=Level.MODEL)
-def test_who_found_something_else_before_the_push_keeps_nobody_from_being_woken() -> None:
-    async def live() -> None:
-        log = Log(shared=False)
-        harness = Harness(Database(random.Random(1), 0.001), 4, log=log)
-        jobs = await long_polls(harness, [10] * 2)
-        log.messages = 1  # one whose time has come
-        harness.submit(JobType.PUSH, push_of(1))
-        await asyncio.sleep(0.05)
-        assert [len(harness.answers[id(job)]) for job in jobs] == [1, 1]
+        assert log.looks == looks
         await harness.engine.stop()
 
     run(live())

@@ -16,8 +16,8 @@ from hypothesis.stateful import (
 )
 
 from queen.core.limits import CURSORS_STEP
-from queen_spec import model
-from queen_spec.guarantees import Level, checks
+from spec import model
+from spec.guarantees import Level, checks
 from tests.support.broker import Broker, play
 
 QUEUES = ("a.t", "b.t", "c")
@@ -405,7 +405,7 @@ def test_neighbours_in_one_request_are_acked_each_by_itself(broker: Broker) -> N
 
 
 @checks("G-RET-8", level=Level.MODEL)
-def test_what_a_group_to_come_will_not_get_is_no_backlog(broker: Broker) -> None:
+def test_messages_before_the_start_of_a_pending_group_are_not_backlog(broker: Broker) -> None:
     """Found by Hypothesis: its cursors move when its start has come, and until then they made its queue too large."""
     one = model.Push((model.PushItem("q", 0),))
     _, observed = play(
@@ -425,7 +425,7 @@ def test_what_a_group_to_come_will_not_get_is_no_backlog(broker: Broker) -> None
 
 @checks("G-RET-6", level=Level.MODEL)
 @pytest.mark.parametrize("start", [0, 10, 40])
-def test_what_a_group_to_come_will_not_get_does_not_become_overdue(broker: Broker, start: float) -> None:
+def test_messages_before_the_start_of_a_pending_group_are_not_evicted_for_it(broker: Broker, start: float) -> None:
     """Found by Hypothesis: it was dead-lettered for a group that had never asked for it."""
     state, _ = play(
         broker,

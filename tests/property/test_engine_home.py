@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from queen.engine.thread import Assemble, Assembled, EngineThread
+from queen.engine.handle import Assemble, Assembled, EngineHandle
 
 
 class _Homebody:
@@ -35,9 +35,9 @@ class _Homebody:
 @pytest.mark.parametrize("own", [True, False], ids=["thread", "loop"])
 async def test_all_that_an_engine_does_happens_where_it_lives(own: bool) -> None:
     homebody = _Homebody()
-    engine = EngineThread(homebody.assembly(), asyncio.new_event_loop if own else None)
+    engine = EngineHandle(homebody.assembly(), asyncio.new_event_loop if own else None)
     await engine.start()
-    engine.hear(b"")
+    engine.receive_packet(b"")
     engine.begin_stop()
     await engine.beat()
     await engine.stop()
@@ -48,6 +48,6 @@ async def test_all_that_an_engine_does_happens_where_it_lives(own: bool) -> None
 
 @pytest.mark.parametrize("own", [True, False], ids=["thread", "loop"])
 async def test_an_engine_that_was_never_started_can_be_stopped(own: bool) -> None:
-    engine = EngineThread(_Homebody().assembly(), asyncio.new_event_loop if own else None)
+    engine = EngineHandle(_Homebody().assembly(), asyncio.new_event_loop if own else None)
     await engine.stop()
     assert "queen-engine" not in {thread.name for thread in threading.enumerate()}

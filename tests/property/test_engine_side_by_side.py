@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from queen.core.limits import CURSORS_STEP
-from queen_spec import model
-from queen_spec.guarantees import Level, checks
-from queen_spec.linearizability import Call, explain
+from spec import model
+from spec.guarantees import Level, checks
+from spec.linearizability import Call, explain
 from tests.support.broker import ConcurrentBroker
 
 Delivered: TypeAlias = tuple[model.Delivery, str | None, str | None]
@@ -135,7 +135,7 @@ def broker(postgres: str) -> Iterator[ConcurrentBroker]:
 # Not shrunk: the same program may meet another order of events, and then proves nothing.
 @settings(suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(program=st.lists(rounds, min_size=1, max_size=8))
-def test_what_clients_see_side_by_side_has_an_order(
+def test_concurrent_histories_are_linearizable(
     broker: ConcurrentBroker, monkeypatch: pytest.MonkeyPatch, cursors: int, program: Any
 ) -> None:
     """Also where a page of cursors is one of them."""

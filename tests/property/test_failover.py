@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,17 +21,18 @@ from queen.core.errors import (
     TooSlowError,
 )
 from queen.core.operations import Buffered, Pop, Popped, Push, Transaction
-from queen.engine.context import Context, tell_nobody
-from queen.engine.directory import Directory
+from queen.engine.append import AppendBatch, Appended
+from queen.engine.context import Context, ignore_notification
 from queen.engine.failover import Failover
 from queen.engine.handlers import failover as handlers
-from queen.engine.handlers.push import Sending
-from queen.engine.ports import Appended, LimitedQueue, PartitionName, PushColumns, PushOptions
+from queen.engine.handlers.push import PushAttempt
+from queen.engine.metadata_cache import MetadataCache
+from queen.engine.ports import LimitedQueue, PartitionName, PushOptions
 from queen.engine.push_options import keep_for_spool, options_for_spool
 from queen.security.keyring import Keyring
 from queen.spool.format import Record
 from queen.spool.spool import MAINTENANCE, POP_MAINTENANCE, SPOOLING, Limits, Spool
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.simulated_folder import SimulatedFolder
 from tests.support.spool_world import INSTALLATION, Postgres, push_of
 
@@ -48,8 +50,8 @@ def spool() -> Spool:
 def context(spool: Spool) -> Any:
     failover = Failover(spool)
     postgres = Postgres(random.Random(1))
-    directory = Directory(postgres, 100)  # type: ignore[arg-type]
-    yield Context(postgres, postgres, directory, tell_nobody, 0.01, failover, keys=KEYS)  # type: ignore[arg-type]
+    cache = MetadataCache(postgres, 100)  # type: ignore[arg-type]
+    yield Context(postgres, postgres, cache, ignore_notification, 0.01, failover, keys=KEYS)  # type: ignore[arg-type]
     failover.close()
 
 
@@ -61,9 +63,9 @@ def pushing(monkeypatch: pytest.MonkeyPatch, outcome: Any) -> list[Any]:
     """Replaces the push of a quiet day; the flush ids that it was called with."""
     calls: list[Any] = []
 
-    async def push(_context: Any, sending: Sending) -> Any:
+    async def push(_context: Any, sending: PushAttempt) -> Any:
         calls.append(sending.flush_id)
-        sending.mark_sent()
+        sending.sent_at = time.time()
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
@@ -97,7 +99,7 @@ async def test_push_is_spooled_without_asking_postgres(
     calls = pushing(monkeypatch, ["stored"])
     if why == "away":
         assert context.failover is not None
-        context.failover.away = True
+        context.failover.unavailable = True
     else:
         spool.set_flag(SPOOLING, True)
     assert await handlers.push_or_spool(context, [push_of("p", [1])]) == [Buffered()]
@@ -146,7 +148,7 @@ def executed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return requests
 
     monkeypatch.setattr(handlers, "transaction", transaction)
-    monkeypatch.setattr(handlers, "_LOOK_S", 0)
+    monkeypatch.setattr(handlers, "_POLL_S", 0)
     return calls
 
 
@@ -170,7 +172,7 @@ async def test_transaction_that_pushes_waits_for_the_end_of_the_spool(
 async def test_transaction_does_not_wait_for_ever(
     context: Context, spool: Spool, executed: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handlers, "_PATIENCE_S", 0)
+    monkeypatch.setattr(handlers, "_DRAIN_TIMEOUT_S", 0)
     spool.set_flag(SPOOLING, True)
     refused, done = await handlers.transaction_behind_spool(context, [PUSHES, ACKS])
     assert isinstance(refused, SpoolDrainingError)
@@ -210,7 +212,7 @@ class Answering(Postgres):
     async def describe_partitions(self, part_ids: Any) -> list[PartitionName]:
         return [PartitionName(number, 1, *name) for name, number in self.parts.items() if number in part_ids]
 
-    async def push(self, columns: PushColumns, *, again: bool) -> list[Appended]:
+    async def push(self, columns: AppendBatch, *, again: bool) -> list[Appended]:
         self.flushes_sent.append(columns.flush)
         answer = self.answers.pop(0) if self.answers else DatabaseUnavailableError("away")
         if isinstance(answer, Exception):
@@ -223,10 +225,10 @@ def beside(spool: Spool) -> Iterator[Beside]:
     """Makes the context of a worker on a PostgreSQL, beside the spool."""
     made: list[Failover] = []
 
-    def make(postgres: Postgres, keys: Keyring | None = KEYS, patience_s: float = 0) -> Context:
+    def make(postgres: Postgres, keys: Keyring | None = KEYS, retry_timeout_s: float = 0) -> Context:
         made.append(Failover(spool))
-        directory = Directory(postgres, 100)  # type: ignore[arg-type]
-        return Context(postgres, postgres, directory, tell_nobody, patience_s, made[-1], keys=keys)  # type: ignore[arg-type]
+        cache = MetadataCache(postgres, 100)  # type: ignore[arg-type]
+        return Context(postgres, postgres, cache, ignore_notification, retry_timeout_s, made[-1], keys=keys)  # type: ignore[arg-type]
 
     yield make
     for failover in made:
@@ -234,7 +236,7 @@ def beside(spool: Spool) -> Iterator[Beside]:
 
 
 def payloads(record: Record) -> list[Any]:
-    return [json.loads(b"[" + lot.body + b"]")[0]["payload"] for lots in record.requests for lot in lots]
+    return [json.loads(b"[" + batch.body + b"]")[0]["payload"] for batches in record.requests for batch in batches]
 
 
 @checks("G-SPOOL-2", level=Level.MODEL)
@@ -263,15 +265,15 @@ async def test_a_lock_that_is_met_while_partitions_are_made_is_no_outage_whateve
 
     postgres = Held()
     with pytest.raises(TooSlowError):
-        await handlers.push_or_spool(beside(postgres, patience_s=5.0), [push_of("p", [1])])
+        await handlers.push_or_spool(beside(postgres, retry_timeout_s=5.0), [push_of("p", [1])])
     assert (postgres.calls, spooled(spool)) == (2, [])
 
 
 @checks("G-SPOOL-2", level=Level.MODEL)
-async def test_what_was_certainly_not_stored_is_spooled_as_never_sent(spool: Spool, beside: Beside) -> None:
+async def test_a_push_that_was_certainly_not_stored_is_spooled_without_its_id(spool: Spool, beside: Beside) -> None:
     class Gone(Answering):
         async def read_push_options(self) -> PushOptions:
-            self.away = bool(self.flushes_sent)
+            self.unavailable = bool(self.flushes_sent)
             return await super().read_push_options()
 
     postgres = Gone([])  # no row: the options have changed, and then nobody is there to tell them
@@ -286,8 +288,8 @@ async def test_what_was_certainly_not_stored_is_spooled_as_never_sent(spool: Spo
 @pytest.mark.parametrize("why", ["away", "spooling", "broken"])
 async def test_pushes_to_encrypted_queues_are_spooled_encrypted(spool: Spool, beside: Beside, why: str) -> None:
     context = beside(Answering(encrypted=frozenset("q")))
-    await context.directory.push_options()
-    context.failover.away = why == "away"  # type: ignore[union-attr]
+    await context.cache.push_options()
+    context.failover.unavailable = why == "away"  # type: ignore[union-attr]
     spool.set_flag(SPOOLING, why == "spooling")
     assert await handlers.push_or_spool(context, [push_of("p", [1])]) == [Buffered()]
     [record] = spooled(spool)
@@ -299,7 +301,7 @@ async def test_without_a_key_only_pushes_to_encrypted_queues_are_refused(spool: 
     context = beside(Answering(encrypted=frozenset("q")), keys=None)
     spool.set_flag(SPOOLING, True)
     other = push_of("p", [2])
-    other = Push([msgspec.structs.replace(lot, queue="open") for lot in other.lots], other.items)
+    other = Push([msgspec.structs.replace(batch, queue="open") for batch in other.batches], other.items)
     refused, buffered = await handlers.push_or_spool(context, [push_of("p", [1]), other])
     assert (type(refused), buffered) == (NoEncryptionKeyError, Buffered())
     [record] = spooled(spool)
@@ -308,9 +310,9 @@ async def test_without_a_key_only_pushes_to_encrypted_queues_are_refused(spool: 
 
 async def test_nothing_is_spooled_while_nobody_knows_what_is_encrypted(spool: Spool, beside: Beside) -> None:
     postgres = Answering(encrypted=frozenset("q"))
-    postgres.away = True
+    postgres.unavailable = True
     context = beside(postgres)
-    context.failover.away = True  # type: ignore[union-attr]
+    context.failover.unavailable = True  # type: ignore[union-attr]
     with pytest.raises(DatabaseUnavailableError):
         await handlers.push_or_spool(context, [push_of("p", [1])])
     assert spooled(spool) == []
@@ -319,10 +321,10 @@ async def test_nothing_is_spooled_while_nobody_knows_what_is_encrypted(spool: Sp
 async def test_a_worker_that_never_asked_postgres_reads_what_another_one_noted(spool: Spool, beside: Beside) -> None:
     await keep_for_spool(beside(Answering(encrypted=frozenset("q"))))
     postgres = Answering()
-    postgres.away = True
+    postgres.unavailable = True
     context = beside(postgres)
     assert (await options_for_spool(context)).encrypted == {"q"}
-    context.failover.away = True  # type: ignore[union-attr]
+    context.failover.unavailable = True  # type: ignore[union-attr]
     assert await handlers.push_or_spool(context, [push_of("p", [1])]) == [Buffered()]
     [record] = spooled(spool)
     assert payloads(record) != [1]

@@ -26,31 +26,32 @@ from queen.core.errors import (
 )
 from queen.core.limits import LOCK_WAIT_S
 from queen.core.operations import JobType, Pop, Popped
-from queen.engine.context import tell_nobody
+from queen.engine.context import ignore_notification
 from queen.engine.engine import Engine, Shares
 from queen.engine.failures import (
-    Line,
+    Bisection,
     Locked,
     Pace,
     Part,
     Repeats,
     Rules,
-    Trial,
-    Unnamed,
+    UnknownLock,
     call_limit_s,
     lock_wait_s,
     locked_error,
 )
 from queen.engine.handlers.pop import Outcome
 from queen.engine.job import Job
-from queen.engine.lane import Lane
-from queen.engine.operations import Operation, Waiting
+from queen.engine.job_queue import JobQueue
+from queen.engine.job_specs import JobSpec, Waiting
+from queen.engine.lock_queue import LockQueue
 from queen.engine.orphans import Orphans
+from queen.engine.prefetch import Prefetch
 from queen.engine.waiters import Waiters
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.virtual_time import run
 
-RULES = Rules(limit_s=30.0, patience_s=5.0)
+RULES = Rules(limit_s=30.0, retry_timeout_s=5.0)
 #: Much less than the shortest limit, also for a whole batch.
 QUICK_S = 0.003
 #: Requests that share a call in the line.
@@ -130,7 +131,7 @@ class Batch:
 
     def __init__(self, database: Database, pace: Pace | None = None) -> None:
         self._database, self._pace = database, pace or Pace()
-        self.line = Line[Request, int](RULES)
+        self.line = LockQueue[Request, int](RULES)
         self.answers: dict[int, tuple[Any, float]] = {}
 
     def carry_out(self, requests: Sequence[Request], *, wait_s: float | None = None) -> None:
@@ -138,7 +139,7 @@ class Batch:
         if not requests:
             return
         database = self._database
-        trial = Trial(requests, RULES, self._pace, database.now, wait_s=wait_s)
+        trial = Bisection(requests, RULES, self._pace, database.now, wait_s=wait_s)
         while (part := trial.next(database.now)) is not None:
             database.now += part.pause_s
             limit_s = RULES.limit_s if part.limit_s is None else part.limit_s
@@ -162,10 +163,10 @@ class Batch:
                 self.answer(request, locked_error())
             free = line.take_free(locked, at_most(BATCH_MAX))
             self.carry_out(free, wait_s=LOCK_WAIT_S)
-            pause_s = line.end(line.free, free)
+            pause_s = line.end(line.free, free, self._database.now)
             turn = line.take_turn(at_most(BATCH_MAX))
             self.carry_out(turn, wait_s=LOCK_WAIT_S)
-            self._database.now += min(pause_s, line.end(line.turn, turn))
+            self._database.now += min(pause_s, line.end(line.turn, turn, self._database.now))
 
     def answer(self, request: Request, answer: Any) -> None:
         assert request.number not in self.answers, "a request is answered once"
@@ -201,7 +202,7 @@ locked = st.dictionaries(st.integers(-2, 6), st.one_of(st.floats(0.0, 10.0), st.
 @checks("G-ISO-1", level=Level.MODEL)
 @settings(max_examples=600, deadline=None)
 @given(batch=requests_of_a_batch, locked=locked)
-def test_what_is_at_fault_fails_alone(batch: list[Request], locked: dict[int, float]) -> None:
+def test_only_the_request_at_fault_fails(batch: list[Request], locked: dict[int, float]) -> None:
     database = Database(locked=locked)
     answers = carry_out(database, batch)
     assert sorted(answers) == [request.number for request in batch]
@@ -219,7 +220,7 @@ def test_what_is_at_fault_fails_alone(batch: list[Request], locked: dict[int, fl
         else:
             assert answer == "done" or isinstance(answer, DatabaseSlowError)
     # The first call, its halves, longer tries, and what they overrun; locks have the patience besides.
-    assert database.now <= 7.5 * RULES.limit_s + 2 * RULES.patience_s
+    assert database.now <= 7.5 * RULES.limit_s + 2 * RULES.retry_timeout_s
 
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -249,14 +250,14 @@ def test_in_each_batch_of_six_requests_the_innocent_are_answered_as_they_would_b
 @checks("G-ISO-1", level=Level.MODEL)
 @settings(max_examples=300, deadline=None)
 @given(batch=batches(bad, needing(-2, -1, 0, 1)), locked=locked)
-def test_who_needs_a_lock_that_nobody_can_name_is_found_by_halves(
+def test_requests_blocked_by_an_unknown_lock_are_found_by_halving(
     batch: list[Request], locked: dict[int, float]
 ) -> None:
     database = Database(locked=locked)
     carried = Batch(database)
     carried.carry_out(batch)
     if not any(request.bad for request in batch):
-        assert len(database.calls) <= 2, "the lane is free again"
+        assert len(database.calls) <= 2, "the job_queue is free again"
     carried.rounds()
     for request in batch:
         answer, _ = carried.answers[request.number]
@@ -265,13 +266,13 @@ def test_who_needs_a_lock_that_nobody_can_name_is_found_by_halves(
         elif not isinstance(answer, LockedError):
             assert answer == "done"
         else:
-            assert database.free_at(request) >= RULES.patience_s - SLACK_S
-    assert database.now <= RULES.patience_s + SLACK_S + len(batch) * 4 * LOCK_WAIT_S
+            assert database.free_at(request) >= RULES.retry_timeout_s - SLACK_S
+    assert database.now <= RULES.retry_timeout_s + SLACK_S + len(batch) * 4 * LOCK_WAIT_S
 
 
 @settings(max_examples=300, deadline=None)
 @given(batch=batches(slow, bad, needing(-2, -1, 0, 1)), locked=locked)
-def test_whatever_comes_together_has_an_end(batch: list[Request], locked: dict[int, float]) -> None:
+def test_every_mix_of_requests_terminates(batch: list[Request], locked: dict[int, float]) -> None:
     database = Database(locked=locked)
     for number, answer in carry_out(database, batch).items():
         assert database.carried_out[number] == (answer == "done")
@@ -282,7 +283,7 @@ def test_whatever_comes_together_has_an_end(batch: list[Request], locked: dict[i
 @checks("G-ISO-1", level=Level.MODEL)
 @settings(max_examples=200, deadline=None)
 @given(size=st.integers(2, 500), slowness=st.floats(2e4, 1e9))
-def test_where_all_are_slow_nobody_is_at_fault_and_all_pause(size: int, slowness: float) -> None:
+def test_if_all_calls_are_slow_no_request_is_blamed_and_all_pause(size: int, slowness: float) -> None:
     database, pace = Database(slowness), Pace()
     answers = carry_out(database, [Request(number) for number in range(size)], pace)
     assert {type(answer) for answer in answers.values()} == {DatabaseSlowError}
@@ -315,8 +316,8 @@ def test_halves_have_shorter_limits_and_the_one_at_fault_more_and_more_when_the_
     assert {number: answer for number, answer in answers.items() if number != 2} == {0: "done", 1: "done", 3: "done"}
     assert isinstance(answers[2], TooSlowError)
     assert str(answers[2]) == (
-        "PostgreSQL did not complete this request alone within 30 s (DB_STATEMENT_TIMEOUT); nothing of it was stored. "
-        "Send it in smaller parts"
+        "PostgreSQL did not complete this request within 30 s, although it ran alone (DB_STATEMENT_TIMEOUT); "
+        "nothing of it was stored. Send it in smaller parts"
     )
 
 
@@ -335,7 +336,7 @@ def test_one_that_is_alone_in_the_worker_is_told_that_it_was_too_slow_each_time(
 
 def test_of_two_at_the_same_time_that_find_nothing_else_the_second_is_not_at_fault() -> None:
     pace, now = Pace(), 0.0
-    first, second = (Trial([Request(number)], RULES, pace, now) for number in range(2))
+    first, second = (Bisection([Request(number)], RULES, pace, now) for number in range(2))
     parts = [trial.next(now) for trial in (first, second)]
     kinds = []
     for trial, part in zip((first, second), parts, strict=True):
@@ -348,7 +349,7 @@ def test_of_two_at_the_same_time_that_find_nothing_else_the_second_is_not_at_fau
 
 def test_a_call_of_another_batch_that_got_through_says_that_postgresql_is_not_slow() -> None:
     pace = Pace()
-    slow, other = Trial([Request(0), Request(1)], RULES, pace, 0.0), Trial([Request(2)], RULES, pace, 1.0)
+    slow, other = Bisection([Request(0), Request(1)], RULES, pace, 0.0), Bisection([Request(2)], RULES, pace, 1.0)
     [part] = [other.next(1.0)]
     assert part is not None
     assert other.settle(part, [(part.requests[0], "done")], 1.1) == [(part.requests[0], "done")]
@@ -397,64 +398,64 @@ def test_nobody_waits_for_a_lock_of_another_and_nobody_in_vain_for_one_that_ends
     carried.rounds()
     for request in requests:
         answer, at = carried.answers[request.number]
-        if database.free_at(request) < RULES.patience_s - SLACK_S:
+        if database.free_at(request) < RULES.retry_timeout_s - SLACK_S:
             assert answer == "done"
             assert at <= database.free_at(request) + SLACK_S
-        elif database.free_at(request) > RULES.patience_s + SLACK_S:
+        elif database.free_at(request) > RULES.retry_timeout_s + SLACK_S:
             assert isinstance(answer, LockedError)
-            assert RULES.patience_s <= at <= RULES.patience_s + SLACK_S
+            assert RULES.retry_timeout_s <= at <= RULES.retry_timeout_s + SLACK_S
 
 
 def test_a_lock_that_goes_from_one_to_the_next_and_is_never_free_is_waited_for_in_turn() -> None:
-    line = Line[str, int](RULES)
+    line = LockQueue[str, int](RULES)
     for request, lock in {"a": 1, "b": 2, "c": 1, "d": 3}.items():
         line.join(request, frozenset([lock]), 0.0)
     turns = []
     for _ in range(4):
         turns.append(line.take_turn(at_most(9)))
-        line.end(line.turn, turns[-1])
+        line.end(line.turn, turns[-1], 0.0)
     assert turns == [["a", "c"], ["b"], ["d"], ["a", "c"]]
     assert line.take_turn(at_most(9)) == ["b"]
     assert line.take_free(frozenset([3]), at_most(9)) == ["a", "c"], "not who is in a call already"
-    line.end(line.free, "ac")
+    line.end(line.free, "ac", 0.0)
     assert line.take_free(frozenset([3]), at_most(1)) == ["a"], "as many as share a call"
     assert [line.take_turn(at_most(9)) for _ in range(3)] == [["d"], ["c"], []]
     assert line.late(frozenset([1, 2, 3]), 1e6) == [], "who is in a call has its answer by that"
 
 
-def test_who_waits_for_a_lock_alone_waits_for_longer_the_fewer_others_wait() -> None:
-    line = Line[str, int](RULES)
+def test_lone_lock_waits_are_longer_the_fewer_requests_wait() -> None:
+    line = LockQueue[str, int](RULES)
     waits = []
     for number in range(200):
         line.join(str(number), frozenset([number]), 0.0)
         waits.append(line.wait_s())
     assert waits == sorted(waits, reverse=True)
-    assert (waits[0], waits[-1]) == (RULES.patience_s / 4, LOCK_WAIT_S)
+    assert (waits[0], waits[-1]) == (RULES.retry_timeout_s / 4, LOCK_WAIT_S)
 
 
 def test_a_round_pauses_for_longer_and_longer_while_nobody_gets_through() -> None:
-    line = Line[str, int](RULES)
+    line = LockQueue[str, int](RULES)
     line.join("a", frozenset([1]), 0.0)
-    pauses = [line.end(line.turn, line.take_turn(at_most(9))) for _ in range(7)]
+    pauses = [line.end(line.turn, line.take_turn(at_most(9)), 0.0) for _ in range(7)]
     assert pauses == [0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5]
     line.join("b", frozenset([2]), 0.0)
     assert line.take_turn(at_most(1)) == ["a"]
     assert line.take_free(frozenset([1]), at_most(9)) == ["b"]
     line.leave("b", locked_error())
-    assert line.end(line.free, ["b"]) == 0.02, "a pause of its own"
+    assert line.end(line.free, ["b"], 0.0) == 0.02, "a pause of its own"
     line.leave("a", "done")
-    assert [line.end(line.turn, ["a"]), line.end(line.turn, [])] == [0.0, 0.02]
+    assert [line.end(line.turn, ["a"], 0.0), line.end(line.turn, [], 0.0)] == [0.0, 0.02]
     assert line.due is None
     assert not line.locks
 
 
-def test_who_waits_for_something_else_now_keeps_its_time() -> None:
-    line = Line[str, int](RULES)
+def test_a_waiting_request_keeps_its_deadline_after_a_change() -> None:
+    line = LockQueue[str, int](RULES)
     line.join("a", frozenset([1]), 0.0)
     line.join("b", frozenset([1]), 1.0)
     line.join("a", frozenset([2]), 2.0)
     assert line.locks == {1, 2}
-    both, times = frozenset([1, 2]), [RULES.patience_s + seconds for seconds in (-0.1, 0.0, 1.0)]
+    both, times = frozenset([1, 2]), [RULES.retry_timeout_s + seconds for seconds in (-0.1, 0.0, 1.0)]
     assert [line.late(both, now) for now in times] == [[], ["a"], ["a", "b"]]
     assert line.late(frozenset([1]), times[2]) == ["b"], "what the other needs is free now"
     assert line.join("b", frozenset([3]), times[1])
@@ -463,7 +464,7 @@ def test_who_waits_for_something_else_now_keeps_its_time() -> None:
 
 def test_where_calls_may_not_be_repeated_the_first_failure_is_the_last() -> None:
     for problem, expected in [(TooSlowError("slow"), TooSlowError), (TooSlowError("lock", lock=True), LockedError)]:
-        trial = Trial([Request(0)], RULES, Pace(), 0.0, repeats=False)
+        trial = Bisection([Request(0)], RULES, Pace(), 0.0, repeats=False)
         part = trial.next(0.0)
         assert part is not None
         assert [type(answer) for _, answer in trial.settle(part, [(Request(0), problem)], 30.0)] == [expected]
@@ -472,7 +473,7 @@ def test_where_calls_may_not_be_repeated_the_first_failure_is_the_last() -> None
 
 def test_requests_whose_calls_failed_apart_are_not_put_together() -> None:
     """A handler that makes several calls returns the error of each: what the others did stays done."""
-    trial, [a, b, c] = Trial(["a", "b", "c"], RULES, Pace(), 0.0), ["a", "b", "c"]
+    trial, [a, b, c] = Bisection(["a", "b", "c"], RULES, Pace(), 0.0), ["a", "b", "c"]
     part = trial.next(0.0)
     assert part is not None
     shared = DataRejectedError("one of them")
@@ -482,7 +483,7 @@ def test_requests_whose_calls_failed_apart_are_not_put_together() -> None:
 
 
 def test_only_those_of_the_call_that_met_a_lock_wait_for_it() -> None:
-    trial: Trial[str] = Trial(["a", "b", "c", "d"], RULES, Pace(), 0.0)
+    trial: Bisection[str] = Bisection(["a", "b", "c", "d"], RULES, Pace(), 0.0)
     part = trial.next(0.0)
     assert part is not None
     one, other = TooSlowError("lock", lock=True), TooSlowError("lock", lock=True)
@@ -493,7 +494,7 @@ def test_only_those_of_the_call_that_met_a_lock_wait_for_it() -> None:
     assert again is not None
     assert again.requests == ["c"]
     [(_, answer)] = trial.settle(again, [("c", other)], 2.0)
-    assert [type(lock) for lock in answer.locks] == [Unnamed]
+    assert [type(lock) for lock in answer.locks] == [UnknownLock]
 
 
 # ---------------------------------------------------------------- one call
@@ -527,7 +528,7 @@ def test_a_call_is_repeated_while_its_outcome_is_unknown_and_one_that_was_only_t
     ("problems", "ends_with"),
     [((AWAY,), DatabaseUnavailableError), ((LOST, SLOW), OutcomeUnknownError), ((LOST, AWAY), OutcomeUnknownError)],
 )
-def test_what_may_have_happened_is_told_when_the_patience_is_over(
+def test_an_unknown_outcome_is_reported_after_the_retries(
     problems: Sequence[QueenError], ends_with: type[QueenError]
 ) -> None:
     repeats = Repeats(RULES, 0.0)
@@ -538,10 +539,10 @@ def test_what_may_have_happened_is_told_when_the_patience_is_over(
     ("problems", "ends_with"),
     [((LOST, SLOW), TooSlowError), ((LOST, LOCK), TooSlowError), ((LOST,), None), ((AWAY,), None)],
 )
-def test_what_may_be_done_twice_is_never_unknown_and_holds_nobody_up_at_a_lock(
+def test_idempotent_calls_have_no_unknown_outcome_and_block_nobody_at_a_lock(
     problems: Sequence[QueenError], ends_with: type[QueenError] | None
 ) -> None:
-    repeats = Repeats(RULES, 0.0, harmless=True)
+    repeats = Repeats(RULES, 0.0, idempotent=True)
     after = [repeats.after(problem, 0.0, waits=True) for problem in problems]
     assert isinstance(after[-1], ends_with or float)
     assert type(repeats.after(LOST, 5.1, waits=True)) is DatabaseUnavailableError
@@ -556,7 +557,7 @@ def test_no_call_is_repeated_for_longer_than_the_patience(times: list[float]) ->
         if not isinstance(pause_s, float):
             break
         now += pause_s
-        assert now <= RULES.patience_s
+        assert now <= RULES.retry_timeout_s
     else:
         pytest.fail("it goes on and on")
 
@@ -571,19 +572,20 @@ class Harness:
         self.database, self.answers = database, dict[int, tuple[Any, float]]()
         self.loop = asyncio.get_running_loop()
         context: Any = SimpleNamespace(
-            heard=tell_nobody, away=False, directory=None, orphans=Orphans(), unfinished=set(), rules=RULES,
+            notify=ignore_notification, unavailable=False, cache=None, orphans=Orphans(), unfinished=set(), rules=RULES,
+            prefetch=Prefetch(), pop_maintenance=False,
             meter=SimpleNamespace(batch=lambda *_: None), database=self,
         )  # fmt: skip
         waiting = Waiting(Popped(), self.give_back, lambda *_: None)
         self.in_flight = Counter[str]()
         table = {
-            JobType.PUSH: Operation(self.handle, locks=lambda _, request: frozenset(map(abs, request.locks))),
-            JobType.POP: Operation(self.look, waiting=waiting),
+            JobType.PUSH: JobSpec(self.handle, locks=lambda _, request: frozenset(map(abs, request.locks))),
+            JobType.POP: JobSpec(self.look, waiting=waiting),
         }
         policy = BatchPolicy(preferred=50, hold_ms=0, batch_max=64, in_flight_max=1, queued_max=300)
         shares = Shares(4, 1, 1000)
         self.engine = Engine(
-            context, lambda _kind: Lane(policy), Waiters(100, 1000), shares, self.answer, table, self.loop.time
+            context, lambda _kind: JobQueue(policy), Waiters(100, 1000), shares, self.answer, table, self.loop.time
         )
 
     async def handle(self, _context: object, requests: Sequence[Request]) -> list[Any]:
@@ -638,7 +640,7 @@ def test_the_engine_answers_innocent_requests_whatever_comes_with_them(batch: li
                 assert result == request.number
         await harness.engine.stop()
         status = harness.engine.status()
-        assert (status.hot.free, [lane.in_flight for lane in status.lanes]) == (4, [0, 0])
+        assert (status.hot.free, [job_queue.in_flight for job_queue in status.job_queues]) == (4, [0, 0])
 
     run(live())
 
@@ -646,7 +648,7 @@ def test_the_engine_answers_innocent_requests_whatever_comes_with_them(batch: li
 @checks("G-ISO-1", level=Level.MODEL)
 @settings(max_examples=30, deadline=None)
 @given(
-    until=st.floats(1.0, RULES.patience_s - SLACK_S), waiting=st.integers(1, 200), locks=st.integers(1, 30),
+    until=st.floats(1.0, RULES.retry_timeout_s - SLACK_S), waiting=st.integers(1, 200), locks=st.integers(1, 30),
     others=st.lists(st.integers(1, 5), min_size=10, max_size=10),
 )  # fmt: skip
 def test_the_engine_goes_on_while_some_wait_for_locks(
@@ -679,7 +681,7 @@ def test_the_engine_goes_on_while_some_wait_for_locks(
 
 
 @pytest.mark.parametrize("number", [0, -1])
-def test_who_waits_for_a_lock_is_counted_and_answered_when_the_worker_stops(number: int) -> None:
+def test_requests_that_wait_for_a_lock_are_counted_and_answered_at_shutdown(number: int) -> None:
     async def live() -> None:
         harness = Harness(Database(locked={number: 1e6}))
         jobs = harness.submit(JobType.PUSH, [waiting_for(each, number) for each in range(300)])
@@ -695,7 +697,7 @@ def test_who_waits_for_a_lock_is_counted_and_answered_when_the_worker_stops(numb
     run(live())
 
 
-def test_a_long_poll_outwaits_a_lock() -> None:
+def test_a_long_poll_waits_until_a_lock_is_released() -> None:
     async def live() -> None:
         harness = Harness(Database(locked={-1: 20.0}))
         [job] = harness.submit(JobType.POP, [Pop("-1", wait_ms=600_000)])
@@ -708,7 +710,7 @@ def test_a_long_poll_outwaits_a_lock() -> None:
     run(live())
 
 
-def test_the_sender_who_has_gone_has_no_last_try() -> None:
+def test_no_final_attempt_for_a_disconnected_client() -> None:
     async def live() -> None:
         harness = Harness(Database())
         jobs = harness.submit(JobType.PUSH, [Request(0, 1000.0), Request(1)])
@@ -722,7 +724,7 @@ def test_the_sender_who_has_gone_has_no_last_try() -> None:
     run(live())
 
 
-def test_a_long_poll_outwaits_a_slow_database_and_one_that_does_not_wait_is_told() -> None:
+def test_a_long_poll_waits_for_a_slow_database_and_a_plain_pop_is_refused() -> None:
     async def live() -> None:
         harness = Harness(Database(slowness=1e6))
         polls = [Pop(str(number), wait_ms=600_000) for number in range(2)]
@@ -743,10 +745,19 @@ def test_a_long_poll_outwaits_a_slow_database_and_one_that_does_not_wait_is_told
 
 @checks("G-ISO-1", level=Level.MODEL)
 def test_data_that_is_refused_concerns_its_own_request_also_where_calls_are_not_repeated() -> None:
-    trial: Trial[int] = Trial([1, 2], RULES, Pace(), 0.0, repeats=False)
+    trial: Bisection[int] = Bisection([1, 2], RULES, Pace(), 0.0, repeats=False)
     part = trial.next(0.0)
     assert part is not None
     refused = DataRejectedError("bad data")
     assert trial.settle(part, [(1, refused), (2, refused)], 1.0) == []
     alone = [part.requests for part in iter(lambda: trial.next(1.0), None)]
     assert alone == [[1], [2]]
+
+
+def test_calls_follow_each_other_without_pauses_while_the_patience_of_others_is_over() -> None:
+    line = LockQueue[str, int](RULES)
+    for name in ("a", "b"):
+        assert line.join(name, frozenset({1}), 0.0)
+    pauses = [line.end(line.turn, line.take_turn(at_most(1)), now) for now in (0.0, 1.0, RULES.retry_timeout_s)]
+    assert [pause > 0.0 for pause in pauses] == [True, True, False]
+    assert line.end(line.turn, [], RULES.retry_timeout_s) > 0.0, "without a call it would spin"

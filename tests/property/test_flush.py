@@ -9,10 +9,9 @@ from msgspec import Raw
 
 from queen.core import ids
 from queen.core.operations import Push, Pushed
-from queen.engine.flush import Flush, reserved_ids
-from queen.engine.ports import Appended
+from queen.engine.append import AppendBatch, Appended, lay_out, reserved_ids
 from queen.http.parsing import PushItem, to_push
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 
 PARTS = {("q", "a"): 1, ("q", "b"): 2, ("r", "a"): 3}
 keys = st.sampled_from(sorted(PARTS))
@@ -30,8 +29,8 @@ class Log:
         self.heads, self.stored = dict(heads), dict(stored)
         self.written: dict[tuple[int, int], object] = {}
 
-    def append(self, flush: Flush) -> list[Appended]:
-        c, rows = flush.columns, []
+    def append(self, batch: AppendBatch) -> list[Appended]:
+        c, rows = batch, []
         assert c.part == sorted(set(c.part)), "partitions ascending and distinct"
         hashes = {(part, place): digest for part, place, digest in zip(c.hash_part, c.hash_pos, c.hash, strict=True)}
         assert len({(part, digest) for (part, _), digest in hashes.items()}) == len(hashes), "no hash twice"
@@ -71,8 +70,8 @@ def test_each_request_gets_the_offsets_of_its_own_items(
 ) -> None:
     pushes = pushes_of(written)
     log = Log({1: 10, 2: 20, 3: 30}, {(part, ids.transaction_hash(text)): off for (part, text), off in before.items()})
-    flush = Flush(UUID(int=1), pushes, PARTS, {}, frozenset())
-    answers = flush.answers(log.append(flush))
+    batch = lay_out(UUID(int=1), pushes, PARTS)
+    answers = batch.answers(log.append(batch))
     first_of = dict(before)
     number = 0
     for request, push, answer in zip(written, pushes, answers, strict=True):
@@ -91,9 +90,9 @@ def test_each_request_gets_the_offsets_of_its_own_items(
 
 
 def answer_of(push: Push, answer: Pushed, place: int) -> tuple[int, int, bool]:
-    for lot, stored in zip(push.lots, answer.stored, strict=True):
-        if place in lot.places:
-            number = list(lot.places).index(place)
+    for batch, stored in zip(push.batches, answer.stored, strict=True):
+        if place in batch.places:
+            number = list(batch.places).index(place)
             return stored.part_id, stored.offset(number), number in stored.duplicates
     raise AssertionError(f"item {place} was not answered")
 
@@ -105,9 +104,10 @@ def test_an_id_that_only_the_server_gives_out_names_its_message_or_is_refused(te
     [push] = pushes = pushes_of([[(("q", "a"), text) for text in texts]])
     reserved = reserved_ids(pushes, PARTS)
     assert reserved == {text: (1, int(text[-1])) for text in texts if len(text) == 36}
-    flush = Flush(UUID(int=1), pushes, PARTS, reserved, frozenset({made}))
+    known = {text: ~offset if text == made else None for text, (_, offset) in reserved.items()}
+    batch = lay_out(UUID(int=1), pushes, PARTS, known)
     log = Log({1: 10, 2: 20, 3: 30}, {})
-    [answer] = flush.answers(log.append(flush))
+    [answer] = batch.answers(log.append(batch))
     for place, text in enumerate(texts):
         part, offset, duplicate = answer_of(push, answer, place)
         assert part == 1

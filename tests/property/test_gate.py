@@ -16,7 +16,7 @@ from queen.http.gate import Gate, SkippedPaths
 from queen.http.request import QueenRequest
 from queen.http.routes import WEBSOCKET, add_routes
 from queen.security.authentication import role_names, verifier_of
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.route_table import requests_of_all_routes, route_table
 from tests.support.tokens import AUDIENCE, ISSUER, SECRET, bad_tokens, pem, rsa_key, token
 
@@ -52,7 +52,7 @@ async def http(rate_limit: RateLimit | None) -> AsyncIterator[httpx.AsyncClient]
         "JWT_ISSUER": ISSUER, "JWT_AUDIENCE": AUDIENCE,
     }  # fmt: skip
     settings, table = from_environment(environment), route_table()
-    levels, skipped = Levels(role_names(settings)), SkippedPaths(settings.jwt_skip_paths)
+    levels, skipped = Levels(role_names(settings)), SkippedPaths(settings.jwt.skip_paths)
     gate = Gate(table, verifier_of(settings), levels, skipped, None, rate_limit)
     app = falcon.asgi.App(middleware=[gate, Passed()], request_type=QueenRequest)
     app.add_error_handler(QueenError, problems.on_queen_error)
@@ -77,13 +77,13 @@ def test_all_interfaces_and_levels_are_in_the_table() -> None:
     assert {level for _, _, level in found} == set(Access)
 
 
-def test_who_may_ack_may_pop_since_acks_may_ask_for_a_pop() -> None:
+def test_ack_and_pop_need_the_same_level() -> None:
     levels = {(method, path): needed for method, path, needed in requests_of_all_routes()}
     pops = {needed for (_, path), needed in levels.items() if path.startswith("/api/v1/pop")}
     assert {levels["POST", "/api/v1/ack/batch"]} == pops
 
 
-def test_what_needs_no_token_is_named_here() -> None:
+def test_public_routes_are_listed_here() -> None:
     """A new route that everybody may use is a decision."""
     assert {path for _, path, level in requests_of_all_routes() if level is Access.PUBLIC} == {
         "/health", "/health/live", "/health/ready", "/metrics", "/metrics/prometheus", "/actuator/prometheus",
@@ -114,7 +114,7 @@ async def test_every_route_refuses_a_bad_token(http: httpx.AsyncClient, what: st
         assert status == (PASSED if needed is Access.PUBLIC else 401), f"{place} with {what}"
 
 
-async def test_what_the_table_does_not_name_is_for_administrators(http: httpx.AsyncClient) -> None:
+async def test_routes_without_a_level_are_for_administrators(http: httpx.AsyncClient) -> None:
     async def put(role: str) -> int:
         return (await http.put("/api/v1/push", headers={"Authorization": f"Bearer {token(role)}"})).status_code
 
@@ -124,7 +124,7 @@ async def test_what_the_table_does_not_name_is_for_administrators(http: httpx.As
 
 
 @pytest.mark.parametrize("rate_limit", [RateLimit(2)])
-async def test_who_guesses_tokens_is_counted_by_address_and_does_not_lock_others_out(
+async def test_token_guessing_is_limited_by_address_and_does_not_lock_others_out(
     http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("queen.http.gate.time.monotonic", lambda: 0.0)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from queen_spec.guarantees import FAMILIES, GUARANTEES, Check, Level, checks, missing_checks
-from queen_spec.page import PAGE, main, render_markdown, scan
+from spec.guarantees import FAMILIES, GUARANTEES, Check, Level, checks, missing_checks
+from spec.page import PAGE, main, render_markdown, scan
 
 ROOT = Path(__file__).parents[2]
 
@@ -17,8 +17,9 @@ def test_an_entry_is_well_formed(guarantee):
     assert re.fullmatch(r"G-[A-Z]+-[1-9]\d*", guarantee.id)
     assert guarantee.family in FAMILIES
     assert guarantee.levels
-    assert re.fullmatch(r"[^|\n]+[^.\s]\.", guarantee.statement), "one sentence, fit for a table"
-    assert ". " not in guarantee.statement
+    assert re.fullmatch(r"[^|\n.]{3,60}", guarantee.title), "a few words, fit for a heading"
+    for text in (guarantee.statement, guarantee.rationale):
+        assert re.fullmatch(r"[^|\n]+[^.\s]\.", text), "sentences in one paragraph"
 
 
 def test_ids_of_a_family_are_numbered_in_order():
@@ -28,7 +29,7 @@ def test_ids_of_a_family_are_numbered_in_order():
 
 
 def test_checks_leaves_what_it_decorates_alone(monkeypatch):
-    monkeypatch.setattr("queen_spec.guarantees.REGISTRY", registry := [])
+    monkeypatch.setattr("spec.guarantees.REGISTRY", registry := [])
 
     def test():
         pass
@@ -54,7 +55,7 @@ def test_every_guarantee_is_checked_on_each_of_its_levels():
 
 
 def test_scan_finds_what_the_decorator_records(monkeypatch):
-    monkeypatch.setattr("queen_spec.guarantees.REGISTRY", registry := [])
+    monkeypatch.setattr("spec.guarantees.REGISTRY", registry := [])
     runpy.run_path(str(ROOT / "tests/property/test_model.py"))
     recorded = [(check.name, check.ids, check.level) for check in registry]
     scanned = [(c.name, c.ids, c.level) for c in scan(ROOT) if c.module == "tests.property.test_model"]
@@ -72,14 +73,22 @@ def test_scan_reads_nested_things_and_names_the_line_of_a_bad_one(tmp_path):
             scan(tmp_path)
 
 
-def test_the_page_links_checks_to_their_files():
-    page = render_markdown([Check(("G-ORD-1",), Level.MODEL, "tests.property.test_x", "test_y")])
-    assert "[`test_y`](../tests/property/test_x.py)" in page
-    assert all(f"| {id_} |" in page for id_ in GUARANTEES)
+def test_the_page_names_checks_under_their_files():
+    names = ("test_y", "test_z")
+    page = render_markdown([Check(("G-ORD-1",), Level.MODEL, "tests.property.test_x", name) for name in names])
+    assert "- [tests/property/test_x.py](../tests/property/test_x.py): `test_y`, `test_z`\n" in page
+    assert page.count("no check yet") == sum(len(guarantee.levels) for guarantee in GUARANTEES.values()) - 1
+
+
+def test_the_page_has_a_heading_and_an_anchor_for_each_guarantee():
+    page = render_markdown([])
+    for id_, guarantee in GUARANTEES.items():
+        assert f'<a id="{id_.lower()}"></a>\n\n### {id_}: {guarantee.title}\n\n{guarantee.statement}\n' in page
+        assert f"](#{id_.lower()})" in page
 
 
 def test_the_page_is_up_to_date():
-    assert main([], ROOT) == 0, f"run: python -m queen_spec.page --write ({PAGE})"
+    assert main([], ROOT) == 0, f"run: python -m spec.page --write ({PAGE})"
 
 
 def test_a_page_that_is_not_up_to_date_is_written(tmp_path, capsys):

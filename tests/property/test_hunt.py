@@ -1,6 +1,7 @@
 """A hunt for the shape of data and the request that cost PostgreSQL most, an item: CPU of the backend, and blocks.
 
-A few scenes in each run, always the same; thousands of larger ones in `tox -e nightly`. QUEEN_TEST_SEED=17 repeats one.
+A few scenes in each run, always the same; thousands of larger ones in `tox -e property-nightly`.
+QUEEN_TEST_SEED=17 repeats one.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ from contextlib import AsyncExitStack
 import pytest
 from hypothesis import given, seed, settings, target
 
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.growth.scenes import Found, Scene, measured, scenes
 from tests.support.growth.world import template, world
 

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queen.core.errors import DecryptionError, SettingError
-from queen.core.operations import Lot
+from queen.core.operations import PartitionBatch
 from queen.core.segment import Entry, decode_entries, encode_ends, encode_entry, encode_plain, plain_length
 from queen.http.parsing import PushItem, to_push
 from queen.security.keyring import Keyring, Nonces, Sealed, key_id
 from queen.security.messages import open_entry, reseal_segment, seal_push
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 
 OLD, NEW, FOREIGN = b"\1" * 32, b"\2" * 32, b"\3" * 32
 PLACE = ("orders", "p")
@@ -26,7 +26,7 @@ payloads = st.recursive(
 
 
 @given(payloads, st.text(min_size=1), st.text(min_size=1))
-def test_what_is_sealed_opens_again_at_its_place(payload: bytes, queue: str, partition: str) -> None:
+def test_encrypted_payloads_decrypt_in_their_partition(payload: bytes, queue: str, partition: str) -> None:
     keys = Keyring(NEW)
     assert keys.open(keys.current_id, keys.seal(payload, queue, partition), queue, partition) == payload
 
@@ -87,7 +87,7 @@ def tampered(sealed: bytes, rng: random.Random) -> bytes:
 @pytest.mark.parametrize("place", [("orders", "q"), ("other", "p"), ('orders","p', ""), ("", "orders")])
 def test_a_text_that_was_moved_is_not_accepted(place: tuple[str, str]) -> None:
     keys = Keyring(NEW)
-    with pytest.raises(DecryptionError, match="moved here"):
+    with pytest.raises(DecryptionError, match="belongs to another message"):
         keys.open(keys.current_id, keys.seal(b"1", *PLACE), *place)
 
 
@@ -136,11 +136,11 @@ def test_keys_come_from_hex() -> None:
         Keyring.from_settings("", OLD.hex())
 
 
-def read_back(lot: Lot, keys: Keyring) -> list[tuple[bytes, bytes]]:
+def read_back(batch: PartitionBatch, keys: Keyring) -> list[tuple[bytes, bytes]]:
     """Transaction id and payload of each message."""
-    entries = decode_entries(b"[" + lot.body + b"]", encode_ends(lot.lengths), 0)
+    entries = decode_entries(b"[" + batch.body + b"]", encode_ends(batch.lengths), 0)
     assert all(isinstance(entry, Entry) and entry.keyId for entry in entries)
-    return [(bytes(e.transactionId), open_entry(e, lot.queue, lot.partition, keys)) for e in entries]  # type: ignore[union-attr]
+    return [(bytes(e.transactionId), open_entry(e, batch.queue, batch.partition, keys)) for e in entries]  # type: ignore[union-attr]
 
 
 @given(
@@ -148,27 +148,27 @@ def read_back(lot: Lot, keys: Keyring) -> list[tuple[bytes, bytes]]:
         st.tuples(payloads, st.none() | st.text(min_size=1, max_size=9).filter(lambda t: "\0" not in t)), min_size=1
     )
 )
-def test_a_lot_keeps_its_messages_when_it_is_sealed(items: list[tuple[bytes, str | None]]) -> None:
+def test_a_batch_keeps_its_messages_when_it_is_encrypted(items: list[tuple[bytes, str | None]]) -> None:
     keys = Keyring(NEW)
     push = to_push([PushItem("q", "p", msgspec.Raw(payload), chosen) for payload, chosen in items], "who")
     assert seal_push(push, lambda _queue: False, keys) is push
     sealed = seal_push(push, lambda queue: queue == "q", keys)
     assert seal_push(sealed, lambda _queue: True, keys) == sealed
-    [lot] = sealed.lots
-    assert (lot.places, lot.ids) == (push.lots[0].places, push.lots[0].ids)
+    [batch] = sealed.batches
+    assert (batch.places, batch.ids) == (push.batches[0].places, push.batches[0].ids)
     expected = [(msgspec.json.encode(chosen) if chosen else b"", payload) for payload, chosen in items]
-    assert read_back(lot, keys) == expected
+    assert read_back(batch, keys) == expected
 
 
 def test_a_client_cannot_pass_a_payload_off_as_encrypted() -> None:
     forged = {"encrypted": "AAAA", "iv": "AAAA", "authTag": "AAAA", "keyId": key_id(NEW)}
     push = to_push([PushItem("q", "p", msgspec.Raw(msgspec.json.encode(forged)))])
-    [entry] = decode_entries(b"[" + push.lots[0].body + b"]", encode_ends(push.lots[0].lengths), 0)
+    [entry] = decode_entries(b"[" + push.batches[0].body + b"]", encode_ends(push.batches[0].lengths), 0)
     assert isinstance(entry, bytes), "a bare payload"
 
 
 @given(st.lists(st.sampled_from(["plain", "old", "new", "foreign"]), min_size=1, max_size=12), st.booleans())
-def test_a_segment_comes_under_the_current_key(kinds: list[str], plain_too: bool) -> None:
+def test_a_segment_is_encrypted_with_the_current_key(kinds: list[str], plain_too: bool) -> None:
     keys, rings = Keyring(NEW, [OLD]), {"old": Keyring(OLD), "new": Keyring(NEW), "foreign": Keyring(FOREIGN)}
     entries = []
     for n, kind in enumerate(kinds):

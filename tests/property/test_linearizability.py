@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queen_spec.guarantees import Level, checks
-from queen_spec.history import NEVER
-from queen_spec.linearizability import Call, UnexplainedError, View, explain
-from queen_spec.model import (
+from spec.guarantees import Level, checks
+from spec.history import NEVER
+from spec.linearizability import Call, UnexplainedError, View, explain
+from spec.model import (
     QUEUE_MODE,
     Ack,
     Acked,
@@ -194,7 +194,7 @@ def test_the_report_names_what_cannot_follow():
 
 
 @given(st.integers(0, 2**32), st.integers(1, 25))
-def test_whatever_clients_of_the_model_see_is_explained(seed, rounds):
+def test_histories_of_the_model_are_explained(seed, rounds):
     simulation = Simulation(seed)
     explain(simulation.run(rounds), simulation.beginning)
 

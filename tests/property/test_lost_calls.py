@@ -8,13 +8,16 @@ from uuid import UUID
 
 import pytest
 
+from queen.core.administration import GivenUp, MessageKey
 from queen.core.errors import DatabaseUnavailableError, OutcomeUnknownError
 from queen.core.operations import Renewed, RenewLease
 from queen.core.simple_mq import Acknowledge, Acknowledged
-from queen.engine.context import Context, tell_nobody
+from queen.engine.context import Context, ignore_notification
 from queen.engine.handlers import simple_mq
+from queen.engine.handlers.give_up import give_up
+from queen.engine.handlers.removal import delete_dead_letter
 from queen.engine.handlers.renew_lease import renew_lease
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 
 ONE, OTHER = UUID(int=1), UUID(int=2)
 
@@ -39,7 +42,7 @@ def context_of(*answers: object) -> Context:
     nothing: Any = SimpleNamespace()
     database: Any = Lossy(*answers)
     queues: Any = SimpleNamespace(database=database, tally=SimpleNamespace(add=lambda *_: None))
-    return Context(database, nothing, nothing, tell_nobody, patience_s=60, simple_mq=queues)
+    return Context(database, nothing, nothing, ignore_notification, retry_timeout_s=60, simple_mq=queues)
 
 
 LOST, AWAY = OutcomeUnknownError("broken"), DatabaseUnavailableError("away")
@@ -78,7 +81,7 @@ def test_a_lease_that_is_over_is_refused_only_if_no_sending_may_have_renewed_it(
         ((AWAY, LOST), OutcomeUnknownError),
     ],
 )
-def test_what_may_have_been_carried_out_is_not_told_as_not_sent(
+def test_calls_that_may_have_run_are_not_reported_as_unsent(
     answers: tuple[Exception, ...], expected: type[Exception]
 ) -> None:
     context = context_of(*answers)
@@ -96,9 +99,44 @@ def test_what_may_have_been_carried_out_is_not_told_as_not_sent(
                     context.failover = away
                 raise
 
-        await context.patiently(call, outwaits=False)
+        await context.with_retries(call, retries_during_outage=False)
 
-    away: Any = SimpleNamespace(away=True)
+    away: Any = SimpleNamespace(unavailable=True)
     with pytest.raises(DatabaseUnavailableError) as raised:
         asyncio.run(try_twice())
     assert type(raised.value) is expected
+
+
+def administering(*answers: object) -> Context:
+    """A context whose administration answers a delete or a move as given."""
+    context = context_of()
+    writes = Lossy(*answers)
+    stores = SimpleNamespace(delete=writes.call, give_up=writes.call)
+    none: Any = SimpleNamespace(without_cursor=lambda _part: _result([]))
+    context.administration = SimpleNamespace(dead_letters=stores, messages=stores, consumer_groups=none)  # type: ignore[assignment]
+    context.database = SimpleNamespace(  # type: ignore[assignment]
+        describe_partitions=lambda _parts: _result([]), prefetched_for=lambda *_: _result(0.0)
+    )
+    return context
+
+
+async def _result(value: Any) -> Any:
+    return value
+
+
+@pytest.mark.parametrize(("answers", "expected"), [((False,), False), ((LOST, False), True), ((AWAY, False), False)])
+def test_a_dead_letter_that_an_attempt_without_answer_may_have_deleted_is_deleted(
+    answers: tuple[object, ...], expected: bool
+) -> None:
+    assert asyncio.run(delete_dead_letter(administering(*answers), 1)) is expected
+
+
+def test_a_message_that_an_attempt_without_answer_may_have_moved_is_no_conflict() -> None:
+    context = administering(LOST, GivenUp(True, []))
+    with pytest.raises(OutcomeUnknownError):
+        asyncio.run(give_up(context, MessageKey(1, "t"), None, "on request"))
+
+
+def test_a_message_that_no_group_waits_for_is_a_conflict() -> None:
+    context = administering(AWAY, GivenUp(True, []))
+    assert asyncio.run(give_up(context, MessageKey(1, "t"), None, "on request")) == GivenUp(True, [])

@@ -27,14 +27,14 @@ async def test_a_pop_is_given_the_mark_that_was_told_last_and_no_two_for_one_pla
     store = Store(calls)  # type: ignore[arg-type]
     columns = PopColumns([1], [1], [None], [None], [1, 1, 1, 1], [7, 8, 1008, 9], [None, None, None, 5])
     calls.rows = [told(7, "a"), told(1008, "b")]
-    assert await store.pop(columns) == ([], [], False)
+    assert await store.pop(columns) == ([], [])
     calls.rows = [told(7, "c")]
     await store.pop(columns)
     await store.pop(columns)
     assert calls.given == [([7, 1008], [None, None]), ([7, 1008], ["a", "b"]), ([7, 1008], ["c", "b"])]
 
 
-async def test_a_worker_remembers_marks_of_so_many_groups() -> None:
+async def test_a_worker_caches_marks_of_a_bounded_number_of_groups() -> None:
     calls = Calls()
     store = Store(calls)  # type: ignore[arg-type]
     calls.rows = [told(grp_id, "m") for grp_id in range(10_001)]

@@ -9,9 +9,8 @@ from queen.core.operations import (
     Acked,
     AckResult,
     Claim,
-    Executed,
     JobType,
-    Lot,
+    PartitionBatch,
     Pop,
     Popped,
     Push,
@@ -19,6 +18,7 @@ from queen.core.operations import (
     Slice,
     Stored,
     Transaction,
+    TransactionResult,
 )
 from queen.engine.meter import Meter
 
@@ -33,8 +33,8 @@ def taken(counted: Meter) -> dict[str, QueueCounts]:
     return {each.queue: each.counts for each in counted.take()}
 
 
-def lot(queue: str, number: int) -> Lot:
-    return Lot(queue, "p", range(number), b"", [], None)
+def batch(queue: str, number: int) -> PartitionBatch:
+    return PartitionBatch(queue, "p", range(number), b"", [], None)
 
 
 def slice_of(number: int, age_s: float) -> Slice:
@@ -44,7 +44,7 @@ def slice_of(number: int, age_s: float) -> Slice:
 def test_pushes_count_what_was_stored() -> None:
     own = meter()
     pushed = Pushed([Stored(1, None, (0, 1, 2), frozenset({1}), frozenset({2})), Stored(2, 0)])
-    own.batch(JobType.PUSH, [Push([lot("a", 3), lot("b", 2)], 5)], [pushed])
+    own.batch(JobType.PUSH, [Push([batch("a", 3), batch("b", 2)], 5)], [pushed])
     assert taken(own) == {
         "a": QueueCounts(push_requests=1, push_messages=1),
         "b": QueueCounts(push_requests=1, push_messages=2),
@@ -79,17 +79,17 @@ def test_acks_count_by_queue() -> None:
 
 def test_an_undone_transaction_counts_as_such_only() -> None:
     own = meter()
-    request = Transaction(Push([lot("a", 1)], 1), [], None)
-    own.batch(JobType.TRANSACTION, [request], [Executed(True, Pushed([Stored(1, 0)]), [])])
+    request = Transaction(Push([batch("a", 1)], 1), [], None)
+    own.batch(JobType.TRANSACTION, [request], [TransactionResult(True, Pushed([Stored(1, 0)]), [])])
     assert taken(own) == {"a": QueueCounts(transactions=1)}
-    own.batch(JobType.TRANSACTION, [request], [Executed(False, Pushed([Stored(1, 0)]), [])])
+    own.batch(JobType.TRANSACTION, [request], [TransactionResult(False, Pushed([Stored(1, 0)]), [])])
     assert taken(own) == {"a": QueueCounts(transactions=1, push_requests=1, push_messages=1)}
 
 
 def test_a_transaction_that_was_refused_beside_others_counts_for_nothing() -> None:
     own = meter()
-    request = Transaction(Push([lot("a", 1)], 1), [], None)
-    results = [SpoolDrainingError("simulated"), Executed(False, Pushed([Stored(1, 0)]), [])]
+    request = Transaction(Push([batch("a", 1)], 1), [], None)
+    results = [SpoolDrainingError("simulated"), TransactionResult(False, Pushed([Stored(1, 0)]), [])]
     own.batch(JobType.TRANSACTION, [request, request], results)
     assert taken(own)["a"].transactions == 1
 

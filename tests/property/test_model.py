@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, multiple, rule, run_state_machine_as_test
 
-from queen_spec.guarantees import Level, checks
-from queen_spec.model import (
+from spec.guarantees import Level, checks
+from spec.model import (
     QUEUE_MODE,
     Ack,
     Acked,
@@ -36,7 +36,7 @@ from queen_spec.model import (
     admit,
     step,
 )
-from queen_spec.model.ack import message_named
+from spec.model.ack import message_named
 
 
 @dataclass(frozen=True)

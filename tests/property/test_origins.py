@@ -110,7 +110,7 @@ def test_what_is_public_can_be_linked_to_and_not_read_by_other_pages(headers: di
     assert (refusal(headers, harmless=True) == "") is admitted
 
 
-def test_what_the_settings_allow_is_let_through() -> None:
+def test_allowed_requests_are_admitted() -> None:
     allowed = {"QUEEN_CORS_ORIGINS": "https://ops.example.org"}
     assert admits({"Origin": "https://ops.example.org", "Sec-Fetch-Site": "cross-site"}, **allowed)
     assert admits({"Host": "ops.example.org"}, **allowed)
@@ -120,7 +120,7 @@ def test_what_the_settings_allow_is_let_through() -> None:
     assert not admits({"Origin": "https://evil.example"}, QUEEN_CORS_ORIGINS="")
 
 
-def test_where_only_tokens_open_anything_every_page_may_come_and_any_name_will_do() -> None:
+def test_with_tokens_all_origins_and_host_names_are_allowed() -> None:
     assert pages_of(from_environment({"JWT_ENABLED": "1"})) is None
     assert isinstance(pages_of(from_environment({})), Pages)
     some = {"JWT_ENABLED": "1", "QUEEN_CORS_ORIGINS": "https://ops.example.org"}

@@ -37,37 +37,37 @@ items = st.lists(
 
 
 @given(items, st.none() | st.just("somebody"))
-def test_a_lot_has_the_messages_of_its_items(items: list[PushItem], producer: str | None) -> None:
-    for lot in to_push(items, producer).lots:
-        stored = json.loads(b"[" + lot.body + b"]")
+def test_a_batch_has_the_messages_of_its_items(items: list[PushItem], producer: str | None) -> None:
+    for batch in to_push(items, producer).batches:
+        stored = json.loads(b"[" + batch.body + b"]")
         wanted = []
-        for item in (items[place] for place in lot.places):
+        for item in (items[place] for place in batch.places):
             optional = {"transactionId": item.transactionId, "traceId": item.traceId, "producerSub": producer}
             wanted.append(
                 {name: text for name, text in optional.items() if text} | {"payload": json.loads(bytes(item.payload))}
             )
         assert stored == wanted
         begin = 0
-        for length, message in zip(lot.lengths, stored, strict=True):
-            assert json.loads(lot.body[begin : begin + length - 1]) == message
+        for length, message in zip(batch.lengths, stored, strict=True):
+            assert json.loads(batch.body[begin : begin + length - 1]) == message
             begin += length
-        chosen = [items[place].transactionId or "" for place in lot.places]
-        assert lot.ids == (chosen if any(chosen) else None)
+        chosen = [items[place].transactionId or "" for place in batch.places]
+        assert batch.ids == (chosen if any(chosen) else None)
 
 
 @given(items, st.booleans())
 def test_an_answer_names_what_was_stored_where(items: list[PushItem], dense: bool) -> None:
-    lots = to_push(items).lots
+    batches = to_push(items).batches
     stored = [
         Stored(PART, 40)
         if dense
-        else Stored(PART, None, range(40, 40 + len(lot.places)), frozenset({0}), frozenset({1}))
-        for lot in lots
+        else Stored(PART, None, range(40, 40 + len(batch.places)), frozenset({0}), frozenset({1}))
+        for batch in batches
     ]
-    answer = json.loads(render_push(items, lots, Pushed(stored)))
+    answer = json.loads(render_push(items, batches, Pushed(stored)))
     assert [each["index"] for each in answer] == list(range(len(items)))
-    for lot in lots:
-        for number, place in enumerate(lot.places):
+    for batch in batches:
+        for number, place in enumerate(batch.places):
             item, told = items[place], answer[place]
             message_id = ids.message_id(PART, 40 + number)
             status = "queued" if dense or number > 1 else ("duplicate", "failed")[number]

@@ -58,7 +58,7 @@ async def test_a_larger_body_is_refused_and_nothing_of_it_is_kept_for_the_collec
 
 
 async def test_a_body_that_breaks_off_and_one_that_is_empty_are_refused() -> None:
-    with pytest.raises(BadRequestError, match="ended before the body did"):
+    with pytest.raises(BadRequestError, match="closed before the whole body arrived"):
         await read_body(request(b"01", length=5), BYTES_MAX)
     with pytest.raises(BadRequestError, match="Empty request body"):
         await read_body(request(b""), BYTES_MAX)

@@ -17,13 +17,13 @@ from queen.core.errors import BadRequestError, DatabaseUnavailableError, QueenEr
 from queen.http import problems, refusals
 from queen.http.access import Levels
 from queen.http.app import QueenApp
-from queen.http.contract.document import operations
 from queen.http.gate import Gate, SkippedPaths
 from queen.http.query_shown import SHOWN
 from queen.http.refusals import FewLines
 from queen.http.request import REQUEST_ID, QueenRequest, read_body
 from queen.http.request_log import RequestLog
 from queen.http.routes import add_routes
+from queen.operations.catalogue import TOPICS
 from queen.security.authentication import role_names, verifier_of
 from queen.server.logs import JsonFormatter
 from tests.support.route_table import route_table
@@ -153,7 +153,9 @@ async def test_a_refused_sender_is_named_with_the_reason(
     assert line["request_id"] == answer.headers[REQUEST_ID]
 
 
-async def test_who_changes_what_is_written_down(http: httpx.AsyncClient, caplog: pytest.LogCaptureFixture) -> None:
+async def test_administrative_changes_are_logged_with_their_caller(
+    http: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
     body = b'{"enabled": true}'
     await http.delete(QUEUE)
     await http.post("/api/v1/system/maintenance", content=body)
@@ -184,7 +186,7 @@ async def test_a_change_is_written_down_as_it_was_carried_out(
 
 
 @pytest.mark.parametrize("forwarded", ['for="_h:_p"', 'for="a:b"', "for=1.2.3.4", "nonsense", 'for="'])
-async def test_what_a_client_says_of_its_address_changes_nothing(
+async def test_forwarded_headers_of_clients_are_ignored(
     http: httpx.AsyncClient, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, forwarded: str
 ) -> None:
     monkeypatch.setattr(refusals.log, "filters", [])
@@ -209,7 +211,7 @@ async def test_a_change_whose_client_left_is_written_down(
     assert "outcome unknown" in line["message"]
 
 
-async def test_looking_and_what_was_refused_are_no_changes(
+async def test_reads_and_refused_requests_are_not_logged_as_changes(
     http: httpx.AsyncClient, answered: Answered, caplog: pytest.LogCaptureFixture
 ) -> None:
     await http.get(QUEUE)
@@ -240,7 +242,13 @@ async def test_a_query_is_logged_without_what_may_be_secret(
 
 
 def test_every_parameter_of_the_interface_is_shown() -> None:
-    known = {each.name for operation in operations() for each in operation.parameters if each.place == "query"}
+    known = {
+        each.name
+        for topic in TOPICS
+        for operation in topic.operations
+        for each in operation.parameters
+        if each.place == "query"
+    }
     assert known == SHOWN
 
 

@@ -10,14 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queen.core.errors import OverloadedError, TooManyItemsError
+from queen.http.acks import AckBody
 from queen.http.elements import count_elements
-from queen.http.parsing import PushBody
-from queen.http.resources.ack import AckBatchBody, AckBody
-from queen.http.resources.simple_mq.messages import AckBody as MessageIds
-from queen.http.resources.streams import CycleBody, StateBody
-from queen.http.resources.traces import TraceBody
-from queen.http.resources.transactions import OperationBody, TransactionBody
 from queen.http.room import Room
+from queen.operations.acknowledge import AckBatchBody
+from queen.operations.commit_cycle import CycleBody
+from queen.operations.push import PushBody
+from queen.operations.read_stream_state import StateBody
+from queen.operations.record_trace import TraceBody
+from queen.operations.simple_mq.acknowledge import AckBody as MessageIds
+from queen.operations.transaction_plan import OperationBody, TransactionBody
 
 ROOM = 1_000_000
 NEVER_S, AT_ONCE_S = 3600, 0
@@ -51,7 +53,7 @@ def test_elements_of_every_list_count_and_those_in_payloads_do_not(
 
 
 @given(TEXTS)
-def test_of_texts_there_are_no_more_than_were_counted(texts: list[str]) -> None:
+def test_the_number_of_error_texts_is_bounded(texts: list[str]) -> None:
     for kind, field in (
         (StateBody, "keys"), (TraceBody, "traceNames"), (MessageIds, "messageIds"), (MessageIds, "message_ids"),
         (TransactionBody, "requiredLeases"),
@@ -67,11 +69,11 @@ def test_a_request_with_more_elements_than_allowed_is_refused(items: int, fits: 
     if fits:
         room.check(decoder, body)
     else:
-        with pytest.raises(TooManyItemsError, match="1001 elements, more than 1000"):
+        with pytest.raises(TooManyItemsError, match="1001 elements, at most 1000"):
             room.check(decoder, body)
 
 
-def test_what_cannot_be_counted_is_left_to_the_decoder() -> None:
+def test_invalid_bodies_are_left_to_the_decoder() -> None:
     for body in (b"[" * 5000, b'{"items":[' + b"1," * 5000, b'{"items":7}' + b" " * 5000, b"\xff" * 5000):
         Room(items_max=1000).check(msgspec.json.Decoder(PushBody), body)
 
@@ -97,7 +99,7 @@ async def settled() -> None:
 
 
 async def test_large_requests_go_on_in_their_order_as_there_is_room() -> None:
-    room = Room(bytes_max=ROOM, patience_s=NEVER_S)
+    room = Room(bytes_max=ROOM, retry_timeout_s=NEVER_S)
     tasks, entered = await enter_all(room, [QUARTER] * 6)
     assert entered == [0, 1, 2, 3]
     for number in range(6):
@@ -107,7 +109,7 @@ async def test_large_requests_go_on_in_their_order_as_there_is_room() -> None:
 
 
 async def test_one_that_is_larger_than_the_room_goes_alone_and_is_not_overtaken() -> None:
-    room = Room(bytes_max=ROOM, patience_s=NEVER_S)
+    room = Room(bytes_max=ROOM, retry_timeout_s=NEVER_S)
     tasks, entered = await enter_all(room, [QUARTER, GIANT, QUARTER])
     assert entered == [0]
     room.leave(await tasks[0])
@@ -118,8 +120,8 @@ async def test_one_that_is_larger_than_the_room_goes_alone_and_is_not_overtaken(
     assert entered == [0, 1, 2]
 
 
-async def test_small_ones_pass_by() -> None:
-    room = Room(bytes_max=ROOM, patience_s=NEVER_S)
+async def test_small_requests_do_not_wait_for_large_ones() -> None:
+    room = Room(bytes_max=ROOM, retry_timeout_s=NEVER_S)
     tasks, entered = await enter_all(room, [GIANT, GIANT, SMALL])
     assert entered == [0, 2]
     assert await tasks[2] == 0
@@ -127,16 +129,16 @@ async def test_small_ones_pass_by() -> None:
 
 
 async def test_one_without_a_turn_in_time_is_told_to_come_later_and_leaves_its_place() -> None:
-    room = Room(bytes_max=ROOM, patience_s=AT_ONCE_S)
+    room = Room(bytes_max=ROOM, retry_timeout_s=AT_ONCE_S)
     size = await room.enter(QUARTER)
-    with pytest.raises(OverloadedError, match="try again later"):
+    with pytest.raises(OverloadedError, match="Try again later"):
         await room.enter(GIANT)
     assert await room.enter(QUARTER) == size
 
 
 @pytest.mark.parametrize("had_its_turn", [True, False])
 async def test_one_that_is_cut_off_while_it_waits_leaves_its_place(had_its_turn: bool) -> None:
-    room = Room(bytes_max=ROOM, patience_s=NEVER_S)
+    room = Room(bytes_max=ROOM, retry_timeout_s=NEVER_S)
     size = await room.enter(GIANT)
     tasks, entered = await enter_all(room, [GIANT, GIANT])
     if had_its_turn:
@@ -150,7 +152,7 @@ async def test_one_that_is_cut_off_while_it_waits_leaves_its_place(had_its_turn:
 
 
 async def test_where_nothing_is_small_everything_counts_and_waits_as_long_as_it_takes() -> None:
-    room = Room(bytes_max=2 * len(SMALL) * 4 + 3 * 2400, patience_s=None, small_bytes=0)
+    room = Room(bytes_max=2 * len(SMALL) * 4 + 3 * 2400, retry_timeout_s=None, small_bytes=0)
     sizes = [await room.enter(SMALL), await room.enter(SMALL)]
     third, fourth = asyncio.ensure_future(room.enter(SMALL)), asyncio.ensure_future(room.enter(SMALL))
     await asyncio.sleep(0)

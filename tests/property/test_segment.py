@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from queen.core.operations import Claim, Lot, Popped, Push, Slice
+from queen.core.operations import Claim, PartitionBatch, Popped, Push, Slice
 from queen.core.segment import Entry, decode_entries, encode_ends, encode_entry, encode_plain, encode_raw, plain_length
 from queen.core.trace_context import delivered, stamp
 
@@ -66,8 +66,10 @@ def test_a_context_stands_beside_whatever_a_message_holds(
 ) -> None:
     written = [(payload, None, None, None) for payload, *_ in written] if plain else written
     entries = [encode_entry(json.dumps(payload).encode(), *ids) for payload, *ids in written]
-    lot = Lot("q", "p", range(len(entries)), b",".join(entries), [len(entry) + 1 for entry in entries], None)
-    [stamped] = stamp(Push([lot], len(entries)), CONTEXT).lots
+    batch = PartitionBatch(
+        "q", "p", range(len(entries)), b",".join(entries), [len(entry) + 1 for entry in entries], None
+    )
+    [stamped] = stamp(Push([batch], len(entries)), CONTEXT).batches
     ends = encode_ends(stamped.lengths)
     found = decode_entries(b"[" + stamped.body + b"]", ends, 0)
     assert [read(entry) for entry in found] == written

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queen_spec.guarantees import Level, checks
-from queen_spec.model import (
+from spec.guarantees import Level, checks
+from spec.model import (
     Ack,
     AckItem,
     AckResult,
@@ -41,7 +41,7 @@ from queen_spec.model import (
     Transaction,
     step,
 )
-from queen_spec.model.step import STEPS
+from spec.model.step import STEPS
 
 DEFAULT = "Default"
 
@@ -491,7 +491,7 @@ def transaction(*offsets, lease="lease", required=(), status="completed"):
 
 
 @checks("G-TXN-1", "G-TXN-3", level=Level.MODEL)
-def test_a_transaction_happens_once_and_its_late_twin_changes_nothing():
+def test_a_transaction_happens_once_and_a_late_repetition_changes_nothing():
     script = Script()
     script.push()
     script.pop()

@@ -1,19 +1,41 @@
 """Settings: every variable is read, checked and documented."""
 
-import dataclasses
 from pathlib import Path
 
 import pytest
 
-from queen.cli.settings import render_reference
-from queen.config import DEFAULT_POLICIES, Settings, from_environment, misspelt
+from queen.cli.settings import meanings, render_reference
+from queen.config import AREAS, Settings, from_environment, ineffective, policies
+from queen.config.areas import Telemetry
+from queen.config.unknown import ELSEWHERE, FORMER
+from queen.config.variable import Setting, settings_of
+from queen.core.batch_policy import POLICIES
 from queen.core.errors import SettingError
 from queen.core.operations import JobType
 from queen.telemetry.needs import describe
 
-VARIABLES = [
-    (variable, field) for field in dataclasses.fields(Settings) for variable in field.metadata.get("variables", ())
-]
+VARIABLES = [(name, area, setting) for area in AREAS for setting in settings_of(AREAS[area]) for name in setting.names]
+
+#: The values of what is neither a number, a boolean nor any text.
+VALUES = {
+    "LOG_LEVEL": "warning", "QUEEN_CONCURRENCY_MODE": "vegas", "QUEEN_WORKER_CLASS": "gthread", "DB_POOLER": "yes",
+    "QUEEN_UDP_PEERS": "a:7, [::1]:8", "QUEEN_PEERS": "http://a:1,https://b/", "QUEEN_ENCRYPTION_KEY": "ab" * 32,
+    "QUEEN_ENCRYPTION_OLD_KEYS": "ab" * 32 + ", " + "cd" * 32, "QUEEN_ENGINE_HOME": "thread",
+    "QUEEN_CORS_ORIGINS": "https://a, http://b:1", "QUEEN_HOSTS": "A.example, b.", "QUEEN_VEGAS_ALPHA": "7",
+    "QUEEN_VEGAS_BETA": "50", "QUEEN_VEGAS_MIN_LIMIT": "9", "QUEEN_THREADS": "64", "MAX_BODY_SIZE": "2048",
+    "JWT_ALGORITHM": "EdDSA", "JWT_JWKS_URL": "https://a/keys", "JWT_SKIP_PATHS": "/a/,/",
+    "DEFAULT_SUBSCRIPTION_MODE": "new",
+}  # fmt: skip
+
+#: What they are read as, where that is not the text itself.
+READ = {
+    "QUEEN_UDP_PEERS": (("a", 7), ("::1", 8)),
+    "QUEEN_PEERS": ("http://a:1", "https://b"),
+    "QUEEN_ENCRYPTION_OLD_KEYS": "ab" * 32 + "," + "cd" * 32,
+    "QUEEN_CORS_ORIGINS": ("https://a", "http://b:1"),
+    "QUEEN_HOSTS": ("a.example", "b"),
+    "JWT_SKIP_PATHS": ("/a", "/"),
+}
 
 
 def test_the_reference_page_is_up_to_date() -> None:
@@ -21,29 +43,32 @@ def test_the_reference_page_is_up_to_date() -> None:
     assert page.read_text() == render_reference(), "run: queen settings > docs/settings.md"
 
 
-@pytest.mark.parametrize(("variable", "field"), VARIABLES, ids=[variable for variable, _ in VARIABLES])
-def test_a_variable_sets_its_field(variable: str, field: "dataclasses.Field[object]") -> None:
-    words = {
-        "log_level": "warning", "concurrency_mode": "vegas", "worker_class": "gthread", "udp_peers": "a:7,[::1]:8",
-        "http_peers": "http://a:1,https://b/", "encryption_key": "ab" * 32, "encryption_old_keys": "ab" * 32,
-        "engine_home": "thread", "pooler": "yes",
-        "cors_origins": "https://a,http://b:1", "hosts": "A.example, b.",
-        "vegas_alpha": "7", "vegas_floor": "9", "threads": "64", "max_body_bytes": "2048", "vegas_beta": "50",
-        "jwt_algorithm": "EdDSA", "jwt_jwks_url": "https://a/keys", "jwt_skip_paths": "/a/,/",
-    }  # fmt: skip
-    values = {int: "1024", str: "new", bool: str(not field.default)}
-    text = words.get(field.name) or values[type(field.default)]
-    lists = {
-        "udp_peers": (("a", 7), ("::1", 8)),
-        "http_peers": ("http://a:1", "https://b"),
-        "cors_origins": ("https://a", "http://b:1"),
-        "hosts": ("a.example", "b"),
-        "jwt_skip_paths": ("/a", "/"),
-    }
+@pytest.mark.parametrize(("name", "area", "setting"), VARIABLES, ids=[name for name, _, _ in VARIABLES])
+def test_a_variable_sets_its_field(name: str, area: str, setting: Setting) -> None:
+    values = {int: "1024", str: "new", bool: str(not setting.default)}
+    text = VALUES.get(name) or values[type(setting.default)]
     # What only makes sense together.
     beside = {"QUEEN_SYNC_SECRET": "s", "QUEEN_TLS_CERTFILE": "c", "QUEEN_TLS_KEYFILE": "k"}
-    found = getattr(from_environment({**beside, variable: text}), field.name)
-    assert found == lists[field.name] if field.name in lists else str(found) == text
+    found = getattr(getattr(from_environment({**beside, name: text}), area), setting.field)
+    assert type(found) is type(setting.default)
+    assert found == READ[name] if name in READ else str(found) == text
+
+
+def test_of_several_variables_the_first_wins() -> None:
+    both = {"QUEEN_MAX_BODY_BYTES": "2048", "MAX_BODY_SIZE": "1024"}
+    assert from_environment(both).requests.body_bytes_max == 1024
+
+
+@pytest.mark.parametrize("area", AREAS)
+def test_every_default_has_the_form_that_its_variable_asks_for(area: str) -> None:
+    for setting in settings_of(AREAS[area]):
+        text = ",".join(map(str, setting.default)) if isinstance(setting.default, tuple) else str(setting.default)
+        assert setting.form.parse(text) == setting.default, setting.field
+
+
+@pytest.mark.parametrize("area", AREAS)
+def test_every_setting_has_a_meaning(area: str) -> None:
+    assert list(meanings(AREAS[area])) == [setting.field for setting in settings_of(AREAS[area])]
 
 
 @pytest.mark.parametrize(
@@ -95,26 +120,33 @@ def test_secrets_are_not_part_of_what_settings_print() -> None:
     assert not any(secret in shown for secret in ("s3cret", "5e5e"))
 
 
-def test_a_policy_variable_changes_its_kind_only() -> None:
-    settings = from_environment({"QUEEN_POP_PREFERRED_BATCH_SIZE": "7"})
-    assert settings.policy(JobType.POP).preferred == 7
-    assert settings.policy(JobType.ACK) == DEFAULT_POLICIES[JobType.ACK]
+@pytest.mark.parametrize("kind", policies.TYPES)
+@pytest.mark.parametrize("suffix", policies.OF_TYPE)
+def test_a_policy_variable_changes_its_job_type_only(kind: JobType, suffix: str) -> None:
+    settings = from_environment({f"QUEEN_{kind.name}_{suffix}": "7"})
+    field, _ = policies.OF_TYPE[suffix]
+    assert getattr(settings.policy(kind), field) == 7
+    assert [each for each in JobType if settings.policy(each) != POLICIES[each]] == [kind]
+
+
+def test_without_variables_every_job_type_has_its_default_policy() -> None:
+    assert from_environment({}).policies == Settings().policies == POLICIES
 
 
 def test_pg_variables_become_one_url() -> None:
     settings = from_environment(
         {"PG_HOST": "a,b", "PG_PORT": "1,2", "PG_USER": "u@x", "PG_PASSWORD": "p/:w", "PG_DB": "d"}
     )
-    assert settings.database_url == "postgresql://u%40x:p%2F%3Aw@a:1,b:2/d"
+    assert settings.database.url == "postgresql://u%40x:p%2F%3Aw@a:1,b:2/d"
 
 
 def test_ports_that_do_not_match_the_hosts_are_refused() -> None:
     with pytest.raises(SettingError, match="PG_PORT"):
-        _ = from_environment({"PG_HOST": "a,b,c", "PG_PORT": "1,2"}).database_url
+        _ = from_environment({"PG_HOST": "a,b,c", "PG_PORT": "1,2"}).database.url
 
 
 def test_no_database_setting_means_the_embedded_one() -> None:
-    assert from_environment({}).database_url == ""
+    assert from_environment({}).database.url == ""
 
 
 def test_peers_without_a_secret_are_refused() -> None:
@@ -124,12 +156,15 @@ def test_peers_without_a_secret_are_refused() -> None:
 
 
 def test_micro_batching_of_the_older_designs_is_a_preset() -> None:
-    settings = from_environment({"SIDECAR_MICRO_BATCH_WAIT_MS": "5", "QUEEN_ACK_MAX_HOLD_MS": "9"})
-    assert settings.policy(JobType.PUSH).hold_ms == 5
-    assert settings.policy(JobType.ACK).hold_ms == 9, "what is said of one kind wins"
+    settings = from_environment(
+        {"SIDECAR_MICRO_BATCH_WAIT_MS": "5", "QUEEN_ACK_MAX_HOLD_MS": "9", "SIDECAR_MAX_ITEMS_PER_TX": "1000"}
+    )
+    assert settings.policy(JobType.PUSH).hold_ms == settings.policy(JobType.ENQUEUE).hold_ms == 5
+    assert settings.policy(JobType.ACK).hold_ms == 9, "a variable of one job type wins"
+    assert {policy.items_max for policy in settings.policies.values()} == {1000}
 
 
-def test_alpha_is_less_than_beta() -> None:
+def test_vegas_needs_alpha_less_than_beta() -> None:
     with pytest.raises(SettingError, match="QUEEN_VEGAS_ALPHA=12"):
         from_environment({"QUEEN_VEGAS_ALPHA": "12"})
 
@@ -153,15 +188,75 @@ def test_secrets_are_not_shown() -> None:
     assert "hush" not in repr(from_environment(secrets))
 
 
-def test_a_misspelt_setting_is_found() -> None:
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("QUEEN_PUSH_PREFERED_BATCH_SIZE", "QUEEN_PUSH_PREFERRED_BATCH_SIZE"),
+        ("JWT_ISUER", "JWT_ISSUER"),
+        ("QUEEN_UDP_PORT", "QUEEN_UDP_PEERS"),
+        ("QUEEN_MAX_BODY", "QUEEN_MAX_BODY_BYTES"),
+    ],
+)
+def test_an_unknown_variable_is_named_with_the_nearest_setting(name: str, nearest: str) -> None:
+    assert [*ineffective({name: "x"})] == [f"{name} is not a setting; the nearest name is {nearest}"]
+
+
+def test_variables_of_others_are_not_named() -> None:
     environment = {
-        "QUEEN_PUSH_PREFERED_BATCH_SIZE": "5", "JWT_ISUER": "x", "QUEEN_UDP_PEERS": "", "QUEEN_URL": "http://a",
-        "QUEEN_TOKEN": "t", "QUEEN_TEST_DSN": "d", "QUEEN_EXAMPLES": "1", "QUEEN_PUSH_MAX_HOLD_MS": "1", "PATH": "/bin",
+        "QUEEN_UDP_PEERS": "", "QUEEN_PUSH_MAX_HOLD_MS": "1", "SIDECAR_MAX_ITEMS_PER_TX": "9", "PATH": "/bin",
+        "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf", "QUEEN_URL": "http://a", "QUEEN_TOKEN": "t",
+        "QUEEN_TEST_DSN": "d", "QUEEN_CLIENT_LOG": "true",
     }  # fmt: skip
-    assert misspelt(environment) == {
-        "QUEEN_PUSH_PREFERED_BATCH_SIZE": "QUEEN_PUSH_PREFERRED_BATCH_SIZE",
-        "JWT_ISUER": "JWT_ISSUER",
+    of_kubernetes = {
+        "QUEEN_SERVICE_HOST": "10.0.0.1", "QUEEN_SERVICE_PORT": "6632", "QUEEN_SERVICE_PORT_HTTP": "6632",
+        "QUEEN_PORT": "tcp://10.0.0.1:6632", "QUEEN_PORT_6632_TCP": "tcp://10.0.0.1:6632",
+        "QUEEN_PODS_PORT_6632_TCP_ADDR": "10.0.0.1",
+    }  # fmt: skip
+    assert [*ineffective({**environment, **of_kubernetes})] == []
+
+
+def test_the_eight_variables_of_older_designs_are_named() -> None:
+    names = (
+        "POLL_WORKER_INTERVAL", "POLL_WORKER_COUNT", "STREAM_POLL_WORKER_COUNT", "STREAM_POLL_WORKER_INTERVAL",
+        "STREAM_CONCURRENT_CHECKS", "BATCH_INSERT_SIZE", "RESPONSE_TIMER_INTERVAL_MS", "METRICS_SAMPLE_INTERVAL_MS",
+    )  # fmt: skip
+    for name in names:
+        (line,) = ineffective({name: "anything"})
+        assert line.startswith(f"{name} is not a setting of this server: ")
+
+
+#: Those of 3b6c52e that went: settings, and knobs of job types by their end.
+GONE = {
+    "QUEEN_MAX_HEADER_BYTES", "QUEEN_MAX_HEADERS", "QUEEN_MAX_URL_BYTES", "QUEEN_MAX_WAITERS", "QUEEN_WS_MAX_CREDIT",
+    "QUEEN_POLL_CHECKS_PER_S", "QUEEN_WS_MAX_FRAME_BYTES", "QUEEN_METRICS_MAX_GROUPS", "QUEEN_SMQ_METRICS_MAX_QUEUES",
+}  # fmt: skip
+KNOBS = (*policies.OF_TYPE, "MAX_ITEMS", "MAX_QUEUED")
+
+
+def test_a_former_setting_is_no_error_and_is_named_with_what_took_its_place() -> None:
+    knobs = {f"QUEEN_{kind.name}_{suffix}" for kind in JobType for suffix in KNOBS}
+    kept = {f"QUEEN_{kind.name}_{suffix}" for kind in policies.TYPES for suffix in policies.OF_TYPE}
+    environment = dict.fromkeys(GONE | knobs - kept, "anything")
+    assert from_environment(environment) == Settings()
+    lines = [*ineffective(environment)]
+    assert len(lines) == len(environment) == 51
+    assert all(" is no longer a setting: " in line for line in lines)
+
+
+def test_settings_that_are_named_as_a_replacement_exist() -> None:
+    names = {name for name, _, _ in VARIABLES} | policies.OF_ALL.keys()
+    texts = " ".join([*FORMER.values(), *ELSEWHERE.values()]).replace(";", " ").split()
+    named = {
+        word
+        for word in texts
+        if "_" in word and word.isupper() and "<" not in word and word != "OTEL_EXPORTER_OTLP_HEADERS"
     }
+    assert named - {"QUEEN_POP_MAX_CONCURRENT"} <= names
+
+
+def test_no_setting_is_among_those_that_went() -> None:
+    names = {name for name, _, _ in VARIABLES}
+    assert not names & (FORMER.keys() | ELSEWHERE.keys())
 
 
 @pytest.mark.parametrize(
@@ -176,12 +271,14 @@ def test_a_misspelt_setting_is_found() -> None:
 )
 def test_what_telemetry_cannot_do_stops_the_start_only_where_it_is_on(variable: str, text: str) -> None:
     meant_for_others = from_environment({variable: text})
-    assert not meant_for_others.telemetry_on
-    assert not from_environment({variable: text, "QUEEN_OTEL_ENABLED": "1", "OTEL_SDK_DISABLED": "true"}).telemetry_on
+    assert not meant_for_others.telemetry.on
+    assert not from_environment({variable: text, "QUEEN_OTEL_ENABLED": "1", "OTEL_SDK_DISABLED": "true"}).telemetry.on
     with pytest.raises(SettingError, match=variable):
         from_environment({variable: text, "QUEEN_OTEL_ENABLED": "1"})
 
 
-def test_where_telemetry_goes_is_told_without_its_password() -> None:
-    settings = Settings(telemetry=True, otel_endpoint="https://user:hunter2@collector:4318/otlp?key=hunter2")
+def test_the_telemetry_target_is_logged_without_its_password() -> None:
+    settings = Settings(
+        telemetry=Telemetry(enabled=True, endpoint="https://user:hunter2@collector:4318/otlp?key=hunter2")
+    )
     assert describe(settings) == {"traces": "otlp", "metrics": "otlp", "endpoint": "https://collector:4318/otlp"}

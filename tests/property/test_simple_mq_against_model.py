@@ -16,8 +16,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from queen_spec.guarantees import Level, checks
-from queen_spec.model import simple_mq as model
+from spec.guarantees import Level, checks
+from spec.model import simple_mq as model
 from tests.support.simple_mq import SimpleMqBroker
 
 NAMES = tuple(str(UUID(int=0x01000000_0000_7000_8000_000000000000 + number)) for number in range(3))

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from queen_spec.checkers import simple_mq as checkers
-from queen_spec.simple_mq_history import Ack, Enqueue, Left, Poll, SimpleMqHistory, from_lines, to_lines
+from spec.checkers import simple_mq as checkers
+from spec.simple_mq_history import Ack, Enqueue, Left, Poll, SimpleMqHistory, from_lines, to_lines
 
 SECOND = checkers.SECOND_NS
 

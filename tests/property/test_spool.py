@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queen.core.errors import OutcomeUnknownError, SettingError, SpoolError, SpoolFullError, TooSlowError
-from queen.engine.backlog import Backlog, HeldLane
-from queen.engine.replay_lanes import Lane, Unit
+from queen.engine.held_back import HeldBack, HeldShard
+from queen.engine.replay_shards import Shard, Unit
 from queen.spool.format import (
     Damage,
     Header,
@@ -28,7 +28,7 @@ from queen.spool.format import (
 )
 from queen.spool.ledger import Ledger, decode, encode
 from queen.spool.spool import SPOOLING, Limits, Spool, entry_of
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.simulated_folder import SimulatedFolder
 from tests.support.spool_world import INSTALLATION, POISON, World, joined, push_of
 
@@ -65,9 +65,14 @@ def test_records_come_back_as_they_went_in(written: list[Record]) -> None:
 def test_a_request_comes_back_as_it_went_in(push: Any) -> None:
     again = request_of(spool_request(push))
     assert again.items == push.items
-    for lot, other in zip(push.lots, again.lots, strict=True):
-        assert (lot.queue, lot.partition, lot.body, lot.ids) == (other.queue, other.partition, other.body, other.ids)
-        assert (list(lot.places), list(lot.lengths)) == (list(other.places), list(other.lengths))
+    for batch, other in zip(push.batches, again.batches, strict=True):
+        assert (batch.queue, batch.partition, batch.body, batch.ids) == (
+            other.queue,
+            other.partition,
+            other.body,
+            other.ids,
+        )
+        assert (list(batch.places), list(batch.lengths)) == (list(other.places), list(other.lengths))
 
 
 @checks("G-SPOOL-3", level=Level.MODEL)
@@ -199,7 +204,7 @@ def test_disk_that_fails_at_any_step_for_a_while_is_an_error_only_for_that_while
 
 
 @checks("G-SPOOL-4", level=Level.MODEL)
-def test_syncs_that_fail_while_a_replay_ends_leave_no_damage(
+def test_failing_syncs_at_the_end_of_a_replay_do_no_damage(
     folder: SimulatedFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The number of the file that was replayed is free again; what is known of that says nothing of the next."""
@@ -399,7 +404,7 @@ async def test_only_the_partitions_of_a_slow_request_are_held_back(folder: Simul
 
 def test_lock_makes_no_limit_longer_and_slowness_does_up_to_an_hour() -> None:
     unit = Unit(0, Record(uuid4(), None, 1.0, [spool_request(push_of("p", [1]))]), spool_request(push_of("p", [1])))
-    held = HeldLane(Lane("000000000001.held", read_file(b""), uuid4(), [unit]))
+    held = HeldShard(Shard("000000000001.held", read_file(b""), uuid4(), [unit]))
     for _ in range(50):
         held.fail(TooSlowError("simulated", lock=True), 0.0)
         assert (held.limit_s, held.due_at <= 60) == (1.0, True)
@@ -412,13 +417,13 @@ def test_lock_makes_no_limit_longer_and_slowness_does_up_to_an_hour() -> None:
     assert held.over
 
 
-def backlog_of(names: Sequence[Sequence[str]]) -> Backlog:
+def backlog_of(names: Sequence[Sequence[str]]) -> HeldBack:
     """A lane of one request for each list of partitions, in this order."""
-    backlog, lanes = Backlog(), []
+    backlog, lanes = HeldBack(), []
     for number, partitions in enumerate(names):
-        lots = spool_request(joined([push_of(name, [1]) for name in partitions]))
-        unit = Unit(number, Record(uuid4(), None, 1.0, [lots]), lots)
-        lanes.append(Lane("000000000001.held", read_file(b""), uuid4(), [unit]))
+        batches = spool_request(joined([push_of(name, [1]) for name in partitions]))
+        unit = Unit(number, Record(uuid4(), None, 1.0, [batches]), batches)
+        lanes.append(Shard("000000000001.held", read_file(b""), uuid4(), [unit]))
     backlog.add("000000000001.held", lanes, {}, 1.0)
     return backlog
 
@@ -455,7 +460,7 @@ def test_lanes_of_a_partition_are_started_one_after_another_and_each_when_it_is_
 
 
 @checks("G-COST-1", level=Level.MODEL)
-def test_to_drain_many_lanes_costs_in_proportion() -> None:
+def test_draining_many_lanes_costs_linear_time() -> None:
     def cpu_s(lanes: int) -> float:
         backlog = backlog_of([[f"p{number}"] for number in range(lanes)])
         begin = time.process_time()

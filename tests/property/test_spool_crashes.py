@@ -8,10 +8,11 @@ import pytest
 
 from queen.core.limits import REPLAY_LANES
 from queen.engine import replay
-from queen.engine.backlog import HeldLane
-from queen.engine.replay_lanes import Batch
+from queen.engine.held_back import HeldShard
+from queen.engine.replay_shards import Batch
+from queen.engine.shard_store import ShardStore
 from queen.spool.spool import Spool
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support.simulated_folder import SimulatedFolder
 from tests.support.spool_world import Postgres, crash_and_recover
 
@@ -25,7 +26,7 @@ TROUBLE = 0.3
 @checks("G-SPOOL-1", "G-SPOOL-2", "G-SPOOL-3", "G-SPOOL-7", "G-ORD-2", "G-DUR-1", level=Level.MODEL)
 @pytest.mark.parametrize("power", [False, True], ids=["process", "machine"])
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_crash_at_every_boundary_loses_doubles_and_reorders_nothing(seed: int, power: bool) -> None:
+def test_crash_at_every_boundary_no_loss_no_duplicates_in_order(seed: int, power: bool) -> None:
     with asyncio.Runner() as runner:
         world, boundaries = runner.run(crash_and_recover(seed, STEPS, 0, power))
         assert boundaries > 20, "a world in which too little happens"
@@ -40,7 +41,7 @@ def test_crash_at_every_boundary_loses_doubles_and_reorders_nothing(seed: int, p
 @checks("G-SPOOL-9", "G-SPOOL-2", "G-SPOOL-7", "G-ORD-3", level=Level.MODEL)
 @pytest.mark.parametrize("power", [False, True], ids=["process", "machine"])
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_crash_while_partitions_are_held_back_loses_doubles_and_reorders_nothing(seed: int, power: bool) -> None:
+def test_crash_while_partitions_are_held_back_no_loss_no_duplicates_in_order(seed: int, power: bool) -> None:
     with asyncio.Runner() as runner:
         _, boundaries = runner.run(crash_and_recover(seed, STEPS, 0, power, TROUBLE))
         for crash_at in range(1, boundaries + 1):
@@ -93,7 +94,7 @@ def _removed_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _dealt_out_blindly(monkeypatch: pytest.MonkeyPatch) -> None:
     """The requests of a partition go to all lanes."""
-    monkeypatch.setattr(replay, "lanes_of", lambda units: [units[lane::REPLAY_LANES] for lane in range(REPLAY_LANES)])
+    monkeypatch.setattr(replay, "shards_of", lambda units: [units[lane::REPLAY_LANES] for lane in range(REPLAY_LANES)])
 
 
 def _without_the_lane(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +108,7 @@ def _without_fence(monkeypatch: pytest.MonkeyPatch) -> None:
     async def no_fence(*_: Any) -> None:
         return None
 
-    monkeypatch.setattr(replay.Replay, "_fence", no_fence)
+    monkeypatch.setattr(ShardStore, "fence", no_fence)
     monkeypatch.setattr(Batch, "position", property(lambda self: self.begin))
 
 
@@ -123,7 +124,7 @@ def _tried_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _let_go_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """A partition is let go when its first request is stored."""
-    monkeypatch.setattr(HeldLane, "over", property(lambda self: self.done > 0))
+    monkeypatch.setattr(HeldShard, "over", property(lambda self: self.done > 0))
 
 
 @pytest.mark.parametrize("fault", [_without_fence, _without_the_list, _tried_too_early, _let_go_too_early])

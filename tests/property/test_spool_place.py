@@ -11,7 +11,7 @@ import pytest
 
 from queen.core.errors import SettingError
 from queen.spool import place
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 
 
 def disk_with(monkeypatch: pytest.MonkeyPatch, number: int) -> None:

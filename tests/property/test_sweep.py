@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queen.core.errors import DatabaseUnavailableError
-from queen.services.leadership import LEASE_S, RENEWAL_S, Leadership
-from queen.services.ports import ClockStep, Page, Place, State, Step
-from queen.services.services import Chore, Schedule, Services
-from queen.services.sweep import (
+from queen.jobs.jobs import Chore, Schedule, Services
+from queen.jobs.leadership import LEASE_S, RENEWAL_S, Leadership
+from queen.jobs.ports import ClockStep, Page, Place, State, Step
+from queen.jobs.sweep import (
     CALL_PARTITIONS,
     DUTY,
     Call,
@@ -24,7 +24,7 @@ from queen.services.sweep import (
     share,
     sweep,
 )
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 
 
 class FakeClock:
@@ -76,7 +76,7 @@ partitions = st.dictionaries(st.integers(0, 3000), st.integers(0, 10), max_size=
 
 @checks("G-RET-4", level=Level.MODEL)
 @given(partitions, st.dictionaries(st.integers(0, 3000), st.integers(0, 3), max_size=50))
-async def test_a_sweep_does_everything_whoever_holds_it(sizes: dict[int, int], held: dict[int, int]) -> None:
+async def test_a_sweep_does_everything_despite_locks_of_others(sizes: dict[int, int], held: dict[int, int]) -> None:
     clock = FakeClock()
     queue = FakeQueue(sizes, held, clock)
     assert await queue.sweep() == sum(sizes.values())
@@ -139,7 +139,7 @@ async def test_a_sweep_ends_when_the_lead_is_lost() -> None:
     assert len(queue.calls) == 2
 
 
-def test_what_cannot_be_had_even_by_waiting_is_left_to_the_next_sweep() -> None:
+def test_rows_locked_for_too_long_are_left_to_the_next_sweep() -> None:
     work = Work([7])
     first = work.next()
     assert first is not None
@@ -163,10 +163,10 @@ class FakeLease:
 
     def __init__(self, clock: FakeClock) -> None:
         self.clock, self.holder, self.until = clock, UUID(int=0), 0.0
-        self.away = False
+        self.unavailable = False
 
     async def lead(self, holder: UUID, seconds: float) -> bool:
-        if self.away:
+        if self.unavailable:
             raise ConnectionError
         if self.holder != holder and self.clock.now < self.until:
             return False
@@ -237,7 +237,7 @@ class FakeDatabase(FakeLease):
 
 
 @checks("G-RET-4", level=Level.MODEL)
-async def test_a_chore_is_the_leaders_and_survives_its_failures() -> None:
+async def test_a_background_job_runs_on_the_leader_and_survives_failures() -> None:
     clock, turns = FakeClock(), {"first": 0, "second": 0}
     database: Any = FakeDatabase(clock)
     enough = asyncio.Event()

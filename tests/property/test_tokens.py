@@ -1,4 +1,4 @@
-"""Tokens: which are good, whatever was done to them; and keys that come, go and stay away."""
+"""Tokens: which are good, whatever was done to them; and keys that come, go and stay down."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ from queen.http.access import Access, Levels
 from queen.security.authentication import RoleNames, verifier_of, warn
 from queen.security.token_keys import FixedKeys, KeySet, keys_of_set, pem_key, secret_key
 from queen.security.tokens import TokenRules, Verifier
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 from tests.support import virtual_time
 from tests.support.tokens import (
     AUDIENCE,
@@ -103,7 +103,7 @@ def test_a_token_that_proves_nothing_is_refused(what: str, text: str) -> None:
         ("expired", "Token has expired"),
         ("not yet valid", "Token is not valid yet"),
         ("another audience", "Token is for another audience"),
-        ("another issuer", "Token is of another issuer"),
+        ("another issuer", "Token is from another issuer"),
         ("another secret", "HS256 validation error: invalid signature"),
         ("alg none with a signature", "Token uses none, expected HS256 or RS256"),
         ("not a token", "Token decode error: not three parts of base64url"),
@@ -257,7 +257,7 @@ def test_no_tampered_token_is_accepted() -> None:
 
 
 @given(st.one_of(st.text(max_size=200), st.lists(st.binary(max_size=40), min_size=3, max_size=3)))
-def test_whatever_stands_there_is_refused_and_not_a_mistake_of_the_server(found: str | list[bytes]) -> None:
+def test_every_invalid_value_is_refused_without_a_server_error(found: str | list[bytes]) -> None:
     text = found if isinstance(found, str) else ".".join(encoded(part) for part in found)
     assert refused(text)
 
@@ -284,7 +284,7 @@ def test_claims_of_any_kind_under_a_good_signature_are_judged_without_a_mistake(
     assert all(isinstance(role, str) for role in identity.roles)
 
 
-def test_what_is_too_long_is_not_even_read() -> None:
+def test_too_long_tokens_are_not_parsed() -> None:
     assert "longer than" in refused(token(fill="x" * 20_000))
 
 
@@ -309,7 +309,7 @@ async def test_a_verified_token_is_remembered_until_it_expires() -> None:
     assert asked == ["HS256"] * 2
 
 
-async def test_so_many_tokens_are_remembered_and_no_more() -> None:
+async def test_the_number_of_cached_tokens_is_bounded() -> None:
     judge = Verifier(rules(), FixedKeys([secret_key(SECRET)]), remembered_max=10)
     for number in range(25):
         await judge.verify(token(sub=str(number)))
@@ -324,12 +324,12 @@ class Issuer:
 
     def __init__(self, *members: dict[str, Any]) -> None:
         self.members: Sequence[dict[str, Any]] = members
-        self.away = False
+        self.unavailable = False
         self.asked = 0
 
     def load(self) -> bytes:
         self.asked += 1
-        if self.away:
+        if self.unavailable:
             raise httpx.ConnectError("refused")
         return json.dumps({"keys": self.members}).encode()
 
@@ -398,19 +398,19 @@ def _virtually(scenario: Any, issuer: Issuer) -> None:
         virtual_time.run(scenario())
 
 
-def test_while_the_issuer_is_away_its_keys_stay_and_without_any_nobody_is_blamed() -> None:
+def test_keys_stay_while_the_issuer_is_unreachable_and_without_keys_requests_get_503() -> None:
     issuer = Issuer(jwk(rsa_key("a"), kid="a"))
-    issuer.away = True
+    issuer.unavailable = True
 
     async def scenario() -> None:
         judge = over(issuer, pause_s=10)
         await judge.start()
         with pytest.raises(KeysUnavailableError):
             await judge.verify(by("a", kid="a"))
-        issuer.away = False
+        issuer.unavailable = False
         await asyncio.sleep(25)
         assert await judge.verify(by("a", kid="a"))
-        issuer.away = True
+        issuer.unavailable = True
         await asyncio.sleep(7200)
         assert await judge.verify(by("a", kid="a", typ="at+jwt"))
         await judge.stop()
@@ -418,7 +418,7 @@ def test_while_the_issuer_is_away_its_keys_stay_and_without_any_nobody_is_blamed
     _virtually(scenario, issuer)
 
 
-def test_keys_that_the_issuer_has_withdrawn_sign_nobody_in_even_if_it_has_no_others() -> None:
+def test_withdrawn_keys_are_not_accepted_even_if_no_others_remain() -> None:
     issuer = Issuer(jwk(rsa_key("a"), kid="a"))
 
     async def scenario() -> None:
@@ -438,8 +438,8 @@ def test_keys_that_the_issuer_has_withdrawn_sign_nobody_in_even_if_it_has_no_oth
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"keys": 1}', b"<html>", b"\xff"])
-def test_what_is_no_key_set_is_said_to_be_none(body: bytes) -> None:
-    with pytest.raises(ValueError, match="no JSON Web Key Set"):
+def test_an_invalid_key_set_is_refused(body: bytes) -> None:
+    with pytest.raises(ValueError, match="not a JSON Web Key Set"):
         keys_of_set(body)
 
 
@@ -484,7 +484,7 @@ def test_authentication_without_usable_keys_is_refused(environment: dict[str, st
 def test_a_key_of_another_kind_is_refused() -> None:
     key = ec.generate_private_key(ec.SECP256R1()).public_key()
     text = key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-    with pytest.raises(SettingError, match="of the kind RSA, Ed25519 or Ed448"):
+    with pytest.raises(SettingError, match="Supported types are RSA, Ed25519 and Ed448"):
         pem_key(text.decode())
 
 
@@ -499,7 +499,7 @@ def test_a_secret_that_can_be_guessed_and_keys_over_http_are_warned_of(caplog: p
 @pytest.mark.parametrize("algorithm", ["HS256", "auto"])
 def test_the_secret_of_the_examples_is_refused(algorithm: str) -> None:
     environment = {"JWT_ENABLED": "1", "JWT_ALGORITHM": algorithm, "JWT_SECRET": "change-me"}
-    with pytest.raises(SettingError, match="which everybody knows"):
+    with pytest.raises(SettingError, match="a published example"):
         verifier_of(from_environment(environment))
 
 
@@ -514,7 +514,7 @@ def test_a_client_makes_so_many_requests_a_second_and_others_are_not_affected() 
     assert sum(limit.admits("a", 1 + number / 100) for number in range(1000)) in range(50, 56)
 
 
-def test_so_many_clients_are_remembered_and_no_more() -> None:
+def test_the_number_of_remembered_clients_is_bounded() -> None:
     limit = RateLimit(1, clients_max=3)
     for client in "abcd":
         assert limit.admits(client, 0.0)

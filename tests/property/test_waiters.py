@@ -16,7 +16,7 @@ from queen.core.operations import JobType, Pop
 from queen.core.simple_mq import Dequeue
 from queen.engine.job import Job
 from queen.engine.waiters import Waiters
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 
 PLACES = (Pop("q"), Pop("q", group="g"), Pop("q", partition="p", auto_ack=True), Pop("r", batch=2), Pop("", task="t"))
 
@@ -40,6 +40,9 @@ class Waiting(RuleBasedStateMachine):
         self.parked: list[Job] = []
         self.out: list[Job] = []
         self.news: set[Pop] = set()
+        self.lent: list[Job] = []
+        #: Places to which messages came that no check has looked for since then.
+        self.unseen: set[Pop] = set()
 
     def job(self, pop: Pop) -> Job:
         return Job(JobType.POP, pop, self.loop.create_future())
@@ -48,8 +51,15 @@ class Waiting(RuleBasedStateMachine):
     def come(self, place: Pop, wait: float, ready: float) -> None:
         job = self.job(place)
         job.deadline = self.now + wait
+        known = self.waiters.ready_at_if_empty(place, self.now)
+        looks = known is None
+        assert looks or place not in self.unseen, "it looks if messages came that nobody has looked for"
         self.waiters.begin(job)
-        self.waiters.park(job, self.now, self.now + ready)
+        if looks:
+            if place not in self.news:
+                self.unseen.discard(place)
+            self.waiters.note_empty(place, self.now, self.now + ready)
+        self.waiters.park(job, self.now, self.now + ready if known is None else known)
         self.parked.append(job)
         self.news.discard(place)  # the check that it brings on comes after the push, whoever makes it
 
@@ -65,28 +75,35 @@ class Waiting(RuleBasedStateMachine):
     @rule(
         queue=st.sampled_from(("q", "r", "s")),
         messages=st.integers(1, 3),
-        besides=st.sets(st.sampled_from(PLACES), max_size=2),
+        served=st.sets(st.sampled_from([place.group for place in PLACES]), max_size=1),
     )
-    def push(self, queue: str, messages: int, besides: set[Pop]) -> None:
+    def push(self, queue: str, messages: int, served: set[str]) -> None:
         waiting = {place: sum(job.request == place for job in self.parked) for place in PLACES}
         out = {place: sum(job.request == place for job in self.out) for place in PLACES}
-        concerned = {place for place in PLACES if place.queue in (queue, "")} - besides
-        jobs = self.waiters.wake(queue, messages, besides={place.place for place in besides})
+        concerned = {place for place in PLACES if place.queue in (queue, "") and place.group not in served}
+        jobs = self.waiters.wake(queue, messages, served=sorted(served))
         self.handed_out(jobs)
         self.news |= {place for place in concerned if out[place]}
+        self.unseen |= concerned
+        lent = {place: sum(job.request == place for job in self.lent) for place in PLACES}
+        now_out = {place: sum(job.request == place for job in self.out) for place in PLACES}
+        assert dict(self.waiters.missing(queue, messages, None, sorted(served))) == {
+            place.wait_key: messages - now_out[place]
+            for place in concerned
+            if lent[place] and now_out[place] < messages
+        }
         for place in PLACES:
             woken = sum(job.request == place for job in jobs)
             wanted = max(messages - out[place], 0)
             assert woken == (min(wanted, waiting[place]) if place in concerned else 0)
 
     @rule(queue=st.sampled_from(("q", "r", "s")), messages=st.integers(1, 3))
-    def board(self, queue: str, messages: int) -> None:
+    def offer(self, queue: str, messages: int) -> None:
         waiting = {place: sum(job.request == place for job in self.parked) for place in PLACES}
-        out = {job.request for job in self.out}
-        jobs = self.waiters.board(queue, messages)
+        jobs = self.waiters.offer(queue, messages)
         self.handed_out(jobs)
         for place in PLACES:
-            free = place.partition is None and place not in out and place.queue in (queue, "")
+            free = place.partition is None and place.queue in (queue, "")
             wanted = -(-messages // place.batch) if free else 0
             assert sum(job.request == place for job in jobs) == min(wanted, waiting[place])
 
@@ -99,7 +116,7 @@ class Waiting(RuleBasedStateMachine):
             if job in self.parked:
                 self.parked.remove(job)
             else:
-                assert job in self.out, "answered twice"
+                assert job in self.out or job in self.lent, "answered twice"
                 assert not job.request.auto_ack
                 job.gone = True
         assert all(job.gone or job.deadline > self.now or job.request.auto_ack for job in self.out)
@@ -111,6 +128,8 @@ class Waiting(RuleBasedStateMachine):
         if not self.out:
             return
         job = self.out.pop(data.draw(st.integers(0, len(self.out) - 1)))
+        if job.request not in self.news:
+            self.unseen.discard(job.request)
         if found or job.deadline <= self.now or job.gone:
             self.waiters.leave(job)
             brought = self.waiters.next_of(job.request, more=more)
@@ -131,6 +150,20 @@ class Waiting(RuleBasedStateMachine):
                 self.news.discard(job.request)
 
     @rule(data=st.data())
+    def lend(self, data: st.DataObject) -> None:
+        if self.out:
+            job = self.out.pop(data.draw(st.integers(0, len(self.out) - 1)))
+            self.waiters.lend(job)
+            self.lent.append(job)
+
+    @rule(data=st.data())
+    def come_home(self, data: st.DataObject) -> None:
+        if self.lent:
+            job = self.lent.pop(data.draw(st.integers(0, len(self.lent) - 1)))
+            self.waiters.take_back(job)
+            self.out.append(job)
+
+    @rule(data=st.data())
     def give_up(self, data: st.DataObject) -> None:
         if self.parked:
             job = self.parked.pop(data.draw(st.integers(0, len(self.parked) - 1)))
@@ -139,13 +172,14 @@ class Waiting(RuleBasedStateMachine):
 
     @invariant()
     def nobody_is_forgotten(self) -> None:
-        self.news &= {job.request for job in (*self.parked, *self.out)}  # with the last waiter a place is forgotten
+        # With the last waiter a place is forgotten.
+        self.news &= {job.request for job in (*self.parked, *self.out, *self.lent)}
         assert len(self.waiters) == len(self.parked)
         event = self.waiters.next_event()
         if self.parked:
             assert event is not None
             assert event <= min(job.deadline for job in self.parked)
-            assert event <= self.now + 1.0, "a lost notice costs a second at most"
+            assert event <= self.now + 1.0, "a lost notification costs a second at most"
 
 
 @checks("G-WAIT-1", level=Level.MODEL)
@@ -164,7 +198,7 @@ def test_what_came_during_a_check_that_took_all_it_saw_is_looked_for_by_the_next
         job.deadline = 100.0
         waiters.begin(job)
         waiters.park(job, 0.0, inf)
-    assert waiters.board("q", 1) == [first]
+    assert waiters.offer("q", 1) == [first]
     assert waiters.wake("q", 1) == []  # the one that is out came before
     waiters.leave(first)
     assert waiters.next_of(first.request, more=False) == [second]
@@ -244,7 +278,7 @@ def test_the_budget_puts_nobody_off_when_most_have_left(loop: asyncio.AbstractEv
     assert looks[-1] <= 20 + 8
 
 
-def test_what_has_left_is_not_kept(loop: asyncio.AbstractEventLoop) -> None:
+def test_finished_jobs_are_not_kept(loop: asyncio.AbstractEventLoop) -> None:
     waiters = Waiters(100, 1000)
     for number in range(20_000):
         job = Job(JobType.POP, Pop("q", group=f"g{number % 7}"), loop.create_future())
@@ -256,7 +290,7 @@ def test_what_has_left_is_not_kept(loop: asyncio.AbstractEventLoop) -> None:
         else:
             for handed_out in waiters.wake("q", 1, job.request.group):
                 waiters.leave(handed_out)
-    assert (len(waiters), waiters.live, waiters.places) == (0, 0, 0)
+    assert (len(waiters), waiters.live, waiters.wait_lists) == (0, 0, 0)
     assert len(waiters._deadlines) + len(waiters._checks) < 3000
 
 
@@ -291,3 +325,78 @@ async def test_a_long_poll_that_is_answered_is_kept_by_nobody(parked: bool) -> N
     del job
     assert kept() is None
     assert waiters.due(4000) == ([], [])
+
+
+def borrowed(loop: asyncio.AbstractEventLoop, deadline: float) -> Job:
+    job = Job(JobType.POP, Pop("q"), loop.create_future())
+    job.reply, job.deadline = lambda _popped: True, deadline
+    return job
+
+
+@checks("G-WAIT-1", level=Level.MODEL)
+def test_a_long_poll_of_a_sibling_is_served_by_pushes_and_never_looks(loop: asyncio.AbstractEventLoop) -> None:
+    waiters = Waiters(100, 1000)
+    own, guest = Job(JobType.POP, Pop("q"), loop.create_future()), borrowed(loop, 50.0)
+    own.deadline = 50.0
+    for job in (guest, own):
+        waiters.begin(job)
+        waiters.park(job, 0.0, inf)
+    assert waiters.wake_all() == [own]
+    waiters.park(own, 0.0, inf)
+    assert waiters.wake("q", 2) == [own]
+    waiters.park(own, 0.0, inf)
+    assert waiters.due(10.0)[0] == [own]
+    waiters.park(own, 10.0, inf)
+    assert set(waiters.offer("q", 2)) == {own, guest}
+    waiters.park(guest, 10.0, inf)
+    assert waiters.cancel(guest)
+
+
+@checks("G-WAIT-1", level=Level.MODEL)
+def test_what_is_offered_to_long_polls_of_this_worker_is_not_offered_to_those_of_siblings(
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    waiters = Waiters(100, 1000)
+    own, guest = Job(JobType.POP, Pop("q"), loop.create_future()), borrowed(loop, 50.0)
+    for job in (own, guest):
+        waiters.begin(job)
+        waiters.park(job, 0.0, inf)
+    assert waiters.offer("q", 1) == [own]
+
+
+@checks("G-WAIT-1", level=Level.MODEL)
+@pytest.mark.parametrize(("passed", "served", "finds"), [
+    (0.05, None, True), (0.2, None, False), (0.05, (), False), (0.05, ("g",), True),
+])  # fmt: skip
+def test_a_long_poll_does_not_look_where_a_look_has_just_found_nothing(
+    loop: asyncio.AbstractEventLoop, passed: float, served: tuple[str, ...] | None, finds: bool
+) -> None:
+    waiters, pop = Waiters(100, 1000), Pop("q", group="g")
+    job = Job(JobType.POP, pop, loop.create_future())
+    job.deadline = 50.0
+    waiters.begin(job)
+    waiters.note_empty(pop, 0.0, inf)
+    waiters.leave(job)
+    if served is not None:
+        waiters.wake("q", 1, served=served)
+    assert (waiters.ready_at_if_empty(pop, passed) is not None) == finds
+    assert waiters.ready_at_if_empty(Pop("q", group="h"), passed) is None
+
+
+def test_so_many_empty_places_are_remembered_and_no_more(loop: asyncio.AbstractEventLoop) -> None:
+    waiters, remembered = Waiters(100, 1000), []
+    for number in range(30_000):
+        pop = Pop("q", group=f"g{number}")
+        job = Job(JobType.POP, pop, loop.create_future())
+        job.deadline = 50.0
+        waiters.begin(job)
+        waiters.note_empty(pop, 0.0, inf)
+        waiters.leave(job)
+        if number % 1000 == 999:
+            remembered.append(
+                sum(waiters.ready_at_if_empty(Pop("q", group=f"g{n}"), 0.05) is not None for n in range(number + 1))
+            )
+    assert max(remembered) <= 10_000
+    waiters.wake("q", 1, served=["g29999"])
+    assert waiters.ready_at_if_empty(Pop("q", group="g29999"), 0.05) is not None
+    assert waiters.ready_at_if_empty(Pop("q", group="g29998"), 0.05) is None

@@ -65,7 +65,7 @@ def test_a_call_is_overdue_exactly_when_its_time_is_over(steps: list[tuple[str, 
     assert told == expected
 
 
-def test_timers_are_not_set_anew_for_each_call() -> None:
+def test_timers_are_not_reset_for_each_call() -> None:
     loop = _Loop()
     set_up: list[float] = []
     later = loop.call_later

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queen.core.window import GRACE, Window, cut_first
-from queen_spec.guarantees import Level, checks
+from spec.guarantees import Level, checks
 
 EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -51,7 +51,7 @@ def test_windows_cut_a_partition_without_gap_and_overlap(window: Window, stamps:
 
 @checks("G-STR-4", level=Level.MODEL)
 @given(windows, times, tenths(100), st.lists(tenths(60), max_size=20))
-def test_what_comes_later_changes_no_window_that_is_complete(
+def test_later_messages_do_not_change_a_complete_window(
     window: Window, stamps: list[float], now: float, more: list[float]
 ) -> None:
     """As long as it comes by the clock: not before what is there, and no later than now."""

@@ -1,7 +1,7 @@
 """The real engine as the model sees it: operations of the specification in, observations out.
 
 It goes through everything but sockets and threads: parsing, the engine's handlers (`Broker`) or the whole engine with
-its lanes (`ConcurrentBroker`), the procedures in a real PostgreSQL whose clock the test sets, and rendering.
+its job_queues (`ConcurrentBroker`), the procedures in a real PostgreSQL whose clock the test sets, and rendering.
 """
 
 import asyncio
@@ -26,25 +26,25 @@ from queen.db.pool import Pool
 from queen.db.setup import prepare
 from queen.db.simple_mq import SimpleMqAdministrationStore, SimpleMqStore
 from queen.db.store import Store
-from queen.engine.context import Context, SimpleMq, tell_nobody
-from queen.engine.directory import Directory
+from queen.engine.context import Context, SimpleMq, ignore_notification
 from queen.engine.engine import Engine, Shares
 from queen.engine.handlers.configuration import configure
 from queen.engine.handlers.consumer_groups import seek_group, update_subscription
+from queen.engine.handlers.give_up import ensure_cursors
 from queen.engine.handlers.pop import Outcome
 from queen.engine.handlers.removal import delete_group, delete_queue
 from queen.engine.job import Job
-from queen.engine.lane import Lane
-from queen.engine.operations import OPERATIONS
+from queen.engine.job_queue import JobQueue
+from queen.engine.job_specs import JOB_SPECS
+from queen.engine.metadata_cache import MetadataCache
 from queen.engine.tally import Tally
 from queen.engine.waiters import Waiters
 from queen.http.parsing import PushItem, to_push
 from queen.http.rendering import render_pop
-from queen.http.resources.messages import ensure_cursors
-from queen.services.services import Schedule, services_of
-from queen.services.sweep import Pacer, Service, sweep
-from queen_spec import model
-from queen_spec.linearizability import Call
+from queen.jobs.jobs import Schedule, services_of
+from queen.jobs.sweep import Pacer, Service, sweep
+from spec import model
+from spec.linearizability import Call
 
 #: Few, so that sweeps take several calls.
 RETENTION_BATCH = 2
@@ -79,7 +79,12 @@ class Broker:
         queues = SimpleMqAdministrationStore(self._pool)
         simple_mq = SimpleMq(SimpleMqStore(self._pool), queues, Tally(queues.count_outcomes))
         self._context = Context(
-            store, AdministrationStore(self._pool), Directory(store, 1000), tell_nobody, 5, simple_mq=simple_mq
+            store,
+            AdministrationStore(self._pool),
+            MetadataCache(store, 1000),
+            ignore_notification,
+            5,
+            simple_mq=simple_mq,
         )
         schedule = Schedule(1, RETENTION_BATCH, 1, RETENTION_BATCH, timedelta())
         self._services = {s.name: s for s in services_of(MaintenanceStore(self._pool), schedule)}
@@ -95,7 +100,7 @@ class Broker:
         self._run(self._pool.fetch("DELETE FROM queen.streams"))
         self._streams: dict[str, int] = {}
         store = self._context.database
-        self._context.directory = Directory(store, 1000)
+        self._context.cache = MetadataCache(store, 1000)
 
     def set_clock(self, now: float) -> None:
         """Sets the database's clock for all connections."""
@@ -173,7 +178,7 @@ class Broker:
     async def _ask(self, kind: real.JobType, request: Any) -> Any:
         """The answer to one request, which looks again at once where the engine would."""
         while True:
-            [answer] = await OPERATIONS[kind].handler(self._context, [request])
+            [answer] = await JOB_SPECS[kind].handler(self._context, [request])
             if not isinstance(answer, Outcome) or answer.found or answer.ready_in > -inf:
                 return answer
 
@@ -199,10 +204,10 @@ class Broker:
         self, items: tuple[model.PushItem, ...], request: real.Push, pushed: real.Pushed
     ) -> list[model.PushResult]:
         results: list[Any] = [None] * len(items)
-        for lot, stored in zip(request.lots, pushed.stored, strict=True):
-            for number, place in enumerate(lot.places):
+        for batch, stored in zip(request.batches, pushed.stored, strict=True):
+            for number, place in enumerate(batch.places):
                 status = "duplicate" if number in stored.duplicates else "queued"
-                message = model.MessageId(lot.queue, lot.partition, stored.offset(number))
+                message = model.MessageId(batch.queue, batch.partition, stored.offset(number))
                 refused = number in stored.refused
                 results[place] = model.PushResult("refused") if refused else model.PushResult(status, message)  # type: ignore[arg-type]
         return results
@@ -215,7 +220,7 @@ class Broker:
 
     def pop_in_one_call(self, operations: Sequence[model.Pop]) -> list[tuple[model.Operation, model.Outcome]]:
         """Pops that the engine has fused."""
-        handler = OPERATIONS[real.JobType.POP].handler
+        handler = JOB_SPECS[real.JobType.POP].handler
         answers = self._run(handler(self._context, [_pop_request(operation) for operation in operations]))
         return [self._popped(operation, answer.popped) for operation, answer in zip(operations, answers, strict=True)]
 
@@ -272,7 +277,7 @@ class Broker:
                 since = at(operation.since) if operation.since > float("-inf") else None
                 seek = Seek(operation.group, operation.queue, operation.partition, operation.to_end, since)
                 sought = await seek_group(self._context, seek)
-                return model.Sought(sought.updated)
+                return model.SeekResult(sought.updated)
             case model.UpdateSubscription():
                 known = await update_subscription(self._context, operation.queue, operation.group, at(operation.since))
                 return model.UpdatedSubscription(known)
@@ -280,7 +285,7 @@ class Broker:
                 cursors = await delete_group(
                     self._context, operation.queue, operation.group, subscription=operation.subscription
                 )
-                self._context.directory.forget_queue(operation.queue)
+                self._context.cache.forget_queue(operation.queue)
                 return model.DeletedGroup(cursors)
         raise AssertionError(operation)
 
@@ -300,7 +305,7 @@ class Broker:
         acks = [each for each in operation.operations if isinstance(each, model.AckItem)]
         statuses = [getattr(each, "status", "completed") for each in operation.operations]
         if bad := [n for n, status in enumerate(statuses) if status not in ("completed", "failed", "dlq")]:
-            return model.RolledBack(bad[0], "status")  # before the engine sees it: queen.http.resources.transactions
+            return model.RolledBack(bad[0], "status")  # before the engine sees it: queen.operations.transact
         request = real.Transaction(
             to_push([await self._push_item(item) for item in pushes]),
             [await self._ack_item(item) for item in acks],
@@ -315,7 +320,9 @@ class Broker:
             tuple(next(pushed) if isinstance(each, model.PushItem) else next(acked) for each in operation.operations)
         )
 
-    def _culprit(self, operation: model.Transaction, request: real.Transaction, executed: real.Executed) -> int:
+    def _culprit(
+        self, operation: model.Transaction, request: real.Transaction, executed: real.TransactionResult
+    ) -> int:
         """The first operation that the answer blames."""
         blamed = {number for number, result in enumerate(executed.acked) if result.problem is not None}
         places = [number for number, each in enumerate(operation.operations) if isinstance(each, model.AckItem)]
@@ -323,8 +330,8 @@ class Broker:
         if executed.full is not None:
             return next(n for n, each in enumerate(operation.operations) if isinstance(each, model.PushItem))
         places = [number for number, each in enumerate(operation.operations) if isinstance(each, model.PushItem)]
-        for lot, stored in zip(request.push.lots, executed.pushed.stored, strict=False):
-            found += [places[lot.places[n]] for n in stored.duplicates | stored.refused]
+        for batch, stored in zip(request.push.batches, executed.pushed.stored, strict=False):
+            found += [places[batch.places[n]] for n in stored.duplicates | stored.refused]
         return min(found)
 
     # ------------------------------------------------------------ streams
@@ -335,7 +342,7 @@ class Broker:
         self._streams[operation.stream] = registered.stream
         return model.Registered(registered.fresh, registered.conflict)
 
-    async def _cycle(self, operation: model.Cycle) -> model.Cycled:
+    async def _cycle(self, operation: model.Cycle) -> model.CycleResult:
         part_id = await self._part_id(operation.queue, operation.partition)
         request = real.Cycle(
             self._streams[operation.stream], part_id or 2**47, operation.group_name,
@@ -345,9 +352,9 @@ class Broker:
         )  # fmt: skip
         cycled = await self._ask(real.JobType.CYCLE, request)
         if cycled.problem is not None:
-            return model.Cycled(cycled.problem)
+            return model.CycleResult(cycled.problem)
         pushed = self._push_results(operation.pushes, request.push, cycled.pushed)
-        return model.Cycled(None, tuple(pushed), cycled.completed, cycled.released, cycled.dead)
+        return model.CycleResult(None, tuple(pushed), cycled.completed, cycled.released, cycled.dead)
 
     def remembered(self) -> dict[tuple[str, str, str, str], Any]:
         """The state of all streams by queue, partition, stream and key."""
@@ -403,12 +410,12 @@ class ConcurrentBroker(Broker):
 
     def _engine(self) -> Engine:
         store = Store(self._pool)
-        heard = self._context.heard
-        context = Context(store, self._context.administration, Directory(store, 1000), heard, 5)
+        heard = self._context.notify
+        context = Context(store, self._context.administration, MetadataCache(store, 1000), heard, 5)
         settings = Settings()
         return Engine(
             context,
-            lambda kind: Lane(settings.policy(kind), settings.limiter(kind)),
+            lambda kind: JobQueue(settings.policy(kind), settings.limiter(kind)),
             Waiters(100, 1000),
             Shares(4, 1, 1000),
             lambda job, result: job.future.set_result(result),

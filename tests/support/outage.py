@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from queen.server.embedded import EmbeddedPostgres
+from queen.embedded.server import EmbeddedPostgres
 from tests.support.cut import Line
 from tests.support.processes import Server, wait_until
 from tests.support.servers import serving_database

@@ -3,10 +3,11 @@
 from typing import Any
 
 from queen.config import Settings
-from queen.engine.thread import EngineThread
+from queen.engine.handle import EngineHandle
 from queen.http.access import Access
-from queen.http.routes import WEBSOCKET, Route, routes
+from queen.http.routes import WEBSOCKET, Route
 from queen.http.socket.sockets import Sockets
+from queen.operations.catalogue import routes
 
 
 def route_table() -> list[Route]:
@@ -15,12 +16,12 @@ def route_table() -> list[Route]:
     async def assemble(_answer: Any) -> Any:
         raise AssertionError("not started")
 
-    return list(routes(Settings(), EngineThread(assemble, None), Sockets(1)))
+    return list(routes(Settings(), EngineHandle(assemble, None), Sockets(1)))
 
 
 def requests_of_all_routes() -> list[tuple[str, str, Access]]:
     """Method, a path that fits, and level of everything but WebSockets."""
-    fillings = {"{place:path}": "a/b", "{queue:path}": "a", "{": "", "}": ""}
+    fillings = {"{place:path}": "a/b", "{path:path}": "a/b", "{": "", "}": ""}
     found = []
     for route in route_table():
         path = route.path

@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from queen.core import ids
-from queen_audit.inputs import Cursor, DeadLetter, Deleted, Group, Head, LogRow, Offsets, Queue
-from queen_audit.journal.history import payload_hash
-from queen_audit.journal.schema import QUEUE_MODE, AckItem, Call, Delivery, PushItem
-from queen_spec import model
+from spark_validation.inputs import Cursor, DeadLetter, Deleted, Group, Head, LogRow, Offsets, Queue
+from spark_validation.journal.history import payload_hash
+from spark_validation.journal.schema import QUEUE_MODE, AckItem, Call, Delivery, PushItem
+from spec import model
 
 EPOCH_S = 1_900_000_000
 LEASE_S = 60

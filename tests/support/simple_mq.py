@@ -16,11 +16,11 @@ from queen.db.pool import Pool
 from queen.db.setup import prepare
 from queen.db.simple_mq import SimpleMqAdministrationStore, SimpleMqStore
 from queen.db.store import Store
-from queen.engine.context import Context, SimpleMq, tell_nobody
-from queen.engine.directory import Directory
+from queen.engine.context import Context, SimpleMq, ignore_notification
 from queen.engine.handlers import simple_mq as handlers
+from queen.engine.metadata_cache import MetadataCache
 from queen.engine.tally import Tally
-from queen_spec.model import simple_mq as model
+from spec.model import simple_mq as model
 from tests.support.broker import EPOCH, at
 
 
@@ -47,7 +47,12 @@ class SimpleMqBroker:
         store = Store(self.pool)
         simple_mq = SimpleMq(self.messages, self.queues, Tally(self.queues.count_outcomes))
         self.context = Context(
-            store, AdministrationStore(self.pool), Directory(store, 1000), tell_nobody, 5, simple_mq=simple_mq
+            store,
+            AdministrationStore(self.pool),
+            MetadataCache(store, 1000),
+            ignore_notification,
+            5,
+            simple_mq=simple_mq,
         )
 
     def close(self) -> None:

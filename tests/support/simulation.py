@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from random import Random
 
-from queen_spec import history, model
-from queen_spec.linearizability import Call
-from queen_spec.model import QUEUE_MODE, Lane, MessageId
+from spec import history, model
+from spec.linearizability import Call
+from spec.model import QUEUE_MODE, Lane, MessageId
 
 SECOND_NS = 1_000_000_000
 OPTIONS = model.Options(lease_time=30, retry_limit=1)

@@ -80,11 +80,6 @@ class Socket:
         await self.ack(batch, status, **fields)
         return await self.expect("acked")
 
-    async def is_silent(self, seconds: float = 0.3) -> bool:
-        """Whether no frame comes: a ping that is sent now is the next to be answered."""
-        await asyncio.sleep(seconds)
-        return (await self.ask(type="ping"))["type"] == "pong"
-
 
 def data_of(batch: Mapping[str, Any]) -> list[Any]:
     return [message["data"] for message in batch["messages"]]

@@ -17,14 +17,16 @@ from uuid import UUID, uuid4
 
 import queen.engine.failover
 import queen.engine.replay
+import queen.engine.shard_store
 from queen.core.errors import DatabaseUnavailableError, DataRejectedError, OutcomeUnknownError, SpoolError, TooSlowError
 from queen.core.limits import REPLAY_CALL_S
-from queen.core.operations import Lot, Push
+from queen.core.operations import PartitionBatch, Push
 from queen.core.segment import encode_entry, encode_plain, plain_length
-from queen.engine.context import Context, tell_nobody
-from queen.engine.directory import Directory
+from queen.engine.append import AppendBatch
+from queen.engine.context import Context, ignore_notification
 from queen.engine.failover import Failover
-from queen.engine.ports import PushColumns, PushOptions, Replayed
+from queen.engine.metadata_cache import MetadataCache
+from queen.engine.ports import PushOptions, Replayed
 from queen.engine.replay import Replay
 from queen.spool.format import Record, spool_request
 from queen.spool.spool import Limits, Spool, entry_of
@@ -40,15 +42,18 @@ def push_of(partition: str, payloads: list[Any], ids: list[str] | None = None) -
     places = range(len(texts))
     if ids is None:
         return Push(
-            [Lot("q", partition, places, encode_plain(texts), [plain_length(t) for t in texts], None)], len(texts)
+            [PartitionBatch("q", partition, places, encode_plain(texts), [plain_length(t) for t in texts], None)],
+            len(texts),
         )
     entries = [encode_entry(text, chosen, None, None) for text, chosen in zip(texts, ids, strict=True)]
-    return Push([Lot("q", partition, places, b",".join(entries), [len(e) + 1 for e in entries], ids)], len(texts))
+    return Push(
+        [PartitionBatch("q", partition, places, b",".join(entries), [len(e) + 1 for e in entries], ids)], len(texts)
+    )
 
 
 def joined(pushes: list[Push]) -> Push:
     """One request with the items of all of these."""
-    return Push([lot for push in pushes for lot in push.lots], sum(push.items for push in pushes))
+    return Push([batch for push in pushes for batch in push.batches], sum(push.items for push in pushes))
 
 
 @dataclass
@@ -63,7 +68,7 @@ class Postgres:
     flushes: set[UUID] = field(default_factory=set)
     positions: dict[UUID, int] = field(default_factory=dict)
     parts: dict[tuple[str, str], int] = field(default_factory=dict)
-    away: bool = False
+    unavailable: bool = False
     tick: Any = lambda: None
     meanwhile: Any = lambda: None
     refuses: bool = True
@@ -89,21 +94,21 @@ class Postgres:
         return {}
 
     def _answer(self) -> None:
-        if self.away:
+        if self.unavailable:
             raise DatabaseUnavailableError("simulated")
 
     def store(self, flush: UUID, requests: list[Push]) -> None:
         """A direct push that is committed."""
         for push in requests:
-            for lot in push.lots:
-                self._append(lot.partition, b"[" + lot.body + b"]")
+            for batch in push.batches:
+                self._append(batch.partition, b"[" + batch.body + b"]")
         self.flushes.add(flush)
 
     def _append(self, partition: str, data: bytes) -> None:
         self.log.setdefault(partition, []).extend(entry["payload"] for entry in json.loads(data))
 
     async def replay(
-        self, lane: UUID, first: int, upto: int, sent_at: Any, columns: PushColumns, limit_s: float | None = None
+        self, lane: UUID, first: int, upto: int, sent_at: Any, columns: AppendBatch, limit_s: float | None = None
     ) -> Replayed:
         self._answer()
         # The other lanes go on meanwhile.
@@ -128,7 +133,7 @@ class Postgres:
         return replayed
 
     def _commit(
-        self, lane: UUID, first: int, upto: int, sent_at: Any, columns: PushColumns, limit_s: float | None = None
+        self, lane: UUID, first: int, upto: int, sent_at: Any, columns: AppendBatch, limit_s: float | None = None
     ) -> Replayed:
         position = self.positions.setdefault(lane, 0)
         if position != first:
@@ -187,8 +192,8 @@ class World:
         context = Context(
             self.postgres,
             self.postgres,
-            Directory(self.postgres, 100),
-            tell_nobody,
+            MetadataCache(self.postgres, 100),
+            ignore_notification,
             0.001,
             failover,  # type: ignore[arg-type]
         )
@@ -215,7 +220,7 @@ class World:
         pushes = [joined([push_of(partition, each) for partition, each in request.items()]) for request in requests]
         flush, sent_at = uuid4(), None
         if not spool.spooling and not held:
-            if not self.postgres.away:
+            if not self.postgres.unavailable:
                 self.folder.tick()
                 self.postgres.store(flush, pushes)
                 self.folder.tick()
@@ -227,7 +232,7 @@ class World:
                 self.postgres.store(flush, pushes)
         record = Record(flush, sent_at, 1000.0, [spool_request(push) for push in pushes])
         try:
-            if not spool.append([entry_of(record)], insist=self.postgres.away):
+            if not spool.append([entry_of(record)], insist=self.postgres.unavailable):
                 raise AssertionError("nothing ends the spool between two looks here")
         except SpoolError:
             return
@@ -264,18 +269,18 @@ class World:
 
     async def _retry(self, rounds: int) -> None:
         replay = self.replay
-        assert await replay._take()
+        assert await replay._acquire()
         try:
             for _ in range(rounds):
-                while replay._backlog.released or self.workers[0].spooling:
+                while replay._held_back.released or self.workers[0].spooling:
                     with contextlib.suppress(OutcomeUnknownError):
                         await replay._drain()
-                lanes = replay._backlog.start(math.inf)
+                lanes = replay._held_back.start(math.inf)
                 await asyncio.gather(*(replay._retry(lane) for lane in lanes), self._begin_drains())
-                if not replay._backlog and not replay._backlog.released:
+                if not replay._held_back and not replay._held_back.released:
                     break
         finally:
-            await replay._let_go()
+            await replay._release()
 
     async def _begin_drains(self) -> None:
         """What a drain begins with, beside lanes that are being stored: it may look at any moment."""
@@ -285,7 +290,7 @@ class World:
 
     async def _replay(self, work: Any) -> None:
         self.postgres.meanwhile = self.push_beside_the_replay
-        modules = queen.engine.replay, queen.engine.failover
+        modules = queen.engine.replay, queen.engine.shard_store, queen.engine.failover
         try:
             with contextlib.ExitStack() as stack:
                 for module in modules:
@@ -297,13 +302,13 @@ class World:
     async def live(self, steps: int) -> None:
         """Outages, pushes, failures of the disk, and replays."""
         for _ in range(steps):
-            self.postgres.away = self.rng.random() < 0.7
+            self.postgres.unavailable = self.rng.random() < 0.7
             for _ in range(self.rng.randint(1, 6)):
                 if self.rng.random() < 0.1:
                     self.folder.failing = self.rng.choice([errno.ENOSPC, errno.EIO])
                 self.push()
                 self.folder.failing = 0
-            if not self.postgres.away:
+            if not self.postgres.unavailable:
                 self.postgres.version += self.rng.random() < 0.3  # somebody has configured a queue
                 self.hamper()
                 await self.drain()
@@ -323,7 +328,7 @@ class World:
         """The instance starts anew, and nothing fails any more."""
         self.boot()
         self.workers[0].recover()
-        self.postgres.away = False
+        self.postgres.unavailable = False
         self.postgres.locked = set()
         await self.drain()
         await self.retry(3)

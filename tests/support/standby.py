@@ -10,9 +10,9 @@ from pathlib import Path
 
 import psutil
 
-from queen.server import programs, system_user
-from queen.server.cluster import own_folder
-from queen.server.leftover import stop_leftover
+from queen.embedded import binaries, system_user
+from queen.embedded.cluster import own_folder
+from queen.embedded.stale_postmaster import stop_leftover
 from tests.support.processes import wait_until
 
 
@@ -26,7 +26,7 @@ class Pair:
         self._folder, self._configuration = folder, configuration
         self._account = system_user.account_for(folder)
         if self._account:
-            system_user.let_use(self._account, programs.folder())
+            system_user.let_use(self._account, binaries.folder())
             own_folder(folder, self._account)
         self._with_standby = False
         self._running: dict[str, subprocess.Popen[bytes]] = {}
@@ -148,10 +148,10 @@ class Pair:
         options = [part for setting, value in settings.items() for part in ("-c", f"{setting}={value}")]
         with self.log_of(name).open("ab") as log:
             self._running[name] = subprocess.Popen(
-                [programs.folder() / "postgres", "-D", str(self._data(name)), *options],
+                [binaries.folder() / "postgres", "-D", str(self._data(name)), *options],
                 stdout=log,
                 stderr=log,
-                **programs.child_arguments(self._account, signal.SIGINT),
+                **binaries.child_arguments(self._account, signal.SIGINT),
             )
 
     def answers(self, name: str) -> bool:
@@ -169,11 +169,11 @@ class Pair:
 
     def _run(self, program: str, *arguments: str) -> str:
         result = subprocess.run(
-            [programs.folder() / program, *arguments],
+            [binaries.folder() / program, *arguments],
             check=True,
             capture_output=True,
             text=True,
-            **programs.child_arguments(self._account, signal.SIGTERM),
+            **binaries.child_arguments(self._account, signal.SIGTERM),
         )
         return result.stdout
 

@@ -7,8 +7,8 @@ from unittest import mock
 
 import libfaketime
 
-from queen.server import programs
-from queen.server.embedded import EmbeddedPostgres
+from queen.embedded import binaries
+from queen.embedded.server import EmbeddedPostgres
 
 
 class SteppingClock:
@@ -31,5 +31,5 @@ def stepping_postgres(folder: Path) -> Iterator[tuple[EmbeddedPostgres, Stepping
     """PostgreSQL in a new folder, under libfaketime; only its wall clock is touched."""
     clock = SteppingClock(folder / "ahead")
     faked = {**libfaketime.get_reload_information()[1], "FAKETIME_TIMESTAMP_FILE": str(folder / "ahead")}
-    with mock.patch.dict(programs._ENVIRONMENT, faked), EmbeddedPostgres(folder / "data") as server:
+    with mock.patch.dict(binaries._ENVIRONMENT, faked), EmbeddedPostgres(folder / "data") as server:
         yield server, clock

@@ -1,1 +1,1 @@
-"""A server's operations for people and scripts: one module a command. Knows no server: only its HTTP interface."""
+"""Client commands for people and scripts, one module per command. They use the HTTP interface only."""

@@ -1,4 +1,4 @@
-"""``queen ack``: says what became of messages."""
+"""``queen ack``: acknowledges messages."""
 
 import json as standard_json
 import sys
@@ -21,7 +21,7 @@ _BATCH = 1000
 
 
 class Delivered(Struct, rename="camel"):
-    """What an ack takes of a message that was delivered."""
+    """The fields of a delivered message that an ack needs."""
 
     transaction_id: str
     partition_id: str
@@ -41,7 +41,7 @@ class Acknowledgment(Struct, rename="camel", omit_defaults=True):
 
 
 class Result(Struct, rename="camel"):
-    """What became of an item, as far as it is shown."""
+    """The result of an item, with the fields that are shown."""
 
     transaction_id: str
     success: bool
@@ -51,36 +51,44 @@ class Result(Struct, rename="camel"):
 
 def ack(
     partition_id: Annotated[
-        str | None, typer.Argument(help="As `queen pop` shows it; without it messages are read.", show_default=False)
+        str | None,
+        typer.Argument(
+            help="Partition id, from `queen pop`; without it messages are read from standard input.", show_default=False
+        ),
     ] = None,
     transaction_ids: Annotated[
-        list[str] | None, typer.Argument(help="Those of the messages, or message ids.", show_default=False)
+        list[str] | None, typer.Argument(help="Transaction ids or message ids.", show_default=False)
     ] = None,
-    failed: Annotated[bool, typer.Option("--failed", help="Again later; after the retry limit a dead letter.")] = False,
-    retry: Annotated[bool, typer.Option("--retry", help="Again at once; counts no failure.")] = False,
-    dlq: Annotated[bool, typer.Option("--dlq", help="A dead letter now.")] = False,
+    failed: Annotated[
+        bool,
+        typer.Option("--failed", help="Deliver it again after the retry delay; a dead letter after the retry limit."),
+    ] = False,
+    retry: Annotated[
+        bool, typer.Option("--retry", help="Deliver it again at once, without counting a failure.")
+    ] = False,
+    dlq: Annotated[bool, typer.Option("--dlq", help="Make it a dead letter now.")] = False,
     error: Annotated[
-        str | None, typer.Option(help="Why it failed; kept with the dead letter.", show_default=False)
+        str | None, typer.Option(help="Error text; stored with the dead letter.", show_default=False)
     ] = None,
     lease: Annotated[
-        str | None, typer.Option(help="Refuse it if this lease is over.", show_default="that of messages read")
+        str | None, typer.Option(help="Refuse the ack if this lease has expired.", show_default="that of messages read")
     ] = None,
     group: ForGroup = None,
     json: Json = False,
     url: Url = DEFAULT_URL,
     token: Token = None,
 ) -> None:
-    """Say what became of messages: done, unless an option says otherwise.
+    """Acknowledge messages: as completed, unless an option says otherwise.
 
-    Without arguments messages are read from standard input, as `queen pop --json` prints them. Those that the server
-    could not decrypt are never acked as done: say --failed, --retry or --dlq.
+    Without arguments, messages are read from standard input, in the form of `queen pop --json`. Messages that the
+    server could not decrypt are never acked as completed: use --failed, --retry or --dlq for them.
     """
     with connected(url, token) as server:
         chosen = [name for name, wanted in (("failed", failed), ("retry", retry), ("dlq", dlq)) if wanted]
         if len(chosen) > 1:
-            raise UsageError(f"only one of {', '.join(f'--{name}' for name in chosen)} can be meant")
+            raise UsageError(f"give only one of {', '.join(f'--{name}' for name in chosen)}")
         if error is not None and not chosen:
-            raise UsageError("--error says why: it goes with --failed, --retry or --dlq")
+            raise UsageError("--error needs --failed, --retry or --dlq")
         status = chosen[0] if chosen else "completed"
         messages = _named(partition_id, transaction_ids or []) if partition_id is not None else _read()
         if lease is not None or group is not None:
@@ -91,7 +99,7 @@ def ack(
 
 def _named(partition_id: str, transaction_ids: Sequence[str]) -> list[Delivered]:
     if not transaction_ids:
-        raise UsageError("a partition id needs the transaction ids of messages behind it")
+        raise UsageError("after a partition id, give the transaction ids of messages")
     return [Delivered(each, partition_id) for each in transaction_ids]
 
 
@@ -104,10 +112,10 @@ def _with(message: Delivered, lease: str | None, group: str | None) -> Delivered
 
 
 def _readable(messages: Sequence[Delivered]) -> list[Delivered]:
-    """Those whose payload was delivered. Nobody has done the others: they stay under their lease, and are told."""
+    """Messages with a payload. The others stay leased, and a line about each is printed."""
     for each in messages:
         if each.error_code:
-            why = f"not acked, because it was delivered without its payload ({each.error_code})"
+            why = f"not acked: it was delivered without its payload ({each.error_code})"
             with even_unread():
                 err.print(clean(f"{each.transaction_id}: {why}"), style="red", markup=False)
     return [each for each in messages if not each.error_code]
@@ -115,16 +123,21 @@ def _readable(messages: Sequence[Delivered]) -> list[Delivered]:
 
 def _read() -> list[Delivered]:
     if sys.stdin.isatty():
-        raise UsageError("what is to be acked? Name a partition id and transaction ids, or pipe `queen pop --json` in")
+        raise UsageError(
+            "nothing to acknowledge: give a partition id and transaction ids, or pipe the output of `queen pop "
+            "--json` in"
+        )
     try:
         text = sys.stdin.buffer.read().decode()
         return [msgspec.convert(each, Delivered) for each in _values(text)]
     except (ValueError, RecursionError) as problem:
-        raise UsageError(f"standard input holds no messages as `queen pop --json` prints them: {problem}") from None
+        raise UsageError(
+            f"standard input does not have messages in the form of `queen pop --json`: {problem}"
+        ) from None
 
 
 def _values(text: str) -> Iterator[Any]:
-    """JSON values behind each other, whatever stands between them; those of an array one by one."""
+    """A sequence of JSON values with any separators; arrays are flattened."""
     decoder, at = standard_json.JSONDecoder(), 0
     while at < len(text):
         if text[at].isspace():
@@ -169,7 +182,7 @@ def _finish(answers: Sequence[Raw], *, skipped: int, json: bool) -> None:
                 err.print(clean(f"{each.transaction_id}: {each.error}"), style="red", markup=False)
     problems = [f"{counted(len(refused), 'ack')} of {len(results)} refused"] if refused else []
     if skipped:
-        advice = "--failed, --retry or --dlq says what becomes of them"
+        advice = "use --failed, --retry or --dlq for them"
         problems.append(f"{counted(skipped, 'message')} that could not be decrypted not acked: {advice}")
     if problems:
         raise FailedError("; ".join(problems))

@@ -1,4 +1,4 @@
-"""What cannot be taken back asks first."""
+"""Confirmation of actions that cannot be undone."""
 
 import sys
 
@@ -8,15 +8,15 @@ from queen.cli.client.connection import UsageError
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Returns if it is wanted.
+    """Returns if the user confirms.
 
     Raises:
-        UsageError: nobody is there to be asked.
-        typer.Exit: it is not wanted.
+        UsageError: there is no terminal.
+        typer.Exit: the user declines.
     """
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError(f"{question} Nobody is there to answer: --yes does it without asking")
+        raise UsageError(f"{question} There is no terminal to ask: use --yes to do it without asking")
     if not typer.confirm(question, err=True):
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""The server as commands speak to it: requests, and one line for each way in which they fail."""
+"""The connection of commands to a server: requests, and one-line errors."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,39 +12,39 @@ from msgspec import Struct
 from queen.cli.output import fail
 
 T = TypeVar("T")
-#: Of a query; what is ``None`` is left out, and a list is a parameter that is there several times.
+#: Parameters of a query; ``None`` is omitted, and a list becomes one parameter per element.
 Parameters = Mapping[str, str | int | bool | Sequence[str] | None]
 
 DEFAULT_URL = "http://127.0.0.1:6632"
 _CONNECT_S = 10.0
-#: Longer than a server takes for what does not wait.
+#: More than a server needs for any request except long polls.
 ANSWER_S = 60.0
 _ADVICE = {
     401: "give a token with --token or QUEEN_TOKEN",
-    403: "this needs a token of a higher level",
+    403: "this needs a token with a higher access level",
 }
 
 
 class FailedError(Exception):
-    """Something that ends a command; ``str()`` is a line for people."""
+    """An error that ends a command; ``str()`` is one line for people."""
 
     exit_code = 1
 
 
 class UsageError(FailedError):
-    """What was asked for makes no sense, so that it was not sent."""
+    """A usage error; no request was sent."""
 
     exit_code = 2
 
 
 class UnreachableError(FailedError):
-    """There is no answer, or not one of such a server: the request may have been carried out or not."""
+    """No answer, or not one of a Queen server; the outcome of the request is unknown."""
 
     exit_code = 2
 
 
 class RefusedError(FailedError):
-    """The server's answer is no."""
+    """The server refused the request."""
 
     def __init__(self, status: int, detail: str, retry_after: str = "") -> None:
         self.status, self.detail = status, detail
@@ -54,13 +54,13 @@ class RefusedError(FailedError):
 
 
 class _Problem(Struct):
-    """An error answer, as far as it is shown."""
+    """An error answer, with the fields that are shown."""
 
     detail: str
 
 
 def at(template: str, *names: str) -> str:
-    """A path with names in the places of ``{}``, whatever characters they have.
+    """A path with encoded names for ``{}``.
 
     Raises:
         UsageError: a name is empty or not UTF-8.
@@ -70,8 +70,8 @@ def at(template: str, *names: str) -> str:
 
 def _quoted(name: str) -> str:
     if not name:
-        raise UsageError("a name has at least one character")
-    # A path of dots alone would be another one.
+        raise UsageError("a name must have at least one character")
+    # HTTP clients resolve a segment of dots.
     return quote(_utf8(name), safe="").replace(".", "%2E")
 
 
@@ -91,10 +91,12 @@ class Server:
         try:
             self._http = httpx.Client(base_url=url, headers=headers, timeout=ANSWER_S)
         except (httpx.HTTPError, OSError, ValueError) as problem:
-            raise UsageError(f"no connection can be made as the environment asks for it: {problem}") from None
+            raise UsageError(
+                f"no connection is possible with the proxy or TLS variables of the environment: {problem}"
+            ) from None
 
     def close(self) -> None:
-        """Closes its connection."""
+        """Closes the connection."""
         self._http.close()
 
     def get(self, kind: type[T], path: str, parameters: Parameters | None = None, timeout_s: float = ANSWER_S) -> T:
@@ -117,7 +119,7 @@ class Server:
         body: object = None,
         timeout_s: float = ANSWER_S,
     ) -> httpx.Response:
-        """An answer that is not an error."""
+        """Sends a request; the answer is not an error."""
         query = {name: _query(value) for name, value in (parameters or {}).items() if value is not None}
         timeout = httpx.Timeout(timeout_s, connect=_CONNECT_S)
         try:
@@ -126,14 +128,14 @@ class Server:
         except UnicodeEncodeError as problem:
             raise UsageError(f"{problem.object!r} is not UTF-8") from None
         except httpx.ConnectTimeout:
-            raise UnreachableError(f"{self.url} cannot be reached: no connection within {_CONNECT_S:g} s") from None
+            raise UnreachableError(f"{self.url} is unreachable: no connection within {_CONNECT_S:g} s") from None
         except httpx.ConnectError as problem:
             advice = "is a server running there? --url or QUEEN_URL names another"
-            raise UnreachableError(f"{self.url} cannot be reached: {problem}; {advice}") from None
+            raise UnreachableError(f"{self.url} is unreachable: {problem}; {advice}") from None
         except httpx.TimeoutException:
-            raise UnreachableError(f"{self.url} does not answer within {timeout_s:g} s") from None
+            raise UnreachableError(f"{self.url} did not answer within {timeout_s:g} s") from None
         except httpx.HTTPError as problem:
-            raise UnreachableError(f"{self.url} gives no answer: {problem}") from None
+            raise UnreachableError(f"{self.url} sent no answer: {problem}") from None
         if not answer.is_success:
             raise self._refusal(answer)
         return answer
@@ -146,7 +148,7 @@ class Server:
         return RefusedError(answer.status_code, problem.detail, answer.headers.get("Retry-After", ""))
 
     def decoded(self, kind: type[T], answer: httpx.Response) -> T:
-        """The body of an answer."""
+        """The decoded body of an answer."""
         try:
             return msgspec.json.decode(answer.content, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -154,12 +156,12 @@ class Server:
 
     def _stranger(self, answer: httpx.Response) -> UnreachableError:
         kind = answer.headers.get("Content-Type", "nothing")
-        return UnreachableError(f"{self.url} answers {answer.status_code} with {kind}, unlike a Queen server")
+        return UnreachableError(f"{self.url} answered {answer.status_code} with {kind}: this is not a Queen server")
 
 
 @contextmanager
 def connected(url: str, token: str | None) -> Iterator[Server]:
-    """The server for the length of the block; what fails in it ends the command with a line."""
+    """The server for a block; an error in the block ends the command with one line."""
     try:
         server = Server(url, token)
         try:
@@ -169,23 +171,23 @@ def connected(url: str, token: str | None) -> Iterator[Server]:
     except FailedError as problem:
         fail(problem, problem.exit_code)
     except RecursionError:
-        fail("an answer is nested more deeply than can be read")
+        fail("an answer is nested too deeply")
 
 
 def _checked(url: str) -> str:
-    """The URL as it may be shown: without a password."""
+    """The URL without its password."""
     try:
         parsed = httpx.URL(url)
     except (httpx.InvalidURL, UnicodeError) as problem:
-        raise UsageError(f"--url {url!r} is no URL: {problem}") from None
+        raise UsageError(f"--url {url!r} is not a URL: {problem}") from None
     if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise UsageError(f"--url {url!r} is no URL of a server: write it as {DEFAULT_URL}")
+        raise UsageError(f"--url {url!r} is not the URL of a server: write it like {DEFAULT_URL}")
     return str(parsed.copy_with(username="", password="") if parsed.userinfo else parsed)
 
 
 def _header(token: str) -> str:
     if not token.isascii() or not token.isprintable() or " " in token:
-        raise UsageError("the token holds characters that no token has: is --token or QUEEN_TOKEN cut off, or quoted?")
+        raise UsageError("the token has invalid characters: is --token or QUEEN_TOKEN cut off, or quoted?")
     return token
 
 

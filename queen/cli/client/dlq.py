@@ -19,14 +19,14 @@ from queen.cli.progress import bar
 
 _ROUTE = "/api/v1/dlq"
 _PAGE = 1000
-#: The server answers so for one dead letter that is gone, or that nobody can decrypt; the others are not concerned.
+#: Statuses for a dead letter that no longer exists or cannot be decrypted; the others are not affected.
 _OF_ONE = (404, 409)
 
 dlq = typer.Typer(name="dlq", help="Dead letters: list, replay, purge.", no_args_is_help=True)
 
 
 class DeadLetter(Struct, rename="camel"):
-    """A dead letter, as far as it is shown."""
+    """A dead letter, with the fields that are shown."""
 
     id: str
     transaction_id: str
@@ -39,40 +39,40 @@ class DeadLetter(Struct, rename="camel"):
 
 
 class Page(Struct):
-    """Some of them, and how many there are."""
+    """A page of dead letters, and their total number."""
 
     messages: list[Raw]
     total: int
 
 
 class Target(Struct, omit_defaults=True):
-    """Where a replay goes, if not to where the message was."""
+    """The target of a replay, if not the original partition."""
 
     queue: str | UnsetType = UNSET
     partition: str | UnsetType = UNSET
 
 
 class Replayed(Struct):
-    """What became of a replay."""
+    """The result of a replay."""
 
     result: str
 
 
 class Purged(Struct):
-    """How many are gone."""
+    """The number of deleted dead letters."""
 
     deleted: int
 
 
 class Wanted(Struct, frozen=True):
-    """Which dead letters are meant."""
+    """A filter for dead letters."""
 
     queue: str
     group: str | None = None
     partition: str | None = None
 
     def page(self, server: Server, limit: int, offset: int = 0) -> Page:
-        """Some of them, newest failure first."""
+        """A page of dead letters, newest failure first."""
         parameters = {
             "queue": self.queue, "consumerGroup": self.group, "partition": self.partition, "limit": limit,
             "offset": offset,
@@ -90,14 +90,14 @@ def list_(
     queue: Queue,
     group: OfGroup = None,
     partition: OfPartition = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="How many to show.", min=1, max=10_000)] = 100,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum to show.", min=1, max=10_000)] = 100,
     json: Json = False,
     url: Url = DEFAULT_URL,
     token: Token = None,
 ) -> None:
     """List dead letters, newest failure first.
 
-    With --json an array.
+    --json prints an array.
     """
     with connected(url, token) as server:
         there(server, queue)
@@ -132,28 +132,30 @@ def replay(
     queue: Queue,
     ids: Annotated[
         list[str] | None,
-        typer.Argument(help="Ids, as `queen dlq list` shows them.", metavar="[ID]...", show_default=False),
+        typer.Argument(help="Ids of dead letters, from `queen dlq list`.", metavar="[ID]...", show_default=False),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="All of the queue; asks.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Replay all dead letters of the queue; asks first.")] = False,
     group: OfGroup = None,
     partition: OfPartition = None,
-    to_queue: Annotated[str | None, typer.Option(help="Where to.", show_default="the queue of each")] = None,
-    to_partition: Annotated[str | None, typer.Option(help="Where to.", show_default="the partition of each")] = None,
+    to_queue: Annotated[str | None, typer.Option(help="Target queue.", show_default="the queue of each")] = None,
+    to_partition: Annotated[
+        str | None, typer.Option(help="Target partition.", show_default="the partition of each")
+    ] = None,
     yes: Yes = False,
     json: Json = False,
     url: Url = DEFAULT_URL,
     token: Token = None,
 ) -> None:
-    """Push dead letters again, oldest failure first, for all groups; each leaves the dead letters as it does.
+    """Push dead letters again, oldest failure first. All groups get them. A replayed dead letter is removed.
 
-    With --json a line for each: the server's answer.
+    --json prints the server's answers, one line each.
     """
     with connected(url, token) as server:
         wanted = Wanted(queue, group, partition)
         if bool(ids) == every:
-            raise UsageError("which ones? Name ids, or --all")
+            raise UsageError("give ids, or --all")
         if ids and (group is not None or partition is not None):
-            raise UsageError("--group and --partition choose among --all; ids choose already")
+            raise UsageError("--group and --partition need --all; they cannot be combined with ids")
         chosen = ids or _chosen(server, wanted, yes=yes)
         target = Target(UNSET if to_queue is None else to_queue, UNSET if to_partition is None else to_partition)
         _replay(server, chosen, target, json=json)
@@ -164,16 +166,16 @@ def _chosen(server: Server, wanted: Wanted, *, yes: bool) -> list[str]:
     total = wanted.page(server, 1).total
     if not total:
         return []
-    confirm(f"Push {counted(total, 'dead letter')} of {clean(wanted.queue)} again?", yes=yes)
+    confirm(f"Replay {counted(total, 'dead letter')} of {clean(wanted.queue)}?", yes=yes)
     found = [msgspec.json.decode(raw, type=DeadLetter).id for raw in _every(server, wanted)]
-    # A failure that comes while the list is read moves the others down: one may stand on two pages.
+    # New failures shift the pages, so that a dead letter may be on two of them.
     return list(dict.fromkeys(reversed(found)))
 
 
 def _every(server: Server, wanted: Wanted) -> Iterator[Raw]:
     offset = 0
     while True:
-        # A page ends sooner where messages are large.
+        # Pages with large messages are shorter.
         messages = wanted.page(server, _PAGE, offset).messages
         if not messages:
             return
@@ -188,18 +190,18 @@ def _replay(server: Server, ids: list[str], target: Target, *, json: bool) -> No
             for each in progress.track(ids, description="replaying"):
                 counts[_replay_one(server, each, target, json=json)] += 1
     except FailedError as problem:
-        problem.args = (f"{problem}. {counts['moved']} of {len(ids)} are pushed again, the others are still there",)
+        problem.args = (f"{problem}. {counts['moved']} of {len(ids)} were replayed, the others were not",)
         raise
     if not json:
-        kept = f", {counts['duplicate']} were there already and are kept" if counts["duplicate"] else ""
+        kept = f", {counts['duplicate']} are duplicates and were kept" if counts["duplicate"] else ""
         with even_unread():
-            showing.say(f"{counted(counts['moved'], 'dead letter')} pushed again{kept}")
+            showing.say(f"{counted(counts['moved'], 'dead letter')} replayed{kept}")
     if counts["refused"]:
-        raise FailedError(f"{counted(counts['refused'], 'dead letter')} of {len(ids)} cannot be replayed")
+        raise FailedError(f"{counted(counts['refused'], 'dead letter')} of {len(ids)} could not be replayed")
 
 
 def _replay_one(server: Server, each: str, target: Target, *, json: bool) -> str:
-    """Replays one; what became of it."""
+    """Replays one; its result."""
     try:
         answer = server.post(Raw, at(_ROUTE + "/{}/replay", each), target)
     except RefusedError as problem:
@@ -223,16 +225,16 @@ def purge(
     url: Url = DEFAULT_URL,
     token: Token = None,
 ) -> None:
-    """Delete the dead letters of a queue, for good; their messages stay done.
+    """Delete the dead letters of a queue. This cannot be undone. Their messages stay acknowledged.
 
-    With --json the server's answer.
+    --json prints the server's answer.
     """
     with connected(url, token) as server:
         there(server, queue)
         total = Wanted(queue, group).page(server, 1).total
         if total:
             of = f"group {clean(group)} on {clean(queue)}" if group is not None else clean(queue)
-            confirm(f"Delete {counted(total, 'dead letter')} of {of} for good?", yes=yes)
+            confirm(f"Delete {counted(total, 'dead letter')} of {of}? This cannot be undone.", yes=yes)
         answer = server.delete(Raw, _ROUTE, {"queue": queue, "consumerGroup": group})
     if json:
         showing.document(answer)

@@ -39,7 +39,7 @@ class GroupOfQueue(Struct, rename="camel"):
 
 
 class Cursor(Struct, rename="camel"):
-    """How far a group is in a partition."""
+    """The cursor of a group in a partition."""
 
     partition: str
     total_consumed: int
@@ -50,13 +50,13 @@ class Cursor(Struct, rename="camel"):
 
 
 class Cursors(Struct):
-    """Those of a group on a queue."""
+    """The cursors of a group on a queue."""
 
     partitions: list[Cursor]
 
 
 class Deleted(Struct, rename="camel"):
-    """What was deleted."""
+    """The result of a deletion."""
 
     existed: bool
     deleted_partitions: int
@@ -68,7 +68,7 @@ def _groups() -> None:
 
 
 def on_queues(server: Server, queues: Sequence[str]) -> Iterator[tuple[Raw, GroupOfQueue]]:
-    """The groups of some queues, or of all if none is named, as they were answered and as they are shown."""
+    """The groups of some queues, or of all: the raw answer, and the fields that are shown."""
     offset = 0
     while True:
         page = server.get(list[Raw], _ROUTE, {"queue": queues, "limit": _PAGE, "offset": offset})
@@ -86,9 +86,9 @@ def list_(
     url: Url = DEFAULT_URL,
     token: Token = None,
 ) -> None:
-    """List consumer groups and how far they are behind. __QUEUE_MODE__ are pops that name none.
+    """List consumer groups with their lag. __QUEUE_MODE__ is the group of pops that name none.
 
-    With --json an array.
+    --json prints an array.
     """
     with connected(url, token) as server:
         if queue is not None:
@@ -101,11 +101,11 @@ def list_(
         "queue",
         "group",
         "partitions",
-        "behind in",
-        "messages behind",
+        "with lag",
+        "lag",
         "oldest",
         "state",
-        right=("partitions", "behind in", "messages behind", "oldest"),
+        right=("partitions", "with lag", "lag", "oldest"),
     )
     for _, each in found:
         made.add(
@@ -120,14 +120,14 @@ def list_(
     if found:
         made.show()
     else:
-        err.print("no groups", style="dim")
+        err.print("no consumer groups", style="dim")
 
 
 @groups.command("show")
 def show(group: Group, queue: OnQueue = None, json: Json = False, url: Url = DEFAULT_URL, token: Token = None) -> None:
-    """Show how far a group is in each partition.
+    """Show the cursors of a group, per partition.
 
-    With --json an object by queue.
+    --json prints an object with one entry per queue.
     """
     with connected(url, token) as server:
         answer = server.get(dict[str, Raw], at(_ROUTE + "/{}", group), {"limit": _CURSORS})
@@ -138,7 +138,7 @@ def show(group: Group, queue: OnQueue = None, json: Json = False, url: Url = DEF
         showing.document(found)
         return
     made = showing.Listing(
-        "queue", "partition", "done", "behind", "oldest", "leased", "done up to", right=("done", "behind", "oldest")
+        "queue", "partition", "acked", "lag", "oldest", "leased", "acked up to", right=("acked", "lag", "oldest")
     )
     for name, raw in found.items():
         for each in msgspec.json.decode(raw, type=Cursors).partitions:
@@ -161,21 +161,22 @@ def delete(
     group: Group,
     queue: OnQueue = None,
     keep_start: Annotated[
-        bool, typer.Option("--keep-start", help="Only what it has done: it begins again where it had started.")
+        bool,
+        typer.Option("--keep-start", help="Delete only its cursors: the group starts again where it first started."),
     ] = False,
     yes: Yes = False,
     json: Json = False,
     url: Url = DEFAULT_URL,
     token: Token = None,
 ) -> None:
-    """Delete a group with its cursors and leases; dead letters stay. Its next pop makes it anew.
+    """Delete a group with its cursors and leases. Its dead letters stay. Its next pop creates it again.
 
-    With --json the server's answer.
+    --json prints the server's answer.
     """
     with connected(url, token) as server:
         path = at(_ROUTE + "/{}", group) + (at("/queues/{}", queue) if queue is not None else "")
         place = f"on {clean(queue)}" if queue is not None else "on all its queues"
-        confirm(f"Delete the consumer group {clean(group)} {place}? It forgets what it has done.", yes=yes)
+        confirm(f"Delete the consumer group {clean(group)} {place}? Its cursors will be lost.", yes=yes)
         answer = server.delete(Raw, path, {"deleteMetadata": not keep_start})
         deleted = msgspec.json.decode(answer, type=Deleted)
         if not deleted.existed:
@@ -183,9 +184,9 @@ def delete(
     if json:
         showing.document(answer)
     else:
-        showing.say(f"{group} is gone, with {counted(deleted.deleted_partitions, 'cursor')}")
+        showing.say(f"{group} deleted, with {counted(deleted.deleted_partitions, 'cursor')}")
 
 
 def _unknown(group: str, queue: str | None) -> str:
     place = f" on {clean(queue)}" if queue is not None else ""
-    return f"there is no consumer group {clean(group)}{place}: `queen groups list` shows which there are"
+    return f"there is no consumer group {clean(group)}{place}: `queen groups list` lists the groups"

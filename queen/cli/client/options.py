@@ -1,4 +1,4 @@
-"""Arguments and options that several client commands have."""
+"""Arguments and options that several client commands share."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
@@ -7,11 +7,11 @@ import typer
 
 from queen.cli.client.connection import DEFAULT_URL, UsageError
 
-Url = Annotated[str, typer.Option(help="The server.", envvar="QUEEN_URL")]
+Url = Annotated[str, typer.Option(help="URL of the server.", envvar="QUEEN_URL")]
 Token = Annotated[
     str | None,
     typer.Option(
-        help="Sent as a bearer token. Other users see the command line: give it in the environment.",
+        help="Bearer token to send. Other users of this machine can see command lines: use the environment variable.",
         envvar="QUEEN_TOKEN",
         show_default=False,
     ),
@@ -20,9 +20,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
 Queue = Annotated[str, typer.Argument(help="Name of the queue.", metavar="QUEUE", show_default=False)]
 Group = Annotated[str, typer.Argument(help="Name of the consumer group.", metavar="GROUP", show_default=False)]
-ForGroup = Annotated[
-    str | None, typer.Option("--group", "-g", help="Consumer group.", show_default="that of plain pops")
-]
+ForGroup = Annotated[str | None, typer.Option("--group", "-g", help="Consumer group.", show_default="queue mode")]
 OfGroup = Annotated[str | None, typer.Option("--group", "-g", help="Only of this consumer group.", show_default=False)]
 OfPartition = Annotated[str | None, typer.Option("--partition", "-p", help="Only this partition.", show_default=False)]
 
@@ -44,7 +42,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 24 * 3600}
 
 
 def moment(text: str) -> str:
-    """A time as the server takes it: ISO 8601 as it is, and ``90s``, ``15m``, ``2h`` or ``3d`` as so long ago.
+    """A time for the server: ISO 8601 unchanged; ``90s``, ``15m``, ``2h`` or ``3d`` mean that long ago.
 
     Raises:
         UsageError: it is neither.
@@ -58,5 +56,6 @@ def moment(text: str) -> str:
         return datetime.fromisoformat(text).isoformat()
     except (ValueError, OverflowError):
         raise UsageError(
-            f"{text!r} is no time: write 2026-11-21T22:00:00Z (UTC if no zone is named), or 15m for that long ago"
+            f"{text!r} is not a valid time: write 2026-11-21T22:00:00Z (UTC if it has no zone), or 15m for "
+            "15 minutes ago"
         ) from None

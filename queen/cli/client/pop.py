@@ -1,4 +1,4 @@
-"""``queen pop``: takes messages of a queue."""
+"""``queen pop``: pops messages of a queue."""
 
 import shlex
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ _WAIT_S = 30.0
 
 
 class Message(Struct, rename="camel"):
-    """A delivered message, as far as it is shown."""
+    """A delivered message, with the fields that are shown."""
 
     transaction_id: str
     partition_id: str
@@ -42,23 +42,21 @@ def pop(
     queue: Queue,
     partition: OfPartition = None,
     group: ForGroup = None,
-    batch: Annotated[int, typer.Option("--batch", "-n", help="Messages at most.", min=1, max=10_000)] = 1,
+    batch: Annotated[int, typer.Option("--batch", "-n", help="Maximum of messages.", min=1, max=10_000)] = 1,
     partitions: Annotated[
-        int | None, typer.Option(help="Partitions that they may come from.", min=1, max=1000, show_default="1")
+        int | None, typer.Option(help="Maximum of partitions to take them from.", min=1, max=1000, show_default="1")
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait until there is something.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait until there is a message (long poll).")] = False,
     timeout: Annotated[
         float | None, typer.Option(help="Seconds to wait, with --wait.", min=0.001, max=3600, show_default="30")
     ] = None,
-    auto_ack: Annotated[bool, typer.Option("--auto-ack", help="They are done at once, without an ack.")] = False,
-    lease: Annotated[
-        int | None, typer.Option(help="Seconds until they are given to others.", min=1, show_default="the queue's")
-    ] = None,
+    auto_ack: Annotated[bool, typer.Option("--auto-ack", help="Acknowledge the messages on delivery.")] = False,
+    lease: Annotated[int | None, typer.Option(help="Lease time in seconds.", min=1, show_default="the queue's")] = None,
     start: Annotated[
         str | None,
         typer.Option(
             "--from",
-            help="Where a new group starts: beginning, now, a time, or 15m for that long ago.",
+            help="Where a new group starts: beginning, now, a time, or 15m for 15 minutes ago.",
             show_default="beginning",
         ),
     ] = None,
@@ -66,13 +64,13 @@ def pop(
     url: Url = DEFAULT_URL,
     token: Token = None,
 ) -> None:
-    """Take messages of a queue, and lease them until `queen ack`.
+    """Pop messages of a queue. They are leased until `queen ack`, or until the lease expires.
 
-    With --json an array of messages, as `queen ack` reads it; [] if there is nothing.
+    --json prints an array of messages, which `queen ack` can read; [] if there are none.
     """  # fmt: skip
     with connected(url, token) as server:
         if timeout is not None and not wait:
-            raise UsageError("--timeout says how long to --wait")
+            raise UsageError("--timeout needs --wait")
         waits = (_WAIT_S if timeout is None else timeout) if wait else 0.0
         parameters: Parameters = {
             "consumerGroup": group,
@@ -92,7 +90,7 @@ def pop(
     elif messages:
         _show([msgspec.json.decode(each, type=Message) for each in messages], leased=not auto_ack)
     else:
-        err.print("nothing there", style="dim")
+        err.print("no messages", style="dim")
 
 
 def _start(start: str | None) -> Parameters:
@@ -124,7 +122,7 @@ def _show(messages: Sequence[Message], *, leased: bool) -> None:
 
 
 def _acks(messages: Iterable[Message]) -> Iterable[str]:
-    """How to ack them: a command a partition."""
+    """The commands to acknowledge them, one per partition."""
     for partition_id, run in groupby(messages, lambda each: each.partition_id):
         members = list(run)
         words = [

@@ -1,4 +1,4 @@
-"""``queen push``: a message, or a file of them."""
+"""``queen push``: pushes a message, or the messages of a file."""
 
 import sys
 from collections import Counter
@@ -20,7 +20,7 @@ from queen.cli.progress import bar
 
 _BYTES_MAX = 4 << 20
 _PIPE = "-"
-_WORDS = {"queued": "queued", "duplicate": "already there", "buffered": "buffered", "failed": "refused"}
+_WORDS = {"queued": "queued", "duplicate": "already stored", "buffered": "buffered", "failed": "refused"}
 
 
 class Message(Struct, omit_defaults=True):
@@ -47,7 +47,7 @@ class Line(Struct, forbid_unknown_fields=True):
 
 
 class Result(Struct):
-    """What became of a message, as far as it is shown."""
+    """The result of a message, with the fields that are shown."""
 
     status: str
     message_id: str | None = None
@@ -55,7 +55,7 @@ class Result(Struct):
 
 
 class Form(Struct, frozen=True):
-    """What lines are, and where their messages go."""
+    """The form of the lines, and the target of their messages."""
 
     queue: str
     partition: str | UnsetType
@@ -80,21 +80,26 @@ class Form(Struct, frozen=True):
         except msgspec.ValidationError as problem:
             raise UsageError(f"not an item: {problem}") from None
         except msgspec.DecodeError as problem:
-            advice = "" if self.items else "; --text pushes it as text"
+            advice = "" if self.items else "; use --text to push it as text"
             raise UsageError(f"not JSON: {problem}{advice}") from None
 
 
 def push(
     queue: Queue,
     payload: Annotated[
-        str | None, typer.Argument(help="JSON, or - to read it from standard input.", show_default=False)
+        str | None, typer.Argument(help="Payload as JSON, or - to read it from standard input.", show_default=False)
     ] = None,
     partition: Annotated[
-        str | None, typer.Option("--partition", "-p", help="Its messages stay in order.", show_default="Default")
+        str | None,
+        typer.Option("--partition", "-p", help="Partition; its messages stay in order.", show_default="Default"),
     ] = None,
     transaction_id: Annotated[
         str | None,
-        typer.Option("--transaction-id", help="Stored once in the partition, however often.", show_default=False),
+        typer.Option(
+            "--transaction-id",
+            help="Transaction id; stored once per partition, however often it is pushed.",
+            show_default=False,
+        ),
     ] = None,
     file: Annotated[
         str | None,
@@ -102,33 +107,36 @@ def push(
     ] = None,
     text: Annotated[bool, typer.Option("--text", help="Payload or lines are text, not JSON.")] = False,
     items: Annotated[
-        bool, typer.Option("--items", help="Lines hold payload, and may hold partition, transactionId and traceId.")
+        bool,
+        typer.Option(
+            "--items", help="Lines are objects with payload, and optionally partition, transactionId and traceId."
+        ),
     ] = False,
-    batch: Annotated[int, typer.Option(help="Lines of a request.", min=1, max=10_000)] = 1000,
+    batch: Annotated[int, typer.Option(help="Lines per request.", min=1, max=10_000)] = 1000,
     json: Json = False,
     url: Url = DEFAULT_URL,
     token: Token = None,
 ) -> None:
-    """Push a message, or a file with one a line.
+    """Push a message, or the messages of a file, one per line.
 
-    With --json a line for each message: the server's answer.
+    --json prints the server's answer, one line per message.
     """
     form = Form(queue, UNSET if partition is None else partition, text, items)
     with connected(url, token) as server:
         if (payload is None) == (file is None):
-            raise UsageError("one of PAYLOAD (- reads it from standard input) and --file is needed")
+            raise UsageError("give either PAYLOAD (- reads it from standard input) or --file")
         if file is None:
             if items:
-                raise UsageError("--items says what the lines of a --file are")
+                raise UsageError("--items needs --file")
             _push_one(server, _single(form, str(payload), transaction_id), json=json)
         elif transaction_id is not None:
-            raise UsageError("--transaction-id is for one message: lines name theirs with --items")
+            raise UsageError("--transaction-id is for a single message: with --file, use --items and give one per line")
         else:
             _push_file(server, file, form, batch, json=json)
 
 
 def _single(form: Form, payload: str, transaction_id: str | None) -> Message:
-    # What the command line cannot decode arrives as what it was.
+    # Undecodable bytes of the command line arrive as surrogates.
     given = sys.stdin.buffer.read() if payload == _PIPE else payload.encode(errors="surrogateescape")
     try:
         message = form.message(given)
@@ -144,7 +152,7 @@ def _push_one(server: Server, message: Message, *, json: bool) -> None:
         if json:
             showing.lines([raw])
         elif result.status == "buffered":
-            showing.say("buffered: PostgreSQL is away or push maintenance is on; the server stores it afterwards")
+            showing.say("buffered: PostgreSQL is unavailable or push maintenance is on; the server stores it later")
         elif result.status != "failed":
             showing.say(f"{_WORDS.get(result.status, result.status)} as {result.message_id}")
     if result.status == "failed":
@@ -182,7 +190,7 @@ def _push_file(server: Server, name: str, form: Form, batch: int, *, json: bool)
 
 
 def _report(numbered: Sequence[Numbered], raws: Sequence[Raw], results: Sequence[Result], *, json: bool) -> None:
-    """Which lines were refused, and with --json what was answered."""
+    """Prints the refused lines, and with --json all answers."""
     for (number, _, _), result in zip(numbered, results, strict=True):
         if result.status == "failed":
             err.print(f"line {number}: {clean(result.error)}", style="red", markup=False)
@@ -224,7 +232,7 @@ def _messages(source: Iterable[bytes], form: Form) -> Iterator[Numbered]:
 
 
 def _batches(messages: Iterator[Numbered], most: int) -> Iterator[list[Numbered]]:
-    """What goes into one request each: so many messages, and no more bytes than a server takes."""
+    """Batches of lines, one per request: limited in messages, and in bytes by what a server accepts."""
     gathered: list[Numbered] = []
     size = 0
     for each in messages:

@@ -14,14 +14,14 @@ from queen.cli.client.options import Json, Token, Url
 from queen.cli.output import err
 
 _PAGE = 1000
-#: Names in one query, and their bytes as a URL has them.
+#: Maximum of names in one query, and of their bytes in a URL.
 _NAMES = 100
 _NAMES_BYTES = 8000
 _PARTITIONS = 50
 
 
 class Messages(Struct):
-    """Messages of a queue; ``pending`` leaves out what is under a lease."""
+    """Message counts of a queue; ``pending`` excludes messages in flight."""
 
     total: int
     pending: int
@@ -46,7 +46,7 @@ class Queues(Struct):
 
 
 class Counts(Struct, rename="camel"):
-    """Messages by what became of them."""
+    """Message counts by state."""
 
     total: int
     pending: int
@@ -75,13 +75,13 @@ class Config(Struct, rename="camel"):
 
 
 class Configured(Struct):
-    """How a queue is configured."""
+    """The configuration of a queue."""
 
     options: Config
 
 
 class Labels(Struct, rename="camel"):
-    """What a queue is."""
+    """Name and labels of a queue."""
 
     name: str
     namespace: str
@@ -91,7 +91,7 @@ class Labels(Struct, rename="camel"):
 
 
 class Partition(Struct, rename="camel"):
-    """A partition with its figures."""
+    """A partition with its counts."""
 
     name: str
     messages: Counts
@@ -107,7 +107,7 @@ class Detail(Struct):
 
 
 def queues(
-    name: Annotated[str | None, typer.Argument(help="A queue to show.", metavar="QUEUE", show_default="all")] = None,
+    name: Annotated[str | None, typer.Argument(help="Queue to show.", metavar="QUEUE", show_default="all")] = None,
     namespace: Annotated[str | None, typer.Option(help="Only queues of this namespace.", show_default=False)] = None,
     task: Annotated[str | None, typer.Option(help="Only queues of this task.", show_default=False)] = None,
     json: Json = False,
@@ -116,7 +116,7 @@ def queues(
 ) -> None:
     """List queues, newest first; or show one with its options and partitions.
 
-    With --json an array of queues, or the object of one.
+    --json prints an array of queues, or one object.
     """
     with connected(url, token) as server:
         if name is not None:
@@ -151,7 +151,7 @@ def queues(
 
 
 def every(server: Server, namespace: str | None = None, task: str | None = None) -> Iterator[Raw]:
-    """All queues, a page at a time."""
+    """All queues, page by page."""
     offset = 0
     while True:
         parameters = {"limit": _PAGE, "offset": offset, "namespace": namespace, "task": task}
@@ -163,7 +163,7 @@ def every(server: Server, namespace: str | None = None, task: str | None = None)
 
 
 def in_few_requests(names: Sequence[str]) -> Iterator[list[str]]:
-    """Names in portions that a server takes in one query."""
+    """Splits names into portions that fit into one query."""
     portion: list[str] = []
     room = _NAMES_BYTES
     for name in names:
@@ -178,10 +178,10 @@ def in_few_requests(names: Sequence[str]) -> Iterator[list[str]]:
 
 
 def there(server: Server, queue: str) -> None:
-    """Returns if there is such a queue, so that nothing of a queue is not taken for nothing of a name that is wrong.
+    """Returns if the queue exists, so that an empty list is not mistaken for one of a misspelt name.
 
     Raises:
-        RefusedError: there is none (404).
+        RefusedError: it does not exist (404).
     """
     server.get(Raw, at("/api/v1/resources/queues/{}", queue), {"limit": 1})
 
@@ -196,18 +196,18 @@ def _show_one(detail: Detail, config: Config) -> None:
         ("priority", queue.priority),
         ("lease", f"{config.lease_time} s"),
         ("retries", f"{config.retry_limit}, after {config.retry_delay} ms"),
-        ("dead letters kept", "yes" if config.dead_letter_queue else "no"),
+        ("dead letters enabled", "yes" if config.dead_letter_queue else "no"),
         ("delay", _seconds(config.delayed_processing, "none")),
         ("window", _seconds(config.window_buffer, "none")),
         ("encrypted", "yes" if config.encryption_enabled else "no"),
-        ("retention", _seconds(config.retention_seconds if kept else 0, "no end")),
-        ("retention of done", _seconds(config.completed_retention_seconds if kept else 0, "no end")),
-        ("time to live", _seconds(config.ttl, "no end")),
-        ("longest wait", _seconds(config.max_wait_time_seconds, "no end")),
-        ("maximum size", config.max_size or "none"),
+        ("retention", _seconds(config.retention_seconds if kept else 0, "unlimited")),
+        ("retention of acknowledged", _seconds(config.completed_retention_seconds if kept else 0, "unlimited")),
+        ("message TTL", _seconds(config.ttl, "none")),
+        ("max age before eviction", _seconds(config.max_wait_time_seconds, "unlimited")),
+        ("max backlog", config.max_size or "unlimited"),
         ("messages", totals.total),
-        ("pending, leased", f"{totals.pending}, {totals.processing}"),
-        ("done, dead letters", f"{totals.completed}, {totals.dead_letter}"),
+        ("pending, in flight", f"{totals.pending}, {totals.processing}"),
+        ("acknowledged, dead letters", f"{totals.completed}, {totals.dead_letter}"),
     )
     made = showing.Listing(
         "partition", "messages", "pending", "leased", "newest", right=("messages", "pending", "leased")

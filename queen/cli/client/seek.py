@@ -1,4 +1,4 @@
-"""``queen seek``: puts a consumer group somewhere else."""
+"""``queen seek``: moves the cursors of a consumer group."""
 
 from typing import Annotated
 
@@ -19,15 +19,15 @@ _PATIENCE_S = 3600.0
 
 
 class Target(Struct, rename="camel", omit_defaults=True):
-    """Where to: one of the three."""
+    """The target: one of the three."""
 
     to_beginning: bool = False
     to_end: bool = False
     timestamp: str | UnsetType = UNSET
 
 
-class Sought(Struct, rename="camel"):
-    """How many cursors were put, or whether the one was."""
+class SeekResult(Struct, rename="camel"):
+    """The number of moved cursors, or whether the one was moved."""
 
     partitions_updated: int | UnsetType = UNSET
     updated: bool = False
@@ -36,12 +36,12 @@ class Sought(Struct, rename="camel"):
 def seek(
     queue: Queue,
     group: Group,
-    to_beginning: Annotated[bool, typer.Option("--to-beginning", help="To the oldest message that is kept.")] = False,
-    to_end: Annotated[bool, typer.Option("--to-end", help="Past everything that is there.")] = False,
+    to_beginning: Annotated[bool, typer.Option("--to-beginning", help="Move to the oldest stored message.")] = False,
+    to_end: Annotated[bool, typer.Option("--to-end", help="Move to the log end.")] = False,
     to: Annotated[
         str | None,
         typer.Option(
-            help="To what was pushed after a time: 2026-11-21T22:00:00Z, or 15m for that long ago.",
+            help="Move to the first message pushed after a time: 2026-11-21T22:00:00Z, or 15m for 15 minutes ago.",
             metavar="TIME",
             show_default=False,
         ),
@@ -52,13 +52,13 @@ def seek(
     url: Url = DEFAULT_URL,
     token: Token = None,
 ) -> None:
-    """Put a consumer group somewhere else: what lies behind the place comes again, what lies before it is done.
+    """Move the cursors of a consumer group. It gets the messages after the new position, and none before it.
 
-    With --json the server's answer.
+    --json prints the server's answer.
     """  # fmt: skip
     with connected(url, token) as server:
         if to_beginning + to_end + (to is not None) != 1:
-            raise UsageError("one of --to-beginning, --to-end and --to is needed")
+            raise UsageError("give one of --to-beginning, --to-end and --to")
         target = Target(to_beginning, to_end, UNSET if to is None else moment(to))
         if not any(each.name == group for _, each in on_queues(server, [queue])):
             raise FailedError(f"there is no consumer group {clean(group)} on {clean(queue)}: see `queen groups list`")
@@ -66,13 +66,13 @@ def seek(
         path = at("/api/v1/consumer-groups/{}/queues/{}", group, queue) + part + "/seek"
         place = f"{clean(queue)}, {clean(partition)}" if partition is not None else clean(queue)
         where = "to the beginning" if to_beginning else "to the end" if to_end else f"to {to}"
-        confirm(f"Put the consumer group {clean(group)} on {place} {where}? Its leases there are over.", yes=yes)
+        confirm(f"Move the consumer group {clean(group)} on {place} {where}? Its leases there are released.", yes=yes)
         with spinner() as progress:
             progress.add_task("seeking")
             answer = server.post(Raw, path, target, _PATIENCE_S)
-    sought = msgspec.json.decode(answer, type=Sought)
+    sought = msgspec.json.decode(answer, type=SeekResult)
     number = int(sought.updated) if sought.partitions_updated is UNSET else sought.partitions_updated
     if json:
         showing.document(answer)
     else:
-        showing.say(f"{counted(number, 'cursor')} put {where}")
+        showing.say(f"{counted(number, 'cursor')} moved {where}")

@@ -1,4 +1,4 @@
-"""Tables for people, JSON for scripts."""
+"""Output: tables for people, JSON for scripts."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -10,7 +10,7 @@ from rich.text import Text
 
 from queen.cli.output import PIPE_CHARS, out
 
-#: Of a payload on a terminal; all of it is in the JSON, and in pipes.
+#: Characters of a payload on a terminal; JSON and pipes have all of it.
 _PAYLOAD_CHARS = 2000
 Cell = str | int | None
 
@@ -21,16 +21,16 @@ def document(value: object) -> None:
 
 
 def compact(json: bytes | Raw) -> str:
-    """JSON in one line, with the line ends and spaces between its parts taken out."""
+    """JSON on one line, without whitespace between its parts."""
     return msgspec.json.format(bytes(json), indent=-1).decode()
 
 
 class Listing:
-    """Rows under titles; text from messages and names is shown as it is, without power over the terminal.
+    """A table; text from messages and names is escaped, so that it cannot control the terminal.
 
     Args:
         titles: of its columns.
-        right: those of numbers.
+        right: right-aligned columns, for numbers.
     """
 
     def __init__(self, *titles: str, right: Sequence[str] = ()) -> None:
@@ -45,7 +45,7 @@ class Listing:
         self._rows.append([clean("" if cell is None else str(cell)) for cell in cells])
 
     def table(self) -> Table:
-        """A line for each row. Where there is no room, text is cut and numbers are not."""
+        """One line per row. If space is short, texts are cut, but not numbers."""
         made = Table(box=None, pad_edge=False, header_style="bold")
         for title in self._titles:
             number = title in self._right
@@ -55,7 +55,7 @@ class Listing:
         return made
 
     def show(self) -> None:
-        """Prints it: as a table, and on a terminal that is too narrow for that row by row, like psql."""
+        """Prints a table; on a narrow terminal each row as a list, like psql."""
         made = self.table()
         if not out.is_terminal:
             out.print(made)
@@ -68,7 +68,7 @@ class Listing:
 
 
 def record(*facts: tuple[str, Cell]) -> None:
-    """Prints one thing: a line, or as many as it takes, for each fact."""
+    """Prints the facts of one object, one or more lines each."""
     made = Table(box=None, pad_edge=False, show_header=False)
     made.add_column(style="dim", no_wrap=True)
     made.add_column(overflow="fold")
@@ -83,7 +83,7 @@ def say(text: str) -> None:
 
 
 def clean(text: str) -> str:
-    """The text with everything escaped that would move the cursor, change colours or break the line."""
+    """The text with control characters escaped: they could move the cursor, change colours or break the line."""
     if text.isprintable():
         return text
     return "".join(
@@ -92,17 +92,17 @@ def clean(text: str) -> str:
 
 
 def payload(data: Raw) -> str:
-    """A payload in one line; on a terminal cut if it is very long."""
+    """A payload on one line; on a terminal it is cut if very long."""
     text = compact(data)
     return text if len(text) <= _PAYLOAD_CHARS or not out.is_terminal else f"{text[:_PAYLOAD_CHARS]}…"
 
 
 def local(time: str | None) -> str:
-    """A time of the server in the zone of whoever reads it, to the second."""
+    """A time of the server in the local time zone, to the second."""
     if not time:
         return ""
     try:
-        # The calendar's ends stand for infinities, and have no place in other zones.
+        # The first and last dates stand for infinities, and cannot be converted to other zones.
         return datetime.fromisoformat(time).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError):
         return time
@@ -123,6 +123,6 @@ def counted(number: int, singular: str, plural: str = "") -> str:
 
 
 def lines(values: Iterable[Raw]) -> None:
-    """Prints a line of JSON for each."""
+    """Prints one line of JSON per element."""
     for value in values:
         out.out(compact(value))

@@ -1,6 +1,6 @@
-"""``queen tail``: the newest messages of a queue, and those to come.
+"""``queen tail``: shows the newest messages of a queue, and new ones as they arrive.
 
-It reads the log as the dashboard does, with the listing of messages, and is no consumer: ADR 30.
+It reads the log with the list of messages, like the dashboard, and is not a consumer (ADR 30).
 """
 
 import time
@@ -23,17 +23,17 @@ from queen.cli.output import err, out
 
 _ROUTE = "/api/v1/messages"
 _PAGE = 10_000
-#: The listing goes no deeper.
+#: Maximum offset of the list.
 _PAGES = 2
 _ALL_TIME = "1970-01-01T00:00:00Z"
-#: A push is stamped before it commits: what was stamped so long before the newest may still come.
+#: A push gets its time before it commits: messages this much older than the newest one may still appear.
 OVERLAP = timedelta(seconds=5)
-#: What passes: the server is away, has no database, or has too much to do.
+#: Temporary errors: the server is unreachable, has no database, or is overloaded.
 _PASSING = (429, 502, 503, 504)
 
 
 class Message(Struct, rename="camel", frozen=True):
-    """A message of a list, as far as it is shown."""
+    """A message of a list, with the fields that are shown."""
 
     id: str
     transaction_id: str
@@ -50,19 +50,19 @@ class Page(Struct):
 
 
 class Seen(Struct, frozen=True):
-    """A message as it came and as it is shown."""
+    """A message: the raw answer, and the fields that are shown."""
 
     raw: Raw
     message: Message
 
     @property
     def place(self) -> tuple[str, str]:
-        """Where it stands among the others: by time, then as the log has them."""
+        """The sort key: by time, then in the order of the log."""
         return self.message.created_at, self.message.id
 
 
 class Follower:
-    """Tells what is new in listings that overlap."""
+    """Finds new messages in overlapping lists."""
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
@@ -70,13 +70,13 @@ class Follower:
 
     @property
     def since(self) -> str:
-        """From when on the next listing must be."""
+        """The start time of the next list."""
         if not self._newest:
             return _ALL_TIME
         return (datetime.fromisoformat(self._newest) - OVERLAP).isoformat()
 
     def new(self, listed: Iterable[Seen]) -> list[Seen]:
-        """What no earlier listing had, in the order of the log."""
+        """Messages that no earlier list had, in the order of the log."""
         fresh = {each.message.id: each for each in listed if each.message.id not in self._known}
         self._known |= {number: each.message.created_at for number, each in fresh.items()}
         self._newest = max([self._newest, *[each.message.created_at for each in fresh.values()]])
@@ -92,17 +92,17 @@ def tail(
     queue: Queue,
     partition: OfPartition = None,
     lines: Annotated[
-        int, typer.Option("--lines", "-n", help="Messages that are there already.", min=0, max=_PAGE)
+        int, typer.Option("--lines", "-n", help="Number of existing messages to show first.", min=0, max=_PAGE)
     ] = 10,
-    follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Wait for those to come.")] = True,
-    interval: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.05, max=60)] = 1.0,
+    follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Wait for new messages.")] = True,
+    interval: Annotated[float, typer.Option(help="Seconds between two requests.", min=0.05, max=60)] = 1.0,
     json: Json = False,
     url: Url = DEFAULT_URL,
     token: Token = None,
 ) -> None:
-    """Show the newest messages of a queue, and those to come, until Ctrl-C. Consumers do not notice.
+    """Show the newest messages of a queue, and new ones as they arrive, until Ctrl-C. Consumers are not affected.
 
-    With --json a line for each message.
+    --json prints one line per message.
     """
     with suppress(KeyboardInterrupt), interruptible(), connected(url, token) as server:
         _look_for(server, queue, follow=follow)
@@ -110,7 +110,7 @@ def tail(
 
 
 def _look_for(server: Server, queue: str, *, follow: bool) -> None:
-    """A queue that is not there yet may be waited for."""
+    """Checks that the queue exists, or says that it will wait for it."""
     try:
         there(server, queue)
     except RefusedError as problem:
@@ -125,7 +125,7 @@ def _follow(
     follower = Follower()
     first = _page(server, queue, partition, _ALL_TIME, max(lines, 1))
     follower.new(first)
-    # What was stamped before the newest and is listed later counts as seen from here on.
+    # From here on, older messages that are listed later count as seen.
     both = {each.message.id: each for each in (*first, *_listed(server, queue, partition, follower.since))}
     follower.new(both.values())
     _print(sorted(both.values(), key=lambda each: each.place)[-lines:] if lines else (), json=json)
@@ -135,7 +135,7 @@ def _follow(
 
 
 def _patiently(server: Server, queue: str, partition: str | None, since: str, interval: float) -> list[Seen]:
-    """A listing; what passes is told once and waited for."""
+    """A list; a temporary error is reported once, and the request is repeated."""
     told = False
     while True:
         try:
@@ -150,14 +150,14 @@ def _patiently(server: Server, queue: str, partition: str | None, since: str, in
 
 
 def _listed(server: Server, queue: str, partition: str | None, since: str) -> list[Seen]:
-    """Everything since then, as far back as listings go."""
+    """All messages since a time, as far back as lists go."""
     listed: list[Seen] = []
     for number in range(_PAGES):
         page = _page(server, queue, partition, since, _PAGE, number * _PAGE)
         listed += page
         if len(page) < _PAGE:
             return listed
-    err.print("more messages come than can be shown: some are left out", style="yellow")
+    err.print("messages arrive faster than they can be shown: some are skipped", style="yellow")
     return listed
 
 

@@ -1,4 +1,4 @@
-"""``queen top``: throughput and lag by queue."""
+"""``queen top``: throughput and lag per queue."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,18 +24,18 @@ from queen.cli.output import out
 
 _ROUTE = "/api/v1/analytics/queue-ops"
 _MINUTE_S = 60.0
-#: Workers write down what they did every ten seconds: a rate is taken over three of those.
+#: Workers store their counts every ten seconds: a rate covers three of these intervals.
 _RATE_S = 30.0
-#: Lines that are not queues, on a terminal.
+#: Lines of a terminal that are not for queues.
 _AROUND = 4
-#: Queues that are shown at most: they are asked for at each look.
+#: Maximum of queues to show: each refresh requests all of them.
 _MOST = 1000
-#: No queue has this name.
+#: Key of the totals; no queue has this name.
 _ALL = ""
 
 
 class Work(Struct, rename="camel"):
-    """What was done for a queue in a minute."""
+    """The activity of a queue in one minute."""
 
     bucket: str
     queue_name: str
@@ -45,13 +45,13 @@ class Work(Struct, rename="camel"):
 
 
 class Span(Struct, rename={"end": "to"}):
-    """The time that an answer is about; its end is the server's now."""
+    """The time range of an answer; its end is the current time of the server."""
 
     end: str
 
 
 class Total(Struct, rename="camel"):
-    """What was done for all queues in a minute."""
+    """The activity of all queues in one minute."""
 
     bucket: str
     push_messages: int
@@ -60,7 +60,7 @@ class Total(Struct, rename="camel"):
 
 
 class Worked(Struct, rename="camel"):
-    """What was done over a time: by the busiest queues, and in all."""
+    """The activity in a time range: of the busiest queues, and in total."""
 
     time_range: Span
     series: list[Work]
@@ -70,17 +70,17 @@ class Worked(Struct, rename="camel"):
 
 
 class Counts(Struct, frozen=True):
-    """Messages pushed, popped and acked; or as many a second."""
+    """Messages pushed, popped and acknowledged, as counts or per second."""
 
     push: float = 0
     pop: float = 0
     ack: float = 0
 
 
-class Look(Struct, frozen=True):
-    """What was counted when: by queue and minute, of this minute and the one before; `_ALL` stands for all queues.
+class Sample(Struct, frozen=True):
+    """Counts by queue and minute, of this minute and the previous one; `_ALL` stands for all queues.
 
-    ``whole``: it has every queue for which something was done, not only the busiest.
+    ``whole``: it has all active queues, not only the busiest.
     """
 
     at: datetime
@@ -89,7 +89,7 @@ class Look(Struct, frozen=True):
 
 
 class Shown(Struct, frozen=True):
-    """The busiest queues, how many there are in all, and what is done for all of them a second."""
+    """The busiest queues, the number of all queues, and their total rates."""
 
     rows: Sequence["Row"]
     queues: int
@@ -97,7 +97,7 @@ class Shown(Struct, frozen=True):
 
 
 class Row(Struct, frozen=True, rename="camel"):
-    """A queue. Rates are messages a second; lag is that of the group that is furthest behind."""
+    """A queue. Rates are messages per second; lag is that of the group with the highest lag."""
 
     queue: str
     push_per_second: float
@@ -114,21 +114,23 @@ class Row(Struct, frozen=True, rename="camel"):
 
 def top(
     interval: Annotated[
-        float, typer.Option("--interval", "-i", help="Seconds between two looks.", min=0.2, max=3600)
+        float, typer.Option("--interval", "-i", help="Seconds between two refreshes.", min=0.2, max=3600)
     ] = 2.0,
     limit: Annotated[
         int | None,
-        typer.Option("--limit", "-n", help="Queues to show.", min=1, max=_MOST, show_default="those that fit"),
+        typer.Option(
+            "--limit", "-n", help="Maximum of queues to show.", min=1, max=_MOST, show_default="as many as fit"
+        ),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Look once.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print once and exit.")] = False,
     json: Json = False,
     url: Url = DEFAULT_URL,
     token: Token = None,
 ) -> None:
-    """Watch throughput and lag by queue, busiest first, until Ctrl-C.
+    """Show live throughput and lag per queue, busiest first, until Ctrl-C.
 
-    Rates are those of the last half minute; at first, and with --once, of the last one to two minutes.
-    With --json a line for each look.
+    Rates are averages over the last half minute; at first, and with --once, over the last one to two minutes.
+    --json prints one line per refresh.
     """
     with suppress(KeyboardInterrupt), interruptible(), connected(url, token) as server:
         _watch(server, interval, limit, once=once, json=json)
@@ -152,13 +154,13 @@ def _watch(server: Server, interval: float, limit: int | None, *, once: bool, js
             try:
                 shown, problem = _shown(server, _next(server, looks, wanted), wanted), ""
             except (UnreachableError, RefusedError) as failure:
-                # The figures stay until there are new ones.
+                # The values stay until there are new ones.
                 problem = str(failure)
             live.update(_screen(shown, problem), refresh=True)
 
 
-def _next(server: Server, looks: list[Look], wanted: int) -> dict[str, Counts]:
-    """Messages a second since a look that lies back as far as it should, if there is one; forgets older ones."""
+def _next(server: Server, looks: list[Sample], wanted: int) -> dict[str, Counts]:
+    """Messages per second since a sample of the right age, if there is one; deletes older samples."""
     looks.append(_look(server, looks[-1], wanted))
     while (looks[-1].at - looks[1].at).total_seconds() >= _RATE_S:
         del looks[0]
@@ -166,10 +168,10 @@ def _next(server: Server, looks: list[Look], wanted: int) -> dict[str, Counts]:
     return rates(looks[0] if _RATE_S <= apart < _MINUTE_S else None, looks[-1])
 
 
-def rates(then: Look | None, now: Look) -> dict[str, Counts]:
-    """Messages a second by queue between two looks less than a minute apart, or in all that the later one has.
+def rates(then: Sample | None, now: Sample) -> dict[str, Counts]:
+    """Messages per second and queue between two samples less than a minute apart, or over the whole later sample.
 
-    The latter also for a queue that was not among the busiest when the earlier look was taken.
+    The latter also for a queue that was not among the busiest in the earlier sample.
     """
     known: Mapping[tuple[str, str], Counts] = then.counts if then else {}
     named = {queue for queue, _ in known}
@@ -190,15 +192,15 @@ def rates(then: Look | None, now: Look) -> dict[str, Counts]:
     return found
 
 
-def _look(server: Server, last: Look | None, wanted: int) -> Look:
-    """What was counted in this minute and the one before, by the server's clock."""
+def _look(server: Server, last: Sample | None, wanted: int) -> Sample:
+    """A sample: the counts of this minute and the previous one, by the server's clock."""
     at = last.at if last else datetime.fromisoformat(server.get(Worked, _ROUTE, {"limit": 1}).time_range.end)
     since = (_minute(at) - timedelta(minutes=1)).isoformat()
     worked = server.get(Worked, _ROUTE, {"from": since, "limit": wanted})
     now = datetime.fromisoformat(worked.time_range.end)
     first = _minute(now) - timedelta(minutes=1)
     points = [(each.queue_name, each) for each in worked.series] + [(_ALL, each) for each in worked.totals]
-    return Look(
+    return Sample(
         now,
         {
             (queue, each.bucket): Counts(each.push_messages, each.pop_messages, each.ack_success)
@@ -214,7 +216,7 @@ def _minute(time: datetime) -> datetime:
 
 
 def _shown(server: Server, by_queue: Mapping[str, Counts], wanted: int) -> Shown:
-    """The busiest queues; of those that are equally busy the ones with more to do."""
+    """The busiest queues; among equally busy ones, those with the larger backlog."""
     page = server.get(Queues, "/api/v1/resources/queues", {"order": "pending", "limit": wanted})
     queues = {each.name: each for each in _decoded(page)}
     paces = {name: _pace(counts) for name, counts in by_queue.items() if name != _ALL}
@@ -275,7 +277,7 @@ def _screen(shown: Shown, problem: str = "") -> Lines:
 
 def _listing(rows: Sequence[Row]) -> showing.Listing:
     titles = ("push/s", "pop/s", "ack/s", "pending", "leased", "lag", "oldest")
-    made = showing.Listing("queue", *titles, "slowest group", right=titles)
+    made = showing.Listing("queue", *titles, "highest lag", right=titles)
     for row in rows:
         rates = [f"{rate:.1f}" for rate in (row.push_per_second, row.pop_per_second, row.ack_per_second)]
         made.add(row.queue, *rates, row.pending, row.leased, row.lag, duration(row.lag_seconds), row.slowest)

@@ -1,4 +1,4 @@
-// Messages that a consumer group gave up.
+// Dead letters.
 
 import { call } from "../api.js";
 import { button, card, h, link, why } from "../dom.js";
@@ -32,13 +32,13 @@ export function open(view, { query }, refreshNow) {
     { name: "Payload", wide: true, long: true, value: (row) => (row.error ? why(row.error) : h("code", {}, glimpse(row.data, 60))) },
     { name: "Failed", number: true, wide: true, value: (row) => ago(row.failedAt) },
     ...(session.may(operations.replayDeadLetter) ? [{ name: "", value: (row) => actions(row, refreshNow) }] : []),
-  ], { empty: "No dead letters: all is well" });
+  ], { empty: "No dead letters" });
   const pager = new Pager(LIMIT, (next) => {
     offset = next;
     return refreshNow();
   });
   const purge = queue && session.may(operations.purgeDeadLetters)
-    ? button("Delete all of the queue", () => deleteAll(queue, consumerGroup, refreshNow), { class: "danger" }) : null;
+    ? button("Delete all of this queue", () => deleteAll(queue, consumerGroup, refreshNow), { class: "danger" }) : null;
   view.append(card("", h("div", { class: "head" }, form, purge), table.element, pager.element));
 
   async function refresh() {
@@ -59,13 +59,13 @@ function actions(row, then) {
 }
 
 async function remove(row, then) {
-  const sure = await confirm({ title: "Delete the dead letter?", text: `${row.transactionId} cannot be replayed any more. The message itself stays done.`, action: "Delete dead letter" });
-  if (sure && (await perform(() => call(operations.deleteDeadLetter, { deadLetterId: row.id }), "The dead letter is deleted"))) await then();
+  const sure = await confirm({ title: "Delete this dead letter?", text: `${row.transactionId} can then not be replayed. The message itself stays acknowledged.`, action: "Delete dead letter" });
+  if (sure && (await perform(() => call(operations.deleteDeadLetter, { deadLetterId: row.id }), "Dead letter deleted"))) await then();
 }
 
 async function deleteAll(queue, consumerGroup, then) {
   const whose = consumerGroup ? `group ${consumerGroup} in ` : "";
-  const sure = await confirm({ title: "Delete all dead letters?", text: `All dead letters of ${whose}${queue} are gone for ever.`, action: "Delete all", type: queue });
+  const sure = await confirm({ title: "Delete all dead letters?", text: `This deletes all dead letters of ${whose}${queue}. It cannot be undone.`, action: "Delete all", type: queue });
   const work = () => call(operations.purgeDeadLetters, { queue, consumerGroup });
-  if (sure && (await perform(work, ({ deleted }) => `${count(deleted)} dead letters are deleted`))) await then();
+  if (sure && (await perform(work, ({ deleted }) => `${count(deleted)} dead letters deleted`))) await then();
 }

@@ -1,4 +1,4 @@
-// One consumer group: its cursors, queue by queue.
+// One consumer group: its cursors, per queue.
 
 import { call } from "../api.js";
 import { badge, button, card, fill, h, link } from "../dom.js";
@@ -13,23 +13,23 @@ export const title = ({ names }) => `Group ${names[0]}`;
 
 export function open(view, { names: [consumerGroup] }, refreshNow) {
   const tables = new Map();
-  const empty = h("p", { class: "empty" }, "Nobody knows this group");
+  const empty = h("p", { class: "empty" }, "There is no such consumer group");
 
   function tableOf(queue) {
     const moving = session.may(operations.seekPartition)
       ? [{ name: "", value: (row) => button("Seek", () => seek(consumerGroup, queue, row.partition, refreshNow), { "aria-label": `Seek partition ${row.partition}`, "data-key": `seek ${row.partition}` }) }] : [];
     const table = new Table(`Partitions of ${queue}`, [
       { name: "Partition", by: (row) => row.partition, value: (row) => link(row.partition, to("messages", [], { queue, partition: row.partition })) },
-      { name: "Behind", number: true, by: (row) => row.offsetLag, value: (row) => count(row.offsetLag) },
+      { name: "Lag", number: true, by: (row) => row.offsetLag, value: (row) => count(row.offsetLag) },
       { name: "Oldest", number: true, wide: true, by: (row) => row.timeLagSeconds, value: (row) => duration(row.timeLagSeconds) },
-      { name: "Done", number: true, wide: true, by: (row) => row.totalConsumed, value: (row) => count(row.totalConsumed) },
-      { name: "Done up to", wide: true, by: (row) => Date.parse(row.lastConsumedAt) || 0, value: (row) => moment(row.lastConsumedAt) },
+      { name: "Acknowledged", number: true, wide: true, by: (row) => row.totalConsumed, value: (row) => count(row.totalConsumed) },
+      { name: "Acknowledged up to", wide: true, by: (row) => Date.parse(row.lastConsumedAt) || 0, value: (row) => moment(row.lastConsumedAt) },
       { name: "Lease", value: (row) => (row.leaseActive ? badge("leased", "warn") : badge("free")) },
       ...moving,
-    ], { empty: "No partition", sort: "Behind", descending: true });
+    ], { empty: "No partitions", sort: "Lag", descending: true });
     const whole = session.may(operations.seekConsumerGroup) ? button("Seek all partitions", () => seek(consumerGroup, queue, null, refreshNow), { "data-key": `seek all ${queue}` }) : null;
-    const away = session.may(operations.deleteConsumerGroupOfQueue) ? button("Delete group", () => removeGroup(consumerGroup, queue, refreshNow), { class: "danger", "data-key": `delete ${queue}` }) : null;
-    const element = card("", h("div", { class: "head" }, h("h2", {}, "Queue ", link(queue, to("queues", [queue]))), h("div", { class: "actions" }, whole, away)), table.element);
+    const remove = session.may(operations.deleteConsumerGroupOfQueue) ? button("Delete group", () => removeGroup(consumerGroup, queue, refreshNow), { class: "danger", "data-key": `delete ${queue}` }) : null;
+    const element = card("", h("div", { class: "head" }, h("h2", {}, "Queue ", link(queue, to("queues", [queue]))), h("div", { class: "actions" }, whole, remove)), table.element);
     return { table, element };
   }
 

@@ -1,4 +1,4 @@
-// Consumer groups: how far they are behind, and where they go on.
+// Consumer groups: their lag, seek and delete.
 
 import { call } from "../api.js";
 import { badge, button, card, field, h, link } from "../dom.js";
@@ -23,19 +23,19 @@ export function open(view, _args, refreshNow) {
     { name: "Group", by: (row) => row.name, value: (row) => link(text(row), to("groups", [row.name])) },
     { name: "Queue", long: true, by: (row) => row.queueName, value: (row) => link(row.queueName, to("queues", [row.queueName])) },
     { name: "State", wide: true, by: (row) => row.state, value: (row) => badge(row.state, { Stable: "good", Dead: "bad" }[row.state] ?? "warn") },
-    { name: "Behind", number: true, by: (row) => row.totalLag, value: (row) => count(row.totalLag) },
+    { name: "Lag", number: true, by: (row) => row.totalLag, value: (row) => count(row.totalLag) },
     { name: "Oldest", number: true, wide: true, by: (row) => row.maxTimeLag, value: (row) => duration(row.maxTimeLag) },
-    { name: "Partitions behind", number: true, wide: true, by: (row) => row.partitionsWithLag, value: (row) => `${count(row.partitionsWithLag)} of ${count(row.members)}` },
+    { name: "Partitions with lag", number: true, wide: true, by: (row) => row.partitionsWithLag, value: (row) => `${count(row.partitionsWithLag)} of ${count(row.members)}` },
     ...(session.may(operations.seekConsumerGroup) ? [{ name: "", value: (row) => actions(row, refreshNow) }] : []),
-  ], { empty: "No consumer group here", sort: "Behind", descending: true });
-  view.append(card("", h("div", { class: "filters" }, field("Search", search), field("Only those that are behind", lagging)), table.element, pager.element));
+  ], { empty: "No consumer groups found", sort: "Lag", descending: true });
+  view.append(card("", h("div", { class: "filters" }, field("Search", search), field("Only groups with a lag", lagging)), table.element, pager.element));
 
   function page(next) {
     offset = next;
     return refreshNow();
   }
 
-  // Those that are behind come first, so that the others are at the end of the last pages.
+  // The list is sorted by lag, so groups without a lag are on the last pages.
   function show() {
     table.show(known.filter((row) => !lagging.checked || row.totalLag));
   }

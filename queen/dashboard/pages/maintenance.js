@@ -1,4 +1,4 @@
-// The switches for maintenance, the spool, and what retention removes.
+// Maintenance modes, the spool, and messages removed by retention.
 
 import { call } from "../api.js";
 import { Chart } from "../charts.js";
@@ -13,14 +13,14 @@ import { session } from "../session.js";
 const HOURS = 24;
 const SWITCHES = [
   {
-    mode: "maintenance_mode", operation: operations.setMaintenance, name: "Pushes to the spool",
-    about: "Pushes are answered and wait in files, not in PostgreSQL, until the mode is off: for work on the database.",
-    on: "All pushes of the installation wait in files of their server until you switch the mode off. Consumers get nothing new.",
+    mode: "maintenance_mode", operation: operations.setMaintenance, name: "Spool pushes",
+    about: "For work on the database: pushes are accepted and written to the spool, not to PostgreSQL, until you switch this off.",
+    on: "All servers write pushes to their spools until you switch this off. Consumers get no new messages.",
   },
   {
-    mode: "pop_maintenance_mode", operation: operations.setPopMaintenance, name: "Pops get nothing",
-    about: "Consumers get no messages until the mode is off. Pushes and acks go on.",
-    on: "No consumer of the installation gets a message until you switch the mode off.",
+    mode: "pop_maintenance_mode", operation: operations.setPopMaintenance, name: "Pause pops",
+    about: "Consumers get no messages until you switch this off. Pushes and acks continue.",
+    on: "No consumer of any server gets messages until you switch this off.",
   },
 ];
 
@@ -30,10 +30,10 @@ export function open(view, _args, refreshNow) {
   const modes = h("div");
   const spool = h("div");
   const chart = new Chart("Messages removed in the last 24 hours", [
-    { label: "Retention", colour: "--one" }, { label: "After completion", colour: "--two" }, { label: "Waited too long", colour: "--three" },
+    { label: "Retention", colour: "--one" }, { label: "Acknowledged", colour: "--two" }, { label: "Evicted", colour: "--three" },
   ]);
-  const rights = session.may(operations.setMaintenance) ? null : h("p", {}, h("small", {}, "Only an administrator may change these."));
-  view.append(card("Modes", rights, modes), card("Spool of the instance that answers", spool), chart.element);
+  const rights = session.may(operations.setMaintenance) ? null : h("p", {}, h("small", {}, "Only an admin can change these."));
+  view.append(card("Modes", rights, modes), card("Spool of this instance", spool), chart.element);
 
   async function refresh() {
     const [health, buffers, removed] = await Promise.all([healthOrProblem(), call(operations.getBuffers), call(operations.getRetention, { from: since(HOURS) })]);
@@ -46,7 +46,7 @@ export function open(view, _args, refreshNow) {
   return { refresh, close: () => chart.close() };
 }
 
-// What /health says, also while PostgreSQL is away.
+// The answer of /health, also while PostgreSQL is unavailable.
 async function healthOrProblem() {
   try {
     return await call(operations.getHealth);
@@ -69,12 +69,12 @@ function row({ name, about, on, operation }, enabled, then) {
 function spooled(buffers) {
   return [
     tiles(
-      tile("Waiting", count(buffers.pending), "messages", buffers.pending ? "warn" : ""),
+      tile("Spooled", count(buffers.pending), "messages", buffers.pending ? "warn" : ""),
       tile("Size", bytes(buffers.bytes), `of ${bytes(buffers.bytesMax)}`),
       tile("Oldest", buffers.pending ? duration(buffers.oldestAgeSeconds) : "–"),
-      tile("Being stored", rate(buffers.replayRate)),
-      tile("Set aside", count(buffers.failed), "files that could not be stored", buffers.failed ? "bad" : ""),
-      tile("Held back", count(buffers.heldPartitions), "partitions that cannot be stored yet", buffers.heldPartitions ? "bad" : ""),
-      tile("PostgreSQL", buffers.dbHealthy ? "answers" : "away", "", buffers.dbHealthy ? "" : "bad")),
+      tile("Replay rate", rate(buffers.replayRate)),
+      tile("Set aside", count(buffers.failed), "files that could not be replayed", buffers.failed ? "bad" : ""),
+      tile("Held back", count(buffers.heldPartitions), "partitions that cannot be replayed yet", buffers.heldPartitions ? "bad" : ""),
+      tile("PostgreSQL", buffers.dbHealthy ? "available" : "unavailable", "", buffers.dbHealthy ? "" : "bad")),
   ];
 }

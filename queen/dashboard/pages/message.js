@@ -1,4 +1,4 @@
-// One message with all that is known of it.
+// One message: payload, details, consumer groups, traces.
 
 import { call } from "../api.js";
 import { badge, card, facts, fill, h, link, why } from "../dom.js";
@@ -25,13 +25,13 @@ export function open(view, { names: [partitionId, transactionId] }, refreshNow) 
   async function refresh() {
     const key = { partitionId, transactionId };
     const [message, recorded] = await Promise.all([call(operations.getMessage, key), call(operations.listTracesOfMessage, key)]);
-    fill(what, state(message.status), session.may(operations.deleteMessage) ? actions(message, refreshNow, leave(message.queue)) : null, link("Messages of the queue", to("messages", [], { queue: message.queue })));
+    fill(what, state(message.status), session.may(operations.deleteMessage) ? actions(message, refreshNow, leave(message.queue)) : null, link("Messages of this queue", to("messages", [], { queue: message.queue })));
     fill(about, facts(known(message)));
     fill(sealed, message.error ? why(message.error) : null);
     payload.hidden = Boolean(message.error);
     if (payload.textContent !== json(message.payload)) payload.textContent = json(message.payload);
-    fill(groups, message.consumerGroups.length ? h("ul", {}, message.consumerGroups.map(group)) : h("p", { class: "empty" }, "Nobody has consumed the queue yet"));
-    fill(traces, recorded.traces.length ? timeline(recorded.traces) : h("p", { class: "empty" }, "No consumer has recorded anything"));
+    fill(groups, message.consumerGroups.length ? h("ul", {}, message.consumerGroups.map(group)) : h("p", { class: "empty" }, "No consumer group has read this queue yet"));
+    fill(traces, recorded.traces.length ? timeline(recorded.traces) : h("p", { class: "empty" }, "No traces"));
   }
 
   return { refresh };
@@ -42,11 +42,11 @@ function known(message) {
     ["Queue", link(message.queue, to("queues", [message.queue]))], ["Partition", message.partition], ["Message id", h("code", {}, message.id)],
     ["Pushed", moment(message.createdAt)], ["Producer", message.producerSub || "–"], ["Trace id", message.traceId || "–"],
     ["Encrypted", message.isEncrypted ? "yes" : "no"], ["Lease until", moment(message.leaseExpiresAt)],
-    ...(message.errorMessage ? [["Why it is dead", message.errorMessage], ["Failures", String(message.retryCount)]] : []),
+    ...(message.errorMessage ? [["Error", message.errorMessage], ["Failed deliveries", String(message.retryCount)]] : []),
   ];
 }
 
 function group({ name, consumed, leaseExpiresAt }) {
-  const tone = consumed ? ["done", "good"] : leaseExpiresAt ? ["in work", "warn"] : ["waits", ""];
+  const tone = consumed ? ["acknowledged", "good"] : leaseExpiresAt ? ["in flight", "warn"] : ["pending", ""];
   return h("li", {}, name === "__QUEUE_MODE__" ? "consumers without a group" : name, " ", badge(...tone));
 }

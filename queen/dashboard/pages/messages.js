@@ -1,4 +1,4 @@
-// Messages of all queues: search, and what can be done with each.
+// Messages of all queues: search and actions.
 
 import { call } from "../api.js";
 import { badge, button, card, h, link, select, why } from "../dom.js";
@@ -12,7 +12,7 @@ import { session } from "../session.js";
 import { Pager, Table } from "../tables.js";
 
 const LIMIT = 25;
-const STATES = [["", "Any"], ["pending", "Pending"], ["processing", "In work"], ["completed", "Done"], ["dead_letter", "Dead letter"]];
+const STATES = [["", "Any"], ["pending", "Pending"], ["processing", "In flight"], ["completed", "Acknowledged"], ["dead_letter", "Dead letter"]];
 const TIMES = [["", "24 hours"], ["1", "1 hour"], ["168", "7 days"], ["720", "30 days"], ["all", "Any time"]];
 const TONES = { completed: "good", processing: "warn", dead_letter: "bad" };
 
@@ -34,7 +34,7 @@ export function open(view, { query }, refreshNow) {
     { name: "partition", label: "Partition", input: textInput() },
     { name: "status", label: "State", input: select(STATES, "") },
     { name: "hours", label: "Pushed within", input: select(TIMES, "") },
-    { name: "text", label: "Payload or id holds", input: textInput() },
+    { name: "text", label: "Payload or id contains", input: textInput() },
   ]);
   const table = new Table("Messages, newest first", [
     { name: "Message", value: (row) => [link(row.transactionId, address(row)), h("br"), h("small", {}, `${row.queue} / ${row.partition}`)] },
@@ -42,12 +42,12 @@ export function open(view, { query }, refreshNow) {
     { name: "State", value: (row) => state(row.status) },
     { name: "Pushed", number: true, value: (row) => ago(row.createdAt) },
     ...(session.may(operations.deleteMessage) ? [{ name: "", wide: true, value: (row) => actions(row, refreshNow) }] : []),
-  ], { empty: "No message matches" });
+  ], { empty: "No messages found" });
   const pager = new Pager(LIMIT, (next) => {
     offset = next;
     return refreshNow();
   });
-  const note = h("p", { hidden: true }, h("small", {}, `The text is looked for in the ${LIMIT} messages of this page.`));
+  const note = h("p", { hidden: true }, h("small", {}, `The text search covers the ${LIMIT} messages of this page only.`));
   view.append(card("", names, form, note, table.element, pager.element));
 
   async function refresh() {
@@ -65,12 +65,12 @@ export function open(view, { query }, refreshNow) {
   return { refresh };
 }
 
-// What the user may do with a message; `gone` follows when it is deleted, and `then` anything else.
+// The actions that the user may take; `gone` runs after a deletion, `then` after any other.
 export function actions(row, then, gone = then) {
   const named = (text, action, attributes = {}) => button(text, () => action(row, action === remove ? gone : then), { "aria-label": `${text} ${row.transactionId}`, "data-key": `${text} ${row.partitionId} ${row.transactionId}`, ...attributes });
   return [
-    row.status === "dead_letter" ? named("Retry", retry) : null,
-    row.status === "pending" || row.status === "processing" ? named("To dead letters", giveUp) : null,
+    row.status === "dead_letter" ? named("Replay", retry) : null,
+    row.status === "pending" || row.status === "processing" ? named("Dead-letter", giveUp) : null,
     named("Delete", remove, { class: "danger" }),
   ];
 }

@@ -16,29 +16,29 @@ export const title = () => "Overview";
 export function open(view, _args, refreshNow) {
   const figures = h("div");
   const range = select(RANGES, "1", { "aria-label": "Time", onchange: refreshNow });
-  const throughput = new Chart("Messages a second", [
-    { label: "Pushed", colour: "--one" }, { label: "Popped", colour: "--three" }, { label: "Done", colour: "--two" },
+  const throughput = new Chart("Messages per second", [
+    { label: "Pushed", colour: "--one" }, { label: "Popped", colour: "--three" }, { label: "Acknowledged", colour: "--two" },
   ], rate);
-  const lag = new Chart("Age of messages when they are popped", [
-    { label: "Mean", colour: "--one" }, { label: "Most", colour: "--three" },
+  const lag = new Chart("Age of messages at delivery", [
+    { label: "Avg", colour: "--one" }, { label: "Max", colour: "--three" },
   ], milliseconds);
-  const queues = new Table("Queues with the longest backlog", [
+  const queues = new Table("Queues with the largest backlog", [
     { name: "Queue", value: (queue) => link(queue.name, to("queues", [queue.name])) },
     { name: "Pending", number: true, value: (queue) => count(queue.messages.pending) },
-    { name: "In work", number: true, value: (queue) => count(queue.messages.processing) },
-  ], { empty: "No queues yet: the first push makes one" });
-  const groups = new Table("Consumer groups that are behind", [
+    { name: "In flight", number: true, value: (queue) => count(queue.messages.processing) },
+  ], { empty: "No queues yet. The first push creates one." });
+  const groups = new Table("Consumer groups with the highest lag", [
     { name: "Group", value: (group) => link(group.name, to("groups", [group.name])) },
     { name: "Queue", value: (group) => group.queueName },
-    { name: "Messages", number: true, value: (group) => count(group.totalLag) },
+    { name: "Lag", number: true, value: (group) => count(group.totalLag) },
     { name: "Oldest", number: true, value: (group) => duration(group.maxTimeLag) },
-  ], { empty: "Nobody is behind" });
+  ], { empty: "No consumer group has a lag" });
   const errors = h("div");
   view.append(
     figures,
     h("div", { class: "filters" }, range),
     h("div", { class: "columns" }, throughput.element, lag.element),
-    h("div", { class: "columns" }, card("Longest backlog", queues.element), card("Furthest behind", groups.element)),
+    h("div", { class: "columns" }, card("Largest backlog", queues.element), card("Highest lag", groups.element)),
     errors);
 
   async function refresh() {
@@ -62,20 +62,20 @@ export function open(view, _args, refreshNow) {
 
 function summary({ queues, partitions, messages, throughput, lag }, { deadLetterQueue: dead, leases }) {
   return tiles(
-    tile("Pushed", rate(throughput.ingestedPerSecond), "over five minutes"),
-    tile("Done", rate(throughput.processedPerSecond), "over five minutes"),
-    tile("Pending", count(messages.pending), `of ${count(messages.total)} kept`),
-    tile("In work", count(messages.processing), `${count(leases.active)} leases`),
-    tile("Oldest waiting", duration(lag.time.max), "over all queues", lag.time.max > 300 ? "warn" : ""),
+    tile("Pushed", rate(throughput.ingestedPerSecond), "5-minute average"),
+    tile("Acknowledged", rate(throughput.processedPerSecond), "5-minute average"),
+    tile("Pending", count(messages.pending), `of ${count(messages.total)} stored`),
+    tile("In flight", count(messages.processing), `${count(leases.active)} leases`),
+    tile("Oldest pending", duration(lag.time.max), "in all queues", lag.time.max > 300 ? "warn" : ""),
     tile("Dead letters", count(dead.totalMessages), "", dead.totalMessages ? "bad" : ""),
     tile("Queues", count(queues), `${count(partitions)} partitions`));
 }
 
 function wrong({ errors, deadLetterQueue: dead }) {
-  const kinds = [["Errors of the database", errors.dbErrors], ["Failed acks", errors.ackFailed], ["New dead letters", errors.dlqMessages]];
-  const texts = dead.topErrors.map(({ error, count: times }) => h("li", {}, error || "(no text)", " ", badge(`${count(times)}×`)));
+  const kinds = [["Database errors", errors.dbErrors], ["Failed acks", errors.ackFailed], ["New dead letters", errors.dlqMessages]];
+  const texts = dead.topErrors.map(({ error, count: times }) => h("li", {}, error || "(no error text)", " ", badge(`${count(times)}×`)));
   return [
     h("div", { class: "actions" }, kinds.map(([name, number]) => badge(`${name}: ${count(number)}`, number ? "warn" : "good"))),
-    texts.length ? h("div", {}, h("h3", {}, "What the newest ", link("dead letters", to("dead-letters")), " say"), h("ul", {}, texts)) : null,
+    texts.length ? h("div", {}, h("h3", {}, "Errors of the newest ", link("dead letters", to("dead-letters"))), h("ul", {}, texts)) : null,
   ];
 }

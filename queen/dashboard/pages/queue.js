@@ -1,4 +1,4 @@
-// One queue: what is in it, how it is configured, its partitions and its groups.
+// One queue: its messages, options, partitions and consumer groups.
 
 import { call } from "../api.js";
 import { Chart } from "../charts.js";
@@ -24,8 +24,8 @@ export function open(view, { names: [queue] }, refreshNow) {
   let known = null;
   const figures = h("div");
   const options = h("div");
-  const chart = new Chart("Messages a second", [
-    { label: "Pushed", colour: "--one" }, { label: "Popped", colour: "--three" }, { label: "Done", colour: "--two" },
+  const chart = new Chart("Messages per second", [
+    { label: "Pushed", colour: "--one" }, { label: "Popped", colour: "--three" }, { label: "Acknowledged", colour: "--two" },
   ], rate);
   const wanted = h("input", { type: "search", placeholder: "Exact name", onchange: () => page(0) });
   const pager = new Pager(PARTITIONS, page);
@@ -33,17 +33,17 @@ export function open(view, { names: [queue] }, refreshNow) {
     { name: "Partition", by: (row) => row.name, value: (row) => link(row.name, to("messages", [], { queue, partition: row.name })) },
     { name: "Messages", number: true, wide: true, by: (row) => row.stats.total, value: (row) => count(row.stats.total) },
     { name: "Pending", number: true, by: (row) => row.stats.pending, value: (row) => count(row.stats.pending) },
-    { name: "In work", number: true, by: (row) => row.stats.processing, value: (row) => count(row.stats.processing) },
-    { name: "Dead", number: true, wide: true, by: (row) => row.stats.deadLetter, value: (row) => count(row.stats.deadLetter) },
+    { name: "In flight", number: true, by: (row) => row.stats.processing, value: (row) => count(row.stats.processing) },
+    { name: "Dead letters", number: true, wide: true, by: (row) => row.stats.deadLetter, value: (row) => count(row.stats.deadLetter) },
     { name: "Last push", number: true, by: (row) => Date.parse(row.lastActivity) || 0, value: (row) => ago(row.lastActivity) },
-  ], { empty: "No partition" });
+  ], { empty: "No partitions" });
   const groups = new Table("Consumer groups", [
     { name: "Group", value: (row) => link(row.name, to("groups", [row.name])) },
-    { name: "Behind", number: true, value: (row) => count(row.totalLag) },
+    { name: "Lag", number: true, value: (row) => count(row.totalLag) },
     { name: "Oldest", number: true, value: (row) => duration(row.maxTimeLag) },
     { name: "State", value: (row) => badge(row.state, row.state === "Stable" ? "good" : "warn") },
-  ], { empty: "Nobody has consumed this queue yet" });
-  const change = session.may(operations.configureQueue) ? button("Change", () => known && configure(known, refreshNow)) : null;
+  ], { empty: "No consumer group has read this queue yet" });
+  const change = session.may(operations.configureQueue) ? button("Change options", () => known && configure(known, refreshNow)) : null;
   view.append(
     h("div", { class: "actions" },
       link("Messages", to("messages", [], { queue })), link("Dead letters", to("dead-letters", [], { queue })),
@@ -51,7 +51,7 @@ export function open(view, { names: [queue] }, refreshNow) {
       session.may(operations.deleteQueue) ? button("Delete queue", () => remove(queue, leave), { class: "danger" }) : null),
     figures,
     h("div", { class: "columns" }, chart.element, card("Consumer groups", groups.element)),
-    card("", h("div", { class: "head" }, h("h2", {}, "Configuration"), change), options),
+    card("", h("div", { class: "head" }, h("h2", {}, "Options"), change), options),
     card("", h("div", { class: "head" }, h("h2", {}, "Partitions"), field("Find", wanted)), partitions.element, pager.element));
 
   function leave() {
@@ -72,7 +72,7 @@ export function open(view, { names: [queue] }, refreshNow) {
     ]);
     fill(figures, summary(status.totals));
     known = configuration;
-    fill(options, facts([...described(configuration), ["Made", moment(status.queue.createdAt)]]));
+    fill(options, facts([...described(configuration), ["Created", moment(status.queue.createdAt)]]));
     const each = (name) => (point, seconds) => (point ? point[name] / seconds : 0);
     chart.show(...lines(work.series, work.bucketMinutes, HOURS, (point) => point.bucket, ["pushMessages", "popMessages", "ackSuccess"].map(each)));
     partitions.show(status.partitions);
@@ -85,8 +85,8 @@ export function open(view, { names: [queue] }, refreshNow) {
 
 function summary(totals) {
   return tiles(
-    tile("Messages", count(totals.total), "kept"), tile("Pending", count(totals.pending)), tile("In work", count(totals.processing)),
-    tile("Done", count(totals.completed), "by every group"), tile("Dead letters", count(totals.deadLetter), "", totals.deadLetter ? "bad" : ""));
+    tile("Messages", count(totals.total), "stored"), tile("Pending", count(totals.pending)), tile("In flight", count(totals.processing)),
+    tile("Acknowledged", count(totals.completed), "by every group"), tile("Dead letters", count(totals.deadLetter), "", totals.deadLetter ? "bad" : ""));
 }
 
 async function push(queue, then) {
@@ -94,16 +94,16 @@ async function push(queue, then) {
     title: "Push a message", action: "Push",
     fields: [
       { name: "partition", label: "Partition", value: "Default", required: true },
-      { name: "transactionId", label: "Transaction id (may be empty)" },
-      { name: "payload", label: "Payload, as JSON", type: "textarea", value: "{}", required: true },
+      { name: "transactionId", label: "Transaction id (optional)" },
+      { name: "payload", label: "Payload (JSON)", type: "textarea", value: "{}", required: true },
     ],
   });
   if (!values) return;
   const send = () => {
     JSON.parse(values.payload);
     const item = JSON.stringify({ queue, partition: values.partition, transactionId: values.transactionId || undefined });
-    // The payload goes as it was typed: a number may have more digits than JavaScript keeps.
+    // The payload is sent as typed: JavaScript would round numbers with many digits.
     return call(operations.push, {}, `{"items":[${item.slice(0, -1)},"payload":${values.payload}}]}`);
   };
-  if (await perform(send, ([pushed]) => (pushed.status === "duplicate" ? "That transaction id is stored already" : "The message is pushed"))) await then();
+  if (await perform(send, ([pushed]) => (pushed.status === "duplicate" ? "Duplicate: this transaction id is already stored" : "Message pushed"))) await then();
 }

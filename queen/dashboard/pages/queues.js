@@ -12,10 +12,10 @@ import { since } from "../series.js";
 import { session } from "../session.js";
 import { Pager, Table } from "../tables.js";
 
-// Over which rates are measured.
+// Rates are averages over this time.
 const RECENT_HOURS = 1 / 12;
 const LIMIT = 50;
-// A server takes more in a URL.
+// The server accepts longer URLs than this.
 const QUERY_BYTES = 8000;
 
 export const title = () => "Queues";
@@ -32,11 +32,11 @@ export function open(view, _args, refreshNow) {
     { name: "Partitions", number: true, wide: true, by: (queue) => queue.partitions, value: (queue) => count(queue.partitions) },
     { name: "Messages", number: true, wide: true, by: (queue) => queue.messages.total, value: (queue) => count(queue.messages.total) },
     { name: "Pending", number: true, by: (queue) => queue.messages.pending, value: (queue) => count(queue.messages.pending) },
-    { name: "In work", number: true, by: (queue) => queue.messages.processing, value: (queue) => count(queue.messages.processing) },
-    { name: "Pushed", number: true, wide: true, by: (queue) => speed(queue.name, "push"), value: (queue) => rate(speed(queue.name, "push")) },
-    { name: "Done", number: true, wide: true, by: (queue) => speed(queue.name, "done"), value: (queue) => rate(speed(queue.name, "done")) },
+    { name: "In flight", number: true, by: (queue) => queue.messages.processing, value: (queue) => count(queue.messages.processing) },
+    { name: "Push rate", number: true, wide: true, by: (queue) => speed(queue.name, "push"), value: (queue) => rate(speed(queue.name, "push")) },
+    { name: "Ack rate", number: true, wide: true, by: (queue) => speed(queue.name, "done"), value: (queue) => rate(speed(queue.name, "done")) },
     ...(session.may(operations.deleteQueue) ? [{ name: "", value: (queue) => button("Delete", () => remove(queue.name, refreshNow), { class: "danger", "aria-label": `Delete ${queue.name}`, "data-key": `delete ${queue.name}` }) }] : []),
-  ], { empty: "No queues here", sort: "Queue" });
+  ], { empty: "No queues found", sort: "Queue" });
   const create = session.may(operations.configureQueue)
     ? button("New queue", () => configure(null, refreshNow), { class: "primary" }) : null;
   view.append(card("", h("div", { class: "head" }, field("Search", search), create), table.element, pager.element));
@@ -56,7 +56,7 @@ export function open(view, _args, refreshNow) {
   return { refresh };
 }
 
-// What was done for these queues lately; as many requests as their names need.
+// Recent activity of these queues. Long names are spread over several requests.
 async function work(names) {
   const portions = [[]];
   for (const name of names) {
@@ -80,7 +80,7 @@ function perSecond(series) {
 
 export async function remove(queue, then) {
   const sure = await confirm({
-    title: "Delete the queue?", text: `All messages of ${queue}, its groups and its dead letters are gone for ever.`, action: "Delete queue", type: queue,
+    title: "Delete this queue?", text: `This deletes all messages, consumer groups and dead letters of ${queue}. It cannot be undone.`, action: "Delete queue", type: queue,
   });
-  if (sure && (await perform(() => call(operations.deleteQueue, { queue }), `Queue ${queue} is deleted`))) await then();
+  if (sure && (await perform(() => call(operations.deleteQueue, { queue }), `Queue ${queue} deleted`))) await then();
 }

@@ -16,27 +16,27 @@ export const title = () => "System";
 export function open(view, _args, refreshNow) {
   const range = select(RANGES, "1", { "aria-label": "Time", onchange: refreshNow });
   const figures = h("div");
-  const cpu = new Chart("CPU of all workers, in percent of one core", [{ label: "User", colour: "--one" }, { label: "System", colour: "--two" }], percent);
+  const cpu = new Chart("CPU of all workers, percent of one core", [{ label: "User", colour: "--one" }, { label: "System", colour: "--two" }], percent);
   const memory = new Chart("Memory of all workers", [{ label: "Resident", colour: "--one" }], bytes);
-  const loop = new Chart("How late the event loop is", [{ label: "Mean", colour: "--one" }, { label: "Most", colour: "--three" }], milliseconds);
-  const polls = new Chart("Long polls that wait", [{ label: "Waiting", colour: "--one" }]);
-  const workers = new Table("Workers of the last five minutes", [
+  const loop = new Chart("Event loop lag", [{ label: "Avg", colour: "--one" }, { label: "Max", colour: "--three" }], milliseconds);
+  const polls = new Chart("Waiting long polls", [{ label: "Waiting", colour: "--one" }]);
+  const workers = new Table("Workers seen in the last 5 minutes", [
     { name: "Worker", by: (row) => row.workerId, value: (row) => [String(row.workerId), h("br"), h("small", {}, row.hostname)] },
     { name: "Messages", number: true, by: (row) => row.messagesProcessed, value: (row) => count(row.messagesProcessed) },
-    { name: "Loop late", number: true, by: (row) => row.maxEventLoopLagMs, value: (row) => milliseconds(row.maxEventLoopLagMs) },
-    { name: "Connections free", number: true, wide: true, by: (row) => row.freeSlots, value: (row) => `${count(row.freeSlots)} of ${count(row.dbConnections)}` },
-    { name: "Jobs waiting", number: true, wide: true, by: (row) => row.jobQueueSize, value: (row) => count(row.jobQueueSize) },
-    { name: "Seen", number: true, wide: true, by: (row) => Date.parse(row.lastSeen), value: (row) => ago(row.lastSeen) },
-  ], { empty: "No worker has reported yet: they do every ten seconds", sort: "Worker" });
-  const lanes = new Table("Lanes of the engine", [
-    { name: "Kind", by: (row) => row.kind, value: (row) => row.kind.replace("_", " ") },
-    { name: "Jobs done", number: true, by: (row) => row.jobs_total, value: (row) => count(row.jobs_total) },
+    { name: "Max loop lag", number: true, by: (row) => row.maxEventLoopLagMs, value: (row) => milliseconds(row.maxEventLoopLagMs) },
+    { name: "Free connections", number: true, wide: true, by: (row) => row.freeSlots, value: (row) => `${count(row.freeSlots)} of ${count(row.dbConnections)}` },
+    { name: "Waiting jobs", number: true, wide: true, by: (row) => row.jobQueueSize, value: (row) => count(row.jobQueueSize) },
+    { name: "Last seen", number: true, wide: true, by: (row) => Date.parse(row.lastSeen), value: (row) => ago(row.lastSeen) },
+  ], { empty: "No worker has reported yet. Workers report every 10 seconds.", sort: "Worker" });
+  const lanes = new Table("Jobs of the engine by type", [
+    { name: "Type", by: (row) => row.kind, value: (row) => row.kind.replace("_", " ") },
+    { name: "Finished jobs", number: true, by: (row) => row.jobs_total, value: (row) => count(row.jobs_total) },
     { name: "Waiting", number: true, wide: true, by: (row) => row.jobs_waiting, value: (row) => count(row.jobs_waiting) },
     { name: "Calls in flight", number: true, wide: true, by: (row) => row.calls_in_flight, value: (row) => `${count(row.calls_in_flight)} of ${count(row.calls_limit)}` },
-    { name: "Jobs a call", number: true, wide: true, by: (row) => row.jobs_a_call, value: (row) => row.jobs_a_call.toFixed(1) },
-    { name: "Mean call", number: true, by: (row) => row.call_ms, value: (row) => milliseconds(row.call_ms) },
+    { name: "Jobs per call", number: true, wide: true, by: (row) => row.jobs_a_call, value: (row) => row.jobs_a_call.toFixed(1) },
+    { name: "Avg call time", number: true, by: (row) => row.call_ms, value: (row) => milliseconds(row.call_ms) },
     { name: "Failed", number: true, wide: true, by: (row) => row.jobs_failed_total, value: (row) => count(row.jobs_failed_total) },
-  ], { sort: "Jobs done", descending: true });
+  ], { sort: "Finished jobs", descending: true });
   const postgres = h("div");
   const tables = new Table("Tables", [
     { name: "Table", by: (row) => row.table, value: (row) => row.table },
@@ -45,22 +45,22 @@ export function open(view, _args, refreshNow) {
     { name: "Dead rows", number: true, by: (row) => row.deadPercentage ?? 0, value: (row) => (row.deadTuples === undefined ? "0" : `${count(row.deadTuples)} (${percent(row.deadPercentage)})`) },
     { name: "Vacuumed", number: true, wide: true, by: (row) => Date.parse(row.lastAutovacuum) || 0, value: (row) => ago(row.lastAutovacuum) },
   ], { sort: "Size", descending: true });
-  const active = new Table("Queries that run now", [
+  const active = new Table("Active queries", [
     { name: "Process", number: true, value: (row) => String(row.pid) },
     { name: "State", value: (row) => row.state ?? "" },
-    { name: "For", number: true, value: (row) => String(row.duration ?? "") },
+    { name: "Duration", number: true, value: (row) => String(row.duration ?? "") },
     { name: "Query", long: true, value: (row) => h("code", {}, String(row.query ?? "")) },
   ], { empty: "None" });
   view.append(
     figures, h("div", { class: "filters" }, range),
     h("div", { class: "columns" }, cpu.element, memory.element, loop.element, polls.element),
-    card("Workers", workers.element), card("Engine", h("p", {}, h("small", {}, "All workers of the instance that answers, since its start.")), lanes.element),
-    card("PostgreSQL", postgres, tables.element, h("h3", {}, "Queries that run now"), active.element));
+    card("Workers", workers.element), card("Engine", h("p", {}, h("small", {}, "All workers of this instance, since its start.")), lanes.element),
+    card("PostgreSQL", postgres, tables.element, h("h3", {}, "Active queries"), active.element));
 
   async function refresh() {
     const hours = Number(range.value);
     const from = since(hours);
-    // What is shown of all workers the server has added up: there may be any number of them.
+    // Sums over all workers come from the server: there may be many workers.
     const [status, work, statistics, text] = await Promise.all([
       call(operations.getStatus, { from, limit: 1 }), call(operations.getWorkerMetrics, { from, limit: 1 }),
       call(operations.getPostgresStatistics), call(operations.getPrometheusMetrics),
@@ -88,10 +88,10 @@ function summary(known, statistics) {
   return tiles(
     tile("Workers", count(value("queen_workers")), "of this instance"),
     tile("Connections", `${count(value("queen_connections", "hot") - value("queen_connections_free", "hot"))} of ${count(value("queen_connections", "hot"))}`, "in use by the engine"),
-    tile("Long polls", count(value("queen_waiters")), `room for ${count(value("queen_waiters_max"))}`),
+    tile("Long polls", count(value("queen_waiters")), `of at most ${count(value("queen_waiters_max"))}`),
     tile("WebSockets", count(value("queen_websockets"))),
-    tile("Cache hits", percent(statistics.databaseCache.cacheHitRatio ?? 0), "of PostgreSQL's reads"),
-    tile("PostgreSQL", value("queen_database_up") ? "answers" : "away", "", value("queen_database_up") ? "" : "bad"));
+    tile("Cache hit ratio", percent(statistics.databaseCache.cacheHitRatio ?? 0), "of PostgreSQL"),
+    tile("PostgreSQL", value("queen_database_up") ? "available" : "unavailable", "", value("queen_database_up") ? "" : "bad"));
 }
 
 const LANE = "queen_engine_";
@@ -112,7 +112,7 @@ function lanesOf(known) {
 function described({ database, cacheSummary, bufferConfig, tableSizes }) {
   return [
     ["Database", database], ["Shared buffers", bufferConfig.sharedBuffersSize ?? "–"],
-    ["Size of the tables", bytes(tableSizes.reduce((sum, row) => sum + row.totalSizeBytes, 0))],
-    ["Hits, tables", percent(cacheSummary.tables.hitRatio)], ["Hits, indexes", percent(cacheSummary.indexes.hitRatio)],
+    ["Total table size", bytes(tableSizes.reduce((sum, row) => sum + row.totalSizeBytes, 0))],
+    ["Cache hit ratio, tables", percent(cacheSummary.tables.hitRatio)], ["Cache hit ratio, indexes", percent(cacheSummary.indexes.hitRatio)],
   ];
 }

@@ -1,4 +1,4 @@
-// All traces of one name as a timeline, over all its messages.
+// All traces with one name, as a timeline over all messages.
 
 import { call } from "../api.js";
 import { card, fill, h } from "../dom.js";
@@ -25,7 +25,7 @@ export function open(view, { names: [traceName] }, refreshNow) {
     const now = traces.map((trace) => trace.id).join();
     if (now === shown && now) return;
     shown = now;
-    fill(place, traces.length ? timeline(traces) : h("p", { class: "empty" }, "No trace has this name"));
+    fill(place, traces.length ? timeline(traces) : h("p", { class: "empty" }, "No traces with this name"));
     pager.show(offset, traces.length, total);
   }
 

@@ -1,4 +1,4 @@
-// The names under which consumers have recorded traces.
+// Trace names.
 
 import { call } from "../api.js";
 import { card, field, h, link } from "../dom.js";
@@ -18,12 +18,12 @@ export function open(view, _args, refreshNow) {
     event.preventDefault();
     location.hash = to("traces", [name.value]);
   };
-  const table = new Table("Names of traces, latest first", [
+  const table = new Table("Trace names, latest first", [
     { name: "Name", value: (row) => link(row.trace_name, to("traces", [row.trace_name])) },
     { name: "Traces", number: true, value: (row) => count(row.trace_count) },
     { name: "Messages", number: true, wide: true, value: (row) => count(row.message_count) },
-    { name: "Last", number: true, value: (row) => ago(row.last_seen) },
-  ], { empty: "No consumer has recorded a trace under a name" });
+    { name: "Last seen", number: true, value: (row) => ago(row.last_seen) },
+  ], { empty: "No consumer has recorded a trace with a name" });
   const pager = new Pager(LIMIT, (next) => {
     offset = next;
     return refreshNow();

@@ -1,1 +1,1 @@
-"""One module a kind of job: how a batch becomes a call, and its answer one result a job."""
+"""One module per kind of job: makes a call of a batch, and a result for each job of its answer."""

@@ -1,76 +1,109 @@
-"""A dead letter that is put back: its payload to the tail of a partition, and the dead letter away, both or nothing."""
+"""Replays a dead letter: pushes its payload to a partition and deletes the dead letter, both or neither."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 from msgspec import Struct
 
 from queen.core import ids
 from queen.core.administration import DeadLetter
-from queen.core.errors import DatabaseUnavailableError, QueueFullError
-from queen.core.operations import Lot, Push
+from queen.core.errors import QueueFullError
+from queen.core.operations import PartitionBatch, Push
 from queen.core.segment import encode_entry
 from queen.engine.context import Context
-from queen.engine.handlers.push import CHANGES_TOO_OFTEN, LAYOUTS_MAX, current_options, lay_out_in, seal
-from queen.engine.ports import Notice
+from queen.engine.handlers.push import announce, current_options, laid_out_anew, lay_out, seal
 from queen.security.messages import open_payload
 
 
 class PutBack(Struct, frozen=True):
-    """The message that a dead letter has become, or, if it was not moved, that became of it earlier."""
+    """The message of a replayed dead letter; ``moved`` is false if an earlier replay has stored it."""
 
     moved: bool
     part_id: int
     offset: int
 
 
+class Replayed(Struct, frozen=True):
+    """A dead letter, the queue and partition that it was pushed to, and the message there."""
+
+    letter: DeadLetter
+    queue: str
+    partition: str
+    put_back: PutBack
+
+
+#: Finds the dead letter to replay.
+Find = Callable[[Context], Awaitable[DeadLetter | None]]
+
+
 def transaction_id_of(letter: DeadLetter) -> str:
-    """Under which a dead letter is pushed again: a second replay to the same partition is a duplicate."""
+    """The transaction id of a replayed dead letter: a second replay to the same partition is a duplicate."""
     return f"dlq:{ids.dead_letter_id(letter.id)}"
 
 
-async def replay_dead_letter(context: Context, letter: DeadLetter, queue: str, partition: str) -> PutBack | None:
-    """What became of a replay to that partition; ``None``: the dead letter is gone.
+async def find_and_replay(
+    context: Context, find: Find, queue: str | None = None, partition: str | None = None
+) -> Replayed | None:
+    """Replays a dead letter, by default to its own queue and partition; ``None``: there is none, or no longer.
 
     Raises:
-        DatabaseUnavailableError: PostgreSQL stayed away.
+        QueenError: as ``replay_dead_letter``.
+    """
+    letter = await context.with_retries(lambda _again: find(context))
+    if letter is None:
+        return None
+    queue, partition = queue or letter.queue, partition or letter.partition
+    put_back = await replay_dead_letter(context, letter, queue, partition)
+    return Replayed(letter, queue, partition, put_back) if put_back is not None else None
+
+
+async def replay_dead_letter(context: Context, letter: DeadLetter, queue: str, partition: str) -> PutBack | None:
+    """Replays a dead letter to a partition; ``None`` if the dead letter does not exist any more.
+
+    Raises:
+        DatabaseUnavailableError: PostgreSQL stayed unavailable.
         DecryptionError: the payload cannot be read.
         NoEncryptionKeyError: the queue is encrypted, and there is no key.
         QueueFullError: the queue has no room.
         TooSlowError: the call was too slow, and nothing was done.
     """
-    request = _push(context, letter, queue, partition)
-    for _ in range(LAYOUTS_MAX):
-        options = await current_options(context)
-        part_ids = await context.patiently(
-            lambda _again: context.past_locks(lambda: context.directory.partitions([(queue, partition)], create=True))
-        )
-        if not part_ids:
-            continue
-        flush = await lay_out_in(context, [seal(context, request, options)], part_ids, options)
-        replayed = await context.patiently(
-            lambda again, f=flush: context.administration.dead_letters.replay(letter.id, f.columns, again=again)  # type: ignore[misc]
-        )
-        if replayed.outcome == "unknown":
-            context.directory.forget_queue(queue)
-            continue
-        if replayed.outcome == "stale":
-            context.directory.forget_push_options()
-            continue
-        if replayed.outcome == "full":
-            raise QueueFullError(f"Queue {queue!r} is full (maxSize): try again when its consumers have caught up")
-        if replayed.off is None:
+    return (await laid_out_anew(partial(_attempt, context, letter, _push(context, letter, queue, partition))))[0]
+
+
+async def _attempt(context: Context, letter: DeadLetter, request: Push) -> tuple[PutBack | None] | None:
+    options = await current_options(context)
+    sealed, [target] = seal(context, request, options), request.batches
+    batch = await context.with_retries(lambda _again: context.past_locks(lambda: lay_out(context, [sealed], options)))
+    if batch is None:
+        return None
+    replayed = await context.with_retries(
+        lambda again: context.administration.dead_letters.replay(letter.id, batch, again=again)
+    )
+    match replayed.outcome:
+        case "unknown":
+            context.cache.forget_queue(target.queue)
             return None
-        context.heard(Notice(queue, 1))
-        return PutBack(replayed.outcome == "moved", part_ids[queue, partition], replayed.off)
-    raise DatabaseUnavailableError(CHANGES_TOO_OFTEN)
+        case "stale":
+            context.cache.forget_push_options()
+            return None
+        case "full":
+            raise QueueFullError(
+                f"Queue {target.queue!r} is full (maxSize). Try again when its consumers have caught up"
+            )
+    if replayed.off is None:
+        return (None,)
+    announce(context, [request])
+    return (PutBack(replayed.outcome == "moved", batch.part[0], replayed.off),)
 
 
 def _push(context: Context, letter: DeadLetter, queue: str, partition: str) -> Push:
     chosen = transaction_id_of(letter)
     entry = encode_entry(_payload(context, letter), chosen, letter.trace_id or None, letter.producer_sub)
-    return Push([Lot(queue, partition, [0], entry, [len(entry) + 1], [chosen])], 1)
+    return Push([PartitionBatch(queue, partition, [0], entry, [len(entry) + 1], [chosen])], 1)
 
 
 def _payload(context: Context, letter: DeadLetter) -> bytes:
-    """In clear: what is encrypted is bound to the partition that it was pushed to."""
+    """The payload in clear: the encryption is bound to the partition that it was pushed to."""
     payload = letter.payload.encode()
     if letter.key_id is None:
         return payload

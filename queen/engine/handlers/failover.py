@@ -1,13 +1,14 @@
-"""PUSH, POP, TRANSACTION and CYCLE where PostgreSQL may be away: the handlers of a quiet day, and the way around them.
+"""PUSH, POP, TRANSACTION and CYCLE with the spool: what they do while PostgreSQL is unavailable, and right after.
 
-The order of a partition holds through the change-over in both directions. To the spool: its flag is set before the
-first spooled push is answered, so whatever comes later sees it, in every worker. Back: the flag goes when nothing
-waits, under the lock of all appends, and an append that finds it gone goes to PostgreSQL. A push whose call broke off
-goes to the spool with the id of its flush, by which the replay finds out whether it was committed.
+The order of a partition holds when pushes change to the spool and when they change back. To the spool: its flag is set
+before the first spooled push is answered, so every later push of any worker sees it. Back: the flag is removed under
+the lock of all appends when no messages are left; an append that finds the flag removed goes to PostgreSQL. A push
+whose call broke off goes to the spool with the id of its append, by which the replay finds out whether it was
+committed.
 
-A push to a partition that is held back goes to the spool too, alone: what stands beside it in a call goes its own way.
+A push to a partition that is held back goes to the spool, too; other pushes of the same batch do not.
 
-What goes to the spool is encrypted as it would be in PostgreSQL: files outlive an outage, and get copied.
+Spooled payloads are encrypted as they would be in PostgreSQL, because files outlive an outage and may be copied.
 """
 
 import asyncio
@@ -21,60 +22,79 @@ from queen.core.errors import (
     SpoolDrainingError,
     SpoolError,
 )
-from queen.core.operations import Buffered, Cycle, Cycled, Executed, Pop, Popped, Push, Pushed, Transaction
+from queen.core.operations import (
+    Buffered,
+    Cycle,
+    CycleResult,
+    Pop,
+    Popped,
+    Push,
+    Pushed,
+    Transaction,
+    TransactionResult,
+)
 from queen.engine.context import Context
 from queen.engine.failover import Failover
 from queen.engine.handlers.cycle import cycle
 from queen.engine.handlers.pop import pop
-from queen.engine.handlers.push import Sending, places_of, push
+from queen.engine.handlers.push import PushAttempt, partitions_of, push
 from queen.engine.handlers.transaction import transaction
 from queen.engine.push_options import options_for_spool
 
-_LOOK_S = 0.05
-#: How long a transaction waits for the end of the spool.
-_PATIENCE_S = 5.0
+_POLL_S = 0.05
+#: How long a transaction or cycle waits for the end of the spool.
+_DRAIN_TIMEOUT_S = 5.0
 
 
 async def push_or_spool(context: Context, pushes: Sequence[Push]) -> Sequence[Pushed | Buffered | QueenError]:
     """Stores the messages of all requests, or spools them; one answer each, or the error of one that is refused.
 
     Raises:
-        DatabaseUnavailableError: PostgreSQL is away, and nobody here knows which queues are encrypted.
-        SpoolError: neither is possible.
+        DatabaseUnavailableError: PostgreSQL is unavailable, and it is not known which queues are encrypted.
+        SpoolError: they could be neither stored nor spooled.
         OutcomeUnknownError: the same, but PostgreSQL may have stored them.
         TooSlowError: the call was too slow; that is no outage, and nothing is stored or spooled.
     """
-    failover, sending = context.failover, Sending(pushes)
+    failover, push_attempt = context.failover, PushAttempt(pushes)
     if failover is None:
-        return await push(context, sending)
+        return await push(context, push_attempt)
     lost: OutcomeUnknownError | None = None
     while True:
-        insist, behind = failover.away, _behind_held(failover, pushes)
+        insist, behind = failover.unavailable, _behind_held(failover, pushes)
         if any(behind) and not all(behind):
-            return await _push_apart(context, pushes, behind)
-        if not insist and not failover.spooling and not any(behind):
+            return await _push_separately(context, pushes, behind)
+        if not insist and not any(behind) and not failover.spooling:
             try:
-                return await push(context, sending)
+                return await push(context, push_attempt)
             except DatabaseUnavailableError as problem:
                 insist, lost = True, problem if isinstance(problem, OutcomeUnknownError) else None
-        try:
-            sending.seal(context, await options_for_spool(context))
-            requests = list(sending.waiting.values())
-            if not requests or await failover.append(sending.flush_id, requests, sending.sent_at, insist=insist):
-                return sending.answer([Buffered()] * len(requests))
-        except (DatabaseUnavailableError, SpoolError) as problem:
-            if lost is None:
-                raise
-            raise OutcomeUnknownError(f"{lost}; and it could not be spooled: {problem}") from problem
+        if await _spool(context, failover, push_attempt, lost, insist=insist):
+            return push_attempt.answer([Buffered()] * len(push_attempt.waiting))
 
 
-async def _push_apart(
+async def _spool(
+    context: Context, failover: Failover, push_attempt: PushAttempt, lost: OutcomeUnknownError | None, *, insist: bool
+) -> bool:
+    """Spools the requests without an answer; false if the spool has ended. ``lost``: they may be stored already."""
+    try:
+        push_attempt.seal(context, await options_for_spool(context))
+        requests = list(push_attempt.waiting.values())
+        return not requests or await failover.append(
+            push_attempt.flush_id, requests, push_attempt.sent_at, insist=insist
+        )
+    except (DatabaseUnavailableError, SpoolError) as problem:
+        if lost is None:
+            raise
+        raise OutcomeUnknownError(f"{lost}; writing the push to the spool failed, too: {problem}") from problem
+
+
+async def _push_separately(
     context: Context, pushes: Sequence[Push], behind: Sequence[bool]
 ) -> Sequence[Pushed | Buffered | QueenError]:
-    """Requests to partitions that are held back, and others."""
+    """Pushes requests to held-back partitions separately from the others."""
     free = [push for push, held in zip(pushes, behind, strict=True) if not held]
     waiting = [push for push, held in zip(pushes, behind, strict=True) if held]
-    # First: if it fails all are sent again, and nothing may be spooled twice.
+    # First these: if they fail, all are sent again, and nothing must be spooled twice.
     stored = iter(await push_or_spool(context, free))
     spooled: Sequence[Pushed | Buffered | QueenError]
     try:
@@ -86,42 +106,46 @@ async def _push_apart(
 
 
 def _behind_held(failover: Failover, pushes: Sequence[Push]) -> list[bool]:
-    """Which of these have a partition that is held back; none while everything is spooled anyway."""
-    if failover.away or failover.spooling or not (held := failover.held_back):
+    """Which of these push to a held-back partition; none while all pushes are spooled."""
+    if failover.unavailable or failover.spooling or not (held := failover.held_back):
         return [False] * len(pushes)
-    return [not held.keys().isdisjoint(places_of([push])) for push in pushes]
+    return [not held.keys().isdisjoint(partitions_of([push])) for push in pushes]
 
 
 async def pop_unless_paused(context: Context, pops: Sequence[Pop]) -> Sequence[Any]:
-    """Serves all pops; in pop maintenance they get nothing, at once."""
-    if context.failover is not None and context.failover.pop_maintenance:
+    """Serves all pops; in pop maintenance they are answered at once, without messages."""
+    if context.pop_maintenance:
         return [Popped()] * len(pops)
     return await pop(context, pops)
 
 
 async def transaction_behind_spool(
     context: Context, requests: Sequence[Transaction]
-) -> Sequence[Executed | QueenError]:
-    """Executes the requests; those that push wait for the end of the spool, so that they overtake nothing.
+) -> Sequence[TransactionResult | QueenError]:
+    """Executes the requests; those that push wait for the end of the spool, so that they overtake no spooled push.
 
-    In maintenance there may be no end: there they go at once. If the end does not come soon they are refused, and so
-    are those to a partition that is held back.
+    In maintenance they do not wait, because the spool may not end. They are refused if the spool does not end soon, or
+    if they push to a held-back partition.
     """
     overtaking = await _overtaking(context, [request.push for request in requests])
     if not any(overtaking):
         return await transaction(context, requests)
     harmless = [request for request, overtakes in zip(requests, overtaking, strict=True) if not overtakes]
     executed = iter(await transaction(context, harmless) if harmless else ())
-    refusal = SpoolDrainingError("Earlier pushes still wait in the spool, and a transaction may not overtake them")
+    refusal = SpoolDrainingError(
+        "Earlier pushes are still in the spool, and a transaction must not overtake them. Try again later"
+    )
     return [refusal if overtakes else next(executed) for overtakes in overtaking]
 
 
-async def cycle_behind_spool(context: Context, requests: Sequence[Cycle]) -> Sequence[Cycled | QueenError]:
+async def cycle_behind_spool(context: Context, requests: Sequence[Cycle]) -> Sequence[CycleResult | QueenError]:
     """Commits the cycles; those that push wait for the end of the spool, as transactions do."""
     overtaking = await _overtaking(context, [request.push for request in requests])
     if not any(overtaking):
         return await cycle(context, requests)
-    refusal = SpoolDrainingError("Earlier pushes still wait in the spool, and a cycle may not overtake them")
+    refusal = SpoolDrainingError(
+        "Earlier pushes are still in the spool, and a cycle must not overtake them. Try again later"
+    )
     return [
         refusal if overtakes else (await cycle(context, [request]))[0]
         for request, overtakes in zip(requests, overtaking, strict=True)
@@ -129,14 +153,14 @@ async def cycle_behind_spool(context: Context, requests: Sequence[Cycle]) -> Seq
 
 
 async def _overtaking(context: Context, pushes: Sequence[Push]) -> list[bool]:
-    """Which of these would overtake what is spooled; waits for the end of the spool before it says so."""
-    pushing = [bool(push.lots) for push in pushes]
+    """Waits for the end of the spool; returns which of these would still overtake spooled pushes."""
+    pushing = [bool(push.batches) for push in pushes]
     failover, loop = context.failover, asyncio.get_running_loop()
     if failover is None or not any(pushing) or not (failover.spooling or failover.held_back):
         return [False] * len(pushes)
-    give_up_at = loop.time() + _PATIENCE_S
+    give_up_at = loop.time() + _DRAIN_TIMEOUT_S
     while failover.spooling and not failover.maintenance:
         if loop.time() > give_up_at:
             return pushing
-        await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(_POLL_S)
     return _behind_held(failover, pushes) if not failover.maintenance else [False] * len(pushes)

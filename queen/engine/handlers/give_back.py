@@ -1,28 +1,28 @@
-"""Leases whose messages never reached a consumer: given back as if they had never been given."""
+"""Releases leases whose messages never reached a consumer, as if they had never been delivered."""
 
 from queen.core.errors import DatabaseUnavailableError, TooSlowError
 from queen.core.operations import Popped
 from queen.engine.context import Context
-from queen.engine.ports import Notice
+from queen.engine.ports import Notification
 
 
 async def give_back(context: Context, popped: Popped, group: str) -> None:
-    """Takes the lease of a pop back and wakes who waits for its partitions."""
+    """Releases the lease of a pop, and notifies long polls of its partitions."""
     lease = popped.lease
     if lease is None:
         return
     try:
-        await context.patiently(lambda _again: context.past_locks(lambda: context.database.release_leases([lease])))
+        await context.with_retries(lambda _again: context.past_locks(lambda: context.database.release_leases([lease])))
     finally:
         for claim in popped.claims:
-            context.heard(Notice(claim.queue, 1, group))
+            context.notify(Notification(claim.queue, 1, group))
 
 
 async def give_back_orphans(context: Context) -> None:
-    """The same for leases of which only PostgreSQL may know; where it is too slow for that, another time.
+    """Releases orphaned leases; if PostgreSQL is too slow, they are kept for another time.
 
     Raises:
-        DatabaseUnavailableError: it is not there; they are kept for another time.
+        DatabaseUnavailableError: PostgreSQL is unavailable; they are kept for another time.
     """
     orphans = context.orphans.take()
     if not orphans:
@@ -35,6 +35,6 @@ async def give_back_orphans(context: Context) -> None:
     except TooSlowError:
         context.orphans.add(orphans)
         return
-    # A pop that looks at many queues finds what is free by itself.
+    # Pops that name no queue find the released messages by themselves.
     for queue, group in {(orphan.queue, orphan.group) for orphan in orphans if orphan.queue}:
-        context.heard(Notice(queue, 1, group))
+        context.notify(Notification(queue, 1, group))

@@ -1,19 +1,19 @@
-"""What requests lock, as far as the worker knows without asking, and which of that others have locked."""
+"""The locks that requests need, as far as the cache knows, and which of them other transactions hold."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from queen.core import ids
 from queen.core.errors import QueenError, TooSlowError
 from queen.core.operations import Ack, AckItem, Cycle, Pop, Push, RenewLease, Transaction
 from queen.core.simple_mq import Enqueue
 from queen.engine.context import Context
-from queen.engine.directory import Directory
 from queen.engine.handlers.ack import lease_of
+from queen.engine.metadata_cache import MetadataCache
 from queen.engine.ports import Lock, LockKind
 
 
 async def find_locked(context: Context, locks: frozenset[Lock]) -> frozenset[Lock]:
-    """Those that others have locked now; all, if not even that can be asked because of a lock."""
+    """The locks that other transactions hold now; all of ``locks`` if even this query meets a lock."""
     if not locks:
         return locks
     try:
@@ -21,62 +21,80 @@ async def find_locked(context: Context, locks: frozenset[Lock]) -> frozenset[Loc
     except TooSlowError:
         return locks
     except QueenError:
-        return frozenset()  # the call that follows finds out what is wrong
+        return frozenset()  # the next call finds out what is wrong
 
 
-def locks_of_push(directory: Directory, push: Push) -> frozenset[Lock]:
-    """Partitions, or queues in which they are made; and queues with a maximum size."""
-    options = directory.known_push_options
+def locks_of_push(cache: MetadataCache, push: Push) -> frozenset[Lock]:
+    """Partitions, or queues in which partitions are created; and queues with a maximum size."""
+    options = cache.known_push_options
     limited = options.limited if options is not None else {}
     locks = set()
-    for lot in push.lots:
-        part_id = directory.known_partition(lot.queue, lot.partition)
+    for batch in push.batches:
+        part_id = cache.known_partition(batch.queue, batch.partition)
         if part_id is None:
-            locks.add(Lock(LockKind.MAKING, name=lot.queue))
+            locks.add(Lock(LockKind.MAKING, name=batch.queue))
         else:
             locks.add(Lock(LockKind.PARTITION, part_id))
-        if lot.queue in limited:
-            locks.add(Lock(LockKind.LIMITED, limited[lot.queue].queue_id))
+        if batch.queue in limited:
+            locks.add(Lock(LockKind.LIMITED, limited[batch.queue].queue_id))
     return frozenset(locks)
 
 
-def locks_of_pop(directory: Directory, pop: Pop) -> frozenset[Lock]:
-    """At first contact the group; later it waits for nobody."""
-    if not pop.queue or directory.known_group(pop.queue, None, pop.group):
+def locks_of_pop(cache: MetadataCache, pop: Pop) -> frozenset[Lock]:
+    """The group, at its first pop; later pops wait for no lock."""
+    if not pop.queue or cache.known_group(pop.queue, None, pop.group):
         return frozenset()
     return frozenset([Lock(LockKind.SUBSCRIBING, name=pop.queue, group=pop.group)])
 
 
-def locks_of_ack(directory: Directory, ack: Ack) -> frozenset[Lock]:
+def locks_of_ack(cache: MetadataCache, ack: Ack) -> frozenset[Lock]:
     """Cursors."""
-    return _locks_of_acks(directory, ack.items)
+    return _locks_of_acks(cache, ack.items)
 
 
-def locks_of_transaction(directory: Directory, transaction: Transaction) -> frozenset[Lock]:
-    """Those of its pushes and of its acks."""
-    return locks_of_push(directory, transaction.push) | _locks_of_acks(directory, transaction.acks)
+def locks_of_transaction(cache: MetadataCache, transaction: Transaction) -> frozenset[Lock]:
+    """The locks of its pushes and of its acks."""
+    return locks_of_push(cache, transaction.push) | _locks_of_acks(cache, transaction.acks)
 
 
-def locks_of_cycle(directory: Directory, cycle: Cycle) -> frozenset[Lock]:
-    """Those of its outputs, and the cursor of its input."""
-    return locks_of_push(directory, cycle.push) | _cursors(directory, [(cycle.part_id, cycle.group)])
+def locks_of_cycle(cache: MetadataCache, cycle: Cycle) -> frozenset[Lock]:
+    """The locks of its pushes, and the cursor of its input."""
+    return locks_of_push(cache, cycle.push) | _cursors(cache, [(cycle.part_id, cycle.group)])
 
 
-def locks_of_renewal(_directory: Directory, renewal: RenewLease) -> frozenset[Lock]:
+def locks_of_renewal(_cache: MetadataCache, renewal: RenewLease) -> frozenset[Lock]:
     """The cursors under a lease."""
     return frozenset([Lock(LockKind.LEASE, name=str(lease_of(renewal.lease)))])
 
 
-def locks_of_enqueue(_directory: Directory, enqueue: Enqueue) -> frozenset[Lock]:
+def locks_of_enqueue(_cache: MetadataCache, enqueue: Enqueue) -> frozenset[Lock]:
     """A queue of simple-mq."""
     return frozenset([Lock(LockKind.ENQUEUING, name=str(enqueue.queue))])
 
 
-def _locks_of_acks(directory: Directory, items: Iterable[AckItem]) -> frozenset[Lock]:
-    places = {(item.partition_id, item.group) for item in items}
-    return _cursors(directory, [(ids.parse_partition_id(text), group) for text, group in places])
+def unleased_by_ack(cache: MetadataCache, ack: Ack) -> Sequence[tuple[int, int]]:
+    """Cursors, by partition and group, for which an ack names no lease."""
+    return _unleased(cache, ack.items)
 
 
-def _cursors(directory: Directory, places: Iterable[tuple[int | None, str]]) -> frozenset[Lock]:
-    cursors = [(part_id, directory.known_group_at(part_id, group)) for part_id, group in places if part_id is not None]
+def unleased_by_transaction(cache: MetadataCache, transaction: Transaction) -> Sequence[tuple[int, int]]:
+    """The same; none if it requires a lease, which is that of its consumer."""
+    return _unleased(cache, transaction.acks) if transaction.required_leases is None else ()
+
+
+def _unleased(cache: MetadataCache, items: Iterable[AckItem]) -> Sequence[tuple[int, int]]:
+    cursors = {(item.partition_id, item.group) for item in items if not item.lease}
+    if not cursors:
+        return ()
+    locks = _cursors(cache, [(ids.parse_partition_id(text), group) for text, group in cursors])
+    return [(lock.id, lock.grp_id) for lock in locks if lock.id is not None and lock.grp_id is not None]
+
+
+def _locks_of_acks(cache: MetadataCache, items: Iterable[AckItem]) -> frozenset[Lock]:
+    cursors = {(item.partition_id, item.group) for item in items}
+    return _cursors(cache, [(ids.parse_partition_id(text), group) for text, group in cursors])
+
+
+def _cursors(cache: MetadataCache, keys: Iterable[tuple[int | None, str]]) -> frozenset[Lock]:
+    cursors = [(part_id, cache.known_group_at(part_id, group)) for part_id, group in keys if part_id is not None]
     return frozenset([Lock(LockKind.CURSOR, part_id, grp_id) for part_id, grp_id in cursors if grp_id is not None])

@@ -1,4 +1,4 @@
-"""POP: many waiting consumers, one call."""
+"""POP: the pops of many consumers in one call."""
 
 from collections.abc import Sequence
 from math import inf
@@ -7,28 +7,28 @@ from uuid import UUID, uuid4
 from queen.core.errors import DatabaseUnavailableError, OutcomeUnknownError
 from queen.core.operations import Claim, Pop, Popped, Slice
 from queen.engine.context import Context
+from queen.engine.fetch_result import FetchResult
 from queen.engine.handlers.give_back import give_back_orphans
-from queen.engine.look import Look
 from queen.engine.orphans import Orphan
 from queen.engine.ports import Delivered, PartitionName, PopColumns, Subscription, Unserved
 
-#: How often a group is looked up anew because it was deleted under the pop.
+#: How often a group is looked up because it was deleted during the pop.
 _LOOKUPS_MAX = 3
 
 
-#: Stands for a partition that does not exist yet: the call still has to find out whether the group does.
+#: Stands for a partition that does not exist yet; the call still finds out whether the group exists.
 _NO_PARTITION = -1
 
 
-class Outcome(Look):
-    """What a pop got, and if nothing, in how many seconds something becomes ready by itself (``inf``: never)."""
+class Outcome(FetchResult):
+    """The messages of a pop; if there are none, seconds until something becomes ready by itself (``inf``: never)."""
 
-    __slots__ = ("behind", "more", "popped", "ready_in")
+    __slots__ = ("more", "popped", "prefetched", "ready_in")
 
     def __init__(self) -> None:
         self.popped = Popped()
         self.ready_in = inf
-        self.more = self.behind = False
+        self.more = self.prefetched = False
 
     @property
     def result(self) -> Popped:
@@ -37,7 +37,7 @@ class Outcome(Look):
 
     @property
     def found(self) -> bool:
-        """Whether there is anything in it."""
+        """Whether there are messages."""
         return bool(self.popped.claims)
 
 
@@ -46,8 +46,8 @@ async def pop(
 ) -> list[Outcome | OutcomeUnknownError] | list[DatabaseUnavailableError]:
     """Serves all pops; one outcome each.
 
-    An autoAck pop of which a call broke off is not repeated: what that took is done for its group, and an answer with
-    what comes behind it, or with nothing, would hide that.
+    An autoAck pop whose call broke off is not repeated: messages that the call took are done for the group, and an
+    answer with later messages, or without any, would hide that.
     """
     broken = False
 
@@ -60,7 +60,7 @@ async def pop(
             outcomes = iter(await _pop(context, served, leases))
         except OutcomeUnknownError:
             broken = True
-            # What it may have leased would be withheld until the lease ends.
+            # Otherwise messages that it may have leased would be withheld until the lease ends.
             context.orphans.add(
                 Orphan(lease, pop.queue, pop.group) for lease, pop in zip(leases, served, strict=True) if lease
             )
@@ -68,8 +68,8 @@ async def pop(
         return [_lost() if again and pop.auto_ack else next(outcomes) for pop in pops]
 
     try:
-        # The engine parks long polls, which would miss their timeout here.
-        return await context.patiently(attempt, outwaits=not any(pop.wait_ms for pop in pops))
+        # Long polls do not wait here, where they would miss their timeout: the engine parks them.
+        return await context.with_retries(attempt, retries_during_outage=not any(pop.wait_ms for pop in pops))
     except DatabaseUnavailableError as problem:
         if not broken or not any(pop.auto_ack for pop in pops):
             raise
@@ -77,7 +77,9 @@ async def pop(
 
 
 def _lost() -> OutcomeUnknownError:
-    return OutcomeUnknownError("PostgreSQL went away during a pop with autoAck: what it took, if anything, is done")
+    return OutcomeUnknownError(
+        "PostgreSQL became unavailable during a pop with autoAck; messages that it took, if any, count as acknowledged"
+    )
 
 
 async def _pop(context: Context, pops: Sequence[Pop], leases: Sequence[UUID | None]) -> list[Outcome]:
@@ -87,16 +89,14 @@ async def _pop(context: Context, pops: Sequence[Pop], leases: Sequence[UUID | No
         columns, queues, unfinished = await _columns(context, pops, todo, leases, outcomes)
         if not columns.pop:
             break
-        delivered, unserved, behind = await context.database.pop(columns)
+        delivered, unserved = await context.database.pop(columns)
         await _hand_out(context, delivered, pops, leases, outcomes)
-        for outcome in outcomes:
-            outcome.behind = behind
         vanished = {row.grp_id for row in unserved if row.ready_in is None}
         _hint(columns, unserved, outcomes)
         for number in unfinished:
-            outcomes[number].ready_in = -inf  # what it was let in for, others have taken
+            outcomes[number].ready_in = -inf  # other pops have taken the messages
         for grp_id in vanished:
-            context.directory.forget_queue(queues[grp_id])
+            context.cache.forget_queue(queues[grp_id])
         todo = [
             number - 1
             for number, grp_id in zip(columns.pop, columns.grp, strict=True)
@@ -114,9 +114,9 @@ async def _columns(
     leases: Sequence[UUID | None],
     outcomes: Sequence[Outcome],
 ) -> tuple[PopColumns, dict[int, str], list[int]]:
-    """The arguments of a call for some of the pops; the queue of each group in it; and who has an unfinished group.
+    """The arguments of a call for some pops; the queue of each group; and the numbers of pops with an unfinished group.
 
-    A pop that finds too little in such a group is left out, and looks again at once.
+    A pop that is not admitted to its group is left out, and tries again at once.
     """
     columns = PopColumns(
         batch=[pop.batch for pop in pops],
@@ -125,72 +125,88 @@ async def _columns(
         seconds=[pop.lease_seconds for pop in pops],
     )
     queues: dict[int, str] = {}
-    entrance = Entrance(context, [pops[number] for number in todo])
+    admission = Admission(context, [pops[number] for number in todo])
     unfinished = []
     for number in todo:
-        pop, places, waits = pops[number], [], False
-        for queue, queue_id in await _queues(context, pop):
-            part_id = None
-            if pop.partition is not None:
-                part_id = await context.directory.partition(queue, pop.partition) or _NO_PARTITION
-            group, enough = await entrance.group(queue, queue_id, pop, part_id)
-            if group.starts_in is not None:
-                outcomes[number].ready_in = min(outcomes[number].ready_in, group.starts_in)
-            elif not enough:
-                waits = True
-            elif group.grp_id is not None:
-                places.append((group.grp_id, part_id, queue))
-                if group.unfinished and part_id is None:
-                    unfinished.append(number)
-        if waits:
-            outcomes[number].ready_in = -inf
-            continue
-        for grp_id, part_id, queue in places:
+        targets = await admission.targets(pops[number], outcomes[number])
+        for grp_id, part_id, queue in targets or ():
             columns.pop.append(number + 1)
             columns.grp.append(grp_id)
             columns.part.append(part_id)
             queues[grp_id] = queue
+        if targets is None:
+            outcomes[number].ready_in = -inf
+        elif not admission.unfinished.isdisjoint([grp_id for grp_id, part_id, _ in targets if part_id is None]):
+            unfinished.append(number)
     return columns, queues, unfinished
 
 
-class Entrance:
-    """Lets pops of a call into groups that have not all their cursors.
+class Admission:
+    """Decides which pops of a call may pop from groups that lack cursors.
 
-    Only where there are, for all that are let in, so many partitions that have been ready since the group began: then
-    none passes over a partition that has no cursor yet, and each takes all that it has room for.
+    A pop is admitted if enough partitions have been ready since the group began to fill all admitted pops. Then no pop
+    passes over a partition that has no cursor yet, and each gets as many messages as it has room for.
+
+    Attributes:
+        unfinished: the groups that lack cursors.
     """
 
     def __init__(self, context: Context, pops: Sequence[Pop]) -> None:
         self._context, self._pops = context, pops
-        self._seen: dict[tuple[str, str, int | None], tuple[Subscription, int]] = {}
+        self._asked: dict[tuple[str, str, int | None], tuple[Subscription, int]] = {}
+        self.unfinished: set[int] = set()
 
-    async def group(self, queue: str, queue_id: int | None, pop: Pop, part_id: int | None) -> tuple[Subscription, bool]:
-        """The group of a pop on a queue, and whether the pop is let in."""
-        known = self._context.directory.known_group(queue, queue_id, pop.group)
+    async def targets(self, pop: Pop, outcome: Outcome) -> list[tuple[int, int | None, str]] | None:
+        """The targets of a pop: group, partition (``None``: any) and queue; ``None`` if it is not admitted."""
+        targets: list[tuple[int, int | None, str]] = []
+        admitted = True
+        for queue, queue_id in await _queues(self._context, pop):
+            part_id = None
+            if pop.partition is not None:
+                part_id = await self._context.cache.partition(queue, pop.partition) or _NO_PARTITION
+            group, enough = await self._group(queue, queue_id, pop, part_id)
+            if group.starts_in is not None:
+                outcome.ready_in = min(outcome.ready_in, group.starts_in)
+            elif not enough:
+                admitted = False
+            elif group.grp_id is not None:
+                targets.append((group.grp_id, part_id, queue))
+        return targets if admitted else None
+
+    async def _group(
+        self, queue: str, queue_id: int | None, pop: Pop, part_id: int | None
+    ) -> tuple[Subscription, bool]:
+        """The group of a pop on a queue, and whether the pop is admitted."""
+        known = self._context.cache.known_group(queue, queue_id, pop.group)
         if known is not None:
             return known, True
         key = queue, pop.group, part_id
-        if key not in self._seen:
-            same = [other for other in self._pops if other.group == pop.group and other.partition == pop.partition]
-            wanted = sum([_wanted(other) for other in same])
-            group = await self._context.directory.subscribed_group(queue, pop, part_id, wanted)
-            if group.unfinished and group.grp_id is not None:
-                self._context.unfinished.add((queue, pop.group))
-            self._seen[key] = group, group.ready or 0
-        group, left = self._seen[key]
+        if key not in self._asked:
+            self._asked[key] = await self._ask(queue, pop, part_id)
+        group, left = self._asked[key]
         enough = not group.unfinished or (group.grp_id is not None and left >= _wanted(pop))
         if part_id is None and enough:
-            self._seen[key] = group, left - _wanted(pop)
+            self._asked[key] = group, left - _wanted(pop)
         return group, enough
+
+    async def _ask(self, queue: str, pop: Pop, part_id: int | None) -> tuple[Subscription, int]:
+        """The group, from PostgreSQL, and how many of its partitions have been ready since it began."""
+        same = [other for other in self._pops if other.group == pop.group and other.partition == pop.partition]
+        wanted = sum([_wanted(other) for other in same])
+        group = await self._context.cache.subscribed_group(queue, pop, part_id, wanted)
+        if group.unfinished and group.grp_id is not None:
+            self._context.unfinished.add((queue, pop.group))
+            self.unfinished.add(group.grp_id)
+        return group, group.ready or 0
 
 
 def _wanted(pop: Pop) -> int:
-    """With so many partitions that have a message a pop is full."""
+    """The number of partitions with at least one message each that fill a pop."""
     return min(pop.batch, pop.partitions) if pop.partition is None else 1
 
 
 async def _queues(context: Context, pop: Pop) -> Sequence[tuple[str, int | None]]:
-    """The queues that a pop is about, with their numbers where they were looked up."""
+    """The queues of a pop, with their numbers if they were looked up."""
     return [(pop.queue, None)] if pop.queue else await context.database.find_queues(pop.namespace, pop.task)
 
 
@@ -201,7 +217,7 @@ async def _hand_out(
     leases: Sequence[UUID | None],
     outcomes: Sequence[Outcome],
 ) -> None:
-    names = await context.directory.names(row.part_id for row in delivered)
+    names = await context.cache.names(row.part_id for row in delivered)
     runs: dict[tuple[int, int], list[Delivered]] = {}
     for row in delivered:
         runs.setdefault((row.pop, row.part_id), []).append(row)
@@ -226,8 +242,9 @@ def _claim(name: PartitionName, rows: Sequence[Delivered]) -> Claim:
 
 
 def _hint(columns: PopColumns, unserved: Sequence[Unserved], outcomes: Sequence[Outcome]) -> None:
-    ready = {(row.grp_id, row.part_id): row.ready_in for row in unserved}
+    found = {(row.grp_id, row.part_id): row for row in unserved if row.ready_in is not None}
     for number, grp_id, part_id in zip(columns.pop, columns.grp, columns.part, strict=True):
-        ready_in = ready.get((grp_id, part_id))
-        if ready_in is not None:
-            outcomes[number - 1].ready_in = min(outcomes[number - 1].ready_in, ready_in)
+        row, outcome = found.get((grp_id, part_id)), outcomes[number - 1]
+        if row is not None and row.ready_in is not None:
+            outcome.ready_in = min(outcome.ready_in, row.ready_in)
+            outcome.prefetched = outcome.prefetched or row.prefetched

@@ -1,136 +1,142 @@
-"""PUSH: many requests, one segment a partition, one call."""
+"""PUSH: many requests, one segment per partition, one call; and functions that all appends share."""
 
 import time
-from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import TypeVar
 from uuid import UUID, uuid4
 
 from queen.core.errors import (
     BadRequestError,
     DatabaseUnavailableError,
     NoEncryptionKeyError,
+    OutcomeUnknownError,
     QueenError,
     QueueFullError,
 )
 from queen.core.operations import Buffered, Push, Pushed
+from queen.engine import append
+from queen.engine.append import AppendBatch, Appended
 from queen.engine.context import Context
-from queen.engine.flush import Flush, reserved_ids
-from queen.engine.ports import Appended, LimitedQueue, Notice, PushOptions
+from queen.engine.offer import Offer, offered
+from queen.engine.ports import LimitedQueue, Notification, PushOptions
 from queen.security.messages import seal_push
 
-#: How often a flush is laid out anew because a queue was deleted or configured under it, or filled up.
-LAYOUTS_MAX = 50
-CHANGES_TOO_OFTEN = "The queue is being deleted or configured again and again while it is pushed to"
+T = TypeVar("T")
+Answer = Pushed | Buffered | QueenError
+
+#: How often an append is laid out again because a queue was deleted or configured meanwhile, or is full.
+_LAYOUTS_MAX = 50
+_CHANGES_TOO_OFTEN = "The queue is being deleted or reconfigured repeatedly. Try again later"
 
 
-def places_of(pushes: Sequence[Push]) -> set[tuple[str, str]]:
+async def laid_out_anew(attempt: Callable[[], Awaitable[T | None]]) -> T:
+    """The result of an attempt to append; it is repeated while it is ``None``: the layout was outdated."""
+    for _ in range(_LAYOUTS_MAX):
+        result = await attempt()
+        if result is not None:
+            return result
+    raise DatabaseUnavailableError(_CHANGES_TOO_OFTEN)
+
+
+def partitions_of(pushes: Iterable[Push]) -> set[tuple[str, str]]:
     """The partitions, by queue and name, that these requests push to."""
-    return {(lot.queue, lot.partition) for push in pushes for lot in push.lots}
+    return {(batch.queue, batch.partition) for push in pushes for batch in push.batches}
 
 
-async def current_options(context: Context, *, outwaits: bool = True) -> PushOptions:
-    """What the worker knows of queues."""
-    known = context.directory.known_push_options
+async def current_options(context: Context, *, retries_during_outage: bool = True) -> PushOptions:
+    """The push options from the cache, or from PostgreSQL."""
+    known = context.cache.known_push_options
     if known is not None:
         return known
-    return await context.harmlessly(context.directory.push_options, outwaits=outwaits)
+    return await context.idempotently(context.cache.push_options, retries_during_outage=retries_during_outage)
 
 
 def seal(context: Context, push: Push, options: PushOptions) -> Push:
-    """The request as it may leave this process: payloads for encrypted queues are encrypted.
+    """Encrypts the payloads of a request for encrypted queues.
 
     Raises:
         NoEncryptionKeyError: one of its queues is encrypted, and there is no key.
     """
     if not options.encrypted:
         return push
-    if context.keys is None:
-        for lot in push.lots:
-            if lot.queue in options.encrypted:
-                raise NoEncryptionKeyError(
-                    f"Queue {lot.queue!r} is encrypted, and this server has no QUEEN_ENCRYPTION_KEY"
-                )
-        return push
-    return seal_push(push, options.encrypted.__contains__, context.keys)
+    if context.keys is not None:
+        return seal_push(push, options.encrypted.__contains__, context.keys)
+    for batch in push.batches:
+        if batch.queue in options.encrypted:
+            raise NoEncryptionKeyError(
+                f"Queue {batch.queue!r} is encrypted, but this server has no QUEEN_ENCRYPTION_KEY"
+            )
+    return push
 
 
 async def lay_out(
-    context: Context, pushes: Sequence[Push], options: PushOptions, flush_id: UUID | None = None
-) -> Flush:
-    """The segments of these requests, with the partitions that they name made where missing; by default a new flush.
+    context: Context, pushes: Sequence[Push], options: PushOptions, flush_id: UUID | None = None, *, make: bool = True
+) -> AppendBatch | None:
+    """The append of these requests, with a new id by default; ``None`` if one of its queues is being deleted.
 
-    The requests were sealed under the same options, for the call is refused if those no longer hold.
+    The requests must be sealed under the same options: the call is refused if these are outdated. Missing partitions
+    are created here, or without ``make`` by the call, so that an undone transaction leaves none behind.
     """
-    keys = places_of(pushes)
-    for _ in range(LAYOUTS_MAX):
-        part_ids = await context.directory.partitions(keys, create=True)
-        if len(part_ids) == len(keys):
-            break
-    else:
-        raise DatabaseUnavailableError(CHANGES_TOO_OFTEN)
-    return await lay_out_in(context, pushes, part_ids, options, flush_id)
+    keys = partitions_of(pushes)
+    part_ids = await context.cache.partitions(keys, create=make)
+    missing = sorted(keys - part_ids.keys())
+    if missing:
+        if make:
+            return None
+        if append.names_messages(pushes):
+            # Whether the server has assigned such an id depends on the number of the partition.
+            return await lay_out(context, pushes, options, flush_id)
+        part_ids |= {key: -number for number, key in enumerate(missing, 1)}
+    positions = append.reserved_ids(pushes, part_ids)
+    reserved = await _find_messages(context, positions) if positions else {}
+    batch = append.lay_out(flush_id or uuid4(), pushes, part_ids, reserved)
+    batch.version, batch.new = options.version, missing
+    batch.limited = options.limits_of(keys) if options.limited else None
+    return batch
 
 
-async def lay_out_in(
-    context: Context,
-    pushes: Sequence[Push],
-    part_ids: Mapping[tuple[str, str], int],
-    options: PushOptions,
-    flush_id: UUID | None = None,
-) -> Flush:
-    """The segments of these requests in partitions with these numbers; by default a new flush."""
-    reserved = reserved_ids(pushes, part_ids)
-    found: list[bool] = []
-    if reserved:
-        places = list(reserved.values())
-        found = await context.database.find_server_made([part for part, _ in places], [off for _, off in places])
-    made = frozenset(text for text, exists in zip(reserved, found, strict=True) if exists)
-    flush = Flush(flush_id or uuid4(), pushes, part_ids, reserved, made)
-    flush.columns.version = options.version
-    if options.limited:
-        queues = {queue for queue, _ in part_ids}
-        flush.columns.limited = [limit.queue_id for queue, limit in options.limited.items() if queue in queues] or None
-    return flush
+async def _find_messages(context: Context, positions: Mapping[str, tuple[int, int]]) -> dict[str, append.Position]:
+    """What is known of messages with ids that have the form of server-made ones, by these ids."""
+    parts, offsets = zip(*positions.values(), strict=True)
+    found = await context.database.find_server_made(parts, offsets)
+    return {text: ~offset if made else None for text, offset, made in zip(positions, offsets, found, strict=True)}
 
 
 def is_stale(context: Context, appended: Sequence[Appended]) -> bool:
-    """Whether nothing was stored because what the worker knew of the queues no longer holds; it is forgotten."""
+    """Whether nothing was stored because the cache was outdated; the outdated entries are forgotten."""
     if not appended:
-        context.directory.forget_push_options()
+        context.cache.forget_push_options()
         return True
     unknown = [row.part_id for row in appended if row.first is None and row.room is None]
     if unknown:
-        context.directory.forget_partitions(unknown)
+        context.cache.forget_partitions(unknown)
     return bool(unknown)
 
 
-class Sending:
-    """Push requests on their way to PostgreSQL: what has become of them so far, wherever that breaks off.
+class PushAttempt:
+    """Push requests on their way to PostgreSQL, and their answers so far.
 
     Attributes:
         waiting: the requests without an answer, by number, as they were sent last.
-        flush_id: under which they are sent next, or were sent last.
-        sent_at: when that was, in seconds since 1970, if the outcome is not known; else ``None``.
+        flush_id: the id under which they are sent next, or were sent last.
+        sent_at: when they were sent, in seconds since 1970, if the outcome is unknown; else ``None``.
     """
 
     def __init__(self, pushes: Sequence[Push]) -> None:
         self.waiting = dict(enumerate(pushes))
-        self._answers: dict[int, Pushed | Buffered | QueenError] = {}
+        self._answers: dict[int, Answer] = {}
         self._count = len(pushes)
         self.flush_id = uuid4()
         self.sent_at: float | None = None
 
-    def mark_sent(self) -> None:
-        """From now on the waiting requests may be stored."""
-        self.sent_at = time.time()
-
     def begin_anew(self) -> None:
-        """Nothing is stored under the id, for sure; but it may be fenced, so what is sent next needs another."""
+        """Takes a new id: nothing is stored under the last one, but it may be fenced."""
         self.flush_id, self.sent_at = uuid4(), None
 
     def seal(self, context: Context, options: PushOptions) -> None:
-        """Encrypts what is to be encrypted; requests for which there is no key are refused."""
-        for number, request in list(self.waiting.items()):
+        """Encrypts payloads for encrypted queues; refuses requests if there is no key."""
+        for number, request in list(self.waiting.items()) if options.encrypted else ():
             try:
                 self.waiting[number] = seal(context, request, options)
             except NoEncryptionKeyError as problem:
@@ -141,58 +147,70 @@ class Sending:
         self._answers |= refusals
         self.waiting = {number: request for number, request in self.waiting.items() if number not in refusals}
 
-    def answer(self, answers: Iterable[Pushed | Buffered]) -> list[Pushed | Buffered | QueenError]:
-        """The answers of all requests, given those of the waiting ones."""
+    def answer(self, answers: Iterable[Pushed | Buffered]) -> list[Answer]:
+        """Sets the answers of the waiting requests; returns the answers of all."""
         self._answers |= zip(self.waiting, answers, strict=True)
         return [self._answers[number] for number in range(self._count)]
 
 
-async def push(context: Context, sending: Sending) -> list[Pushed | Buffered | QueenError]:
-    """Stores the messages of all requests that wait; one answer each, or the error of one that is refused.
+async def push(context: Context, push_attempt: PushAttempt) -> list[Answer]:
+    """Stores the messages of all requests without an answer; one answer each, or the error of a refused one.
 
-    With a spool it does not outwait an outage. The caller tells of what came.
+    With a spool it is not retried during an outage. The caller notifies long polls.
     """
-    outwaits = context.failover is None
-    for _ in range(LAYOUTS_MAX):
-        options = await current_options(context, outwaits=outwaits)
-        sending.seal(context, options)
-        requests = list(sending.waiting.values())
-        flush = await context.harmlessly(
-            partial(lay_out, context, requests, options, sending.flush_id), outwaits=outwaits
-        )
-        appended = await _append(context, sending, flush, outwaits=outwaits) if flush.columns.part else []
-        if appended is None:
-            continue
-        rooms = await find_rooms(context, appended)
-        if not rooms:
-            return sending.answer(flush.answers(appended))
-        sending.refuse(refuse(sending.waiting, rooms, options.limited))
-    raise DatabaseUnavailableError(CHANGES_TOO_OFTEN)
+    return await laid_out_anew(partial(_push, context, push_attempt, retries_during_outage=context.failover is None))
 
 
-async def _append(context: Context, sending: Sending, flush: Flush, *, outwaits: bool) -> Sequence[Appended] | None:
-    """One call; ``None``: it was laid out under something that no longer holds."""
-    sending.mark_sent()
-    appended = await context.patiently(
-        lambda again: context.database.push(flush.columns, again=again), outwaits=outwaits
+async def _push(context: Context, push_attempt: PushAttempt, *, retries_during_outage: bool) -> list[Answer] | None:
+    options = await current_options(context, retries_during_outage=retries_during_outage)
+    push_attempt.seal(context, options)
+    requests = list(push_attempt.waiting.values())
+    batch = await context.idempotently(
+        partial(lay_out, context, requests, options, push_attempt.flush_id), retries_during_outage=retries_during_outage
     )
-    stale = is_stale(context, appended)
-    if stale or any(row.room is not None for row in appended):
-        sending.begin_anew()
-    return None if stale else appended
-
-
-async def find_rooms(context: Context, appended: Iterable[Appended]) -> dict[str, int]:
-    """The queues that would have become too large, and how many messages each has room for."""
+    if batch is None:
+        return None
+    if not batch.part:
+        return push_attempt.answer(batch.answers())
+    push_attempt.sent_at = time.time()
+    appended = await _append(context, batch, retries_during_outage=retries_during_outage)
     rooms = {row.part_id: row.room for row in appended if row.room is not None}
-    names = await context.directory.names(rooms) if rooms else {}
-    return {name.queue: rooms[part_id] for part_id, name in names.items()}
+    if is_stale(context, appended):
+        push_attempt.begin_anew()
+        return None
+    if not rooms:
+        return push_attempt.answer(batch.answers(appended))
+    push_attempt.begin_anew()
+    names = await context.cache.names(rooms)
+    left = {name.queue: rooms[part_id] for part_id, name in names.items()}
+    push_attempt.refuse(refuse(push_attempt.waiting, left, options.limited))
+    return None
+
+
+async def _append(context: Context, batch: AppendBatch, *, retries_during_outage: bool) -> Sequence[Appended]:
+    """Makes the call, which also serves the long polls that are offered to it."""
+    offer = offered.get()
+    waiting = offer.columns(context.cache) if offer is not None else None
+
+    async def attempt(again: bool) -> Sequence[Appended]:
+        if again or offer is None or waiting is None:
+            return await context.database.push(batch, again=again)
+        try:
+            appended, given = await context.database.push_to_waiters(batch, waiting)
+        except OutcomeUnknownError:
+            context.orphans.add(offer.orphans())
+            raise
+        names = await context.cache.names([each.part_id for each in given]) if given else {}
+        offer.serve(given, batch, appended, names)
+        return appended
+
+    return await context.with_retries(attempt, retries_during_outage=retries_during_outage)
 
 
 def refuse(
     pushes: Mapping[int, Push], rooms: Mapping[str, int], limits: Mapping[str, LimitedQueue]
 ) -> dict[int, QueenError]:
-    """Which requests have to go so that the others have room: first come, first served."""
+    """The errors of requests that exceed the room of a queue; earlier requests take room first."""
     left = dict(rooms)
     refused: dict[int, QueenError] = {}
     for number, request in pushes.items():
@@ -203,28 +221,28 @@ def refuse(
                 left[queue] -= wanted.get(queue, 0)
         elif full in limits and wanted[full] > limits[full].max_size:
             refused[number] = BadRequestError(
-                f"The request has {wanted[full]} messages for queue {full!r}, which never holds more than "
-                f"{limits[full].max_size} (maxSize): send them in parts",
+                f"The request has {wanted[full]} messages for queue {full!r}, whose maxSize is "
+                f"{limits[full].max_size}: send them in several requests",
                 "items",
             )
         else:
             refused[number] = QueueFullError(
-                f"Queue {full!r} is full: it has room for {left[full]} of {wanted[full]} messages (maxSize). "
+                f"Queue {full!r} is full (maxSize): it has room for {left[full]} of {wanted[full]} messages. "
                 "Nothing of the request was stored; try again when consumers have caught up"
             )
     return refused
 
 
 def messages_by_queue(pushes: Iterable[Push]) -> dict[str, int]:
-    """How many messages these requests have for each queue that they name."""
+    """The number of messages of these requests by queue."""
     messages: dict[str, int] = {}
     for request in pushes:
-        for lot in request.lots:
-            messages[lot.queue] = messages.get(lot.queue, 0) + len(lot.places)
+        for batch in request.batches:
+            messages[batch.queue] = messages.get(batch.queue, 0) + len(batch.places)
     return messages
 
 
-def announce(context: Context, pushes: Iterable[Push], besides: Container[Hashable] = ()) -> None:
-    """Wakes who waits for messages of these requests, but for the places that know already."""
+def announce(context: Context, pushes: Iterable[Push], offer: Offer | None = None) -> None:
+    """Notifies long polls of the messages of these requests, except in groups that were served."""
     for queue, number in messages_by_queue(pushes).items():
-        context.heard(Notice(queue, number), besides)
+        context.notify(Notification(queue, number, served=offer.groups(queue, number) if offer is not None else ()))

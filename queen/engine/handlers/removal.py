@@ -1,69 +1,91 @@
-"""Deleting what may be large: in pages, each a transaction of its own, so that nobody waits long for one.
+"""Deletes what may be large: in pages, each a transaction of its own, so that other calls wait briefly.
 
-One that was cut off is gone on with by asking again; `docs/semantics.md` says what others see meanwhile.
+Repeating the request continues an interrupted deletion; `docs/semantics.md` says what clients see meanwhile.
 """
 
+import asyncio
 from contextlib import suppress
 
 from queen.core.administration import MessageKey
 from queen.core.errors import DatabaseUnavailableError, TooSlowError
 from queen.engine.context import Context
-from queen.engine.ports import Notice, configuration_changed
+from queen.engine.ports import Notification, configuration_changed
+from queen.engine.prefetch import PREFETCHED_S
 
 
 async def delete_queue(context: Context, queue: str) -> bool:
-    """Deletes a queue with everything in it; false if there was none."""
+    """Deletes a queue with everything in it; false if it does not exist."""
     existed, more = False, True
     while more:
-        found, more = await context.patiently(lambda _again: context.administration.delete_queue(queue))
-        context.heard(configuration_changed(queue))
+        found, more = await context.with_retries(lambda _again: context.administration.delete_queue(queue))
+        context.notify(configuration_changed(queue))
         existed = existed or found
-    # It is gone for everybody. What is left of it does not make the answer a failure: the clean-up takes it up too.
+    # Clients see the queue deleted now. An error in the rest is no failure: the clean-up continues it.
     with suppress(DatabaseUnavailableError, TooSlowError):
         while await context.administration.purge_partitions():
             pass
+    if existed:
+        await asyncio.sleep(PREFETCHED_S)  # the cursors are deleted, so PostgreSQL cannot tell what was prefetched
     return existed
 
 
 async def delete_group(
     context: Context, queue: str, group: str, *, subscription: bool, rest: bool = False
 ) -> int | None:
-    """Deletes a group, or puts it back to its start; its cursors, or ``None`` if the queue has no such group.
+    """Deletes a group, or resets it to its start; returns the number of its cursors, ``None`` if it does not exist.
 
-    ``rest``: only if its deletion has begun.
+    ``rest``: only continues a deletion that has begun.
     """
     groups, total = context.administration.consumer_groups, 0
     after: str | None = "rest" if rest else ""
     while after is not None:
         step: str = after
-        cursors, after = await context.patiently(
+        cursors, after = await context.with_retries(
             lambda _again, step=step: groups.delete(queue, group, step, subscription=subscription)  # type: ignore[misc]
         )
         if cursors is None:
-            # Somebody else has deleted what was left of it, or this call, and its answer was lost.
+            # Another call has deleted the rest, or an earlier attempt of this one has, and its answer was lost.
             return total or None
         total += cursors
-        context.heard(configuration_changed(queue))
-        context.heard(Notice(queue, 1, group))
+        context.notify(configuration_changed(queue))
+        context.notify(Notification(queue, 1, group))
+    if total:
+        await asyncio.sleep(PREFETCHED_S)
     return total
 
 
+async def delete_group_of_queues(context: Context, group: str, queue: str | None, *, subscription: bool) -> int | None:
+    """Deletes a group on a queue, or on all its queues; its cursors, or ``None`` if there is no such group."""
+    groups = context.administration.consumer_groups
+    queues = await context.with_retries(lambda _again: groups.queues_of(group)) if queue is None else [queue]
+    deleted = [await delete_group(context, each, group, subscription=subscription) for each in queues]
+    known = [cursors for cursors in deleted if cursors is not None]
+    return sum(known) if known else None
+
+
 async def purge_dead_letters(context: Context, queue: str, group: str | None) -> int:
-    """Deletes the dead letters of a queue, of one group if it is named; those that come meanwhile stay."""
-    deleted, place = 0, None
+    """Deletes the dead letters of a queue, or of one group; dead letters that are written meanwhile stay."""
+    deleted, after = 0, None
     while True:
-        page, place = await context.patiently(
-            lambda _again, place=place: context.administration.dead_letters.purge(queue, group, place)  # type: ignore[misc]
+        page, after = await context.with_retries(
+            lambda _again, after=after: context.administration.dead_letters.purge(queue, group, after)  # type: ignore[misc]
         )
         deleted += page
-        if place is None:
+        if after is None:
             return deleted
 
 
+async def delete_dead_letter(context: Context, number: int) -> bool:
+    """Deletes one dead letter; false if it does not exist."""
+    deleted, lost = await context.tried(lambda _again: context.administration.dead_letters.delete(number))
+    return deleted or lost  # by the attempt whose answer was lost
+
+
 async def delete_message(context: Context, key: MessageKey) -> bool:
-    """Deletes a message with its dead letters and traces; false if there was none."""
+    """Deletes a message with its dead letters and traces; false if it does not exist."""
     messages = context.administration.messages
-    while await context.patiently(lambda _again: messages.delete_traces(key)):
+    while await context.with_retries(lambda _again: messages.delete_traces(key)):
         pass
     deleted, lost = await context.tried(lambda _again: messages.delete(key))
-    return deleted or lost  # by the sending whose answer was lost
+    await context.outlive_prefetched(lambda: context.database.prefetched_for(None, None, key.part_id))
+    return deleted or lost  # by the attempt whose answer was lost

@@ -1,4 +1,4 @@
-"""RENEW_LEASE: puts off the ends of leases."""
+"""RENEW_LEASE: extends leases."""
 
 from collections.abc import Sequence
 from uuid import UUID
@@ -8,17 +8,17 @@ from queen.core.operations import Renewed, RenewLease
 from queen.engine.context import Context
 from queen.engine.handlers.ack import lease_of
 
-#: Never given out: stands for a request that names none, so that each has its place in the call.
+#: Is never assigned; stands for a request without a lease, so that the call has one element per request.
 _NO_LEASE = UUID(int=0)
 
 
 async def renew_lease(context: Context, requests: Sequence[RenewLease]) -> list[Renewed | OutcomeUnknownError]:
-    """Renews all leases; one answer each, or an error where a call that was lost may have renewed what is over now."""
+    """Renews all leases; one answer each, or an error if a lost call may have renewed a lease that has ended since."""
     leases = [lease_of(request.lease) or _NO_LEASE for request in requests]
     seconds = [request.seconds for request in requests]
     rows, lost = await context.tried(lambda _again: context.database.renew_leases(leases, seconds))
     return [
-        OutcomeUnknownError("PostgreSQL went away during a renewal, and the lease is over now")
+        OutcomeUnknownError("PostgreSQL became unavailable during the renewal, and the lease has expired")
         if lost and not cursors
         else Renewed(cursors, expires_at)
         for cursors, expires_at in rows

@@ -1,4 +1,4 @@
-"""ENQUEUE, DEQUEUE, ACKNOWLEDGE and EXTEND_VISIBILITY: the requests of simple-mq, a call for many of each kind."""
+"""ENQUEUE, DEQUEUE, ACKNOWLEDGE and EXTEND_VISIBILITY: the requests of simple-mq, many of each kind per call."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ from queen.core.simple_mq import (
     Routed,
 )
 from queen.engine.context import Context
+from queen.engine.fetch_result import FetchResult
 from queen.engine.handlers.ack import unknown_outcome
-from queen.engine.look import Look
-from queen.engine.ports import EnqueueColumns, Notice
+from queen.engine.ports import EnqueueColumns, Notification
 
 _ENQUEUED = {
     "stored": "success",
@@ -33,12 +33,12 @@ _ACKNOWLEDGED = {"deleted": "success", "missing": "message_not_found", "unknown"
 
 
 def announce(context: Context, queue: UUID, messages: int) -> None:
-    """Wakes who waits for messages of a queue."""
-    context.heard(Notice(str(queue), messages, CHANNEL))
+    """Notifies polls of messages of a queue."""
+    context.notify(Notification(str(queue), messages, CHANNEL))
 
 
 def announce_routed(context: Context, routed: Sequence[Routed]) -> None:
-    """Counts dead letters, and wakes who waits for them."""
+    """Counts dead letters, and notifies polls of dead-letter queues."""
     for each in routed:
         if each.dead:
             context.simple_mq.tally.add(each.queue, "dlq_moved", "success", each.dead)
@@ -60,36 +60,40 @@ async def enqueue(context: Context, requests: Sequence[Enqueue]) -> list[Enqueue
         columns.data += [message.data for message in request.messages]
     if any([request.traceparent for request in requests]):
         columns.traceparent = [request.traceparent for request in requests for _ in request.messages]
-    answers = await context.patiently(lambda _again: context.simple_mq.database.enqueue(columns))
-    stored: Counter[UUID] = Counter()
-    for request, answer in zip(requests, answers, strict=True):
-        context.simple_mq.tally.add(
-            request.queue, "enqueue", _ENQUEUED[answer.outcome],
-            len(request.messages) if answer.outcome == "stored" else 1,
-        )  # fmt: skip
-        if answer.outcome == "stored":
-            stored[request.queue] += len(request.messages)
+    answers = await context.with_retries(lambda _again: context.simple_mq.database.enqueue(columns))
+    stored = _count_enqueued(context, requests, answers)
     context.meter.messages += stored.total()
     for queue, messages in stored.items():
         announce(context, queue, messages)
     return answers
 
 
+def _count_enqueued(context: Context, requests: Sequence[Enqueue], answers: Sequence[Enqueued]) -> Counter[UUID]:
+    """Counts the outcomes of requests; returns the number of stored messages by queue."""
+    stored: Counter[UUID] = Counter()
+    for request, answer in zip(requests, answers, strict=True):
+        number = len(request.messages) if answer.outcome == "stored" else 1
+        context.simple_mq.tally.add(request.queue, "enqueue", _ENQUEUED[answer.outcome], number)
+        if answer.outcome == "stored":
+            stored[request.queue] += number
+    return stored
+
+
 # ---------------------------------------------------------------- dequeue
 
 
-class Outcome(Look):
-    """What a poll got, and if nothing, in how many seconds a message becomes visible by itself (``inf``: never)."""
+class Outcome(FetchResult):
+    """The messages of a poll; if there are none, seconds until one becomes visible by itself (``inf``: never)."""
 
-    __slots__ = ("behind", "dequeued", "more", "ready_in")
+    __slots__ = ("dequeued", "more", "prefetched", "ready_in")
 
     def __init__(self, dequeued: Dequeued, ready_in: float) -> None:
         self.dequeued, self.ready_in = dequeued, ready_in
-        self.more, self.behind = True, False
+        self.more, self.prefetched = True, False
 
     @property
     def found(self) -> bool:
-        """Whether there is anything to say: messages, or that the queue does not exist."""
+        """Whether to answer now: there are messages, or the queue does not exist."""
         return bool(self.dequeued.messages) or not self.dequeued.known
 
     @property
@@ -101,10 +105,10 @@ class Outcome(Look):
 async def dequeue(context: Context, polls: Sequence[Dequeue]) -> list[Outcome]:
     """Serves all polls; one outcome each.
 
-    A call whose answer was lost may have taken messages for nobody: they come again when their timeout is over.
+    A call whose answer was lost may have taken messages that no consumer got: they are visible again at their timeout.
     """
     queues, limits = [poll.queue_id for poll in polls], [poll.limit for poll in polls]
-    polled = await context.patiently(lambda _again: context.simple_mq.database.dequeue(queues, limits))
+    polled = await context.with_retries(lambda _again: context.simple_mq.database.dequeue(queues, limits))
     announce_routed(context, polled.routed)
     return [
         Outcome(answer, inf if ready_in is None else ready_in)
@@ -122,10 +126,10 @@ def count_dequeued(context: Context, poll: Dequeue, dequeued: Dequeued) -> None:
 
 
 async def give_back(context: Context, poll: Dequeue, dequeued: Dequeued) -> None:
-    """Makes messages visible again whose poller has gone: others get them now, not when the timeout is over."""
+    """Makes messages visible again whose consumer has gone: other consumers get them now, not at the timeout."""
     if not dequeued.messages:
         return
-    await context.patiently(
+    await context.with_retries(
         lambda _again: context.past_locks(
             lambda: context.simple_mq.database.give_back(poll.queue_id, dequeued.messages)
         )
@@ -137,7 +141,7 @@ async def give_back(context: Context, poll: Dequeue, dequeued: Dequeued) -> None
 
 
 async def acknowledge(context: Context, requests: Sequence[Acknowledge]) -> list[Acknowledged | OutcomeUnknownError]:
-    """Removes the messages of all requests; one answer each, or an error where nobody can tell what was done."""
+    """Removes the messages of all requests; one answer each, or an error where the outcome is unknown."""
     queues = [request.queue for request in requests for _ in request.message_ids]
     messages = [message for request in requests for message in request.message_ids]
     found, lost = await context.tried(lambda _again: context.simple_mq.database.acknowledge(queues, messages))
@@ -150,22 +154,22 @@ async def acknowledge(context: Context, requests: Sequence[Acknowledge]) -> list
     for request in requests:
         outcomes = [outcome for outcome, _ in found[begin : begin + len(request.message_ids)]]
         begin += len(outcomes)
-        # The call whose answer was lost may have removed what is missing, or somebody else long ago.
+        # The call whose answer was lost may have removed a missing message, or it was removed before.
         in_doubt = lost and "missing" in outcomes
         answers.append(unknown_outcome() if in_doubt else Acknowledged(outcomes))
     return answers
 
 
 async def extend_visibility(context: Context, requests: Sequence[ExtendVisibility]) -> list[Extended]:
-    """Sets anew how long messages in flight stay hidden; one answer each."""
+    """Changes how long messages in flight stay invisible; one answer each."""
     queues = [request.queue for request in requests]
     messages = [request.message_id for request in requests]
     seconds = [request.seconds for request in requests]
-    answers = await context.patiently(
+    answers = await context.with_retries(
         lambda _again: context.simple_mq.database.extend_visibility(queues, messages, seconds)
     )
     for request, answer in zip(requests, answers, strict=True):
         if answer.outcome == "extended":
-            # Who waits learns when to look again, now if it is visible at once.
+            # Waiting polls learn when to check again: now, if the message is visible at once.
             announce(context, request.queue, 1)
     return answers

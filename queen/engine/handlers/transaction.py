@@ -1,4 +1,4 @@
-"""TRANSACTION: pushes and acks of a request, all or none; requests that ack different messages share a call."""
+"""TRANSACTION: the pushes and acks of a request, all or none; requests without a conflict share a call."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -7,85 +7,91 @@ from uuid import UUID
 from msgspec import Struct
 from msgspec.structs import replace
 
-from queen.core import ids
-from queen.core.errors import (
-    DatabaseUnavailableError,
-    DataRejectedError,
-    NoEncryptionKeyError,
-    QueenError,
-    TooSlowError,
-)
-from queen.core.operations import AckItem, AckResult, Executed, Push, Pushed, Transaction
+from queen.core.errors import DataRejectedError, NoEncryptionKeyError, QueenError, TooSlowError
+from queen.core.operations import AckItem, AckResult, Push, Pushed, Transaction, TransactionResult
+from queen.engine.append import AppendBatch
 from queen.engine.context import Context
-from queen.engine.flush import Flush
-from queen.engine.handlers.ack import Cursor, Gathered, Stretch, lease_of, locate, unknown_outcome
-from queen.engine.handlers.push import (
-    CHANGES_TOO_OFTEN,
-    LAYOUTS_MAX,
-    announce,
-    current_options,
-    is_stale,
-    lay_out,
-    lay_out_in,
-    places_of,
-    seal,
-)
-from queen.engine.ports import NewPartitions, PushOptions, TransactionRows
+from queen.engine.handlers.ack import AckRange, Cursor, Gathered, lease_of, locate, unknown_outcome
+from queen.engine.handlers.push import announce, current_options, is_stale, laid_out_anew, lay_out, seal
+from queen.engine.ports import PushOptions, TransactionRows
 
-#: Partition and group of a cursor.
-_Place = tuple[int, int]
+#: A cursor, by partition and group, or a partition, by queue and name.
+_Target = tuple[int, int] | tuple[str, str]
+#: A message there: its offset, or its transaction id if only the database knows the offset.
+_Name = int | str
+#: By the number of the transaction.
+_Answers = dict[int, TransactionResult | QueenError]
 
 
 class Located(Struct, frozen=True):
     """A transaction whose acks have been located.
 
     Attributes:
-        number: its place among the requests of the batch.
-        required: leases of which one must be live on the cursor of each ack that names none; ``None``: no such demand.
+        number: its index among the requests of the batch.
+        required: one of these leases must be live on the cursor of each ack that names no lease; ``None``: not needed.
     """
 
     number: int
     push: Push
-    acks: Sequence[Stretch]
+    acks: Sequence[AckRange]
     required: Sequence[UUID] | None
 
     @property
-    def messages(self) -> dict[_Place, frozenset[int | None]]:
-        """The offsets that its acks name at each cursor; ``None``: one that only the database knows."""
-        named: dict[_Place, frozenset[int | None]] = {}
-        for stretch in self.acks:
-            if isinstance(stretch.cursor, Cursor):
-                place = stretch.cursor.part_id, stretch.cursor.grp_id
-                named[place] = named.get(place, frozenset()).union(stretch.offsets)
+    def messages(self) -> dict[_Target, set[_Name]]:
+        """The messages that its acks name, by cursor, and the transaction ids of its pushes, by partition."""
+        named: dict[_Target, set[_Name]] = {}
+        for acks in self.acks:
+            if isinstance(acks.cursor, Cursor):
+                names = [
+                    offset if offset is not None else item.transaction_id
+                    for offset, item in zip(acks.offsets, acks.items, strict=True)
+                ]
+                named.setdefault((acks.cursor.part_id, acks.cursor.grp_id), set()).update(names)
+        for batch in self.push.batches:
+            if batch.ids is not None:
+                named[batch.queue, batch.partition] = set(filter(None, batch.ids))
         return named
 
     @property
     def problems(self) -> list[AckResult]:
-        """What is known to be wrong with its acks before they are tried."""
+        """The results of its acks if one of them is known to be refused before the call; else empty."""
+        if all([isinstance(acks.cursor, Cursor) for acks in self.acks]):
+            return []
         return [
-            AckResult(stretch.cursor if isinstance(stretch.cursor, str) else None)
-            for stretch in self.acks
-            for _ in stretch.items
+            AckResult(acks.cursor if isinstance(acks.cursor, str) else None) for acks in self.acks for _ in acks.items
         ]
 
+    @property
+    def accepted(self) -> list[AckResult]:
+        """The results of its acks if all were executed without anything special."""
+        results: list[AckResult] = []
+        for acks in self.acks:
+            if isinstance(acks.cursor, Cursor):
+                name = acks.cursor.name
+                results += [AckResult(None, name.queue, name.partition)] * len(acks.items)
+        return results
 
-async def transaction(context: Context, requests: Sequence[Transaction]) -> list[Executed | QueenError]:
+    @property
+    def first_cursor(self) -> tuple[int, int]:
+        """The cursor of its first ack: calls lock cursors in this order."""
+        cursor = self.acks[0].cursor if self.acks else None
+        return (cursor.part_id, cursor.grp_id) if isinstance(cursor, Cursor) else (0, 0)
+
+
+async def transaction(context: Context, requests: Sequence[Transaction]) -> list[TransactionResult | QueenError]:
     """Executes all requests; one answer each, or the error of its call."""
-    located = await context.harmlessly(partial(_locate, context, requests))
-    results: dict[int, Executed | QueenError] = {}
-    sound = []
-    for each in located:
-        if all(isinstance(stretch.cursor, Cursor) for stretch in each.acks):
-            sound.append(each)
-        else:
-            results[each.number] = Executed(True, Pushed([]), each.problems)
-    locked: TooSlowError | None = None
-    for group in apart(sound):
-        # Behind a call that has met a lock none is made: each would wait as long for the next one.
-        answers = [locked] * len(group) if locked is not None else await _execute(context, group)
-        locked = next((each for each in answers if isinstance(each, TooSlowError) and each.lock), locked)
-        results |= zip([each.number for each in group], answers, strict=True)
-    return [results[number] for number in range(len(requests))]
+    located = await context.idempotently(partial(_locate, context, requests))
+    answers: _Answers = {
+        each.number: TransactionResult(True, Pushed([]), each.problems) for each in located if each.problems
+    }
+    for group in split_by_conflict([each for each in located if each.number not in answers]):
+        executed = await _Call(context, group).answer()
+        answers |= executed
+        for problem in executed.values():
+            if isinstance(problem, TooSlowError) and problem.lock:
+                # Stops here: the next groups might have to wait as long.
+                return [answers.get(number, problem) for number in range(len(requests))]
+    return [answers[number] for number in range(len(requests))]
 
 
 async def _locate(context: Context, requests: Sequence[Transaction]) -> list[Located]:
@@ -97,129 +103,145 @@ async def _locate(context: Context, requests: Sequence[Transaction]) -> list[Loc
 
 
 def _with_leases(request: Transaction) -> tuple[Sequence[AckItem], Sequence[UUID] | None]:
-    """Its acks with the one lease that it requires, or several that it requires beside those of the acks."""
+    """The acks of a request, with the lease that it requires if it is one; and the required leases if several."""
     texts = request.required_leases
-    if texts is None or all(item.lease for item in request.acks):
+    if texts is None or all([item.lease for item in request.acks]):
         return request.acks, None
     if len(texts) == 1:
         return [item if item.lease else replace(item, lease=texts[0]) for item in request.acks], None
     return request.acks, [lease for text in texts if (lease := lease_of(text)) is not None]
 
 
-def apart(transactions: Sequence[Located]) -> list[list[Located]]:
-    """Groups that may share a call: of two that may ack the same message, one has to see what the other did.
+def split_by_conflict(transactions: Sequence[Located]) -> list[list[Located]]:
+    """Groups that may share a call: of two that may ack the same message, one has to see the effect of the other.
 
-    Acks of other messages of a cursor are judged alike whichever comes first: each of them ends its message, or is
-    refused, and then all are undone.
+    Acks of different messages of a cursor have the same outcome in any order: each ends its message, or its transaction
+    is refused. The same holds for pushes with different transaction ids.
     """
-    groups: list[tuple[list[Located], dict[_Place, set[int | None]]]] = []
+    groups: list[tuple[list[Located], dict[_Target, set[_Name]]]] = []
     for each in transactions:
         messages = each.messages
         for group, taken in groups:
-            if each.required is None and group[0].required is None and not _meet(messages, taken):
+            if each.required is None and group[0].required is None and not _conflict(messages, taken):
                 break
         else:
             group, taken = [], {}
             groups.append((group, taken))
         group.append(each)
-        for place, offsets in messages.items():
-            taken.setdefault(place, set()).update(offsets)
+        for target, names in messages.items():
+            taken.setdefault(target, set()).update(names)
     return [group for group, _ in groups]
 
 
-def _meet(messages: Mapping[_Place, frozenset[int | None]], taken: Mapping[_Place, set[int | None]]) -> bool:
-    """Whether both may ack the same message."""
+def _conflict(messages: Mapping[_Target, set[_Name]], taken: Mapping[_Target, set[_Name]]) -> bool:
+    """Whether both may name the same message; an offset and a transaction id may be of the same one."""
     return any(
-        None in offsets or None in taken[place] or not offsets.isdisjoint(taken[place])
-        for place, offsets in messages.items()
-        if place in taken
+        not names.isdisjoint(taken[target]) or len(set(map(type, names | taken[target]))) > 1
+        for target, names in messages.items()
+        if target in taken
     )
 
 
-async def _execute(context: Context, group: Sequence[Located]) -> Sequence[Executed | QueenError]:
-    """One answer each, or the error of the call for each of them: groups before this one may have been executed."""
-    try:
-        return await _call(context, group)
-    except QueenError as problem:
-        return [problem] * len(group)
+class _Call:
+    """Transactions that share a call. If some are refused, they are answered, and the others are called again."""
 
+    def __init__(self, context: Context, group: Sequence[Located]) -> None:
+        self._context = context
+        self._waiting = sorted(group, key=lambda each: each.first_cursor)
+        self._answers: _Answers = {}
 
-async def _call(context: Context, group: Sequence[Located]) -> Sequence[Executed | QueenError]:
-    """One answer each.
-
-    Raises:
-        DataRejectedError: one of several is refused, and so all were undone.
-    """
-    pushes = [each.push for each in group]
-    gathered = Gathered((stretch for each in group for stretch in each.acks), fuse=False)
-    required = list(group[0].required) if group[0].required is not None else None
-    for _ in range(LAYOUTS_MAX):
-        options = await current_options(context)
+    async def answer(self) -> _Answers:
+        """One answer each, or the error of the call for each of them."""
         try:
-            sealed = [seal(context, push, options) for push in pushes]
-        except NoEncryptionKeyError as problem:
-            if len(group) > 1:
-                raise _one_refused() from problem
-            return [problem]
-        flush, new = await context.harmlessly(partial(_lay_out, context, sealed, options))
-        planned = flush.answers(())
-        if any(stored.duplicates or stored.refused for pushed in planned for stored in pushed.stored):
-            if len(group) > 1:
-                raise _one_refused()
-            return [Executed(True, planned[0], [])]
-        rows, lost = await context.tried(
-            lambda again, f=flush, n=new: context.database.execute(  # type: ignore[misc]
-                f.columns, gathered.columns, required, n, again=again
-            )
+            return await laid_out_anew(self._attempt)
+        except QueenError as problem:
+            return self._answers | {each.number: problem for each in self._waiting}
+
+    async def _attempt(self) -> _Answers | None:
+        options = await current_options(self._context)
+        pushes = self._seal(options)
+        batch = await self._context.idempotently(partial(lay_out, self._context, pushes, options, make=False))
+        if batch is None:
+            return None
+        if batch.has_repetitions:
+            outcomes = zip(self._waiting, batch.answers(), strict=True)
+            refused = {
+                each.number: TransactionResult(True, pushed, []) for each, pushed in outcomes if _is_refused(pushed, [])
+            }
+            if refused:
+                return self._end(refused)
+        return await self._execute(batch, pushes) if self._waiting else self._answers
+
+    def _seal(self, options: PushOptions) -> list[Push]:
+        """The pushes with encrypted payloads; refuses transactions if there is no key."""
+        pushes: dict[int, Push] = {}
+        for each in self._waiting:
+            try:
+                pushes[each.number] = seal(self._context, each.push, options)
+            except NoEncryptionKeyError as problem:
+                self._answers[each.number] = problem
+        self._waiting = [each for each in self._waiting if each.number in pushes]
+        return [*pushes.values()]
+
+    async def _execute(self, batch: AppendBatch, pushes: Sequence[Push]) -> _Answers | None:
+        gathered = Gathered((acks for each in self._waiting for acks in each.acks), fuse=False)
+        required = self._waiting[0].required
+        rows, lost = await self._context.tried(
+            lambda again: self._context.database.execute(batch, gathered.columns, required, again=again)
         )
-        if flush.columns.part and is_stale(context, rows.appended):
-            continue
-        if rows.undone and lost and not flush.columns.part:
-            # One that pushes is found in the log again. Of these the first sending may have done what refuses them now.
-            return [unknown_outcome() for _ in group]
-        if rows.undone and len(group) > 1:
-            raise _one_refused()
-        if (full := await _full_queue(context, rows, new)) is not None:
-            return [Executed(True, planned[0], [], full)]
-        flush.name_partitions({place: part_id for place, part_id in rows.made.items() if part_id is not None})
-        acked = gathered.results(rows.acks)
+        if batch.part and is_stale(self._context, rows.appended):
+            return None
+        if rows.undone and lost and not batch.part:
+            # A transaction that pushes is found in the log. These have acks only, and may be refused now because the
+            # first attempt has executed them.
+            return self._end({each.number: unknown_outcome() for each in self._waiting})
+        full = await self._full_queue(batch, rows)
         if not rows.undone:
-            announce(context, pushes)
-            gathered.announce(context, rows.acks)
-        answers, begin = [], 0
-        for each, pushed in zip(group, flush.answers(rows.appended), strict=True):
-            end = begin + sum([len(stretch.items) for stretch in each.acks])
-            answers.append(Executed(rows.undone, pushed, acked[begin:end]))
-            begin = end
-        return answers
-    raise DatabaseUnavailableError(CHANGES_TOO_OFTEN)
+            batch.name_partitions(rows.made)
+            announce(self._context, pushes)
+            gathered.announce(self._context, rows.acks)
+        results = zip(batch.answers(rows.appended), self._acked(gathered, rows), strict=True)
+        return self._settle(
+            [TransactionResult(rows.undone, pushed, [] if full else acked, full) for pushed, acked in results]
+        )
+
+    def _settle(self, executed: Sequence[TransactionResult]) -> _Answers | None:
+        """Answers the executed transactions or, if none was, those that are at fault.
+
+        Raises:
+            DataRejectedError: it is not known which ones are at fault.
+        """
+        outcomes = {each.number: result for each, result in zip(self._waiting, executed, strict=True)}
+        if len(executed) > 1 and executed[0].undone:
+            outcomes = {number: each for number, each in outcomes.items() if _is_refused(each.pushed, each.acked)}
+            if not outcomes:
+                raise DataRejectedError("One of the transactions that shared a call is refused")
+        return self._end(outcomes)
+
+    def _end(self, answers: Mapping[int, TransactionResult | QueenError]) -> _Answers | None:
+        """Sets answers; returns all answers, or ``None`` if other transactions are to be called again."""
+        self._answers |= answers
+        self._waiting = [each for each in self._waiting if each.number not in answers]
+        return None if self._waiting else self._answers
+
+    def _acked(self, gathered: Gathered, rows: TransactionRows) -> list[list[AckResult]]:
+        """The results of the acks of each transaction."""
+        if not rows.undone and len(rows.acks) < len(gathered.columns.part):
+            return [each.accepted for each in self._waiting]
+        results = iter(gathered.results(rows.acks))
+        return [[next(results) for acks in each.acks for _ in acks.items] for each in self._waiting]
+
+    async def _full_queue(self, batch: AppendBatch, rows: TransactionRows) -> str | None:
+        """The queue that had no room, if any. Its partition may have been created, and undone, with the transaction."""
+        full = next((row.part_id for row in rows.appended if row.room is not None), None)
+        if full is None:
+            return None
+        made = {part_id: batch.new[-number - 1][0] for number, part_id in rows.made.items()}
+        return made[full] if full in made else (await self._context.cache.names([full]))[full].queue
 
 
-def _one_refused() -> DataRejectedError:
-    return DataRejectedError("One of the transactions that shared a call is refused")
-
-
-async def _full_queue(context: Context, rows: TransactionRows, new: NewPartitions) -> str | None:
-    """A queue that had no room; its partition may have been made, and undone, with the transaction."""
-    full = next((row.part_id for row in rows.appended if row.room is not None), None)
-    if full is None:
-        return None
-    made = {part_id: new.queue[-number - 1] for number, part_id in rows.made.items()}
-    return made[full] if full in made else (await context.directory.names([full]))[full].queue
-
-
-async def _lay_out(context: Context, pushes: Sequence[Push], options: PushOptions) -> tuple[Flush, NewPartitions]:
-    """The segments, and the partitions that are to be made with them: what is undone leaves none behind."""
-    keys = places_of(pushes)
-    part_ids = await context.directory.partitions(keys, create=False)
-    missing = sorted(keys - part_ids.keys())
-    new = NewPartitions()
-    if missing and any(ids.parse_message_id(text) for push in pushes for lot in push.lots for text in lot.ids or ()):
-        # Whether such a transaction id is one that the server gives out depends on the partition's number.
-        return await lay_out(context, pushes, options), new
-    for number, (queue, name) in enumerate(missing, 1):
-        part_ids[queue, name] = -number
-        new.part.append(-number)
-        new.queue.append(queue)
-        new.name.append(name)
-    return await lay_out_in(context, pushes, part_ids, options), new
+def _is_refused(pushed: Pushed, acked: Sequence[AckResult]) -> bool:
+    """Whether a transaction was refused: a problem with an ack, a duplicate, or a refused message."""
+    if any([result.problem for result in acked]):
+        return True
+    return any([stored.duplicates or stored.refused for stored in pushed.stored])

@@ -1,4 +1,4 @@
-"""How messages reach a consumer: batches as they come, or windows when they are complete."""
+"""Delivers messages to a consumer: batches as they arrive, or complete windows."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -16,43 +16,43 @@ from queen.http.rendering import timestamp
 from queen.http.socket.frames import WindowTimes
 from queen.http.socket.subscription import Subscription
 
-#: An answer that came before its time, because the server stops, is not asked for again at once.
+#: Pause after an answer that came early because the server is shutting down.
 _PAUSE_S = 0.05
-#: The same for batches: in pop maintenance every answer comes at once, and is empty.
+#: The same for batches: in pop maintenance mode every answer is empty and comes at once.
 _EMPTY_PAUSE_S = 0.25
-#: How many partitions are looked at to find windows that are complete.
+#: Maximum of partitions to examine for complete windows.
 _LOOK_PARTITIONS = 100
 
 
 class Consumer(Protocol):
-    """The socket, as a delivery sees it."""
+    """What a delivery needs of the socket."""
 
     @property
     def is_open(self) -> bool:
-        """Whether anything is to be delivered."""
+        """Whether messages may be delivered."""
 
     @property
     def room(self) -> int:
-        """How many more messages the consumer may be given."""
+        """How many more messages the consumer may get."""
 
     async def wait(self, seconds: float | None) -> None:
-        """Returns when credit or subscription have changed, or after that time."""
+        """Returns when credit or subscription change, or after the given time."""
 
     async def pop(self, pop: Pop) -> Popped:
-        """The answer to a pop; empty when something has changed meanwhile."""
+        """The answer to a pop; empty if credit or subscription changed meanwhile."""
 
     async def now(self) -> datetime:
         """The database's clock."""
 
     async def give_back(self, popped: Popped) -> None:
-        """Takes a pop back as if it had not been made."""
+        """Undoes a pop: releases its messages, without counting the delivery."""
 
     async def give(self, popped: Popped, window: WindowTimes | None = None) -> None:
         """Sends a batch."""
 
 
 def messages_of(claim: Claim) -> Iterator[tuple[int, datetime, str | None]]:
-    """Offset, ``createdAt`` and, where its producer chose one, transaction id of each message of a claim."""
+    """Offset, ``createdAt`` and, if its producer chose one, transaction id of each message of a claim."""
     for piece in claim.slices:
         offset = piece.first
         for entry in decode_entries(piece.data, piece.ends, piece.start):
@@ -65,12 +65,12 @@ def messages_of(claim: Claim) -> Iterator[tuple[int, datetime, str | None]]:
 
 
 def count_of(popped: Popped) -> int:
-    """How many messages a pop has got."""
+    """The number of messages of a pop."""
     return sum(1 for claim in popped.claims for _ in messages_of(claim))
 
 
 async def deliver_batches(consumer: Consumer, subscription: Subscription) -> None:
-    """Pops whenever there is room and passes on what comes, until nothing is wanted any more."""
+    """Pops whenever there is credit and passes on the messages, until the delivery is closed."""
     while consumer.is_open:
         if not consumer.room:
             await consumer.wait(None)
@@ -82,7 +82,7 @@ async def deliver_batches(consumer: Consumer, subscription: Subscription) -> Non
             await consumer.give_back(popped)  # the credit was lowered meanwhile
         else:
             await consumer.give(popped)
-        del popped  # or it would be kept while the next pop waits
+        del popped  # otherwise it would be kept while the next pop waits
 
 
 class Candidate(Struct, frozen=True):
@@ -95,14 +95,14 @@ class Candidate(Struct, frozen=True):
 
 
 class Windows:
-    """Looks at what is there, and takes exactly what makes a complete window.
+    """Examines the waiting messages, and pops exactly those of a complete window.
 
-    A lease covers all that a pop got of a partition, and where it ends cannot be chosen afterwards. So a look is given
-    back as if it had not been made, and what it has found is popped by itself, in exactly that number. Somebody else
-    may have been faster: then it is not what was found, is given back too, and the next look finds out.
+    A lease covers all messages that a pop got of a partition, and cannot be reduced afterwards. So a first pop examines
+    the partition and is undone, and a second one takes exactly the number of messages of the window. If another
+    consumer was faster, the second pop gets other messages; it is undone, too, and the next attempt follows.
 
     Args:
-        first_s: pause after a first look that found nothing complete; it doubles.
+        first_s: pause after a first attempt without a complete window; it doubles each time.
         limit_s: the longest pause.
     """
 
@@ -113,7 +113,7 @@ class Windows:
         self._first_s, self._limit_s = first_s, limit_s
 
     async def deliver(self) -> None:
-        """Until nothing is wanted any more."""
+        """Delivers windows until the delivery is closed."""
         consumer, pause_s = self._consumer, 0.0
         while consumer.is_open:
             if consumer.room < self._window.messages:
@@ -128,7 +128,7 @@ class Windows:
                 await consumer.wait(min(pause_s, over_in_s))
 
     async def _look(self) -> tuple[list[Candidate], float]:
-        """Complete windows, and in how many seconds the next slot is over."""
+        """Complete windows, and the seconds until the next slot ends."""
         batch = min(self._window.messages * _LOOK_PARTITIONS, limits.BATCH_MESSAGES_MAX)
         pop = msgspec.structs.replace(self._subscription.pop, batch=batch, partitions=_LOOK_PARTITIONS)
         popped = await self._consumer.pop(pop)
@@ -147,7 +147,7 @@ class Windows:
         return Candidate(claim.queue, claim.partition, messages[0][0], cut)
 
     async def _take(self, candidate: Candidate) -> bool:
-        """Whether the window was still there, and there was room for it."""
+        """Pops the window; true if it was still there, and there was credit for it."""
         count = candidate.cut.count
         if not self._consumer.is_open or self._consumer.room < count:
             return False

@@ -1,17 +1,17 @@
-"""The frames of the protocol ``queen.v1``: JSON texts whose ``type`` says which they are."""
+"""The frames of the protocol ``queen.v1``: JSON objects with a ``type``."""
 
 from typing import TypeAlias
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from queen.http.acks import AckBody
 from queen.http.parsing import decode
 from queen.http.problems import Problem
-from queen.http.resources.ack import AckBody
 
 PROTOCOL = "queen.v1"
 
-#: Chosen by the client to find the answer to a frame.
+#: Chosen by the client to match the answer to a frame.
 Ref: TypeAlias = str | int | None
 
 
@@ -26,7 +26,7 @@ class WindowBody(Struct):
 
 
 class Subscribe(Struct, tag="subscribe"):
-    """Begins the delivery: a pop that is repeated for as long as there is credit."""
+    """Starts the delivery: a pop that is repeated as long as there is credit."""
 
     ref: Ref = None
     queue: str | None = None
@@ -44,7 +44,7 @@ class Subscribe(Struct, tag="subscribe"):
 
 
 class AckFrame(Struct, tag="ack"):
-    """Says what became of all messages of a batch that are still held, or of single ones."""
+    """Acknowledges all messages of a batch that are still in flight, or single ones."""
 
     ref: Ref = None
     batch: int | None = None
@@ -55,7 +55,7 @@ class AckFrame(Struct, tag="ack"):
 
 
 class Renew(Struct, tag="renew"):
-    """Asks for more time for a lease."""
+    """Extends a lease."""
 
     leaseId: str  # noqa: N815
     ref: Ref = None
@@ -63,20 +63,20 @@ class Renew(Struct, tag="renew"):
 
 
 class SetCredit(Struct, tag="credit"):
-    """How many messages the consumer wants to hold from now on."""
+    """Sets the credit."""
 
     messages: int
     ref: Ref = None
 
 
 class Unsubscribe(Struct, tag="unsubscribe"):
-    """Ends the delivery; what is held may still be acked."""
+    """Ends the delivery; messages in flight may still be acknowledged."""
 
     ref: Ref = None
 
 
 class Ping(Struct, tag="ping"):
-    """Is anybody there? For clients that cannot send pings of the WebSocket itself."""
+    """A ping, for clients that cannot send WebSocket pings."""
 
     ref: Ref = None
 
@@ -92,10 +92,10 @@ _TEXTS = {
 
 
 def parse_frame(body: bytes) -> ClientFrame:
-    """A frame of the client.
+    """Parses a frame of the client.
 
     Raises:
-        BadRequestError: it is none; names the field.
+        BadRequestError: it is invalid; names the field.
     """
     frame: ClientFrame = decode(_decoder, body, _TEXTS)
     return frame
@@ -109,7 +109,7 @@ _any = msgspec.json.Decoder(_AnyFrame)
 
 
 def ref_of(body: bytes) -> Ref:
-    """The ``ref`` of a frame that is otherwise wrong, if it has one."""
+    """The ``ref`` of an invalid frame, if it has one."""
     try:
         return _any.decode(body).ref
     except (msgspec.DecodeError, RecursionError):
@@ -120,12 +120,12 @@ def ref_of(body: bytes) -> Ref:
 
 
 class SocketLimits(Struct, rename="camel"):
-    """What the server allows, told to every client.
+    """The limits of the server, sent to every client.
 
     Attributes:
-        credit: the most that a consumer may hold, in messages.
-        frame_bytes: the largest frame of a client.
-        ping_seconds: how often the server pings; a client that does not answer within that time is cut off.
+        credit: maximum credit, in messages.
+        frame_bytes: maximum size of a client's frame.
+        ping_seconds: interval of the server's pings; a client that does not answer within that time is disconnected.
     """
 
     credit: int
@@ -141,7 +141,7 @@ class Welcome(Struct, tag="welcome"):
 
 
 class Subscribed(Struct, tag="subscribed"):
-    """The delivery begins; says what holds, defaults included."""
+    """The delivery starts; with the options in force, including defaults."""
 
     ref: Ref
     consumerGroup: str  # noqa: N815
@@ -152,7 +152,7 @@ class Subscribed(Struct, tag="subscribed"):
 
 
 class Refused(Struct):
-    """One ack that was not carried out."""
+    """One refused ack."""
 
     index: int
     transactionId: str  # noqa: N815
@@ -161,7 +161,7 @@ class Refused(Struct):
 
 
 class AckedFrame(Struct, tag="acked"):
-    """What became of the acks of one frame; ``held`` counts what the consumer holds after them."""
+    """The results of the acks of one frame; ``held`` is the number of messages in flight after them."""
 
     ref: Ref
     acked: int
@@ -171,7 +171,7 @@ class AckedFrame(Struct, tag="acked"):
 
 
 class Renewed(Struct, tag="renewed"):
-    """What became of a lease; the fields of its extension over HTTP."""
+    """The result of a lease extension, with the fields of the HTTP answer."""
 
     ref: Ref
     leaseId: str  # noqa: N815
@@ -189,7 +189,7 @@ class CreditSet(Struct, tag="credit"):
 
 
 class Unsubscribed(Struct, tag="unsubscribed"):
-    """Nothing more is delivered."""
+    """The delivery has ended."""
 
     ref: Ref
     held: int
@@ -202,7 +202,7 @@ class Pong(Struct, tag="pong"):
 
 
 class ErrorFrame(Struct, tag="error"):
-    """Something went wrong; ``problem`` is what HTTP would have answered."""
+    """An error; ``problem`` is the problem document of HTTP."""
 
     ref: Ref | UnsetType
     problem: Problem
@@ -213,13 +213,13 @@ ServerFrame: TypeAlias = Welcome | Subscribed | AckedFrame | Renewed | CreditSet
 _encode = msgspec.json.encode
 
 
-def render_frame(frame: ServerFrame) -> str:
-    """A frame as it is sent."""
-    return _encode(frame).decode()
+def render_frame(frame: ServerFrame) -> bytes:
+    """Encodes a frame."""
+    return _encode(frame)
 
 
 class WindowTimes(Struct):
-    """What a window's frame says of it; without slots there are no times."""
+    """The times of a window; without slots there are none."""
 
     messages: int
     closedBy: str  # noqa: N815

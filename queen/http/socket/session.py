@@ -1,10 +1,12 @@
-"""One WebSocket: frames in, frames out, and what its consumer holds."""
+"""One WebSocket: its frames, and the messages that its consumer has in flight."""
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import UTC, datetime
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -14,21 +16,21 @@ import msgspec
 from msgspec import UNSET
 
 from queen.core import ids
-from queen.core.credit import Credit
-from queen.core.errors import BadRequestError, QueenError
+from queen.core.credit import Credit, Held
+from queen.core.errors import BadRequestError, DataRejectedError, QueenError, TooSlowError
 from queen.core.operations import QUEUE_MODE, Ack, AckItem, AckResult, JobType, Pop, Popped, RenewLease
 from queen.core.operations import Renewed as LeaseRenewed
 from queen.engine.context import Context
+from queen.engine.handle import EngineHandle
 from queen.engine.handlers.ack import ALREADY_COMPLETED, INVALID_LEASE, lease_of
 from queen.engine.handlers.give_back import give_back
-from queen.engine.thread import EngineThread
+from queen.engine.job import Job
 from queen.http import problems
+from queen.http.acks import to_ack_items
 from queen.http.disconnect import abandon
-from queen.http.parsing import check_group
+from queen.http.parsing import check_group, renewal
 from queen.http.rendering import render_pop, timestamp
 from queen.http.request import QueenRequest
-from queen.http.resources.ack import to_ack_items
-from queen.http.resources.leases import renewal
 from queen.http.room import SMALL_BYTES, Room
 from queen.http.socket import frames
 from queen.http.socket.delivery import Windows, deliver_batches, messages_of
@@ -38,31 +40,54 @@ from queen.security.keyring import Keyring
 
 log = logging.getLogger("queen.http")
 
-#: Where a scope of ASGI has an event that is set while the client has read what was sent to it, and one that is set
-#: when the server has given the client up for lack of room. Not every server has them.
-DRAINED, GIVEN_UP = "queen.drained", "queen.given_up"
+#: Keys of the ASGI scope: an event that is set while the client has read all that was sent, an event that is set when
+#: the server drops the client for lack of memory, and a function that sends several texts. Not every server has them.
+DRAINED, GIVEN_UP, WRITE = "queen.drained", "queen.given_up", "queen.write"
 
 GOING_AWAY, INTERNAL_ERROR, TRY_AGAIN_LATER = 1001, 1011, 1013
 
-#: What the frames of one socket that are under way may take, by the estimate of ``queen.http.room``; then it is read no
-#: further. As much as 16 take that are too small to count among those of the worker.
+#: Memory for pending frames of one socket, by the estimate of ``queen.http.room``; beyond it the socket is not read. It
+#: is that of 16 frames that are too small to count for the worker.
 _UNDER_WAY_BYTES = 16 * SMALL_BYTES
-#: When a lease whose length is not known is looked at first; and the shortest pause between two looks.
+#: When a lease of unknown length is checked first; and the shortest pause between two checks.
 _LEASE_LOOK_S, _LEASE_PAUSE_S = 1.0, 0.2
-#: A delivery that has failed, because PostgreSQL is away, is begun again after this time.
+#: Pause before a delivery is restarted that failed because PostgreSQL was unavailable.
 _FAILED_PAUSE_S = 1.0
-#: Frames that were on their way when the server began to stop are still taken for this time.
+#: For this long, frames that were sent before the shutdown are still read.
 _LAST_WORDS_S = 0.2
-#: A close frame that cannot be sent within this time, because nobody reads, is not sent.
+#: Timeout for the close frame, if the client does not read.
 _CLOSE_S = 1.0
 
 
-class SessionSettings(msgspec.Struct, frozen=True):
-    """What all sockets share.
+_PLACE = attrgetter("partition_id", "lease")
+_SAME = attrgetter("partition_id", "lease", "group", "status")
+
+
+class _Asked(msgspec.Struct):
+    """A pending ack frame.
 
     Attributes:
-        subscription_mode: where a group starts that does not say.
-        look_first_s, look_limit_s: pauses between two looks for windows.
+        own, size: its memory in the room of the socket, and in that of the worker.
+    """
+
+    ref: Ref
+    items: Sequence[AckItem]
+    own: int
+    size: int
+
+    def goes_with(self, other: "_Asked") -> bool:
+        """Whether both complete one message of the same cursor and lease: then both succeed or fail."""
+        if len(self.items) != 1 or len(other.items) != 1:
+            return False
+        return self.items[0].status == "completed" and _SAME(self.items[0]) == _SAME(other.items[0])
+
+
+class SessionSettings(msgspec.Struct, frozen=True):
+    """Settings of all sockets.
+
+    Attributes:
+        subscription_mode: where a new group starts by default.
+        look_first_s, look_limit_s: first and longest pause between two attempts for windows.
     """
 
     limits: SocketLimits
@@ -72,15 +97,15 @@ class SessionSettings(msgspec.Struct, frozen=True):
 
 
 class Session:
-    """The consumer at the other end of a WebSocket; a ``Consumer`` for its delivery.
+    """The session of one WebSocket consumer; a ``Consumer`` for its delivery.
 
-    Everything goes through the same jobs as over HTTP. Its messages are held under leases, and what it holds when it
-    ends is given back by saying ``retry``: nobody can ack on a socket that is gone.
+    It submits the same jobs as HTTP requests. When it ends, it releases its messages in flight with ``retry``, because
+    nobody can acknowledge them on a closed socket.
     """
 
     def __init__(
         self,
-        engine: EngineThread,
+        engine: EngineHandle,
         req: QueenRequest,
         ws: falcon.asgi.WebSocket,
         settings: SessionSettings,
@@ -91,21 +116,24 @@ class Session:
         self._interrupt, self._freed = asyncio.Event(), asyncio.Event()
         extensions = req.scope.get("extensions", {})
         self._drained: asyncio.Event | None = extensions.get(DRAINED)
+        self._write: Callable[[Iterable[bytes]], None] | None = extensions.get(WRITE)
         self._given_up: asyncio.Event = extensions.get(GIVEN_UP) or asyncio.Event()
         self._ended = asyncio.Event()
         self._close_code: int | None = None
         self._group = QUEUE_MODE
         self._delivery: asyncio.Task[None] | None = None
         self._delivering = False
-        self._under_way = Room(bytes_max=_UNDER_WAY_BYTES, patience_s=None, small_bytes=0)
+        self._under_way = Room(bytes_max=_UNDER_WAY_BYTES, retry_timeout_s=None, small_bytes=0)
         self._tasks: set[asyncio.Task[None]] = set()
+        #: Acks read in this iteration of the event loop.
+        self._together: list[_Asked] = []
         self._looks: dict[UUID, asyncio.TimerHandle] = {}
         self._batches = 0
 
     # ------------------------------------------------------------ life
 
     async def run(self) -> None:
-        """Returns when the socket is at an end and everything that it held is given back."""
+        """Returns when the socket is closed and its messages in flight are released."""
         reader = asyncio.create_task(self._read())
         ended = asyncio.create_task(self._ended.wait())
         given_up = asyncio.create_task(self._given_up.wait())
@@ -121,13 +149,14 @@ class Session:
             await asyncio.shield(self._finish())
 
     def end(self, code: int) -> None:
-        """Begins the end from our side."""
+        """Starts to close the socket from the server's side."""
         if self._close_code is None:
             self._close_code = code
         self._ended.set()
 
     async def _finish(self) -> None:
         await self._end_delivery()
+        self._submit_acks()
         while self._tasks:
             await asyncio.wait(set(self._tasks))
         for timer in self._looks.values():
@@ -139,25 +168,25 @@ class Session:
                     await self._ws.close(self._close_code)
 
     async def _release(self) -> None:
-        """One ``retry`` ends the lease of a partition; the others under it come again without being mentioned."""
+        """Releases leases. One ``retry`` per partition is enough: it ends the lease of all its messages."""
         items = [
             self._ack_item(held.lease, held.part_id, min(held.offsets), "retry", None) for held in self._credit.held
         ]
         if items:
             try:
-                await self._engine.submit(JobType.ACK, Ack(items)).future
+                await self._engine.submit(JobType.ACK, Ack(items, alone=False)).future
             except QueenError as problem:
-                text = "What a WebSocket held is not given back, its leases end by themselves: %s"
+                text = "Leases of a closed WebSocket could not be released; they expire by themselves: %s"
                 log.warning(text, problem, extra=self._req.log_fields)
 
     # ------------------------------------------------------------ frames
 
     async def _read(self) -> None:
-        # No frame is kept here while the next is waited for.
+        # No frame is kept in memory while waiting for the next one.
         with contextlib.suppress(falcon.WebSocketDisconnected):
             while True:
                 if self._drained is not None:
-                    await self._drained.wait()  # who reads no answers is asked for no more
+                    await self._drained.wait()  # a client that does not read answers is not read either
                 await self._begin(await self._receive())
 
     async def _receive(self) -> bytes:
@@ -165,29 +194,29 @@ class Session:
             try:
                 return (await self._ws.receive_text()).encode("utf-8", "replace")
             except falcon.PayloadTypeError:
-                await self._refuse(UNSET, BadRequestError("Frames must be text: JSON in UTF-8"))
+                await self._refuse(UNSET, BadRequestError("Frames must be text frames with JSON in UTF-8"))
 
     async def _begin(self, body: bytes) -> None:
-        """Carries out a frame; what needs the database beside the reading of others, while there is room for it."""
+        """Handles a frame; database work runs concurrently with reading, while there is room for it."""
         own = await self._under_way.enter(body)
-        size, work = 0, None
+        size, goes_on = 0, False
         try:
-            size = await self._req.room.enter(body)
+            size = await self._req.room.enter(body) if own > SMALL_BYTES else 0
             frame = frames.parse_frame(body)
             match frame:
                 case frames.AckFrame():
-                    work = self._acknowledge(frame, self._ack_items(frame))
+                    self._gather(_Asked(frame.ref, self._ack_items(frame), own, size))
+                    goes_on = True
                 case frames.Renew():
-                    work = self._renew(frame)
+                    self._track(self._carry_out(self._renew(frame), frame.ref, own, size))
+                    goes_on = True
                 case _:
                     await self._handle(frame)
         except QueenError as problem:
             await self._refuse(frames.ref_of(body), problem)
         finally:
-            if work is None:
+            if not goes_on:
                 self._end_frame(own, size)
-        if work is not None:
-            self._track(self._carry_out(work, frame.ref, own, size))
 
     def _end_frame(self, own: int, size: int) -> None:
         self._under_way.leave(own)
@@ -224,12 +253,16 @@ class Session:
         await self._send(frames.ErrorFrame(ref, problems.describe(problem, self._req)))
 
     async def _send(self, frame: ServerFrame) -> None:
-        await self._send_text(frames.render_frame(frame))
+        await self._send_texts([frames.render_frame(frame)])
 
-    async def _send_text(self, text: str) -> None:
-        """Sends a frame."""
+    async def _send_texts(self, texts: Iterable[bytes]) -> None:
+        """Sends frames."""
         try:
-            await self._ws.send_text(text)
+            if self._write is not None:
+                self._write(texts)
+                return
+            for text in texts:
+                await self._ws.send_text(text.decode())
         except (falcon.WebSocketDisconnected, OSError):
             self.end(INTERNAL_ERROR)
 
@@ -237,7 +270,7 @@ class Session:
 
     async def _subscribe(self, frame: frames.Subscribe) -> None:
         if self._delivery is not None and not self._delivery.done():
-            raise BadRequestError("This socket has a subscription already: unsubscribe first, or open another socket")
+            raise BadRequestError("This socket already has a subscription. Unsubscribe first, or open another socket")
         subscription = subscription_of(frame, self._settings.limits.credit, self._settings.subscription_mode)
         self._group = subscription.pop.group
         self._credit.limit = subscription.credit
@@ -261,7 +294,7 @@ class Session:
                 return
 
     async def _end_delivery(self) -> None:
-        """Returns when nothing more is delivered."""
+        """Returns when the delivery has ended."""
         self._delivering = False
         self._disturb()
         if self._delivery is not None:
@@ -276,22 +309,22 @@ class Session:
         await self._send(frames.CreditSet(frame.ref, frame.messages, len(self._credit)))
 
     def _disturb(self) -> None:
-        """What the delivery waits for is no longer what is wanted."""
+        """Wakes the delivery after a change of credit or subscription."""
         self._interrupt.set()
         self._freed.set()
 
     @property
     def is_open(self) -> bool:
-        """Whether anything is to be delivered."""
+        """Whether messages may be delivered."""
         return self._delivering and not self._ended.is_set() and not self._ws.closed
 
     @property
     def room(self) -> int:
-        """How many more messages the consumer may be given."""
+        """How many more messages the consumer may get."""
         return self._credit.room
 
     async def wait(self, seconds: float | None) -> None:
-        """Returns when credit or subscription have changed, or after that time."""
+        """Returns when credit or subscription change, or after the given time."""
         try:
             async with asyncio.timeout(seconds):
                 await self._freed.wait()
@@ -300,7 +333,7 @@ class Session:
         self._freed.clear()
 
     async def pop(self, pop: Pop) -> Popped:
-        """The answer to a pop, made when the client has read the one before; empty when something has changed."""
+        """The answer to a pop, sent when the client has read the previous one; empty after a change."""
         self._interrupt.clear()
         if self._drained is not None and not self._drained.is_set():
             await self._until_interrupted(asyncio.ensure_future(self._drained.wait()))
@@ -314,7 +347,7 @@ class Session:
         return await job.future  # type: ignore[no-any-return]
 
     async def _until_interrupted(self, something: "asyncio.Future[Any]") -> None:
-        """Waits, but not longer than until something has changed."""
+        """Waits until something changes."""
         interrupt = asyncio.ensure_future(self._interrupt.wait())
         await asyncio.wait({something, interrupt}, return_when=asyncio.FIRST_COMPLETED)
         interrupt.cancel()
@@ -323,17 +356,17 @@ class Session:
         """The database's clock."""
 
         async def read(context: Context) -> datetime:
-            return await context.patiently(lambda _again: context.database.now())
+            return await context.with_retries(lambda _again: context.database.now())
 
         return await self._engine.submit(JobType.CUSTOM, read).future  # type: ignore[no-any-return]
 
     async def give_back(self, popped: Popped) -> None:
-        """Takes a pop back as if it had not been made."""
+        """Undoes a pop: releases its messages, without counting the delivery."""
         group = self._group
         await self._engine.submit(JobType.CUSTOM, lambda context: give_back(context, popped, group)).future
 
     async def give(self, popped: Popped, window: WindowTimes | None = None) -> None:
-        """Sends a batch; from now on its messages are held."""
+        """Sends a batch; its messages are now in flight."""
         assert popped.lease is not None  # noqa: S101 - a socket never asks for autoAck
         self._batches += 1
         for claim in popped.claims:
@@ -344,7 +377,7 @@ class Session:
         self._look_later(popped.lease, _LEASE_LOOK_S)
         more = b',"window":%b' % msgspec.json.encode(window) if window is not None else b""
         body = render_pop(popped, self._group, more, self._keys)
-        await self._send_text((b'{"type":"batch","batch":%d,%b' % (self._batches, body[1:])).decode())
+        await self._send_texts([b'{"type":"batch","batch":%d,%b' % (self._batches, body[1:])])
 
     # ------------------------------------------------------------ leases
 
@@ -358,9 +391,9 @@ class Session:
         task.add_done_callback(self._tasks.discard)
 
     async def _look(self, lease: UUID) -> None:
-        """What is held under a lease that has ended is held no longer.
+        """Drops messages whose lease has expired from those in flight.
 
-        The database says whether it has: a renewal by nothing asks.
+        A renewal by nothing asks the database whether a lease has expired.
         """
         try:
             renewed: LeaseRenewed = await self._engine.submit(JobType.RENEW_LEASE, RenewLease(str(lease), 0)).future
@@ -390,47 +423,102 @@ class Session:
         return AckItem(name, partition_id, self._group, str(lease), status, error)
 
     def _ack_items(self, frame: AckFrame) -> list[AckItem]:
-        """The acks of a frame; those of a batch speak for what is held of it."""
+        """The acks of a frame; an ack of a batch covers its messages that are still in flight."""
         group = check_group(frame.consumerGroup, "consumerGroup", QUEUE_MODE) if frame.consumerGroup else self._group
         if (frame.batch is None) == (frame.acknowledgments is None):
-            raise BadRequestError("An ack needs batch or acknowledgments, and not both", "batch")
+            raise BadRequestError("An ack needs either batch or acknowledgments", "batch")
         if frame.acknowledgments is not None:
             return to_ack_items(frame.acknowledgments, group)
         held = list(self._credit.of_batch(frame.batch or 0))
         if not held:
-            raise BadRequestError(f"Nothing of batch {frame.batch} is held: acked already, or its lease ended", "batch")
+            raise BadRequestError(
+                f"Batch {frame.batch} has no messages in flight: they are acknowledged already, or the lease has "
+                "expired",
+                "batch",
+            )
         status = frame.status or "completed"
         return [self._ack_item(each.lease, each.part_id, offset, status, frame.error) for each, offset in held]
 
-    async def _acknowledge(self, frame: AckFrame, items: list[AckItem]) -> None:
-        acked = await self._engine.submit(JobType.ACK, Ack(items)).future
-        refused = [
-            Refused(index, item.transaction_id, item.partition_id, result.problem)
-            for index, (item, result) in enumerate(zip(items, acked.results, strict=True))
-            if result.problem is not None
-        ]
-        dead = sum(result.dead for result in acked.results)
-        for item, result in zip(items, acked.results, strict=True):
-            self._settle(item, result)
-        # Nothing is awaited between this and the sending: who counts by the answers never finds more than its credit.
-        await self._send(frames.AckedFrame(frame.ref, len(items) - len(refused), dead, refused, len(self._credit)))
+    def _gather(self, asked: _Asked) -> None:
+        """Combines acks that are read in one iteration of the event loop into one job, if they are compatible."""
+        if self._together and not asked.goes_with(self._together[-1]):
+            self._submit_acks()
+        if not self._together:
+            asyncio.get_running_loop().call_soon(self._submit_acks)
+        self._together.append(asked)
+
+    def _submit_acks(self) -> None:
+        together, self._together = self._together, []
+        if together:
+            self._submit(together)
+
+    def _submit(self, together: Sequence[_Asked]) -> None:
+        items = [item for asked in together for item in asked.items]
+        self._track(self._acknowledge(together, items, self._engine.submit(JobType.ACK, Ack(items, alone=False))))
+
+    async def _acknowledge(self, together: Sequence[_Asked], items: Sequence[AckItem], job: Job) -> None:
+        try:
+            acked = await job.future
+        except QueenError as problem:
+            if len(together) > 1 and isinstance(problem, DataRejectedError | TooSlowError):
+                for asked in together:  # each by itself
+                    self._submit([asked])
+                return
+            for asked in together:
+                await self._refuse(asked.ref, problem)
+        except Exception as problem:
+            self._fail(problem)
+        else:
+            await self._answer_acks(together, items, acked.results)
+        for asked in together:
+            self._end_frame(asked.own, asked.size)
+
+    async def _answer_acks(
+        self, together: Sequence[_Asked], items: Sequence[AckItem], results: Sequence[AckResult]
+    ) -> None:
+        places, begin, texts = self._places(items), 0, []
+        for asked in together:
+            end = begin + len(asked.items)
+            own = results[begin:end]
+            refused = [
+                Refused(index, item.transaction_id, item.partition_id, result.problem)
+                for index, (item, result) in enumerate(zip(asked.items, own, strict=True))
+                if result.problem is not None
+            ]
+            acked, dead = len(own) - len(refused), sum(result.dead for result in own)
+            for (held, offset), result in zip(places[begin:end], own, strict=True):
+                if held is not None:
+                    self._settle(held, offset, result)
+            frame = frames.AckedFrame(asked.ref, acked, dead, refused, len(self._credit))
+            texts.append(frames.render_frame(frame))
+            begin = end
+        # No await before the answer is sent: a client that counts answers never has more in flight than its credit.
+        await self._send_texts(texts)
         self._freed_some()
 
-    def _settle(self, item: AckItem, result: AckResult) -> None:
-        """What an ack, or its refusal, says of what is held."""
-        part_id, lease = ids.parse_partition_id(item.partition_id), lease_of(item.lease)
-        held = self._credit.find(lease, part_id) if lease is not None and part_id is not None else None
-        if held is None:
-            return
-        place = ids.parse_message_id(item.transaction_id)
-        offset = place[1] if place is not None and place[0] == part_id else held.names.get(item.transaction_id)
+    def _places(self, items: Sequence[AckItem]) -> list[tuple[Held | None, int | None]]:
+        """Per ack: the messages in flight under its lease, and the offset of its message, if known."""
+        found: list[tuple[Held | None, int | None]] = []
+        for (partition_id, lease_id), same in groupby(items, _PLACE):
+            names = [item.transaction_id for item in same]
+            part_id, lease = ids.parse_partition_id(partition_id), lease_of(lease_id)
+            held = self._credit.find(lease, part_id) if lease is not None and part_id is not None else None
+            if held is None:
+                found += [(None, None)] * len(names)
+                continue
+            for name, offset in zip(names, ids.offsets_of(names, held.part_id), strict=True):
+                found.append((held, offset if offset is not None else held.names.get(name)))
+        return found
+
+    def _settle(self, held: Held, offset: int | None, result: AckResult) -> None:
+        """Updates the messages in flight after an ack, or after its refusal."""
         if result.problem == INVALID_LEASE or result.released:
             self._credit.end(held.lease, held.part_id)
         elif offset is not None and result.problem in (None, ALREADY_COMPLETED):
             self._credit.settle(held.lease, held.part_id, offset)
 
     def _freed_some(self) -> None:
-        """There may be room, and leases that nobody has to look at any more."""
+        """Continues after messages were finished: there may be credit, and leases that need no more checks."""
         for lease in [lease for lease in self._looks if not self._credit.holds(lease)]:
             self._looks.pop(lease).cancel()
         self._freed.set()

@@ -6,10 +6,10 @@ from queen.http.socket.session import GOING_AWAY, Session
 
 
 class Sockets:
-    """Counts them, and ends them when the worker stops.
+    """Counts the open WebSockets, and closes them when the worker stops.
 
     Args:
-        limit: the most that may be open.
+        limit: maximum of open WebSockets.
     """
 
     def __init__(self, limit: int) -> None:
@@ -22,16 +22,16 @@ class Sockets:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the worker stops and takes no new ones."""
+        """Whether the worker is stopping and accepts no new ones."""
         return self._stopping
 
     @property
     def is_full(self) -> bool:
-        """Whether there is no room for another one."""
+        """Whether the limit is reached."""
         return len(self._open) >= self._limit
 
     async def run(self, session: Session) -> None:
-        """Serves a socket to its end."""
+        """Serves a socket until it closes."""
         self._open[session] = asyncio.ensure_future(session.run())
         try:
             await self._open[session]
@@ -39,7 +39,7 @@ class Sockets:
             del self._open[session]
 
     async def stop(self) -> None:
-        """Ends all of them; returns when what they had asked for is answered and what they held is given back."""
+        """Closes all of them; returns when pending requests are answered and messages in flight are released."""
         self._stopping = True
         tasks = list(self._open.values())
         for session in self._open:

@@ -1,4 +1,4 @@
-"""What a client has subscribed to: its pops, its credit and its windows, checked."""
+"""The subscription of a client: its pops, credit and windows, validated."""
 
 import msgspec
 from msgspec import Struct
@@ -12,16 +12,16 @@ from queen.http.pops import place_of, start_of
 from queen.http.socket.frames import Subscribe, Subscribed, WindowBody
 
 DEFAULT_CREDIT = 100
-#: How long a pop waits before it is asked anew.
+#: Timeout of a long poll before the next one is sent.
 WAIT_MS = 30_000
 
 
 class Subscription(Struct, frozen=True):
-    """A delivery that has been asked for.
+    """A requested delivery.
 
     Attributes:
-        pop: asks for as much as one batch may have.
-        credit: messages that the consumer may hold.
+        pop: the pop for one batch of maximum size.
+        credit: maximum of messages in flight.
         window: how to cut windows, or ``None`` for batches.
     """
 
@@ -30,18 +30,18 @@ class Subscription(Struct, frozen=True):
     window: Window | None
 
     def pop_of(self, batch: int) -> Pop:
-        """A pop of at most so many messages."""
+        """A pop of at most this many messages."""
         return msgspec.structs.replace(self.pop, batch=min(batch, self.pop.batch))
 
 
 def subscription_of(frame: Subscribe, credit_max: int, default_mode: str) -> Subscription:
-    """A subscription as the engine can serve it.
+    """Validates a subscription.
 
     Raises:
-        BadRequestError: something is missing or out of its limits; names the field.
+        BadRequestError: a field is missing or invalid; names the field.
     """
     credit = parse_integer(frame.credit, "credit", DEFAULT_CREDIT, 0, credit_max)
-    # Who begins without credit will get some: that does not bound what it may ask for.
+    # A credit of 0 at the start does not limit the batch: the client will raise it.
     most = min(credit or credit_max, limits.BATCH_MESSAGES_MAX)
     window = _window(frame.window, most)
     pop = Pop(

@@ -1,7 +1,7 @@
-"""Scenarios: each drives the server through one situation and judges what it sees.
+"""Scenarios: each puts the server into one situation and checks its answers.
 
 What is decorated in the modules of this package is run. A scenario returns if all was as promised, raises
-`RefutedError` if not, and `SkippedError` where the server does not offer what is needed to look.
+`RefutedError` if not, and `SkippedError` if the server does not support what the check needs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Leases: who may have the messages, and for how long."""
+"""Leases: which consumer may have the messages, and for how long."""
 
 from __future__ import annotations
 
@@ -135,3 +135,16 @@ async def a_lease_does_not_ack_what_it_was_not_given(lab: Lab) -> None:
         expect(none_accepted(ack), f"an ack as {status} of a message that was not delivered was accepted")
     await lab.ack(held)
     expect_equal(payloads(await lab.pop(queue)), [2, 3], "what is left")
+
+
+@checks("G-LEASE-7", level=Level.LIVE)
+async def what_was_meant_for_one_consumer_is_there_for_another(lab: Lab) -> None:
+    """A consumer works message by message and goes away; another kind of pop finds the next message at once."""
+    queue = await lab.queue(leaseTime=30)
+    for number in range(5):
+        await lab.push(queue, number, "next")
+        await lab.ack(await lab.pop(queue, batch=1))
+        pop = await lab.pop(queue, batch=10)
+        expect_equal(payloads(pop), ["next"], "a pop after the consumer has gone")
+        expect(pop.deliveries[0].attempt in {None, 1}, "a message that nobody had seen was delivered before")
+        await lab.ack(pop)

@@ -1,4 +1,4 @@
-"""The interface of simple-mq, spoken over HTTP: every call of message flow gives a record of the history."""
+"""A client of simple-mq: every call about messages gives a record of the history."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ async def _result(work: object, limit_s: float) -> Result:
             await work  # type: ignore[misc]
     except TimeoutError:
         return "unknown", f"not finished within {limit_s:g} s"
-    except Exception as problem:  # whatever a broken server provokes is no reason to stop
+    except Exception as problem:  # no exception that a broken server causes may stop the run
         return failed(problem)
     return "valid", ""
 
@@ -123,7 +123,7 @@ def run(
     """Judge the server at a URL by the interface of simple-mq; arguments as of `conformance.run`.
 
     Raises:
-        UnreachableError: nobody listens there.
+        UnreachableError: no server listens there.
         ValueError: no check is about any of the guarantees.
     """
     session = _Run(

@@ -1,4 +1,4 @@
-"""Scenarios of simple-mq: each drives the server through one situation and judges what it sees."""
+"""Scenarios of simple-mq: each puts the server into one situation and checks its answers."""
 
 from __future__ import annotations
 

@@ -11,4 +11,4 @@ BEGIN ATOMIC
     LEFT JOIN queen.queue_stats AS t ON t.queue_id = q.id
     WHERE l.label <> '' GROUP BY l.label ORDER BY l.label LIMIT p_limit OFFSET p_offset;
 END;
-COMMENT ON FUNCTION queen.count_labels_v1 IS 'Namespaces or tasks with the figures of their queues.';
+COMMENT ON FUNCTION queen.count_labels_v1 IS 'Namespaces or tasks with the statistics of their queues.';

@@ -17,4 +17,4 @@ BEGIN ATOMIC
     ) AS d ON true
     WHERE q.name = p_queue;
 END;
-COMMENT ON FUNCTION queen.get_depth_v1 IS 'How much of a queue a group has still to do.';
+COMMENT ON FUNCTION queen.get_depth_v1 IS 'The backlog of a group on a queue.';

@@ -40,4 +40,4 @@ BEGIN
     ) AS c ON c.part_id = f.part_id
     ORDER BY f.queue_id, f.name;
 END $$;
-COMMENT ON FUNCTION queen.list_partitions_v1 IS 'A page of partitions with figures of this moment.';
+COMMENT ON FUNCTION queen.list_partitions_v1 IS 'A page of partitions with current counts.';

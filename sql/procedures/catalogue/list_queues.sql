@@ -14,7 +14,7 @@ BEGIN ATOMIC
         AND (p_queue IS NULL OR q.name = any(p_queue))
         AND (p_search IS NULL OR strpos(lower(concat_ws(E'\n', q.name, q.namespace, q.task)), lower(p_search)) > 0);
 END;
-COMMENT ON FUNCTION queen.chosen_queues IS 'Internal: the queues of a filter, with their figures.';
+COMMENT ON FUNCTION queen.chosen_queues IS 'Internal: the queues that match a filter, with their statistics.';
 
 -- Purpose:   a page of queues with their figures.
 -- Arguments: p_namespace, p_task, p_queue (names), p_search: as queen.chosen_queues
@@ -42,7 +42,7 @@ BEGIN
         q.queue_id DESC
     LIMIT p_limit OFFSET p_offset;
 END $$;
-COMMENT ON FUNCTION queen.list_queues_v1 IS 'A page of queues with their figures.';
+COMMENT ON FUNCTION queen.list_queues_v1 IS 'A page of queues with their statistics.';
 
 -- Purpose:   the figures of queues together.
 -- Arguments: as queen.chosen_queues
@@ -74,7 +74,7 @@ BEGIN ATOMIC
             coalesce(q.offset_lag, 0)::float8 AS lag
     ) AS a;
 END;
-COMMENT ON FUNCTION queen.summarize_queues_v1 IS 'The figures of queues together.';
+COMMENT ON FUNCTION queen.summarize_queues_v1 IS 'The statistics of queues, added up.';
 
 -- Purpose:   a page of the queues that hold or held messages, newest first, with what their furthest group has done.
 CREATE OR REPLACE FUNCTION queen.list_used_queues_v1(
@@ -94,4 +94,4 @@ BEGIN
     WHERE q.total > 0 OR c.consumed > 0
     ORDER BY q.queue_id DESC LIMIT p_limit OFFSET p_offset;
 END $$;
-COMMENT ON FUNCTION queen.list_used_queues_v1 IS 'A page of the queues that hold or held messages.';
+COMMENT ON FUNCTION queen.list_used_queues_v1 IS 'A page of the queues that hold messages or have held some.';

@@ -38,7 +38,8 @@ BEGIN
     UPDATE queen.clock AS c SET looked_at = p_at, boot = p_boot, began = p_began, ended = p_ended
     RETURNING c.repaired_part IS NOT NULL INTO repairs;
 END $$;
-COMMENT ON FUNCTION queen.note_clock_v1 IS 'Notes what PostgreSQL''s clock shows beside the leader''s own, and whether it has stepped.';
+COMMENT ON FUNCTION queen.note_clock_v1 IS
+    'Compares PostgreSQL''s clock with that of the leader, and stores a step if there was one.';
 
 -- By how much a clock has stepped that went on by p_passed seconds while p_least to p_most passed; 0 below half a second and a
 -- thousandth, which clocks differ by that are slewed. What nobody has measured is taken for a step, all of it.
@@ -50,7 +51,7 @@ RETURN CASE
     WHEN p_measured THEN p_passed - (p_least + p_most) / 2
     ELSE p_passed
 END;
-COMMENT ON FUNCTION queen.clock_step IS 'Internal: by how much a clock has stepped.';
+COMMENT ON FUNCTION queen.clock_step IS 'Internal: the size of a step of the clock.';
 
 -- The clock has stepped back: that takes away what steps forward had made of it, newest first, and begins a repair.
 CREATE OR REPLACE FUNCTION queen.step_back(p_seconds float8, p_at timestamptz, p_measured bool) RETURNS void
@@ -70,7 +71,7 @@ BEGIN
     UPDATE queen.clock AS c
     SET set_back = c.set_back + p_seconds, repaired_part = 0, repaired_queue = NULL, repaired_at = NULL;
 END $$;
-COMMENT ON FUNCTION queen.step_back IS 'Internal: what follows from a step back of the clock.';
+COMMENT ON FUNCTION queen.step_back IS 'Internal: handles a step back of the clock.';
 
 -- A clock that steps all the time fills no table: beyond 100 the oldest two become one, and nothing is trusted more than before.
 CREATE OR REPLACE FUNCTION queen.join_oldest_steps() RETURNS void
@@ -87,4 +88,4 @@ BEGIN
         DELETE FROM queen.clock_steps AS s WHERE s.id = v_ids[1];
     END IF;
 END $$;
-COMMENT ON FUNCTION queen.join_oldest_steps IS 'Internal: keeps the steps of the clock few.';
+COMMENT ON FUNCTION queen.join_oldest_steps IS 'Internal: merges the oldest steps of the clock, so that there are few.';

@@ -116,7 +116,7 @@ BEGIN
     ) AS u
     WHERE c.part_id = u.part_id AND c.grp_id = u.grp_id;
 END $$;
-COMMENT ON FUNCTION queen.repair_cursors IS 'Internal: repairs the ends of leases and waits of cursors.';
+COMMENT ON FUNCTION queen.repair_cursors IS 'Internal: repairs lease ends and ready times of cursors.';
 
 -- Messages of simple-mq in flight that are hidden longer than their queue says; a queue a call. Ascending: what is set back falls
 -- behind the place that is noted. Returns whether there may be more.
@@ -157,4 +157,4 @@ BEGIN
     UPDATE queen.clock SET repaired_queue = v_queue.queue_id, repaired_at = coalesce(v_upto, 'infinity');
     RETURN true;
 END $$;
-COMMENT ON FUNCTION queen.repair_simple_mq IS 'Internal: repairs how long messages of simple-mq are hidden.';
+COMMENT ON FUNCTION queen.repair_simple_mq IS 'Internal: repairs visibility timeouts of simple-mq messages.';

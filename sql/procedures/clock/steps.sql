@@ -17,7 +17,7 @@ BEGIN ATOMIC
     FROM (SELECT 1) AS one
     LEFT JOIN (SELECT t.seconds, t.at FROM told AS t WHERE t.measured ORDER BY t.id DESC LIMIT 1) AS l ON true;
 END;
-COMMENT ON FUNCTION queen.clock_state_v1 IS 'What there is to say of PostgreSQL''s clock.';
+COMMENT ON FUNCTION queen.clock_state_v1 IS 'The state of PostgreSQL''s clock and its steps.';
 
 -- Purpose:   takes PostgreSQL's clock for right from now on: all that is old by it may be removed.
 -- Returns:   by how many seconds it was distrusted.
@@ -28,4 +28,4 @@ AS $$
     WITH accepted AS (DELETE FROM queen.clock_steps AS s RETURNING s.distrusted)
     SELECT coalesce(sum(a.distrusted), 0) FROM accepted AS a;
 $$;
-COMMENT ON FUNCTION queen.accept_clock_v1 IS 'Takes PostgreSQL''s clock for right, whatever steps it has made.';
+COMMENT ON FUNCTION queen.accept_clock_v1 IS 'Declares PostgreSQL''s clock correct, whatever steps it has made.';

@@ -27,7 +27,7 @@ BEGIN
         q.name, g.name
     LIMIT p_limit OFFSET p_offset;
 END $$;
-COMMENT ON FUNCTION queen.list_groups_v1 IS 'A page of the consumer groups of queues with their figures.';
+COMMENT ON FUNCTION queen.list_groups_v1 IS 'A page of the consumer groups of queues with their statistics.';
 
 -- Purpose:   the figures of the groups of queues together.
 -- Arguments: as queen.chosen_queues
@@ -43,7 +43,7 @@ BEGIN ATOMIC
     JOIN queen.chosen_queues(p_namespace, p_task, p_queue, NULL) AS q ON q.queue_id = g.queue_id
     LEFT JOIN queen.group_stats AS t ON t.grp_id = g.id;
 END;
-COMMENT ON FUNCTION queen.summarize_groups_v1 IS 'The figures of the groups of queues together.';
+COMMENT ON FUNCTION queen.summarize_groups_v1 IS 'The statistics of the groups of queues, added up.';
 
 -- Purpose:   who consumes some queues: whether without a group (queue mode), and how many names of groups there are.
 CREATE OR REPLACE FUNCTION queen.describe_consumers_v1(p_queue text[], OUT queue_mode bool, OUT groups bigint)
@@ -54,7 +54,7 @@ BEGIN ATOMIC
         count(DISTINCT g.name) FILTER (WHERE g.name <> '__QUEUE_MODE__')
     FROM queen.consumer_groups_metadata AS g JOIN queen.queues AS q ON q.id = g.queue_id WHERE q.name = any(p_queue);
 END;
-COMMENT ON FUNCTION queen.describe_consumers_v1 IS 'Whether some queues are consumed without a group, and by how many groups.';
+COMMENT ON FUNCTION queen.describe_consumers_v1 IS 'Whether queues are consumed in queue mode, and by how many groups.';
 
 -- Purpose:   a page of the cursors of a group, on all its queues, by queue and partition; figures of this moment.
 CREATE OR REPLACE FUNCTION queen.list_cursors_v1(p_group text, p_limit int, p_offset int)
@@ -128,7 +128,7 @@ BEGIN
     JOIN queen.partitions AS p ON p.id = l.part_id
     ORDER BY l.oldest_at, l.consumer_group, l.part_id;
 END $$;
-COMMENT ON FUNCTION queen.list_lagging_v1 IS 'Partitions whose oldest undone message waits longer than a time.';
+COMMENT ON FUNCTION queen.list_lagging_v1 IS 'Partitions whose oldest unacknowledged message is older than an age.';
 
 -- Purpose:   the queues that have a group of that name.
 CREATE OR REPLACE FUNCTION queen.find_group_queues_v1(p_group text) RETURNS TABLE (queue text)
@@ -137,7 +137,7 @@ BEGIN ATOMIC
     SELECT q.name FROM queen.consumer_groups_metadata AS g JOIN queen.queues AS q ON q.id = g.queue_id
     WHERE g.name = p_group ORDER BY q.id;
 END;
-COMMENT ON FUNCTION queen.find_group_queues_v1 IS 'The queues that have a group of that name.';
+COMMENT ON FUNCTION queen.find_group_queues_v1 IS 'The queues that have a group of the given name.';
 
 -- Not inlined, so that the partitions are looked up and not searched for.
 CREATE OR REPLACE FUNCTION queen.lagging_cursors(
@@ -153,7 +153,8 @@ BEGIN
     SELECT c.part_id, c.undone, c.lease, c.oldest_at, c.consumed_at
     FROM queen.cursor_figures(p_part, p_grp, p_now) AS c WHERE c.oldest_at < p_before;
 END $$;
-COMMENT ON FUNCTION queen.lagging_cursors IS 'Internal: those of the given cursors of a group whose oldest undone message waits long.';
+COMMENT ON FUNCTION queen.lagging_cursors IS
+    'Internal: those of the given cursors of a group whose oldest unacknowledged message is older than an age.';
 
 -- Purpose:   groups that have begun and have no cursor in a partition yet; queue mode, if its queue has no group.
 CREATE OR REPLACE FUNCTION queen.find_groups_without_cursor_v1(p_part bigint) RETURNS SETOF text
@@ -175,4 +176,5 @@ BEGIN
     ) IS NULL
     ORDER BY g.id;
 END $$;
-COMMENT ON FUNCTION queen.find_groups_without_cursor_v1 IS 'Groups that are to have a cursor in a partition, and have none.';
+COMMENT ON FUNCTION queen.find_groups_without_cursor_v1 IS
+    'Groups that lack a cursor in a partition and should have one.';

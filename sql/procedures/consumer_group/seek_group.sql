@@ -7,6 +7,7 @@
 --            that the last cursor stands at (null: it stands before all).
 -- Locks:     the queue against deletion, the group, then partitions in part_id order, the size of the queue, then cursors in part_id order.
 -- Writes:    partition_consumers, consumer_groups_metadata, queue_sizes.
+-- Plans:     ADR 38 says why = ANY(ARRAY[x]), queue_id + 0.
 CREATE OR REPLACE FUNCTION queen.seek_group_v1(
     p_queue text, p_group text, p_partition text, p_to_end bool, p_since timestamptz, p_after bigint, p_step int,
     OUT updated int, OUT last bigint, OUT moved_to timestamptz
@@ -44,7 +45,7 @@ BEGIN
     FROM queen.put_cursors(v_grp, v_parts, CASE WHEN p_to_end THEN 'infinity' ELSE coalesce(p_since, '-infinity') END) AS r;
     last := CASE WHEN p_partition IS NULL THEN v_parts[p_step] END;
 END $$;
-COMMENT ON FUNCTION queen.seek_group_v1 IS 'Puts cursors of a group somewhere, some partitions at a time.';
+COMMENT ON FUNCTION queen.seek_group_v1 IS 'Moves cursors of a group, some partitions at a time.';
 
 -- Ends the wait of a group for its start, and makes a page of the cursors that it has not yet; false: there was nothing to do.
 CREATE OR REPLACE FUNCTION queen.prepare_group(p_grp bigint, p_step int) RETURNS bool
@@ -59,7 +60,7 @@ BEGIN
     PERFORM queen.begin_page(p_grp, p_step);
     RETURN true;
 END $$;
-COMMENT ON FUNCTION queen.prepare_group IS 'Internal: a group that is to be moved has all its cursors first.';
+COMMENT ON FUNCTION queen.prepare_group IS 'Internal: creates the missing cursors of a group before a seek.';
 
 -- Puts cursors of a group behind what was created at or before a time: their leases end, and what they knew of deliveries and
 -- failures is forgotten. Partitions ascending.
@@ -103,4 +104,4 @@ BEGIN
     SELECT CASE WHEN s.last_off - s.n < v_acked THEN s.created_at END INTO moved_to
     FROM queen.segments AS s WHERE s.part_id = v_last AND s.last_off >= v_acked ORDER BY s.last_off LIMIT 1;
 END $$;
-COMMENT ON FUNCTION queen.put_cursors IS 'Internal: puts cursors of a group.';
+COMMENT ON FUNCTION queen.put_cursors IS 'Internal: moves cursors of a group.';

@@ -36,4 +36,4 @@ BEGIN
     WHERE g.id = v_group.id;
     changed := true;
 END $$;
-COMMENT ON FUNCTION queen.update_subscription_v1 IS 'Changes the stored start of a group of a queue.';
+COMMENT ON FUNCTION queen.update_subscription_v1 IS 'Changes the stored starting point of a group of a queue.';

@@ -50,4 +50,5 @@ EXCEPTION WHEN SQLSTATE 'QN003' THEN
     outcome := 'missing';
     off := NULL;
 END $$;
-COMMENT ON FUNCTION queen.replay_dead_letter_v1 IS 'Puts a dead letter back at the tail of a partition, and takes it off the list.';
+COMMENT ON FUNCTION queen.replay_dead_letter_v1 IS
+    'Pushes a dead letter to the end of a partition, and removes it from the dead letters.';

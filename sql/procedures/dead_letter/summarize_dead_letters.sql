@@ -17,4 +17,5 @@ BEGIN ATOMIC
         (SELECT array_agg(c.error ORDER BY c.number DESC, c.error) FROM common AS c),
         (SELECT array_agg(c.number ORDER BY c.number DESC, c.error) FROM common AS c);
 END;
-COMMENT ON FUNCTION queen.summarize_dead_letters_v1 IS 'Partitions and commonest errors of the newest dead letters.';
+COMMENT ON FUNCTION queen.summarize_dead_letters_v1 IS
+    'Partitions and most frequent errors of the newest dead letters.';

@@ -34,7 +34,8 @@ BEGIN
     PERFORM queen.finish(p_part, v_groups, v_off, queen.write_clock());
     RETURN true;
 END $$;
-COMMENT ON FUNCTION queen.delete_message_v1 IS 'Deletes one message; its offset stays taken, and every group counts it as done.';
+COMMENT ON FUNCTION queen.delete_message_v1 IS
+    'Deletes one message. Its offset stays taken, and counts as finished for every group.';
 
 -- Writes a segment anew with null in place of a message. Its transaction id goes too, whoever names the message by its id:
 -- the hash stands in ids, at its place.
@@ -74,4 +75,4 @@ BEGIN
             AND t.hash = encode(substr(v_segment.ids, 16 * v_pos + 1, 16), 'hex')::uuid;
     END IF;
 END $$;
-COMMENT ON FUNCTION queen.blank_message IS 'Internal: takes a message out of its segment, and its transaction id out of use.';
+COMMENT ON FUNCTION queen.blank_message IS 'Internal: removes a message from its segment, and its transaction id.';

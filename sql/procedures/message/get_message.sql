@@ -40,4 +40,4 @@ BEGIN
     ) AS d ON true
     WHERE v_off IS NOT NULL;
 END $$;
-COMMENT ON FUNCTION queen.get_message_v1 IS 'One message, with its queue and how each group stands to it.';
+COMMENT ON FUNCTION queen.get_message_v1 IS 'One message, with its queue and its state for each group.';

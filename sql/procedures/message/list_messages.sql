@@ -87,7 +87,7 @@ BEGIN
     JOIN queen.queues AS q ON q.id = p.queue_id
     ORDER BY m.ord;
 END $$;
-COMMENT ON FUNCTION queen.list_messages_v1 IS 'A page of messages, newest first, with what became of each.';
+COMMENT ON FUNCTION queen.list_messages_v1 IS 'A page of messages, newest first, with their states.';
 
 -- Messages in the order in which they are named: those of a segment side by side, newest first. They end before their payloads
 -- are more than p_bytes, after one at least.
@@ -119,7 +119,7 @@ BEGIN
         END LOOP;
     END LOOP;
 END $$;
-COMMENT ON FUNCTION queen.read_messages IS 'Internal: messages of several segments, up to some bytes.';
+COMMENT ON FUNCTION queen.read_messages IS 'Internal: messages of several segments, up to a number of bytes.';
 
 -- The newest p_most segments with messages of some queues (null: of all), newest first. Where there are many partitions, the
 -- newest are looked for by their time, as long as that is little work: then nothing depends on what the partitions are. Else
@@ -245,4 +245,4 @@ BEGIN
         v_length := v_length * 2;
     END LOOP;
 END $$;
-COMMENT ON FUNCTION queen.segments_by_time IS 'Internal: the newest segments of some queues, looked for by their time.';
+COMMENT ON FUNCTION queen.segments_by_time IS 'Internal: the newest segments of some queues, found by time.';

@@ -39,4 +39,5 @@ BEGIN
     WHERE c.part_id = p_part AND g.id = ANY(v_ids);
     PERFORM queen.finish(p_part, v_ids, v_off, queen.write_clock());
 END $$;
-COMMENT ON FUNCTION queen.move_to_dead_letters_v1 IS 'Gives a message up for one group, or for all that have not done it.';
+COMMENT ON FUNCTION queen.move_to_dead_letters_v1 IS
+    'Moves a message to the dead letters of one group, or of all groups that have not acknowledged it.';

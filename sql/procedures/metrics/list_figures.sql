@@ -12,7 +12,8 @@ BEGIN ATOMIC
         date_part('epoch', queen.clock() - min(t.computed_at))
     FROM queen.queue_stats AS t;
 END;
-COMMENT ON FUNCTION queen.summarize_figures_v1 IS 'How many queues and groups there are, and the oldest message that is not done.';
+COMMENT ON FUNCTION queen.summarize_figures_v1 IS
+    'The number of queues and groups, and the age of the oldest unacknowledged message.';
 
 -- Purpose:   figures of the queues that were made first.
 -- Arguments: p_limit  so many at the most: each becomes series of its own
@@ -25,7 +26,7 @@ BEGIN ATOMIC
     FROM queen.queue_stats AS t JOIN queen.queues AS q ON q.id = t.queue_id
     ORDER BY q.id LIMIT p_limit;
 END;
-COMMENT ON FUNCTION queen.list_queue_figures_v1 IS 'Figures of the queues that were made first.';
+COMMENT ON FUNCTION queen.list_queue_figures_v1 IS 'Statistics of the queues that were created first.';
 
 -- Purpose:   figures of the consumer groups that were made first.
 -- Arguments: p_limit  so many at the most: each becomes series of its own
@@ -41,4 +42,4 @@ BEGIN ATOMIC
     JOIN queen.queues AS q ON q.id = g.queue_id
     ORDER BY g.id LIMIT p_limit;
 END;
-COMMENT ON FUNCTION queen.list_group_figures_v1 IS 'Figures of the consumer groups that were made first.';
+COMMENT ON FUNCTION queen.list_group_figures_v1 IS 'Statistics of the consumer groups that were created first.';

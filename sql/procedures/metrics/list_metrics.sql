@@ -56,7 +56,7 @@ BEGIN
     GROUP BY n.bucket, n.queue, n.worker
     ORDER BY n.bucket DESC, n.queue, n.worker;
 END $$;
-COMMENT ON FUNCTION queen.list_queue_metrics_v1 IS 'What was done for queues over a time.';
+COMMENT ON FUNCTION queen.list_queue_metrics_v1 IS 'Activity of queues in a time range.';
 
 -- Purpose:   a page of the queues for which something was done, busiest first, and how many there are.
 -- Arguments: p_queue (names): null matches any; then times longer than 5 minutes count in whole hours, those longer than 2 days
@@ -97,7 +97,7 @@ BEGIN
         )
     INTO queues, names;
 END $$;
-COMMENT ON FUNCTION queen.find_busiest_v1 IS 'The queues for which most was done over a time.';
+COMMENT ON FUNCTION queen.find_busiest_v1 IS 'The most active queues of a time range.';
 
 -- Purpose:   most long polls of queues that waited at once, by worker, in buckets of p_minutes, newest first: a page.
 CREATE OR REPLACE FUNCTION queen.list_parked_v1(
@@ -132,7 +132,7 @@ BEGIN
         v_end := bucket;
     END LOOP;
 END $$;
-COMMENT ON FUNCTION queen.list_parked_v1 IS 'Most long polls of queues that waited at once, by worker.';
+COMMENT ON FUNCTION queen.list_parked_v1 IS 'The maximum of waiting long polls of queues, by worker.';
 
 -- Purpose:   a page of the workers that reported in a time, the one that was seen last first, and how many there are.
 -- Arguments: p_hostname, p_worker_id: null matches any
@@ -157,7 +157,7 @@ BEGIN ATOMIC
             ) AS b
         );
 END;
-COMMENT ON FUNCTION queen.find_workers_v1 IS 'The workers that reported in a time.';
+COMMENT ON FUNCTION queen.find_workers_v1 IS 'The workers that reported in a time range.';
 
 -- Purpose:   how workers were, in buckets of p_minutes, newest first.
 -- Arguments: p_hostname, p_worker_id, p_worker (names, as queen.find_workers_v1 gives them): null matches any;
@@ -205,7 +205,7 @@ BEGIN ATOMIC
     GROUP BY n.bucket, n.hostname, n.worker_id
     ORDER BY n.bucket DESC, n.hostname, n.worker_id;
 END;
-COMMENT ON FUNCTION queen.list_worker_metrics_v1 IS 'How workers were over a time.';
+COMMENT ON FUNCTION queen.list_worker_metrics_v1 IS 'Statistics of workers in a time range.';
 
 -- Purpose:   what retention and eviction removed, in buckets of p_minutes, newest first.
 CREATE OR REPLACE FUNCTION queen.list_retention_metrics_v1(p_from timestamptz, p_to timestamptz, p_minutes int)
@@ -222,4 +222,4 @@ BEGIN ATOMIC
     WHERE m.bucket >= queen.bucket(p_from, 1) AND m.bucket <= p_to
     GROUP BY k.bucket ORDER BY k.bucket DESC;
 END;
-COMMENT ON FUNCTION queen.list_retention_metrics_v1 IS 'What retention and eviction removed over a time.';
+COMMENT ON FUNCTION queen.list_retention_metrics_v1 IS 'Messages removed by retention and eviction in a time range.';

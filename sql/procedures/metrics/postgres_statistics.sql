@@ -1,5 +1,5 @@
 -- Purpose:   what PostgreSQL says of itself and of the tables of this schema.
--- Returns:   an object with the names of GET /api/v1/analytics/postgres-stats.
+-- Returns:   an object with the names of GET /api/v1/analytics/postgres-stats; sizes are bytes.
 CREATE OR REPLACE FUNCTION queen.postgres_statistics_v1() RETURNS json
 LANGUAGE sql STABLE
 BEGIN ATOMIC
@@ -9,7 +9,7 @@ BEGIN ATOMIC
         WHERE s.schemaname = 'queen'
     )
     SELECT json_build_object(
-        'timestamp', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
+        'timestamp', clock_timestamp(),
         'database', current_database(),
         'databaseCache', (
             SELECT json_build_object(
@@ -76,12 +76,11 @@ BEGIN ATOMIC
         'bufferUsage', '[]'::json,
         'tableSizes', (
             SELECT coalesce(json_agg(json_build_object(
-                'table', t.relname, 'totalSize', pg_size_pretty(pg_total_relation_size(t.relid)),
-                'totalSizeBytes', pg_total_relation_size(t.relid), 'tableSize', pg_size_pretty(pg_table_size(t.relid)),
-                'tableSizeBytes', pg_table_size(t.relid), 'indexSize', pg_size_pretty(pg_indexes_size(t.relid)),
-                'indexSizeBytes', pg_indexes_size(t.relid)) ORDER BY pg_total_relation_size(t.relid) DESC), '[]')
+                'table', t.relname, 'totalSizeBytes', pg_total_relation_size(t.relid),
+                'tableSizeBytes', pg_table_size(t.relid), 'indexSizeBytes', pg_indexes_size(t.relid))
+                ORDER BY pg_total_relation_size(t.relid) DESC), '[]')
             FROM tables AS t
         )
     );
 END;
-COMMENT ON FUNCTION queen.postgres_statistics_v1 IS 'What PostgreSQL says of itself and of the tables of this schema.';
+COMMENT ON FUNCTION queen.postgres_statistics_v1 IS 'Statistics of PostgreSQL and of the tables of this schema.';

@@ -78,7 +78,7 @@ BEGIN
     GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
     ON CONFLICT (minutes, bucket, queue) DO UPDATE SET messages = b.messages + excluded.messages;
 END $$;
-COMMENT ON FUNCTION queen.record_queue_metrics_v1 IS 'Adds what a worker has counted for its queues.';
+COMMENT ON FUNCTION queen.record_queue_metrics_v1 IS 'Adds the counts of a worker for its queues.';
 
 -- Purpose:   adds one sample of a worker to its minute; removes metrics older than p_keep, some ten thousand a call.
 -- Writes:    worker_metrics, queue_metrics, total_metrics, busy_queues, retention_metrics.

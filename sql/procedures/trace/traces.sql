@@ -135,7 +135,7 @@ BEGIN
     ) AS c
     ORDER BY u.last_id DESC, u.name;
 END $$;
-COMMENT ON FUNCTION queen.list_trace_names_v1 IS 'Names of traces, latest first.';
+COMMENT ON FUNCTION queen.list_trace_names_v1 IS 'Trace names, latest first.';
 
 -- Purpose:   how many traces a name has, up to p_scan; without a name, how many names stand among the newest p_scan.
 CREATE OR REPLACE FUNCTION queen.count_traces_v1(p_name text, p_scan int) RETURNS bigint
@@ -151,7 +151,7 @@ BEGIN
     END IF;
     RETURN (SELECT count(*) FROM (SELECT 1 FROM queen.trace_names AS n WHERE n.name = p_name LIMIT p_scan) AS u);
 END $$;
-COMMENT ON FUNCTION queen.count_traces_v1 IS 'How many traces a name has, or how many names there are.';
+COMMENT ON FUNCTION queen.count_traces_v1 IS 'The number of traces with a name, or the number of names.';
 
 -- Purpose:   deletes traces of a message, at most p_step.
 -- Arguments: p_part; p_off and p_hash as in get_message_v1

@@ -39,7 +39,7 @@ class FreezePostgres(Struct, frozen=True, tag=True):
 
 
 class FailOver(Struct, frozen=True, tag=True):
-    """kill -9 of the primary and promotion of its synchronous standby; the old primary stays away."""
+    """kill -9 of the primary and promotion of its synchronous standby; the old primary stays down."""
 
 
 class FillPostgresDisk(Struct, frozen=True, tag=True):

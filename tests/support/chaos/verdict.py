@@ -9,8 +9,8 @@ from typing import Any
 import asyncpg
 import msgspec
 
-from queen_spec.checkers import all_checkers, judge
-from queen_spec.history import Call, Delivery, Drained, History, Pop, Push, PushItem, Record
+from spec.checkers import all_checkers, judge
+from spec.history import Call, Delivery, Drained, History, Pop, Push, PushItem, Record
 
 #: The consumer group that sees the whole log, each message once.
 LOG = "the log"
@@ -65,7 +65,7 @@ def _key(queue: str, partition: str, payload: Any) -> Key:
 
 def _named(record: Record, names: dict[Key, str]) -> Record:
     if isinstance(record, Pop) and record.outcome == "ok" and not record.deliveries and not record.auto_ack:
-        # A poll that ends empty gives back what a late look finds; when PostgreSQL is away it cannot.
+        # A poll that ends empty gives back what a late look finds; when PostgreSQL is down it cannot.
         return replace(record, outcome="unknown", completed=None)
     if not isinstance(record, Push) or all(item.transaction_id for item in record.items):
         return record

@@ -179,10 +179,10 @@ class World:
         was_healthy = True
         while True:
             await asyncio.sleep(_LOOK_S)
-            was_healthy = was_healthy or await asyncio.to_thread(self.server.is_healthy)
+            was_healthy = was_healthy or await asyncio.to_thread(self.server.is_healthy_itself)
             if self.server.process.poll() is None:
                 continue
-            # A start may be refused, for instance while PostgreSQL is away; a server that runs must not give up.
+            # A start may be refused, for instance while PostgreSQL is down; a server that runs must not give up.
             if was_healthy and self.server is not self._excused:
                 tail = "\n".join(self.server.output.read_text().splitlines()[-60:])
                 raise AssertionError(f"the server ended by itself, code {self.server.process.returncode}:\n{tail}")

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 from queen.core.administration import (
-    Apart,
     DeadLetterFilter,
+    GroupBy,
     GroupOrder,
     MessageFilter,
     MessageKey,
@@ -15,7 +15,10 @@ from queen.core.administration import (
     QueueOrder,
     Seek,
 )
-from queen.engine.ports import Lock, LockKind, PushColumns
+from queen.engine.append import AppendBatch
+from queen.engine.ports import Lock, LockKind
+from queen.engine.waiters import OFFERED_MAX
+from tests.support.clock import eventually
 from tests.support.growth.measure import Case, Growth, Shape
 from tests.support.growth.world import GROUP, Box, Stock, World
 
@@ -201,7 +204,7 @@ async def push_without_ids(w: World, s: Stock) -> None:
     await w.push(w.flush(s, [(number, None) for number in range(len(s.parts))]))
 
 
-async def limited(w: World, s: Stock, messages: list[tuple[int, str | None]]) -> PushColumns:
+async def limited(w: World, s: Stock, messages: list[tuple[int, str | None]]) -> AppendBatch:
     columns = w.flush(s, messages)
     options = await w.store.read_push_options()
     columns.version, columns.limited = options.version, [options.limited[s.queue].queue_id]
@@ -220,6 +223,21 @@ async def push_one_limited(w: World, s: Stock) -> None:
 
 async def push_one_of_limited(w: World, s: Stock) -> None:
     await w.push(await limited(w, s, [(0, "new")]))
+
+
+async def push_to_one_waiter(w: World, s: Stock) -> None:
+    assert await w.push_to_waiters(w.flush(s, new_to_all(s)), s.groups) == 1
+
+
+async def push_to_a_waiter_of_all(w: World, s: Stock) -> None:
+    parts = min(len(s.parts), 1000)
+    assert await w.push_to_waiters(w.flush(s, new_to_all(s)), s.groups, parts) == parts
+
+
+async def push_to_many_waiters(w: World, s: Stock) -> None:
+    """As many as a worker offers to a push at most."""
+    groups = s.groups[:OFFERED_MAX]
+    assert await w.push_to_waiters(w.flush(s, [(0, "new")]), groups) == len(groups)
 
 
 async def push_again(w: World, s: Stock) -> None:
@@ -243,8 +261,7 @@ async def describe(w: World, s: Stock) -> None:
 
 
 async def execute_on_new(w: World, s: Stock) -> None:
-    columns, new = w.new_partitions(s, len(s.parts))
-    await w.execute(columns, None, new)
+    await w.execute(w.new_partitions(s, len(s.parts)))
 
 
 async def execute_pushes(w: World, s: Stock) -> None:
@@ -283,6 +300,8 @@ async def look_at_partition(w: World, s: Stock) -> None:
 
 
 EMPTY = Shape("empty partitions", empty_partitions, 400, (
+    given("push to all, of which a waiter gets one", push_to_one_waiter),
+    given("push to all for a waiter", push_to_a_waiter_of_all),
     given("push to all, new ids", push_new),
     given("push to all, without ids", push_without_ids),
     given("push to all, to a queue with a maximum size", push_to_limited),
@@ -324,6 +343,13 @@ async def pops_of_named(w: World, s: Stock) -> None:
     assert len(await w.pop(s.groups, pops=len(s.parts), named=s.parts)) == len(s.parts)
 
 
+async def work_off(w: World, s: Stock) -> None:
+    """Pops of one message each; each is completed, and the next one is prefetched."""
+    leases = [uuid4() for _ in s.parts]
+    delivered = await w.pop(s.groups, pops=len(leases), leased=leases)
+    assert await w.complete(delivered, s.groups[0], leases) == len(leases)
+
+
 async def pop_with_auto_ack(w: World, s: Stock) -> None:
     await w.pop(s.groups, batch=100_000, parts=len(s.parts), auto_ack=True)
 
@@ -347,6 +373,7 @@ READY = Shape("partitions with two messages", ready_partitions, 400, (
     given("pops of two each", pops_of_two),
     given("pop of all", pop_partitions),
     given("pop of all with autoAck", pop_with_auto_ack),
+    given("pop and completion of one message each, with the next", work_off),
     given("push to all, all stored before", push_known),
     given("push to all, half stored before", push_half_known),
     given("first pop of a group", first_pop),
@@ -817,6 +844,7 @@ PARKED = Shape("parked groups of a partition", parked_groups, 64, (
     given("whether it is locked, or any of them", look_at_partition),
     stored("whether one more is being made", look_at_new_group),
     given("push of one, which wakes them", push_one),
+    given("push of one to waiters of some, which wakes the others", push_to_many_waiters),
     given("a pop of each", lambda w, s: w.pop_each(s.groups)),
 ))  # fmt: skip
 
@@ -1091,13 +1119,13 @@ async def busiest(w: World, s: Stock) -> None:
 
 
 async def work_of_all(w: World, _: Stock) -> None:
-    assert await w.administration.metrics.queues(await w.last_hour(), 1, QueueFilter(), Apart(bucket=False))
+    assert await w.administration.metrics.queues(await w.last_hour(), 1, QueueFilter(), GroupBy(bucket=False))
 
 
 async def work_of_one(w: World, _: Stock) -> None:
     metrics, hour = w.administration.metrics, await w.last_hour()
     found = await metrics.busiest(hour, ["q0"], 10, 0)
-    assert await metrics.queues(hour, 1, QueueFilter(names=found.names), Apart(queue=True))
+    assert await metrics.queues(hour, 1, QueueFilter(names=found.names), GroupBy(queue=True))
 
 
 METRICS = Shape("metrics of queues", busy_queues, 300, (
@@ -1119,6 +1147,7 @@ async def windows(w: World, n: int) -> Stock:
     for name in ("other", "stream"):
         stock.stream = await w.register(stock, name)
         await w.cycle(stock, {f"k{number:06}": 1.0 if number == 0 else 9e15 for number in range(n)})
+    await eventually(w.is_state_settled, "state that no longer counts as changed a moment ago")
     return stock
 
 

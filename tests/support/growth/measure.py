@@ -5,8 +5,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
 
+from bench.meter import Cost
 from queen.core.errors import TooSlowError
-from queen_bench.meter import Cost
 from tests.support.growth.world import LIMIT_S, StuckError, World, world
 
 #: A call is repeated until so much CPU was seen, but so often at least and at most; the least of all counts. Who needs

@@ -5,8 +5,8 @@ from enum import Enum
 
 from hypothesis import strategies as st
 
+from bench.meter import Cost
 from queen.core.administration import MessageFilter, Seek
-from queen_bench.meter import Cost
 from tests.support.growth.cases import EVER, retention, seek
 from tests.support.growth.world import GROUP, Stock, World
 

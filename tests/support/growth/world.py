@@ -13,10 +13,11 @@ from uuid import UUID, uuid4
 
 import asyncpg
 
+from bench.meter import Meter, metered
 from queen.core import ids
 from queen.core.administration import MessageKey, Period, Trace
 from queen.core.metrics import Counted, QueueCounts, Worker
-from queen.core.operations import ConfiguredQueue, Lot, Push, QueueConfiguration, Registration
+from queen.core.operations import ConfiguredQueue, PartitionBatch, Push, QueueConfiguration, Registration
 from queen.core.segment import encode_entry, encode_plain, plain_length
 from queen.core.simple_mq import Message, NewQueue
 from queen.db.administration import AdministrationStore
@@ -24,18 +25,17 @@ from queen.db.maintenance import MaintenanceStore
 from queen.db.setup import prepare
 from queen.db.simple_mq import SimpleMqAdministrationStore, SimpleMqStore
 from queen.db.store import Store
-from queen.engine.flush import Flush
+from queen.engine.append import AppendBatch, lay_out
 from queen.engine.ports import (
     AckColumns,
+    CompleteColumns,
     Delivered,
     EnqueueColumns,
-    NewPartitions,
     PopColumns,
-    PushColumns,
     StateColumns,
+    WaitingColumns,
 )
-from queen.services.ports import Page, Place, State, Step
-from queen_bench.meter import Meter, metered
+from queen.jobs.ports import Page, Place, State, Step
 from tests.support.servers import create_database, database_url, drop_database
 
 GROUP = "g"
@@ -191,14 +191,14 @@ class World:
 
     # ------------------------------------------------------------------ push
 
-    def flush(self, stock: Stock, messages: Sequence[tuple[int, str | None]]) -> PushColumns:
+    def flush(self, stock: Stock, messages: Sequence[tuple[int, str | None]]) -> AppendBatch:
         """One call of push: messages by the number of their partition, with or without a transaction id."""
         by_part: dict[int, list[str | None]] = {}
         for number, text in messages:
             by_part.setdefault(number, []).append(text)
-        lots = [_lot(stock.queue, number, texts) for number, texts in by_part.items()]
+        batches = [_batch(stock.queue, number, texts) for number, texts in by_part.items()]
         numbers = {(stock.queue, str(number)): stock.parts[number] for number in by_part}
-        return Flush(uuid4(), [Push(lots, len(messages))], numbers, {}, frozenset()).columns
+        return lay_out(uuid4(), [Push(batches, len(messages))], numbers)
 
     async def fill(self, stock: Stock, each: int = 1, segments: int = 1, prefix: str | None = "t") -> None:
         """Pushes to each partition so many segments of so many messages; ids are ``t0`` and so on, or the server's."""
@@ -211,7 +211,7 @@ class World:
             if segment in (0, segments // 2):
                 stock.times.append(await self.now())
 
-    async def push(self, columns: PushColumns, *, again: bool = False) -> None:
+    async def push(self, columns: AppendBatch, *, again: bool = False) -> None:
         """A call of push. What is unknown there, is no push."""
         rows = await self.store.push(columns, again=again)
         assert len(rows) == len(columns.part)
@@ -221,17 +221,17 @@ class World:
 
     async def pop(
         self, groups: Sequence[int], *, pops: int = 1, batch: int = 1, parts: int = 1, lease: UUID | None = None,
-        named: Sequence[int | None] = (None,), auto_ack: bool = False,
+        named: Sequence[int | None] = (None,), auto_ack: bool = False, leased: Sequence[UUID] = (),
     ) -> list[Delivered]:  # fmt: skip
         """One call: so many pops; each of all of these groups, or of partitions by name."""
-        leases = [None if auto_ack else lease or uuid4() for _ in range(pops)]
+        leases: list[UUID | None] = [*leased] or [None if auto_ack else lease or uuid4() for _ in range(pops)]
         columns = PopColumns([batch] * pops, [parts] * pops, leases, [_FOREVER_S] * pops)
         for pop in range(1, pops + 1):
             for group in groups:
                 columns.pop.append(pop)
                 columns.grp.append(group)
                 columns.part.append(named[(pop - 1) % len(named)])
-        delivered, _, _ = await self.store.pop(columns)
+        delivered, _ = await self.store.pop(columns)
         return delivered
 
     @staticmethod
@@ -245,7 +245,7 @@ class World:
         n = len(groups)
         pops = list(range(1, n + 1))
         columns = PopColumns([1] * n, [1] * n, [uuid4() for _ in pops], [_FOREVER_S] * n, pops, [*groups], [None] * n)
-        delivered, _, _ = await self.store.pop(columns)
+        delivered, _ = await self.store.pop(columns)
         return delivered
 
     async def lease(self, stock: Stock, batch: int = 10_000) -> None:
@@ -283,6 +283,26 @@ class World:
         assert len(rows) == len(columns.part)
         assert [row.problem for row in rows if row.problem] == []
 
+    async def complete(self, delivered: Sequence[Delivered], grp_id: int, leases: Sequence[UUID]) -> int:
+        """Completes the first message of each delivery, by pop; so many others were prefetched."""
+        rows = sorted(delivered, key=lambda row: row.part_id)
+        n, first = len(rows), [row.slice.first for row in rows]
+        columns = CompleteColumns(
+            [row.part_id for row in rows], [grp_id] * n, [leases[row.pop - 1] for row in rows], first, [*first],
+            [uuid4() for _ in rows], [1] * n, [None] * n,
+        )  # fmt: skip
+        done = await self.store.complete(columns)
+        assert len(done) == n
+        return len([row for row in done if row.slice is not None])
+
+    async def push_to_waiters(self, columns: AppendBatch, groups: Sequence[int], parts: int = 1) -> int:
+        """A call of push for a waiting pop of each of these groups; so many partitions were given to them."""
+        n = len(groups)
+        waiting = WaitingColumns([*groups], [uuid4() for _ in groups], [10_000] * n, [parts] * n, [_FOREVER_S] * n)
+        appended, given = await self.store.push_to_waiters(columns, waiting)
+        assert len(appended) == len(columns.part)
+        return len(given)
+
     async def delete_at(self, stock: Stock, offset: int) -> None:
         """Deletes a message of the first partition, named by its message id."""
         name = f"{ids.message_id_prefix(stock.part)}{offset:012x}"
@@ -291,19 +311,19 @@ class World:
     # ------------------------------------------------------------------ transactions
 
     async def execute(
-        self, push: PushColumns, ack: AckColumns | None = None, new: NewPartitions | None = None,
-        required: list[UUID] | None = None,
+        self, push: AppendBatch, ack: AckColumns | None = None, required: list[UUID] | None = None,
     ) -> None:  # fmt: skip
         """A transaction, which must succeed."""
-        rows = await self.store.execute(push, ack or AckColumns(), required, new or NewPartitions(), again=False)
+        rows = await self.store.execute(push, ack or AckColumns(), required, again=False)
         assert not rows.undone
 
-    def new_partitions(self, stock: Stock, n: int) -> tuple[PushColumns, NewPartitions]:
+    def new_partitions(self, stock: Stock, n: int) -> AppendBatch:
         """A push of one message to each of so many partitions that are not there yet."""
-        new = NewPartitions([-number for number in range(1, n + 1)], [stock.queue] * n, [f"new{k}" for k in range(n)])
-        lots = [_lot(stock.queue, number, [f"t{number}"]) for number in range(n)]
+        batches = [_batch(stock.queue, number, [f"t{number}"]) for number in range(n)]
         numbers = {(stock.queue, str(number)): -1 - number for number in range(n)}
-        return Flush(uuid4(), [Push(lots, n)], numbers, {}, frozenset()).columns, new
+        batch = lay_out(uuid4(), [Push(batches, n)], numbers)
+        batch.new = [(stock.queue, f"new{k}") for k in range(n)]
+        return batch
 
     # ------------------------------------------------------------------ traces and streams
 
@@ -319,7 +339,7 @@ class World:
             registered = await self.administration.register_stream(registration)
         return registered.stream
 
-    async def cycle(self, stock: Stock, ends: Mapping[str, float], push: PushColumns | None = None) -> None:
+    async def cycle(self, stock: Stock, ends: Mapping[str, float], push: AppendBatch | None = None) -> None:
         """A cycle that writes rows of windows with these ends, and pushes."""
         state = StateColumns([*ends], ["{}"] * len(ends), [*ends.values()])
         rows = await self.store.cycle(
@@ -327,6 +347,14 @@ class World:
             again=False,
         )  # fmt: skip
         assert not rows.undone, rows.problem
+
+    async def is_state_settled(self) -> bool:
+        """Whether no row of a state was changed a moment ago."""
+        [row] = await self.meter.pool.fetch(
+            "SELECT NOT coalesce(bool_or(queen.is_unsettled(s.updated_at, NULL, queen.clock())), false) AS settled"
+            " FROM queen.stream_state AS s"
+        )
+        return bool(row["settled"])
 
     async def read_state(
         self, stock: Stock, keys: Sequence[str] | None = None, prefix: str | None = None, ripe: float | None = None
@@ -430,14 +458,14 @@ class World:
         await self.simple.give_back(box.queues[0], messages)
 
 
-def _lot(queue: str, number: int, texts: Sequence[str | None]) -> Lot:
+def _batch(queue: str, number: int, texts: Sequence[str | None]) -> PartitionBatch:
     places = range(len(texts))
     if all(text is None for text in texts):
         body = encode_plain([_PAYLOAD for _ in texts])
-        return Lot(queue, str(number), places, body, [plain_length(_PAYLOAD) for _ in texts], None)
+        return PartitionBatch(queue, str(number), places, body, [plain_length(_PAYLOAD) for _ in texts], None)
     entries = [encode_entry(_PAYLOAD, text, None, None) for text in texts]
     chosen = [text or "" for text in texts]
-    return Lot(queue, str(number), places, b",".join(entries), [len(entry) + 1 for entry in entries], chosen)
+    return PartitionBatch(queue, str(number), places, b",".join(entries), [len(entry) + 1 for entry in entries], chosen)
 
 
 @asynccontextmanager

@@ -1,1 +1,0 @@
-"""Polls of a deep and of a shallow simple-mq queue, side by side."""

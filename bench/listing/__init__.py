@@ -1,1 +1,0 @@
-"""Listings and status of a large queue, over HTTP."""

@@ -1,1 +1,0 @@
-"""The procedures of the hot path against one row a message, through asyncpg, in one run."""

@@ -1,1 +1,0 @@
-"""What retention removes a second, and what producers and consumers feel of it."""

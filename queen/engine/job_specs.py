@@ -1,0 +1,179 @@
+"""The table of operations: for each kind of job its handler, and how the engine batches and waits."""
+
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from queen.core.errors import QueenError
+from queen.core.operations import JobType, Pop, Popped, Push, Pushed, Transaction
+from queen.core.simple_mq import Dequeued, Enqueue
+from queen.engine.context import Context
+from queen.engine.handlers import simple_mq
+from queen.engine.handlers.ack import ack
+from queen.engine.handlers.failover import (
+    cycle_behind_spool,
+    pop_unless_paused,
+    push_or_spool,
+    transaction_behind_spool,
+)
+from queen.engine.handlers.give_back import give_back
+from queen.engine.handlers.locks import (
+    locks_of_ack,
+    locks_of_cycle,
+    locks_of_enqueue,
+    locks_of_pop,
+    locks_of_push,
+    locks_of_renewal,
+    locks_of_transaction,
+    unleased_by_ack,
+    unleased_by_transaction,
+)
+from queen.engine.handlers.push import announce, messages_by_queue
+from queen.engine.handlers.renew_lease import renew_lease
+from queen.engine.metadata_cache import MetadataCache
+from queen.engine.offer import Offer
+from queen.engine.ports import Lock
+
+Handler = Callable[[Context, Sequence[Any]], Awaitable[Sequence[Any]]]
+
+
+class Waiting(Struct, frozen=True):
+    """How requests of a kind wait.
+
+    Attributes:
+        nothing: the answer at the timeout.
+        give_back: releases messages that were found for a sender that has gone.
+        count: counts an answer.
+        prefetched: whether workers may have prefetched the messages; then a request that is no long poll tries again.
+    """
+
+    nothing: Any
+    give_back: Callable[[Context, Any, Any], Awaitable[None]]
+    count: Callable[[Context, Any, Any], None]
+    prefetched: bool = False
+
+
+class News(Struct, frozen=True):
+    """The messages that requests of a kind bring for long polls.
+
+    Attributes:
+        arrivals: the messages of requests, by queue.
+        announce: publishes notifications of the stored messages, except to groups that an offer has served.
+    """
+
+    arrivals: Callable[[Iterable[Any]], Mapping[str, int]]
+    announce: Callable[[Context, Sequence[Any], Sequence[Any], Offer | None], None]
+
+
+class JobSpec(Struct, frozen=True):
+    """How a kind of job is executed.
+
+    Attributes:
+        handler: takes the requests of a batch and returns for each a result, or the error of its call, the same one for
+            requests that shared it (``queen.engine.failures``). If it raises, nothing was changed, or the batch may be
+            repeated.
+        key: jobs with the same key are never in two calls at the same time.
+        size: bytes that a request adds to a call.
+        items: messages or acks that a request adds to a call.
+        cold: whether it uses the connections for administration, so that it never delays a message.
+        unleased: cursors at which a request acks without a lease: it is answered when no worker delivers messages any
+            more that it had prefetched there.
+        locks: what a request locks, as far as the worker knows; nothing for kinds whose locks cannot be named.
+        news: for kinds that store messages, if the engine publishes the notifications; other handlers do it themselves.
+        waiting: for kinds whose requests may wait for ``wait_ms``; the handler then returns a ``FetchResult`` for each,
+            or a result that is the answer even if it has no messages.
+    """
+
+    handler: Handler
+    key: Callable[[Any], Hashable] = lambda _request: None
+    size: Callable[[Any], int] = lambda _request: 0
+    items: Callable[[Any], int] = lambda _request: 1
+    cold: bool = False
+    locks: Callable[[MetadataCache, Any], frozenset[Lock]] = lambda _cache, _request: frozenset()
+    unleased: Callable[[MetadataCache, Any], Sequence[tuple[int, int]]] = lambda _cache, _request: ()
+    news: News | None = None
+    waiting: Waiting | None = None
+
+
+def _pop_key(request: Pop) -> Hashable:
+    """Two calls for one group would skip the cursors that the other has locked, and find too few messages."""
+    return (request.queue, request.group, request.namespace, request.task)
+
+
+async def _give_back(context: Context, request: Pop, popped: Popped) -> None:
+    await give_back(context, popped, request.group)
+
+
+def _count(context: Context, request: Pop, popped: Popped) -> None:
+    context.meter.pop(request, popped)
+
+
+def _enqueue_size(request: Enqueue) -> int:
+    return request.size
+
+
+def _push_size(request: Push) -> int:
+    return sum([len(batch.body) for batch in request.batches])
+
+
+def _announce(context: Context, requests: Sequence[Push], results: Sequence[Any], offer: Offer | None) -> None:
+    """Spooled messages are announced when the replay stores them."""
+    stored = [request for request, result in zip(requests, results, strict=True) if isinstance(result, Pushed)]
+    announce(context, stored, offer)
+
+
+def _transaction_size(request: Transaction) -> int:
+    return _push_size(request.push)
+
+
+async def custom(context: Context, requests: Sequence[Callable[[Context], Awaitable[Any]]]) -> list[Any]:
+    """Runs functions that make their own calls, one after another because each may be slow."""
+    return [await _run(context, request) for request in requests]
+
+
+async def _run(context: Context, request: Callable[[Context], Awaitable[Any]]) -> Any:  # noqa: ANN401 - its result
+    try:
+        return await request(context)
+    except QueenError as problem:
+        return problem
+
+
+JOB_SPECS: Mapping[JobType, JobSpec] = {
+    JobType.PUSH: JobSpec(
+        push_or_spool,
+        size=_push_size,
+        items=lambda request: request.items,
+        locks=locks_of_push,
+        news=News(messages_by_queue, _announce),
+    ),
+    JobType.POP: JobSpec(
+        pop_unless_paused, _pop_key, locks=locks_of_pop, waiting=Waiting(Popped(), _give_back, _count, prefetched=True)
+    ),
+    JobType.ACK: JobSpec(ack, items=lambda request: len(request.items), locks=locks_of_ack, unleased=unleased_by_ack),
+    JobType.TRANSACTION: JobSpec(
+        transaction_behind_spool,
+        size=_transaction_size,
+        items=lambda request: request.push.items + len(request.acks),
+        locks=locks_of_transaction,
+        unleased=unleased_by_transaction,
+    ),
+    JobType.RENEW_LEASE: JobSpec(renew_lease, locks=locks_of_renewal),
+    JobType.CYCLE: JobSpec(
+        cycle_behind_spool,
+        items=lambda request: request.push.items + len(request.changes),
+        size=_transaction_size,
+        locks=locks_of_cycle,
+    ),
+    JobType.ENQUEUE: JobSpec(
+        simple_mq.enqueue, size=_enqueue_size, items=lambda request: len(request.messages), locks=locks_of_enqueue
+    ),
+    JobType.DEQUEUE: JobSpec(
+        simple_mq.dequeue,
+        items=lambda request: request.limit,
+        waiting=Waiting(Dequeued(), simple_mq.give_back, simple_mq.count_dequeued),
+    ),
+    JobType.ACKNOWLEDGE: JobSpec(simple_mq.acknowledge, items=lambda request: len(request.message_ids)),
+    JobType.EXTEND_VISIBILITY: JobSpec(simple_mq.extend_visibility),
+    JobType.CUSTOM: JobSpec(custom, cold=True),
+}

@@ -1,1 +1,0 @@
-"""One falcon resource for each group of routes."""

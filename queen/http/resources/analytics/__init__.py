@@ -1,1 +1,0 @@
-"""``/api/v1/analytics/…``: series of what workers and queues did."""

@@ -1,1 +1,0 @@
-"""The interface of simple-mq: ``/api/queues`` and ``/actuator``."""

@@ -1,0 +1,1 @@
+"""Background jobs: they run in one worker of all instances at a time."""

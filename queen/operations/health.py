@@ -1,0 +1,156 @@
+"""``GET /health`` for people and dashboards; ``/health/live`` and ``/health/ready`` for an orchestrator."""
+
+import asyncio
+import os
+
+import falcon.asgi
+from msgspec import Struct
+
+from queen.core.version import VERSION
+from queen.engine.context import Context
+from queen.engine.switches import known_switches
+from queen.http.access import PUBLIC
+from queen.http.answers import StatusOnly, answer, stamp
+from queen.http.operation import Answer, operation
+from queen.http.problems import RETRY_AFTER_S
+from queen.http.request import QueenRequest
+from queen.operations.server import Server
+from queen.spool.state import SpoolState
+
+#: If the engine does not answer for this long, the worker is stuck.
+_STUCK_S = 5.0
+
+
+class SharedState(Struct):
+    """The switches of all servers, in the fields that published clients and dashboards read."""
+
+    maintenance_mode: bool
+    pop_maintenance_mode: bool
+
+
+class Clock(Struct):
+    """The state of PostgreSQL's clock: see ``queen.core.metrics.ClockState``."""
+
+    steps: int
+    last_step_s: float | None
+    last_step_at: str | None
+    distrusted_s: float
+    repairing: bool
+
+
+class Health(Struct):
+    """The answer of ``/health``.
+
+    Attributes:
+        status: ``healthy``; ``degraded``: PostgreSQL is available, but pushes (all, or to some partitions) go to the
+            spool, or its clock stepped and was not accepted since; ``unhealthy``: PostgreSQL is unavailable.
+        clock: the state of PostgreSQL's clock.
+    """
+
+    status: str
+    database: str
+    server: str
+    version: str
+    worker_id: int
+    shared_state: SharedState
+    spool: SpoolState | None
+    clock: Clock
+
+
+class Readiness(Struct):
+    """The answer of ``/health/ready``: ``ready``, ``spooling`` (pushes only) or ``unavailable``."""
+
+    status: str
+    database: str
+    spool: SpoolState | None
+
+
+@operation(
+    "GET",
+    "/health",
+    "getHealth",
+    "Check whether the server can serve requests",
+    access=PUBLIC,
+    answers=[Answer("PostgreSQL is available", Health), Answer("PostgreSQL is unavailable", Health, 503)],
+    errors=(),
+)
+async def get_health(server: Server, _req: QueenRequest, resp: falcon.asgi.Response) -> None:
+    """200 if PostgreSQL is available, else 503."""
+    health = await server.run(_look)
+    _answer(resp, health.status != "unhealthy", health)
+
+
+@operation(
+    "GET",
+    "/health/ready",
+    "getReadiness",
+    "Check whether pushes are accepted",
+    access=PUBLIC,
+    answers=[
+        Answer("`ready`, or `spooling`: only pushes are accepted", Readiness),
+        Answer("No requests can be served", Readiness, 503),
+    ],
+    errors=(),
+)
+async def get_readiness(server: Server, _req: QueenRequest, resp: falcon.asgi.Response) -> None:
+    """200 if pushes are accepted, at least by the spool; 503 if no requests can be served."""
+    readiness = await server.run(_look_whether_ready)
+    _answer(resp, readiness.status != "unavailable", readiness)
+
+
+@operation(
+    "GET",
+    "/health/live",
+    "getLiveness",
+    "Check whether this worker is alive",
+    access=PUBLIC,
+    answers=[
+        Answer("The worker is alive, whether or not PostgreSQL is available", StatusOnly),
+        Answer("The worker is stuck: restart it", StatusOnly, 503),
+    ],
+    errors=(),
+)
+async def get_liveness(server: Server, _req: QueenRequest, resp: falcon.asgi.Response) -> None:
+    """200 if this worker is alive, whether or not PostgreSQL is available; otherwise it should be restarted."""
+    try:
+        async with asyncio.timeout(_STUCK_S):
+            await server.engine.beat()
+    except TimeoutError:
+        answer(resp, StatusOnly("stuck"), 503)
+    else:
+        answer(resp, StatusOnly("live"))
+
+
+def _answer(resp: falcon.asgi.Response, well: bool, body: Struct) -> None:
+    answer(resp, body, 200 if well else 503)
+    if not well:
+        resp.set_header("Retry-After", RETRY_AFTER_S)
+
+
+async def _look(context: Context) -> Health:
+    failover = context.failover
+    connected = await context.database_answers()
+    spool = failover.spool.state() if failover else None
+    clock = context.clock()
+    held = spool is not None and (spool.spooling or spool.held_partitions > 0)
+    degraded = held or clock.repairing or (clock.steps > 0 and clock.distrusted_s > 0)
+    switches = known_switches(failover) if failover else None
+    return Health(
+        "unhealthy" if not connected else "degraded" if degraded else "healthy",
+        "connected" if connected else "disconnected",
+        "Queen for Python",
+        VERSION,
+        os.getpid(),
+        SharedState(bool(switches and switches.maintenance), bool(switches and switches.pop_maintenance)),
+        spool,
+        Clock(clock.steps, clock.last_step_s, stamp(clock.last_step_at), round(clock.distrusted_s, 3), clock.repairing),
+    )
+
+
+async def _look_whether_ready(context: Context) -> Readiness:
+    health, failover = await _look(context), context.failover
+    spooling = health.spool is not None and health.spool.spooling
+    connected = health.status != "unhealthy"
+    room = connected or (failover is not None and await failover.has_room())
+    status = "unavailable" if not room else "spooling" if spooling or not connected else "ready"
+    return Readiness(status, health.database, health.spool)

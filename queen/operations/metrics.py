@@ -1,0 +1,88 @@
+"""Shows the current state of the answering worker, as JSON: ``GET /metrics``."""
+
+import falcon.asgi
+import psutil
+from msgspec import Struct
+
+from queen.engine.context import Context
+from queen.http.access import PUBLIC
+from queen.http.answers import answer
+from queen.http.operation import Answer, operation
+from queen.http.request import QueenRequest
+from queen.operations.server import Server
+
+
+class Rate(Struct):
+    """A count since the start of the worker, and the rate per second."""
+
+    total: int
+    rate: float
+
+
+class DatabaseFigures(Struct, rename="camel"):
+    """Open connections, idle ones, and requests that wait for a connection."""
+
+    pool_size: int
+    idle_connections: int
+    waiting_requests: int
+
+
+class MemoryFigures(Struct, rename="camel"):
+    """Memory of the process in bytes. Field names are those of the original; Python has no separate heap size."""
+
+    rss: int
+    heap_total: int
+    heap_used: int
+    external: int
+    array_buffers: int
+
+
+class CpuFigures(Struct):
+    """CPU time of the process, in microseconds."""
+
+    user: int
+    system: int
+
+
+class MetricsAnswer(Struct):
+    """Metrics of one worker; ``uptime`` in seconds."""
+
+    uptime: int
+    requests: Rate
+    messages: Rate
+    database: DatabaseFigures
+    memory: MemoryFigures
+    cpu: CpuFigures
+
+
+def _rate(total: int, seconds: float) -> Rate:
+    return Rate(total, round(total / seconds, 3) if seconds else 0.0)
+
+
+async def _figures(context: Context) -> MetricsAnswer:
+    meter, gauges = context.meter, context.gauges()
+    process = psutil.Process()
+    memory, cpu = process.memory_info(), process.cpu_times()
+    seconds = meter.age_s
+    return MetricsAnswer(
+        int(seconds),
+        _rate(meter.requests, seconds),
+        _rate(meter.messages, seconds),
+        DatabaseFigures(gauges.pool_size, gauges.pool_idle, gauges.queued),
+        MemoryFigures(memory.rss, memory.vms, memory.rss, 0, 0),
+        CpuFigures(int(cpu.user * 1e6), int(cpu.system * 1e6)),
+    )
+
+
+@operation(
+    "GET",
+    "/metrics",
+    "getMetrics",
+    "Show the current state of the answering worker",
+    access=PUBLIC,
+    answers=[Answer("Counters since its start, connections, memory, CPU", MetricsAnswer)],
+    errors=(503,),
+)
+async def get_metrics(server: Server, _req: QueenRequest, resp: falcon.asgi.Response) -> None:
+    """All workers of an instance share a port: any of them answers."""
+    answer(resp, await server.run(_figures))

@@ -1,0 +1,56 @@
+"""Rows of queues and partitions: how operations look them up, and their message counts."""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from queen.core.administration import PartitionRow, QueueFilter, QueueOrder, QueueRow, QueuesSummary
+from queen.core.errors import NotFoundError
+from queen.engine.context import Context
+from queen.http import answers
+from queen.http.answers import age_s
+from queen.http.queries import Pagination
+
+#: Default number of partitions of a queue in an answer.
+PARTITIONS_LIMIT = 1000
+QUEUE_NOT_FOUND = "Queue not found"
+
+
+class MessageCounts(Struct, rename="camel"):
+    """Message counts by state; if groups differ, the state for the slowest group."""
+
+    total: int = 0
+    pending: int = 0
+    processing: int = 0
+    completed: int = 0
+    failed: int = 0
+    dead_letter: int = 0
+
+
+def counts(row: QueueRow | PartitionRow | QueuesSummary) -> MessageCounts:
+    """The counts of a queue or partition, or of several queues."""
+    return MessageCounts(
+        row.total or 0, row.pending or 0, row.processing or 0, row.completed or 0, row.failed or 0, row.dead_letter or 0
+    )
+
+
+def oldest_age(rows: Iterable[QueueRow]) -> int:
+    """Age of the oldest statistics of some queues in seconds; -1 if some were never computed; 0 for no queues."""
+    return max((age_s(row.computed_at) for row in rows), key=lambda age: (age < 0, age), default=0)
+
+
+def summary_age(summary: QueuesSummary) -> int:
+    """As ``oldest_age``, from the summary of queues."""
+    return age_s(summary.computed_at) if summary.queues else 0
+
+
+async def find_queue(
+    context: Context, queue: str, partition: str | None, page: Pagination
+) -> tuple[QueueRow, list[PartitionRow]]:
+    """The rows of a queue and of a page of its partitions; raises NotFoundError."""
+    await answers.refresh(context)
+    catalogue = context.administration.catalogue
+    rows = await catalogue.queues(QueueFilter(names=[queue]), QueueOrder.NEWEST, 1, 0)
+    if not rows:
+        raise NotFoundError(QUEUE_NOT_FOUND)
+    return rows[0], await catalogue.partitions(queue, partition, None, page.limit, page.offset)

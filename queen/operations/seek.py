@@ -1,0 +1,139 @@
+"""Seeks a consumer group on a queue, or in one partition: ``POST /api/v1/consumer-groups/…/seek``."""
+
+from datetime import UTC, datetime
+
+import falcon.asgi
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from queen.core.administration import Seek, SeekResult
+from queen.core.errors import BadRequestError, NotFoundError
+from queen.engine.context import Context
+from queen.engine.handlers.consumer_groups import seek_group
+from queen.http import parameters
+from queen.http.access import READ_WRITE
+from queen.http.answers import answer, stamp
+from queen.http.operation import Answer, operation
+from queen.http.parsing import check_name, decode, parse_time
+from queen.http.request import QueenRequest, read_body
+from queen.operations.consumer_groups import check_group
+from queen.operations.server import Server
+
+_BODY_BYTES_MAX = 64 * 1024
+
+
+class SeekBody(Struct, rename="camel"):
+    """The target of a seek: one of the three.
+
+    Attributes:
+        to_end: the log end.
+        to_beginning: the oldest message.
+        timestamp: the first message pushed after it; `now` is the current time.
+    """
+
+    to_end: bool = False
+    to_beginning: bool = False
+    timestamp: str | None = None
+
+
+class SeekAnswer(Struct, rename="camel"):
+    """The number of moved cursors, and their target."""
+
+    success: bool
+    consumer_group: str
+    queue_name: str
+    seek_to_end: bool
+    target_timestamp: str | None
+    partitions_updated: int
+
+
+class PartitionSeekAnswer(Struct, rename="camel"):
+    """A moved cursor; ``cursorMovedTo``: the push time of the last message before it."""
+
+    success: bool
+    consumer_group: str
+    queue_name: str
+    partition_name: str
+    updated: bool
+    cursor_moved_to: str | None
+
+
+_decoder = msgspec.json.Decoder(SeekBody)
+
+
+def _target(body: SeekBody, place: Seek) -> Seek | None:
+    """A seek with its target; ``None`` if the body has none."""
+    if body.to_end + body.to_beginning + (body.timestamp is not None) > 1:
+        raise BadRequestError("Give only one of toEnd, toBeginning and timestamp", "timestamp")
+    if body.to_end:
+        return replace(place, to_end=True)
+    if body.to_beginning:
+        return place
+    if body.timestamp is None:
+        return None
+    if body.timestamp == "now":
+        return replace(place, since=datetime.now(UTC))
+    return replace(place, since=parse_time(body.timestamp, "timestamp"))
+
+
+@operation(
+    "POST",
+    "/api/v1/consumer-groups/{consumerGroup}/queues/{queue}/seek",
+    "seekConsumerGroup",
+    "Seek a group on a queue",
+    access=READ_WRITE,
+    answers=[Answer("The number of partitions", SeekAnswer)],
+    errors=(400, 413, 503),
+    description="Moves all cursors of the group to the end, to the beginning, or to the first message at or after a "
+    "time.",
+    parameters=[parameters.GROUP_PATH, parameters.QUEUE_PATH],
+    body=SeekBody,
+    audited=True,
+)
+async def seek_consumer_group(
+    server: Server, req: QueenRequest, resp: falcon.asgi.Response, consumer_group: str, queue: str
+) -> None:
+    """The target must be given."""
+    body = decode(_decoder, await read_body(req, _BODY_BYTES_MAX), {})
+    seek = _target(body, Seek(check_group(consumer_group), check_name(queue, "queue")))
+    if seek is None:
+        raise BadRequestError("Must specify either 'toEnd': true or 'timestamp'", "toEnd")
+    sought = await server.run(lambda context: seek_group(context, seek))
+    answer(resp, SeekAnswer(True, consumer_group, queue, seek.to_end, stamp(seek.since), sought.updated))
+
+
+@operation(
+    "POST",
+    "/api/v1/consumer-groups/{consumerGroup}/queues/{queue}/partitions/{partition}/seek",
+    "seekPartition",
+    "Seek a group in one partition",
+    access=READ_WRITE,
+    answers=[Answer("Whether the cursor was moved", PartitionSeekAnswer)],
+    errors=(400, 404, 503),
+    description="Without a body, or with an empty one, the cursor moves to the end.",
+    parameters=[parameters.GROUP_PATH, parameters.QUEUE_PATH, parameters.PARTITION_PATH],
+    body=SeekBody,
+    needs_body=False,
+    audited=True,
+)
+async def seek_partition(
+    server: Server, req: QueenRequest, resp: falcon.asgi.Response, consumer_group: str, queue: str, partition: str
+) -> None:
+    """The target is optional."""
+    place = Seek(check_group(consumer_group), check_name(queue, "queue"), check_name(partition, "partition"))
+    body = bytes(await req.stream.read(_BODY_BYTES_MAX))
+    seek = (_target(decode(_decoder, body, {}), place) if body else None) or replace(place, to_end=True)
+
+    async def work(context: Context) -> tuple[SeekResult, bool]:
+        sought = await seek_group(context, seek)
+        found = await context.with_retries(
+            lambda _again: context.administration.catalogue.partitions(queue, partition, None, 1, 0)
+        )
+        return sought, bool(found)
+
+    sought, known = await server.run(work)
+    if not known:
+        raise NotFoundError("Partition not found")
+    moved_to = stamp(sought.moved_to)
+    answer(resp, PartitionSeekAnswer(True, consumer_group, queue, partition, sought.updated > 0, moved_to))

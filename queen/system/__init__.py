@@ -1,0 +1,1 @@
+"""What the operating system offers: child processes, signals, memory, open files."""

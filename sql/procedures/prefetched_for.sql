@@ -1,0 +1,48 @@
+-- Purpose:   says for how long workers may still hold what they have prefetched. Who has changed what is delivered waits for that
+--            before it answers: a message that was prefetched before the change is not handed out after the answer.
+-- Arguments: p_queue, or p_part, a partition of the queue; p_group: of one group (null: of all)
+-- Returns:   seconds; null: nothing is prefetched.
+CREATE OR REPLACE FUNCTION queen.prefetched_for_v1(p_queue text, p_group text, p_part bigint) RETURNS float8
+LANGUAGE plpgsql STABLE
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_now timestamptz := queen.clock();
+    v_queue bigint := coalesce(
+        (SELECT q.id FROM queen.queues AS q WHERE q.name = p_queue),
+        (SELECT p.queue_id FROM queen.partitions AS p WHERE p.id = p_part));
+BEGIN
+    RETURN (
+        SELECT extract(epoch FROM max(c.until) - v_now)::float8
+        FROM queen.consumer_groups_metadata AS g
+        CROSS JOIN LATERAL (
+            SELECT l.prefetched_until AS until FROM queen.partition_consumers AS l
+            WHERE l.grp_id = g.id AND l.prefetched_until > v_now ORDER BY l.prefetched_until DESC LIMIT 1
+        ) AS c
+        WHERE g.queue_id = v_queue AND (p_group IS NULL OR g.name = p_group));
+END $$;
+COMMENT ON FUNCTION queen.prefetched_for_v1 IS
+    'The time for which workers may still hold prefetched messages of a queue.';
+
+CREATE OR REPLACE FUNCTION queen.cursors_prefetched_for_v1(p_part bigint[], p_grp bigint[]) RETURNS float8
+LANGUAGE plpgsql STABLE
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_now timestamptz := queen.clock();
+BEGIN
+    RETURN (
+        SELECT extract(epoch FROM max(c.prefetched_until) - v_now)::float8
+        FROM unnest(p_part, p_grp) AS u (part_id, grp_id)
+        CROSS JOIN LATERAL (
+            SELECT l.prefetched_until FROM queen.partition_consumers AS l
+            WHERE l.part_id = u.part_id AND l.grp_id = u.grp_id ORDER BY l.ver DESC LIMIT 1
+        ) AS c
+        WHERE c.prefetched_until > v_now);
+END $$;
+COMMENT ON FUNCTION queen.cursors_prefetched_for_v1 IS
+    'The time for which workers may still hold prefetched messages of some cursors.';
