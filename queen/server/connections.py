@@ -174,7 +174,10 @@ class Connections:
         return self.bytes > self.bounds.shed_above
 
     def shed(self, connections: Iterable[Connection]) -> None:
-        """Refuses incomplete requests, and drops unread answers, until the limit is met."""
+        """Refuses incomplete requests, and drops unread answers, until the limit is met.
+
+        Small ones are last: they free little, and the rest of a small request is probably on its way.
+        """
         holding = [each for each in connections if each.held]
         for each in holding:
             each.measure()
@@ -182,7 +185,8 @@ class Connections:
         # Not a connection whose request has just become complete: it is being handled.
         unfinished = [each for each in holding if each.unfinished and each.stage in _UNFINISHED]
         unread = [each for each in holding if each.stage is Stage.ANSWER_UNREAD]
-        self._end_some(unfinished + unread, lambda: self.bytes <= self.bounds.held_bytes_max)
+        small_last = sorted(unfinished + unread, key=lambda each: each.held <= _SMALL_BYTES)
+        self._end_some(small_last, lambda: self.bytes <= self.bounds.held_bytes_max)
 
     def release(self, count: int) -> None:
         """Subtracts bytes that are no longer held."""

@@ -72,3 +72,19 @@ def test_clients_that_read_are_dropped_after_those_that_do_not(shared: Connectio
     clients[0].reads = True
     assert not shared.is_overloaded(everybody(*clients))
     assert [client.is_given_up for client in clients] == [False, True, True]
+
+
+def test_a_small_request_whose_rest_is_on_its_way_is_not_refused_for_answers_that_nobody_reads(
+    shared: Connections,
+) -> None:
+    unread = [Client(shared, Stage.ANSWER_UNREAD, 25 * MIB, since) for since in range(1, 8)]
+    begun = Client(shared, Stage.HEAD, 200, since=0, unfinished=200)
+    assert not shared.is_overloaded(everybody(begun, *unread))
+    assert not begun.is_given_up
+
+
+def test_many_small_incomplete_requests_are_refused(shared: Connections) -> None:
+    begun = [Client(shared, Stage.BODY, 60 << 10, since, unfinished=60 << 10) for since in range(3000)]
+    assert not shared.is_overloaded(everybody(*begun))
+    assert [client.is_given_up for client in begun[:100]] == [True] * 100
+    assert not begun[-1].is_given_up
