@@ -14,7 +14,7 @@ from ..guarantees import Check
 from ..history import History
 from .broker import Broker, UnavailableError
 from .http import NoAnswerError
-from .lab import Lab
+from .lab import Lab, MissingError, NotPreparedError
 from .pace import Pace
 from .report import RECOMMENDED, Report, Row
 from .results import Result, failed, judged, rows_of
@@ -31,6 +31,10 @@ _PRODUCING_SHARE = 0.4
 _SILENT_SCENARIOS_MAX = 6
 #: A scenario is repeated if it fails by time while answers take longer than this, or if the server postpones it.
 _SLOW_S, _ATTEMPTS, _PAUSE_S = 0.1, 4, 1.0
+#: And once if it misses something: then it waits so long after each push.
+_SETTLE_S = 0.5
+#: Scenarios without short times use leases of 30 s.
+_LEASE_S = 25.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,21 +100,34 @@ class _Run(Session[Scenario, Checker]):
         return rows_of(check, result)
 
     async def _carry_out(self, scenario: Scenario, name: str) -> Result:
-        """The result of the last attempt: one that a faster moment might change is followed by another."""
+        """The result of the last attempt: one that a faster or later moment might change is followed by another."""
+        settle_s = 0.0
         for attempt in range(1, _ATTEMPTS + 1):
             broker, began = Broker(self.server, self.statuses, pace=self.pace), time.monotonic()
-            lab = Lab(broker, f"{name}-{attempt}", self.queues, short_s=2 ** (attempt - 1))
+            lab = Lab(broker, f"{name}-{attempt}", self.queues, short_s=2 ** (attempt - 1), settle_s=settle_s)
             try:
                 result, text = await self._attempt(scenario, lab)
             except UnavailableError as problem:
                 result, text = failed(problem)
                 await asyncio.sleep(_PAUSE_S)
                 continue
-            slowest_s = self.pace.slowest_since(began)
-            if result != "invalid" or not lab.is_timed or slowest_s <= _SLOW_S:
+            if lab.misses and not settle_s:
+                result, settle_s = "unknown", _SETTLE_S
+                continue
+            excuse = self._excuse(lab, began) if result == "invalid" else ""
+            if not excuse:
                 break
-            text += f" (attempt {attempt}, while the slowest answer took {slowest_s:.1f} s)"
+            result, text = "unknown", f"{text} (attempt {attempt}, {excuse})"
         return result, text
+
+    def _excuse(self, lab: Lab, began: float) -> str:
+        """Why a server that keeps the guarantee may have looked as if it did not, if so."""
+        slowest_s, took_s = self.pace.slowest_since(began), time.monotonic() - began
+        if lab.is_timed and slowest_s > _SLOW_S * lab.short_s:
+            return f"while the slowest answer took {slowest_s:.1f} s"
+        if not lab.is_timed and took_s > _LEASE_S:
+            return f"which took {took_s:.0f} s, nearly as long as its leases"
+        return ""
 
     async def _attempt(self, scenario: Scenario, lab: Lab) -> Result:
         """The result of a scenario.
@@ -130,6 +147,7 @@ class _Run(Session[Scenario, Checker]):
             raise
         except Exception as problem:  # no exception that a broken server causes may stop the run
             self.silent += isinstance(problem, NoAnswerError)
+            lab.misses = isinstance(problem, MissingError | NotPreparedError)
             return failed(problem)
         self.silent = 0
         return "valid", "; ".join(dict.fromkeys(lab.notes))
