@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..history import QUEUE_MODE, Ack, AckItem, Delivery, Pop, Push, PushItem, Transaction
-from .broker import Broker, NoLongPollError, NotCarriedOutError
+from .broker import NOT_OFFERED, Broker, NoLongPollError, NotCarriedOutError, NotOfferedError
 
 DEFAULT = "Default"
-_NOT_OFFERED = {404, 405, 501}
 #: How often a server is asked that does not wait by itself, and for how long if it should have something.
 _LOOK_S, _PATIENCE_S = 0.05, 2.0
 #: A group that sees messages before the groups that a scenario is about, and what is pushed behind all others.
@@ -246,7 +245,10 @@ class Lab:
         if not pop.deliveries:
             raise NotPreparedError("a pop delivered nothing that a transaction could ack")
         acks = [self.item(pop, each, lease=lease) for each in pop.deliveries]
-        transaction = await self.broker.transact(acks, pushes, self._places, required)
+        try:
+            transaction = await self.broker.transact(acks, pushes, self._places, required)
+        except NotOfferedError as problem:
+            raise SkippedError(f"the server has no transactions: {problem}") from problem
         await asyncio.sleep(self.settle_s)
         return transaction
 
@@ -257,7 +259,7 @@ class Lab:
             SkippedError: this one does not.
         """
         answer = await self.broker.send(method, path, body)
-        if answer.status in _NOT_OFFERED:
+        if answer.status in NOT_OFFERED:
             raise SkippedError(f"the server does not offer {method} {path}")
         if answer.status >= 300:
             raise NotCarriedOutError(f"{method} {path} was answered {answer}")

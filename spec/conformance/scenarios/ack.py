@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+from uuid import uuid4
+
 from ...guarantees import Level, checks
-from ...history import AckItem
+from ...history import AckItem, Pop
+from ..http import BadAnswerError
 from ..lab import DEFAULT, Lab, all_accepted, expect, expect_equal, none_accepted, payloads
 
 SECOND_NS = 1_000_000_000
@@ -92,3 +96,35 @@ async def acks_of_one_request_are_judged_one_by_one(lab: Lab) -> None:
     items.insert(1, AckItem(queue, DEFAULT, "unknown", lease=pop.lease))
     outcomes = [item.outcome for item in (await lab.ack_items(items)).items]
     expect_equal(outcomes, ["ok", "fail", "ok", "ok"], "the results by position")
+
+
+@checks("G-ACK-8", level=Level.LIVE)
+async def a_pop_beside_acks_gets_what_they_free(lab: Lab) -> None:
+    """The last ack of a lease with a pop of the same partition; then a refused ack with a pop of another queue."""
+    queue, other = await lab.queue(leaseTime=30), await lab.queue()
+    await lab.push(queue, 0, 1)
+    await lab.push(other, "other")
+    await lab.shown(queue, 2)
+    await lab.shown(other, 1)
+    held = await lab.take(queue, 0, batch=1)
+    results, found = await _ack_and_pop(lab, held, held.lease, queue)
+    expect_equal(results, [True], "the ack that ends the lease")
+    expect_equal(found, [1], "what a pop beside the last ack got")
+    results, found = await _ack_and_pop(lab, held, str(uuid4()), other)
+    expect_equal(found, ["other"], "what a pop beside an ack got")
+
+
+async def _ack_and_pop(lab: Lab, pop: Pop, lease: str, queue: str) -> tuple[list[bool], list[object]]:
+    """Which acks succeeded, and the payloads that the pop of the same request got."""
+    acks = [
+        {"transactionId": each.transaction_id, "partitionId": each.partition_id, "leaseId": lease}
+        for each in pop.deliveries
+    ]
+    body = {"acknowledgments": acks, "pop": {"queue": queue, "batch": 1}}
+    answer = await lab.broker.send("POST", "/api/v1/ack/batch", body)
+    try:
+        told: Any = answer.json()
+        messages = told["pop"]["messages"] if told["pop"] else []
+        return [each["success"] for each in told["acknowledgments"]], [each["data"] for each in messages]
+    except (KeyError, TypeError):
+        raise BadAnswerError(f"acks with a pop were answered {answer}") from None

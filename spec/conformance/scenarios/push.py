@@ -151,3 +151,19 @@ async def a_message_id_is_no_transaction_id_for_another_message(lab: Lab) -> Non
     item = (await lab.push(queue, "intruder", ids=[stored])).items[0]
     expect(item.outcome == "fail" or item.duplicate, f"a push under the message id {stored} was answered as queued")
     expect_equal(payloads(await lab.contents(queue)), ["stored"], "what was stored")
+
+
+@checks("G-RET-8", level=Level.LIVE)
+async def a_full_queue_takes_nothing_more(lab: Lab) -> None:
+    """Room for three: eight producers at once, one request that is too large, and a push after one was done."""
+    queue = await lab.queue(maxSize=3, leaseTime=30)
+    body = {"items": [{"queue": queue, "payload": "more"}]}
+    crowd = await asyncio.gather(*(lab.broker.send("POST", "/api/v1/push", body) for _ in range(8)))
+    stored = sum(answer.status < 300 for answer in crowd)
+    expect_equal(stored, 3, "pushes of eight at once that a queue with room for three took")
+    large = await lab.broker.send("POST", "/api/v1/push", {"items": body["items"] * 4})
+    expect(large.status >= 400, f"four messages for a queue of three were answered {large.status}")
+    pop = await lab.take(queue, *["more"] * 3)
+    await lab.ack(pop)
+    found = await lab.look(queue)
+    expect_equal(payloads(found), [], "what is stored beyond the maximum")
