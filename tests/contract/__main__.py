@@ -1,6 +1,7 @@
 """`python -m tests.contract`: examples from a live server, and what is written from the sources of the contract.
 
-Examples that are still right stay as they are (``recorded``). What is written is `spec/openapi.yaml`, and the table of intended differences in `docs/compatibility.md`.
+Examples that are still right stay as they are (``recorded``). The rest is `spec/openapi.yaml`, and the table of
+intended differences in `docs/compatibility.md`.
 """
 
 import asyncio
