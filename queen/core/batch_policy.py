@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from queen.core.operations import JobType
+from queen.core.job_type import JobType
 
 #: A remaining hold that is too short to measure.
 _SOON_MS = 0.001

@@ -1,4 +1,4 @@
-"""The administrative procedures as protocols by topic. ``queen.db`` implements them.
+"""The administrative procedures as protocols by topic. ``queen.postgres`` implements them.
 
 Methods raise the errors of ``queen.engine.ports.Database``.
 """
@@ -8,7 +8,9 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from queen.core.administration import (
+    BegunWork,
     Configured,
+    ConfiguredQueue,
     Consumers,
     CursorRow,
     DeadLetter,
@@ -31,6 +33,7 @@ from queen.core.administration import (
     ParkedRow,
     PartitionRow,
     Period,
+    QueueConfiguration,
     QueueFilter,
     QueueMetricsRow,
     QueueOptions,
@@ -38,6 +41,8 @@ from queen.core.administration import (
     QueueRow,
     QueuesSummary,
     Refreshed,
+    Registered,
+    Registration,
     Replayed,
     RetentionRow,
     Seek,
@@ -49,9 +54,9 @@ from queen.core.administration import (
     WorkerFilter,
     WorkerMetricsRow,
 )
-from queen.core.metrics import ClockState, Counted, LogFigures, Sample, Worker
-from queen.core.operations import BegunWork, ConfiguredQueue, QueueConfiguration, Registered, Registration
-from queen.engine.append import AppendBatch
+from queen.core.metrics import Counted, Sample, Worker
+from queen.core.statistics import ClockState, LogStatistics
+from queen.log.append import AppendBatch
 
 
 class Catalogue(Protocol):
@@ -123,7 +128,7 @@ class Traces(Protocol):
     async def count(self, name: str | None = None) -> int: ...
 
 
-class Metrics(Protocol):
+class Statistics(Protocol):
     """Statistics of queues and groups, and metrics over time."""
 
     async def refresh_smallest(self, rows_max: int) -> None: ...
@@ -144,7 +149,7 @@ class Metrics(Protocol):
     async def retention(self, period: Period, minutes: int) -> list[RetentionRow]: ...
     async def postgres(self) -> str: ...
     async def clock(self) -> ClockState: ...
-    async def figures(self, queues_max: int, groups_max: int) -> LogFigures: ...
+    async def log(self, queues_max: int, groups_max: int) -> LogStatistics: ...
 
 
 class Administration(Protocol):
@@ -161,7 +166,7 @@ class Administration(Protocol):
     @property
     def traces(self) -> Traces: ...
     @property
-    def metrics(self) -> Metrics: ...
+    def statistics(self) -> Statistics: ...
 
     async def switches(self) -> dict[str, bool]: ...
     async def set_switch(self, key: str, enabled: bool) -> None: ...

@@ -1,4 +1,4 @@
-"""What the engine needs from outside, as protocols. ``queen.db`` and ``queen.peers`` implement them."""
+"""What the engine needs from outside, as protocols. ``queen.postgres`` and ``queen.peers`` implement them."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -8,20 +8,20 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from queen.core.operations import Slice, StateRows
 from queen.core.simple_mq import (
     Dequeued,
     Enqueued,
     Extended,
-    Figures,
     Message,
     NewQueue,
     QueueInfo,
     Requeued,
     RequeuedAll,
     Routed,
+    Statistics,
 )
-from queen.engine.append import AppendBatch, Appended
+from queen.log.append import AppendBatch, Appended
+from queen.log.requests import Slice, StateRows
 
 
 class LimitedQueue(Struct, frozen=True):
@@ -199,11 +199,13 @@ class CycleRows(Struct, frozen=True):
 
     Attributes:
         undone: nothing was done, because of ``problem`` or because a partition of the push is unknown.
+        noop: the problem is no failure: a window close that lost a race.
         completed: messages that the ack has completed; ``None`` if only an earlier attempt knew that.
     """
 
     undone: bool
     problem: str | None
+    noop: bool
     appended: list[Appended]
     completed: int | None
     released: bool
@@ -392,7 +394,7 @@ class SimpleMqAdministration(Protocol):
     ) -> Sequence[Message] | None: ...
     async def sweep(self) -> list[Routed]: ...
     async def tidy(self, not_after: datetime | None = None) -> None: ...
-    async def figures(self, queues_max: int) -> Figures: ...
+    async def statistics(self, queues_max: int) -> Statistics: ...
     async def count_outcomes(self, numbers: Mapping[tuple[UUID, str, str], int]) -> None: ...
 
 

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import falcon.asgi
 from msgspec import Struct
 
-from queen.core import ids
 from queen.core.administration import (
     GroupBy,
     GroupsSummary,
@@ -24,6 +23,7 @@ from queen.http.answers import answer
 from queen.http.operation import Answer, operation
 from queen.http.queries import Pagination
 from queen.http.request import QueenRequest
+from queen.log import ids
 from queen.operations.buckets import DEFAULT_PERIOD, TimeRange, time_range
 from queen.operations.live_workers import WorkerElement, live_workers
 from queen.operations.queue_rows import summary_age
@@ -186,9 +186,9 @@ async def _look(context: Context, wanted: QueueFilter, period: Period, page: Pag
         queues=await administration.catalogue.used_queues(wanted, page.limit, page.offset),
         summary=summary,
         groups=await administration.consumer_groups.summary(wanted),
-        series=await administration.metrics.queues(period, minutes, wanted, GroupBy()),
-        machines=await administration.metrics.workers(period, minutes, WorkerFilter(), GroupBy()),
-        total=await administration.metrics.queues(period, minutes, wanted, GroupBy(bucket=False)),
+        series=await administration.statistics.queues(period, minutes, wanted, GroupBy()),
+        machines=await administration.statistics.workers(period, minutes, WorkerFilter(), GroupBy()),
+        total=await administration.statistics.queues(period, minutes, wanted, GroupBy(bucket=False)),
         workers=await live_workers(context, wanted),
         dead=await _dead_letters(context, wanted.names[0] if wanted.names else None, summary.dead_letter),
     )

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from queen.core.ids import parse_partition_id
+from queen.log.ids import parse_partition_id
 from spec.guarantees import Level, checks
 from tests.support.api import Api, ack_of
 from tests.support.clock import eventually
@@ -394,7 +394,7 @@ async def test_a_window_by_time_holds_what_came_in_its_slot(socket: Socket, api:
         for n in range(25):
             await api.push(queue, n)
             pushed.append(n)
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.1)  # the rate of the load: over several windows
 
     producing = asyncio.create_task(produce())
     seen: list[Any] = []

@@ -10,13 +10,13 @@ import pytest
 
 from queen.core.administration import GivenUp, MessageKey
 from queen.core.errors import DatabaseUnavailableError, OutcomeUnknownError
-from queen.core.operations import Renewed, RenewLease
 from queen.core.simple_mq import Acknowledge, Acknowledged
 from queen.engine.context import Context, ignore_notification
 from queen.engine.handlers import simple_mq
 from queen.engine.handlers.give_up import give_up
 from queen.engine.handlers.removal import delete_dead_letter
 from queen.engine.handlers.renew_lease import renew_lease
+from queen.log.requests import Renewed, RenewLease
 from spec.guarantees import Level, checks
 
 ONE, OTHER = UUID(int=1), UUID(int=2)
@@ -41,7 +41,7 @@ def context_of(*answers: object) -> Context:
     """A context over such a database; nothing else of it is there."""
     nothing: Any = SimpleNamespace()
     database: Any = Lossy(*answers)
-    queues: Any = SimpleNamespace(database=database, tally=SimpleNamespace(add=lambda *_: None))
+    queues: Any = SimpleNamespace(database=database, outcomes=SimpleNamespace(add=lambda *_: None))
     return Context(database, nothing, nothing, ignore_notification, retry_timeout_s=60, simple_mq=queues)
 
 

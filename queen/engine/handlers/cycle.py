@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from functools import partial
 
 from queen.core.errors import NoEncryptionKeyError, QueenError
-from queen.core.operations import Cycle, CycleResult
 from queen.engine.context import Context
 from queen.engine.handlers.ack import Gathered, locate
 from queen.engine.handlers.push import announce, current_options, is_stale, laid_out_anew, lay_out, seal
 from queen.engine.ports import AckColumns, Notification, PartitionName, StateColumns
+from queen.log.requests import Cycle, CycleResult
 
 
 async def cycle(context: Context, requests: Sequence[Cycle]) -> list[CycleResult | QueenError]:
@@ -57,13 +57,14 @@ async def _attempt(
         )
     )
     if rows.undone and rows.problem is not None:
-        return CycleResult(rows.problem, name.queue)
+        return CycleResult(rows.problem, name.queue, rows.noop)
     if rows.undone and is_stale(context, rows.appended):
         return None
     announce(context, [request.push])
     if rows.ready:
         context.notify(Notification(name.queue, 1, request.group))
-    return CycleResult(None, name.queue, batch.answers(rows.appended)[0], rows.completed or 0, rows.released, rows.dead)
+    pushed = batch.answers(rows.appended)[0]
+    return CycleResult(None, name.queue, False, pushed, rows.completed or 0, rows.released, rows.dead)
 
 
 async def _ack(context: Context, request: Cycle) -> AckColumns | str | None:

@@ -1,0 +1,60 @@
+"""W3C trace contexts of messages: stored beside the payload at the push, and read at the pop.
+
+A context is stored as the text of the header ``traceparent`` (https://www.w3.org/TR/trace-context/). Only telemetry
+calls this, so messages without a context and servers without telemetry have no cost.
+"""
+
+from collections import Counter
+from typing import TypeVar
+
+import msgspec
+from msgspec import structs
+
+from queen.log.requests import Cycle, PartitionBatch, Popped, Push, Transaction
+from queen.log.segment import Entry, decode_entries
+
+Pushing = TypeVar("Pushing", Push, Transaction, Cycle)
+
+_text = msgspec.json.Decoder(str)
+
+
+def stamp(request: Pushing, traceparent: str) -> Pushing:
+    """The request with the context added to each message that it pushes."""
+    if isinstance(request, Push):
+        return structs.replace(request, batches=[_stamp_batch(batch, traceparent) for batch in request.batches])
+    return structs.replace(request, push=stamp(request.push, traceparent))
+
+
+def _stamp_batch(batch: PartitionBatch, traceparent: str) -> PartitionBatch:
+    # First in the object, so that the object need not be decoded.
+    head = b'{"traceparent":"%b",' % traceparent.encode()
+    entries, begin = [], 0
+    for length in batch.lengths:
+        entries.append(head + batch.body[begin + 1 : begin + length - 1])
+        begin += length
+    more = len(head) - 1
+    return structs.replace(batch, body=b",".join(entries), lengths=[length + more for length in batch.lengths])
+
+
+class Delivered(msgspec.Struct, frozen=True):
+    """The messages of a pop: their number, and their number per trace context."""
+
+    messages: int
+    contexts: "Counter[str]"
+
+
+def delivered(popped: Popped) -> Delivered:
+    """Counts the messages of a pop, and reads their contexts."""
+    messages, contexts = 0, Counter[str]()
+    for claim in popped.claims:
+        for piece in claim.slices:
+            entries = decode_entries(piece.data, piece.ends, piece.start)
+            for offset, entry in enumerate(entries, piece.first):
+                if offset > claim.upto:
+                    break
+                if offset in claim.skip:
+                    continue
+                messages += 1
+                if isinstance(entry, Entry) and entry.traceparent:
+                    contexts[_text.decode(entry.traceparent)] += 1
+    return Delivered(messages, contexts)

@@ -1,0 +1,98 @@
+"""The administrative procedures, over a small pool of their own, so that they never delay messages."""
+
+from uuid import UUID
+
+from queen.core.administration import BegunWork, ConfiguredQueue, QueueConfiguration, Registered, Registration
+from queen.core.limits import CURSORS_STEP
+from queen.postgres.catalogue import CatalogueStore
+from queen.postgres.consumer_groups import ConsumerGroupStore
+from queen.postgres.dead_letters import DeadLetterStore
+from queen.postgres.messages import MessageStore
+from queen.postgres.pool import Pool
+from queen.postgres.statement import call
+from queen.postgres.statistics import StatisticsStore
+from queen.postgres.traces import TraceStore
+
+_CONFIGURE = (
+    "SELECT * FROM queen.configure_queue_v1("
+    "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)"
+)
+_SETTLE = call("settle_queue_v1", 2)
+_BEGUN = "SELECT * FROM queen.find_begun_v1()"
+_INSTALLATION = "SELECT value #>> '{}' AS id FROM queen.system_state WHERE key = 'installation'"
+_SWITCHES = "SELECT * FROM queen.switches_v1()"
+_SET_SWITCH = "SELECT queen.set_switch_v1($1, $2)"
+_REGISTER = "SELECT * FROM queen.register_stream_v1($1, $2, $3, $4, $5, $6)"
+_DELETE = call("delete_queue_v1", 2)
+_PURGE = "SELECT queen.purge_partitions_v1($1) AS more"
+
+#: Maximum of partitions and cursors that one transaction of a deletion removes.
+_DELETE_STEP = 5000
+#: Maximum of rows of a stream's state that one transaction of a reset deletes.
+_FORGET_STEP = 5000
+#: Maximum of rows of deleted queues that one transaction removes.
+PURGE_STEP = 5000
+
+
+class AdministrationStore:
+    """Implements ``queen.engine.administration.Administration``, with a store for each topic."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self.catalogue = CatalogueStore(pool)
+        self.messages = MessageStore(pool)
+        self.dead_letters = DeadLetterStore(pool)
+        self.consumer_groups = ConsumerGroupStore(pool)
+        self.traces = TraceStore(pool)
+        self.statistics = StatisticsStore(pool)
+
+    async def installation(self) -> UUID:
+        """The id of the database, by which a spool knows where its messages belong."""
+        [row] = await self._pool.fetch(_INSTALLATION)
+        return UUID(row["id"])
+
+    async def switches(self) -> dict[str, bool]:
+        """The switches of the whole installation that were set."""
+        return {row["key"]: row["enabled"] for row in await self._pool.fetch(_SWITCHES)}
+
+    async def set_switch(self, key: str, enabled: bool) -> None:
+        """Sets a switch of the whole installation."""
+        await self._pool.fetch(_SET_SWITCH, key, enabled)
+
+    async def configure_queue(self, configuration: QueueConfiguration) -> ConfiguredQueue:
+        """Creates or replaces a queue; if it has many partitions, ``settle_queue`` must follow."""
+        c = configuration
+        [row] = await self._pool.fetch(
+            _CONFIGURE, c.queue, c.namespace, c.task, c.priority, c.lease_time, c.retry_limit, c.retry_delay,
+            c.delayed_processing, c.window_buffer, c.dead_letter_queue, c.dlq_after_max_retries,
+            c.retention_enabled, c.retention_seconds, c.completed_retention_seconds, c.ttl, c.max_wait_time_seconds,
+            c.max_size, c.encryption_enabled, CURSORS_STEP,
+        )  # fmt: skip
+        return ConfiguredQueue(*row)
+
+    async def settle_queue(self, queue_id: int) -> tuple[int, bool]:
+        """Applies new options to a page of partitions: the released cursors, and whether there are more pages."""
+        [row] = await self._pool.fetch(_SETTLE, queue_id, CURSORS_STEP)
+        return row["woken"], row["more"]
+
+    async def begun(self) -> list[BegunWork]:
+        """Work in pages that is not finished: options of queues, and deletions of groups."""
+        return [BegunWork(*row) for row in await self._pool.fetch(_BEGUN)]
+
+    async def delete_queue(self, queue: str) -> tuple[bool, bool]:
+        """Deletes a page of a queue: whether it existed, and whether there is more to delete."""
+        [row] = await self._pool.fetch(_DELETE, queue, _DELETE_STEP)
+        return row["existed"], row["more"]
+
+    async def purge_partitions(self) -> bool:
+        """Removes a page of the data of deleted queues; whether there is more."""
+        [row] = await self._pool.fetch(_PURGE, PURGE_STEP)
+        return bool(row["more"])
+
+    async def register_stream(self, registration: Registration) -> Registered:
+        """Creates or finds a stream; a reset deletes a page of its state."""
+        r = registration
+        [row] = await self._pool.fetch(
+            _REGISTER, r.name, r.source_queue, r.sink_queue, r.config_hash, r.reset, _FORGET_STEP
+        )
+        return Registered(*row)

@@ -1,0 +1,102 @@
+"""Lists, seeks and deletes consumer groups."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from queen.core.administration import (
+    Consumers,
+    CursorRow,
+    GroupOrder,
+    GroupRow,
+    GroupsSummary,
+    LaggingRow,
+    QueueFilter,
+    Seek,
+    SeekResult,
+)
+from queen.core.limits import CURSORS_STEP
+from queen.postgres.pool import Pool
+from queen.postgres.statement import call
+
+_LIST = call("list_groups_v1", 5)
+_SUMMARIZE = call("summarize_groups_v1", 3)
+_CONSUMERS = call("describe_consumers_v1", 1)
+_CURSORS = call("list_cursors_v1", 3)
+_LAGGING = call("list_lagging_v1", 2)
+_QUEUES_OF = call("find_group_queues_v1", 1)
+_WITHOUT_CURSOR = "SELECT * FROM queen.find_groups_without_cursor_v1($1) AS name"
+_SEEK = call("seek_group_v1", 7)
+_UPDATE = call("update_subscription_v1", 4)
+_CONTINUE = "SELECT complete FROM queen.subscribe_v1($1, $2, 'all', NULL, false, false, $3)"
+_DELETE = call("delete_group_v1", 5)
+
+#: Maximum of cursors that one transaction of a deletion removes. It locks no partitions.
+DELETE_STEP = 5000
+
+
+class ConsumerGroupStore:
+    """Implements ``queen.engine.administration.ConsumerGroups``."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def groups(
+        self, queues: Sequence[str] | None, search: str | None, order: GroupOrder, limit: int, offset: int
+    ) -> list[GroupRow]:
+        """A page of the groups of queues; ``search``: a text that the name of group or queue contains."""
+        return [GroupRow(*row) for row in await self._pool.fetch(_LIST, queues, search, order.value, limit, offset)]
+
+    async def summary(self, wanted: QueueFilter) -> GroupsSummary:
+        """Statistics of the groups of queues, added up."""
+        [row] = await self._pool.fetch(_SUMMARIZE, wanted.namespace, wanted.task, wanted.names)
+        return GroupsSummary(*row)
+
+    async def consumers_of(self, queues: Sequence[str]) -> Consumers:
+        """The consumers of some queues."""
+        [row] = await self._pool.fetch(_CONSUMERS, queues)
+        return Consumers(*row)
+
+    async def cursors(self, group: str, limit: int, offset: int) -> list[CursorRow]:
+        """A page of the cursors of a group, by queue and partition."""
+        return [CursorRow(*row) for row in await self._pool.fetch(_CURSORS, group, limit, offset)]
+
+    async def lagging(self, seconds: int, limit: int) -> list[LaggingRow]:
+        """Partitions whose oldest message in the backlog has waited for more than ``seconds``, longest first."""
+        return [LaggingRow(*row) for row in await self._pool.fetch(_LAGGING, seconds, limit)]
+
+    async def seek(self, seek: Seek, after: int) -> tuple[SeekResult, int | None]:
+        """Moves cursors of partitions after ``after``; also returns where to continue; ``None``: done."""
+        [row] = await self._pool.fetch(
+            _SEEK, seek.queue, seek.group, seek.partition, seek.to_end, seek.since, after, CURSORS_STEP
+        )
+        return SeekResult(row["updated"], row["moved_to"]), row["last"]
+
+    async def queues_of(self, group: str) -> list[str]:
+        """The queues that have a group of that name."""
+        return [row["queue"] for row in await self._pool.fetch(_QUEUES_OF, group)]
+
+    async def without_cursor(self, part_id: int) -> list[str]:
+        """Groups without a cursor in a partition that need one: queue mode, if its queue has no group."""
+        return [row["name"] for row in await self._pool.fetch(_WITHOUT_CURSOR, part_id)]
+
+    async def update_subscription(self, queue: str, group: str, since: datetime) -> tuple[bool, bool]:
+        """Changes the stored start of a group: whether the queue has the group, and whether the change is done.
+
+        A group that lacks cursors gets a page of them first, and needs another call.
+        """
+        [row] = await self._pool.fetch(_UPDATE, queue, group, since, CURSORS_STEP)
+        return row["known"], row["changed"]
+
+    async def go_on(self, queue: str, group: str) -> bool:
+        """Creates a page of the missing cursors of a group; whether there are more."""
+        [row] = await self._pool.fetch(_CONTINUE, queue, group, CURSORS_STEP)
+        return row["complete"] is False
+
+    async def delete(self, queue: str, group: str, after: str, *, subscription: bool) -> tuple[int | None, str | None]:
+        """Deletes a page of a group, or moves it back to its start.
+
+        Returns the number of cursors, ``None`` if the queue has no such group; and where to continue, ``None``: done.
+        """
+        step = DELETE_STEP if subscription else CURSORS_STEP
+        [row] = await self._pool.fetch(_DELETE, queue, group, subscription, after, step)
+        return row["cursors"], row["last"]
