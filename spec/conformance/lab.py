@@ -94,7 +94,7 @@ class Lab:
         return await self.broker.push(items)
 
     async def pop(self, queue: str, partition: str | None = None, **how: Any) -> Pop:  # noqa: ANN401 - of Broker.pop
-        """Take up to 100 messages of one partition, unless told otherwise; ask again where nobody waits."""
+        """Take up to 100 messages of one partition, unless told otherwise; without long polls, ask again and again."""
         try:
             return await self.long_poll(queue, partition, **how)
         except SkippedError:

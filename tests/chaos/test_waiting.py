@@ -79,7 +79,7 @@ async def test_clients_that_disconnect_during_an_outage_take_nothing(server: Ser
 
 
 @checks("G-ISO-1", level=Level.FAULTS)
-async def test_bad_requests_fail_nobody_else_while_back_ends_are_killed(server: Server, broker: Broker) -> None:
+async def test_bad_requests_fail_no_others_while_back_ends_are_killed(server: Server, broker: Broker) -> None:
     bad = {"items": [{"queue": "apart", "partition": "bad", "payload": 1, "traceId": "no uuid"}]}
     done = asyncio.Event()
 

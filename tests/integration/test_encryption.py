@@ -173,7 +173,7 @@ def look_at_commands(server: Server, queue: str) -> None:
     assert client.text("ack", "--dlq", given=json.dumps(json.loads(popped)[1])) == "1 message acked, 1 dead letter\n"
     shown = client.call("pop", queue, "-g", "others", "-n", "9")
     assert "corrupt" in shown.stdout
-    assert "t0 t2" in shown.stderr, "the command to copy leaves out what nobody could read"
+    assert "t0 t2" in shown.stderr, "the command to copy leaves out what could not be decrypted"
 
 
 async def test_listings_show_messages_dead_letters_and_traces_in_clear(secret: Api, queue: str) -> None:

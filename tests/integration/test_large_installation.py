@@ -188,7 +188,7 @@ def test_lists_are_searched_and_put_in_order_by_the_server(large: Server) -> Non
     "query", ["order=alphabet", "limit=0", "limit=10001", "&".join(f"queue=q{n}" for n in range(101))]
 )
 @pytest.mark.parametrize("path", ["/api/v1/resources/queues", "/api/v1/consumer-groups"])
-def test_a_page_that_nobody_can_have_is_a_400_that_names_it(large: Server, path: str, query: str) -> None:
+def test_an_impossible_page_is_a_400_that_names_it(large: Server, path: str, query: str) -> None:
     status, answer = large.request("GET", f"{path}?{query}")
     assert status == 400
     assert answer["error"].startswith(query.partition("=")[0])

@@ -80,9 +80,7 @@ def send_udp(port: int, *datagrams: bytes) -> None:
 
 
 @checks("G-WAIT-1", level=Level.LIVE)
-async def test_a_datagram_wakes_the_waiters_of_every_worker_and_a_forged_one_nobody(
-    database: str, folder: Path
-) -> None:
+async def test_a_datagram_wakes_the_waiters_of_every_worker_and_a_forged_one_none(database: str, folder: Path) -> None:
     udp_port, queue = free_port(), "orders"
     settings = {
         **SLOW,
@@ -148,7 +146,7 @@ async def test_a_signed_request_wakes_the_waiters_of_every_worker_and_others_are
                 assert await asyncio.gather(*waiting.values()) == [[7]] * len(waiting)
 
 
-async def test_without_a_secret_nobody_may_notify(api: Api) -> None:
+async def test_without_a_secret_notifications_are_refused(api: Api) -> None:
     answer = await api.http.post("/internal/api/notify", json={"queue": "q"})
     assert answer.status_code == 403
     assert "QUEEN_SYNC_SECRET" in answer.json()["detail"]
@@ -192,7 +190,7 @@ def receive(peer: socket.socket, way: str) -> bytes:
         return text
 
 
-async def test_a_queue_configured_or_deleted_elsewhere_is_looked_up_anew(workers: list[Api], queue: str) -> None:
+async def test_a_queue_configured_or_deleted_elsewhere_is_looked_up_again(workers: list[Api], queue: str) -> None:
     """Both workers know the queue; one deletes it and it is made anew: the other's next push lands in the new one."""
     here, there = workers
     await here.push(queue, 1)

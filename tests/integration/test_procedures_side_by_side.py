@@ -21,7 +21,7 @@ from tests.support.procedures import Offsets, ack, pop, push, resolve, subscribe
 from tests.support.servers import create_database, drop_database
 
 QUEUE = "q"
-#: Nobody moves or deletes the first one, and it only takes by autoAck.
+#: The first one is never moved or deleted, and it only takes by autoAck.
 STEADY, OTHERS = "steady", ("a", "b")
 WORKERS, CALLS = 5, 120
 #: Partitions and cursors of a page: a group is made and deleted in several.

@@ -203,7 +203,7 @@ async def test_a_queue_of_many_partitions_is_gone_with_all_it_held(
     assert len(parts) == MANY
     pushes = asyncio.create_task(keep_pushing(api, queue))
     body = await api.delete(queue)
-    assert not pushes.done(), "nobody who pushes meanwhile is refused"
+    assert not pushes.done(), "no push is refused meanwhile"
     pushes.cancel()
     assert (body["existed"], body["deleted"]) == (True, True)
     for row in await database.fetch(TABLES_OF_PARTITIONS):

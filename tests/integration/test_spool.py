@@ -403,7 +403,7 @@ async def test_maintenance_spools_in_every_worker_and_instance_until_it_ends(
     assert await stored(postgres, f"{queue}-other") == {"Default": [1]}
 
 
-async def test_pop_maintenance_gives_nobody_anything_and_acks_still_work(workers: list[Api], queue: str) -> None:
+async def test_pops_get_nothing_in_pop_maintenance_and_acks_still_work(workers: list[Api], queue: str) -> None:
     first, second = workers
     await first.push(queue, 1, 2)
     popped = await first.pop(queue)

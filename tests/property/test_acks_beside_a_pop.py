@@ -127,7 +127,7 @@ async def test_the_results_of_acks_are_told_although_the_pop_fails(
 
 @checks("G-ACK-8", level=Level.MODEL)
 @pytest.mark.parametrize("late", [True, False])
-async def test_acks_that_fail_are_an_error_and_what_the_pop_found_is_given_back(
+async def test_acks_that_fail_are_an_error_and_what_the_pop_found_is_released(
     http: httpx.AsyncClient, engine: Script, late: bool
 ) -> None:
     asking = asked(http)

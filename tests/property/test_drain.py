@@ -1,4 +1,4 @@
-"""A whole engine in simulated time over a database that is slow, refuses, and goes away: every job gets its answer."""
+"""A whole engine in simulated time over a database that is slow, refuses, and fails: every job gets its answer."""
 
 import asyncio
 import dataclasses

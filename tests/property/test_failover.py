@@ -276,7 +276,7 @@ async def test_a_push_that_was_certainly_not_stored_is_spooled_without_its_id(sp
             self.unavailable = bool(self.flushes_sent)
             return await super().read_push_options()
 
-    postgres = Gone([])  # no row: the options have changed, and then nobody is there to tell them
+    postgres = Gone([])  # no row: the options have changed, and then PostgreSQL is down
     context = beside(postgres)
     await keep_for_spool(context)
     assert await handlers.push_or_spool(context, [push_of("p", [1])]) == [Buffered()]
@@ -308,7 +308,7 @@ async def test_without_a_key_only_pushes_to_encrypted_queues_are_refused(spool: 
     assert payloads(record) == [2]
 
 
-async def test_nothing_is_spooled_while_nobody_knows_what_is_encrypted(spool: Spool, beside: Beside) -> None:
+async def test_nothing_is_spooled_while_it_is_unknown_what_is_encrypted(spool: Spool, beside: Beside) -> None:
     postgres = Answering(encrypted=frozenset("q"))
     postgres.unavailable = True
     context = beside(postgres)

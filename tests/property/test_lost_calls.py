@@ -1,4 +1,4 @@
-"""Calls whose first sending may have been carried out: who of those that shared it can still be answered."""
+"""Calls whose first sending may have been carried out: which of the requests in it can still be answered."""
 
 import asyncio
 from collections.abc import Sequence

@@ -718,7 +718,7 @@ async def hidden_by_delay(w: World, n: int) -> Stock:
 
 
 async def hidden_by_window(w: World, n: int) -> Stock:
-    """Nobody has consumed; the first pop finds all partitions too young."""
+    """The queue has no group; the first pop finds all partitions too young."""
     stock = await w.stock(n, group=False, window_buffer=3600)
     await w.fill(stock)
     await w.join(stock)
