@@ -191,5 +191,5 @@ def _kind(value: Any) -> str:
 
 
 def _is_made(text: str) -> bool:
-    """Whether a text is an id or a time: those are made anew every time."""
+    """Whether a text is an id or a time: those are made again every time."""
     return bool(_UUID.fullmatch(text) or _TIME.fullmatch(text))

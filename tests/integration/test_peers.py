@@ -169,7 +169,7 @@ async def test_an_instance_tells_its_peer(database: str, folder: Path, way: str)
             async with open_client(server.port) as http:
                 await Api(http).push("orders", 1)
                 if way == "http":
-                    peer.listen()  # until now nobody answered: it is sent again
+                    peer.listen()  # until now the port was closed: it is sent again
                 received = await asyncio.to_thread(receive, peer, way)
     assert b'"orders"' in received
     assert SECRET.encode() not in received
@@ -191,7 +191,7 @@ def receive(peer: socket.socket, way: str) -> bytes:
 
 
 async def test_a_queue_configured_or_deleted_elsewhere_is_looked_up_again(workers: list[Api], queue: str) -> None:
-    """Both workers know the queue; one deletes it and it is made anew: the other's next push lands in the new one."""
+    """Both workers know the queue; one deletes it and it is made again: the other's next push lands in the new one."""
     here, there = workers
     await here.push(queue, 1)
     await there.push(queue, 2)

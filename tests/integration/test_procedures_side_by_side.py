@@ -161,7 +161,7 @@ class Worker:
         )  # fmt: skip
 
     async def delete_group(self) -> None:
-        """Page by page, now and then not to the end; or it begins anew."""
+        """Page by page, now and then not to the end; or it begins again."""
         name, for_good, last = self.random.choice(OTHERS), self.random.random() < 0.7, ""
         while last is not None and self.random.random() < 0.8:
             last = await self.connection.fetchval(

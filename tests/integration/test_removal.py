@@ -77,7 +77,7 @@ async def test_dead_letters_are_deleted_in_pages_and_each_goes_on(pool: Pool) ->
     page, place = await letters.purge("q", None, None)
     assert 0 < page < MANY // 2
     assert place is not None
-    # Interrupted here, and begun anew; what fails meanwhile stays.
+    # Interrupted here, and begun again; what fails meanwhile stays.
     second, place = await letters.purge("q", None, None)
     await pool.fetch(
         "UPDATE queen.dead_letter_queue SET failed_at = now() + interval '1 year' WHERE transaction_id = 't-20'"

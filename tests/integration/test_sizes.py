@@ -1,4 +1,4 @@
-"""What is known of the size of queues with a maximum: when it is counted anew, by whom, and what makes a count void."""
+"""The stored size of queues with a maximum: when it is counted again, by which worker, and what makes a count void."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -325,7 +325,7 @@ class World:
         self.postgres.locked = {partition for partition in "abcde" if self.rng.random() < self.trouble / 2}
 
     async def end(self) -> None:
-        """The instance starts anew, and nothing fails any more."""
+        """The instance starts again, and nothing fails any more."""
         self.boot()
         self.workers[0].recover()
         self.postgres.unavailable = False

@@ -36,7 +36,7 @@ class Case:
         name: which call.
         call: carries it out once; what it changes is undone.
         growth: whether the dimension of the shape is given to the call, or only stored.
-        kept: the call yields many calls, each a transaction that is kept; so the shape is built anew each time.
+        kept: the call yields many calls, each a transaction that is kept; so the shape is built again each time.
     """
 
     name: str
