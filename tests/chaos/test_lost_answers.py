@@ -1,4 +1,4 @@
-"""Calls of which PostgreSQL's answer is lost.
+"""Calls whose answer from PostgreSQL is lost.
 
 No message of a pop is lost or withheld for a whole lease. No ack is answered as refused because of what it did itself.
 """

@@ -1,4 +1,4 @@
-"""New options come to the partitions of a large queue in pages: others go on meanwhile, and who asks next ends it."""
+"""New options reach the partitions of a large queue in pages: others go on meanwhile, and the next request ends it."""
 
 import asyncio
 from collections.abc import AsyncIterator

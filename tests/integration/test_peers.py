@@ -1,4 +1,4 @@
-"""Notifications between instances: by UDP and HTTP, to every worker, from those who know the secret only."""
+"""Notifications between instances: by UDP and HTTP, to every worker, only with the right secret."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The plain way of transactions does what the procedures of push and ack do one after the other.
+"""The fast path of transactions does what the procedures of push and ack do one after the other.
 
 Each call is made in both ways from the same state. What is drawn comes from the seed, which is printed, and
 QUEEN_TEST_SEED=17 draws the same again.

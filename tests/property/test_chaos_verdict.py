@@ -1,4 +1,4 @@
-"""The judgement of a schedule notices what it is there for."""
+"""The verdict on a schedule finds planted faults."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Which requests of pages in a browser are let through."""
+"""Which requests of web pages are accepted."""
 
 from typing import Any
 
