@@ -28,7 +28,7 @@ AS $$
 DECLARE
     v_now timestamptz := queen.write_clock();
     v_answered int := 0;
-    m_part bigint[];          -- cursors that move in the plain way: one array a column
+    m_part bigint[];          -- cursors that move by the fast path: one array per column
     m_grp bigint[];
     m_ver bigint[];
     m_acked bigint[];

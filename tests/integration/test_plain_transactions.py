@@ -202,7 +202,7 @@ async def test_both_ways_answer_and_store_the_same(connections: list[Connection]
 
 @checks("G-TXN-1", level=Level.LIVE)
 async def test_a_cursor_that_changes_meanwhile_is_judged_again(connections: list[Connection]) -> None:
-    """The plain way has read the version before; the steps find the lease, which was only renewed."""
+    """The fast path has read the version before; the steps find the lease, which was only renewed."""
     first, second = connections
     world = World(first, random.Random(0))
     await world.make()

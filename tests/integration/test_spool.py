@@ -244,7 +244,7 @@ async def test_workers_that_start_during_an_outage_serve(
     postgres: FragilePostgres, folder: Path, queue: str, kind: str
 ) -> None:
     with line_to(postgres.dsn) as line, spooling_server(line, folder, f"replaced-{kind}") as server:
-        with away(postgres, line, kind):
+        with unavailable(postgres, line, kind):
             old = server.workers()
             for worker in old:
                 os.kill(worker, signal.SIGKILL)
@@ -257,7 +257,7 @@ async def test_workers_that_start_during_an_outage_serve(
 
 
 @contextmanager
-def away(postgres: FragilePostgres, line: Line, kind: str) -> Iterator[None]:
+def unavailable(postgres: FragilePostgres, line: Line, kind: str) -> Iterator[None]:
     """PostgreSQL does not serve; ``cut``: it takes log-ins and then breaks off."""
     if kind == "silent":
         with postgres.silent():

@@ -323,12 +323,12 @@ MUTANTS: tuple[Mutant, ...] = (
         (ACK_CURSOR, "(NOT v_live OR u.lease <> v_cursor.lease)", "NOT p_final AND (NOT v_live OR u.lease <> v_cursor.lease)"),
     ),
     _sql(
-        "G-TXN-3", "the plain way of transactions asks for no live lease",
+        "G-TXN-3", "the fast path of transactions asks for no live lease",
         (TRANSACTION, "WHERE v.lease = a.lease AND v.ready_at > p_now AND", "WHERE"),
         tests="tests/integration/test_plain_transactions.py",
     ),
     _sql(
-        "G-TXN-1", "the plain way of transactions leaves out an ack that is refused",
+        "G-TXN-1", "the fast path of transactions leaves out an ack that is refused",
         (TRANSACTION, "IF v_moved < cardinality(p_ack_part) THEN", "IF false THEN"),
         tests="tests/integration/test_plain_transactions.py",
     ),

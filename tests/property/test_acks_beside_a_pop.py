@@ -134,7 +134,7 @@ async def test_acks_that_fail_are_an_error_and_what_the_pop_found_is_released(
     popping = await engine.job(1, JobType.POP)
     if not late:
         popping.future.set_result(FOUND)
-    engine.jobs[0].future.set_exception(DatabaseUnavailableError("away"))
+    engine.jobs[0].future.set_exception(DatabaseUnavailableError("down"))
     assert (await asking).status_code == 503
     assert engine.abandoned == [popping]
     if late:

@@ -501,7 +501,7 @@ def test_only_those_of_the_call_that_met_a_lock_wait_for_it() -> None:
 # ---------------------------------------------------------------- one call
 
 
-SLOW, LOST, AWAY = TooSlowError("slow"), OutcomeUnknownError("lost"), DatabaseUnavailableError("away")
+SLOW, LOST, DOWN = TooSlowError("slow"), OutcomeUnknownError("lost"), DatabaseUnavailableError("down")
 LOCK = TooSlowError("lock timeout", lock=True)
 
 
@@ -509,11 +509,11 @@ LOCK = TooSlowError("lock timeout", lock=True)
     ("problems", "ends_with"),
     [
         ((SLOW,), TooSlowError),
-        ((AWAY, SLOW), TooSlowError),
+        ((DOWN, SLOW), TooSlowError),
         ((LOST, SLOW), None),
-        ((LOST, SLOW, AWAY), None),
+        ((LOST, SLOW, DOWN), None),
         ((LOST,), None),
-        ((AWAY,), None),
+        ((DOWN,), None),
     ],
 )
 def test_a_call_is_repeated_while_its_outcome_is_unknown_and_one_that_was_only_too_slow_is_not(
@@ -527,7 +527,7 @@ def test_a_call_is_repeated_while_its_outcome_is_unknown_and_one_that_was_only_t
 
 @pytest.mark.parametrize(
     ("problems", "ends_with"),
-    [((AWAY,), DatabaseUnavailableError), ((LOST, SLOW), OutcomeUnknownError), ((LOST, AWAY), OutcomeUnknownError)],
+    [((DOWN,), DatabaseUnavailableError), ((LOST, SLOW), OutcomeUnknownError), ((LOST, DOWN), OutcomeUnknownError)],
 )
 def test_an_unknown_outcome_is_reported_after_the_retries(
     problems: Sequence[QueenError], ends_with: type[QueenError]
@@ -538,7 +538,7 @@ def test_an_unknown_outcome_is_reported_after_the_retries(
 
 @pytest.mark.parametrize(
     ("problems", "ends_with"),
-    [((LOST, SLOW), TooSlowError), ((LOST, LOCK), TooSlowError), ((LOST,), None), ((AWAY,), None)],
+    [((LOST, SLOW), TooSlowError), ((LOST, LOCK), TooSlowError), ((LOST,), None), ((DOWN,), None)],
 )
 def test_idempotent_calls_have_no_unknown_outcome_and_block_no_others_at_a_lock(
     problems: Sequence[QueenError], ends_with: type[QueenError] | None
@@ -554,7 +554,7 @@ def test_no_call_is_repeated_for_longer_than_the_patience(times: list[float]) ->
     repeats, now = Repeats(RULES, 0.0), 0.0
     for takes_s in times:
         now += takes_s
-        pause_s = repeats.after(AWAY, now, waits=True)
+        pause_s = repeats.after(DOWN, now, waits=True)
         if not isinstance(pause_s, float):
             break
         now += pause_s
