@@ -16,7 +16,7 @@ from opentelemetry.trace import Span
 from opentelemetry.util.types import AttributeValue
 
 from queen.core.job_type import JobType
-from queen.core.simple_mq import Acknowledge, Dequeue, Dequeued, Enqueue, ExtendVisibility
+from queen.simple_mq.requests import Acknowledge, Dequeue, Dequeued, Enqueue, ExtendVisibility
 from queen.engine.handle import EngineHandle
 from queen.engine.job import Job
 from queen.log.requests import QUEUE_MODE, Ack, Acked, Cycle, Pop, Popped, Push, Transaction

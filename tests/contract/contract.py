@@ -17,7 +17,7 @@ from queen.http.openapi.document import document
 from queen.http.operation import Operation
 from queen.http.routes import Route
 from queen.http.socket.sockets import Sockets
-from queen.operations.catalogue import TOPICS, routes
+from queen.catalogue import TOPICS, routes
 
 OPERATIONS: Mapping[str, Operation] = {operation.name: operation for topic in TOPICS for operation in topic.operations}
 _URI = "queen:contract"

@@ -22,7 +22,7 @@ import psutil
 from msgspec import Struct
 
 from queen.http.operation import Operation
-from queen.operations.catalogue import TOPICS
+from queen.catalogue import TOPICS
 from tests.support.processes import Server, clean_environment, open_folder, serving
 
 #: Nothing answers later than this.

@@ -21,7 +21,7 @@ from queen import operations
 from queen.http import pops
 from queen.http.openapi import schemas
 from queen.http.routes import Route, add_routes
-from queen.operations.catalogue import TOPICS
+from queen.catalogue import TOPICS
 from tests.contract.__main__ import rendered
 from tests.contract.contract import OPERATIONS, make_document, pointer_of, problems_of, route_table
 from tests.contract.tour import unvisited

@@ -13,7 +13,7 @@ import httpx
 import pytest
 import yaml
 
-from queen.metrics.simple_mq import METER_NAMES
+from queen.simple_mq.metrics import METER_NAMES
 from tests.support.api import open_client
 from tests.support.clock import eventually
 from tests.support.processes import ROOT, Server

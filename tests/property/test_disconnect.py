@@ -8,7 +8,7 @@ import pytest
 
 from queen.core.errors import DatabaseUnavailableError
 from queen.core.job_type import JobType
-from queen.core.simple_mq import Dequeue, Dequeued
+from queen.simple_mq.requests import Dequeue, Dequeued
 from queen.engine.job import Job
 from queen.http.disconnect import serve_or_abandon
 from queen.log.requests import Claim, Pop, Popped

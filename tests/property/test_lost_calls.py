@@ -10,7 +10,7 @@ import pytest
 
 from queen.core.administration import GivenUp, MessageKey
 from queen.core.errors import DatabaseUnavailableError, OutcomeUnknownError
-from queen.core.simple_mq import Acknowledge, Acknowledged
+from queen.simple_mq.requests import Acknowledge, Acknowledged
 from queen.engine.context import Context, ignore_notification
 from queen.engine.handlers import simple_mq
 from queen.engine.handlers.give_up import give_up

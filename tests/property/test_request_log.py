@@ -23,7 +23,7 @@ from queen.http.refusals import FewLines
 from queen.http.request import REQUEST_ID, QueenRequest, read_body
 from queen.http.request_log import RequestLog
 from queen.http.routes import add_routes
-from queen.operations.catalogue import TOPICS
+from queen.catalogue import TOPICS
 from queen.security.authentication import role_names, verifier_of
 from queen.server.logs import JsonFormatter
 from tests.support.route_table import route_table

@@ -18,7 +18,7 @@ from queen.config import Settings
 from queen.core.administration import MessageKey, QueueConfiguration, Registration, Seek
 from queen.core.errors import BadRequestError, QueueFullError
 from queen.core.job_type import JobType
-from queen.engine.context import Context, SimpleMq, ignore_notification
+from queen.engine.context import Context, ignore_notification
 from queen.engine.engine import Engine, Shares
 from queen.engine.handlers.configuration import configure
 from queen.engine.handlers.consumer_groups import seek_group, update_subscription
@@ -29,7 +29,7 @@ from queen.engine.job import Job
 from queen.engine.job_queue import JobQueue
 from queen.engine.job_specs import JOB_SPECS
 from queen.engine.metadata_cache import MetadataCache
-from queen.engine.outcome_counters import OutcomeCounters
+from queen.simple_mq.outcome_counters import OutcomeCounters
 from queen.engine.waiters import Waiters
 from queen.http.parsing import PushItem, to_push
 from queen.http.rendering import render_pop
@@ -42,7 +42,7 @@ from queen.postgres.dsn import parse
 from queen.postgres.maintenance import MaintenanceStore
 from queen.postgres.pool import Pool
 from queen.postgres.setup import prepare
-from queen.postgres.simple_mq import SimpleMqAdministrationStore, SimpleMqStore
+from queen.simple_mq.storage import SimpleMqAdministrationStore, SimpleMqStore
 from queen.postgres.store import Store
 from spec import model
 from spec.linearizability import Call

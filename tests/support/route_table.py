@@ -7,7 +7,7 @@ from queen.engine.handle import EngineHandle
 from queen.http.access import Access
 from queen.http.routes import WEBSOCKET, Route
 from queen.http.socket.sockets import Sockets
-from queen.operations.catalogue import routes
+from queen.catalogue import routes
 
 
 def route_table() -> list[Route]:

@@ -6,7 +6,7 @@ import falcon
 import msgspec
 from msgspec import Struct
 
-from queen.core import simple_mq as limits
+from queen.simple_mq import requests as limits
 from queen.core.errors import BadRequestError
 from queen.http import reading
 from queen.http.fields import between
