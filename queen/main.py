@@ -14,6 +14,7 @@ from uuid import UUID
 import msgspec
 import uvloop
 
+from queen.catalogue import routes
 from queen.config import Settings, share
 from queen.core.errors import QueenError, SettingError
 from queen.core.limits import CHECKS_PER_S, FILES_BESIDE_WAITERS, LOCK_WAIT_S, REPLAY_CALL_S, REPLAY_LANES
@@ -38,7 +39,6 @@ from queen.engine.switches import copy_switches
 from queen.engine.waiters import Waiters
 from queen.http.app import QueenApp, create_app
 from queen.jobs.jobs import Chore, Schedule, Services
-from queen.catalogue import routes
 from queen.peers.http import HttpTransport
 from queen.peers.siblings import SiblingsTransport, folder_of
 from queen.peers.udp import UdpTransport
@@ -48,18 +48,17 @@ from queen.postgres.health_probe import HealthProbe
 from queen.postgres.maintenance import MaintenanceStore
 from queen.postgres.notifications import PostgresTransport
 from queen.postgres.pool import Pool
-from queen.simple_mq.background_jobs import background_jobs
-from queen.simple_mq.interface import SimpleMq
-from queen.simple_mq.job_specs import SIMPLE_MQ_SPECS
 from queen.postgres.spool_store import SpoolStore
 from queen.postgres.store import Store
 from queen.security.keyring import Keyring
+from queen.simple_mq.background_jobs import background_jobs
+from queen.simple_mq.interface import SimpleMq
+from queen.simple_mq.job_specs import SIMPLE_MQ_SPECS
 from queen.spool import place
 from queen.spool.folder import DiskFolder
 from queen.spool.spool import Limits, Spool
 
 log = logging.getLogger("queen.spool")
-
 
 
 def _target(settings: Settings) -> Target:
@@ -229,7 +228,12 @@ def assembly(settings: Settings) -> Assemble:
         waiters = Waiters(settings.delivery.poll_initial_ms, settings.delivery.poll_max_ms, checks_per_s)
         shares = Shares(hot.size, cold.size, _waiters_max())
         engine = Engine(
-            context, lambda kind: JobQueue(settings.policy(kind), settings.limiter(kind)), waiters, shares, answer
+            context,
+            lambda kind: JobQueue(settings.policy(kind), settings.limiter(kind)),
+            waiters,
+            shares,
+            answer,
+            {**JOB_SPECS, **SIMPLE_MQ_SPECS},
         )
         siblings.receive_datagram = engine.lend_through(siblings)
         engine.take_over(LEASES_OF_WORKERS.take_left())
@@ -278,7 +282,7 @@ def _services(pool: Pool, settings: Settings, context: Context) -> Services:
     )  # fmt: skip
     maintenance = MaintenanceStore(pool)
     going_on = Chore("clean-up", schedule.retention_interval_s, partial(go_on_with_begun, context))
-    return Services(maintenance, schedule, [going_on, *background_jobs(context, maintenance, settings.simple_mq.sweep_interval_ms)])
+    return Services(maintenance, schedule, [going_on, *background_jobs(context, maintenance, settings)])
 
 
 def create(settings: Settings) -> QueenApp:

@@ -19,9 +19,9 @@ from bench.http_client import AnswerError, Connection
 from bench.load.target import started
 from bench.messages import portions
 from bench.scenario import Progress, Sample, Scenario, Target, percentiles
-from queen.simple_mq.requests import NewQueue, uuid7
 from queen.postgres.pool import Pool
 from queen.postgres.setup import prepare
+from queen.simple_mq.requests import NewQueue, uuid7
 from queen.simple_mq.storage import EnqueueColumns, SimpleMqAdministrationStore, SimpleMqStore
 
 _HIDDEN_S = 600

@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from queen.core.errors import DatabaseUnavailableError, QueenError, TooSlowError
 from queen.core.metrics import WorkerState
@@ -81,7 +81,7 @@ class Context:
         self.prefetch = Prefetch() if prefetch is None else prefetch
         self.unfinished: set[tuple[str, str]] = set()
         self.rules = Rules(limit_s, retry_timeout_s)
-        self._interfaces = {type(each): each for each in interfaces}
+        self._interfaces: dict[type, Any] = {type(each): each for each in interfaces}
 
     def interface(self, kind: type[T]) -> T:
         """What another interface needs, by its type.
@@ -89,8 +89,8 @@ class Context:
         Raises:
             RuntimeError: this engine does not serve it.
         """
-        found = self._interfaces.get(kind)
-        if not isinstance(found, kind):
+        found: T | None = self._interfaces.get(kind)
+        if found is None:
             raise RuntimeError(f"{kind.__name__} is not available in this engine")
         return found
 

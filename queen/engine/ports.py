@@ -11,7 +11,6 @@ from msgspec import Struct
 from queen.log.append import AppendBatch, Appended
 from queen.log.requests import Slice, StateRows
 
-
 #: The group in notifications for queues of simple-mq. No consumer group of Queen can have this name, so they wake no
 #: long poll of Queen's.
 SIMPLE_MQ_GROUP = "\0simple-mq"

@@ -21,6 +21,7 @@ from typing import NamedTuple, Protocol
 
 from queen.core.backoff import doubled
 from queen.engine.job import Job
+from queen.engine.ports import SIMPLE_MQ_GROUP
 
 #: The most waiting pops that one push serves per queue.
 OFFERED_MAX = 100

@@ -2,10 +2,10 @@
 
 from uuid import UUID
 
-from queen.simple_mq.interface import SimpleMq
-from queen.simple_mq.requests import NO_QUEUE, QUEUE_SIZE_MAX, Requeued, RequeuedAll
 from queen.engine.context import Context
 from queen.simple_mq.handlers import announce
+from queen.simple_mq.interface import SimpleMq
+from queen.simple_mq.requests import NO_QUEUE, QUEUE_SIZE_MAX, Requeued, RequeuedAll
 
 _REQUEUED = {
     "requeued": "success",

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from queen.config import Settings
 from queen.engine.context import Context
 from queen.jobs.jobs import Chore
 from queen.postgres.maintenance import MaintenanceStore
@@ -12,8 +13,8 @@ from queen.simple_mq.interface import SimpleMq
 _TIDY_S = 15.0
 
 
-def background_jobs(context: Context, maintenance: MaintenanceStore, sweep_interval_ms: int) -> Sequence[Chore]:
-    """All of them; ``sweep_interval_ms``: 0 to move no dead letters."""
+def background_jobs(context: Context, maintenance: MaintenanceStore, settings: Settings) -> Sequence[Chore]:
+    """All that the settings ask for."""
     queues = SimpleMq.of(context).administration
 
     async def sweep() -> None:
@@ -23,6 +24,6 @@ def background_jobs(context: Context, maintenance: MaintenanceStore, sweep_inter
         await queues.tidy(maintenance.not_after)
 
     chores = [Chore("clean-up of simple-mq", _TIDY_S, tidy)]
-    if sweep_interval_ms:
-        chores.append(Chore("dead letters of simple-mq", sweep_interval_ms / 1000, sweep))
+    if settings.simple_mq.sweep_interval_ms:
+        chores.append(Chore("dead letters of simple-mq", settings.simple_mq.sweep_interval_ms / 1000, sweep))
     return chores

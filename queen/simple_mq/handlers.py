@@ -5,8 +5,12 @@ from collections.abc import Sequence
 from math import inf
 from uuid import UUID, uuid4
 
-from queen.simple_mq.interface import SimpleMq
 from queen.core.errors import OutcomeUnknownError
+from queen.engine.context import Context
+from queen.engine.fetch_result import FetchResult
+from queen.engine.handlers.ack import unknown_outcome
+from queen.engine.ports import SIMPLE_MQ_GROUP, Notification
+from queen.simple_mq.interface import SimpleMq
 from queen.simple_mq.requests import (
     Acknowledge,
     Acknowledged,
@@ -18,10 +22,6 @@ from queen.simple_mq.requests import (
     ExtendVisibility,
     Routed,
 )
-from queen.engine.context import Context
-from queen.engine.fetch_result import FetchResult
-from queen.engine.handlers.ack import unknown_outcome
-from queen.engine.ports import SIMPLE_MQ_GROUP, Notification
 from queen.simple_mq.storage import EnqueueColumns
 
 _ENQUEUED = {

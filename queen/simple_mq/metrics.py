@@ -9,11 +9,11 @@ from prometheus_client import Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from queen.simple_mq.requests import NO_QUEUE, QueueStatistics, Statistics
 from queen.engine.context import Context
 from queen.metrics.http import BUCKETS
-from queen.simple_mq.interface import SimpleMq
 from queen.metrics.registry import REGISTRY
+from queen.simple_mq.interface import SimpleMq
+from queen.simple_mq.requests import NO_QUEUE, QueueStatistics, Statistics
 
 OPERATION_SECONDS = Histogram(
     "simplemq_operation_duration_seconds",

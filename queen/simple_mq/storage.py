@@ -4,6 +4,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
+from msgspec import Struct
+
+from queen.postgres.pool import Pool
 from queen.simple_mq.requests import (
     NO_QUEUE,
     Dequeued,
@@ -18,9 +21,6 @@ from queen.simple_mq.requests import (
     Routed,
     Statistics,
 )
-from msgspec import Struct
-
-from queen.postgres.pool import Pool
 
 #: Maximum of rows that one call of a bulk procedure moves or removes.
 STEP = 10_000

@@ -1,9 +1,9 @@
 """The application with telemetry around it."""
 
+from queen.catalogue import metrics_of, routes
 from queen.config import Settings
 from queen.core.version import VERSION
 from queen.http.app import QueenApp, create_app
-from queen.catalogue import metrics_of, routes
 from queen.telemetry.engine import TracedEngine
 from queen.telemetry.requests import TraceRequests
 from queen.telemetry.sending import NAME, Life, metrics_sender, tracing

@@ -6,14 +6,14 @@ import falcon
 import falcon.asgi
 from msgspec import UNSET, Struct, UnsetType
 
-from queen.simple_mq.interface import SimpleMq
 from queen.core.errors import ConflictError
-from queen.simple_mq import administration
 from queen.http.access import ADMIN, READ_ONLY
 from queen.http.answers import answer
 from queen.http.operation import Answer, operation
 from queen.http.request import QueenRequest
 from queen.operations.server import Server
+from queen.simple_mq import administration
+from queen.simple_mq.interface import SimpleMq
 from queen.simple_mq.operations.paths import QUEUE, QUEUE_ID, parse_id, unknown_queue
 
 

@@ -6,7 +6,6 @@ from msgspec import Struct
 
 from queen.core.errors import ConflictError
 from queen.core.job_type import JobType
-from queen.simple_mq.requests import Extended, ExtendVisibility
 from queen.http.access import READ_WRITE
 from queen.http.answers import answer
 from queen.http.operation import Answer, operation
@@ -22,6 +21,7 @@ from queen.simple_mq.operations.paths import (
     unknown_message,
     unknown_queue,
 )
+from queen.simple_mq.requests import Extended, ExtendVisibility
 
 
 class VisibilityBody(Struct):
