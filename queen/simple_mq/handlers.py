@@ -71,10 +71,11 @@ async def enqueue(context: Context, requests: Sequence[Enqueue]) -> list[Enqueue
 
 def _count_enqueued(context: Context, requests: Sequence[Enqueue], answers: Sequence[Enqueued]) -> Counter[UUID]:
     """Counts the outcomes of requests; returns the number of stored messages by queue."""
+    outcomes = SimpleMq.of(context).outcomes
     stored: Counter[UUID] = Counter()
     for request, answer in zip(requests, answers, strict=True):
         number = len(request.messages) if answer.outcome == "stored" else 1
-        SimpleMq.of(context).outcomes.add(request.queue, "enqueue", _ENQUEUED[answer.outcome], number)
+        outcomes.add(request.queue, "enqueue", _ENQUEUED[answer.outcome], number)
         if answer.outcome == "stored":
             stored[request.queue] += number
     return stored
@@ -143,11 +144,12 @@ async def give_back(context: Context, poll: Dequeue, dequeued: Dequeued) -> None
 
 async def acknowledge(context: Context, requests: Sequence[Acknowledge]) -> list[Acknowledged | OutcomeUnknownError]:
     """Removes the messages of all requests; one answer each, or an error where the outcome is unknown."""
+    simple_mq = SimpleMq.of(context)
     queues = [request.queue for request in requests for _ in request.message_ids]
     messages = [message for request in requests for message in request.message_ids]
-    found, lost = await context.tried(lambda _again: SimpleMq.of(context).database.acknowledge(queues, messages))
+    found, lost = await context.tried(lambda _again: simple_mq.database.acknowledge(queues, messages))
     for queue, (outcome, freed) in zip(queues, found, strict=True):
-        SimpleMq.of(context).outcomes.add(queue, "ack", _ACKNOWLEDGED[outcome])
+        simple_mq.outcomes.add(queue, "ack", _ACKNOWLEDGED[outcome])
         if freed:
             announce(context, queue, 1)
     answers: list[Acknowledged | OutcomeUnknownError] = []
