@@ -13,7 +13,7 @@ from uuid import UUID
 from queen.core.errors import QueenError
 from queen.simple_mq.requests import NO_QUEUE
 
-log = logging.getLogger("queen.tally")
+log = logging.getLogger("queen.simple_mq")
 
 INTERVAL_S = 0.2
 
