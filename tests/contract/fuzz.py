@@ -21,8 +21,8 @@ from urllib.parse import quote, quote_from_bytes, urlencode
 import psutil
 from msgspec import Struct
 
+from queen.catalogue import TOPICS
 from queen.http.operation import Operation
-from queen.operations.catalogue import TOPICS
 from tests.support.processes import Server, clean_environment, open_folder, serving
 
 #: Nothing answers later than this.
@@ -192,7 +192,7 @@ def _break_text(rng: random.Random, request: Request) -> None:
 
 
 def _break_query(rng: random.Random, request: Request) -> None:
-    """A parameter with a value of another kind, twice, or one that nobody knows."""
+    """A parameter with a value of another kind, twice, or an unknown one."""
     names = [name for name, _ in request.query] + [
         "limit",
         "offset",

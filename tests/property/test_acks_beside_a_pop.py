@@ -11,6 +11,7 @@ import falcon.asgi
 import httpx
 import pytest
 
+from queen.catalogue import metrics_of
 from queen.config import Settings
 from queen.core.errors import DatabaseUnavailableError, OverloadedError, QueenError
 from queen.core.job_type import JobType
@@ -64,7 +65,8 @@ def room() -> Room:
 
 @pytest.fixture
 async def http(engine: Script, room: Room) -> AsyncIterator[httpx.AsyncClient]:
-    server = server_of(Settings(), engine, Sockets(0), ())  # type: ignore[arg-type]
+    metrics = metrics_of(Settings(), engine)  # type: ignore[arg-type]
+    server = server_of(Settings(), engine, Sockets(0), metrics, ())  # type: ignore[arg-type]
     app = falcon.asgi.App(request_type=lambda *given, **more: QueenRequest(*given, **more, room=room))  # type: ignore[arg-type]
     app.add_error_handler(Exception, problems.on_unexpected)
     app.add_error_handler(QueenError, problems.on_queen_error)
@@ -127,14 +129,14 @@ async def test_the_results_of_acks_are_told_although_the_pop_fails(
 
 @checks("G-ACK-8", level=Level.MODEL)
 @pytest.mark.parametrize("late", [True, False])
-async def test_acks_that_fail_are_an_error_and_what_the_pop_found_is_given_back(
+async def test_acks_that_fail_are_an_error_and_what_the_pop_found_is_released(
     http: httpx.AsyncClient, engine: Script, late: bool
 ) -> None:
     asking = asked(http)
     popping = await engine.job(1, JobType.POP)
     if not late:
         popping.future.set_result(FOUND)
-    engine.jobs[0].future.set_exception(DatabaseUnavailableError("away"))
+    engine.jobs[0].future.set_exception(DatabaseUnavailableError("down"))
     assert (await asking).status_code == 503
     assert engine.abandoned == [popping]
     if late:

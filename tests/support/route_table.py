@@ -2,16 +2,16 @@
 
 from typing import Any
 
+from queen.catalogue import routes
 from queen.config import Settings
 from queen.engine.handle import EngineHandle
 from queen.http.access import Access
 from queen.http.routes import WEBSOCKET, Route
 from queen.http.socket.sockets import Sockets
-from queen.operations.catalogue import routes
 
 
 def route_table() -> list[Route]:
-    """All of them; nobody answers."""
+    """All of them, without a server."""
 
     async def assemble(_answer: Any) -> Any:
         raise AssertionError("not started")
