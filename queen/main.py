@@ -264,7 +264,9 @@ def assembly(settings: Settings) -> Assemble:
         replay.start()
 
         def gauges() -> Gauges:
-            return Gauges(hot.open + cold.open, hot.idle + cold.idle, engine.queued, engine.waiting_by_queue())
+            return Gauges(
+                hot.open + cold.open, hot.idle + cold.idle, engine.queued, engine.waiting, engine.waiting_by_queue
+            )
 
         context.gauges, context.database_answers = gauges, probe.answers
         keep = timedelta(days=settings.jobs.metrics_days)

@@ -619,6 +619,22 @@ class WorkerMetricsRow(Struct, frozen=True):
     queued: int
     waiting: int
     last_seen: datetime
+    pool_idle_avg: float
+    queued_avg: float
+
+
+class WorkerLevelsRow(Struct, frozen=True):
+    """What a worker measured once a second in a bucket; the order of each list is that of ``core.metrics.Levels``."""
+
+    bucket: datetime
+    hostname: str
+    worker_id: int
+    port: int | None
+    seconds: int
+    averages: list[float]
+    lows: list[float]
+    highs: list[float]
+    lasts: list[float]
 
 
 class Found(Struct, frozen=True):

@@ -52,6 +52,7 @@ from queen.core.administration import (
     TraceRow,
     UsedQueueRow,
     WorkerFilter,
+    WorkerLevelsRow,
     WorkerMetricsRow,
 )
 from queen.core.metrics import ClockState, Counted, LogFigures, Sample, Worker
@@ -144,6 +145,8 @@ class Metrics(Protocol):
     async def workers(
         self, period: Period, minutes: int, wanted: WorkerFilter, apart: GroupBy
     ) -> list[WorkerMetricsRow]: ...
+    async def worker_levels(self, period: Period, minutes: int, workers: Sequence[str]) -> list[WorkerLevelsRow]: ...
+
     async def find_workers(self, period: Period, wanted: WorkerFilter, limit: int, offset: int) -> Found: ...
     async def retention(self, period: Period, minutes: int) -> list[RetentionRow]: ...
     async def postgres(self) -> str: ...

@@ -142,6 +142,11 @@ class Engine:
             stopping=self._stopping,
         )
 
+    @property
+    def waiting(self) -> int:
+        """Parked long polls."""
+        return len(self._waiters)
+
     def waiting_by_queue(self) -> dict[str, int]:
         """Parked long polls by queue; those that name no queue under the empty name."""
         return self._waiters.by_queue()

@@ -15,12 +15,17 @@ from queen.log.requests import Acked, AckResult, Pop, Popped, Push, Pushed, Tran
 
 
 class Gauges(Struct, frozen=True):
-    """The current state of a worker: its connections, jobs that wait for a call, parked long polls by queue."""
+    """The current state of a worker: its connections, jobs that wait for a call, parked long polls.
+
+    Attributes:
+        by_queue: counts the parked long polls by queue, which takes longer with many queues.
+    """
 
     pool_size: int = 0
     pool_idle: int = 0
     queued: int = 0
-    waiting: dict[str, int] = {}
+    waiting: int = 0
+    by_queue: Callable[[], dict[str, int]] = dict
 
 
 #: The most pairs of queue and minute between two reports; more are counted without a name.

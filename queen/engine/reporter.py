@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import os
 import socket
 from collections.abc import Awaitable, Callable
@@ -10,14 +11,15 @@ from datetime import timedelta
 import psutil
 
 from queen.core.errors import DatabaseUnavailableError, TooSlowError
-from queen.core.metrics import ClockState, Sample, Worker
+from queen.core.metrics import ClockState, Levels, Sample, Worker
 from queen.engine.administration import Metrics
+from queen.engine.listening_port import LISTENING_PORT
 from queen.engine.meter import Gauges, Meter
 from queen.metrics import messages
 
 log = logging.getLogger("queen.engine")
 
-#: How often the lag of the loop is measured.
+#: How often the levels of the worker and the lag of its loop are measured.
 _TICK_S = 1.0
 #: A refresh of statistics takes at most this share of the time: after a long one the next comes later.
 _REFRESH_SHARE = 0.05
@@ -25,7 +27,7 @@ _REFRESH_SHARE = 0.05
 
 def this_worker() -> Worker:
     """The current process; it may have been forked after this module was imported."""
-    return Worker(socket.gethostname(), os.getpid())
+    return Worker(socket.gethostname(), os.getpid(), LISTENING_PORT.number)
 
 
 async def write_down(meter: Meter, metrics: Metrics) -> None:
@@ -65,10 +67,13 @@ class Reporter:
         self._cpu = self._process.cpu_times()
         self._jobs = self._db_errors = 0
         self._lag_s = 0.0
+        self._levels = Levels()
+        self._measured = self._cpu, -math.inf
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Starts, in the engine's loop."""
+        self._measured = self._process.cpu_times(), asyncio.get_running_loop().time()
         self._tasks = [asyncio.create_task(work()) for work in (self._watch, self._report, self._refresh)]
 
     async def stop(self) -> None:
@@ -87,6 +92,17 @@ class Reporter:
             due = loop.time() + _TICK_S
             await asyncio.sleep(_TICK_S)
             self._lag_s = max(self._lag_s, loop.time() - due)
+            self._measure(loop.time())
+
+    def _measure(self, now: float) -> None:
+        cpu, memory, gauges = self._process.cpu_times(), self._process.memory_info(), self._gauges()
+        before, since = self._measured
+        self._measured = cpu, now
+        percent = 100 / (now - since)
+        self._levels.add(
+            (cpu.user - before.user) * percent, (cpu.system - before.system) * percent, memory.rss, memory.vms,
+            gauges.pool_size, gauges.pool_idle, gauges.pool_size - gauges.pool_idle, gauges.queued, gauges.waiting,
+        )  # fmt: skip
 
     async def _report(self) -> None:
         while True:
@@ -95,9 +111,11 @@ class Reporter:
 
     async def _write(self) -> None:
         gauges = self._gauges()
-        for queue, waiting in gauges.waiting.items():
+        for queue, waiting in gauges.by_queue().items():
             self._meter.parked(queue, waiting)
         await write_down(self._meter, self._metrics)
+        if not self._levels.seconds:
+            self._measure(asyncio.get_running_loop().time())
         await self._metrics.record_worker(this_worker(), self._sample(gauges), self._keep)
         self.clock = await self._metrics.clock()
 
@@ -135,8 +153,10 @@ class Reporter:
             pool_size=gauges.pool_size,
             pool_idle=gauges.pool_idle,
             queued=gauges.queued,
-            waiting=sum(gauges.waiting.values()),
+            waiting=gauges.waiting,
+            levels=self._levels,
         )
+        self._levels = Levels()
         self._cpu, self._jobs, self._db_errors = cpu, self._meter.requests, self._meter.db_errors
         self._lag_s = 0.0
         return sample
