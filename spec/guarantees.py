@@ -294,7 +294,7 @@ _CATALOGUE: Collection[Guarantee] = (
         "MLFA",
         "A stale lease changes nothing",
         "A lease id that is stale, unknown, or of another partition or group can neither ack nor renew, and changes "
-        "nothing.",
+        "nothing. What is under a live lease can be acked with that lease only.",
         "A slow consumer may wake up after its messages were given to another one.",
     ),
     _safety(
