@@ -1,7 +1,7 @@
 """What a worker counts: per minute and queue, and about itself."""
 
 import math
-from datetime import datetime
+from collections.abc import Callable
 
 from msgspec import Struct, field, structs
 
@@ -55,8 +55,22 @@ class Worker(Struct, frozen=True):
         return f"{self.hostname}:{self.pid}"
 
 
+class WorkerState(Struct, frozen=True):
+    """The current state of a worker: its connections, jobs that wait for a call, parked long polls.
+
+    Attributes:
+        by_queue: counts the parked long polls by queue, which takes longer with many queues.
+    """
+
+    pool_size: int = 0
+    pool_idle: int = 0
+    queued: int = 0
+    waiting: int = 0
+    by_queue: Callable[[], dict[str, int]] = dict
+
+
 class Level(Struct):
-    """What a worker measures once a second, since the last report."""
+    """What a worker measures once a second, since it last wrote."""
 
     total: float = 0.0
     low: float = math.inf
@@ -70,7 +84,7 @@ class Level(Struct):
 
 
 class Levels(Struct):
-    """All that a worker measures once a second, since the last report; the order is that of the database's arrays.
+    """All that a worker measures once a second, since it last wrote; the order is that of the database's arrays.
 
     CPU is in percent of a core.
     """
@@ -114,68 +128,3 @@ class Sample(Struct, frozen=True):
     queued: int
     waiting: int
     levels: Levels
-
-
-class ClockState(Struct, frozen=True):
-    """The steps of PostgreSQL's clock.
-
-    Attributes:
-        steps: number of steps in the last day, and of earlier ones that are still distrusted.
-        last_step_s: size of the last step, negative for a step back; ``None``: there was none.
-        last_step_at: when it happened, by the clock itself.
-        distrusted_s: data stored before counts as younger than the clock says by this much, and is kept longer.
-        repairing: whether times that are now in the future are being repaired.
-    """
-
-    steps: int = 0
-    last_step_s: float | None = None
-    last_step_at: datetime | None = None
-    distrusted_s: float = 0.0
-    repairing: bool = False
-
-
-class QueueFigures(Struct, frozen=True):
-    """Statistics of a queue, in messages; ``pending``: neither leased nor done by its slowest group."""
-
-    queue: str
-    partitions: int
-    messages: int
-    pending: int
-    leased: int
-    dead_letters: int
-
-
-class GroupFigures(Struct, frozen=True):
-    """Statistics of a consumer group.
-
-    Attributes:
-        lag: messages that are not done.
-        lag_s: age of the oldest one; 0 if there is none.
-        leases: leased partitions.
-        leased: messages in flight.
-    """
-
-    queue: str
-    group: str
-    lag: int
-    lag_s: float
-    leases: int
-    leased: int
-
-
-class LogFigures(Struct, frozen=True):
-    """Statistics of queues and groups from the database.
-
-    Attributes:
-        queues, groups: their numbers.
-        oldest_s: age of the oldest message that some group has not done; 0 if there is none.
-        statistics_age_s: age of the oldest statistics; ``None`` if there are none.
-        of_queues, of_groups: those that were created first, up to the requested number.
-    """
-
-    queues: int
-    groups: int
-    oldest_s: float
-    statistics_age_s: float | None
-    of_queues: list[QueueFigures]
-    of_groups: list[GroupFigures]

@@ -6,14 +6,15 @@ from datetime import timedelta
 from itertools import count
 from typing import Any
 
-from queen.core.metrics import ClockState, Sample
-from queen.engine.meter import Gauges, Meter
-from queen.engine.reporter import Reporter
+from queen.core.metrics import Sample, WorkerState
+from queen.core.statistics import ClockState
+from queen.engine.queue_counters import QueueCounters
+from queen.engine.statistics_writer import StatisticsWriter
 from tests.support import virtual_time
 
 
 class Stored:
-    """Keeps the samples that a reporter stores."""
+    """Keeps the samples that a worker writes."""
 
     def __init__(self) -> None:
         self.samples: list[Sample] = []
@@ -35,13 +36,13 @@ class Stored:
 async def report_for(seconds: float, interval_s: float, waiting: Iterator[int]) -> list[Sample]:
     stored: Any = Stored()
 
-    def gauges() -> Gauges:
-        return Gauges(pool_size=4, pool_idle=3, waiting=next(waiting))
+    def state() -> WorkerState:
+        return WorkerState(pool_size=4, pool_idle=3, waiting=next(waiting))
 
-    reporter = Reporter(Meter(), stored, gauges, interval_s, timedelta(days=1))
-    reporter.start()
+    writer = StatisticsWriter(QueueCounters(), stored, state, interval_s, timedelta(days=1))
+    writer.start()
     await asyncio.sleep(seconds)
-    await reporter.stop()
+    await writer.stop()
     return list(stored.samples)
 
 
