@@ -261,11 +261,13 @@ class LabelRow(Struct, frozen=True):
 
 
 class Depth(Struct, frozen=True):
-    """The backlog of a group: messages, those in flight, and partitions that hold some."""
+    """The backlog of a group: messages, those in flight, and partitions that hold some; what pops would deliver now."""
 
     pending: int
     processing: int
     partitions_pending: int
+    ready: int
+    partitions_ready: int
     computed_at: datetime | None
 
 

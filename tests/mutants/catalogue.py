@@ -156,6 +156,11 @@ MUTANTS: tuple[Mutant, ...] = (
         (ACK_CURSOR, "(NOT v_live OR u.lease <> v_cursor.lease)", "false"),
     ),
     _sql(
+        "G-POP-6", "what a window buffer holds back counts as ready",
+        ("sql/internal/061_ready.sql", " OR v_end.last_at + make_interval(secs => p_window) > p_now THEN", " THEN"),
+        tests="tests/integration/test_catalogue.py",
+    ),
+    _sql(
         "G-LEASE-3", "an ack without a lease finishes what another consumer holds",
         (ACK_CURSOR, "v_live AND (u.kind <> 'c' OR u.first <= v_cursor.upto)", "v_live AND u.kind <> 'c'"),
         tests="tests/integration/test_ack.py",
