@@ -276,8 +276,8 @@ _CATALOGUE: Collection[Guarantee] = (
         "G-POP-6",
         "ML",
         "What is ready is what a pop would find",
-        "`ready` of a depth, and `queen.has_pending_messages_v1`, say what pops would deliver at that moment, if no pop "
-        "maintenance is on. They change nothing.",
+        "`ready` of a depth, and `queen.has_pending_messages_v1`, say what pops would deliver at that moment, if no "
+        "pop maintenance is on. They change nothing.",
         "Who scales consumers by what is ready starts none for messages that nobody can get.",
     ),
     _safety(
