@@ -79,6 +79,7 @@ WHY_NOT: Mapping[str, str] = MappingProxyType(
     {
         "G-DUR-1": _KILL,
         "G-DUR-2": _KILL,
+        "G-POP-6": "is about the depth of a queue, which clients do not read",
         "G-DLQ-5": _SERVICE,
         "G-STR-3": _SOCKET,
         "G-STR-4": _SOCKET,
