@@ -28,6 +28,7 @@ from queen.engine.job_queue import JobQueue
 from queen.engine.metadata_cache import MetadataCache
 from queen.engine.meter import Gauges
 from queen.engine.notifications import NotificationHub, new_origin
+from queen.engine.outbox import Outbox
 from queen.engine.ports import Notification, Notify, Transport
 from queen.engine.prefetch import Prefetch
 from queen.engine.prefetched_leases import LEASES_OF_WORKERS
@@ -48,6 +49,7 @@ from queen.postgres.dsn import Target, parse
 from queen.postgres.health_probe import HealthProbe
 from queen.postgres.maintenance import MaintenanceStore
 from queen.postgres.notifications import PostgresTransport
+from queen.postgres.outbox_store import OutboxStore
 from queen.postgres.pool import Pool
 from queen.postgres.simple_mq import SimpleMqAdministrationStore, SimpleMqStore
 from queen.postgres.spool_store import SpoolStore
@@ -62,6 +64,8 @@ log = logging.getLogger("queen.spool")
 
 #: Interval of clean-up.
 _TIDY_S = 15.0
+#: Pause of a worker that does not lead, or could not move the outbox.
+_OUTBOX_S = 0.25
 
 
 def _target(settings: Settings) -> Target:
@@ -273,7 +277,7 @@ def assembly(settings: Settings) -> Assemble:
         )
         context.clock = lambda: reporter.clock
         reporter.start()
-        services = _services(sweeping, settings, context)
+        services = _services(sweeping, hot, settings, context)
         services.start()
 
         async def close() -> None:
@@ -292,7 +296,7 @@ def assembly(settings: Settings) -> Assemble:
     return assemble
 
 
-def _services(pool: Pool, settings: Settings, context: Context) -> Services:
+def _services(pool: Pool, hot: Pool, settings: Settings, context: Context) -> Services:
     """The background jobs, with their intervals and batch sizes."""
     jobs = settings.jobs
     schedule = Schedule(
@@ -300,8 +304,14 @@ def _services(pool: Pool, settings: Settings, context: Context) -> Services:
         jobs.eviction_batch, timedelta(days=jobs.partition_cleanup_days),
     )  # fmt: skip
     maintenance = MaintenanceStore(pool)
-    going_on = Chore("clean-up", schedule.retention_interval_s, partial(go_on_with_begun, context))
-    return Services(maintenance, schedule, [going_on, *_simple_mq_chores(settings, context, maintenance)])
+    outbox = Outbox(context, OutboxStore(hot), lambda: services.leadership.held)
+    chores = [
+        Chore("clean-up", schedule.retention_interval_s, partial(go_on_with_begun, context)),
+        Chore("outbox", _OUTBOX_S, outbox.run),
+        *_simple_mq_chores(settings, context, maintenance),
+    ]
+    services = Services(maintenance, schedule, chores)
+    return services
 
 
 def create(settings: Settings) -> QueenApp:
