@@ -130,6 +130,7 @@ FAMILIES: Mapping[str, str] = MappingProxyType(
         "COST": "Cost",
         "SEC": "Security",
         "SPOOL": "Spool",
+        "OUT": "Outbox",
         "SMQ": "simple-mq",
     }
 )
