@@ -417,8 +417,8 @@ _CATALOGUE: Collection[Guarantee] = (
         "G-DLQ-4",
         "ML",
         "Queues without dead letters",
-        "In a queue with `deadLetterQueue` and `dlqAfterMaxRetries` both false, a message that is given up leaves no "
-        "dead letter, unless an operator moves it there.",
+        "In a queue in which one of `deadLetterQueue` and `dlqAfterMaxRetries` is false, and the other not true, a "
+        "message that is given up leaves no dead letter, unless an operator moves it there.",
         "Some streams are worth retrying and not worth keeping.",
     ),
     _safety(

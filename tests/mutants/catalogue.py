@@ -288,7 +288,12 @@ MUTANTS: tuple[Mutant, ...] = (
     _sql("G-DLQ-3", "a dead letter is not done", (ACK_CURSOR, "WHERE i.verdict IN ('c', 'd')), '{}'),", "WHERE i.verdict = 'c'), '{}'),")),
     _sql(
         "G-DLQ-4", "every queue keeps dead letters",
-        (ACK_CURSOR, "coalesce(q.dead_letter_queue, true) OR coalesce(q.dlq_after_max_retries, true) AS buries", "true AS buries"),
+        (ACK_CURSOR, "coalesce(q.dead_letter_queue OR q.dlq_after_max_retries, q.dead_letter_queue, q.dlq_after_max_retries, true) AS buries", "true AS buries"),
+    ),
+    _sql(
+        "G-DLQ-4", "one false of the two options is not enough",
+        (ACK_CURSOR, "coalesce(q.dead_letter_queue OR q.dlq_after_max_retries, q.dead_letter_queue, q.dlq_after_max_retries, true) AS buries", "coalesce(q.dead_letter_queue, true) OR coalesce(q.dlq_after_max_retries, true) AS buries"),
+        tests="tests/integration/test_ack.py::test_ack_dlq_in_a_queue_that_wants_none_drops_the_message",
     ),
     _sql(
         "G-DLQ-5", "retention takes the dead letters of what it removes",
@@ -527,7 +532,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-RET-6", "eviction leaves dead letters in a queue that keeps none",
-        (EVICT, "IF coalesce(p_queue.dead_letter_queue, true) OR coalesce(p_queue.dlq_after_max_retries, true) THEN", "IF true THEN"),
+        (EVICT, "IF coalesce(\n        p_queue.dead_letter_queue OR", "IF coalesce(\n        true OR p_queue.dead_letter_queue OR"),
         tests=COMBINATIONS,
     ),
     _sql(

@@ -454,7 +454,18 @@ def test_a_message_said_to_fail_twice_in_a_request_has_failed_once():
 
 
 @checks("G-DLQ-4", level=Level.MODEL)
-@pytest.mark.parametrize(("queue", "retries", "kept"), [(False, False, 0), (True, False, 1), (False, True, 1)])
+@pytest.mark.parametrize(
+    ("queue", "retries", "kept"),
+    [
+        (False, False, 0),
+        (False, None, 0),
+        (None, False, 0),
+        (True, False, 1),
+        (False, True, 1),
+        (True, None, 1),
+        (None, None, 1),
+    ],
+)
 def test_a_queue_that_wants_no_dead_letters_drops_what_is_given_up(queue, retries, kept):
     script = Script(Options(retry_limit=0, dead_letter_queue=queue, dlq_after_max_retries=retries))
     script.push(2)
