@@ -877,7 +877,7 @@ _CATALOGUE: Collection[Guarantee] = (
         "ML",
         "Requeue",
         "A requeued message is visible at once, with delivery count 0, in a queue that had room. Its data and "
-        "creation time are kept.",
+        "creation time are kept. A requeue from a dead-letter queue that is sent again changes nothing.",
         "Requeueing is the second chance after the fault is fixed.",
     ),
     _safety(

@@ -8,6 +8,7 @@ from queen.engine.handlers.simple_mq import announce
 
 _REQUEUED = {
     "requeued": "success",
+    "repeated": "success",
     "full": "queue_full",
     "missing": "message_not_found",
     "unknown": "queue_not_found",
@@ -35,7 +36,8 @@ async def requeue(context: Context, queue: UUID, message: UUID) -> Requeued:
     done = await context.with_retries(lambda _again: context.simple_mq.administration.requeue(queue, message))
     # An unknown message has no destination: the queue may not exist.
     context.simple_mq.tally.add(done.destination or NO_QUEUE, "requeue", _REQUEUED[done.outcome])
-    if done.outcome == "requeued" and done.destination is not None:
+    # Also a repeated one: the call before it may have been an attempt of this very request.
+    if done.outcome in {"requeued", "repeated"} and done.destination is not None:
         announce(context, done.destination, 1)
     return done
 
