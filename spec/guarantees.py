@@ -584,7 +584,8 @@ _CATALOGUE: Collection[Guarantee] = (
         "G-RET-1",
         "MLA",
         "Nothing is removed too early",
-        "Retention and eviction remove only what their settings allow, whatever steps PostgreSQL's clock makes "
+        "Retention and eviction remove only what their settings allow: `retentionSeconds` with `retentionEnabled`, "
+        "`completedRetentionSeconds` and `ttl` wherever they are set. No step of PostgreSQL's clock changes that "
         "(`G-TIME-1`).",
         "No retry brings back what was deleted.",
     ),
@@ -607,7 +608,8 @@ _CATALOGUE: Collection[Guarantee] = (
         "G-RET-4",
         "L",
         "Retention keeps up",
-        "While the background jobs run, what retention may remove is gone one retention interval later. What was "
+        "While the background jobs run, what retention may remove is gone one retention interval later, also a part of "
+        "what was pushed together. What was "
         "stored before PostgreSQL's clock stepped forward is gone once it is old enough by measured time.",
         "A full disk is an outage.",
     ),

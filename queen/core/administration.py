@@ -51,9 +51,10 @@ class QueueConfiguration(Struct, frozen=True):
         delayed_processing: seconds that a message stays invisible.
         window_buffer: seconds that a partition must have been quiet to deliver anything.
         dead_letter_queue, dlq_after_max_retries: see `keeps_dead_letters`.
-        retention_enabled: switches the next two on.
+        retention_enabled: switches the next one on.
         retention_seconds: seconds that a message is kept; 0 is no limit.
-        completed_retention_seconds: seconds that a message that all groups have completed is kept; 0 is no limit.
+        completed_retention_seconds: seconds that a message that all groups have completed is kept, regardless of the
+            switch; 0 is no limit.
         ttl: seconds that a message is kept, regardless of the switch; 0 is no limit.
         max_wait_time_seconds: seconds after which a message that a group has not consumed is given up; 0 is no limit.
         max_size: maximum backlog of the queue, in messages; 0 is no limit.

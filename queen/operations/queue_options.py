@@ -43,8 +43,8 @@ class Options(Struct):
         namespace: used if the body has no `namespace`.
         task: used if the body has no `task`.
         retentionSeconds: age at which messages are removed, if `retentionEnabled`; 0: never.
-        completedRetentionSeconds: the same for messages that every group has acknowledged.
-        retentionEnabled: whether the two options above apply.
+        completedRetentionSeconds: age at which messages are removed that every group has acknowledged; 0: never.
+        retentionEnabled: whether `retentionSeconds` applies.
         maxWaitTimeSeconds: age at which unacknowledged messages are evicted; 0: never.
         maxSize: maximum backlog; a push beyond it is answered 429. 0: unlimited.
         ttl: age in seconds at which messages are removed, acknowledged or not; 0: never.

@@ -218,7 +218,7 @@ def _queue(row: dict[str, Any], created_at: int) -> Queue:
         retry_limit=row["retry_limit"],
         keeps_dead_letters=True in buries or False not in buries,
         retention_seconds=row.get("retention_seconds") if retains else None,
-        completed_retention_seconds=row.get("completed_retention_seconds") if retains else None,
+        completed_retention_seconds=row.get("completed_retention_seconds"),
         ttl_seconds=row.get("ttl"),
         max_wait_seconds=row.get("max_wait_time_seconds"),
         created_at=created_at,

@@ -484,13 +484,28 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=KEPT,
     ),
     _sql(
+        "G-RET-4", "what was pushed together stays as long as one of it must",
+        (EXPIRED, "THEN least(v_segment.last_off, v_done)", "AND v_segment.last_off <= v_done THEN v_segment.last_off"),
+        tests=COMBINATIONS,
+    ),
+    _sql(
+        "G-RET-4", "completedRetentionSeconds waits for retentionEnabled",
+        (EXPIRED, "    IF p_queue.completed_retention_seconds > 0 THEN", "    IF p_queue.retention_enabled AND p_queue.completed_retention_seconds > 0 THEN"),
+        tests=COMBINATIONS,
+    ),
+    _sql(
+        "G-IDEM-1", "a repeated flush is answered from where retention has cut it",
+        (APPEND, "v_segment.last_off - v_segment.n - v_segment.cut + 1", "v_segment.last_off - v_segment.n + 1"),
+        tests="tests/integration/test_repeated_flush.py",
+    ),
+    _sql(
         "G-RET-3", "deleting a queue leaves its transaction ids and cursors to the next one of the name",
         ("sql/procedures/delete_queue.sql", "    PERFORM queen.hide_partitions(v_parts);\n    INSERT INTO queen.removed_partitions (part_id) SELECT u FROM unnest(v_parts) AS u;\n", ""),
         ("sql/procedures/delete_queue.sql", "DELETE FROM queen.queues AS q WHERE q.id = v_queue;", "PERFORM 1 FROM queen.queues AS q WHERE q.id = v_queue;"),
     ),
     _sql(
         "G-RET-4", "what is too old stays until it is completed",
-        (EXPIRED, "v_segment.created_at < p_older OR (v_segment", "(v_segment.created_at < p_older AND v_segment.last_off <= v_done) OR (v_segment"),
+        (EXPIRED, "WHEN v_segment.created_at < p_older THEN v_segment.last_off", "WHEN v_segment.created_at < p_older AND v_segment.last_off <= v_done THEN v_segment.last_off"),
         tests=COMBINATIONS,
     ),
     _sql(

@@ -168,7 +168,7 @@ def test_a_group_to_come_gives_up_only_what_it_would_get(broker: Broker) -> None
 def test_completed_retention_does_not_wait_for_a_group_to_come(broker: Broker) -> None:
     _, removed = play(
         broker,
-        (0, Configure("q", Options(retention_enabled=True, completed_retention_seconds=5))),
+        (0, Configure("q", Options(completed_retention_seconds=5))),
         (0, Pop("q", group="later", subscription_from=1000)),
         (0, push(0)),
         (0, push(1)),
@@ -176,6 +176,31 @@ def test_completed_retention_does_not_wait_for_a_group_to_come(broker: Broker) -
         (6, RemoveExpired("q")),
     )
     assert removed.oldest == {"Default": 1}
+
+
+@checks("G-RET-2", "G-RET-4", "G-ORD-2", level=Level.MODEL)
+def test_completed_retention_takes_a_part_of_what_was_pushed_together(broker: Broker) -> None:
+    """Also where the batch of the job ends in the middle, and twice from one segment."""
+    batch = tuple(PushItem("q", number, transaction_id=f"t{number}") for number in range(6))
+    outcomes = [
+        play(
+            broker,
+            (0, Configure("q", Options(completed_retention_seconds=5))),
+            (0, Push(batch)),
+            (0, Pop("q", batch=first, auto_ack=True)),
+            (6, RemoveExpired("q")),
+            (0, Pop("q", batch=second, auto_ack=True)),
+            (6, RemoveExpired("q")),
+            (0, Push(batch)),
+            (0, Pop("q", group="other", batch=20)),
+        )[1]
+        for first, second in ((1, 1), (3, 2), (5, 1))
+    ]
+    assert [payloads(popped) for popped in outcomes] == [
+        [2, 3, 4, 5, 0, 1],
+        [5, 0, 1, 2, 3, 4],
+        [0, 1, 2, 3, 4, 5],
+    ]
 
 
 @checks("G-GRP-6", level=Level.MODEL)

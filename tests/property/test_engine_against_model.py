@@ -216,7 +216,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
             dead_letter_queue=st.sampled_from((None, False, True)),
             dlq_after_max_retries=st.sampled_from((None, False, True)),
             priority=st.integers(0, 2),
-            retention_enabled=st.sampled_from((False, True, True)),
+            retention_enabled=st.booleans(),
             retention_seconds=st.sampled_from((0, 30)),
             completed_retention_seconds=st.sampled_from((0, 5, 5)),
             ttl=st.sampled_from((0, 0, 60)),

@@ -697,12 +697,24 @@ def test_retention_lets_go_what_is_too_old_or_completed_by_all_and_nothing_else(
 
 
 @checks("G-RET-1", level=Level.MODEL)
-@pytest.mark.parametrize("options", [Options(), Options(retention_seconds=1), Options(retention_enabled=True)])
+@pytest.mark.parametrize(
+    "options",
+    [Options(), Options(retention_seconds=1), Options(retention_enabled=True), Options(completed_retention_seconds=1)],
+)
 def test_retention_that_nobody_switched_on_removes_nothing(options):
     script = Script(options)
     script.push()
     script.now = 10**9
     assert script.do(RemoveExpired("q")) == Removed({DEFAULT: 0})
+
+
+@checks("G-RET-1", "G-RET-2", level=Level.MODEL)
+def test_completed_retention_needs_no_switch():
+    script = Script(Options(completed_retention_seconds=10, retention_seconds=5))
+    script.push(3)
+    assert script.pop(batch=2, auto_ack=True) == [0, 1]
+    script.now = 11
+    assert script.do(RemoveExpired("q")) == Removed({DEFAULT: 2})
 
 
 def test_a_lease_ends_with_the_messages_under_it_and_their_ids_are_free():
