@@ -1,7 +1,8 @@
--- Purpose:   gives a message a second chance: delivery count 0, visible now. From a dead-letter queue it goes back to the
---            parent; otherwise it goes to p_queue, from wherever it is.
--- Returns:   requeued, repeated (p_queue is a dead-letter queue, and the message is in its parent: the same request has moved it,
---            and nothing changes), missing, unknown (the destination) or full; the destination, its size and its message count.
+-- Purpose:   requeues a message: delivery count 0, visible now. From a dead-letter queue it goes back to the parent; otherwise
+--            it goes to p_queue, from any queue.
+-- Returns:   requeued, repeated (p_queue is a dead-letter queue, and the message is in its parent: the same request has moved
+--            it, and nothing changes), missing, unknown (the destination) or full; the destination, its size and its message
+--            count.
 -- Locks:     those of simple_mq.move_back.
 -- Writes:    messages, counts.
 CREATE OR REPLACE FUNCTION simple_mq.requeue_v1(
