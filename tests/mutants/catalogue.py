@@ -409,6 +409,11 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     _sql(
+        "G-GRP-7", "a deletion does not count where a cursor is still to be made",
+        (DELETE_GROUP, "        v_unmade := queen.unmade_cursors(v_group);", "        v_unmade := 0;"),
+        tests=COMBINATIONS,
+    ),
+    _sql(
         "G-GRP-7", "a group that is put back begins at the oldest message",
         (DELETE_GROUP, "queen.put_cursors(v_group.id, v_parts, v_group.since)", "queen.put_cursors(v_group.id, v_parts, '-infinity')"),
     ),

@@ -353,6 +353,42 @@ def test_a_message_given_up_again_after_a_rewind_has_one_dead_letter(broker: Bro
     assert letters(state) == [(MODE, 0, "Retries exhausted", 1)]
 
 
+@checks("G-RET-6", level=Level.MODEL)
+@pytest.mark.parametrize("group", [None, "g"])
+def test_eviction_gives_up_also_where_a_group_has_no_cursor_yet(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, group: str | None
+) -> None:
+    monkeypatch.setattr("queen.postgres.store.CURSORS_STEP", 1)
+    state, evicted = play(
+        broker,
+        (0, Configure("q", Options(max_wait_time_seconds=10, lease_time=5))),
+        (1, Push(tuple(PushItem("q", 0, partition) for partition in "abc"))),
+        (0, Pop("q", group=group)),
+        (20, EvictOverdue("q")),
+    )
+    assert evicted == model.Evicted(3)
+    assert len(letters(state)) == 3
+
+
+@checks("G-GRP-7", level=Level.MODEL)
+@pytest.mark.parametrize("subscription", [True, False])
+@pytest.mark.parametrize("since", [None, 0, 1, 40])
+def test_a_deletion_counts_all_partitions_also_where_the_group_has_no_cursor_yet(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, since: float | None, subscription: bool
+) -> None:
+    """A pop is answered as soon as it has what it asks for. The rest of its group's cursors is made later."""
+    for place in ("store.CURSORS_STEP", "consumer_groups.CURSORS_STEP", "consumer_groups.DELETE_STEP"):
+        monkeypatch.setattr(f"queen.postgres.{place}", 1)
+    _, deleted = play(
+        broker,
+        (1, Push(tuple(PushItem("q", 0, partition) for partition in "abc"))),
+        (0, Pop("q", group="g", subscription_from=since)),
+        (0, Push((PushItem("q", 0, "made later"),))),
+        (0, DeleteGroup("q", "g", subscription)),
+    )
+    assert deleted == model.DeletedGroup(4)
+
+
 @checks("G-GRP-7", "G-DLQ-1", level=Level.MODEL)
 def test_dead_letters_outlive_their_group_and_meet_those_of_the_next_of_its_name(broker: Broker) -> None:
     state, popped = play(
