@@ -74,7 +74,9 @@ BEGIN
     PERFORM queen.begin_page(g.id, 1000)
     FROM (
         SELECT o.id FROM queen.consumer_groups_metadata AS o
-        WHERE o.queue_id = p_queue_id AND o.starts_at < v_now AND o.subscribed_upto >= 0 ORDER BY o.id LIMIT 1
+        WHERE o.queue_id = p_queue_id AND o.subscribed_upto >= 0 AND (
+            o.starts_at < v_now OR (o.starts_at IS NULL AND o.subscribed_upto < 9223372036854775807))
+        ORDER BY o.id LIMIT 1
     ) AS g;
     IF FOUND THEN
         -- It holds the cursors of that page until the commit: others come in another call.
