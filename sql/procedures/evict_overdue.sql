@@ -37,7 +37,7 @@ COMMENT ON FUNCTION queen.find_overdue_v1 IS 'The next partitions of a queue tha
 --            cursors that consumers hold, or to pass them over; p_not_after see queen.older_than
 -- Returns:   one row per partition: the messages given up, and state: done, more, or busy.
 -- Locks:     as subscribe_v1, if the queue has no group, and then nothing else; or the queue row FOR SHARE; then a page of a group
---            that should have begun by now (queen.begin_page), and then nothing else; or cursors in (part_id, grp_id) order.
+--            that should have begun by now or lacks cursors (queen.begin_page), and then nothing else; or cursors in (part_id, grp_id) order.
 -- Writes:    partition_consumers, dead_letter_queue, retention_metrics.
 CREATE OR REPLACE FUNCTION queen.evict_overdue_v1(
     p_queue_id bigint, p_part bigint[], p_messages int, p_wait bool, p_not_after timestamptz DEFAULT NULL
