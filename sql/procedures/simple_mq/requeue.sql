@@ -1,8 +1,8 @@
--- Purpose:   requeues a message: delivery count 0, visible now. From a dead-letter queue it goes back to the parent; otherwise
---            it goes to p_queue, from any queue.
--- Returns:   requeued, repeated (p_queue is a dead-letter queue, and the message is in its parent: the same request has moved
---            it, and nothing changes), missing, unknown (the destination) or full; the destination, its size and its message
---            count.
+-- Purpose:   requeues a message: delivery count 0, visible now. From a dead-letter queue it goes back to the parent;
+--            otherwise it goes to p_queue, from any queue.
+-- Returns:   requeued, repeated (p_queue is a dead-letter queue, and the message is in its parent: the same request has
+--            moved it, and nothing changes), missing, unknown (the destination) or full; the destination, its size and
+--            its message count.
 -- Locks:     those of simple_mq.move_back.
 -- Writes:    messages, counts.
 CREATE OR REPLACE FUNCTION simple_mq.requeue_v1(
@@ -51,9 +51,10 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION simple_mq.requeue_v1 IS 'Requeues a message: delivery count 0, visible now.';
 
--- Purpose:   requeues what is visible in a dead-letter queue, oldest first, at most p_step of them and as many as there is
---            room for.
--- Returns:   requeued, unknown (the queue), or plain (it is no dead-letter queue, or its parent is gone); the parent; how many.
+-- Purpose:   requeues what is visible in a dead-letter queue, oldest first, at most p_step of them and as many as there
+--            is room for.
+-- Returns:   requeued, unknown (the queue), or plain (it is no dead-letter queue, or its parent is gone); the parent;
+--            how many.
 -- Locks:     those of simple_mq.move_back.
 CREATE OR REPLACE FUNCTION simple_mq.requeue_all_v1(
     p_queue uuid, p_step int, OUT outcome text, OUT destination uuid, OUT requeued int
