@@ -120,7 +120,8 @@ BEGIN
         RETURN;
     END IF;
     IF coalesce(
-        p_queue.dead_letter_queue OR p_queue.dlq_after_max_retries, p_queue.dead_letter_queue, p_queue.dlq_after_max_retries, true)
+        p_queue.dead_letter_queue OR p_queue.dlq_after_max_retries, p_queue.dead_letter_queue,
+        p_queue.dlq_after_max_retries, true)
     THEN
         PERFORM queen.bury(
             p_queue.id, p_part, p_grp, v_group, v_off, array_fill('Maximum wait time exceeded'::text, ARRAY[messages::int]),

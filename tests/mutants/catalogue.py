@@ -288,11 +288,11 @@ MUTANTS: tuple[Mutant, ...] = (
     _sql("G-DLQ-3", "a dead letter is not done", (ACK_CURSOR, "WHERE i.verdict IN ('c', 'd')), '{}'),", "WHERE i.verdict = 'c'), '{}'),")),
     _sql(
         "G-DLQ-4", "every queue keeps dead letters",
-        (ACK_CURSOR, "coalesce(q.dead_letter_queue OR q.dlq_after_max_retries, q.dead_letter_queue, q.dlq_after_max_retries, true) AS buries", "true AS buries"),
+        (ACK_CURSOR, "q.dead_letter_queue OR q.dlq_after_max_retries, q.dead_letter_queue, q.dlq_after_max_retries, true) AS buries", "true) AS buries"),
     ),
     _sql(
         "G-DLQ-4", "one false of the two options is not enough",
-        (ACK_CURSOR, "coalesce(q.dead_letter_queue OR q.dlq_after_max_retries, q.dead_letter_queue, q.dlq_after_max_retries, true) AS buries", "coalesce(q.dead_letter_queue, true) OR coalesce(q.dlq_after_max_retries, true) AS buries"),
+        (ACK_CURSOR, "q.dead_letter_queue OR q.dlq_after_max_retries, q.dead_letter_queue, q.dlq_after_max_retries, true) AS buries", "coalesce(q.dead_letter_queue, true) OR coalesce(q.dlq_after_max_retries, true)) AS buries"),
         tests="tests/integration/test_ack.py::test_ack_dlq_in_a_queue_that_wants_none_drops_the_message",
     ),
     _sql(
