@@ -10,8 +10,7 @@ from typing import Any
 
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _VARYING = re.compile(_UUID.pattern + r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?")
-#: Operations whose values are measurements: only the fields and their types count. Texts are of whatever was measured,
-#: such as the tables that are read most.
+#: Operations whose values are measurements: only the fields and their types count.
 _MEASURED = frozenset({
     "getAnalytics", "getMetrics", "getOverview", "getParkedPops", "getPostgresStatistics", "getQueueLag",
     "getQueueOperations", "getQueueStatus", "getRetention", "getStatus", "getSystemMetrics", "getWorkerMetrics",
