@@ -18,8 +18,9 @@ from bench.engine import Instance
 from bench.messages import MessageSource
 from bench.meter import CpuMeter, Taken
 from bench.scenario import PUSH
-from queen.core import ids
-from queen.core.operations import Claim, JobType, Pop
+from queen.core.job_type import JobType
+from queen.log import ids
+from queen.log.requests import Claim, Pop
 
 #: Messages per segment of the backlog, independent of the batch of the pops.
 _FILL_BATCH, _FILL_AT_ONCE = 100, 16

@@ -13,10 +13,10 @@ import asyncpg
 from msgspec import Struct
 
 from queen.core.errors import DatabaseSetupError, DatabaseUnavailableError, DataRejectedError
-from queen.db.dsn import UNREACHABLE, connect, parse
-from queen.db.pool import Pool
-from queen.db.sqlstate import reason_of
 from queen.embedded.server import EmbeddedPostgres
+from queen.postgres.dsn import UNREACHABLE, connect, parse
+from queen.postgres.pool import Pool
+from queen.postgres.sqlstate import reason_of
 
 CONNECT_TIMEOUT_MS = 10_000
 #: Time limit of a call; a longer one is an error.

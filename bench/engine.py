@@ -9,11 +9,7 @@ import msgspec
 from bench.database import CONNECT_TIMEOUT_MS
 from bench.scenario import MismatchError
 from queen.config import Settings
-from queen.core.operations import QUEUE_MODE, Ack, Buffered, JobType, Pop, Popped
-from queen.db.administration import AdministrationStore
-from queen.db.dsn import parse
-from queen.db.pool import Pool
-from queen.db.store import Store
+from queen.core.job_type import JobType
 from queen.engine.context import Context
 from queen.engine.engine import Engine, Shares
 from queen.engine.failover import Failover
@@ -25,8 +21,13 @@ from queen.engine.waiters import Waiters
 from queen.http.acks import to_ack_items
 from queen.http.parsing import to_push
 from queen.http.rendering import render_ack, render_buffered, render_pop, render_push
+from queen.log.requests import QUEUE_MODE, Ack, Buffered, Pop, Popped
 from queen.operations.acknowledge import AckBatchBody
 from queen.operations.push import parse_push_items
+from queen.postgres.administration import AdministrationStore
+from queen.postgres.dsn import parse
+from queen.postgres.pool import Pool
+from queen.postgres.store import Store
 
 #: Like those of a server with one worker.
 SETTINGS = Settings()

@@ -6,8 +6,8 @@ from uuid import UUID, uuid4
 
 import asyncpg
 
-from queen.core.segment import encode_ends, encode_entry
-from queen.db.setup import prepare
+from queen.log.segment import encode_ends, encode_entry
+from queen.postgres.setup import prepare
 
 _SEGMENTS_A_COPY = 2_000
 _CONNECT_MS = 60_000

@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from bench.database import CONNECT_TIMEOUT_MS
 from queen.core.errors import DatabaseSetupError
-from queen.db.dsn import parse
-from queen.db.pool import Pool
+from queen.postgres.dsn import parse
+from queen.postgres.pool import Pool
 
 #: The first id of user objects, with their TOAST tables. The meter's own access to catalogues is not counted.
 _LOOK = (

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 from bench import database
 from bench.messages import Call, Message
-from queen.db.pool import Pool
+from queen.postgres.pool import Pool
 
 _SCHEMA = "queen_bench_rows"
 _SCRIPT = files(__package__) / "rows.sql"

@@ -6,13 +6,13 @@ from uuid import UUID, uuid4
 from bench.database import CONNECT_TIMEOUT_MS
 from bench.messages import Call, Message
 from queen.core.limits import POP_BYTES
-from queen.core.operations import PartitionBatch, Push
-from queen.core.segment import encode_entry, encode_plain, plain_length
-from queen.db.pool import Pool
-from queen.db.setup import prepare
-from queen.db.store import Store
-from queen.engine.append import lay_out
 from queen.engine.ports import AckColumns, Delivered, PopColumns
+from queen.log.append import lay_out
+from queen.log.requests import PartitionBatch, Push
+from queen.log.segment import encode_entry, encode_plain, plain_length
+from queen.postgres.pool import Pool
+from queen.postgres.setup import prepare
+from queen.postgres.store import Store
 
 _MAKE_STEP = 5000
 _SKIP_STEP = 1000

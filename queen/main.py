@@ -16,17 +16,8 @@ import uvloop
 
 from queen.config import Settings
 from queen.core.errors import QueenError, SettingError
+from queen.core.job_type import JobType
 from queen.core.limits import CHECKS_PER_S, FILES_BESIDE_WAITERS, LOCK_WAIT_S, REPLAY_CALL_S
-from queen.core.operations import JobType
-from queen.db.administration import AdministrationStore
-from queen.db.dsn import Target, parse
-from queen.db.health_probe import HealthProbe
-from queen.db.maintenance import MaintenanceStore
-from queen.db.notifications import PostgresTransport
-from queen.db.pool import Pool
-from queen.db.simple_mq import SimpleMqAdministrationStore, SimpleMqStore
-from queen.db.spool_store import SpoolStore
-from queen.db.store import Store
 from queen.engine.context import Context, SimpleMq, ignore_notification
 from queen.engine.engine import Engine, Shares
 from queen.engine.failover import Failover
@@ -53,6 +44,15 @@ from queen.operations.catalogue import routes
 from queen.peers.http import HttpTransport
 from queen.peers.siblings import SiblingsTransport, folder_of
 from queen.peers.udp import UdpTransport
+from queen.postgres.administration import AdministrationStore
+from queen.postgres.dsn import Target, parse
+from queen.postgres.health_probe import HealthProbe
+from queen.postgres.maintenance import MaintenanceStore
+from queen.postgres.notifications import PostgresTransport
+from queen.postgres.pool import Pool
+from queen.postgres.simple_mq import SimpleMqAdministrationStore, SimpleMqStore
+from queen.postgres.spool_store import SpoolStore
+from queen.postgres.store import Store
 from queen.security.keyring import Keyring
 from queen.spool import place
 from queen.spool.folder import DiskFolder

@@ -50,7 +50,7 @@ def hash_of_text(text: Column) -> Column:
 
 
 def _is_message_id(id_: Column) -> Column:
-    """Whether a text has the form of a message id. Public ids are documented in ``queen/core/ids.py``."""
+    """Whether a text has the form of a message id. Public ids are documented in ``queen/log/ids.py``."""
     return (F.length(id_) == 36) & (F.substring(id_, 14, 11) == _MESSAGE_KIND)
 
 

@@ -22,9 +22,9 @@ from bench import database, meter, programs
 from bench.database import Postgres, describe
 from bench.sockets.amqp import Amqp, AmqpError, address_of
 from queen.core.errors import QueenError
-from queen.db.dsn import UNREACHABLE
-from queen.db.sqlstate import reason_of
 from queen.embedded.server import dsn_of_running
+from queen.postgres.dsn import UNREACHABLE
+from queen.postgres.sqlstate import reason_of
 
 _DATABASE = ("DATABASE_URL", "PG_HOST")
 _START_S = 60.0

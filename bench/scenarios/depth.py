@@ -20,10 +20,10 @@ from bench.load.target import started
 from bench.messages import portions
 from bench.scenario import Progress, Sample, Scenario, Target, percentiles
 from queen.core.simple_mq import NewQueue, uuid7
-from queen.db.pool import Pool
-from queen.db.setup import prepare
-from queen.db.simple_mq import SimpleMqAdministrationStore, SimpleMqStore
 from queen.engine.ports import EnqueueColumns
+from queen.postgres.pool import Pool
+from queen.postgres.setup import prepare
+from queen.postgres.simple_mq import SimpleMqAdministrationStore, SimpleMqStore
 
 _HIDDEN_S = 600
 #: Share of the progress for filling.

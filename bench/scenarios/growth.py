@@ -14,8 +14,8 @@ from bench.clients import Clients, Work, clients
 from bench.messages import Call, MessageSource, carry_out, portions
 from bench.scenario import PUSH, TAKE, Progress, Sample, Scenario, Target, in_turn
 from bench.segments import Segments
-from queen.core.operations import Pop
-from queen.db.pool import Pool
+from queen.log.requests import Pop
+from queen.postgres.pool import Pool
 
 _QUEUE, _GROUP, _FILLERS = "bench", "bench", 4
 #: Messages per segment, and partitions, of the retained messages.

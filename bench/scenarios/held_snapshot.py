@@ -15,7 +15,7 @@ from bench import database, holders, meter
 from bench.messages import MessageSource
 from bench.scenario import MismatchError, Progress, Sample, Scenario, Target, in_turn, percentiles
 from bench.segments import Segments
-from queen.db.pool import Pool
+from queen.postgres.pool import Pool
 
 _QUEUE, _GROUP = "bench", "bench"
 #: The last part of the time counts: a held snapshot hurts more the longer it is held.

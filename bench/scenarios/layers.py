@@ -24,7 +24,7 @@ from bench.messages import Call, MessageSource
 from bench.meter import Taken
 from bench.scenario import PUSH, TAKE, Progress, Sample, Scenario
 from bench.segments import Segments
-from queen.core.operations import JobType
+from queen.core.job_type import JobType
 
 _QUEUE, _GROUP = "bench", "bench"
 #: Push calls that a worker has in flight, and prepared calls for each of them before the measurement.

@@ -15,9 +15,9 @@ from bench import database
 from bench.messages import MessageSource, carry_out, portions
 from bench.scenario import MismatchError, Progress, Sample, Scenario, Target, percentiles
 from bench.segments import Segments
-from queen.db.maintenance import MaintenanceStore
 from queen.jobs.ports import Place, Step
 from queen.jobs.sweep import Pacer, Service, sweep
+from queen.postgres.maintenance import MaintenanceStore
 
 _CONNECTIONS, _GROUP = 8, "group"
 _OLD = (

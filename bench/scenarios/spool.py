@@ -17,11 +17,11 @@ from bench.engine import SETTINGS, Instance
 from bench.meter import CpuMeter, Taken
 from bench.scenario import PUSH, Progress, Sample, Scenario, Target
 from queen.core.limits import REPLAY_LANES
-from queen.db.pool import Pool
-from queen.db.setup import prepare
-from queen.db.spool_store import SpoolStore
 from queen.engine.failover import Failover
 from queen.engine.replay import Replay
+from queen.postgres.pool import Pool
+from queen.postgres.setup import prepare
+from queen.postgres.spool_store import SpoolStore
 from queen.spool.folder import DiskFolder
 from queen.spool.spool import Limits, Spool
 

@@ -20,8 +20,8 @@ from bench.load.target import Target as Server
 from bench.load.target import started
 from bench.long_polls import Clients, long_polls
 from bench.scenario import Progress, Sample, Scenario, Target, percentiles
-from queen.core.operations import QUEUE_MODE
-from queen.db.setup import prepare
+from queen.log.requests import QUEUE_MODE
+from queen.postgres.setup import prepare
 
 #: Open files of a worker that are not long polls, and some reserve.
 _FILES_BESIDE = 2000

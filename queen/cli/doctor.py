@@ -19,11 +19,11 @@ from queen.config import Settings
 from queen.core.diagnosis import Finding, Grade, SpoolFacts, judge, judge_spool, worst
 from queen.core.errors import DatabaseSetupError, DatabaseUnavailableError, QueenError, SettingError
 from queen.core.version import VERSION
-from queen.db.diagnosis import accept_clock as have_clock_accepted
-from queen.db.diagnosis import examine
-from queen.db.dsn import Target, parse
 from queen.embedded.server import dsn_of_running
 from queen.main import open_spool
+from queen.postgres.diagnosis import accept_clock as have_clock_accepted
+from queen.postgres.diagnosis import examine
+from queen.postgres.dsn import Target, parse
 from queen.spool import place
 
 _EXIT = {Grade.OK: 0, Grade.WARNING: 1, Grade.PROBLEM: 2}

@@ -14,11 +14,11 @@ from queen.cli.output import err, even_unread, fail, out
 from queen.cli.progress import bar
 from queen.config import Settings
 from queen.core.errors import DecryptionError, QueenError, SettingError
-from queen.db.dsn import parse
-from queen.db.pool import Pool
-from queen.db.rotation import Rotation, RotationStore, rotate_all
-from queen.db.setup import prepare
 from queen.embedded.server import dsn_of_running
+from queen.postgres.dsn import parse
+from queen.postgres.pool import Pool
+from queen.postgres.rotation import Rotation, RotationStore, rotate_all
+from queen.postgres.setup import prepare
 from queen.security.keyring import Keyring
 from queen.server import logs
 from queen.server.supervisor import embedded_postgres

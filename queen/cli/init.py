@@ -7,7 +7,7 @@ from queen.cli.options import DataDir, Dsn, environment_with, settings_from
 from queen.cli.output import fail, out
 from queen.config import Settings
 from queen.core.errors import QueenError
-from queen.db.setup import DatabaseInfo, prepare
+from queen.postgres.setup import DatabaseInfo, prepare
 from queen.server import logs
 from queen.server.supervisor import embedded_postgres
 

@@ -11,7 +11,7 @@ import typer
 from queen.cli.output import even_unread, fail, out
 from queen.config import Settings, from_environment
 from queen.core.errors import QueenError
-from queen.core.segment import Entry, decode_entries, encode_ends
+from queen.log.segment import Entry, decode_entries, encode_ends
 from queen.main import open_spool
 from queen.spool import place
 from queen.spool.format import Damage, Record, SpooledBatch, SpoolFile, request_of

@@ -15,7 +15,7 @@ from queen.config.variable import Area, Form, one_of, parse, settings_of
 from queen.core.batch_policy import POLICIES, BatchPolicy
 from queen.core.concurrency import Limiter, Static, Vegas, VegasSettings
 from queen.core.errors import SettingError
-from queen.core.operations import JobType
+from queen.core.job_type import JobType
 
 
 class Settings(Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from typing import Any
 
 from queen.config.variable import Form, parse, whole_number
 from queen.core.batch_policy import BatchPolicy
-from queen.core.operations import JobType
+from queen.core.job_type import JobType
 
 #: Job types whose batch policy can be set: those of Queen MQ.
 TYPES = (JobType.PUSH, JobType.POP, JobType.ACK, JobType.TRANSACTION, JobType.RENEW_LEASE, JobType.CUSTOM)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 
 from queen.core.batch_policy import POLICIES
-from queen.core.operations import JobType
+from queen.core.job_type import JobType
 
 _QUEUED = f"up to {POLICIES[JobType.PUSH].queued_max:,} jobs wait per job type"
 _POLICY = "docs/settings.md lists the batch policy of each job type"

@@ -7,10 +7,97 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from queen.core.operations import QueueConfiguration
-
 #: Maximum bytes of payloads and traces per page of a list; the next page begins after the last row.
 PAGE_BYTES = 16 * 2**20
+
+
+class Registration(Struct, frozen=True):
+    """A stream by its name; ``config_hash`` identifies its chain of operators, ``reset`` deletes the state."""
+
+    name: str
+    source_queue: str
+    config_hash: str
+    sink_queue: str | None = None
+    reset: bool = False
+
+
+class Registered(Struct, frozen=True):
+    """The answer to a registration.
+
+    Attributes:
+        conflict: the chain of operators differs, and nothing was changed.
+        more: a reset has deleted a page of the state, and has to be requested again.
+    """
+
+    stream: int
+    fresh: bool
+    conflict: bool
+    more: bool = False
+
+
+class QueueConfiguration(Struct, frozen=True):
+    """A queue's name, labels and options; ``None`` is an option that was never set.
+
+    Attributes:
+        lease_time: seconds; 0 means the default of 60.
+        retry_limit: redeliveries of a failed message before it is dead-lettered.
+        retry_delay: milliseconds before the redelivery of a failed message.
+        delayed_processing: seconds that a message stays invisible.
+        window_buffer: seconds that a partition must have been quiet to deliver anything.
+        dead_letter_queue, dlq_after_max_retries: if both are false, a message is dropped after its retries.
+        retention_enabled: switches the next two on.
+        retention_seconds: seconds that a message is kept; 0 is no limit.
+        completed_retention_seconds: seconds that a message that all groups have completed is kept; 0 is no limit.
+        ttl: seconds that a message is kept, regardless of the switch; 0 is no limit.
+        max_wait_time_seconds: seconds after which a message that a group has not consumed is given up; 0 is no limit.
+        max_size: maximum backlog of the queue, in messages; 0 is no limit.
+        encryption_enabled: whether payloads are stored encrypted.
+    """
+
+    queue: str
+    namespace: str = ""
+    task: str = ""
+    priority: int = 0
+    lease_time: int = 60
+    retry_limit: int = 3
+    retry_delay: int | None = None
+    delayed_processing: int = 0
+    window_buffer: int = 0
+    dead_letter_queue: bool | None = None
+    dlq_after_max_retries: bool | None = None
+    retention_enabled: bool = False
+    retention_seconds: int = 0
+    completed_retention_seconds: int = 0
+    ttl: int = 0
+    max_wait_time_seconds: int = 0
+    max_size: int = 0
+    encryption_enabled: bool = False
+
+
+class ConfiguredQueue(Struct, frozen=True):
+    """The result of ``configure``.
+
+    Attributes:
+        part_id: its partition ``Default``.
+        more: its new options are not yet applied to some partitions.
+    """
+
+    queue_id: int
+    part_id: int
+    more: bool
+
+
+class BegunWork(Struct, frozen=True):
+    """Work in pages that was started and is not finished.
+
+    Attributes:
+        queue: its name; empty if it was deleted meanwhile.
+        group: the group that is being deleted; ``None``: options of the queue are not yet applied to some partitions.
+    """
+
+    queue_id: int
+    queue: str
+    group: str | None
 
 
 class MessageKey(Struct, frozen=True):

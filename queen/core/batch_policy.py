@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from queen.core.job_type import JobType
 from queen.core.limits import ITEMS_MAX
-from queen.core.operations import JobType
 
 #: A remaining hold that is too short to measure.
 _SOON_MS = 0.001

@@ -1,4 +1,4 @@
-"""What is wrong with an installation, and what to do: decisions over the facts that ``queen.db.diagnosis`` gathers."""
+"""What is wrong with an installation, and what to do; ``queen.postgres.diagnosis`` gathers the facts."""
 
 from collections.abc import Iterator, Sequence
 from enum import Enum

@@ -1,4 +1,4 @@
-"""The administrative procedures as protocols by topic. ``queen.db`` implements them.
+"""The administrative procedures as protocols by topic. ``queen.postgres`` implements them.
 
 Methods raise the errors of ``queen.engine.ports.Database``.
 """
@@ -8,7 +8,9 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from queen.core.administration import (
+    BegunWork,
     Configured,
+    ConfiguredQueue,
     Consumers,
     CursorRow,
     DeadLetter,
@@ -31,6 +33,7 @@ from queen.core.administration import (
     ParkedRow,
     PartitionRow,
     Period,
+    QueueConfiguration,
     QueueFilter,
     QueueMetricsRow,
     QueueOptions,
@@ -38,6 +41,8 @@ from queen.core.administration import (
     QueueRow,
     QueuesSummary,
     Refreshed,
+    Registered,
+    Registration,
     Replayed,
     RetentionRow,
     Seek,
@@ -50,8 +55,7 @@ from queen.core.administration import (
     WorkerMetricsRow,
 )
 from queen.core.metrics import ClockState, Counted, LogFigures, Sample, Worker
-from queen.core.operations import BegunWork, ConfiguredQueue, QueueConfiguration, Registered, Registration
-from queen.engine.append import AppendBatch
+from queen.log.append import AppendBatch
 
 
 class Catalogue(Protocol):

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from uuid import UUID
 
-from queen.core.operations import Claim
 from queen.engine.orphans import Orphan
 from queen.engine.ports import AckColumns, AckRow, CompleteColumns, CompletedRow, PartitionName
 from queen.engine.prefetch import NextLease, Prefetch, PrefetchedBatch
+from queen.log.requests import Claim
 
 
 class Completion:

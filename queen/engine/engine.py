@@ -23,8 +23,8 @@ from queen.core.errors import (
     OverloadedError,
     QueenError,
 )
+from queen.core.job_type import JobType
 from queen.core.limits import GROUP_BYTES_MAX, LOCK_WAIT_S
-from queen.core.operations import JobType, Pop, Popped
 from queen.engine.context import Context
 from queen.engine.failures import Bisection, Pace, Part, call_limit_s, lock_wait_s, locked_error
 from queen.engine.fetch_result import FetchResult
@@ -45,6 +45,7 @@ from queen.engine.prefetch import PrefetchedBatch, returned_in_s
 from queen.engine.slots import Slots
 from queen.engine.status import EngineStatus, SlotStatus
 from queen.engine.waiters import Waiters
+from queen.log.requests import Pop, Popped
 from queen.metrics.engine import observe_call
 
 log = logging.getLogger("queen.engine")

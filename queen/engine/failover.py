@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 
-from queen.core.operations import Push
+from queen.log.requests import Push
 from queen.spool.folder import Lock
 from queen.spool.format import Record, spool_request
 from queen.spool.held import Held, Partition

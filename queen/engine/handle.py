@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from queen.core.errors import ShuttingDownError
-from queen.core.operations import JobType
+from queen.core.job_type import JobType
 from queen.engine.bridge import Bridge
 from queen.engine.engine import Engine
 from queen.engine.job import Job

@@ -5,14 +5,14 @@ from collections.abc import Callable, Hashable
 from typing import Any
 from uuid import UUID
 
-from queen.core.operations import JobType
+from queen.core.job_type import JobType
 
 
 class Job:
     """One request with the future that its sender awaits.
 
     Attributes:
-        request: an operation of ``queen.core.operations``; for ``CUSTOM`` a function that gets the context.
+        request: an operation of ``queen.log.requests``; for ``CUSTOM`` a function that gets the context.
         key: jobs of a kind with the same key are never in two calls at the same time; ``None`` allows that.
         size: bytes that it adds to a call, where that matters.
         items: messages or acks that it adds to a call.

@@ -6,7 +6,7 @@ from math import inf
 
 from queen.core.batch_policy import BatchPolicy
 from queen.core.concurrency import Limiter, Static
-from queen.core.operations import JobType
+from queen.core.job_type import JobType
 from queen.engine.job import Job
 from queen.engine.status import JobQueueStatus
 

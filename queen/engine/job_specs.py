@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from queen.core.errors import QueenError
-from queen.core.operations import JobType, Pop, Popped, Push, Pushed, Transaction
+from queen.core.job_type import JobType
 from queen.core.simple_mq import Dequeued, Enqueue
 from queen.engine.context import Context
 from queen.engine.handlers import simple_mq
@@ -34,6 +34,7 @@ from queen.engine.handlers.renew_lease import renew_lease
 from queen.engine.metadata_cache import MetadataCache
 from queen.engine.offer import Offer
 from queen.engine.ports import Lock
+from queen.log.requests import Pop, Popped, Push, Pushed, Transaction
 
 Handler = Callable[[Context, Sequence[Any]], Awaitable[Sequence[Any]]]
 

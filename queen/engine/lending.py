@@ -19,7 +19,7 @@ from uuid import UUID, uuid4
 import msgspec
 from msgspec import Struct
 
-from queen.core.operations import Pop, Popped
+from queen.log.requests import Pop, Popped
 
 #: How long a long poll waits in a sibling.
 LENT_S = 0.1

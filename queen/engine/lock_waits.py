@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from queen.core.errors import TooSlowError
-from queen.core.operations import JobType
+from queen.core.job_type import JobType
 from queen.engine.context import Context
 from queen.engine.failures import Locked, locked_error
 from queen.engine.handlers.locks import find_locked

@@ -6,8 +6,8 @@ the queue was deleted.
 
 from collections.abc import Iterable, Sequence
 
-from queen.core.operations import QUEUE_MODE, Pop
 from queen.engine.ports import Database, PartitionName, PushOptions, Subscription
+from queen.log.requests import QUEUE_MODE, Pop
 
 
 class MetadataCache:

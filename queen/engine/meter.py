@@ -9,8 +9,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from queen.core.job_type import JobType
 from queen.core.metrics import Counted, QueueCounts
-from queen.core.operations import Acked, AckResult, JobType, Pop, Popped, Push, Pushed, Transaction, TransactionResult
+from queen.log.requests import Acked, AckResult, Pop, Popped, Push, Pushed, Transaction, TransactionResult
 
 
 class Gauges(Struct, frozen=True):

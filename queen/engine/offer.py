@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from uuid import UUID, uuid4
 
-from queen.core.operations import Claim, Popped, Slice
-from queen.core.segment import decode_ends
-from queen.engine.append import AppendBatch, Appended
 from queen.engine.job import Job
 from queen.engine.metadata_cache import MetadataCache
 from queen.engine.orphans import Orphan
 from queen.engine.ports import Given, PartitionName, WaitingColumns
+from queen.log.append import AppendBatch, Appended
+from queen.log.requests import Claim, Popped, Slice
+from queen.log.segment import decode_ends
 
 
 class Offer:

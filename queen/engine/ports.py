@@ -1,4 +1,4 @@
-"""What the engine needs from outside, as protocols. ``queen.db`` and ``queen.peers`` implement them."""
+"""What the engine needs from outside, as protocols. ``queen.postgres`` and ``queen.peers`` implement them."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -8,7 +8,6 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from queen.core.operations import Slice, StateRows
 from queen.core.simple_mq import (
     Dequeued,
     Enqueued,
@@ -21,7 +20,8 @@ from queen.core.simple_mq import (
     RequeuedAll,
     Routed,
 )
-from queen.engine.append import AppendBatch, Appended
+from queen.log.append import AppendBatch, Appended
+from queen.log.requests import Slice, StateRows
 
 
 class LimitedQueue(Struct, frozen=True):

@@ -17,8 +17,8 @@ from uuid import UUID, uuid4
 
 from msgspec import Struct
 
-from queen.core.operations import Claim, Pop, Popped
 from queen.engine.prefetched_leases import PrefetchedLeases
+from queen.log.requests import Claim, Pop, Popped
 
 #: How long prefetched messages wait for a pop, in seconds from the start of the call that leased them. Less than
 #: ``PREFETCHED_S``, which starts later.

@@ -7,7 +7,7 @@ from uuid import UUID, uuid5
 from msgspec import Struct
 
 from queen.core.limits import REPLAY_LANES
-from queen.core.operations import Push
+from queen.log.requests import Push
 from queen.spool.format import Damage, Record, SpooledBatch, SpoolFile, request_of
 from queen.spool.held import BEHIND, Partition
 

@@ -12,12 +12,12 @@ import msgspec
 
 from queen.core.errors import DataRejectedError, NoEncryptionKeyError, TooSlowError
 from queen.core.limits import REPLAY_CALL_S
-from queen.engine.append import AppendBatch
 from queen.engine.context import Context
 from queen.engine.failover import uninterrupted
 from queen.engine.handlers.push import announce, laid_out_anew, lay_out, seal
 from queen.engine.ports import Replayed, SpoolDatabase
 from queen.engine.replay_shards import Batch, Shard, Unit
+from queen.log.append import AppendBatch
 from queen.spool.format import Damage, Record, SpooledBatch, pick
 from queen.spool.spool import Spool
 

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from queen.core.operations import JobType
+from queen.core.job_type import JobType
 
 
 class JobQueueStatus(Struct, frozen=True):

@@ -6,8 +6,8 @@ from msgspec import Struct
 
 from queen.core import limits
 from queen.core.errors import BadRequestError
-from queen.core.operations import AckItem
 from queen.http.fields import Required
+from queen.log.requests import AckItem
 
 
 class AckBody(Struct):

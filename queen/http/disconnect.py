@@ -6,7 +6,7 @@ import logging
 from typing import Any, Protocol, TypeVar
 
 from queen.core.errors import ShuttingDownError
-from queen.core.operations import JobType
+from queen.core.job_type import JobType
 from queen.engine.handle import EngineHandle
 from queen.engine.job import Job
 from queen.engine.job_specs import JOB_SPECS

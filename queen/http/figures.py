@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from prometheus_client.metrics_core import Metric
 
 from queen.core.errors import QueenError
-from queen.core.operations import JobType
+from queen.core.job_type import JobType
 from queen.engine.context import Context
 from queen.engine.handle import EngineHandle
 from queen.metrics import instance, registry, simple_mq

@@ -12,9 +12,9 @@ from msgspec import Raw, Struct
 
 from queen.core.errors import BadRequestError
 from queen.core.limits import GROUP_CHARS_MAX, LEASE_SECONDS_MAX, NAME_CHARS_MAX, TRANSACTION_ID_CHARS_MAX
-from queen.core.operations import PartitionBatch, Push, RenewLease
-from queen.core.segment import encode_entry, encode_identified, encode_plain, plain_length
 from queen.http.fields import Name, TransactionId
+from queen.log.requests import PartitionBatch, Push, RenewLease
+from queen.log.segment import encode_entry, encode_identified, encode_plain, plain_length
 
 T = TypeVar("T")
 

@@ -7,7 +7,6 @@ from msgspec import Struct
 
 from queen.core import limits
 from queen.core.errors import BadRequestError
-from queen.core.operations import QUEUE_MODE, Pop, Popped
 from queen.engine.handle import EngineHandle
 from queen.engine.job import Job
 from queen.http.disconnect import serve_or_abandon
@@ -15,6 +14,7 @@ from queen.http.fields import GroupName, Label, Mode, Name, Start, between
 from queen.http.parsing import check_group, check_name, parse_boolean, parse_integer, parse_time
 from queen.http.rendering import render_pop
 from queen.http.request import QueenRequest
+from queen.log.requests import QUEUE_MODE, Pop, Popped
 from queen.security.keyring import Keyring
 
 #: Every other word is ``all``, as in Queen MQ, whose clients send words of their own.

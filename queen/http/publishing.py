@@ -5,7 +5,7 @@ import contextlib
 from typing import Any
 
 from queen.core.errors import ShuttingDownError
-from queen.core.operations import JobType
+from queen.core.job_type import JobType
 from queen.engine.handle import EngineHandle
 from queen.engine.status import EngineStatus, JobQueueStatus
 from queen.http.socket.sockets import Sockets

@@ -7,11 +7,11 @@ from typing import TypeVar
 import falcon.asgi
 from msgspec import Struct
 
-from queen.core import ids
 from queen.core.administration import MessageKey, Period, QueueFilter, WorkerFilter
 from queen.core.errors import BadRequestError, NotFoundError
 from queen.core.limits import TRANSACTION_ID_CHARS_MAX
 from queen.http.parsing import check_name, parse_integer, parse_time
+from queen.log import ids
 
 EnumT = TypeVar("EnumT", bound=Enum)
 

@@ -6,11 +6,11 @@ from datetime import datetime
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from queen.core import ids
 from queen.core.errors import DecryptionError
-from queen.core.operations import AckItem, AckResult, Claim, PartitionBatch, Popped, Pushed, Renewed, Stored
-from queen.core.segment import Entry, decode_entries
 from queen.http.parsing import PushItem
+from queen.log import ids
+from queen.log.requests import AckItem, AckResult, Claim, PartitionBatch, Popped, Pushed, Renewed, Stored
+from queen.log.segment import Entry, decode_entries
 from queen.security.keyring import Keyring
 from queen.security.messages import open_entry
 

@@ -1,4 +1,4 @@
-"""The protocol of the database for background jobs; ``queen.db.maintenance`` implements it."""
+"""The protocol of the database for background jobs; ``queen.postgres.maintenance`` implements it."""
 
 from collections.abc import Sequence
 from datetime import timedelta

@@ -6,7 +6,7 @@ anyway and published once per second, at no cost per request.
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from queen.core.operations import JobType
+from queen.core.job_type import JobType
 from queen.metrics.registry import REGISTRY
 
 _KIND = ("kind",)

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from queen.core.errors import QueenError
-from queen.core.operations import QUEUE_MODE, Ack, AckItem, JobType, Pop, Popped
+from queen.core.job_type import JobType
 from queen.engine.job import Job
 from queen.http import problems
 from queen.http.access import READ_WRITE
@@ -22,6 +22,7 @@ from queen.http.problems import Problem
 from queen.http.reading import read_json
 from queen.http.rendering import AckAnswer, render_ack
 from queen.http.request import QueenRequest, read_body
+from queen.log.requests import QUEUE_MODE, Ack, AckItem, Pop, Popped
 from queen.operations.pop import PopAnswer
 from queen.operations.server import Server
 

@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from queen.core import limits
 from queen.core.errors import BadRequestError
-from queen.core.operations import QUEUE_MODE, AckItem, Cycle, CycleResult, JobType, StateChange
+from queen.core.job_type import JobType
 from queen.http.access import READ_WRITE
 from queen.http.acks import AckBody, to_ack_item
 from queen.http.fields import GroupName, Required, StateKey
@@ -18,6 +18,7 @@ from queen.http.parsing import PushItem, check_group, to_push
 from queen.http.reading import read_json
 from queen.http.rendering import render_push
 from queen.http.request import QueenRequest
+from queen.log.requests import QUEUE_MODE, AckItem, Cycle, CycleResult, StateChange
 from queen.operations.server import Server
 from queen.operations.stream_ids import ID_TEXTS, numbers_of, require_ids
 

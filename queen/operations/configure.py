@@ -6,9 +6,8 @@ import falcon.asgi
 import msgspec
 from msgspec import Struct
 
-from queen.core import ids
+from queen.core.administration import ConfiguredQueue
 from queen.core.errors import BadRequestError, NotFoundError
-from queen.core.operations import ConfiguredQueue
 from queen.engine.handlers.configuration import configure
 from queen.http import parameters, queries
 from queen.http.access import READ_ONLY, READ_WRITE
@@ -17,6 +16,7 @@ from queen.http.fields import Label, Name
 from queen.http.operation import Answer, Parameter, operation
 from queen.http.parsing import check_name, decode
 from queen.http.request import QueenRequest, read_body
+from queen.log import ids
 from queen.operations.queue_options import Options, OptionsInForce, check_options, configuration_of, in_force
 from queen.operations.queue_rows import QUEUE_NOT_FOUND
 from queen.operations.server import Server

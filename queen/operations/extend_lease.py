@@ -7,8 +7,8 @@ import falcon.asgi
 import msgspec
 from msgspec import Meta, Struct
 
+from queen.core.job_type import JobType
 from queen.core.limits import LEASE_SECONDS_MAX
-from queen.core.operations import JobType
 from queen.http.access import READ_WRITE
 from queen.http.operation import Answer, operation
 from queen.http.parameters import path

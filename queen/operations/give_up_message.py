@@ -4,7 +4,6 @@ import falcon.asgi
 import msgspec
 from msgspec import Struct
 
-from queen.core import ids
 from queen.core.errors import ConflictError, NotFoundError
 from queen.core.limits import ERROR_TEXT_CHARS_MAX
 from queen.engine.handlers.give_up import give_up
@@ -16,6 +15,7 @@ from queen.http.parameters import PARTITION_ID, TRANSACTION_ID
 from queen.http.parsing import check_group, decode
 from queen.http.queries import MESSAGE_NOT_FOUND, message_key
 from queen.http.request import QueenRequest
+from queen.log import ids
 from queen.operations.server import Server
 
 _BODY_BYTES_MAX = 64 * 1024

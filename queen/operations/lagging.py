@@ -3,7 +3,6 @@
 import falcon.asgi
 from msgspec import Struct
 
-from queen.core import ids
 from queen.core.administration import LaggingRow
 from queen.engine.context import Context
 from queen.http import answers, parameters
@@ -13,6 +12,7 @@ from queen.http.fields import number_of
 from queen.http.operation import Answer, Parameter, operation
 from queen.http.parsing import parse_integer
 from queen.http.request import QueenRequest
+from queen.log import ids
 from queen.operations.consumer_groups import lag_s
 from queen.operations.server import Server
 

@@ -3,7 +3,6 @@
 import falcon.asgi
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from queen.core import ids
 from queen.core.administration import DeadLetterFilter, DeadLetterRow
 from queen.engine.context import Context
 from queen.http import queries
@@ -12,6 +11,7 @@ from queen.http.answers import answer, shown, text
 from queen.http.operation import Answer, Parameter, operation
 from queen.http.parameters import GROUP, LARGE, PARTITION, QUEUE, TIME, page
 from queen.http.request import QueenRequest
+from queen.log import ids
 from queen.operations.server import Server
 from queen.security.keyring import Keyring
 

@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 import falcon.asgi
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from queen.core import ids
 from queen.core.administration import Consumers, MessageFilter, MessageRow, Period
 from queen.core.errors import BadRequestError
 from queen.engine.context import Context
@@ -15,6 +14,7 @@ from queen.http.answers import answer, shown, stamp, text
 from queen.http.operation import Answer, Parameter, operation
 from queen.http.parameters import FROM, NAME, PARTITION, QUEUE, TASK, TO, limit, offset
 from queen.http.request import QueenRequest
+from queen.log import ids
 from queen.operations.server import Server
 from queen.security.keyring import Keyring
 

@@ -4,7 +4,6 @@ import falcon.asgi
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from queen.core import ids
 from queen.core.administration import TraceRow
 from queen.core.errors import NotFoundError
 from queen.engine.context import Context
@@ -15,6 +14,7 @@ from queen.http.operation import Answer, operation
 from queen.http.parameters import LARGE, OFFSET, PARTITION_ID, TRANSACTION_ID, limit, page, path
 from queen.http.parsing import check_name
 from queen.http.request import QueenRequest
+from queen.log import ids
 from queen.operations.server import Server
 from queen.security.keyring import Keyring
 

@@ -3,10 +3,8 @@
 import falcon.asgi
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from queen.core import ids
 from queen.core.administration import MessageDetail
 from queen.core.errors import NotFoundError
-from queen.core.operations import QUEUE_MODE
 from queen.engine.handlers.removal import delete_message as delete
 from queen.http.access import READ_ONLY, READ_WRITE
 from queen.http.answers import answer, shown, stamp, text
@@ -14,6 +12,8 @@ from queen.http.operation import Answer, operation
 from queen.http.parameters import PARTITION_ID, TRANSACTION_ID
 from queen.http.queries import MESSAGE_NOT_FOUND, message_key
 from queen.http.request import QueenRequest
+from queen.log import ids
+from queen.log.requests import QUEUE_MODE
 from queen.operations.list_messages import mode_type
 from queen.operations.server import Server
 from queen.security.keyring import Keyring

@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 import falcon.asgi
 from msgspec import Struct
 
-from queen.core import ids
 from queen.core.administration import MessageFilter, MessageRow, Period
 from queen.core.errors import NotFoundError
 from queen.engine.context import Context
@@ -15,6 +14,7 @@ from queen.http.answers import answer, text
 from queen.http.operation import Answer, operation
 from queen.http.parsing import check_name
 from queen.http.request import QueenRequest
+from queen.log import ids
 from queen.operations.queue_rows import QUEUE_NOT_FOUND
 from queen.operations.server import Server
 

@@ -3,13 +3,13 @@
 import falcon.asgi
 from msgspec import Struct
 
-from queen.core import ids
 from queen.core.administration import PartitionRow
 from queen.http import parameters, queries
 from queen.http.access import READ_ONLY
 from queen.http.answers import answer, stamp, text
 from queen.http.operation import Answer, operation
 from queen.http.request import QueenRequest
+from queen.log import ids
 from queen.operations.queue_rows import MessageCounts, counts
 from queen.operations.server import Server
 

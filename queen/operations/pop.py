@@ -6,9 +6,9 @@ import falcon
 import falcon.asgi
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from queen.core import ids, limits
+from queen.core import limits
 from queen.core.errors import BadRequestError, NotFoundError
-from queen.core.operations import JobType
+from queen.core.job_type import JobType
 from queen.http.access import READ_WRITE
 from queen.http.fields import MODE, START, number_of, text_of
 from queen.http.operation import Answer, Parameter, operation
@@ -16,6 +16,7 @@ from queen.http.parameters import NAME, PARTITION_PATH, QUEUE_PATH, SWITCH
 from queen.http.parsing import parse_boolean
 from queen.http.pops import place_of
 from queen.http.request import QueenRequest
+from queen.log import ids
 from queen.operations.server import Server
 
 

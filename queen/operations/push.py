@@ -7,12 +7,13 @@ import falcon.asgi
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from queen.core.operations import Buffered, JobType
+from queen.core.job_type import JobType
 from queen.http.access import READ_WRITE
 from queen.http.operation import Answer, operation
 from queen.http.parsing import PushItem, decode, to_push
 from queen.http.rendering import render_buffered, render_push
 from queen.http.request import QueenRequest, read_body
+from queen.log.requests import Buffered
 from queen.operations.server import Server
 
 

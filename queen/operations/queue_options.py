@@ -5,8 +5,8 @@ from typing import Annotated
 from msgspec import Struct
 
 from queen.core import limits
+from queen.core.administration import QueueConfiguration
 from queen.core.errors import BadRequestError
-from queen.core.operations import QueueConfiguration
 from queen.http.fields import between
 
 _YEAR_SECONDS = 366 * 24 * 3600

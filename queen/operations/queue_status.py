@@ -3,7 +3,6 @@
 import falcon.asgi
 from msgspec import Struct
 
-from queen.core import ids
 from queen.core.administration import PartitionRow, QueueFilter, QueueOptions, QueueOrder, QueueRow
 from queen.core.errors import NotFoundError
 from queen.engine.context import Context
@@ -13,6 +12,7 @@ from queen.http.answers import answer, stamp, text
 from queen.http.operation import Answer, operation
 from queen.http.parsing import check_name
 from queen.http.request import QueenRequest
+from queen.log import ids
 from queen.operations.queue_rows import (
     PARTITIONS_LIMIT,
     QUEUE_NOT_FOUND,

@@ -5,7 +5,6 @@ from functools import partial
 import falcon.asgi
 from msgspec import Struct
 
-from queen.core import ids
 from queen.core.administration import PartitionRow, QueueFilter, QueueOrder, QueueRow
 from queen.engine.context import Context
 from queen.engine.handlers.removal import delete_queue as delete
@@ -15,6 +14,7 @@ from queen.http.answers import answer, stamp, text
 from queen.http.operation import Answer, operation
 from queen.http.parsing import check_name
 from queen.http.request import QueenRequest
+from queen.log import ids
 from queen.operations.queue_rows import PARTITIONS_LIMIT, MessageCounts, counts, find_queue, oldest_age
 from queen.operations.server import Server
 

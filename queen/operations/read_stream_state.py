@@ -6,13 +6,13 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from queen.core.errors import BadRequestError
-from queen.core.operations import StateRows
 from queen.http.access import READ_ONLY
 from queen.http.fields import Required, WithoutNul
 from queen.http.operation import Answer, operation
 from queen.http.reading import read_json
 from queen.http.rendering import timestamp
 from queen.http.request import QueenRequest
+from queen.log.requests import StateRows
 from queen.operations.server import Server
 from queen.operations.stream_ids import ID_TEXTS, numbers_of, require_ids
 

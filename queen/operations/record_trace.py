@@ -7,11 +7,9 @@ import falcon.asgi
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-from queen.core import ids
 from queen.core.administration import Trace
 from queen.core.errors import BadRequestError, NotFoundError
 from queen.core.limits import TRANSACTION_ID_CHARS_MAX
-from queen.core.operations import QUEUE_MODE
 from queen.http.access import READ_WRITE
 from queen.http.answers import answer
 from queen.http.fields import GroupName, Label, Name, Required, text_of
@@ -20,6 +18,8 @@ from queen.http.parsing import check_group, check_name
 from queen.http.queries import MESSAGE_NOT_FOUND, message_key
 from queen.http.reading import read_json
 from queen.http.request import QueenRequest
+from queen.log import ids
+from queen.log.requests import QUEUE_MODE
 from queen.operations.server import Server
 
 _NAMES_MAX = 100

@@ -5,9 +5,8 @@ import falcon.asgi
 import msgspec
 from msgspec import Struct
 
-from queen.core import ids
+from queen.core.administration import Registered, Registration
 from queen.core.errors import BadRequestError
-from queen.core.operations import Registered, Registration
 from queen.engine.context import Context
 from queen.http.access import READ_WRITE
 from queen.http.fields import Label, Name
@@ -15,6 +14,7 @@ from queen.http.operation import Answer, operation
 from queen.http.parsing import check_name
 from queen.http.reading import read_json
 from queen.http.request import QueenRequest
+from queen.log import ids
 from queen.operations.server import Server
 from queen.operations.stream_ids import NO_OBJECT
 

@@ -4,7 +4,6 @@ import falcon.asgi
 import msgspec
 from msgspec import Struct
 
-from queen.core import ids
 from queen.core.errors import NotFoundError
 from queen.engine.handlers.dead_letters import Replayed, find_and_replay, transaction_id_of
 from queen.http.access import READ_WRITE
@@ -15,6 +14,7 @@ from queen.http.parameters import DEAD_LETTER_ID, PARTITION_ID, TRANSACTION_ID
 from queen.http.parsing import check_name, decode
 from queen.http.queries import DEAD_LETTER_NOT_FOUND, MESSAGE_NOT_FOUND, dead_letter_number, message_key
 from queen.http.request import QueenRequest
+from queen.log import ids
 from queen.operations.server import Server
 
 _BODY_BYTES_MAX = 64 * 1024

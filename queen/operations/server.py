@@ -6,7 +6,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from queen.config import Settings
-from queen.core.operations import JobType
+from queen.core.job_type import JobType
 from queen.engine.context import Context
 from queen.engine.handle import EngineHandle
 from queen.http.access import Levels

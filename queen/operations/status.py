@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import falcon.asgi
 from msgspec import Struct
 
-from queen.core import ids
 from queen.core.administration import (
     GroupBy,
     GroupsSummary,
@@ -24,6 +23,7 @@ from queen.http.answers import answer
 from queen.http.operation import Answer, operation
 from queen.http.queries import Pagination
 from queen.http.request import QueenRequest
+from queen.log import ids
 from queen.operations.buckets import DEFAULT_PERIOD, TimeRange, time_range
 from queen.operations.live_workers import WorkerElement, live_workers
 from queen.operations.queue_rows import summary_age

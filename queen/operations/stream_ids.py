@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from queen.core import ids
 from queen.core.errors import BadRequestError
+from queen.log import ids
 
 #: A number that no query and no partition has: for ids that this server did not create.
 _NOBODY = 0

@@ -8,13 +8,14 @@ import falcon.asgi
 import msgspec
 from msgspec import Struct
 
-from queen.core import ids
 from queen.core.errors import BadRequestError
-from queen.core.operations import JobType, PartitionBatch, TransactionResult
+from queen.core.job_type import JobType
 from queen.http.access import READ_WRITE
 from queen.http.operation import Answer, operation
 from queen.http.parsing import PushItem
 from queen.http.request import QueenRequest, read_body
+from queen.log import ids
+from queen.log.requests import PartitionBatch, TransactionResult
 from queen.operations.server import Server
 from queen.operations.transaction_plan import OperationBody, Plan, TransactionBody, parse_transaction
 

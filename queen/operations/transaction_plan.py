@@ -6,10 +6,10 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 
 from queen.core.errors import BadRequestError
-from queen.core.operations import QUEUE_MODE, AckItem, Transaction
 from queen.http.acks import AckBody, to_ack_item
 from queen.http.parsing import PushItem, check_group, decode, to_push
 from queen.http.room import Room
+from queen.log.requests import QUEUE_MODE, AckItem, Transaction
 
 _MISSING = Raw()
 _EMPTY = Raw(b"{}")

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from queen.core.errors import DecryptionError
-from queen.core.operations import PartitionBatch, Push
-from queen.core.segment import Entry, decode_entries, encode_ends, encode_raw
+from queen.log.requests import PartitionBatch, Push
+from queen.log.segment import Entry, decode_entries, encode_ends, encode_raw
 from queen.security.alarm import DecryptionAlarm
 from queen.security.keyring import Keyring
 

@@ -14,9 +14,9 @@ from gunicorn import systemd
 from queen.config import from_environment, ineffective
 from queen.core import limits
 from queen.core.errors import QueenError
-from queen.db.setup import prepare
 from queen.engine.prefetched_leases import LEASES_OF_WORKERS
 from queen.metrics import directory
+from queen.postgres.setup import prepare
 from queen.security import authentication
 from queen.server import listening, logs, worker_classes
 from queen.server.worker_restarts import Replacements

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from queen.config import Settings
-from queen.db.setup import DatabaseInfo, prepare
 from queen.embedded.restarts import Keeper
 from queen.embedded.server import EmbeddedPostgres
+from queen.postgres.setup import DatabaseInfo, prepare
 from queen.security import authentication
 from queen.server import listening, worker_classes
 from queen.server.gunicorn_child import Gunicorn

@@ -17,7 +17,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
-from queen.core.operations import PartitionBatch, Push
+from queen.log.requests import PartitionBatch, Push
 
 _PREFIX_BYTES = 8
 #: Greater lengths are invalid: many times the largest request body.

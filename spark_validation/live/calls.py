@@ -45,7 +45,7 @@ def _finishes(ack: AckItem) -> bool:
 
 
 def _id_of(item: _Told) -> str:
-    """The message id of an item, if known (``queen/core/ids.py`` documents its form)."""
+    """The message id of an item, if known (``queen/log/ids.py`` documents its form)."""
     id_ = item.message_id or ""
     return id_ if _MESSAGE_ID.fullmatch(id_) else ""
 

@@ -1,5 +1,5 @@
 -- Public ids are numbers in the form of a UUID (RFC 9562, version 8), so that nothing has to be looked up or stored:
--- 48 bits partition, the kind, 48 bits offset. queen/core/ids.py computes the same.
+-- 48 bits partition, the kind, 48 bits offset. queen/log/ids.py computes the same.
 CREATE OR REPLACE FUNCTION queen.message_uuid(part_id bigint, off bigint) RETURNS uuid
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 RETURN (lpad(to_hex(part_id), 12, '0') || '80018000' || lpad(to_hex(off), 12, '0'))::uuid;

@@ -1,4 +1,4 @@
--- Reading a segment without decoding its JSON. queen/core/segment.py writes the format.
+-- Reading a segment without decoding its JSON. queen/log/segment.py writes the format.
 
 -- Where message p_pos of a segment (from 0) ends in its data: a big-endian number in ends.
 CREATE OR REPLACE FUNCTION queen.message_end(p_ends bytea, p_pos int) RETURNS int

@@ -1,5 +1,5 @@
--- Takes partitions away from everybody: a push or an ack that knows one by its number finds it unknown. What they hold is
--- left to queen.empty_partitions. The caller holds the queue row against groups and partitions that are being made.
+-- Hides partitions from all calls: a push or an ack that knows one by its number finds it unknown. queen.empty_partitions
+-- removes their contents later. The caller has locked the queue row, so that no group or partition is made meanwhile.
 CREATE OR REPLACE FUNCTION queen.hide_partitions(p_part bigint[]) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -14,8 +14,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.hide_partitions IS 'Internal: makes partitions invisible to all calls.';
 
--- Removes what hidden partitions have held, at most p_step rows (null: all); how many. Fewer than p_step: that was all.
--- A table with a column part_id has its line here, or in queen.hide_partitions.
+-- Removes the contents of hidden partitions, at most p_step rows (null: all). Returns how many rows; fewer than p_step:
+-- that was all. Each table with a column part_id has a line here, or in queen.hide_partitions.
 CREATE OR REPLACE FUNCTION queen.empty_partitions(p_part bigint[], p_step int) RETURNS int
 LANGUAGE plpgsql
 SET enable_seqscan = off

@@ -3,11 +3,11 @@
 -- Where the scan for ready cursors of a group begins. While some transaction holds a snapshot, the index keeps an entry for
 -- each time at which a cursor was ready once, and a scan from the oldest would visit them all (ADR 45). So there is per group a
 -- time below which no cursor is ready: the low-water mark. A worker remembers it and gives it to each pop, which returns it when
--- it has risen; within a call, and for who has nothing to give, it stands in a setting of the session.
+-- it has risen. Within a call, and for callers that have no mark to give, a setting of the session holds it.
 --
--- The mark may rise to a time only when nobody can still commit a cursor with an earlier one. A call that writes ready_at takes
--- its time from queen.write_clock, which notes it by a shared advisory lock on its tick, 4 ms, until the commit. A tick that is over
--- and that nobody holds is closed.
+-- The mark may rise to a time only when no transaction can still commit a cursor with an earlier time. A call that writes
+-- ready_at takes its time from queen.write_clock, which holds a shared advisory lock on the tick of that time, 4 ms, until
+-- the commit. A tick that is over and not locked is closed.
 
 -- The tick of a time, as the key of an advisory lock. STABLE, as date_part is: else it would not be inlined, and be planned at each call.
 CREATE OR REPLACE FUNCTION queen.tick(p_time timestamptz) RETURNS bigint
@@ -15,7 +15,7 @@ LANGUAGE sql STABLE PARALLEL SAFE
 RETURN 7565000000000000 + floor(date_part('epoch', p_time) * 250)::bigint;
 COMMENT ON FUNCTION queen.tick IS 'Internal: the key of the advisory lock of a tick, 4 ms.';
 
--- The time of a call that writes ready_at. A tick that was closed in the very moment is not entered.
+-- The time of a call that writes ready_at. If its tick was closed at that moment, the call takes the next one.
 CREATE OR REPLACE FUNCTION queen.write_clock() RETURNS timestamptz
 LANGUAGE plpgsql
 AS $$
@@ -35,8 +35,8 @@ END $$;
 COMMENT ON FUNCTION queen.write_clock IS
 'The time of a call that writes when cursors are ready: queen.clock(), noted until the commit, so that no low-water mark passes it.';
 
--- Up to when every tick is closed, in seconds since 1970. What this session knew is tried further, one by one; where
--- that is long ago, PostgreSQL's list of locks says which is the first that somebody holds.
+-- The time up to which every tick is closed, in seconds since 1970. The search goes on, tick by tick, from what this session
+-- knew. If that is long ago, the view pg_locks names the first tick that is locked.
 CREATE OR REPLACE FUNCTION queen.closed(p_now timestamptz) RETURNS float8
 LANGUAGE plpgsql
 AS $$
@@ -66,17 +66,17 @@ COMMENT ON FUNCTION queen.closed IS
     'Internal: the time up to which no running transaction writes ready times of cursors.';
 
 -- The setting that has the mark of a group. There are 1000: every name of a setting takes memory for as long as the session
--- lives, and before PostgreSQL 16 a new one has all of them sorted. A mark says of which group it is.
+-- lives, and before PostgreSQL 16 a new one has all of them sorted. A mark contains the number of its group.
 CREATE OR REPLACE FUNCTION queen.name_of_mark(p_grp bigint) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN 'queen.low_water_' || (p_grp % 1000)::text;
 COMMENT ON FUNCTION queen.name_of_mark IS 'Internal: the name of the setting that holds the low-water mark of a group.';
 
 -- The low-water mark of a group; none while it has not all its cursors, which are ready since it began, in whichever page they
--- are made, nor while nobody sees the group: it may be coming back under its number. It rises at most once a tick, and less often,
--- up to 64 ms, while there is little to pass over. What stands below it all the same is found by a sweep: in times that go down
--- from the mark and become longer, one a second, and less often if it takes long. A mark of another server is not believed: that
--- one may have lost what this one never saw, or the other way round.
+-- are made, nor while the group is hidden: it may come back under its number. It rises at most once per tick, and less
+-- often, up to 64 ms, while there is little to pass over. A sweep finds cursors that are below the mark in spite of this:
+-- it searches times that go down from the mark and become longer, one per second, and less often if it takes long. A mark
+-- of another PostgreSQL server, such as the primary before a failover, is ignored: the two may have lost different commits.
 CREATE OR REPLACE FUNCTION queen.low_water(p_grp bigint, p_now timestamptz) RETURNS timestamptz
 LANGUAGE plpgsql
 SET enable_seqscan = off

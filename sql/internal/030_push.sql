@@ -113,8 +113,8 @@ END $$;
 COMMENT ON FUNCTION queen.flushed IS
     'Internal: the answer of a batch that was committed although its first answer was lost.';
 
--- Walks back from the end of the log and stops at segments too old to be of a flush that is still being repeated. For one that
--- was spooled meanwhile queen.replay_spool_v1 has set queen.sent_at.
+-- Walks back from the end of the log and stops at segments too old to be of a flush that is still being repeated. For a
+-- flush that was spooled meanwhile, queen.replay_spool_v1 has set queen.sent_at.
 CREATE OR REPLACE FUNCTION queen.flushed_segment(
     p_flush uuid, p_part bigint, OUT first_off bigint, OUT last_off bigint, OUT created_at timestamptz
 ) RETURNS SETOF record

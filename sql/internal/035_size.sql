@@ -117,7 +117,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.lock_sizes IS 'Internal: locks the stored sizes of queues.';
 
--- Something else than a push may have made the backlog larger: a cursor went back, a group came or went.
+-- Something other than a push may have made the backlog larger: a cursor moved back, or a group was made or deleted.
 CREATE OR REPLACE FUNCTION queen.forget_size(p_queue_id bigint) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -152,9 +152,9 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.add_to_sizes IS 'Internal: adds pushed messages to the sizes of queues.';
 
--- Counts anew what is in a queue of which the caller has lock_size: as far as 1,000 places, because others wait meanwhile. More are
--- left to queen.count_backlog_v1, unless that has not come for 30 s; also the next count, if this one looked at very much: dead
--- entries of cursors, while some transaction holds a snapshot.
+-- Recounts the messages of a queue whose size the caller has locked. It looks at up to 1,000 places, because others wait
+-- meanwhile, and leaves more to queen.count_backlog_v1, unless that has not run for 30 s. It also leaves the next count to
+-- that, if this one read very much: dead index entries of cursors, while some transaction holds a snapshot.
 CREATE OR REPLACE FUNCTION queen.count_again(p_queue_id bigint, p_size queen.queue_sizes) RETURNS bigint
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -179,7 +179,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.count_again IS 'Internal: recounts the messages of a queue, if there are not too many.';
 
--- The same for a push that was undone because its queues have no room: what it had found is undone, too.
+-- The same for a push that was undone because its queues have no room: its own count was undone with it.
 CREATE OR REPLACE FUNCTION queen.count_each_again(p_queue_id bigint[]) RETURNS void
 LANGUAGE plpgsql
 AS $$
@@ -188,9 +188,9 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.count_each_again IS 'Internal: recounts the messages of queues.';
 
--- Takes the room for a push, and returns nothing; or, if some of its queues have not enough, the segments of those, and how many
--- messages each has room for. The caller holds the rows of the queues and the partitions. No maximum holds as long as others may
--- push who do not count (queen.pending_configurations).
+-- Reserves room for a push, and returns nothing. If some of its queues have not enough room, it returns their segments and
+-- how many messages each has room for. The caller has locked the rows of the queues and the partitions. No maximum applies
+-- while other pushes may not count yet (queen.pending_configurations).
 CREATE OR REPLACE FUNCTION queen.take_room(p_limited bigint[], p_part bigint[], p_n int[])
 RETURNS TABLE (part_id bigint, room bigint)
 LANGUAGE plpgsql

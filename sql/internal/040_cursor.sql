@@ -1,6 +1,6 @@
 -- Plans: ADR 38 says why = ANY(ARRAY[x]), part_id + 0.
 
--- Moves a cursor over the contiguous part of what is done ahead of it.
+-- Moves a cursor over the contiguous part of the offsets that are done ahead of it.
 CREATE OR REPLACE FUNCTION queen.advance(INOUT acked bigint, INOUT ahead int8multirange)
 LANGUAGE plpgsql IMMUTABLE
 AS $$
@@ -13,9 +13,9 @@ END $$;
 COMMENT ON FUNCTION queen.advance IS
     'Internal: moves a cursor over the offsets finished ahead of it, and returns both.';
 
--- The run of messages above p_acked that a pop takes: not what is done ahead, at most p_messages, at most p_bytes of data (but
--- one message at least, if p_must), and only what delayed_processing and window_buffer let a pop see. Reads no more segments
--- than the run spans.
+-- The run of messages above p_acked that a pop takes: at most p_messages and p_bytes of data (but one message at least, if
+-- p_must), without those that are done ahead, and only what delayed_processing and window_buffer let a pop see. It reads no
+-- more segments than the run spans.
 -- upto: its last offset; messages: how many it delivers; again_at: nothing is visible, and when that will change by itself;
 -- full: it ends where it does for want of bytes.
 CREATE OR REPLACE FUNCTION queen.next_run(
@@ -128,10 +128,10 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.fit IS 'Internal: how many messages of a segment fit into some bytes.';
 
--- Parks cursors that have nothing to deliver, so that no pop looks at them before the next push. The caller holds the
+-- Parks cursors that have nothing to deliver, so that no pop looks at them before the next push. The caller has locked the
 -- cursors, in these versions. Partitions are locked with SKIP LOCKED only, because a push holds them while it waits for
--- cursors: a cursor whose partition is locked stays ready, and the next pop tries again. Returns the partitions of those that
--- were parked, ascending.
+-- cursors: a cursor whose partition is locked stays ready, and the next pop tries again. Returns the partitions of the
+-- parked cursors, ascending.
 CREATE OR REPLACE FUNCTION queen.park(p_part bigint[], p_grp bigint[], p_ver bigint[]) RETURNS bigint[]
 LANGUAGE plpgsql
 SET enable_seqscan = off

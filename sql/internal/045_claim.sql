@@ -1,14 +1,14 @@
--- Finds the cursors that a pop call shall claim; pop_unified_batch_v1 says what the arguments mean. Cursors that others
--- hold are passed over. ADR 38 says why = ANY(ARRAY[x]) and part_id + 0.
+-- Finds the cursors that a pop call claims; pop_unified_batch_v1 says what the arguments mean. It skips cursors that others
+-- have locked. ADR 38 says why = ANY(ARRAY[x]) and part_id + 0.
 
 -- The claims of common pops, in one statement, longest ready first. A pop has a slot per partition that it may take; the
 -- cursors of a group go to the slots of its pops in order.
--- If it is not complete, the caller must ignore the arrays. What was found stays locked until the commit, and claim_in_rounds
--- takes it again. Not served here:
+-- If it is not complete, the caller must ignore the arrays. The cursors that it found stay locked until the commit, and
+-- claim_in_rounds takes them. Not served here:
 --   pops with autoAck (no lease), of a named partition, of several groups, of more than 32 partitions;
 --   cursors with out-of-order acks (ahead), a delay, or nothing to deliver; too much data;
 --   a pop that was full before its slots were, if another pop of its group may have room.
--- 32: each slot locks a cursor, needed or not, and others pass over it.
+-- Why at most 32: each slot locks a cursor, also one that is not needed, and other calls skip it.
 CREATE OR REPLACE FUNCTION queen.claim_in_one(
     p_batch int[], p_parts int[], p_lease uuid[], p_seconds int[], p_pop int[], p_grp bigint[], p_part bigint[],
     p_bytes bigint, p_bytes_all bigint, p_now timestamptz
@@ -27,7 +27,7 @@ BEGIN
     IF NOT v_claims.complete THEN
         RETURN v_claims;
     END IF;
-    -- As many groups as pops may be two of one pop, beside one of none.
+    -- As many groups as pops: but that may be two groups of one pop, and none of another.
     SELECT array_agg(e.pop ORDER BY e.grp_id, e.pop), count(DISTINCT e.pop) = cardinality(p_pop)
     INTO v_slots, v_claims.complete
     FROM unnest(p_pop, p_grp) AS e (pop, grp_id)
@@ -77,7 +77,8 @@ BEGIN
                 FOR UPDATE SKIP LOCKED
             ) AS c
         ) AS u
-        -- The segments of the run: up to the one in which a full batch ends. None has n = 0: no cursor is below such a segment.
+        -- The segments of the run: up to the one in which a full batch ends. No segment here has n = 0, because no cursor is
+        -- below such a segment.
         CROSS JOIN LATERAL (
             SELECT coalesce(max(l.last_off), -1) AS last, coalesce(sum(octet_length(l.data)), 0) AS bytes
             FROM queen.segments AS l
@@ -125,8 +126,8 @@ END $$;
 COMMENT ON FUNCTION queen.lock_ready IS
     'Internal: locks cursors that are ready, and skips those that others have locked.';
 
--- Pops of all kinds, served in their order. A round locks as many ready cursors as the open pops may take, and writes what it
--- found: claims, and cursors with nothing to deliver, which are postponed or parked. So the next round finds others.
+-- Serves pops of all kinds, in their order. A round locks as many ready cursors as the open pops may take, writes their
+-- claims, and postpones or parks cursors with nothing to deliver. So the next round finds others.
 CREATE OR REPLACE FUNCTION queen.claim_in_rounds(
     p_batch int[], p_parts int[], p_lease uuid[], p_seconds int[], p_pop int[], p_grp bigint[], p_part bigint[],
     p_bytes bigint, p_bytes_all bigint, p_now timestamptz
@@ -220,7 +221,7 @@ BEGIN
                 AND least(p_batch[v_pops[v_next]], p_parts[v_pops[v_next]], v_bytes[v_pops[v_next]]) <= 0 LOOP
                 v_next := v_next + 1;
             END LOOP;
-            -- No pop wants it, or it was just seen for pops that look at more.
+            -- No pop wants it, or it was just found for pops that look at more than one group.
             CONTINUE WHEN v_source[v_next] IS DISTINCT FROM v_current OR v_cursor.sight > 1;
             v_pop := v_pops[v_next];
             SELECT * INTO v_run FROM queen.next_run(

@@ -1,5 +1,5 @@
--- What is prefetched of a partition when everything up to p_acked is done: what a pop of p_batch messages would get of it. No row
--- where it would not be served in the plain way, from one segment, or with much data.
+-- The messages of a partition that are prefetched when everything up to p_acked is done: those that a pop of p_batch messages
+-- would get. No row if the fast path would not serve that pop, if it needs two segments, or if it has much data.
 CREATE OR REPLACE FUNCTION queen.next_of_partition(
     p_part bigint, p_grp bigint, p_acked bigint, p_batch int, p_seconds int, p_wanted bool
 ) RETURNS TABLE (
@@ -38,7 +38,7 @@ AS $$
 $$;
 COMMENT ON FUNCTION queen.next_of_partition IS 'Internal: the messages to prefetch of a partition.';
 
--- Where the log of a partition ends now, also for a statement that began earlier.
+-- The log end of a partition now, also for a statement that began earlier.
 CREATE OR REPLACE FUNCTION queen.end_of_log(p_part bigint) RETURNS bigint
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan

@@ -1,4 +1,4 @@
--- Where a cursor stands whose group has done everything up to an offset: deleted messages above it are done, too.
+-- The position of a cursor whose group has done everything up to an offset: deleted messages above that are done, too.
 CREATE OR REPLACE FUNCTION queen.cursor_after(p_part bigint, p_off bigint, OUT acked bigint, OUT ahead int8multirange)
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
@@ -16,8 +16,9 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.cursor_after IS 'Internal: acked and ahead of a cursor that is moved to an offset.';
 
--- Where cursors stand whose group has done what was created at or before a time (infinity: everything), and the last offset of
--- each partition. A look at both ends of a partition, unless the place lies within what is between them. The caller has locked the partitions.
+-- The positions of cursors whose group has done what was created at or before a time (infinity: everything), and the last
+-- offset of each partition. It reads both ends of a partition, and more only if the position lies between them. The caller
+-- has locked the partitions.
 CREATE OR REPLACE FUNCTION queen.places(p_part bigint[], p_since timestamptz)
 RETURNS TABLE (part_id bigint, acked bigint, ahead int8multirange, last bigint)
 LANGUAGE plpgsql STABLE
@@ -54,7 +55,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.places IS 'Internal: the positions of cursors that are moved to a time.';
 
--- The offset of a message that somebody names by its transaction id or by its message id; null if there is none.
+-- The offset of a message, given by its transaction id or its message id; null if there is none.
 CREATE OR REPLACE FUNCTION queen.find_message(p_part bigint, p_off bigint, p_hash uuid) RETURNS bigint
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
@@ -74,8 +75,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.find_message IS 'Internal: the offset of a message, by partition and transaction id.';
 
--- Ends what cursors still had to do with a message, as if their groups had completed it. The caller holds the partition and
--- the cursors.
+-- Makes a message done for cursors, as if their groups had completed it. The caller has locked the partition and the cursors.
 CREATE OR REPLACE FUNCTION queen.finish(p_part bigint, p_grp bigint[], p_off bigint, p_now timestamptz) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -85,7 +85,7 @@ BEGIN
     PERFORM queen.pass_over(p_part, c.grp_id, int8multirange(int8range(p_off, p_off, '[]')), p_now)
     FROM queen.partition_consumers AS c
     WHERE c.part_id = p_part AND c.grp_id = ANY(p_grp) AND c.acked < p_off AND NOT coalesce(c.ahead @> p_off, false);
-    -- Not those that wait: a retry's time stays.
+    -- Not cursors that wait: the time of a retry stays.
     PERFORM queen.park(array_agg(c.part_id), array_agg(c.grp_id), array_agg(c.ver)) FROM queen.partition_consumers AS c
     WHERE c.part_id = p_part AND c.grp_id = ANY(p_grp) AND c.ready_at <= p_now
     HAVING count(*) > 0;

@@ -39,8 +39,8 @@ END $$;
 COMMENT ON FUNCTION queen.next_ready IS
     'Internal: the time at which the next cursor of a group becomes ready without a push.';
 
--- Whether messages of a group, or of one of its partitions, were prefetched so short a time ago that the worker may still be
--- about to release them: it does so before prefetched_until, but a busy one does it late.
+-- True if messages of a group, or of one of its partitions, were prefetched so recently that the worker may still be about
+-- to release them. It does so before prefetched_until, but a busy worker is late.
 CREATE OR REPLACE FUNCTION queen.was_prefetched(p_grp bigint, p_part bigint, p_now timestamptz) RETURNS bool
 LANGUAGE plpgsql STABLE
 AS $$
@@ -59,10 +59,10 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.was_prefetched IS 'Internal: whether a worker may still be about to release prefetched messages.';
 
--- When a cursor of a group that waits becomes ready: the earliest time, or one before which none does (null: never). Between now
--- and then the index has the ends of all leases that ended early, for as long as some transaction holds a snapshot. So times to
--- come are searched that become longer, up to one in which much was in vain; then the session believes what it found for a
--- moment, in which no lease or delay that is given can end.
+-- The time at which the next waiting cursor of a group becomes ready, or a time before which none does (null: never). While
+-- some transaction holds a snapshot, the index between now and then keeps the ends of all leases that ended early. So the
+-- search takes intervals that become longer, and stops after one in which it read much in vain. Then the session trusts its
+-- finding for a moment so short that no lease or delay given meanwhile can end in it.
 CREATE OR REPLACE FUNCTION queen.next_wait(p_grp bigint, p_now timestamptz) RETURNS timestamptz
 LANGUAGE plpgsql
 SET enable_seqscan = off

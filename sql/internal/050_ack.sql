@@ -1,5 +1,5 @@
--- The copies of messages that a group gives up. p_off are their offsets, distinct; p_error and p_tries say of each why, and
--- after how many failures. Each segment is read once, whatever is given up of it.
+-- Writes the dead letters of messages that a group gives up. p_off are their distinct offsets, p_error the reasons, p_tries
+-- the numbers of failures. Each segment is read once, even if several of its messages are given up.
 CREATE OR REPLACE FUNCTION queen.bury(
     p_queue_id bigint, p_part bigint, p_grp bigint, p_group text, p_off bigint[], p_error text[], p_tries int[],
     p_now timestamptz
@@ -46,7 +46,7 @@ BEGIN
     FROM unnest(p_off, p_error, p_tries) AS u (off, error, tries)
     LEFT JOIN queen.segment_messages(p_part, p_segment, p_off) AS m ON m.off = u.off
     ORDER BY u.off
-    -- Only after a seek can the same message fail for the same group again: its dead letter is brought up to date.
+    -- The same message can fail again for the same group only after a seek: then its dead letter is updated.
     ON CONFLICT (part_id, off, grp_id) DO UPDATE
     SET error = excluded.error, retry_count = excluded.retry_count, failed_at = excluded.failed_at;
 END $$;
@@ -103,7 +103,7 @@ BEGIN
     v_retries := coalesce(v_cursor.retries, '{}') || '{}'::jsonb;
     v_before := v_ahead + int8multirange(int8range(NULL, v_cursor.acked, '[]'));
 
-    -- What becomes of each element.
+    -- The outcome of each element.
     SELECT array_agg((
         j.ord, j.kind, j.first, j.last, j.error, j.tries,
         CASE
@@ -124,7 +124,7 @@ BEGIN
                 WHEN u.lease IS NOT NULL AND (NOT v_live OR u.lease <> v_cursor.lease) THEN 'Invalid or expired lease'
                 WHEN u.lease IS NULL AND u.kind <> 'c' AND v_live THEN 'Invalid or expired lease'
             END AS problem,
-            -- Of a run that is refused, or ends outside of the lease, some may be done.
+            -- If a run is refused, or ends outside of the lease, some of its messages may be done.
             CASE
                 WHEN u.kind <> 'c' THEN NULL
                 WHEN isempty(v_ahead) THEN '{}'
@@ -177,8 +177,8 @@ BEGIN
             WHEN isempty(v_again) THEN c.ready_at
             ELSE greatest(c.ready_at, p_now + v_delay)
         END,
-        -- Both: pops look at ready_at only, which other waits move as well. retry_at says what of it is a retry's delay, so that a
-        -- configure that judges the other delays anew, and the repair after a clock that stepped back, can tell it from them.
+        -- Two columns: pops look at ready_at only, which other waits move as well. retry_at holds the delay of a retry alone.
+        -- Configure, which recomputes the other delays, and the repair after a clock that stepped back need to tell them apart.
         retry_at = greatest(c.retry_at, p_now + nullif(v_delay, '0')),
         retries = queen.open_retries(nullif(v_retries, '{}'), v_cursor.acked, v_cursor.ahead),
         ver = c.ver + 1
@@ -195,8 +195,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.ack_cursor IS 'Internal: applies all acks of one call to one cursor.';
 
--- The acks of ack_messages_v1 that are not of the cursors p_moved_part, p_moved_grp: those of the cursors p_other_part,
--- p_other_grp, p_other_ver, which the caller holds, and those of cursors that do not exist.
+-- The acks of ack_messages_v1 for cursors other than p_moved_part, p_moved_grp: those of the cursors p_other_part,
+-- p_other_grp, p_other_ver, which the caller has locked, and those of cursors that do not exist.
 CREATE OR REPLACE FUNCTION queen.ack_other_cursors(
     p_part bigint[], p_grp bigint[], p_lease uuid[], p_kind text[], p_first bigint[], p_last bigint[],
     p_error text[], p_final bool, p_now timestamptz,

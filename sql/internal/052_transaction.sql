@@ -2,8 +2,8 @@
 
 -- The steps of queen.execute_transaction_v1 and of queen.execute_in_steps, which sets how their statements are planned.
 
--- Locks the partitions of a batch, and reads where their logs end: the offset and the time of what is appended there, and
--- whether a cursor is parked at one of them. Not valid: the batch was laid out under what no longer holds, or is fenced out.
+-- Locks the partitions of a batch and reads their log ends: offset and time of what is appended, and whether a cursor is
+-- parked at one of them. Not valid: the push options have changed since the batch was laid out, or the batch is fenced out.
 CREATE OR REPLACE FUNCTION queen.lock_log_ends(
     p_flush uuid, p_part bigint[], p_version bigint,
     OUT now timestamptz, OUT valid bool, OUT first_off bigint[], OUT created_at timestamptz[], OUT parked bool
@@ -126,7 +126,7 @@ BEGIN
                 WHERE l.part_id = a.part_id AND l.grp_id = a.grp_id ORDER BY l.ver DESC LIMIT 1
             ) AS v
             CROSS JOIN LATERAL (
-                -- Not the next messages: what is done with them, ahead of the cursor.
+                -- Not the next messages: they are done ahead of the cursor.
                 SELECT CASE
                     WHEN v.ahead IS NULL AND a.runs IS NULL AND a.first = v.acked + 1 THEN NULL
                     ELSE coalesce(v.ahead, '{}') + coalesce(a.runs, int8multirange(int8range(a.first, a.last, '[]')))
@@ -155,7 +155,7 @@ END $$;
 COMMENT ON FUNCTION queen.append_and_complete IS
     'Internal: appends a batch and completes messages, if all of them are under a live lease.';
 
--- Puts the partitions that were made (p_made) where the negative numbers p_new stood; segments in part_id order again.
+-- Replaces the negative numbers p_new by the partitions that were made (p_made); segments are in part_id order again.
 CREATE OR REPLACE FUNCTION queen.put_made_partitions(
     p_new_part bigint[], p_made bigint[],
     INOUT p_part bigint[], INOUT p_n int[], INOUT p_data bytea[], INOUT p_ends bytea[], INOUT p_ids bytea[],
@@ -202,7 +202,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.required_leases IS 'Internal: the lease of each ack of a transaction that requires leases.';
 
--- Locks what acks and a push write, but for the rows of limited queues, which come first.
+-- Locks the rows that acks and a push write, except those of limited queues, which come first.
 CREATE OR REPLACE FUNCTION queen.lock_append(
     p_part bigint[], p_limited bigint[], p_ack_part bigint[], p_ack_grp bigint[]
 ) RETURNS void
@@ -217,7 +217,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.lock_append IS 'Internal: locks partitions, the sizes of limited queues, and cursors.';
 
--- Whatever a transaction is: acks and pushes by their procedures, and undone if one of them fails.
+-- Carries out a transaction of any kind: acks and pushes by their procedures, undone if one of them fails.
 CREATE OR REPLACE FUNCTION queen.execute_in_steps(
     p_flush uuid, p_again bool,
     p_part bigint[], p_n int[], p_data bytea[], p_ends bytea[], p_ids bytea[],
@@ -245,7 +245,7 @@ BEGIN
         PERFORM queen.lock_queues(p_limited);
     END IF;
     IF p_again THEN
-        -- Outside of what may be undone: if this sending is refused, the first must not arrive and be carried out later.
+        -- Not within the part that may be undone: if this sending is refused, the first must not arrive and be carried out later.
         PERFORM 1 FROM queen.partition_locks AS l WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR NO KEY UPDATE;
         INSERT INTO queen.fenced_flushes VALUES (p_flush, clock_timestamp()) ON CONFLICT DO NOTHING;
     END IF;
@@ -256,7 +256,7 @@ BEGIN
                 SELECT p_new_part[r.ord], r.part_id
                 FROM queen.resolve_partitions_v1(p_new_queue, p_new_name, true) AS r
             LOOP
-                -- Its queue is being deleted at this very moment.
+                -- Its queue is being deleted at this moment.
                 v_failed := v_failed OR part_id IS NULL;
                 RETURN NEXT;
                 v_made := v_made || part_id;
@@ -287,7 +287,8 @@ BEGIN
             v_lease := queen.required_leases(p_required, p_ack_part, p_ack_grp, p_ack_lease);
         END IF;
 
-        -- The pushes come last, so that no message is acked that they store; but room that the acks make is not theirs.
+        -- The pushes come last, so that the acks cannot ack messages that they store. Room that the acks make does not count
+        -- for them.
         IF p_limited IS NOT NULL AND coalesce(p_version = (SELECT o.version FROM queen.push_options AS o WHERE o.id), true) THEN
             RETURN QUERY
             SELECT 'push', r.part_id, NULL::int, 'Queue is full', NULL::bigint, NULL::timestamptz, NULL::int[],
@@ -301,7 +302,7 @@ BEGIN
             SELECT a.ord, a.problem, a.first_off, a.done_upto, a.within, a.exists_upto, a.released, a.dead, a.ready
             FROM queen.ack_messages_v1(
                 p_ack_part, p_ack_grp, v_lease, p_ack_kind, p_ack_first, p_ack_last, p_ack_hash, p_ack_error,
-                -- Nothing but completed acks, sent again: what is done was done by the first sending.
+                -- Only completed acks, sent again: the first sending has done what is done.
                 NOT (p_again AND p_part = '{}' AND 'c' = ALL(p_ack_kind))) AS a
         LOOP
             v_failed := v_failed OR problem IS NOT NULL OR coalesce(first_off > within, false);

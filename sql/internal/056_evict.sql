@@ -17,7 +17,7 @@ DECLARE
 BEGIN
     messages := 0;
     v_upto := queen.last_before(p_part, p_older - interval '1 microsecond');
-    -- Only those that have something to give up: each call makes progress, whatever the others are.
+    -- Only cursors that have something to give up, so that each call makes progress.
     IF p_wait THEN
         OPEN v_page FOR
             SELECT c.grp_id FROM queen.partition_consumers AS c
@@ -48,7 +48,7 @@ BEGIN
     CLOSE v_page;
     state := CASE
         WHEN portion <= 0 THEN 'more'
-        -- What was passed over because somebody held it is overdue still.
+        -- Messages that were skipped because their cursor was locked are still overdue.
         WHEN NOT p_wait AND EXISTS (
             SELECT 1 FROM queen.partition_consumers AS c
             WHERE c.part_id = p_part AND c.acked < v_upto AND queen.keeps_upto(c, p_now) < v_upto
@@ -59,7 +59,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.evict_from_partition IS 'Internal: evicts the overdue messages of a partition.';
 
--- Up to which offset a cursor gives nothing up: it is done, or under a live lease.
+-- The offset up to which a cursor gives nothing up, because all is done or under a live lease.
 CREATE OR REPLACE FUNCTION queen.keeps_upto(p_cursor queen.partition_consumers, p_now timestamptz) RETURNS bigint
 LANGUAGE plpgsql STABLE
 AS $$
@@ -76,8 +76,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.keeps_upto IS 'Internal: the offset up to which a cursor evicts nothing.';
 
--- How many messages a transaction of eviction takes on next: 100 at first, then as many as all before, as long as that fits into
--- 6 ms as far as can be told, because consumers wait for their cursors; 0: it ends.
+-- How many messages a transaction of eviction takes on next: 100 at first, then as many as all before, if an estimate says
+-- that they fit into 6 ms, because consumers wait for their cursors. 0: the transaction ends.
 CREATE OR REPLACE FUNCTION queen.portion(p_began timestamptz, p_done bigint, p_most int) RETURNS int
 LANGUAGE sql VOLATILE
 RETURN CASE
@@ -86,7 +86,8 @@ RETURN CASE
 END;
 COMMENT ON FUNCTION queen.portion IS 'Internal: the number of messages for the next eviction transaction.';
 
--- What one cursor gives up: undone messages up to p_upto, those under a live lease left out. The caller holds it.
+-- The messages that one cursor gives up: the undone ones up to p_upto, without those under a live lease. The caller has
+-- locked it.
 CREATE OR REPLACE FUNCTION queen.give_up(
     p_queue queen.queues, p_part bigint, p_grp bigint, p_upto bigint, p_messages int, p_now timestamptz,
     OUT messages bigint, OUT more bool

@@ -1,4 +1,4 @@
--- Counts what a call of retention or eviction has taken out of a queue, for queen.retention_metrics.
+-- Counts the messages that a call of retention or eviction has removed, for queen.retention_metrics.
 CREATE OR REPLACE FUNCTION queen.count_removed(p_queue text, p_old bigint, p_completed bigint, p_evicted bigint)
 RETURNS void
 LANGUAGE plpgsql

@@ -1,7 +1,7 @@
--- When a worker of a stream may flush windows: emit what it has read of the state, and delete that, without an ack that
--- would prove that the partition is its own.
+-- The conditions under which a worker of a stream may close windows: it pushes what it has read of the state, and deletes
+-- that, without an ack that would prove that the partition is its own.
 
--- Whether somebody holds a lease on a cursor: it may have read the state already and is about to write it.
+-- True if a cursor has a live lease: its worker may have read the state already and be about to write it.
 CREATE OR REPLACE FUNCTION queen.is_leased(p_part bigint, p_grp bigint, p_now timestamptz) RETURNS bool
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
@@ -16,9 +16,9 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.is_leased IS 'Internal: whether a cursor has a live lease.';
 
--- Whether a row of the state may have changed since the worker that flushes it has read it. It reads a window when that is
--- over. So a row that last changed before the end of its window is what it was; one that changed later is taken for settled
--- after a second, which is much longer than a worker takes from reading to committing.
+-- True if a row of the state may have changed since the worker that closes its window has read it. The worker reads a window
+-- after its end. So a row that last changed before that end is unchanged. A row that changed later counts as settled after a
+-- second, which is much longer than a worker takes from reading to committing.
 CREATE OR REPLACE FUNCTION queen.is_unsettled(
     p_updated_at timestamptz, p_window_end float8, p_now timestamptz
 ) RETURNS bool
@@ -78,7 +78,7 @@ BEGIN
             ARRAY[p_ack_hash], ARRAY[p_ack_error], p_ack_kind <> 'c')
     LOOP
         problem := CASE
-            -- It ends a run of which others may not be done: first what became of itself.
+            -- It ends a run in which other messages may not be done: its own outcome comes first.
             WHEN v_off <= v_row.done_upto OR v_off = ANY(v_row.also_done) THEN 'Message already completed'
             WHEN v_row.problem IS NOT NULL THEN v_row.problem
             WHEN v_off > v_row.within THEN 'Message not delivered under this lease'
@@ -119,7 +119,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.write_stream_state IS 'Internal: writes and deletes keys of the state of a stream.';
 
--- Why a flush, which is a cycle without an ack that deletes state and pushes what it made of it, cannot be right. The caller
+-- Why a window close, a cycle without an ack that deletes state and pushes what it made of it, cannot be right. The caller
 -- holds the lock of cycles.
 CREATE OR REPLACE FUNCTION queen.flush_problem(
     p_stream bigint, p_source bigint, p_grp bigint, p_key text[], p_value text[], p_now timestamptz

@@ -7,7 +7,7 @@ COMMENT ON FUNCTION queen.range_size IS
     'Internal: the number of offsets in ranges. Check first that there are any: the call costs more than the rest '
     'of a row.';
 
--- One row a partition: the kept offsets first_off to next_off - 1, and how many of them still have their message.
+-- One row per partition: the kept offsets first_off to next_off - 1, and how many of them still have their message.
 CREATE OR REPLACE FUNCTION queen.partition_figures(p_part bigint[])
 RETURNS TABLE (
     part_id bigint, queue_id bigint, name text, made_at timestamptz, first_off bigint, next_off bigint, kept bigint,
@@ -33,8 +33,8 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION queen.partition_figures IS 'Internal: message counts of partitions.';
 
--- One row a cursor: messages it has still to do (undone), those of them under a live lease (leased), those that failed
--- before, those done (consumed), and since when the oldest undone one waits. p_grp null: all groups.
+-- One row per cursor: its undone messages, those of them under a live lease (leased), those that failed before, those done
+-- (consumed), and since when the oldest undone message waits. p_grp null: all groups.
 CREATE OR REPLACE FUNCTION queen.cursor_figures(p_part bigint[], p_grp bigint, p_now timestamptz)
 RETURNS TABLE (
     part_id bigint, grp_id bigint, undone bigint, leased bigint, failed bigint, consumed bigint, lease uuid,

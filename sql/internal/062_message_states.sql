@@ -1,4 +1,4 @@
--- How each group stands to messages: whether it has done them, and until when a live lease covers them.
+-- The state of messages for each group: whether it has done them, and until when a live lease covers them.
 CREATE OR REPLACE FUNCTION queen.message_groups(p_part bigint[], p_off bigint[])
 RETURNS TABLE (part_id bigint, off bigint, name text, done bool, lease_ends timestamptz)
 LANGUAGE sql STABLE
@@ -13,8 +13,8 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION queen.message_groups IS 'Internal: the state of messages for each group.';
 
--- What became of messages: a dead letter of some group, under a live lease of some group, completed by every group (and
--- there is one), else pending. The same for queue mode alone. done and groups count named groups.
+-- The state of messages: a dead letter of some group, under a live lease of some group, completed by every group (if there
+-- is one), else pending. The same for queue mode alone. done and groups count named groups.
 CREATE OR REPLACE FUNCTION queen.message_states(p_part bigint[], p_off bigint[])
 RETURNS TABLE (
     part_id bigint, off bigint, status text, queue_mode text, done bigint, groups bigint, lease_ends timestamptz
@@ -42,7 +42,7 @@ BEGIN
         count(*) FILTER (WHERE s.done AND c.named), count(*) FILTER (WHERE c.named), max(s.lease_ends)
     FROM unnest(p_part, p_off) AS u (part_id, off)
     LEFT JOIN (
-        -- Each cursor is read once, and of what it has done ahead only what is asked for: that may be large.
+        -- Each cursor is read once, and of its array ahead, which may be large, only what is asked for.
         SELECT a.part_id, l.acked, l.ahead * a.offsets AS ahead, l.upto, g.name <> '__QUEUE_MODE__' AS named,
             CASE WHEN l.lease IS NOT NULL AND l.ready_at > queen.clock() THEN l.ready_at END AS lease_ends
         FROM (

@@ -1,5 +1,5 @@
--- What was created before this time is older than p_age, by time that has really passed as far as anybody has measured: it
--- alone may be removed for its age. What was stored before a step forward is taken to be that much younger, until p_age has
+-- Messages created before this time are older than p_age, by time that has really passed as far as it was measured: only
+-- they may be removed for their age. Messages stored before a step forward count as that much younger, until p_age has
 -- passed since the step (ADR 44).
 -- Arguments: p_not_after  what the clock shows at most, as its caller's own clock says, which does not step; null: not later than
 --                         a minute after the leader's last look

@@ -1,11 +1,11 @@
 -- Purpose:   completes, fails, retries or dead-letters delivered messages of many cursors.
--- Arguments: one element a message or, for completed ones, a run of messages:
+-- Arguments: one element per message or, for completed ones, a run of messages:
 --            p_part, p_grp   the cursor        p_lease  lease named by the client, or null
 --            p_kind          c completed, f failed, r retry, d dead letter
 --            p_first, p_last offsets, or null where p_hash names the message by its transaction id (queen.transaction_hash)
 --            p_error         text for a dead letter, or null
 --            p_final         f means d, and what is done already is refused (transactions)
--- Returns:   one row an element: ord from 1, problem (null: accepted), first_off, done_upto and also_done (what was done
+-- Returns:   one row per element: ord from 1, problem (null: accepted), first_off, done_upto and also_done (what was done
 --            before the call: up to it, and these), within (offsets above it were refused; null: no bound),
 --            exists_upto (there is no message above it; null: all exist), released: the lease ended, dead: a dead letter was written, ready: the lease ended and more is to be delivered.
 -- Locks:     cursors in (part_id, grp_id) order, then partitions with SKIP LOCKED.
@@ -47,7 +47,7 @@ BEGIN
             ON u.first IS NULL AND t.part_id = ANY(ARRAY[u.part_id]) AND t.hash = u.hash;
     END IF;
 
-    -- The plain way: all elements of the cursor complete, under its live lease, one run from where it stands.
+    -- The fast path: all elements of the cursor complete, under its live lease, one run that begins at the cursor.
     SELECT
         array_agg(e.part_id) FILTER (WHERE e.plain), array_agg(e.grp_id) FILTER (WHERE e.plain),
         array_agg(e.ver) FILTER (WHERE e.plain), array_agg(e.acked) FILTER (WHERE e.plain),
@@ -82,7 +82,7 @@ BEGIN
 
     IF m_part IS NOT NULL THEN
         IF true = ANY(m_drained) THEN
-            -- Under the lock nothing is pushed to them, so that parking loses no push.
+            -- Under the lock nothing is pushed to them, so parking misses no push.
             SELECT array_agg(k.locked ORDER BY u.ord) INTO m_locked
             FROM unnest(m_part, m_drained) WITH ORDINALITY AS u (part_id, drained, ord)
             LEFT JOIN LATERAL (

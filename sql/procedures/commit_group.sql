@@ -1,10 +1,10 @@
--- Purpose:   calls of different clients in one transaction, which waits for the disk once.
--- Arguments: those of push_to_waiters_v1 (p_wait_grp null: nobody waits), of complete_messages_v1, of ack_messages_v1
---            without p_final, and of pop_unified_batch_v1, in that order. A call that is not in the group has null for its first array (p_part, p_complete_part,
---            p_ack_part, p_batch).
+-- Purpose:   carries out calls of different clients in one transaction, which waits for the disk once.
+-- Arguments: those of push_to_waiters_v1 (p_wait_grp null: no pop waits), of complete_messages_v1, of ack_messages_v1
+--            without p_final, and of pop_unified_batch_v1, in that order. A call that is not in the group has null for its
+--            first array (p_part, p_complete_part, p_ack_part, p_batch).
 -- Returns:   the rows of each call, with its columns, the others null, and kind: push, complete, ack or pop.
--- Locks:     as these one after another: partitions before cursors, as in transactions. The pop waits for nobody.
--- Writes:    what these write. One that fails undoes all.
+-- Locks:     as these, one after another: partitions before cursors, as in transactions. The pop never waits for a lock.
+-- Writes:    what these write. If one fails, all are undone.
 CREATE OR REPLACE FUNCTION queen.commit_group_v1(
     p_flush uuid, p_again bool,
     p_part bigint[], p_n int[], p_data bytea[], p_ends bytea[], p_ids bytea[],

@@ -3,9 +3,9 @@
 -- Arguments: one element per cursor:
 --            p_part, p_grp, p_lease  the cursor, and the lease that the client names
 --            p_first, p_last         the offsets that are done
---            p_next_lease, p_next_batch, p_next_seconds  where this ends the lease, the next messages of the partition, at most so
---                       many, are leased at once (prefetched), as to a pop of a queue with partitions=1 that names no partition,
---                       without autoAck; null: they are not
+--            p_next_lease, p_next_batch, p_next_seconds  if this ends the lease, the next messages of the partition, at most
+--                       p_next_batch, are leased at once (prefetched), as to a pop of a queue with partitions=1 that names no
+--                       partition, without autoAck; null: no prefetch
 -- Returns:   one row per element that was carried out: ord from 1, done_upto (all up to it was done before), released: the lease
 --            ended, ready: the cursor may be claimed now: there is more, or it could not be parked; and of what was prefetched upto, seen, attempt, off, created_at, ends, start and
 --            data, as pop_unified_batch_v1 returns them. No row: nothing was done, ack_messages_v1 judges.
@@ -55,7 +55,7 @@ BEGIN
             SELECT
                 e.ord, l.tid, l.acked, l.upto, l.seen, e.last, e.next_lease,
                 r.next_upto, r.seconds, r.created_at, r.ends, r.start, r.size, r.whole, r.data,
-                -- Under the lock nothing is pushed to it, so that parking loses no push.
+                -- Under the lock nothing is pushed to it, so parking misses no push.
                 CASE WHEN k.locked THEN queen.end_of_log(l.part_id) END AS next_off
             FROM unnest(p_part, p_grp, p_lease, p_first, p_last, p_next_lease, p_next_batch, p_next_seconds)
                 WITH ORDINALITY AS e (part_id, grp_id, lease, first, last, next_lease, batch, seconds, ord)

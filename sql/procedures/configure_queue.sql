@@ -1,7 +1,7 @@
--- Purpose:   makes a queue, or replaces the options of one that exists; makes its partition Default.
--- Arguments: the options, null for: not set by anyone
---            p_step  partitions and cursors in which it does at once what a change brings with it. A queue with more of
---                    them has that done in pages: queen.settle_queue_v1.
+-- Purpose:   creates a queue, or replaces the options of one that exists; creates its partition Default.
+-- Arguments: the options; null: not set
+--            p_step  up to so many partitions and cursors, the call itself does what a change requires in them. In a queue
+--                    with more, queen.settle_queue_v1 does that, in pages.
 -- Returns:   numbers of the queue and of its partition Default; more: whether there are pages to do.
 -- Locks:     the queue row; then as queen.settle.
 -- Writes:    queues, partitions, partition_locks, partition_consumers, push_options (when encryption or maximum size change),
@@ -64,7 +64,7 @@ BEGIN
     ELSE
         PERFORM queen.settle(queue_id, v_page.part_ids, v_pushes, v_waits, v_forgets);
     END IF;
-    -- Last of all, because everybody else who changes such options waits for this row.
+    -- Last of all, because every other change of such options waits for this row.
     PERFORM queen.make_partitions(ARRAY[p_queue], ARRAY['Default']);
     IF v_pushes OR coalesce(v_old.max_size, 0) <> p_max_size THEN
         UPDATE queen.push_options SET version = version + 1 WHERE id;
@@ -75,7 +75,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.configure_queue_v1 IS 'Creates a queue, or replaces the options of an existing one.';
 
--- Purpose:   does the next page of what configure has left to do in a queue, whoever called that.
+-- Purpose:   does the next page of what a configure, of any caller, has left to do in a queue.
 -- Arguments: p_step  partitions and cursors of a page; at least one partition is done
 -- Returns:   woken: cursors that no longer wait; more: whether there are more pages.
 -- Locks:     the row of the change, for which only such calls wait; then as queen.settle.
@@ -109,7 +109,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.settle_queue_v1 IS 'Applies changed options to the next partitions of a queue.';
 
--- The next partitions of a queue, by id: with their cursors, if p_cursors, so many as p_step says; and whether there are more.
+-- The next p_step partitions of a queue, by id (counted with their cursors, if p_cursors), and whether there are more.
 CREATE OR REPLACE FUNCTION queen.page_to_settle(
     p_queue_id bigint, p_after bigint, p_cursors bool, p_step int, OUT part_ids bigint[], OUT more bool
 )
@@ -135,11 +135,11 @@ END $$;
 COMMENT ON FUNCTION queen.page_to_settle IS
     'Internal: the next partitions to which changed options have to be applied.';
 
--- What a change of the options brings with it in some partitions, ascending. p_pushes: pushes that hold them were laid out under
--- the old options, and are stored before this; all others see the new version. p_waits: waits that the old delays had set may
--- be too long under the new ones: the next pop judges anew. A retry's time stays. Cursors are locked first, because a
--- pop that is under way may just be setting such a wait; one that comes later finds the new options. p_forgets: the size of the
--- queue is not known any more. Returns how many no longer wait.
+-- Does what a change of the options requires in some partitions, ascending. p_pushes: waits for pushes that have locked
+-- them, which were laid out under the old options; later pushes see the new version. p_waits: ends waits that the old delays
+-- have set, which may be too long now; the next pop computes them again. The time of a retry stays. Cursors are locked
+-- first, because a pop may just be setting such a wait; a later pop finds the new options. p_forgets: marks the size of the
+-- queue as unknown. Returns how many cursors no longer wait.
 -- Locks:     partitions if p_pushes, then the size if p_forgets, then cursors in (part_id, grp_id) order if p_waits.
 CREATE OR REPLACE FUNCTION queen.settle(p_queue_id bigint, p_part bigint[], p_pushes bool, p_waits bool, p_forgets bool)
 RETURNS int
@@ -184,7 +184,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.settle IS 'Internal: applies changed options to some partitions.';
 
--- Purpose:   what was begun in pages and may have been cut off: it is safe to go on with it beside whoever still does.
+-- Purpose:   finds work that was begun in pages and may have been interrupted. To go on with it is safe, even while the first
+--            caller still works on it.
 -- Returns:   queues with pages of configure to do (consumer_group null; queue empty: deleted since), and groups that are being
 --            deleted.
 CREATE OR REPLACE FUNCTION queen.find_begun_v1() RETURNS TABLE (queue_id bigint, queue text, consumer_group text)

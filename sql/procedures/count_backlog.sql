@@ -1,4 +1,4 @@
--- Purpose:   counts anew what is in the queue of which this was asked first, because it was too much for a push.
+-- Purpose:   recounts the messages of the queue that has waited longest for it, because a push could not count so many.
 -- Returns:   whether there was one.
 -- Locks:     nothing while it counts; then what is known of the size of the queue.
 -- Writes:    queue_sizes.
@@ -18,7 +18,7 @@ BEGIN
     END IF;
     v_counted := queen.backlog(v_before.queue_id, NULL);
     v_size := queen.lock_size(v_before.queue_id);
-    -- What was pushed meanwhile was counted, or was not: it is added. After a reset the count says nothing, and comes again.
+    -- Pushes of the meantime may or may not be counted, so they are added. After a reset the count is void, and is repeated.
     UPDATE queen.queue_sizes AS s
     SET most = least(s.most, v_counted + s.pushed - v_before.pushed), asked_at = NULL, ver = s.ver + 1
     WHERE s.queue_id = v_size.queue_id AND s.ver = v_size.ver AND s.resets = v_before.resets;

@@ -1,13 +1,13 @@
 -- Purpose:   a cycle of a stream: acks its input, writes its state and pushes its outputs, all or none.
 -- Arguments: p_stream, p_source: the partition of the input, p_grp: the group that reads it (null: there is none)
 --            those of push_messages_v1
---            p_key, p_value, p_window_end   one element a key of the state, keys distinct: value null deletes it
+--            p_key, p_value, p_window_end   one element per key of the state, keys distinct: value null deletes it
 --            p_ack_kind  c: everything up to the message is completed; f or d: the message is a dead letter; null: no ack
 --            p_ack_off, or p_ack_hash of the transaction id (queen.transaction_hash): the message
 --            p_release   whether the lease ends although something under it is not done
--- Returns:   a row a pushed segment (kind push: part_id, first_off, created_at, dup_pos, dup_off) and one of kind ack
---            (completed: how many messages; released, dead, ready). A row of kind undone says with problem, or by a push without
---            first_off or by no push at all, that something failed and that nothing was stored.
+-- Returns:   one row per pushed segment (kind push: part_id, first_off, created_at, dup_pos, dup_off) and one of kind ack
+--            (completed: how many messages; released, dead, ready). A row of kind undone says that something failed and that
+--            nothing was stored: see its problem, a push without first_off, or that there is no push at all.
 -- Locks:     rows of limited queues in id order; partitions in part_id order; the sizes of these queues; cursors in (part_id, grp_id) order;
 --            then the stream, the partition, the cycle's row.
 -- Writes:    what push_messages_v1 and ack_messages_v1 write; stream_state, stream_cycles.
@@ -48,7 +48,7 @@ BEGIN
     SELECT y.flush INTO v_last_flush FROM queen.stream_cycles AS y
     WHERE y.part_id = p_source AND y.stream_id = p_stream FOR UPDATE;
 
-    -- A repeated sending whose first was committed is answered from the log; a first that is still on its way is fenced out.
+    -- If the first sending was committed, a repetition is answered from the log; a first that is still on its way is fenced out.
     IF p_again AND v_last_flush = p_flush THEN
         RETURN QUERY
         SELECT 'push', r.part_id, NULL, r.first_off, r.created_at, r.dup_pos, r.dup_off, NULL::bigint, NULL::bool,

@@ -1,5 +1,5 @@
--- Purpose:   deletes a queue for everybody, in pages: a queue that is larger than one loses whole partitions first, and is
---            gone with the last page. What the partitions have held is left to queen.purge_partitions_v1.
+-- Purpose:   deletes a queue, in pages: a queue of several pages loses whole partitions first, and is gone with the last
+--            page. queen.purge_partitions_v1 removes the contents of the partitions later.
 -- Arguments: p_step  partitions and cursors of a page; at least one partition goes
 -- Returns:   existed: whether there was such a queue; more: whether it is still there, without some of its partitions.
 -- Locks:     the queue row; with the last page its groups; then partitions and cursors of the page in the order of all other
@@ -39,7 +39,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.delete_queue_v1 IS 'Deletes a queue with all its contents, a page of partitions at a time.';
 
--- Purpose:   removes what partitions of deleted queues have held, at most p_step rows.
+-- Purpose:   removes the contents of partitions of deleted queues, at most p_step rows.
 -- Returns:   whether there is more.
 -- Locks:     rows of removed_partitions, with SKIP LOCKED: two may do it at once.
 CREATE OR REPLACE FUNCTION queen.purge_partitions_v1(p_step int) RETURNS bool
@@ -71,7 +71,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.lock_groups IS 'Internal: locks the groups of a queue.';
 
--- The same of a DELETE in psql, at once.
+-- The same for a DELETE in psql, at once.
 CREATE OR REPLACE FUNCTION queen.empty_queue() RETURNS trigger
 LANGUAGE plpgsql
 SET enable_seqscan = off

@@ -1,5 +1,5 @@
--- Purpose:   names by number: what an ack, which knows a partition by its id only, needs for its answer.
--- Returns:   one row a partition that exists.
+-- Purpose:   finds names by number, for the answer of an ack, which has only the id of its partition.
+-- Returns:   one row per partition that exists.
 CREATE OR REPLACE FUNCTION queen.describe_partitions_v1(p_part bigint[])
 RETURNS TABLE (part_id bigint, queue_id bigint, queue text, partition text)
 LANGUAGE sql STABLE

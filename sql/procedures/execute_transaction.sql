@@ -1,15 +1,14 @@
 -- Purpose:   pushes and acks of one or more transactions: all or none.
--- Arguments: those of push_messages_v1 and ack_messages_v1, one message an element, and
+-- Arguments: those of push_messages_v1 and ack_messages_v1, one message per element, and
 --            p_required  leases of which one must be live on the cursor of every ack that names none (null: no such demand)
 --            p_new_part, p_new_queue, p_new_name  partitions that are made if missing, so that an undone transaction leaves none
 --                        behind: the negative numbers that stand for them in p_part and p_hash_part, and their names
 --            p_version, p_limited  as push_messages_v1
--- Returns:   a row a pushed segment (kind push: part_id, first_off, created_at, dup_pos, dup_off) and rows of acks (kind
+-- Returns:   one row per pushed segment (kind push: part_id, first_off, created_at, dup_pos, dup_off) and rows of acks (kind
 --            ack: ord, problem, first_off, done_upto, within, exists_upto, released, dead, ready); an ack without a row is
---            accepted, and there is nothing else to say of it. A last row of kind undone says that something
---            failed, which the other rows name, and that nothing was stored; a segment whose queue would become too
---            large has a problem, and no segment at all says that the options of queues have changed. A row of kind made says
---            which part_id a partition got for its negative number (ord).
+--            accepted. A last row of kind undone says that something failed and that nothing was stored; the other rows say
+--            what failed. A segment whose queue would become too large has a problem. No segment at all: the options of
+--            queues have changed. A row of kind made says which part_id a partition got for its negative number (ord).
 -- Locks:     rows of limited queues in id order; partitions in part_id order; the sizes of these queues;
 --            then in (part_id, grp_id) order the cursors of the acks and those that the push wakes.
 CREATE OR REPLACE FUNCTION queen.execute_transaction_v1(
@@ -33,7 +32,7 @@ DECLARE
     v_gather bool := cardinality(p_ack_part) > 100 OR array_position(p_ack_first, NULL) IS NOT NULL;
     v_ends record;            -- see queen.lock_log_ends
     v_moved record;           -- see queen.append_and_complete
-    a_part bigint[] := p_ack_part;   -- the acks, one element a cursor, in the order of locks
+    a_part bigint[] := p_ack_part;   -- the acks, one element per cursor, in the order of locks
     a_grp bigint[] := p_ack_grp;
     a_lease uuid[] := p_ack_lease;
     a_first bigint[] := p_ack_first;
@@ -44,8 +43,8 @@ DECLARE
     v_asleep bigint[];        -- partitions in which a cursor waits for a push now
     v_done bool := false;
 BEGIN
-    -- The plain way, for what transactions usually are: messages are completed under their live lease, and others pushed
-    -- to partitions that exist. It takes all of that for granted, and undoes itself if something is not so.
+    -- The fast path, for usual transactions: messages are completed under their live lease, and others pushed to partitions
+    -- that exist. It assumes all of that, and undoes itself if something is different.
     IF NOT p_again AND p_required IS NULL AND p_limited IS NULL AND p_new_part = '{}' AND 'c' = ALL(p_ack_kind) THEN
         v_ends := queen.lock_log_ends(p_flush, p_part, p_version);
         v_done := coalesce(v_ends.valid, false);
@@ -59,7 +58,7 @@ BEGIN
             FROM queen.gather_acks(p_ack_part, p_ack_grp, p_ack_lease, p_ack_first, p_ack_last, p_ack_hash);
         END IF;
         IF v_ends.parked THEN
-            -- Acks alone lock their cursors in order; a push that wakes others goes between. Nobody parks under the locks.
+            -- Acks alone lock their cursors in order; a push that wakes others goes between. No cursor is parked under the locks.
             PERFORM queen.lock_cursors(p_part, a_part, a_grp);
         END IF;
         BEGIN
@@ -90,7 +89,7 @@ BEGIN
     v_freed := v_moved.freed;
     IF v_moved.drained IS NOT NULL THEN
         v_asleep := queen.park(v_moved.drained_part, v_moved.drained_grp, v_moved.drained_ver);
-        -- Of those that what is pushed here keeps awake, the push tells.
+        -- For cursors that this push keeps ready, the push notifies.
         v_freed := v_freed || ARRAY(
             -- FULL: arrays look small to a planner, which would go through all of one for each element of the other.
             SELECT u.ord FROM unnest(v_moved.drained, v_moved.drained_part) AS u (ord, part_id)

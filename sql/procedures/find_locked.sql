@@ -1,4 +1,4 @@
--- Purpose:   which of some rows others have locked now, so that a call which needs them would wait.
+-- Purpose:   finds those of some rows that others have locked now, for which a call would wait.
 -- Arguments: one element each: p_kind, and what it needs of p_id, p_grp, p_name and p_group
 --            limited    the queue p_id has a maximum size and is pushed to
 --            making     partitions of the queue p_name are made
@@ -19,7 +19,7 @@ SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN
-    -- Nothing is changed, so nobody has to wait for the disk.
+    -- Nothing is changed, so the commit need not wait for the disk.
     PERFORM set_config('synchronous_commit', 'off', true);
     RETURN QUERY
     SELECT u.ord::int

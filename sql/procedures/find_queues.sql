@@ -1,6 +1,6 @@
--- Purpose:   the queues of a namespace or task, best first: where a pop over many queues looks.
+-- Purpose:   finds the queues of a namespace or task for a pop, in its order.
 -- Arguments: p_namespace, p_task: null matches any.
--- Returns:   one row a queue, higher priority first.
+-- Returns:   one row per queue, higher priority first.
 CREATE OR REPLACE FUNCTION queen.find_queues_v1(p_namespace text, p_task text)
 RETURNS TABLE (queue text, queue_id bigint)
 LANGUAGE sql STABLE

@@ -1,5 +1,5 @@
 -- Purpose:   whether a message exists whose transaction id the server made: the id is then its own message id.
--- Arguments: one element a message: p_part, p_off.  Returns: one row an element, in order.
+-- Arguments: one element per message: p_part, p_off.  Returns: one row per element, in order.
 CREATE OR REPLACE FUNCTION queen.find_server_made_v1(p_part bigint[], p_off bigint[])
 RETURNS TABLE (ord int, found bool)
 LANGUAGE sql STABLE

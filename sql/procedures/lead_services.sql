@@ -1,7 +1,7 @@
 -- Purpose:   makes a worker the one that runs the background services, or keeps it so, for some seconds.
 -- Returns:   whether it is. A row with an end, and no advisory lock: that would be bound to a session, which a pooler in
---            transaction mode hands to somebody else. A time that ends later than it can was given by a clock that has stepped
---            back since, and ends as if it had been given now.
+--            transaction mode hands to other clients. If the stored time lies too far in the future, the clock has stepped
+--            back since: then it ends as if it had been given now.
 -- Locks, writes: service_leader.
 CREATE OR REPLACE FUNCTION queen.lead_services_v1(p_holder uuid, p_seconds float8) RETURNS bool
 LANGUAGE plpgsql
@@ -44,7 +44,7 @@ END;
 COMMENT ON FUNCTION queen.find_serviced_queues_v1 IS
     'The queues in which retention, expiry, eviction or clean-up may have work.';
 
--- Purpose:   forgets flushes that were sent again so long ago that no sending of them can still be on its way.
+-- Purpose:   forgets flushes that were sent again so long ago that no sending can still be on its way.
 CREATE OR REPLACE FUNCTION queen.forget_fenced_flushes_v1(p_not_after timestamptz DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql
 AS $$

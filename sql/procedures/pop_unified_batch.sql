@@ -19,10 +19,10 @@
 --            returned, and data from byte `start` on (the whole, or the part with these messages).
 --            For a group that could not serve all its pops one row with pop null, grp_id, part_id as asked, and
 --            ready_in: the seconds until a cursor there becomes ready by itself (infinity: not before a push; null: no
---            such group or partition; 0 or less: one is ready, but somebody else holds it; -infinity: the call has stopped at one
---            of its limits, and another finds more), and attempt: 1 if a worker may be about to release what it prefetched, else 0.
+--            such group or partition; 0 or less: one is ready, but locked; -infinity: the call has stopped at one of its
+--            limits, and another finds more), and attempt: 1 if a worker may be about to release what it prefetched, else 0.
 --            For each of p_marked whose mark has changed one row with pop null, grp_id and mark.
--- Locks:     cursors, then partitions, both with SKIP LOCKED: a pop waits for nobody.
+-- Locks:     cursors, then partitions, both with SKIP LOCKED: a pop never waits for a lock.
 -- Writes:    partition_consumers.
 -- Plans:     ADR 38 says why = ANY(ARRAY[x]).
 CREATE OR REPLACE FUNCTION queen.pop_unified_batch_v1(
@@ -110,7 +110,7 @@ BEGIN
     CROSS JOIN LATERAL (
         SELECT CASE WHEN s.lo > 0 THEN queen.message_end(e.part, 0) ELSE 0 END AS start OFFSET 0
     ) AS b
-    -- Not a segment of which everything is done already.
+    -- Not a segment whose messages are all done already.
     WHERE u.ahead IS NULL OR NOT u.ahead @> int8range(s.first_off + s.lo, s.first_off + s.hi, '[]');
 
     FOR i IN 1..cardinality(p_marked) LOOP
@@ -124,7 +124,7 @@ END $$;
 COMMENT ON FUNCTION queen.pop_unified_batch_v1 IS
     'Claims cursors for many pops, oldest ready first, and returns the segments with their messages.';
 
--- What pops that got nothing had asked for: each group, and partition, once.
+-- The groups and partitions that pops without a result had asked for, each once.
 CREATE OR REPLACE FUNCTION queen.unserved(p_pop int[], p_grp bigint[], p_part bigint[], p_served int[])
 RETURNS TABLE (grp_id bigint, part_id bigint)
 LANGUAGE plpgsql STABLE

@@ -1,4 +1,4 @@
--- Purpose:   a push whose messages go to consumers that wait for them, in the same transaction and without being read again.
+-- Purpose:   pushes messages and leases them to pops that wait for them, in the same transaction and without reading them.
 -- Arguments: those of push_messages_v1, and by waiting pop, in the order in which they are served:
 --            p_wait_grp, p_wait_lease  its group, and the lease that it gets; null completes what it gets (autoAck)
 --            p_wait_batch, p_wait_parts, p_wait_seconds  most messages, most partitions, length of the lease or null for the queue's
@@ -107,7 +107,7 @@ BEGIN
         FROM woken AS w WHERE w.pop IS NOT NULL;
     END IF;
     IF cardinality(c_part) = v_room THEN
-        -- The others are ready for whoever comes.
+        -- The other cursors are ready for the next pop.
         PERFORM queen.wake(array_agg(e.part_id), array_agg(e.first_off), v_now)
         FROM (
             SELECT u.part_id, l.last_off - l.n + 1 AS first_off

@@ -1,9 +1,9 @@
--- Purpose:   what a stream remembers of a partition.
+-- Purpose:   reads the state of a stream for a partition.
 -- Arguments: p_stream, p_part, p_keys (null: all), p_prefix of the keys (null: any), p_ripe: only windows that are over at
---            this time, in milliseconds since 1970 (null: all rows); p_bytes of keys and values: what follows is left
+--            this time, in milliseconds since 1970 (null: all rows); p_bytes of keys and values: rows beyond that are left
 --            out, but not the first row
--- Returns:   one row a key, in their order; behind them one with a null key if some were left out. Who asks for windows
---            that are over wants to flush them, so that nothing is answered that queen.cycle_stream_v1 would refuse: see
+-- Returns:   one row per key, in their order, then one with a null key if some were left out. A worker that asks for windows
+--            that are over wants to close them, so the answer leaves out what queen.cycle_stream_v1 would refuse: see
 --            queen.is_unsettled.
 -- Plans:     ADR 38 says why = ANY(ARRAY[x]).
 CREATE OR REPLACE FUNCTION queen.read_stream_state_v1(
@@ -60,7 +60,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.read_stream_state_v1 IS 'The state of a stream in a partition.';
 
--- The registration of a stream, for those who only read.
+-- The registration of a stream, for reads.
 CREATE OR REPLACE FUNCTION queen.stream_exists_v1(p_stream bigint) RETURNS bool
 LANGUAGE sql STABLE
 RETURN EXISTS (SELECT 1 FROM queen.streams AS s WHERE s.id = p_stream);

@@ -22,8 +22,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.find_idle_partitions_v1 IS 'The next partitions of a queue that have been empty for long.';
 
--- Default stays, because configure names it; a partition with dead letters stays, because they are of it, and one of which
--- a stream remembers something, because it may be about to go on with it.
+-- Default stays, because configure names it. A partition with dead letters stays, because they belong to it, and so does one
+-- with state of a stream, because the stream may be about to go on.
 CREATE OR REPLACE FUNCTION queen.is_idle(p_part bigint, p_older timestamptz) RETURNS bool
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
@@ -40,9 +40,9 @@ END $$;
 COMMENT ON FUNCTION queen.is_idle IS 'Internal: whether a partition has been empty for long.';
 
 -- Purpose:   removes partitions that are empty and have been so for long. A push that knows one by its number finds it
---            unknown, and makes it anew under another number.
--- Returns:   one row a partition: state done or busy (somebody holds it), and whether it was removed.
--- Locks:     the queue row, as who makes partitions; partitions with SKIP LOCKED; then cursors.
+--            unknown, and creates it again under another number.
+-- Returns:   one row per partition: state done or busy (another call has locked it), and whether it was removed.
+-- Locks:     the queue row, as calls that create partitions; partitions with SKIP LOCKED; then cursors.
 -- Writes:    as the deletion of a queue.
 CREATE OR REPLACE FUNCTION queen.remove_idle_partitions_v1(
     p_queue_id bigint, p_part bigint[], p_idle interval, p_not_after timestamptz DEFAULT NULL

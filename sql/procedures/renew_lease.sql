@@ -1,6 +1,6 @@
--- Purpose:   puts off the end of live leases.
--- Arguments: one element a request: p_lease, p_seconds from now
--- Returns:   one row a request: ord from 1, how many cursors the lease holds, and the earliest end (null: no live lease).
+-- Purpose:   extends live leases.
+-- Arguments: one element per request: p_lease, p_seconds from now
+-- Returns:   one row per request: ord from 1, how many cursors the lease holds, and the earliest end (null: no live lease).
 -- Locks:     cursors in (part_id, grp_id) order.  Writes: partition_consumers.
 -- Plans:     ADR 38 says why = ANY(ARRAY[x]), part_id + 0.
 CREATE OR REPLACE FUNCTION queen.renew_lease_v1(p_lease uuid[], p_seconds int[])
@@ -32,8 +32,8 @@ BEGIN
     LEFT JOIN (
         SELECT r.lease, max(r.seconds) AS seconds FROM unnest(p_lease, p_seconds) AS r (lease, seconds) GROUP BY r.lease
     ) AS u ON u.lease = k.lease;
-    -- Now, not before: while it waited the lease may have ended and one of its partitions been given away. The others are not
-    -- renewed then, for who asks takes a renewal for one of all that the lease still held.
+    -- Now, not before: while the call waited, the lease may have ended and one of its partitions been leased to another
+    -- consumer. Then the others are not renewed, because the client takes a renewal to be one of all.
     v_now := queen.write_clock();
     WITH renewed AS (
         UPDATE queen.partition_consumers AS c
@@ -44,7 +44,7 @@ BEGIN
         RETURNING c.lease, c.ready_at
     )
     SELECT array_agg(r.lease), array_agg(r.ready_at) INTO v_lease, v_end FROM renewed AS r;
-    -- Not joined above: planners take what an update returns for one row, and would look through all for each request.
+    -- Not joined above: planners expect one row of an update, and would read all rows for each request.
     RETURN QUERY
     SELECT u.ord::int, count(r.lease)::int, min(r.ends)
     FROM unnest(p_lease) WITH ORDINALITY AS u (lease, ord)

@@ -2,7 +2,7 @@
 -- Arguments: p_lane      the lane: requests of the file that share no partition with those of its other lanes
 --            p_from, p_upto   the requests of the lane that this call stores: from p_from, up to but without p_upto
 --            p_sent_at   when their flush was sent to push_messages_v1 before, if it was and its outcome is unknown
---            the others  those of push_messages_v1, but for the limits: what waits in the spool was accepted already
+--            the others  those of push_messages_v1, except the limits: pushes in the spool are accepted already
 -- Returns:   one row: how many requests of the lane are stored now, the partitions that are unknown (null: none), and
 --            whether the push options have changed. If that is not p_upto nothing was done: the caller was wrong about
 --            p_from, must make partitions, or must lay out anew under the new options.

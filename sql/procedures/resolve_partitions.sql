@@ -1,6 +1,6 @@
 -- Purpose:   the numbers of queues and partitions by name, made if p_create and missing.
--- Arguments: one element a partition: p_queue, p_partition
--- Returns:   one row an element: ord from 1, queue_id and part_id (null: unknown, and p_create is false).
+-- Arguments: one element per partition: p_queue, p_partition
+-- Returns:   one row per element: ord from 1, queue_id and part_id (null: unknown, and p_create is false).
 -- Locks:     queue rows FOR SHARE while partitions are made, so that a group that is subscribing (FOR UPDATE) either sees
 --            the partition or is seen by it.
 -- Writes:    queues, partitions, partition_locks, partition_consumers.

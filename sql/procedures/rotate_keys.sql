@@ -1,5 +1,5 @@
--- Purpose:   how much there is to look at: segments of queues that are or were encrypted, and their dead letters that have
---            to come under a key.
+-- Purpose:   counts the work of a key rotation: segments of queues that are or were encrypted, and their dead letters that
+--            have to be encrypted.
 CREATE OR REPLACE FUNCTION queen.count_encrypted_v1(p_key_id text) RETURNS bigint
 LANGUAGE sql STABLE
 AS $$
@@ -18,7 +18,7 @@ $$;
 COMMENT ON FUNCTION queen.count_encrypted_v1 IS 'The number of rows that a key rotation has to examine.';
 
 -- Purpose:   the next partitions, by number, of queues that are or were encrypted.
--- Returns:   one row a partition; plain_too: the queue is encrypted now, so nothing may stand there in clear.
+-- Returns:   one row per partition; plain_too: the queue is encrypted now, so nothing may stand there in clear.
 CREATE OR REPLACE FUNCTION queen.find_encrypted_partitions_v1(p_after bigint, p_limit int)
 RETURNS TABLE (part_id bigint, queue text, partition text, plain_too bool)
 LANGUAGE plpgsql STABLE
@@ -50,7 +50,7 @@ END $$;
 COMMENT ON FUNCTION queen.find_segments_v1 IS 'The next segments of a partition.';
 
 -- Purpose:   replaces a segment by the same messages under another key, if it is still what was read.
--- Locks, writes: the segment. Who reads it meanwhile gets the old or the new one, whole.
+-- Locks, writes: the segment. Concurrent reads get the old one or the new one, whole.
 CREATE OR REPLACE FUNCTION queen.replace_segment_v1(
     p_part bigint, p_last_off bigint, p_old bytea, p_data bytea, p_ends bytea
 ) RETURNS bool
@@ -65,7 +65,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.replace_segment_v1 IS 'Replaces a segment by the same messages, encrypted with another key.';
 
--- Purpose:   where a page of dead letters ends, whatever is in it.
+-- Purpose:   finds the end of a page of dead letters of all kinds.
 -- Returns:   the number of the p_limit-th after p_after; null: there is no such one.
 CREATE OR REPLACE FUNCTION queen.end_of_letters_v1(p_after bigint, p_limit int) RETURNS bigint
 LANGUAGE plpgsql STABLE
@@ -77,7 +77,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.end_of_letters_v1 IS 'The end of a page of dead letters.';
 
--- Purpose:   the next dead letters, by id, whose payload has to come under a key; p_upto: only up to this one (null: all).
+-- Purpose:   finds the next dead letters, by id, whose payload has to be encrypted; p_upto: only up to this one (null: all).
 CREATE OR REPLACE FUNCTION queen.find_encrypted_letters_v1(p_after bigint, p_upto bigint, p_key_id text, p_limit int)
 RETURNS TABLE (id bigint, queue text, partition text, key_id text, payload text)
 LANGUAGE plpgsql STABLE

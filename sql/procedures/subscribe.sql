@@ -1,17 +1,17 @@
--- Purpose:   the number of a consumer group on a queue; makes the group at first contact, and a page of its cursors in each call
---            that needs more of them.
+-- Purpose:   returns the number of a consumer group on a queue. Creates the group at first contact, and a page of its cursors in
+--            each call that needs more of them.
 -- Arguments: p_queue, p_group; p_mode all, new or timestamp and p_from its time: where the group begins, if it is made now
 --            p_create_queue  makes the queue too: a named group on a queue that does not exist yet must not miss its first messages
 --            p_step          cursors of a page
---            p_part          the only partition that the caller is about: its cursor is made out of turn, instead of a page
+--            p_part          the only partition that the caller needs: its cursor is made out of turn, instead of a page
 --            p_wanted        untouched partitions that are enough for the caller; null: as many as there are
--- Returns:   queue_id and grp_id (null: unknown and not made); complete: false while there are more pages, whoever makes them;
+-- Returns:   queue_id and grp_id (null: unknown and not made); complete: false while there are more pages to make, by any caller;
 --            starts_in: seconds to a start that lies in the future (call again then); and while it is not complete,
 --            ready: untouched partitions, which have been ready since the group began, up to p_wanted; 1 if p_part has its cursor.
 --            A group that is being deleted is deleted further by a caller that would make it: grp_id null, complete false.
 -- Locks:     the queue row FOR UPDATE at first contact and where a deletion goes on; then the group, partitions of a page in
 --            part_id order, and the group's cursors in part_id order; at first contact the size of
---            the queue, last, because nobody else waits for cursors of a new group.
+--            the queue, last, because no other call waits for cursors of a new group.
 -- Writes:    queues, consumer_groups_metadata, partition_consumers, queue_sizes; where a deletion goes on, as delete_group_v1.
 -- Plans:     ADR 38 says why = ANY(ARRAY[x]), part_id + 0.
 CREATE OR REPLACE FUNCTION queen.subscribe_v1(
@@ -62,7 +62,7 @@ BEGIN
         SELECT * INTO v_group FROM queen.consumer_groups_metadata AS g WHERE g.queue_id = subscribe_v1.queue_id AND g.name = p_group;
     END IF;
     IF v_group.id IS NULL THEN
-        -- Deleted at this very moment: another call makes it anew.
+        -- Deleted at this moment: another call creates it again.
         complete := CASE WHEN p_create_group AND queue_id IS NOT NULL THEN false END;
         RETURN;
     END IF;
@@ -173,8 +173,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.begin_page IS 'Internal: creates the cursors of a group in the next partitions.';
 
--- Makes the cursor of a group that has begun in one partition, out of turn, beside whoever makes a page and may wait for a lock: the
--- row of the group is held against its deletion, and who makes a cursor there holds the partition.
+-- Makes the cursor in one partition for a group that has begun, out of turn, while another call may be making a page and waiting
+-- for a lock. The lock on the row of the group excludes its deletion; a call that makes a cursor locks the partition.
 CREATE OR REPLACE FUNCTION queen.begin_partition(p_grp bigint, p_part bigint) RETURNS queen.consumer_groups_metadata
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -192,7 +192,7 @@ END $$;
 COMMENT ON FUNCTION queen.begin_partition IS 'Internal: creates the cursor of a group in one partition.';
 
 -- Makes the cursors of a group in partitions where it has none; returns those where it has one. What has been ready since the
--- group began is ready since then, whenever its cursor is made: no low-water mark has passed that (queen.low_water).
+-- group began is ready since then, even if its cursor is made later: no low-water mark has passed that (queen.low_water).
 CREATE OR REPLACE FUNCTION queen.add_cursors(p_group queen.consumer_groups_metadata, p_part bigint[], p_now timestamptz)
 RETURNS bigint[]
 LANGUAGE plpgsql
@@ -224,8 +224,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.add_cursors IS 'Internal: creates the missing cursors of a group in some partitions.';
 
--- After which time messages are for a group. What had waited too long when it began is not for a new group; queue mode, of which
--- there always was one, gives that up.
+-- The time after which a group gets messages. A new group does not get what had waited too long when it began. Queue mode, which
+-- has no beginning, gives that up.
 CREATE OR REPLACE FUNCTION queen.start_of(p_group queen.consumer_groups_metadata, p_now timestamptz) RETURNS timestamptz
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
@@ -287,8 +287,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.move_up IS 'Internal: moves cursors of a group over messages that it does not get.';
 
--- A group whose start lies ahead begins now, or has begun at its start if that is over: its pages begin anew, and move up what
--- has a cursor. Until they are done its start stays where it was set, and nobody pops.
+-- A group whose start lies ahead begins now, or has begun at its start if that is over. Its pages begin anew, and move up the
+-- cursors that exist. Until they are done, its start stays as it was set, and pops get nothing.
 CREATE OR REPLACE FUNCTION queen.begin_group(p_grp bigint) RETURNS queen.consumer_groups_metadata
 LANGUAGE plpgsql
 SET enable_seqscan = off

@@ -1,5 +1,5 @@
 -- Purpose:   the switches of the whole installation.
--- Returns:   one row a switch that was ever set: key and value.
+-- Returns:   one row per switch that was ever set: key and value.
 CREATE OR REPLACE FUNCTION queen.switches_v1() RETURNS TABLE (key text, enabled bool)
 LANGUAGE sql STABLE
 BEGIN ATOMIC

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from queen.core.ids import transaction_hash
+from queen.log.ids import transaction_hash
 from spark_validation.inputs import Cursor, DeadLetter, Deleted, Head, LogRow
 from spark_validation.journal.schema import QUEUE_MODE, Call, PushItem
 from spec.model import MessageId

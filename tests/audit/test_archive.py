@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bench.generated_log import load
-from queen.db.setup import prepare
+from queen.postgres.setup import prepare
 from spark_validation.archive import database, job
 from spark_validation.archive.folder import Archive, locked, open_archive, open_filled
 from spark_validation.batches import batches

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from queen.db.dsn import UNREACHABLE, connect, parse
+from queen.postgres.dsn import UNREACHABLE, connect, parse
 from spark_validation.journal.files import open_journal, read_lines
 from tests.mutants.catalogue import MUTANTS
 from tests.mutants.run import mutated

@@ -51,7 +51,7 @@ FAULTS: dict[str, Fault] = {
 }
 
 
-@checks("G-DUR-1", "G-DUR-2", "G-IDEM-1", "G-ORD-2", "G-ORD-3", "G-ACK-2", "G-ACK-3", level=Level.FAULTS)
+@checks("G-DUR-1", "G-DUR-2", "G-IDEM-1", "G-ORD-2", "G-ORD-3", "G-ACK-2", "G-ACK-3", "G-ACK-8", level=Level.FAULTS)
 @pytest.mark.parametrize("what", FAULTS)
 def test_killing_processes_under_load_no_loss_no_duplicates_in_order(what: str) -> None:
     seed = random.SystemRandom().randrange(10**6)

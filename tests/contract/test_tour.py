@@ -1,10 +1,13 @@
 """Real answers of every operation are what the contract says."""
 
+import json
 from collections.abc import Iterator
+from importlib.resources import files
 
 import pytest
 
 from tests.contract.contract import make_document
+from tests.contract.recorded import settled
 from tests.contract.tour import unvisited, visit
 from tests.support.api import Api, open_client
 from tests.support.processes import Server, open_folder, serving
@@ -21,6 +24,8 @@ async def test_every_operation_answers_as_the_contract_says(one_worker: Server) 
     async with open_client(one_worker.port) as http:
         examples = await visit(http)
     assert unvisited(examples) == []
+    recorded = json.loads((files("queen.http.openapi") / "examples.json").read_text(encoding="utf-8"))
+    assert settled(recorded, examples) == recorded, "run `python -m tests.contract`"
 
 
 async def test_the_served_document_is_the_contract(api: Api) -> None:

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from queen.core.errors import DecryptionError
-from queen.db.dsn import parse
-from queen.db.pool import Pool
-from queen.db.rotation import EncryptedPartition, RotationStore, StoredSegment, rotate_all
-from queen.db.store import Store
+from queen.postgres.dsn import parse
+from queen.postgres.pool import Pool
+from queen.postgres.rotation import EncryptedPartition, RotationStore, StoredSegment, rotate_all
+from queen.postgres.store import Store
 from queen.security.keyring import Keyring
 from spec.guarantees import Level, checks
 from tests.support.flushes import flush_of

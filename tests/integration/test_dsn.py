@@ -6,8 +6,8 @@ import asyncpg
 import pytest
 
 from queen.core.errors import DatabaseUnavailableError, SettingError
-from queen.db.dsn import Target, connect, parse
-from queen.db.setup import prepare
+from queen.postgres.dsn import Target, connect, parse
+from queen.postgres.setup import prepare
 from tests.support.servers import create_database, drop_database
 
 

@@ -7,11 +7,11 @@ import asyncpg
 import pytest
 
 from queen.core.simple_mq import NewQueue
-from queen.db.dsn import parse
-from queen.db.pool import Pool
-from queen.db.simple_mq import SimpleMqAdministrationStore
-from queen.db.store import Store
 from queen.engine.ports import Lock, LockKind, PopColumns
+from queen.postgres.dsn import parse
+from queen.postgres.pool import Pool
+from queen.postgres.simple_mq import SimpleMqAdministrationStore
+from queen.postgres.store import Store
 from spec.guarantees import Level, checks
 from tests.support.flushes import flush_of
 from tests.support.locks import Connection, prepared_connections

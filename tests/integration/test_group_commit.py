@@ -10,12 +10,12 @@ import pytest
 
 from queen.core.errors import DataRejectedError, OutcomeUnknownError, TooSlowError
 from queen.core.limits import LOCK_WAIT_S
-from queen.db.dsn import parse
-from queen.db.pool import Pool
-from queen.db.setup import prepare
-from queen.db.store import Store
 from queen.engine.failures import call_limit_s
 from queen.engine.ports import AckColumns, PopColumns
+from queen.postgres.dsn import parse
+from queen.postgres.pool import Pool
+from queen.postgres.setup import prepare
+from queen.postgres.store import Store
 from spec.guarantees import Level, checks
 from tests.support.flushes import flush_of
 from tests.support.slowness import slow_segments

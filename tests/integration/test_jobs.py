@@ -9,11 +9,11 @@ import asyncpg
 import msgspec
 import pytest
 
-from queen.db.dsn import parse
-from queen.db.maintenance import MaintenanceStore
-from queen.db.pool import Pool
-from queen.db.setup import prepare
 from queen.jobs.leadership import Leadership
+from queen.postgres.dsn import parse
+from queen.postgres.maintenance import MaintenanceStore
+from queen.postgres.pool import Pool
+from queen.postgres.setup import prepare
 from spec.guarantees import Level, checks
 from tests.integration.test_pgbouncer import pgbouncer  # noqa: F401 - a fixture
 from tests.support.api import Api, open_client

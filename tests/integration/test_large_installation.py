@@ -11,8 +11,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from queen.core import ids
 from queen.core.limits import CURSORS_STEP
+from queen.log import ids
 from spec.guarantees import Level, checks
 from tests.support.api import Api, open_client
 from tests.support.processes import Server, clean_environment, open_folder, serving

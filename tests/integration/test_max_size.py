@@ -7,13 +7,13 @@ from typing import Any
 import asyncpg
 import pytest
 
-from queen.core.operations import QueueConfiguration
-from queen.db.administration import AdministrationStore
-from queen.db.dsn import parse
-from queen.db.pool import Pool
-from queen.db.setup import prepare
-from queen.db.statement import call
-from queen.db.store import Store, push_arguments
+from queen.core.administration import QueueConfiguration
+from queen.postgres.administration import AdministrationStore
+from queen.postgres.dsn import parse
+from queen.postgres.pool import Pool
+from queen.postgres.setup import prepare
+from queen.postgres.statement import call
+from queen.postgres.store import Store, push_arguments
 from spec.guarantees import Level, checks
 from tests.support.api import Api
 from tests.support.clock import eventually

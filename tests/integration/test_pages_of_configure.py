@@ -7,22 +7,23 @@ from typing import Any
 import asyncpg
 import pytest
 
+from queen.core.administration import ConfiguredQueue, QueueConfiguration
 from queen.core.limits import CURSORS_STEP
-from queen.core.operations import ConfiguredQueue, Pop, QueueConfiguration
-from queen.db.administration import AdministrationStore
-from queen.db.dsn import parse
-from queen.db.maintenance import MaintenanceStore
-from queen.db.pool import Pool
-from queen.db.setup import prepare
-from queen.db.statement import call
-from queen.db.store import Store, push_arguments
-from queen.engine.append import AppendBatch
 from queen.engine.context import Context
 from queen.engine.handlers.configuration import configure, go_on_with_begun
 from queen.engine.handlers.pop import Outcome, pop
 from queen.engine.handlers.removal import delete_queue
 from queen.engine.metadata_cache import MetadataCache
 from queen.engine.ports import Notification
+from queen.log.append import AppendBatch
+from queen.log.requests import Pop
+from queen.postgres.administration import AdministrationStore
+from queen.postgres.dsn import parse
+from queen.postgres.maintenance import MaintenanceStore
+from queen.postgres.pool import Pool
+from queen.postgres.setup import prepare
+from queen.postgres.statement import call
+from queen.postgres.store import Store, push_arguments
 from spec.guarantees import Level, checks
 from tests.support.clock import eventually
 from tests.support.flushes import flush_of

@@ -6,13 +6,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from queen.core import ids
 from queen.core.administration import MessageKey, Seek
 from queen.core.limits import CURSORS_STEP
-from queen.core.operations import Pop
-from queen.db.administration import AdministrationStore
-from queen.db.pool import Pool
-from queen.db.store import Store
 from queen.engine.context import Context, ignore_notification
 from queen.engine.handlers.consumer_groups import go_on, seek_group, update_subscription
 from queen.engine.handlers.give_up import ensure_cursors
@@ -20,6 +15,11 @@ from queen.engine.handlers.pop import Outcome, pop
 from queen.engine.handlers.removal import delete_group
 from queen.engine.metadata_cache import MetadataCache
 from queen.engine.ports import Subscription
+from queen.log import ids
+from queen.log.requests import Pop
+from queen.postgres.administration import AdministrationStore
+from queen.postgres.pool import Pool
+from queen.postgres.store import Store
 from spec.guarantees import Level, checks
 from tests.integration.test_removal import blocks
 from tests.support.stored import make_partitions, own_database, value
@@ -226,7 +226,7 @@ async def test_a_seek_of_one_partition_of_a_group_to_come_begins_it_in_the_other
 
 
 async def test_a_seek_ends_when_its_group_is_being_deleted(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("queen.db.consumer_groups.DELETE_STEP", CURSORS_STEP)
+    monkeypatch.setattr("queen.postgres.consumer_groups.DELETE_STEP", CURSORS_STEP)
     await all_pages(pool)
     groups = AdministrationStore(pool).consumer_groups
     _, after = await groups.seek(Seek("g", "q", to_end=True), 0)
@@ -264,7 +264,7 @@ async def test_a_new_subscription_time_moves_no_cursor_that_is_still_to_be_made(
 async def test_a_pop_deletes_the_rest_of_a_group_before_it_makes_it_anew(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("queen.db.consumer_groups.DELETE_STEP", CURSORS_STEP)
+    monkeypatch.setattr("queen.postgres.consumer_groups.DELETE_STEP", CURSORS_STEP)
     old = await all_pages(pool)
     groups = AdministrationStore(pool).consumer_groups
     cursors, rest = await groups.delete("q", "g", "", subscription=True)

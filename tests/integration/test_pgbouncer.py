@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 
 from queen.core.errors import DatabaseSetupError
-from queen.db.setup import prepare
+from queen.postgres.setup import prepare
 from spec.guarantees import Level, checks
 from tests.support.api import Api, ack_of, open_client, worker_apis
 from tests.support.clock import eventually

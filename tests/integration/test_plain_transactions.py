@@ -13,8 +13,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from queen.core import ids
-from queen.core.segment import encode_ends, encode_entry
+from queen.log import ids
+from queen.log.segment import encode_ends, encode_entry
 from spec.guarantees import Level, checks
 from tests.support.locks import Connection, prepared_connections, until_waiting
 from tests.support.procedures import pop, resolve, subscribe

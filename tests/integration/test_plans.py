@@ -7,14 +7,14 @@ from uuid import UUID, uuid4
 import pytest
 
 from queen.core.simple_mq import NewQueue
-from queen.db.dsn import parse
-from queen.db.metrics import MetricsStore
-from queen.db.pool import Pool
-from queen.db.setup import prepare
-from queen.db.simple_mq import SimpleMqAdministrationStore, SimpleMqStore
-from queen.db.store import Store
-from queen.engine.append import AppendBatch
 from queen.engine.ports import AckColumns, CompleteColumns, EnqueueColumns, PopColumns, WaitingColumns
+from queen.log.append import AppendBatch
+from queen.postgres.dsn import parse
+from queen.postgres.metrics import MetricsStore
+from queen.postgres.pool import Pool
+from queen.postgres.setup import prepare
+from queen.postgres.simple_mq import SimpleMqAdministrationStore, SimpleMqStore
+from queen.postgres.store import Store
 from tests.support.flushes import flush_of
 from tests.support.servers import create_database, drop_database
 

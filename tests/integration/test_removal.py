@@ -7,13 +7,12 @@ from typing import Any
 import asyncpg
 import pytest
 
-from queen.core.administration import DeadLetterFilter, MessageKey
-from queen.core.operations import Registered, Registration
-from queen.db.administration import AdministrationStore
-from queen.db.maintenance import MaintenanceStore
-from queen.db.metrics import MetricsStore
-from queen.db.pool import Pool
-from queen.db.rotation import RotationStore
+from queen.core.administration import DeadLetterFilter, MessageKey, Registered, Registration
+from queen.postgres.administration import AdministrationStore
+from queen.postgres.maintenance import MaintenanceStore
+from queen.postgres.metrics import MetricsStore
+from queen.postgres.pool import Pool
+from queen.postgres.rotation import RotationStore
 from spec.guarantees import Level, checks
 from tests.support.api import Api
 from tests.support.stored import make_partitions, own_database, value
@@ -295,7 +294,7 @@ async def test_a_message_with_many_traces_is_deleted_in_pages(
 
 
 async def test_statistics_are_refreshed_in_pages(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("queen.db.metrics.REFRESH_ROWS", 50)
+    monkeypatch.setattr("queen.postgres.metrics.REFRESH_ROWS", 50)
     for number in range(30):
         await make_partitions(pool, f"q{number}", 1 + 10 * (number % 3))
     store, after, pages = MetricsStore(pool), 0, 0
@@ -319,7 +318,7 @@ async def test_statistics_are_refreshed_in_pages(pool: Pool, monkeypatch: pytest
 async def test_a_queue_larger_than_a_page_of_statistics_is_one_by_itself(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("queen.db.metrics.REFRESH_ROWS", 50)
+    monkeypatch.setattr("queen.postgres.metrics.REFRESH_ROWS", 50)
     store = MetricsStore(pool)
     for name, partitions in (("small", 1), ("large", 500), ("last", 1)):
         await make_partitions(pool, name, partitions)

@@ -6,16 +6,16 @@ from uuid import uuid4
 
 import pytest
 
-from queen.core import ids
+from queen.core.administration import Registration
 from queen.core.errors import DataRejectedError
-from queen.core.operations import Registration
-from queen.db.administration import AdministrationStore
-from queen.db.dsn import parse
-from queen.db.pool import Pool
-from queen.db.setup import prepare
-from queen.db.store import Store
-from queen.engine.append import AppendBatch
 from queen.engine.ports import AckColumns, CycleRows, PopColumns, StateColumns
+from queen.log import ids
+from queen.log.append import AppendBatch
+from queen.postgres.administration import AdministrationStore
+from queen.postgres.dsn import parse
+from queen.postgres.pool import Pool
+from queen.postgres.setup import prepare
+from queen.postgres.store import Store
 from spec.guarantees import Level, checks
 from tests.support.flushes import flush_of
 

@@ -6,12 +6,12 @@ from uuid import uuid4
 import pytest
 
 from queen.core.errors import DataRejectedError
-from queen.db.dsn import parse
-from queen.db.pool import Pool
-from queen.db.setup import prepare
-from queen.db.store import Store
-from queen.engine.append import AppendBatch
 from queen.engine.ports import AckColumns
+from queen.log.append import AppendBatch
+from queen.postgres.dsn import parse
+from queen.postgres.pool import Pool
+from queen.postgres.setup import prepare
+from queen.postgres.store import Store
 from spec.guarantees import Level, checks
 from tests.support.flushes import flush_of
 

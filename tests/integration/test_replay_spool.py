@@ -7,13 +7,13 @@ from uuid import uuid4
 
 import pytest
 
-from queen.db.dsn import parse
-from queen.db.pool import Pool
-from queen.db.setup import prepare
-from queen.db.spool_store import SpoolStore
-from queen.db.store import Store
-from queen.engine.append import AppendBatch
 from queen.engine.ports import Replayed
+from queen.log.append import AppendBatch
+from queen.postgres.dsn import parse
+from queen.postgres.pool import Pool
+from queen.postgres.setup import prepare
+from queen.postgres.spool_store import SpoolStore
+from queen.postgres.store import Store
 from spec.guarantees import Level, checks
 from tests.support.flushes import flush_of
 

@@ -8,10 +8,10 @@ from uuid import UUID, uuid4
 import pytest
 from msgspec.structs import replace
 
-from queen.db.dsn import parse
-from queen.db.pool import Pool
-from queen.db.store import Store
-from queen.engine.append import AppendBatch
+from queen.log.append import AppendBatch
+from queen.postgres.dsn import parse
+from queen.postgres.pool import Pool
+from queen.postgres.store import Store
 from spec.guarantees import Level, checks
 from tests.support.flushes import flush_of
 from tests.support.locks import Connection, prepared_connections, until_waiting

@@ -19,8 +19,8 @@ import psutil
 import pytest
 
 from queen.core.errors import DatabaseSetupError
-from queen.db.setup import check_version
 from queen.embedded.server import EmbeddedPostgres
+from queen.postgres.setup import check_version
 from tests.support.processes import (
     PATIENCE_S,
     ROOT,

@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 
 from queen.core.errors import DatabaseSetupError, DatabaseUnavailableError
-from queen.db.setup import _LOCK, check_version, prepare, scripts
+from queen.postgres.setup import _LOCK, check_version, prepare, scripts
 from tests.support.api import Api, open_client
 from tests.support.cut import line_to
 from tests.support.processes import PATIENCE_S, Server, open_folder, run

@@ -9,19 +9,20 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
+from queen.core.administration import ConfiguredQueue, QueueConfiguration
 from queen.core.limits import CURSORS_STEP
-from queen.core.operations import ConfiguredQueue, Pop, QueueConfiguration
-from queen.db.administration import AdministrationStore
-from queen.db.maintenance import MaintenanceStore
-from queen.db.pool import Pool
-from queen.db.spool_store import SpoolStore
-from queen.db.statement import call
-from queen.db.store import Store, push_arguments
-from queen.engine.append import AppendBatch
 from queen.engine.context import Context, ignore_notification
 from queen.engine.handlers.pop import Outcome, pop
 from queen.engine.metadata_cache import MetadataCache
 from queen.engine.ports import AckColumns
+from queen.log.append import AppendBatch
+from queen.log.requests import Pop
+from queen.postgres.administration import AdministrationStore
+from queen.postgres.maintenance import MaintenanceStore
+from queen.postgres.pool import Pool
+from queen.postgres.spool_store import SpoolStore
+from queen.postgres.statement import call
+from queen.postgres.store import Store, push_arguments
 from spec.guarantees import Level, checks
 from tests.support.clock import eventually
 from tests.support.flushes import flush_of

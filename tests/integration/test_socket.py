@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from queen.core.ids import parse_partition_id
+from queen.log.ids import parse_partition_id
 from spec.guarantees import Level, checks
 from tests.support.api import Api, ack_of
 from tests.support.clock import eventually

@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from queen.core import ids
+from queen.log import ids
 from queen.spool.folder import DiskFolder
 from queen.spool.format import Record, spool_request
 from queen.spool.place import installation_of

@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from queen.core.operations import PartitionBatch, Push
+from queen.log.requests import PartitionBatch, Push
 from queen.spool.folder import DiskFolder
 from queen.spool.format import Record, spool_request
 from queen.spool.place import installation_of

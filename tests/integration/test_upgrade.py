@@ -14,8 +14,8 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from queen.core.segment import encode_ends, encode_plain
-from queen.db.setup import prepare, scripts
+from queen.log.segment import encode_ends, encode_plain
+from queen.postgres.setup import prepare, scripts
 from spec.guarantees import Level, checks
 from tests.support.locks import Connection
 from tests.support.servers import create_database, drop_database

@@ -96,7 +96,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-DUR-3", "a payload loses its slashes",
-        ("queen/core/segment.py", """% (_encode(text), payload)""", """% (_encode(text), bytes(payload).replace(b"/", b""))"""),
+        ("queen/log/segment.py", """% (_encode(text), payload)""", """% (_encode(text), bytes(payload).replace(b"/", b""))"""),
     ),
     _engine(
         "G-DUR-4", "the good items before a bad one are stored",
@@ -105,7 +105,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-IDEM-1", "no dedupe at all",
-        ("queen/core/ids.py", "[sha256(text.encode()).digest()[:16] if text", "[__import__('os').urandom(16) if text"),
+        ("queen/log/ids.py", "[sha256(text.encode()).digest()[:16] if text", "[__import__('os').urandom(16) if text"),
     ),
     _sql(
         "G-IDEM-2", "the answer to a duplicate names the message after the stored one",
@@ -118,7 +118,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-IDEM-4", "a message id is a transaction id like any other",
-        ("queen/engine/append.py", "if text.startswith(prefix) and (position := ids.parse_message_id(text)):", "if text == prefix and (position := ids.parse_message_id(text)):"),
+        ("queen/log/append.py", "if text.startswith(prefix) and (position := ids.parse_message_id(text)):", "if text == prefix and (position := ids.parse_message_id(text)):"),
     ),
     _engine(
         "G-POP-1", "a pop takes one message more than it was asked for",
@@ -350,12 +350,12 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-STR-3", "the credit of a socket bounds each batch, and not what it holds",
-        ("queen/core/credit.py", "return max(0, self.limit - self._count)", "return self.limit"),
+        ("queen/http/socket/credit.py", "return max(0, self.limit - self._count)", "return self.limit"),
         tests=SOCKETS,
     ),
     _engine(
         "G-STR-4", "a window is delivered before its slot is over",
-        ("queen/core/window.py", "inside < len(times) or now >= over_at", "True"),
+        ("queen/log/window.py", "inside < len(times) or now >= over_at", "True"),
         tests="tests/property/test_window.py",
     ),
     _engine(
@@ -616,12 +616,12 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-ISO-1", "a call that is refused fails those of its transaction",
-        ("queen/db/group_commit.py", "        except QueenError as problem:\n", "        except QueenError as problem:\n            raise\n"),
+        ("queen/postgres/group_commit.py", "        except QueenError as problem:\n", "        except QueenError as problem:\n            raise\n"),
         tests="tests/integration/test_group_commit.py",
     ),
     _engine(
         "G-ISO-1", "a statement timeout is taken for an outage",
-        ("queen/db/sqlstate.py", 'RETRYABLE = frozenset({"40P01", "40001"})', 'RETRYABLE = frozenset({"40P01", "40001", "57014"})'),
+        ("queen/postgres/sqlstate.py", 'RETRYABLE = frozenset({"40P01", "40001"})', 'RETRYABLE = frozenset({"40P01", "40001", "57014"})'),
         tests="tests/integration/test_failures.py",
     ),
     _engine(
@@ -669,7 +669,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-ISO-2", "ids that are read together may run into each other",
-        ("queen/core/ids.py", "    if head or set(map(len, digits)) != {12} or numbers.strip(_HEX):\n", "    if head or numbers.strip(_HEX):\n"),
+        ("queen/log/ids.py", "    if head or set(map(len, digits)) != {12} or numbers.strip(_HEX):\n", "    if head or numbers.strip(_HEX):\n"),
         tests="tests/property/test_ack_columns.py",
     ),
     _engine(
@@ -743,7 +743,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-SPOOL-8", "PostgreSQL counts as down after three seconds of silence",
-        ("queen/db/health_probe.py", "_SILENCE_S, _SILENCES = 1.1, 2", "_SILENCE_S, _SILENCES = 3.0, 2"),
+        ("queen/postgres/health_probe.py", "_SILENCE_S, _SILENCES = 1.1, 2", "_SILENCE_S, _SILENCES = 3.0, 2"),
         tests="tests/property/test_health_probe.py",
     ),
     _engine(

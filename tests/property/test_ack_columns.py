@@ -6,11 +6,11 @@ import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from queen.core import ids
-from queen.core.operations import AckItem, AckResult
 from queen.engine.handlers.ack import AckRange, Cursor, Gathered
 from queen.engine.ports import AckRow, PartitionName
 from queen.http.rendering import render_ack
+from queen.log import ids
+from queen.log.requests import AckItem, AckResult
 from spec.guarantees import Level, checks
 
 OWN = 7

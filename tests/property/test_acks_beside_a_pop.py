@@ -13,12 +13,13 @@ import pytest
 
 from queen.config import Settings
 from queen.core.errors import DatabaseUnavailableError, OverloadedError, QueenError
-from queen.core.operations import Acked, AckResult, Claim, JobType, Popped
+from queen.core.job_type import JobType
 from queen.engine.job import Job
 from queen.http import problems
 from queen.http.request import QueenRequest
 from queen.http.room import Room
 from queen.http.socket.sockets import Sockets
+from queen.log.requests import Acked, AckResult, Claim, Popped
 from queen.operations.acknowledge import acknowledge_batch
 from queen.operations.server import server_of
 from spec.guarantees import Level, checks

@@ -6,8 +6,8 @@ from uuid import UUID
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from queen.core.credit import Credit
-from queen.core.operations import Claim, Slice
+from queen.http.socket.credit import Credit
+from queen.log.requests import Claim, Slice
 from spec.guarantees import Level, checks
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

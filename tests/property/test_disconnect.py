@@ -7,10 +7,11 @@ from uuid import UUID
 import pytest
 
 from queen.core.errors import DatabaseUnavailableError
-from queen.core.operations import Claim, JobType, Pop, Popped
+from queen.core.job_type import JobType
 from queen.core.simple_mq import Dequeue, Dequeued
 from queen.engine.job import Job
 from queen.http.disconnect import serve_or_abandon
+from queen.log.requests import Claim, Pop, Popped
 from spec.guarantees import Level, checks
 
 FOUND = Popped(UUID(int=1), [Claim(1, "q", "Default", 0, frozenset(), -1, 1, [])])

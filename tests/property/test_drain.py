@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from queen.core.batch_policy import BatchPolicy
 from queen.core.concurrency import Vegas, VegasSettings
 from queen.core.errors import DatabaseUnavailableError, DataRejectedError, OverloadedError
-from queen.core.operations import Claim, JobType, PartitionBatch, Pop, Popped, Push, Pushed
+from queen.core.job_type import JobType
 from queen.engine.context import ignore_notification
 from queen.engine.engine import Engine, Shares
 from queen.engine.failures import Rules
@@ -31,6 +31,7 @@ from queen.engine.ports import Notification
 from queen.engine.prefetch import Prefetch
 from queen.engine.slots import Slots
 from queen.engine.waiters import Waiters
+from queen.log.requests import Claim, PartitionBatch, Pop, Popped, Push, Pushed
 from spec.guarantees import Level, checks
 from tests.support.virtual_time import run
 

@@ -381,7 +381,7 @@ def test_the_engine_answers_what_the_model_allows(
 ) -> None:
     """Also where a page of cursors is one of them, so that groups are popped, moved and deleted between two pages."""
     for place in ("store.CURSORS_STEP", "consumer_groups.CURSORS_STEP", "consumer_groups.DELETE_STEP"):
-        monkeypatch.setattr(f"queen.db.{place}", cursors)
+        monkeypatch.setattr(f"queen.postgres.{place}", cursors)
     EngineAgainstModel.broker = broker
     run_state_machine_as_test(
         EngineAgainstModel,

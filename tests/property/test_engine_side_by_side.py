@@ -139,8 +139,8 @@ def test_concurrent_histories_are_linearizable(
     broker: ConcurrentBroker, monkeypatch: pytest.MonkeyPatch, cursors: int, program: Any
 ) -> None:
     """Also where a page of cursors is one of them."""
-    monkeypatch.setattr("queen.db.store.CURSORS_STEP", cursors)
-    monkeypatch.setattr("queen.db.consumer_groups.CURSORS_STEP", cursors)
+    monkeypatch.setattr("queen.postgres.store.CURSORS_STEP", cursors)
+    monkeypatch.setattr("queen.postgres.consumer_groups.CURSORS_STEP", cursors)
     clients = Clients(broker)
     for seconds, together in program:
         clients.wait(seconds)

@@ -20,8 +20,6 @@ from queen.core.errors import (
     SpoolFullError,
     TooSlowError,
 )
-from queen.core.operations import Buffered, Pop, Popped, Push, Transaction
-from queen.engine.append import AppendBatch, Appended
 from queen.engine.context import Context, ignore_notification
 from queen.engine.failover import Failover
 from queen.engine.handlers import failover as handlers
@@ -29,6 +27,8 @@ from queen.engine.handlers.push import PushAttempt
 from queen.engine.metadata_cache import MetadataCache
 from queen.engine.ports import LimitedQueue, PartitionName, PushOptions
 from queen.engine.push_options import keep_for_spool, options_for_spool
+from queen.log.append import AppendBatch, Appended
+from queen.log.requests import Buffered, Pop, Popped, Push, Transaction
 from queen.security.keyring import Keyring
 from queen.spool.format import Record
 from queen.spool.spool import MAINTENANCE, POP_MAINTENANCE, SPOOLING, Limits, Spool

@@ -24,8 +24,8 @@ from queen.core.errors import (
     QueenError,
     TooSlowError,
 )
+from queen.core.job_type import JobType
 from queen.core.limits import LOCK_WAIT_S
-from queen.core.operations import JobType, Pop, Popped
 from queen.engine.context import ignore_notification
 from queen.engine.engine import Engine, Shares
 from queen.engine.failures import (
@@ -48,6 +48,7 @@ from queen.engine.lock_queue import LockQueue
 from queen.engine.orphans import Orphans
 from queen.engine.prefetch import Prefetch
 from queen.engine.waiters import Waiters
+from queen.log.requests import Pop, Popped
 from spec.guarantees import Level, checks
 from tests.support.virtual_time import run
 

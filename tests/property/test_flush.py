@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from queen.core import ids
-from queen.core.operations import Push, Pushed
-from queen.engine.append import AppendBatch, Appended, lay_out, reserved_ids
 from queen.http.parsing import PushItem, to_push
+from queen.log import ids
+from queen.log.append import AppendBatch, Appended, lay_out, reserved_ids
+from queen.log.requests import Push, Pushed
 from spec.guarantees import Level, checks
 
 PARTS = {("q", "a"): 1, ("q", "b"): 2, ("r", "a"): 3}

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queen.db import health_probe
-from queen.db.dsn import Target
-from queen.db.health_probe import ANSWER_S, INTERVAL_S, Silence
+from queen.postgres import health_probe
+from queen.postgres.dsn import Target
+from queen.postgres.health_probe import ANSWER_S, INTERVAL_S, Silence
 from spec.guarantees import Level, checks
 from tests.support import virtual_time
 

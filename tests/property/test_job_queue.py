@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queen.core.batch_policy import BatchPolicy
-from queen.core.operations import JobType
+from queen.core.job_type import JobType
 from queen.engine.job import Job
 from queen.engine.job_queue import JobQueue
 

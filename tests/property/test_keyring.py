@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queen.core.errors import DecryptionError, SettingError
-from queen.core.operations import PartitionBatch
-from queen.core.segment import Entry, decode_entries, encode_ends, encode_entry, encode_plain, plain_length
 from queen.http.parsing import PushItem, to_push
+from queen.log.requests import PartitionBatch
+from queen.log.segment import Entry, decode_entries, encode_ends, encode_entry, encode_plain, plain_length
 from queen.security.keyring import Keyring, Nonces, Sealed, key_id
 from queen.security.messages import open_entry, reseal_segment, seal_push
 from spec.guarantees import Level, checks

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from queen.core.operations import Claim, Pop, Popped
 from queen.engine.lending import LENT_S, Lending
+from queen.log.requests import Claim, Pop, Popped
 from spec.guarantees import Level, checks
 from tests.support.virtual_time import run
 

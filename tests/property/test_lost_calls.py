@@ -10,13 +10,13 @@ import pytest
 
 from queen.core.administration import GivenUp, MessageKey
 from queen.core.errors import DatabaseUnavailableError, OutcomeUnknownError
-from queen.core.operations import Renewed, RenewLease
 from queen.core.simple_mq import Acknowledge, Acknowledged
 from queen.engine.context import Context, ignore_notification
 from queen.engine.handlers import simple_mq
 from queen.engine.handlers.give_up import give_up
 from queen.engine.handlers.removal import delete_dead_letter
 from queen.engine.handlers.renew_lease import renew_lease
+from queen.log.requests import Renewed, RenewLease
 from spec.guarantees import Level, checks
 
 ONE, OTHER = UUID(int=1), UUID(int=2)

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from queen.db.store import Store
 from queen.engine.ports import PopColumns
+from queen.postgres.store import Store
 
 
 class Calls:

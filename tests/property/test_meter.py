@@ -4,12 +4,13 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 from queen.core.errors import SpoolDrainingError
+from queen.core.job_type import JobType
 from queen.core.metrics import QueueCounts
-from queen.core.operations import (
+from queen.engine.meter import Meter
+from queen.log.requests import (
     Acked,
     AckResult,
     Claim,
-    JobType,
     PartitionBatch,
     Pop,
     Popped,
@@ -20,7 +21,6 @@ from queen.core.operations import (
     Transaction,
     TransactionResult,
 )
-from queen.engine.meter import Meter
 
 NOW = datetime(2030, 1, 1, 12, 0, 30, tzinfo=UTC)
 

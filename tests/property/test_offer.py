@@ -7,13 +7,14 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from queen.core.operations import Claim, JobType, PartitionBatch, Pop, Popped, Push
-from queen.core.segment import decode_entries, encode_plain, plain_length
-from queen.engine.append import AppendBatch, Appended, lay_out
+from queen.core.job_type import JobType
 from queen.engine.job import Job
 from queen.engine.metadata_cache import MetadataCache
 from queen.engine.offer import Offer
 from queen.engine.ports import Given, PartitionName, Subscription
+from queen.log.append import AppendBatch, Appended, lay_out
+from queen.log.requests import Claim, PartitionBatch, Pop, Popped, Push
+from queen.log.segment import decode_entries, encode_plain, plain_length
 from spec.guarantees import Level, checks
 
 NOW = datetime(2026, 11, 25, tzinfo=UTC)

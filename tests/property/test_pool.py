@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from queen.core.errors import OutcomeUnknownError
-from queen.db import pool as pool_module
-from queen.db.dsn import parse
-from queen.db.pool import Pool
+from queen.postgres import pool as pool_module
+from queen.postgres.dsn import parse
+from queen.postgres.pool import Pool
 
 
 class _Connection:

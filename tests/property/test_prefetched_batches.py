@@ -8,9 +8,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from queen.core.operations import Claim, Pop, Popped
 from queen.engine.prefetch import CHAIN_S, HOLD_S, PREFETCHED_S, NextLease, Prefetch, PrefetchedBatch, returned_in_s
 from queen.engine.prefetched_leases import LeasesOfWorkers, PrefetchedLeases
+from queen.log.requests import Claim, Pop, Popped
 from spec.guarantees import Level, checks
 
 

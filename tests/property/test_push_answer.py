@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from queen.core import ids
 from queen.core.errors import BadRequestError
-from queen.core.operations import Pushed, Stored
 from queen.http.parsing import PushItem, to_push
 from queen.http.rendering import render_push
+from queen.log import ids
+from queen.log.requests import Pushed, Stored
 
 PART, TRACE = 7, "0190d9f6-7a4e-7c2b-9a66-6a1f0f0e2d11"
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=8) | st.just(

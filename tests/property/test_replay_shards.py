@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 import queen.engine.replay
 from queen.core.errors import DatabaseUnavailableError
 from queen.core.limits import REPLAY_LANES
-from queen.engine.append import AppendBatch
 from queen.engine.ports import Replayed
 from queen.engine.replay_shards import Unit, batches_of, shards_of, units_of
+from queen.log.append import AppendBatch
 from queen.spool.format import Damage, Record, encode_header, encode_record, read_file, spool_request
 from queen.spool.spool import Limits, Spool, entry_of
 from spec.guarantees import Level, checks

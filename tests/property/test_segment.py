@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from queen.core.operations import Claim, PartitionBatch, Popped, Push, Slice
-from queen.core.segment import Entry, decode_entries, encode_ends, encode_entry, encode_plain, encode_raw, plain_length
-from queen.core.trace_context import delivered, stamp
+from queen.log.requests import Claim, PartitionBatch, Popped, Push, Slice
+from queen.log.segment import Entry, decode_entries, encode_ends, encode_entry, encode_plain, encode_raw, plain_length
+from queen.log.trace_context import delivered, stamp
 
 texts = st.text(min_size=1, max_size=20).filter(lambda text: "\0" not in text and text.isprintable())
 values = st.recursive(

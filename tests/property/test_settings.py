@@ -17,8 +17,8 @@ from queen.config.unknown import ELSEWHERE, FORMER
 from queen.config.variable import Setting, settings_of
 from queen.core.batch_policy import POLICIES
 from queen.core.errors import SettingError
+from queen.core.job_type import JobType
 from queen.core.limits import BACKGROUND_CONNECTIONS
-from queen.core.operations import JobType
 from queen.telemetry.needs import describe
 
 VARIABLES = [(name, area, setting) for area in AREAS for setting in settings_of(AREAS[area]) for name in setting.names]

@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from queen.core import ids
-from queen.core.operations import AckItem, AckResult, Push, Transaction, TransactionResult
-from queen.engine.append import AppendBatch
 from queen.engine.context import Context, ignore_notification
 from queen.engine.handlers.ack import AckRange, Cursor
 from queen.engine.handlers.transaction import Located, split_by_conflict, transaction
 from queen.engine.metadata_cache import MetadataCache
 from queen.engine.ports import AckColumns, AckRow, PartitionName, PushOptions, Subscription, TransactionRows
 from queen.http.parsing import PushItem, to_push
+from queen.log import ids
+from queen.log.append import AppendBatch
+from queen.log.requests import AckItem, AckResult, Push, Transaction, TransactionResult
 from spec.guarantees import Level, checks
 
 LEASE = UUID(int=1)

@@ -12,13 +12,14 @@ import pytest
 from msgspec import UNSET
 from websockets.frames import Frame, Opcode
 
-from queen.core import ids
 from queen.core.errors import DatabaseUnavailableError, DataRejectedError, QueenError, TooSlowError
-from queen.core.operations import Ack, Acked, AckItem, AckResult, JobType
+from queen.core.job_type import JobType
 from queen.engine.job import Job
 from queen.http.room import Room
 from queen.http.socket.frames import SocketLimits
 from queen.http.socket.session import GOING_AWAY, WRITE, Session, SessionSettings
+from queen.log import ids
+from queen.log.requests import Ack, Acked, AckItem, AckResult
 from queen.server.websocket import OneTurnTransport, head_of
 
 LEASE, OTHER = "00000000-0000-0000-0000-00000000000a", "00000000-0000-0000-0000-00000000000b"

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from queen.db.setup import scripts
+from queen.postgres.setup import scripts
 
 _SQL = Path(__file__).parents[2] / "sql"
 _FUNCTION = re.compile(

@@ -4,7 +4,7 @@ import asyncpg
 import pytest
 
 from queen.core.errors import DatabaseUnavailableError, DataRejectedError, OutcomeUnknownError, TooSlowError
-from queen.db.sqlstate import translate
+from queen.postgres.sqlstate import translate
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from queen.core.operations import JobType, Pop
+from queen.core.job_type import JobType
 from queen.core.simple_mq import Dequeue
 from queen.engine.job import Job
 from queen.engine.waiters import Waiters
+from queen.log.requests import Pop
 from spec.guarantees import Level, checks
 
 PLACES = (Pop("q"), Pop("q", group="g"), Pop("q", partition="p", auto_ack=True), Pop("r", batch=2), Pop("", task="t"))

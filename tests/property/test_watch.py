@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queen.db.watch import Watch
+from queen.postgres.watch import Watch
 
 _LIMIT = 5
 _STEPS = st.lists(st.tuples(st.sampled_from(["begin", "end"]), st.integers(0, 3), st.integers(0, 4)), max_size=30)

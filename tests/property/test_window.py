@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queen.core.window import GRACE, Window, cut_first
+from queen.log.window import GRACE, Window, cut_first
 from spec.guarantees import Level, checks
 
 EPOCH = datetime(2030, 1, 1, tzinfo=UTC)

@@ -15,17 +15,9 @@ from math import inf
 from typing import Any
 
 from queen.config import Settings
-from queen.core import ids
-from queen.core import operations as real
-from queen.core.administration import MessageKey, Seek
+from queen.core.administration import MessageKey, QueueConfiguration, Registration, Seek
 from queen.core.errors import BadRequestError, QueueFullError
-from queen.db.administration import AdministrationStore
-from queen.db.dsn import parse
-from queen.db.maintenance import MaintenanceStore
-from queen.db.pool import Pool
-from queen.db.setup import prepare
-from queen.db.simple_mq import SimpleMqAdministrationStore, SimpleMqStore
-from queen.db.store import Store
+from queen.core.job_type import JobType
 from queen.engine.context import Context, SimpleMq, ignore_notification
 from queen.engine.engine import Engine, Shares
 from queen.engine.handlers.configuration import configure
@@ -43,6 +35,15 @@ from queen.http.parsing import PushItem, to_push
 from queen.http.rendering import render_pop
 from queen.jobs.jobs import Schedule, services_of
 from queen.jobs.sweep import Pacer, Service, sweep
+from queen.log import ids
+from queen.log import requests as real
+from queen.postgres.administration import AdministrationStore
+from queen.postgres.dsn import parse
+from queen.postgres.maintenance import MaintenanceStore
+from queen.postgres.pool import Pool
+from queen.postgres.setup import prepare
+from queen.postgres.simple_mq import SimpleMqAdministrationStore, SimpleMqStore
+from queen.postgres.store import Store
 from spec import model
 from spec.linearizability import Call
 
@@ -175,7 +176,7 @@ class Broker:
         )
         return {row["name"]: row["oldest"] for row in rows}
 
-    async def _ask(self, kind: real.JobType, request: Any) -> Any:
+    async def _ask(self, kind: JobType, request: Any) -> Any:
         """The answer to one request, which looks again at once where the engine would."""
         while True:
             [answer] = await JOB_SPECS[kind].handler(self._context, [request])
@@ -190,7 +191,7 @@ class Broker:
 
     async def _push(self, items: tuple[model.PushItem, ...]) -> model.Outcome:
         request = to_push([await self._push_item(item) for item in items])
-        pushed = await self._ask(real.JobType.PUSH, request)
+        pushed = await self._ask(JobType.PUSH, request)
         if isinstance(pushed, QueueFullError | BadRequestError):
             return model.QueueFull()
         return model.Pushed(tuple(self._push_results(items, request, pushed)))
@@ -215,12 +216,12 @@ class Broker:
     # ------------------------------------------------------------ pop
 
     async def _pop(self, operation: model.Pop) -> tuple[model.Operation, model.Outcome]:
-        answer = await self._ask(real.JobType.POP, _pop_request(operation))
+        answer = await self._ask(JobType.POP, _pop_request(operation))
         return self._popped(operation, answer.popped if isinstance(answer, Outcome) else answer)
 
     def pop_in_one_call(self, operations: Sequence[model.Pop]) -> list[tuple[model.Operation, model.Outcome]]:
         """Pops that the engine has fused."""
-        handler = JOB_SPECS[real.JobType.POP].handler
+        handler = JOB_SPECS[JobType.POP].handler
         answers = self._run(handler(self._context, [_pop_request(operation) for operation in operations]))
         return [self._popped(operation, answer.popped) for operation, answer in zip(operations, answers, strict=True)]
 
@@ -246,7 +247,7 @@ class Broker:
 
     async def _ack(self, operation: model.Ack) -> list[model.AckResult]:
         items = [await self._ack_item(item) for item in operation.items]
-        acked = await self._ask(real.JobType.ACK, real.Ack(items))
+        acked = await self._ask(JobType.ACK, real.Ack(items))
         return [_ack_result(result) for result in acked.results]
 
     async def _ack_item(self, item: model.AckItem) -> real.AckItem:
@@ -257,7 +258,7 @@ class Broker:
 
     async def _renew(self, operation: model.RenewLease) -> model.Renewed:
         request = real.RenewLease(operation.lease, int(operation.seconds))
-        renewed = await self._ask(real.JobType.RENEW_LEASE, request)
+        renewed = await self._ask(JobType.RENEW_LEASE, request)
         until = (renewed.expires_at - EPOCH).total_seconds() if renewed.expires_at is not None else None
         return model.Renewed(renewed.cursors, until)
 
@@ -311,7 +312,7 @@ class Broker:
             [await self._ack_item(item) for item in acks],
             list(operation.required_leases) or None,
         )
-        executed = await self._ask(real.JobType.TRANSACTION, request)
+        executed = await self._ask(JobType.TRANSACTION, request)
         if executed.undone:
             return model.RolledBack(self._culprit(operation, request, executed), "undone")
         pushed = iter(self._push_results(pushes, request.push, executed.pushed))
@@ -337,7 +338,7 @@ class Broker:
     # ------------------------------------------------------------ streams
 
     async def _register(self, operation: model.Register) -> model.Registered:
-        registration = real.Registration(operation.stream, "source", operation.chain, reset=operation.reset)
+        registration = Registration(operation.stream, "source", operation.chain, reset=operation.reset)
         registered = await self._context.administration.register_stream(registration)
         self._streams[operation.stream] = registered.stream
         return model.Registered(registered.fresh, registered.conflict)
@@ -350,7 +351,7 @@ class Broker:
             to_push([await self._push_item(item) for item in operation.pushes]),
             await self._ack_item(operation.ack) if operation.ack is not None else None, operation.release,
         )  # fmt: skip
-        cycled = await self._ask(real.JobType.CYCLE, request)
+        cycled = await self._ask(JobType.CYCLE, request)
         if cycled.problem is not None:
             return model.CycleResult(cycled.problem)
         pushed = self._push_results(operation.pushes, request.push, cycled.pushed)
@@ -439,7 +440,7 @@ class ConcurrentBroker(Broker):
         invoked = client.invoked or next(self._time)
         return Call(performed, invoked, client.completed or invoked, outcome, now)
 
-    async def _ask(self, kind: real.JobType, request: Any) -> Any:
+    async def _ask(self, kind: JobType, request: Any) -> Any:
         client = self._clients[asyncio.current_task()]  # type: ignore[index]
         job = Job(kind, request, asyncio.get_running_loop().create_future())
         client.invoked = next(self._time)
@@ -492,9 +493,9 @@ def _state_change(change: model.StateChange) -> real.StateChange:
     return real.StateChange(change.key, json.dumps(change.value).encode(), end)
 
 
-def _configuration(operation: model.Configure) -> real.QueueConfiguration:
+def _configuration(operation: model.Configure) -> QueueConfiguration:
     o = operation.options
-    return real.QueueConfiguration(
+    return QueueConfiguration(
         operation.queue, operation.namespace, operation.task, o.priority, int(o.lease_time), o.retry_limit,
         int(o.retry_delay), int(o.delayed_processing), int(o.window_buffer), o.dead_letter_queue,
         o.dlq_after_max_retries, o.retention_enabled, int(o.retention_seconds), int(o.completed_retention_seconds),

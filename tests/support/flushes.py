@@ -2,9 +2,9 @@
 
 from uuid import uuid4
 
-from queen.core.segment import encode_ends, encode_plain
-from queen.db.store import Store
-from queen.engine.append import AppendBatch
+from queen.log.append import AppendBatch
+from queen.log.segment import encode_ends, encode_plain
+from queen.postgres.store import Store
 
 
 async def flush_of(store: Store, queue: str, payloads: list[bytes], partition: str = "p") -> AppendBatch:

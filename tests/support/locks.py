@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import asyncpg
 
-from queen.db.setup import prepare
+from queen.postgres.setup import prepare
 from tests.support.processes import PATIENCE_S
 
 Connection: TypeAlias = "asyncpg.Connection[Any]"

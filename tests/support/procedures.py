@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID, uuid4
 
-from queen.core.segment import encode_ends, encode_plain
+from queen.log.segment import encode_ends, encode_plain
 from tests.support.locks import Connection
 
 _PUSH = (

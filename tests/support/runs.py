@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from queen.core import ids
+from queen.log import ids
 from spark_validation.inputs import Cursor, DeadLetter, Deleted, Group, Head, LogRow, Offsets, Queue
 from spark_validation.journal.history import payload_hash
 from spark_validation.journal.schema import QUEUE_MODE, AckItem, Call, Delivery, PushItem

@@ -10,16 +10,16 @@ from typing import Any
 from uuid import UUID
 
 from queen.core import simple_mq as real
-from queen.db.administration import AdministrationStore
-from queen.db.dsn import parse
-from queen.db.pool import Pool
-from queen.db.setup import prepare
-from queen.db.simple_mq import SimpleMqAdministrationStore, SimpleMqStore
-from queen.db.store import Store
 from queen.engine.context import Context, SimpleMq, ignore_notification
 from queen.engine.handlers import simple_mq as handlers
 from queen.engine.metadata_cache import MetadataCache
 from queen.engine.tally import Tally
+from queen.postgres.administration import AdministrationStore
+from queen.postgres.dsn import parse
+from queen.postgres.pool import Pool
+from queen.postgres.setup import prepare
+from queen.postgres.simple_mq import SimpleMqAdministrationStore, SimpleMqStore
+from queen.postgres.store import Store
 from spec.model import simple_mq as model
 from tests.support.broker import EPOCH, at
 

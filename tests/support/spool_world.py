@@ -20,14 +20,14 @@ import queen.engine.replay
 import queen.engine.shard_store
 from queen.core.errors import DatabaseUnavailableError, DataRejectedError, OutcomeUnknownError, SpoolError, TooSlowError
 from queen.core.limits import REPLAY_CALL_S
-from queen.core.operations import PartitionBatch, Push
-from queen.core.segment import encode_entry, encode_plain, plain_length
-from queen.engine.append import AppendBatch
 from queen.engine.context import Context, ignore_notification
 from queen.engine.failover import Failover
 from queen.engine.metadata_cache import MetadataCache
 from queen.engine.ports import PushOptions, Replayed
 from queen.engine.replay import Replay
+from queen.log.append import AppendBatch
+from queen.log.requests import PartitionBatch, Push
+from queen.log.segment import encode_entry, encode_plain, plain_length
 from queen.spool.format import Record, spool_request
 from queen.spool.spool import Limits, Spool, entry_of
 from tests.support.simulated_folder import Crash, SimulatedFolder

@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from queen.db.dsn import parse
-from queen.db.pool import Pool
-from queen.db.setup import prepare
+from queen.postgres.dsn import parse
+from queen.postgres.pool import Pool
+from queen.postgres.setup import prepare
 from tests.support.servers import create_database, drop_database
 
 _MAKE = "SELECT count(*) FROM queen.resolve_partitions_v1(array_fill($1::text, ARRAY[$2::int]), $3::text[], true)"

@@ -91,25 +91,46 @@ class Traffic:
                 if response.status_code == 200:
                     await self._work(client, response.json()["messages"], completed)
 
+    async def ack_and_pop(self) -> None:
+        """Goes through partitions message by message, each ack with the next pop, until told to stop."""
+        pop = {"queue": self.queue, "batch": 1, "wait": True, "timeout": 500}
+        async with httpx.AsyncClient(timeout=_PATIENCE_S) as client:
+            messages: list[dict[str, Any]] = []
+            while not self.stop_consuming.is_set():
+                completed = len(self.journal.completed)
+                answer = await self._ack(client, messages, {"pop": pop})
+                messages = answer["pop"]["messages"] if answer["pop"] else []
+                self._note_delivered(messages, completed)
+            await self._ack(client, messages, {})
+
     async def _work(self, client: httpx.AsyncClient, messages: list[dict[str, Any]], completed: int) -> None:
         """Acks messages of a pop; so many were completed when it was sent."""
+        self._note_delivered(messages, completed)
+        # A message that is left alone comes again when its lease ends, and those behind it wait.
+        some = self._random.random() < (0.2 if len(messages) > 1 else 0.001)
+        done = messages[: len(messages) // 2] if some else messages
+        if done:
+            await self._ack(client, done, {})
+
+    def _note_delivered(self, messages: list[dict[str, Any]], completed: int) -> None:
         for message in messages:
             if self.journal.completed.get(message["transactionId"], completed) < completed:
                 self.journal.redelivered.append(message["transactionId"])
             self.journal.delivered[message["transactionId"]] += 1
-        # A message that is left alone comes again when its lease ends, and those behind it wait.
-        some = self._random.random() < (0.2 if len(messages) > 1 else 0.001)
-        done = messages[: len(messages) // 2] if some else messages
-        if not done:
-            return
+
+    async def _ack(self, client: httpx.AsyncClient, messages: list[dict[str, Any]], more: dict[str, Any]) -> Any:
+        """Acks messages, and notes which of them are completed; returns the answer."""
         fields = ("transactionId", "partitionId", "leaseId")
-        acks = [{name: message[name] for name in fields} for message in done]
-        body = json.dumps({"acknowledgments": acks})
+        acks = [{name: message[name] for name in fields} for message in messages]
+        body = json.dumps({"acknowledgments": acks, **more})
         response = await self.request(client, "POST", "/api/v1/ack/batch", content=body)
         assert response.status_code == 200, response.text
-        for message, result in zip(done, response.json(), strict=True):
+        answer = response.json()
+        results = answer["acknowledgments"] if more else answer
+        for message, result in zip(messages, results, strict=True):
             if result["success"]:
                 self.journal.completed.setdefault(message["transactionId"], len(self.journal.completed))
+        return answer
 
     async def progress(self, more: int) -> None:
         """Returns when so many more messages were completed."""
@@ -132,6 +153,7 @@ class Traffic:
             # One works message by message: for that one the server prefetches.
             shapes = ["batch=1", *["batch=20&partitions=3"] * (consumers - 1)]
             consuming = [group.create_task(self.consume(shape)) for shape in shapes]
+            consuming.append(group.create_task(self.ack_and_pop()))
             await self.progress(150)
             await disturb()
             await self.progress(150)

@@ -9,12 +9,12 @@ from uuid import UUID
 
 from msgspec import Struct, structs
 
-from queen.core import ids
 from queen.core.errors import OutcomeUnknownError
-from queen.core.operations import Ack, Acked, AckItem, AckResult
 from queen.engine.completion import Completion
 from queen.engine.context import Context
 from queen.engine.ports import AckColumns, AckRow, CompletedRow, Notification, PartitionName
+from queen.log import ids
+from queen.log.requests import Ack, Acked, AckItem, AckResult
 
 _KINDS = {"completed": "c", "success": "c", "acked": "c", "ok": "c", "failed": "f", "retry": "r", "dlq": "d"}
 _NO_LEASE = UUID(int=0)

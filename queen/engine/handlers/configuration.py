@@ -3,7 +3,7 @@
 `docs/semantics.md` says what clients see between two pages.
 """
 
-from queen.core.operations import ConfiguredQueue, QueueConfiguration
+from queen.core.administration import ConfiguredQueue, QueueConfiguration
 from queen.engine.context import Context
 from queen.engine.handlers.removal import delete_group
 from queen.engine.ports import Notification, configuration_changed

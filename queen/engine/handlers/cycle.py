@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from functools import partial
 
 from queen.core.errors import NoEncryptionKeyError, QueenError
-from queen.core.operations import Cycle, CycleResult
 from queen.engine.context import Context
 from queen.engine.handlers.ack import Gathered, locate
 from queen.engine.handlers.push import announce, current_options, is_stale, laid_out_anew, lay_out, seal
 from queen.engine.ports import AckColumns, Notification, PartitionName, StateColumns
+from queen.log.requests import Cycle, CycleResult
 
 
 async def cycle(context: Context, requests: Sequence[Cycle]) -> list[CycleResult | QueenError]:

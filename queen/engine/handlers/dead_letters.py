@@ -5,13 +5,13 @@ from functools import partial
 
 from msgspec import Struct
 
-from queen.core import ids
 from queen.core.administration import DeadLetter
 from queen.core.errors import QueueFullError
-from queen.core.operations import PartitionBatch, Push
-from queen.core.segment import encode_entry
 from queen.engine.context import Context
 from queen.engine.handlers.push import announce, current_options, laid_out_anew, lay_out, seal
+from queen.log import ids
+from queen.log.requests import PartitionBatch, Push
+from queen.log.segment import encode_entry
 from queen.security.messages import open_payload
 
 

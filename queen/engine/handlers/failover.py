@@ -22,17 +22,6 @@ from queen.core.errors import (
     SpoolDrainingError,
     SpoolError,
 )
-from queen.core.operations import (
-    Buffered,
-    Cycle,
-    CycleResult,
-    Pop,
-    Popped,
-    Push,
-    Pushed,
-    Transaction,
-    TransactionResult,
-)
 from queen.engine.context import Context
 from queen.engine.failover import Failover
 from queen.engine.handlers.cycle import cycle
@@ -40,6 +29,7 @@ from queen.engine.handlers.pop import pop
 from queen.engine.handlers.push import PushAttempt, partitions_of, push
 from queen.engine.handlers.transaction import transaction
 from queen.engine.push_options import options_for_spool
+from queen.log.requests import Buffered, Cycle, CycleResult, Pop, Popped, Push, Pushed, Transaction, TransactionResult
 
 _POLL_S = 0.05
 #: How long a transaction or cycle waits for the end of the spool.

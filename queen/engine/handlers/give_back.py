@@ -1,9 +1,9 @@
 """Releases leases whose messages never reached a consumer, as if they had never been delivered."""
 
 from queen.core.errors import DatabaseUnavailableError, TooSlowError
-from queen.core.operations import Popped
 from queen.engine.context import Context
 from queen.engine.ports import Notification
+from queen.log.requests import Popped
 
 
 async def give_back(context: Context, popped: Popped, group: str) -> None:

@@ -2,8 +2,8 @@
 
 from queen.core.administration import GivenUp, MessageKey
 from queen.core.errors import OutcomeUnknownError
-from queen.core.operations import QUEUE_MODE
 from queen.engine.context import Context
+from queen.log.requests import QUEUE_MODE
 
 
 async def give_up(context: Context, key: MessageKey, group: str | None, error: str) -> GivenUp:

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 
-from queen.core import ids
 from queen.core.errors import QueenError, TooSlowError
-from queen.core.operations import Ack, AckItem, Cycle, Pop, Push, RenewLease, Transaction
 from queen.core.simple_mq import Enqueue
 from queen.engine.context import Context
 from queen.engine.handlers.ack import lease_of
 from queen.engine.metadata_cache import MetadataCache
 from queen.engine.ports import Lock, LockKind
+from queen.log import ids
+from queen.log.requests import Ack, AckItem, Cycle, Pop, Push, RenewLease, Transaction
 
 
 async def find_locked(context: Context, locks: frozenset[Lock]) -> frozenset[Lock]:

@@ -5,12 +5,12 @@ from math import inf
 from uuid import UUID, uuid4
 
 from queen.core.errors import DatabaseUnavailableError, OutcomeUnknownError
-from queen.core.operations import Claim, Pop, Popped, Slice
 from queen.engine.context import Context
 from queen.engine.fetch_result import FetchResult
 from queen.engine.handlers.give_back import give_back_orphans
 from queen.engine.orphans import Orphan
 from queen.engine.ports import Delivered, PartitionName, PopColumns, Subscription, Unserved
+from queen.log.requests import Claim, Pop, Popped, Slice
 
 #: How often a group is looked up because it was deleted during the pop.
 _LOOKUPS_MAX = 3

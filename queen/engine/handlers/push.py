@@ -14,12 +14,12 @@ from queen.core.errors import (
     QueenError,
     QueueFullError,
 )
-from queen.core.operations import Buffered, Push, Pushed
-from queen.engine import append
-from queen.engine.append import AppendBatch, Appended
 from queen.engine.context import Context
 from queen.engine.offer import Offer, offered
 from queen.engine.ports import LimitedQueue, Notification, PushOptions
+from queen.log import append
+from queen.log.append import AppendBatch, Appended
+from queen.log.requests import Buffered, Push, Pushed
 from queen.security.messages import seal_push
 
 T = TypeVar("T")

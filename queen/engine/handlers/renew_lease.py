@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from queen.core.errors import OutcomeUnknownError
-from queen.core.operations import Renewed, RenewLease
 from queen.engine.context import Context
 from queen.engine.handlers.ack import lease_of
+from queen.log.requests import Renewed, RenewLease
 
 #: Is never assigned; stands for a request without a lease, so that the call has one element per request.
 _NO_LEASE = UUID(int=0)

@@ -8,12 +8,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from queen.core.errors import DataRejectedError, NoEncryptionKeyError, QueenError, TooSlowError
-from queen.core.operations import AckItem, AckResult, Push, Pushed, Transaction, TransactionResult
-from queen.engine.append import AppendBatch
 from queen.engine.context import Context
 from queen.engine.handlers.ack import AckRange, Cursor, Gathered, lease_of, locate, unknown_outcome
 from queen.engine.handlers.push import announce, current_options, is_stale, laid_out_anew, lay_out, seal
 from queen.engine.ports import PushOptions, TransactionRows
+from queen.log.append import AppendBatch
+from queen.log.requests import AckItem, AckResult, Push, Pushed, Transaction, TransactionResult
 
 #: A cursor, by partition and group, or a partition, by queue and name.
 _Target = tuple[int, int] | tuple[str, str]

@@ -9,12 +9,12 @@ from msgspec import Struct
 
 from queen.core import limits
 from queen.core.backoff import doubled
-from queen.core.operations import Claim, Pop, Popped
-from queen.core.segment import decode_entries
-from queen.core.window import Cut, Window, cut_first
 from queen.http.rendering import timestamp
 from queen.http.socket.frames import WindowTimes
 from queen.http.socket.subscription import Subscription
+from queen.log.requests import Claim, Pop, Popped
+from queen.log.segment import decode_entries
+from queen.log.window import Cut, Window, cut_first
 
 #: Pause after an answer that came early because the server is shutting down.
 _PAUSE_S = 0.05

@@ -15,11 +15,8 @@ import falcon.asgi
 import msgspec
 from msgspec import UNSET
 
-from queen.core import ids
-from queen.core.credit import Credit, Held
 from queen.core.errors import BadRequestError, DataRejectedError, QueenError, TooSlowError
-from queen.core.operations import QUEUE_MODE, Ack, AckItem, AckResult, JobType, Pop, Popped, RenewLease
-from queen.core.operations import Renewed as LeaseRenewed
+from queen.core.job_type import JobType
 from queen.engine.context import Context
 from queen.engine.handle import EngineHandle
 from queen.engine.handlers.ack import ALREADY_COMPLETED, INVALID_LEASE, lease_of
@@ -33,9 +30,13 @@ from queen.http.rendering import render_pop, timestamp
 from queen.http.request import QueenRequest
 from queen.http.room import SMALL_BYTES, Room
 from queen.http.socket import frames
+from queen.http.socket.credit import Credit, Held
 from queen.http.socket.delivery import Windows, deliver_batches, messages_of
 from queen.http.socket.frames import AckFrame, Ref, Refused, ServerFrame, SocketLimits, WindowTimes
 from queen.http.socket.subscription import Subscription, subscribed, subscription_of
+from queen.log import ids
+from queen.log.requests import QUEUE_MODE, Ack, AckItem, AckResult, Pop, Popped, RenewLease
+from queen.log.requests import Renewed as LeaseRenewed
 from queen.security.keyring import Keyring
 
 log = logging.getLogger("queen.http")

@@ -5,11 +5,11 @@ from msgspec import Struct
 
 from queen.core import limits
 from queen.core.errors import BadRequestError
-from queen.core.operations import QUEUE_MODE, Pop
-from queen.core.window import Window
 from queen.http.parsing import check_group, parse_integer
 from queen.http.pops import place_of, start_of
 from queen.http.socket.frames import Subscribe, Subscribed, WindowBody
+from queen.log.requests import QUEUE_MODE, Pop
+from queen.log.window import Window
 
 DEFAULT_CREDIT = 100
 #: Timeout of a long poll before the next one is sent.

@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from queen.core import simple_mq as limits
 from queen.core.errors import BadRequestError
-from queen.core.operations import JobType
+from queen.core.job_type import JobType
 from queen.core.simple_mq import Acknowledge, Acknowledged
 from queen.http.access import READ_WRITE
 from queen.http.fields import Uuid

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from queen.core import simple_mq as limits
 from queen.core.errors import BadRequestError
-from queen.core.operations import JobType
+from queen.core.job_type import JobType
 from queen.core.simple_mq import Dequeue, Dequeued
 from queen.http.access import READ_WRITE
 from queen.http.disconnect import serve_or_abandon

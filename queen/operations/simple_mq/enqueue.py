@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from queen.core import simple_mq as limits
 from queen.core.errors import BadRequestError, BodyTooLargeError, QueueFullError
-from queen.core.operations import JobType
+from queen.core.job_type import JobType
 from queen.core.simple_mq import Enqueue, Enqueued, NewMessage
 from queen.http.access import READ_WRITE
 from queen.http.fields import NO_NUL, text_of

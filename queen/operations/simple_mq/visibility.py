@@ -5,7 +5,7 @@ import msgspec
 from msgspec import Struct
 
 from queen.core.errors import ConflictError
-from queen.core.operations import JobType
+from queen.core.job_type import JobType
 from queen.core.simple_mq import Extended, ExtendVisibility
 from queen.http.access import READ_WRITE
 from queen.http.answers import answer

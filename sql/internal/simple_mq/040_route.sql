@@ -117,10 +117,10 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION simple_mq.move_exhausted IS 'Internal: moves exhausted messages of a queue to its dead-letter queue.';
 
--- What time has brought about in some queues: taken messages whose timeout is over wait again, or, if that was their last
--- delivery, go to the dead-letter queue, which is made for the first of them. Oldest first, as many as it has room for; the
+-- Expires the visibility timeouts of some queues: taken messages whose timeout is over wait again. Those with no delivery
+-- left go to the dead-letter queue, which is made for the first of them: oldest first, as many as it has room for. The
 -- others stay and are tried again at every poll. At most 1000 messages of a queue in one call.
--- Returns:   by queue that had something to be done: the dead-letter queue, how many went there, and how many messages were
+-- Returns:   per queue that had expired messages: the dead-letter queue, how many went there, and how many messages were
 --            exhausted now and did not fit.
 -- Locks:     groups, messages with SKIP LOCKED, queues, counts (shard 0 of the dead-letter queues, then own shards).
 CREATE OR REPLACE FUNCTION simple_mq.route(p_queue uuid[])

@@ -1,7 +1,7 @@
 -- simple_mq.heads says where the waiting messages of a queue begin; polls start there.
 
--- Messages that others are just taking are still waiting for this snapshot, so the head stays before them; enqueues that
--- are not committed yet are younger than what is here. A transaction that finds the row locked leaves it as it is: it is a hint.
+-- For this snapshot, messages that others are just taking still wait, so the head stays before them. Enqueues that are not
+-- committed yet are younger. A transaction that finds the row locked skips it, because the row is only a hint.
 CREATE OR REPLACE FUNCTION simple_mq.move_head(p_queue uuid, p_head uuid, p_now timestamptz) RETURNS void
 LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan

@@ -2,7 +2,7 @@
 
 -- Moves messages of a queue, oldest first, as many as the destination has room for.
 -- Returns:   how many of them were still there, and how many moved; size and message count of the destination, as they were
---            before (null: there is no such queue, nothing moved).
+--            before (null: there is no such queue, and nothing moved).
 -- Locks:     groups, messages by (queue_id, message_id), counts (shard 0 of the destination, then an own shard).
 CREATE OR REPLACE FUNCTION simple_mq.move_back(
     p_source uuid, p_destination uuid, p_messages uuid[],
@@ -72,7 +72,7 @@ BEGIN
         state = CASE WHEN v_ordered AND m.message_group IS NOT NULL THEN 'b' ELSE 'r' END
     FROM unnest(v_here) AS u (message_id)
     WHERE m.queue_id = p_source AND m.message_id = ANY(ARRAY[u.message_id]);
-    -- Whichever is the oldest leads its group, unless one is in somebody's hands, or through with its deliveries.
+    -- The oldest message leads its group, unless another one is taken or exhausted.
     UPDATE simple_mq.messages AS m SET state = 'b'
     FROM unnest(v_leaders) AS u (message_id)
     JOIN simple_mq.queues AS q ON q.queue_id = p_destination

@@ -1,5 +1,5 @@
 -- Purpose:   a page of the namespaces, or tasks, with the figures of their queues.
--- Arguments: p_tasks: whether tasks are wanted.  Returns: one row a label, in the order of the alphabet.
+-- Arguments: p_tasks: whether tasks are wanted.  Returns: one row per label, in the order of the alphabet.
 CREATE OR REPLACE FUNCTION queen.count_labels_v1(p_tasks bool, p_limit int, p_offset int)
 RETURNS TABLE (label text, queues bigint, partitions bigint, total bigint, pending bigint)
 LANGUAGE sql STABLE

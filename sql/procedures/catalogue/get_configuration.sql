@@ -1,4 +1,4 @@
--- Purpose:   one queue with its labels and all options, in the order of queen.core.operations.QueueConfiguration,
+-- Purpose:   one queue with its labels and all options, in the order of queen.log.requests.QueueConfiguration,
 --            after the number of the queue.  Returns: its row, or none.
 CREATE OR REPLACE FUNCTION queen.get_configuration_v1(p_queue text)
 RETURNS TABLE (

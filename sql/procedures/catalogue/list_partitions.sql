@@ -1,7 +1,7 @@
 -- Purpose:   a page of the partitions of a queue (null: of all queues) with figures of this moment, oldest first.
 -- Arguments: p_partition: only the one of that name (null: all)
 --            p_group: undone and leased are those of this group; null: of the slowest group of each partition
--- Returns:   one row a partition. pending leaves out what is under a live lease.
+-- Returns:   one row per partition. pending leaves out what is under a live lease.
 CREATE OR REPLACE FUNCTION queen.list_partitions_v1(
     p_queue text, p_partition text, p_group text, p_limit int, p_offset int
 ) RETURNS TABLE (

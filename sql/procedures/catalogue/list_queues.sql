@@ -19,7 +19,7 @@ COMMENT ON FUNCTION queen.chosen_queues IS 'Internal: the queues that match a fi
 -- Purpose:   a page of queues with their figures.
 -- Arguments: p_namespace, p_task, p_queue (names), p_search: as queen.chosen_queues
 --            p_order: newest (first), name, or pending (most first)
--- Returns:   one row a queue; figures and computed_at are null until the statistics know it.
+-- Returns:   one row per queue; figures and computed_at are null until the statistics know it.
 CREATE OR REPLACE FUNCTION queen.list_queues_v1(
     p_namespace text, p_task text, p_queue text[], p_search text, p_order text, p_limit int, p_offset int
 ) RETURNS TABLE (

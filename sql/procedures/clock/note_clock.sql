@@ -1,5 +1,5 @@
--- Purpose:   compares a look at the clock with the one before it, and notes it. Only the leader of the services is heard, so that
---            looks follow one another.
+-- Purpose:   compares a reading of the clock with the one before, and stores it. Only the leader of the background services may
+--            do this, so that readings follow one another.
 -- Arguments: p_boot, p_began, p_ended  the boot of the caller's machine, and seconds since then before and after the look
 --            p_at   what queen.clock() showed
 -- Returns:   step: the seconds of a step, negative if back, 0 if there was none, null if the caller does not lead; repairs: whether
@@ -23,7 +23,7 @@ BEGIN
     step := queen.clock_step(
         extract(EPOCH FROM p_at - v_last.looked_at)::float8,
         CASE WHEN v_measured THEN greatest(p_began - v_last.ended, 0) ELSE 0 END,
-        -- Nobody has measured how long it was. A minute is what may pass while one leader follows another.
+        -- The time since then was not measured. A minute may pass while one leader follows another.
         CASE WHEN v_measured THEN p_ended - v_last.began ELSE 60 END, v_measured);
     IF step > 0 THEN
         INSERT INTO queen.clock_steps (at, seconds, measured, distrusted) VALUES (p_at, step, v_measured, step);
@@ -41,8 +41,8 @@ END $$;
 COMMENT ON FUNCTION queen.note_clock_v1 IS
     'Compares PostgreSQL''s clock with that of the leader, and stores a step if there was one.';
 
--- By how much a clock has stepped that went on by p_passed seconds while p_least to p_most passed; 0 below half a second and a
--- thousandth, which clocks differ by that are slewed. What nobody has measured is taken for a step, all of it.
+-- By how much a clock has stepped that went on by p_passed seconds while p_least to p_most passed. 0 below half a second and a
+-- thousandth, by which slewed clocks may differ. Time that was not measured counts as a step, all of it.
 CREATE OR REPLACE FUNCTION queen.clock_step(p_passed float8, p_least float8, p_most float8, p_measured bool)
 RETURNS float8
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -53,7 +53,7 @@ RETURN CASE
 END;
 COMMENT ON FUNCTION queen.clock_step IS 'Internal: the size of a step of the clock.';
 
--- The clock has stepped back: that takes away what steps forward had made of it, newest first, and begins a repair.
+-- The clock has stepped back: this undoes earlier steps forward, newest first, and begins a repair.
 CREATE OR REPLACE FUNCTION queen.step_back(p_seconds float8, p_at timestamptz, p_measured bool) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -73,7 +73,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.step_back IS 'Internal: handles a step back of the clock.';
 
--- A clock that steps all the time fills no table: beyond 100 the oldest two become one, and nothing is trusted more than before.
+-- Keeps at most 100 steps: beyond that the two oldest become one, which is distrusted as much as both.
 CREATE OR REPLACE FUNCTION queen.join_oldest_steps() RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off

@@ -1,6 +1,6 @@
--- Purpose:   the next step of a repair after the clock has stepped back: times later than now that no setting explains. The end of
---            a lease and the time of a retry are set back by as much as the clock was, but not before now; what waits for a delay
---            is judged anew; messages created later than now are created now.
+-- Purpose:   does the next step of a repair after the clock has stepped back. It repairs times in the future that no setting
+--            explains. It sets back ends of leases and times of retries by as much as the clock was, but not before now, makes
+--            pops compute delays again, and sets the time of messages that were created in the future to now.
 -- Arguments: p_partitions, p_rows  partitions, and segments or messages of a simple-mq queue, that one call takes at most
 -- Returns:   whether there is more to do. Each place is repaired once, by the call that notes it in queen.clock.
 -- Locks:     clock; then partitions in part_id order, cursors in (part_id, grp_id) order, stream_state; or messages of one simple-mq
@@ -41,8 +41,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.repair_times_v1 IS 'Repairs times that a step back of the clock has left in the future.';
 
--- Messages created later than now, partition by partition, lowest offset first, so that created_at never falls along a
--- partition, whoever looks meanwhile. Returns the partition up to which none are left.
+-- Repairs messages created later than now, partition by partition, lowest offset first, so that concurrent reads never see
+-- created_at fall along a partition. Returns the partition up to which none are left.
 CREATE OR REPLACE FUNCTION queen.repair_log(p_part bigint[], p_segments int) RETURNS bigint
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -62,7 +62,7 @@ BEGIN
             -- A push reads the end of the log under this lock. What the clock shows now is later than all that was pushed by it.
             PERFORM 1 FROM queen.partition_locks AS h WHERE h.part_id = v_part FOR NO KEY UPDATE;
             v_now := queen.clock();
-            -- Not behind it: the newest segment may have no messages, and ends then where the one before it does.
+            -- Not later: the newest segment may have no messages, and then ends where the one before it does.
             v_first := queen.last_before(v_part, v_now);
             SELECT max(u.last_off) INTO v_upto FROM (
                 SELECT s.last_off FROM queen.segments AS s
@@ -118,8 +118,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.repair_cursors IS 'Internal: repairs lease ends and ready times of cursors.';
 
--- Messages of simple-mq in flight that are hidden longer than their queue says; a queue a call. Ascending: what is set back falls
--- behind the place that is noted. Returns whether there may be more.
+-- Repairs messages of simple-mq in flight that are hidden longer than their queue allows; one queue per call, in ascending order,
+-- so that repaired messages fall behind the stored position. Returns whether there may be more.
 CREATE OR REPLACE FUNCTION queen.repair_simple_mq(p_clock queen.clock, p_rows int) RETURNS bool
 LANGUAGE plpgsql
 SET enable_seqscan = off

@@ -1,7 +1,7 @@
--- Purpose:   what there is to say of PostgreSQL's clock.
--- Returns:   one row: its measured steps of the last day, or longer ago and still distrusted, and that nobody has accepted: how many,
---            the last one (seconds, negative: back; null: none) and when it was; the seconds by which it is distrusted now, measured
---            or not; and whether times are being repaired.
+-- Purpose:   reads the state of PostgreSQL's clock.
+-- Returns:   one row. Of the measured steps that were not accepted and are of the last day, or still distrusted: how many, the last
+--            one (seconds, negative: back; null: none) and when it was. Then the seconds by which the clock is distrusted now,
+--            measured or not, and whether times are being repaired.
 CREATE OR REPLACE FUNCTION queen.clock_state_v1()
 RETURNS TABLE (steps bigint, last_step_s float8, last_step_at timestamptz, distrusted_s float8, repairing bool)
 LANGUAGE sql STABLE
@@ -19,7 +19,7 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION queen.clock_state_v1 IS 'The state of PostgreSQL''s clock and its steps.';
 
--- Purpose:   takes PostgreSQL's clock for right from now on: all that is old by it may be removed.
+-- Purpose:   trusts PostgreSQL's clock from now on: what is old by it may be removed.
 -- Returns:   by how many seconds it was distrusted.
 -- Locks, writes: clock_steps.
 CREATE OR REPLACE FUNCTION queen.accept_clock_v1() RETURNS float8

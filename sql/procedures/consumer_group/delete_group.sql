@@ -1,5 +1,5 @@
--- Purpose:   deletes a consumer group of a queue, in pages; its next pop makes it anew. With p_subscription false the group
---            begins anew, where its stored subscription says.
+-- Purpose:   deletes a consumer group of a queue, in pages; its next pop creates it again. With p_subscription false the group
+--            begins again where its stored subscription says.
 -- Arguments: p_after  '' at first, then what the page before has returned as last: the partition, by name, up to which cursors
 --                     were put back, or 'rest' where the group is being deleted
 --            p_step   cursors of a page
@@ -20,7 +20,7 @@ DECLARE
     v_group queen.consumer_groups_metadata;
     v_parts bigint[];
 BEGIN
-    -- No partition is made meanwhile: it would get a cursor of the group.
+    -- No partition must be made meanwhile: it would get a cursor of the group.
     SELECT q.id INTO v_queue FROM queen.queues AS q WHERE q.name = p_queue FOR UPDATE;
     SELECT * INTO v_group FROM queen.consumer_groups_metadata AS g
     WHERE g.queue_id = v_queue AND g.name = p_group FOR UPDATE;
@@ -38,7 +38,7 @@ BEGIN
         SELECT coalesce(r.updated, 0) INTO cursors FROM queen.put_cursors(v_group.id, v_parts, v_group.since) AS r;
         RETURN;
     END IF;
-    -- Where no group is left, all that is kept counts.
+    -- If no group is left, all kept messages count.
     PERFORM queen.forget_size(v_queue);
     SELECT array_agg(u.part_id ORDER BY u.part_id) INTO v_parts
     FROM (SELECT c.part_id FROM queen.partition_consumers AS c WHERE c.grp_id = v_group.id LIMIT p_step) AS u;

@@ -45,7 +45,7 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION queen.summarize_groups_v1 IS 'The statistics of the groups of queues, added up.';
 
--- Purpose:   who consumes some queues: whether without a group (queue mode), and how many names of groups there are.
+-- Purpose:   says how some queues are consumed: whether in queue mode, and by how many named groups.
 CREATE OR REPLACE FUNCTION queen.describe_consumers_v1(p_queue text[], OUT queue_mode bool, OUT groups bigint)
 LANGUAGE sql STABLE
 BEGIN ATOMIC

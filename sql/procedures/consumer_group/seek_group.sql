@@ -1,5 +1,5 @@
--- Purpose:   puts cursors of a group somewhere: p_step partitions a call, so that it never locks all of them at once. Where the group
---            has not all its cursors, or still waits for its start, these come first, as many a call.
+-- Purpose:   moves cursors of a group: p_step partitions per call, so that it never locks all of them at once. If the group lacks
+--            cursors, or still waits for its start, these come first, as many per call.
 -- Arguments: p_queue, p_group; p_partition: only that one (null: all of the queue)
 --            p_to_end   after the newest message; else after the newest not younger than p_since (null: before the oldest)
 --            p_after    the partition where the last call has ended; 0 at first
@@ -62,8 +62,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.prepare_group IS 'Internal: creates the missing cursors of a group before a seek.';
 
--- Puts cursors of a group behind what was created at or before a time: their leases end, and what they knew of deliveries and
--- failures is forgotten. Partitions ascending.
+-- Moves cursors of a group behind the messages created at or before a time. Their leases end, and their counts of deliveries
+-- and failures are reset. Partitions ascending.
 CREATE OR REPLACE FUNCTION queen.put_cursors(
     p_grp bigint, p_part bigint[], p_since timestamptz, OUT updated int, OUT moved_to timestamptz
 )

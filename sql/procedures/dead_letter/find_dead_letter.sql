@@ -1,4 +1,4 @@
--- Purpose:   one dead letter: by its number, or the newest of a message.
+-- Purpose:   finds one dead letter: by its number, or the newest of a message.
 -- Arguments: p_id, or p_part with p_off and p_transaction_id (the message itself may be gone)
 CREATE OR REPLACE FUNCTION queen.find_dead_letter_v1(p_id bigint, p_part bigint, p_off bigint, p_transaction_id text)
 RETURNS TABLE (

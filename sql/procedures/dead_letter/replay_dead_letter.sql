@@ -1,4 +1,4 @@
--- Purpose:   puts a dead letter back at the tail of a partition, and takes it off the list: both or nothing.
+-- Purpose:   appends the message of a dead letter to a partition and deletes the dead letter: both or nothing.
 -- Arguments: p_id, and those of push_messages_v1 for one segment with the one message
 -- Returns:   outcome: moved; duplicate: its transaction id is stored there already (off says where), nothing was written;
 --            missing: there is no such dead letter, nothing was written; unknown: there is no such partition; stale: the
@@ -27,7 +27,7 @@ BEGIN
         outcome := 'full';
         RETURN;
     ELSIF v_pushed.dup_off IS NOT NULL THEN
-        -- Its own replay of a moment ago has taken the dead letter along.
+        -- Its own replay, a moment ago, has deleted the dead letter.
         IF EXISTS (SELECT 1 FROM queen.dead_letter_queue AS d WHERE d.id = p_id) THEN
             outcome := 'duplicate';
             off := v_pushed.dup_off[1];

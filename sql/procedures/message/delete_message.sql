@@ -1,5 +1,5 @@
--- Purpose:   deletes one message: its payload, its dead letters and traces go, its transaction id is free again. Its offset
---            stays taken, and every group counts it as done.
+-- Purpose:   deletes one message with its payload, dead letters and traces. Its transaction id is free again. Its offset stays
+--            taken, and it is done for every group.
 -- Arguments: p_part; p_off and p_hash: its offset by the form of its message id, and its hash (queen.transaction_hash)
 -- Returns:   whether there was one.
 -- Locks:     the partition, then the cursors of the partition in grp_id order.
@@ -37,8 +37,8 @@ END $$;
 COMMENT ON FUNCTION queen.delete_message_v1 IS
     'Deletes one message. Its offset stays taken, and counts as finished for every group.';
 
--- Writes a segment anew with null in place of a message. Its transaction id goes too, whoever names the message by its id:
--- the hash stands in ids, at its place.
+-- Writes a segment again with null in place of a message. This deletes its transaction id too; the hash in ids stays, for
+-- requests that name the message by its message id.
 CREATE OR REPLACE FUNCTION queen.blank_message(p_part bigint, p_off bigint) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -52,8 +52,8 @@ DECLARE
     v_shift int;      -- by how much the ends of it and of later ones move
     v_blank CONSTANT bytea := '{"payload":null}';
 BEGIN
-    -- Copies: the columns may be stored out of line, and each number would fetch them anew. And held, for a rotation of keys
-    -- writes segments without the partition.
+    -- Copies, because the columns may be stored out of line, and each access would fetch them again. And locked, because a key
+    -- rotation writes segments without the lock of the partition.
     SELECT s.last_off, s.n, substr(s.ends, 1) AS ends, substr(s.data, 1) AS data, s.ids INTO v_segment
     FROM queen.segments AS s WHERE s.part_id = p_part AND s.last_off >= p_off ORDER BY s.last_off LIMIT 1
     FOR NO KEY UPDATE;

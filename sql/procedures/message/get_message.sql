@@ -1,6 +1,6 @@
--- Purpose:   one message, with its queue and how each group stands to it.
+-- Purpose:   reads one message, with its queue and its state for each group.
 -- Arguments: p_part; p_off and p_hash: its offset by the form of its message id, and its hash (queen.transaction_hash)
--- Returns:   one row, or none: there is no such message. group_* are arrays, one element a group; error and retry_count
+-- Returns:   one row, or none: there is no such message. group_* are arrays, one element per group; error and retry_count
 --            are those of its newest dead letter.
 CREATE OR REPLACE FUNCTION queen.get_message_v1(p_part bigint, p_off bigint, p_hash uuid)
 RETURNS TABLE (

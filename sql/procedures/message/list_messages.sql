@@ -1,11 +1,11 @@
--- Purpose:   a page of messages, newest first, with what became of each.
+-- Purpose:   reads a page of messages, newest first, with the state of each.
 -- Arguments: p_queue, p_partition, p_namespace, p_task  null matches any
 --            p_status   pending, processing, completed or dead_letter; null: any. With a status only the newest p_scan
 --                       messages that match the rest are looked at
 --            p_from, p_to   created in that time, both included
 --            p_bytes    payloads: the page ends before it has more, and has at least one message
--- Returns:   one row a message. done of the groups' cursors have completed it; queue_mode: what became of it in queue mode.
--- Reads:     what queen.newest_segments looks at; of the segments that it finds those with messages of the page, once each.
+-- Returns:   one row per message. done: how many groups have completed it; queue_mode: its state in queue mode.
+-- Reads:     what queen.newest_segments reads, and the segments with messages of the page, once each.
 CREATE OR REPLACE FUNCTION queen.list_messages_v1(
     p_queue text, p_partition text, p_namespace text, p_task text, p_status text, p_from timestamptz, p_to timestamptz,
     p_limit int, p_offset int, p_scan int, p_bytes int
@@ -54,7 +54,7 @@ BEGIN
             FROM unnest(s_part, s_last) WITH ORDINALITY AS u (part_id, last_off, ord)
             JOIN queen.segments AS s ON s.part_id = u.part_id AND s.last_off = u.last_off
             LEFT JOIN deleted AS d ON d.part_id = u.part_id
-            -- So many of its messages are there at least.
+            -- At least so many of its messages are there.
             CROSS JOIN LATERAL (SELECT greatest(s.n - coalesce(d.number, 0), 0) AS least) AS k
         ) AS c
         CROSS JOIN LATERAL generate_series(c.last_off - c.n + 1, c.last_off) AS o (off)
@@ -121,9 +121,9 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.read_messages IS 'Internal: messages of several segments, up to a number of bytes.';
 
--- The newest p_most segments with messages of some queues (null: of all), newest first. Where there are many partitions, the
--- newest are looked for by their time, as long as that is little work: then nothing depends on what the partitions are. Else
--- each partition is asked for its newest.
+-- The newest p_most segments with messages of some queues (null: of all), newest first. If there are many partitions, it searches
+-- by time first, as long as that is little work: then the number of partitions does not matter. Otherwise it reads the newest
+-- segments of each partition.
 CREATE OR REPLACE FUNCTION queen.newest_segments(
     p_queues bigint[], p_partition text, p_from timestamptz, p_to timestamptz, p_most int,
     OUT parts bigint[], OUT lasts bigint[]
@@ -200,8 +200,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.segments_since IS 'Internal: the newest segments of a partition, back to a time.';
 
--- The same by segments_created_at, in times that go back from p_to and become longer. Not complete: too many blocks were looked
--- at, because others have written more since, or where old segments have been.
+-- The same by the index segments_created_at, in intervals that go back from p_to and become longer. Not complete: it read too many
+-- blocks, because other queues have written more since, or because of entries of removed segments.
 CREATE OR REPLACE FUNCTION queen.segments_by_time(
     p_queues bigint[], p_partition text, p_from timestamptz, p_to timestamptz, p_most int,
     OUT parts bigint[], OUT lasts bigint[], OUT complete bool

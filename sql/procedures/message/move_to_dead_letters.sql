@@ -1,4 +1,4 @@
--- Purpose:   gives a message up: writes dead letters, and counts it as done, for one group or for all that have not done it.
+-- Purpose:   moves a message to the dead letters: it is done, for one group or for all groups that had not done it.
 -- Arguments: p_part; p_off and p_hash: its offset by the form of its message id, and its hash (queen.transaction_hash)
 --            p_group: null for all groups of the queue;  p_error: text of the dead letters
 -- Returns:   known: whether there is such a message; groups: those for which it was given up.
@@ -30,7 +30,7 @@ BEGIN
     FROM queen.partition_consumers AS c JOIN queen.consumer_groups_metadata AS g ON g.id = c.grp_id
     WHERE c.part_id = p_part AND (p_group IS NULL OR g.name = p_group)
         AND c.acked < v_off AND NOT coalesce(c.ahead @> v_off, false)
-        -- A group that waits for its start passes over what is not younger.
+        -- A group that waits for its start will skip what is not younger.
         AND (g.starts_at IS NULL OR g.starts_at < v_at);
     PERFORM queen.bury(
         g.queue_id, p_part, g.id, g.name, ARRAY[v_off], ARRAY[p_error],

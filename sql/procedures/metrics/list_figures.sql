@@ -1,4 +1,4 @@
--- Purpose:   what metrics say of queues and groups, as of the last refresh of the statistics.
+-- Purpose:   reads the metrics of queues and groups, as of the last refresh of the statistics.
 -- Returns:   how many queues and groups there are; age of the oldest message that some group has not done, 0 if there is
 --            none; age of the oldest figures, null if there are none.
 CREATE OR REPLACE FUNCTION queen.summarize_figures_v1(

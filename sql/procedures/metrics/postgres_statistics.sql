@@ -1,4 +1,4 @@
--- Purpose:   what PostgreSQL says of itself and of the tables of this schema.
+-- Purpose:   reads PostgreSQL's own statistics, in all and for the tables of this schema.
 -- Returns:   an object with the names of GET /api/v1/analytics/postgres-stats; sizes are bytes.
 CREATE OR REPLACE FUNCTION queen.postgres_statistics_v1() RETURNS json
 LANGUAGE sql STABLE

@@ -1,5 +1,5 @@
--- Purpose:   adds what a worker has counted since it last did so.
--- Arguments: one element a minute and queue; all of one worker. Values are added to what is there, largest values kept.
+-- Purpose:   adds what a worker has counted since its last call.
+-- Arguments: one element per minute and queue; all of one worker. Values are added to what is there, largest values kept.
 -- Locks:     rows of busy_queues, which workers share, in the order of their key.
 -- Writes:    queue_metrics, total_metrics, busy_queues.
 CREATE OR REPLACE FUNCTION queen.record_queue_metrics_v1(
@@ -80,7 +80,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.record_queue_metrics_v1 IS 'Adds the counts of a worker for its queues.';
 
--- Purpose:   adds one sample of a worker to its minute; removes metrics older than p_keep, some ten thousand a call.
+-- Purpose:   adds one sample of a worker to its minute; removes metrics older than p_keep, some ten thousand per call.
 -- Writes:    worker_metrics, queue_metrics, total_metrics, busy_queues, retention_metrics.
 CREATE OR REPLACE FUNCTION queen.record_worker_metrics_v1(
     p_bucket timestamptz, p_worker text, p_hostname text, p_worker_id int, p_jobs bigint, p_db_errors bigint,

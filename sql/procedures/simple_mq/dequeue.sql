@@ -1,10 +1,10 @@
--- Purpose:   serves many polls: first what time has brought about in their queues (simple_mq.route), then the oldest messages.
+-- Purpose:   serves many polls: first expires visibility timeouts in their queues (simple_mq.route), then takes the oldest messages.
 -- Arguments: by poll, in the order in which they are served: p_queue, p_limit (most messages).
--- Returns:   one row a message: the poll, from 1, and the message;
---            and one row a queue, with poll null: known; its dead-letter queue, how many messages went there and how many did
+-- Returns:   one row per message: the poll, from 1, and the message;
+--            and one row per queue, with poll null: known; its dead-letter queue, how many messages went there and how many did
 --            not fit (see simple_mq.route); and when its polls got less than they asked for, ready_in: the seconds until a
---            message becomes visible by itself (null: not before an enqueue; 0 or less: one is, but somebody else holds it).
--- Locks:     those of simple_mq.route, then messages with SKIP LOCKED: who takes messages waits for nobody.
+--            message becomes visible by itself (null: not before an enqueue; 0 or less: one is, but it is locked).
+-- Locks:     those of simple_mq.route, then messages with SKIP LOCKED: a poll never waits for a message.
 -- Writes:    messages, now and then heads; and by routing queues, counts.
 -- Plans:     ADR 38 says why = ANY(ARRAY[x]).
 CREATE OR REPLACE FUNCTION simple_mq.dequeue_v1(p_queue uuid[], p_limit int[])
@@ -101,7 +101,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION simple_mq.dequeue_v1 IS 'Takes the oldest visible messages of queues for many polls.';
 
--- Purpose:   takes back deliveries whose consumer had gone before the answer: as if they had never been made.
+-- Purpose:   undoes deliveries whose consumer had disconnected before the answer.
 -- Arguments: by message: p_queue, p_message, p_delivery (its delivery count then: a later delivery is left alone).
 -- Locks:     messages.  Writes: messages.
 CREATE OR REPLACE FUNCTION simple_mq.give_back_v1(p_queue uuid[], p_message uuid[], p_delivery int[]) RETURNS void

@@ -2,8 +2,8 @@
 -- Arguments: p_flush names the call, so that it can be sent again when its answer was lost;
 --            by request: p_queue;
 --            by message, in the order of the requests: p_request (its number, from 1), p_group (null: none), p_data,
---            p_traceparent (null: none; null for all: nobody has one).
--- Returns:   one row a request: its number; stored, full, too_large or unknown; the queue's size; the ids of its messages.
+--            p_traceparent (null: none; null for the whole array: no message has one).
+-- Returns:   one row per request: its number; stored, full, too_large or unknown; the queue's size; the ids of its messages.
 -- Locks:     groups, then counts (shard 0) by queue_id until the commit: enqueues of a queue go one after another.
 -- Writes:    messages, counts, flushes.
 CREATE OR REPLACE FUNCTION simple_mq.enqueue_v1(
@@ -33,7 +33,7 @@ BEGIN
     SELECT greatest(queen.clock(), max(c.last_at) + interval '1 microsecond') INTO v_now
     FROM simple_mq.counts AS c WHERE c.queue_id = ANY(p_queue) AND c.shard = 0;
 
-    -- Judged after the locks were got, so by what all earlier enqueues have left.
+    -- After the locks, so that the room is what all earlier enqueues have left.
     FOR v_request IN
         SELECT r.n::int AS n, q.queue_id, q.queue_size, q.max_message_bytes, m.messages, m.bytes
         FROM unnest(p_queue) WITH ORDINALITY AS r (queue_id, n)

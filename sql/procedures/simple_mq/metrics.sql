@@ -1,5 +1,5 @@
 -- Purpose:   the gauges of queues, at most p_limit, those that were made first.
--- Returns:   one row a queue: whether it holds dead letters, its message count, the messages in flight, and the age in seconds
+-- Returns:   one row per queue: whether it holds dead letters, its message count, the messages in flight, and the age in seconds
 --            of the oldest message that could be delivered (0: none).
 CREATE OR REPLACE FUNCTION simple_mq.gauges_v1(p_limit int)
 RETURNS TABLE (queue_id uuid, dead_letters bool, depth bigint, in_flight bigint, oldest_age float8)
@@ -52,7 +52,7 @@ SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
 AS $$
 BEGIN
-    -- A queue that is deleted at this moment takes its counters along: deleting waits for this lock, or this finds no queue.
+    -- If the queue is being deleted, its counters go with it: the deletion waits for this lock, or this finds no queue.
     PERFORM 1 FROM simple_mq.queues AS q WHERE q.queue_id = ANY(p_queue) ORDER BY q.queue_id FOR KEY SHARE;
     INSERT INTO simple_mq.outcomes AS o (queue_id, operation, outcome, total)
     SELECT u.queue_id, u.operation, u.outcome, u.number

@@ -1,4 +1,4 @@
--- Purpose:   makes a queue under an id that the caller has chosen; again with the same id changes nothing.
+-- Purpose:   creates a queue with an id that the caller has chosen. A second call with the same id changes nothing.
 -- Returns:   false when there are p_queues_max queues already, dead-letter queues not counted (0: no limit).
 -- Locks:     with a limit, an advisory lock, so that the limit is exact.  Writes: queues, counts.
 CREATE OR REPLACE FUNCTION simple_mq.create_queue_v1(
@@ -39,8 +39,8 @@ AS $$
 $$;
 COMMENT ON FUNCTION simple_mq.describe_queue_v1 IS 'Settings and message count of a queue.';
 
--- Purpose:   deletes a queue: from its commit on nobody sees queue or messages. The rows of the messages are removed by
---            simple_mq.purge_v1, step by step, because there may be millions.
+-- Purpose:   deletes a queue: after the commit, queue and messages are invisible. simple_mq.purge_v1 removes the rows of the
+--            messages, step by step, because there may be millions.
 -- Returns:   deleted, unknown, or the id of the queue whose dead-letter queue it is, which has to go first.
 -- Locks:     the parent's queue row, its own, then its counts: enqueues and moves that are under way end before.
 CREATE OR REPLACE FUNCTION simple_mq.delete_queue_v1(p_queue uuid) RETURNS text

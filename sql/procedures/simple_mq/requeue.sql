@@ -1,5 +1,5 @@
--- Purpose:   gives a message a second chance: delivery count 0, visible now. From a dead-letter queue it goes back to the
---            parent; otherwise it goes to p_queue, from wherever it is.
+-- Purpose:   requeues a message: delivery count 0, visible now. From a dead-letter queue it goes back to the parent; otherwise
+--            it goes to p_queue, from any queue.
 -- Returns:   requeued, missing, unknown (the destination) or full; the destination, its size and its message count.
 -- Locks:     those of simple_mq.move_back.
 -- Writes:    messages, counts.

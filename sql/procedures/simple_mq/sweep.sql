@@ -1,4 +1,4 @@
--- Purpose:   routes to the dead-letter queues without a poll, in at most p_step queues that have something to route.
+-- Purpose:   moves exhausted messages to the dead-letter queues without a poll, in at most p_step queues that have some.
 -- Returns:   as simple_mq.route. Called by the server that leads the background services.
 -- Locks:     those of simple_mq.route.
 CREATE OR REPLACE FUNCTION simple_mq.sweep_v1(p_step int)
@@ -25,9 +25,9 @@ BEGIN
         LIMIT p_step
     )) AS r;
 END $$;
-COMMENT ON FUNCTION simple_mq.sweep_v1 IS 'Moves exhausted messages to their dead-letter queues, even if nobody polls.';
+COMMENT ON FUNCTION simple_mq.sweep_v1 IS 'Moves exhausted messages to their dead-letter queues, also without a poll.';
 
--- Purpose:   removes what nobody needs any more: the outcomes of old enqueue calls.
+-- Purpose:   removes the outcomes of old enqueue calls, which are no longer needed.
 CREATE OR REPLACE FUNCTION simple_mq.tidy_v1(p_not_after timestamptz DEFAULT NULL) RETURNS void
 LANGUAGE sql
 AS $$

@@ -1,4 +1,4 @@
--- Purpose:   computes the figures of queues and groups anew: of the smallest queues, or of all in pages.
+-- Purpose:   recomputes the statistics of queues and groups: of the smallest queues, or of all in pages.
 -- Arguments: p_rows_max  partitions and cursors together that are looked at, 100 dead letters counting as one of them; a page
 --                        has at least one queue
 --            p_wait      waits while another server does the same; else it is left to that one
@@ -14,7 +14,7 @@ LANGUAGE plpgsql
 SET plan_cache_mode = force_custom_plan
 AS $$
 DECLARE
-    -- Of all queues, or of small ones only: who asks for these does not wait for the large ones.
+    -- Of all queues, or of small ones only: a request that needs the small ones does not wait for the large ones.
     v_lock CONSTANT bigint := 8030592561184403822 + CASE WHEN p_after IS NULL THEN 1 ELSE 0 END;
     v_now timestamptz;
     v_queues bigint[];
@@ -29,8 +29,8 @@ BEGIN
     END IF;
     skipped := false;
     IF p_after IS NOT NULL THEN
-        -- All of everything: where statistics are of a time when tables were small, a planner would join row by row. What is left
-        -- of such joins looks expensive enough to be compiled.
+        -- Against plans of a time when tables were small, which would join row by row. What is left of such joins looks expensive
+        -- enough to be compiled.
         PERFORM set_config('enable_nestloop', 'off', true), set_config('jit', 'off', true);
     END IF;
     v_now := queen.clock();

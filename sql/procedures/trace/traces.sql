@@ -14,7 +14,7 @@ DECLARE
     v_queue bigint;
     v_id bigint;
 BEGIN
-    -- The queue cannot be deleted before the trace is there to be deleted with it.
+    -- The queue cannot be deleted before the trace exists, so that it is deleted with it.
     SELECT p.queue_id INTO v_queue FROM queen.partitions AS p WHERE p.id = p_part;
     PERFORM 1 FROM queen.queues AS q WHERE q.id = v_queue FOR SHARE;
     v_off := queen.find_message(p_part, p_off, p_hash);
@@ -31,7 +31,7 @@ COMMENT ON FUNCTION queen.record_trace_v1 IS 'Records a trace of a message.';
 
 -- Purpose:   traces of one message (p_part), or of one name, oldest first: a page.
 -- Arguments: p_bytes  of data and payloads: the page ends before it has more, and has at least one
--- Returns:   one row a trace, with its message; payload is null when that is gone, or was not asked for (one message).
+-- Returns:   one row per trace, with its message; payload is null when that is gone, or was not asked for (one message).
 CREATE OR REPLACE FUNCTION queen.list_traces_v1(
     p_part bigint, p_off bigint, p_hash uuid, p_name text, p_limit int, p_offset int, p_bytes int
 ) RETURNS TABLE (

@@ -15,9 +15,9 @@ from queen.core.administration import (
     QueueOrder,
     Seek,
 )
-from queen.engine.append import AppendBatch
 from queen.engine.ports import Lock, LockKind
 from queen.engine.waiters import OFFERED_MAX
+from queen.log.append import AppendBatch
 from tests.support.clock import eventually
 from tests.support.growth.measure import Case, Growth, Shape
 from tests.support.growth.world import GROUP, Box, Stock, World

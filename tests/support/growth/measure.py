@@ -126,12 +126,13 @@ class Measurer:
     async def figures(self, case: Case) -> Figures:
         """What a call costs; measured again where that is too much, in case others disturbed it."""
         found = await self._once(case)
-        for _ in range(_LOOKS - 1):
-            if not found.problems() or found.hopeless:
+        for again_before in range(_LOOKS - 1):
+            if not found.problems() or (again_before and found.hopeless):
                 break
             again = await self._once(case)
-            if again.problem:
-                return again
+            if found.problem or again.problem:
+                found = again
+                continue
             found = Figures(case.growth, {size: cost.least(again.costs[size]) for size, cost in found.costs.items()})
         return found
 

@@ -14,18 +14,9 @@ from uuid import UUID, uuid4
 import asyncpg
 
 from bench.meter import Meter, metered
-from queen.core import ids
-from queen.core.administration import MessageKey, Period, Trace
+from queen.core.administration import ConfiguredQueue, MessageKey, Period, QueueConfiguration, Registration, Trace
 from queen.core.metrics import Counted, QueueCounts, Worker
-from queen.core.operations import ConfiguredQueue, PartitionBatch, Push, QueueConfiguration, Registration
-from queen.core.segment import encode_entry, encode_plain, plain_length
 from queen.core.simple_mq import Message, NewQueue
-from queen.db.administration import AdministrationStore
-from queen.db.maintenance import MaintenanceStore
-from queen.db.setup import prepare
-from queen.db.simple_mq import SimpleMqAdministrationStore, SimpleMqStore
-from queen.db.store import Store
-from queen.engine.append import AppendBatch, lay_out
 from queen.engine.ports import (
     AckColumns,
     CompleteColumns,
@@ -36,6 +27,15 @@ from queen.engine.ports import (
     WaitingColumns,
 )
 from queen.jobs.ports import Page, Place, State, Step
+from queen.log import ids
+from queen.log.append import AppendBatch, lay_out
+from queen.log.requests import PartitionBatch, Push
+from queen.log.segment import encode_entry, encode_plain, plain_length
+from queen.postgres.administration import AdministrationStore
+from queen.postgres.maintenance import MaintenanceStore
+from queen.postgres.setup import prepare
+from queen.postgres.simple_mq import SimpleMqAdministrationStore, SimpleMqStore
+from queen.postgres.store import Store
 from tests.support.servers import create_database, database_url, drop_database
 
 GROUP = "g"

@@ -4,10 +4,10 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from queen.core import ids
 from queen.core.errors import DatabaseUnavailableError, DecryptionError
-from queen.core.segment import decode_ends
-from queen.db.pool import Pool
+from queen.log import ids
+from queen.log.segment import decode_ends
+from queen.postgres.pool import Pool
 from queen.security.keyring import Keyring
 from queen.security.messages import reseal_segment
 

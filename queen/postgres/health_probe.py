@@ -16,8 +16,8 @@ from typing import Any
 
 import asyncpg
 
-from queen.db.dsn import Target, connect
-from queen.db.sqlstate import reason_of
+from queen.postgres.dsn import Target, connect
+from queen.postgres.sqlstate import reason_of
 
 log = logging.getLogger("queen.probe")
 

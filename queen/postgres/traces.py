@@ -1,9 +1,9 @@
 """Traces: records of consumers about messages."""
 
 from queen.core.administration import PAGE_BYTES, MessageKey, Trace, TraceNameRow, TraceRow
-from queen.db.messages import address
-from queen.db.pool import Pool
-from queen.db.statement import call
+from queen.postgres.messages import address
+from queen.postgres.pool import Pool
+from queen.postgres.statement import call
 
 _RECORD = "SELECT queen.record_trace_v1($1, $2, $3, $4, $5, $6, $7, $8) AS id"
 _LIST = call("list_traces_v1", 7)

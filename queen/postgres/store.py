@@ -8,11 +8,6 @@ from uuid import UUID
 from asyncpg.pgproto.pgproto import UUID as FastUUID  # noqa: N811 - made from 16 bytes at a fifth of uuid.UUID's cost
 
 from queen.core.limits import CURSORS_STEP, GROUP_BYTES_MAX, ITEMS_MAX, POP_BYTES, POP_CALL_BYTES_MAX
-from queen.core.operations import Slice, StateRow, StateRows
-from queen.db.group_commit import GroupCommit, Member
-from queen.db.pool import Pool
-from queen.db.statement import call
-from queen.engine.append import AppendBatch, Appended
 from queen.engine.ports import (
     AckColumns,
     AckRow,
@@ -32,6 +27,11 @@ from queen.engine.ports import (
     Unserved,
     WaitingColumns,
 )
+from queen.log.append import AppendBatch, Appended
+from queen.log.requests import Slice, StateRow, StateRows
+from queen.postgres.group_commit import GroupCommit, Member
+from queen.postgres.pool import Pool
+from queen.postgres.statement import call
 
 _EXECUTE = call("execute_transaction_v1", 24)
 _CYCLE = call("cycle_stream_v1", 24)

@@ -2,16 +2,16 @@
 
 from uuid import UUID
 
+from queen.core.administration import BegunWork, ConfiguredQueue, QueueConfiguration, Registered, Registration
 from queen.core.limits import CURSORS_STEP
-from queen.core.operations import BegunWork, ConfiguredQueue, QueueConfiguration, Registered, Registration
-from queen.db.catalogue import CatalogueStore
-from queen.db.consumer_groups import ConsumerGroupStore
-from queen.db.dead_letters import DeadLetterStore
-from queen.db.messages import MessageStore
-from queen.db.metrics import MetricsStore
-from queen.db.pool import Pool
-from queen.db.statement import call
-from queen.db.traces import TraceStore
+from queen.postgres.catalogue import CatalogueStore
+from queen.postgres.consumer_groups import ConsumerGroupStore
+from queen.postgres.dead_letters import DeadLetterStore
+from queen.postgres.messages import MessageStore
+from queen.postgres.metrics import MetricsStore
+from queen.postgres.pool import Pool
+from queen.postgres.statement import call
+from queen.postgres.traces import TraceStore
 
 _CONFIGURE = (
     "SELECT * FROM queen.configure_queue_v1("

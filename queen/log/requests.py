@@ -1,33 +1,13 @@
-"""Requests to the engine and its results: frozen values, independent of HTTP and SQL."""
+"""Requests for messages of the log and their results: frozen values, independent of HTTP and SQL."""
 
 from collections.abc import Hashable, Sequence
 from datetime import datetime
-from enum import Enum
 from uuid import UUID
 
 from msgspec import Struct
 
 #: The consumer group of consumers that name none (queue mode).
 QUEUE_MODE = "__QUEUE_MODE__"
-
-
-class JobType(Enum):
-    """Types of jobs; each has its own queue with a batch policy and a limit of calls in flight."""
-
-    PUSH = "push"
-    POP = "pop"
-    ACK = "ack"
-    TRANSACTION = "transaction"
-    RENEW_LEASE = "renew_lease"
-    CYCLE = "cycle"
-    ENQUEUE = "enqueue"
-    DEQUEUE = "dequeue"
-    ACKNOWLEDGE = "acknowledge"
-    EXTEND_VISIBILITY = "extend_visibility"
-    CUSTOM = "custom"
-
-    #: Members are dictionary keys many times per call, and Enum's own hash is Python code.
-    __hash__ = object.__hash__
 
 
 # ---------------------------------------------------------------- push
@@ -38,7 +18,7 @@ class PartitionBatch(Struct, frozen=True):
 
     Attributes:
         places: index of each in the items of the request.
-        body: their objects, joined by commas (see ``queen.core.segment``).
+        body: their objects, joined by commas (see ``queen.log.segment``).
         lengths: bytes of each in ``body``, comma included.
         ids: the transaction ids that the client chose, empty for messages without one; ``None`` if no message has one.
         sealed: whether the payloads are encrypted.
@@ -315,95 +295,3 @@ class CycleResult(Struct, frozen=True):
     completed: int = 0
     released: bool = False
     dead: bool = False
-
-
-class Registration(Struct, frozen=True):
-    """A stream by its name; ``config_hash`` identifies its chain of operators, ``reset`` deletes the state."""
-
-    name: str
-    source_queue: str
-    config_hash: str
-    sink_queue: str | None = None
-    reset: bool = False
-
-
-class Registered(Struct, frozen=True):
-    """The answer to a registration.
-
-    Attributes:
-        conflict: the chain of operators differs, and nothing was changed.
-        more: a reset has deleted a page of the state, and has to be requested again.
-    """
-
-    stream: int
-    fresh: bool
-    conflict: bool
-    more: bool = False
-
-
-# ---------------------------------------------------------------- configuration
-
-
-class QueueConfiguration(Struct, frozen=True):
-    """A queue's name, labels and options; ``None`` is an option that was never set.
-
-    Attributes:
-        lease_time: seconds; 0 means the default of 60.
-        retry_limit: redeliveries of a failed message before it is dead-lettered.
-        retry_delay: milliseconds before the redelivery of a failed message.
-        delayed_processing: seconds that a message stays invisible.
-        window_buffer: seconds that a partition must have been quiet to deliver anything.
-        dead_letter_queue, dlq_after_max_retries: if both are false, a message is dropped after its retries.
-        retention_enabled: switches the next two on.
-        retention_seconds: seconds that a message is kept; 0 is no limit.
-        completed_retention_seconds: seconds that a message that all groups have completed is kept; 0 is no limit.
-        ttl: seconds that a message is kept, regardless of the switch; 0 is no limit.
-        max_wait_time_seconds: seconds after which a message that a group has not consumed is given up; 0 is no limit.
-        max_size: maximum backlog of the queue, in messages; 0 is no limit.
-        encryption_enabled: whether payloads are stored encrypted.
-    """
-
-    queue: str
-    namespace: str = ""
-    task: str = ""
-    priority: int = 0
-    lease_time: int = 60
-    retry_limit: int = 3
-    retry_delay: int | None = None
-    delayed_processing: int = 0
-    window_buffer: int = 0
-    dead_letter_queue: bool | None = None
-    dlq_after_max_retries: bool | None = None
-    retention_enabled: bool = False
-    retention_seconds: int = 0
-    completed_retention_seconds: int = 0
-    ttl: int = 0
-    max_wait_time_seconds: int = 0
-    max_size: int = 0
-    encryption_enabled: bool = False
-
-
-class ConfiguredQueue(Struct, frozen=True):
-    """The result of ``configure``.
-
-    Attributes:
-        part_id: its partition ``Default``.
-        more: its new options are not yet applied to some partitions.
-    """
-
-    queue_id: int
-    part_id: int
-    more: bool
-
-
-class BegunWork(Struct, frozen=True):
-    """Work in pages that was started and is not finished.
-
-    Attributes:
-        queue: its name; empty if it was deleted meanwhile.
-        group: the group that is being deleted; ``None``: options of the queue are not yet applied to some partitions.
-    """
-
-    queue_id: int
-    queue: str
-    group: str | None

@@ -12,10 +12,10 @@ from typing import Any
 import asyncpg
 
 from queen.core.errors import DatabaseUnavailableError, OutcomeUnknownError, QueenError, TooSlowError
-from queen.db.dsn import UNREACHABLE, Target, connect, lock_timeout_ms
-from queen.db.sqlstate import is_of_use, reason_of, translate
-from queen.db.watch import Watch
 from queen.engine.failures import call_limit_s, lock_wait_s
+from queen.postgres.dsn import UNREACHABLE, Target, connect, lock_timeout_ms
+from queen.postgres.sqlstate import is_of_use, reason_of, translate
+from queen.postgres.watch import Watch
 
 #: Time after the time limit of a call at which its connection counts as broken.
 _ANSWER_S = 1.0

@@ -11,8 +11,8 @@ import asyncpg
 
 from queen.core.diagnosis import ClockStep, DatabaseFacts, Lag, SchemaFacts, Session, Table
 from queen.core.errors import DatabaseSetupError
-from queen.db.dsn import Target
-from queen.db.setup import open_connection, scripts
+from queen.postgres.dsn import Target
+from queen.postgres.setup import open_connection, scripts
 
 _SETTINGS = ("fsync", "full_page_writes", "synchronous_commit", "autovacuum")
 _SOURCES = "SELECT name, setting, source FROM pg_settings WHERE name = ANY($1::text[])"

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from queen.db.pool import Pool
-from queen.db.statement import call
-from queen.db.store import push_arguments
-from queen.engine.append import AppendBatch
 from queen.engine.ports import Replayed
+from queen.log.append import AppendBatch
+from queen.postgres.pool import Pool
+from queen.postgres.statement import call
+from queen.postgres.store import push_arguments
 
 _REPLAY = call("replay_spool_v1", 14)
 _FORGET = call("forget_spool_lanes_v1", 1)

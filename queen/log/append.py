@@ -8,9 +8,9 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from queen.core import ids
-from queen.core.operations import PartitionBatch, Push, Pushed, Stored
-from queen.core.segment import encode_ends
+from queen.log import ids
+from queen.log.requests import PartitionBatch, Push, Pushed, Stored
+from queen.log.segment import encode_ends
 
 #: What is known before the call of a message with a chosen transaction id: its position in the segment, and whether it
 #: is a duplicate of the message there; or ``~offset`` of the stored message that it duplicates; or ``None``: refused.

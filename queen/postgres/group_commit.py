@@ -15,9 +15,9 @@ from operator import itemgetter
 from typing import Any
 
 from queen.core.errors import DatabaseUnavailableError, OutcomeUnknownError, QueenError, TooSlowError
-from queen.db.pool import Pool
-from queen.db.statement import call
 from queen.engine.failures import call_limit_s, shorter_limit_s
+from queen.postgres.pool import Pool
+from queen.postgres.statement import call
 
 
 class Member(Enum):

@@ -18,8 +18,8 @@ from queen.core.administration import (
     WorkerMetricsRow,
 )
 from queen.core.metrics import ClockState, Counted, GroupFigures, LogFigures, QueueFigures, Sample, Worker
-from queen.db.pool import Pool
-from queen.db.statement import call
+from queen.postgres.pool import Pool
+from queen.postgres.statement import call
 
 _REFRESH = call("refresh_statistics_v1", 3)
 _RECORD_QUEUES = call("record_queue_metrics_v1", 16)

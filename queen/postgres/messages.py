@@ -1,8 +1,7 @@
 """Lists, shows, deletes and dead-letters single messages, for people."""
 
-from asyncpg.pgproto.pgproto import UUID as FastUUID  # noqa: N811 - made from 16 bytes, as in queen.db.store
+from asyncpg.pgproto.pgproto import UUID as FastUUID  # noqa: N811 - made from 16 bytes, as in queen.postgres.store
 
-from queen.core import ids
 from queen.core.administration import (
     PAGE_BYTES,
     GivenUp,
@@ -12,8 +11,9 @@ from queen.core.administration import (
     MessageRow,
     Period,
 )
-from queen.db.pool import Pool
-from queen.db.statement import call
+from queen.log import ids
+from queen.postgres.pool import Pool
+from queen.postgres.statement import call
 
 _LIST = call("list_messages_v1", 11)
 _GET = call("get_message_v1", 3)

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from queen.db.administration import PURGE_STEP
-from queen.db.pool import Pool
 from queen.jobs.clock import Bounded, boot, seconds_since_boot
 from queen.jobs.ports import ClockStep, Page, Place, State, Step
+from queen.postgres.administration import PURGE_STEP
+from queen.postgres.pool import Pool
 
 #: Maximum per step of a repair: partitions, and segments or messages.
 _REPAIRED = 500, 1000

@@ -15,8 +15,8 @@ from queen.core.administration import (
     SeekResult,
 )
 from queen.core.limits import CURSORS_STEP
-from queen.db.pool import Pool
-from queen.db.statement import call
+from queen.postgres.pool import Pool
+from queen.postgres.statement import call
 
 _LIST = call("list_groups_v1", 5)
 _SUMMARIZE = call("summarize_groups_v1", 3)

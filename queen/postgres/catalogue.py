@@ -5,6 +5,7 @@ from queen.core.administration import (
     Depth,
     LabelRow,
     PartitionRow,
+    QueueConfiguration,
     QueueFilter,
     QueueOptions,
     QueueOrder,
@@ -12,9 +13,8 @@ from queen.core.administration import (
     QueuesSummary,
     UsedQueueRow,
 )
-from queen.core.operations import QueueConfiguration
-from queen.db.pool import Pool
-from queen.db.statement import call
+from queen.postgres.pool import Pool
+from queen.postgres.statement import call
 
 _LIST_QUEUES = call("list_queues_v1", 7)
 _LIST_USED_QUEUES = call("list_used_queues_v1", 5)

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from queen.core.operations import Claim
+from queen.log.requests import Claim
 
 
 class Held(Struct):

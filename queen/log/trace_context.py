@@ -10,8 +10,8 @@ from typing import TypeVar
 import msgspec
 from msgspec import structs
 
-from queen.core.operations import Cycle, PartitionBatch, Popped, Push, Transaction
-from queen.core.segment import Entry, decode_entries
+from queen.log.requests import Cycle, PartitionBatch, Popped, Push, Transaction
+from queen.log.segment import Entry, decode_entries
 
 Pushing = TypeVar("Pushing", Push, Transaction, Cycle)
 

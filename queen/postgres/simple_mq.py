@@ -18,8 +18,8 @@ from queen.core.simple_mq import (
     RequeuedAll,
     Routed,
 )
-from queen.db.pool import Pool
 from queen.engine.ports import EnqueueColumns, Polled
+from queen.postgres.pool import Pool
 
 #: Maximum of rows that one call of a bulk procedure moves or removes.
 STEP = 10_000

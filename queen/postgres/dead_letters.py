@@ -1,6 +1,5 @@
 """Lists, replays and deletes dead letters."""
 
-from queen.core import ids
 from queen.core.administration import (
     PAGE_BYTES,
     DeadLetter,
@@ -10,10 +9,11 @@ from queen.core.administration import (
     MessageKey,
     Replayed,
 )
-from queen.db.pool import Pool
-from queen.db.statement import call
-from queen.db.store import push_arguments
-from queen.engine.append import AppendBatch
+from queen.log import ids
+from queen.log.append import AppendBatch
+from queen.postgres.pool import Pool
+from queen.postgres.statement import call
+from queen.postgres.store import push_arguments
 
 _LIST = call("list_dead_letters_v1", 9)
 _COUNT = "SELECT queen.count_dead_letters_v1($1, $2, $3, $4, $5, $6) AS n"

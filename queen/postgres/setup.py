@@ -10,8 +10,8 @@ import asyncpg
 from msgspec import Struct
 
 from queen.core.errors import DatabaseSetupError, DatabaseUnavailableError, DataRejectedError
-from queen.db.dsn import UNREACHABLE, Target, connect, parse
-from queen.db.sqlstate import reason_of, translate
+from queen.postgres.dsn import UNREACHABLE, Target, connect, parse
+from queen.postgres.sqlstate import reason_of, translate
 
 #: Serialises the set-up of all servers of a database; the number is arbitrary and must never change.
 _LOCK = 0x71756565_6E  # "queen"

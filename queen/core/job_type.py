@@ -1,0 +1,22 @@
+"""The types of jobs of the engine."""
+
+from enum import Enum
+
+
+class JobType(Enum):
+    """Types of jobs; each has its own queue with a batch policy and a limit of calls in flight."""
+
+    PUSH = "push"
+    POP = "pop"
+    ACK = "ack"
+    TRANSACTION = "transaction"
+    RENEW_LEASE = "renew_lease"
+    CYCLE = "cycle"
+    ENQUEUE = "enqueue"
+    DEQUEUE = "dequeue"
+    ACKNOWLEDGE = "acknowledge"
+    EXTEND_VISIBILITY = "extend_visibility"
+    CUSTOM = "custom"
+
+    #: Members are dictionary keys many times per call, and Enum's own hash is Python code.
+    __hash__ = object.__hash__
