@@ -471,8 +471,8 @@ _CATALOGUE: Collection[Guarantee] = (
         "G-STR-2",
         "MLF",
         "A repeated cycle changes nothing",
-        "A cycle that is sent again, or after its lease has ended, changes nothing and is answered as failed. The "
-        "same holds for a window close whose state another worker has closed or may be changing.",
+        "A cycle that is sent again, or after its lease has ended, changes nothing and is answered as failed. A "
+        "window close whose state another worker has closed or may be changing does nothing, and the answer says so.",
         "Workers of a stream come and go and repeat themselves, and the results must still count every message once.",
     ),
     _safety(

@@ -199,11 +199,13 @@ class CycleRows(Struct, frozen=True):
 
     Attributes:
         undone: nothing was done, because of ``problem`` or because a partition of the push is unknown.
+        noop: the problem is no failure: a window close that lost a race.
         completed: messages that the ack has completed; ``None`` if only an earlier attempt knew that.
     """
 
     undone: bool
     problem: str | None
+    noop: bool
     appended: list[Appended]
     completed: int | None
     released: bool

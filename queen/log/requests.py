@@ -286,11 +286,13 @@ class CycleResult(Struct, frozen=True):
 
     Attributes:
         queue: the queue of the partition; ``None`` if there is no such partition.
+        noop: the problem is no failure: a window close that lost a race, and that its worker tries again.
         completed: number of messages that the ack has completed.
     """
 
     problem: str | None
     queue: str | None = None
+    noop: bool = False
     pushed: Pushed = Pushed([])
     completed: int = 0
     released: bool = False

@@ -90,7 +90,14 @@ class CycleAckAnswer(Struct):
 
 
 class CycleAnswer(Struct):
-    """The answer to a cycle; a failed one stored nothing."""
+    """The answer to a cycle; a failed one stored nothing.
+
+    Attributes:
+        success: also of a window close that lost a race.
+        noop: this is such a window close: nothing was stored. Read the state again.
+        reason: why it did nothing.
+        error: why the cycle failed.
+    """
 
     success: bool
     query_id: str
@@ -101,6 +108,8 @@ class CycleAnswer(Struct):
         Raw, Meta(extra_json_schema={"type": "array", "items": {"$ref": "#/components/schemas/PushedItem"}})
     ] = Raw(b"[]")
     ack_result: CycleAckAnswer | None = None
+    noop: bool | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
     error: str | UnsetType = UNSET
 
 
@@ -201,6 +210,8 @@ def _ack_item(body: CycleBody, group: str) -> AckItem | None:
 
 
 def _answer(body: CycleBody, cycle: Cycle, cycled: CycleResult) -> CycleAnswer:
+    if cycled.problem is not None and cycled.noop:
+        return CycleAnswer(True, body.query_id, body.partition_id, cycled.queue, noop=True, reason=cycled.problem)
     if cycled.problem is not None:
         return CycleAnswer(False, body.query_id, body.partition_id, cycled.queue, error=cycled.problem)
     acked = CycleAckAnswer(cycled.completed, cycled.released, cycled.dead) if body.ack is not None else None

@@ -238,11 +238,13 @@ class Store:
             if row["kind"] == "push"
         ]
         others = {row["kind"]: row for row in rows}
-        if (undone := others.get("undone")) is not None:
-            return CycleRows(True, undone["problem"], appended, 0, False, False, False)
+        if (undone := others.get("undone", others.get("noop"))) is not None:
+            return CycleRows(True, undone["problem"], undone["kind"] == "noop", appended, 0, False, False, False)
         if (acked := others.get("ack")) is None:
-            return CycleRows(False, None, appended, 0, False, False, False)
-        return CycleRows(False, None, appended, acked["completed"], acked["released"], acked["dead"], acked["ready"])
+            return CycleRows(False, None, False, appended, 0, False, False, False)
+        return CycleRows(
+            False, None, False, appended, acked["completed"], acked["released"], acked["dead"], acked["ready"]
+        )
 
     async def stream_state(
         self, stream: int, part_id: int, keys: Sequence[str] | None, prefix: str | None, ripe: float | None

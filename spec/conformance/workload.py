@@ -121,6 +121,7 @@ class Workload:
             self.over.set()
             await asyncio.gather(*producers)
             await self.settles()
+            # A part of the load: consumers go on until each lease, also one whose answer was lost, has ended.
             await asyncio.sleep(2 * self.size.lease_s)
             self.stopped.set()
         await asyncio.gather(*(self._drain(self.queue, group) for group in self._groups))

@@ -378,9 +378,13 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class CycleResult:
-    """A cycle that happened, or an error and nothing; `completed` counts the messages that the ack has completed."""
+    """A cycle that happened, or an error and nothing; `completed` counts the messages that the ack has completed.
+
+    With `noop` the error is why a window close did nothing, which is no failure.
+    """
 
     error: str | None = None
+    noop: bool = False
     results: tuple[PushResult, ...] = ()
     completed: int = 0
     released: bool = False

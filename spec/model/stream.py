@@ -52,7 +52,7 @@ def cycle(state: State, operation: Cycle, now: float) -> tuple[State, CycleResul
     if operation.stream not in state.streams or partition is None:
         return state, CycleResult(PARTITION_NOT_FOUND if partition is None else UNKNOWN_STREAM)
     if operation.is_flush and (error := _flush_error(operation, partition, now)):
-        return state, CycleResult(error)
+        return state, CycleResult(error, noop=True)
     after, outcome = _acknowledge(state, operation, operation.ack, now) if operation.ack else (state, CycleResult())
     if outcome.error:
         return state, outcome

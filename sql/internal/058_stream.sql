@@ -119,8 +119,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.write_stream_state IS 'Internal: writes and deletes keys of the state of a stream.';
 
--- Why a window close, a cycle without an ack that deletes state and pushes what it made of it, cannot be right. The caller
--- holds the lock of cycles.
+-- Why a window close, a cycle without an ack that deletes state and pushes what it made of it, may be wrong: it does nothing
+-- then. The caller holds the lock of cycles.
 CREATE OR REPLACE FUNCTION queen.flush_problem(
     p_stream bigint, p_source bigint, p_grp bigint, p_key text[], p_value text[], p_now timestamptz
 ) RETURNS text
@@ -146,4 +146,4 @@ BEGIN
     END IF;
     RETURN NULL;
 END $$;
-COMMENT ON FUNCTION queen.flush_problem IS 'Internal: the reason why a window close must be refused.';
+COMMENT ON FUNCTION queen.flush_problem IS 'Internal: the reason why a window close does nothing.';

@@ -7,7 +7,8 @@
 --            p_release   whether the lease ends although something under it is not done
 -- Returns:   one row per pushed segment (kind push: part_id, first_off, created_at, dup_pos, dup_off) and one of kind ack
 --            (completed: how many messages; released, dead, ready). A row of kind undone says that something failed and that
---            nothing was stored: see its problem, a push without first_off, or that there is no push at all.
+--            nothing was stored: see its problem, a push without first_off, or that there is no push at all. A row of kind
+--            noop says that a window close was not done, which is no failure: see its problem.
 -- Locks:     rows of limited queues in id order; partitions in part_id order; the sizes of these queues; cursors in (part_id, grp_id) order;
 --            then the stream, the partition, the cycle's row.
 -- Writes:    what push_messages_v1 and ack_messages_v1 write; stream_state, stream_cycles.
@@ -35,6 +36,7 @@ DECLARE
     v_problem text;
     v_undone bool := false;
     v_full bool := false;
+    v_noop bool := false;
 BEGIN
     v_problem := queen.lock_cycle(p_stream, p_source, p_grp, p_part, p_limited);
     IF v_problem IS NOT NULL THEN
@@ -74,6 +76,7 @@ BEGIN
             RETURN NEXT;
         ELSIF p_part <> '{}' AND array_position(p_value, NULL) IS NOT NULL THEN
             v_problem := queen.flush_problem(p_stream, p_source, p_grp, p_key, p_value, v_now);
+            v_noop := v_problem IS NOT NULL;
         END IF;
         IF v_problem IS NOT NULL THEN
             RAISE EXCEPTION 'undo' USING ERRCODE = 'QN002';
@@ -111,7 +114,7 @@ BEGIN
         IF v_full THEN
             PERFORM queen.count_each_again(p_limited);
         END IF;
-        kind := 'undone';
+        kind := CASE WHEN v_noop THEN 'noop' ELSE 'undone' END;
         problem := v_problem;
         RETURN NEXT;
     END;

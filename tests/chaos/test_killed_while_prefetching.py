@@ -63,6 +63,7 @@ async def test_a_worker_that_was_stopped_hands_out_nothing_whose_lease_is_over(a
             await api.ack((await api.pop(queue)).messages)
             (worker,) = alone.workers()
             os.kill(worker, signal.SIGSTOP)
+            # The length of the fault: longer than the lease.
             await asyncio.sleep(3.5)
             os.kill(worker, signal.SIGCONT)
             (message,) = (await api.pop(queue)).messages

@@ -114,7 +114,7 @@ async def test_published_consumer_lives_through_an_outage_that_is_longer_than_it
                 async with open_client(server.port) as http:
                     [item] = await Api(http).push("q", "while it was down")
                 assert item["status"] == "buffered"
-                await asyncio.sleep(CLIENT_OUTAGE_S)
+                await asyncio.sleep(CLIENT_OUTAGE_S)  # the length of the fault
                 postgres.start()
                 output, _ = await process.communicate()
         finally:

@@ -250,7 +250,7 @@ def test_a_head_that_trickles_in_is_ended(server: Server) -> None:
         attacker.sendall(HALF_A_HEAD)
         began = time.monotonic()
         while time.monotonic() - began < 5 * TIMEOUT_S and send_what_is_taken(attacker, [b"1"]):
-            time.sleep(0.2)
+            time.sleep(0.2)  # how slow the attacker is
         assert answer_of(attacker).status in (0, 408)
         assert time.monotonic() - began < 5 * TIMEOUT_S
 
@@ -270,7 +270,7 @@ def test_a_slow_body_that_keeps_coming_is_taken(server: Server) -> None:
         client.sendall(post("/api/v1/push", len(body)))
         for place in range(0, len(body), len(body) // 60 + 1):
             client.sendall(body[place : place + len(body) // 60 + 1])
-            time.sleep(3 * TIMEOUT_S / 60)
+            time.sleep(3 * TIMEOUT_S / 60)  # how slow the client is
         assert answer_of(client).status == 201
 
 

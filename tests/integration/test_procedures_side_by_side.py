@@ -263,7 +263,7 @@ async def test_cursors_and_log_are_consistent_no_loss_no_duplicates(connections:
         running = [group.create_task(worker.run()) for worker in workers]
         while not all(task.done() for task in running):
             await judge(observer)
-            await asyncio.sleep(0.2)
+            await asyncio.wait(running, timeout=0.2)
     await observer.execute(CONFIGURE, QUEUE, 0, 0, 0, 0, 0, 0, 1000)
     for name in (STEADY, *OTHERS):
         await drain(workers[0], name)

@@ -47,6 +47,18 @@ async def test_a_stateless_stream_maps_and_filters(play: Any) -> None:
     assert (outcome["more"], outcome["errors"]) == ([], 0)
 
 
+async def test_a_stream_of_many_partitions_has_no_errors(play: Any) -> None:
+    outcome = await play("map_of_many")
+    assert outcome["seen"] == list(range(5000))
+    assert (outcome["more"], outcome["errors"]) == ([], 0)
+
+
+@checks("G-STR-2", level=Level.LIVE)
+async def test_a_runner_that_flushes_while_events_come_has_no_errors(play: Any) -> None:
+    """Its flushes race with its own cycles."""
+    assert await play("idle_windows") == {"sum": 3 * sum(range(60)), "more": [], "errors": 0}
+
+
 async def test_sessions_end_with_a_gap(play: Any) -> None:
     assert await play("sessions") == {"counts": [3, 2], "more": []}
 

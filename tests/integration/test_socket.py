@@ -394,7 +394,7 @@ async def test_a_window_by_time_holds_what_came_in_its_slot(socket: Socket, api:
         for n in range(25):
             await api.push(queue, n)
             pushed.append(n)
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.1)  # the rate of the load: over several windows
 
     producing = asyncio.create_task(produce())
     seen: list[Any] = []

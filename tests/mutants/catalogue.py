@@ -348,6 +348,11 @@ MUTANTS: tuple[Mutant, ...] = (
         (INPUT, "WHEN v_off <= v_row.done_upto OR v_off = ANY(v_row.also_done) THEN 'Message already completed'", "WHEN false THEN 'Message already completed'"),
         tests=STREAMS,
     ),
+    _sql(
+        "G-STR-2", "a window is closed while a consumer holds its partition",
+        (INPUT, "    IF queen.is_leased(p_source, p_grp, p_now) THEN", "    IF false THEN"),
+        tests=STREAMS,
+    ),
     _engine(
         "G-STR-3", "the credit of a socket bounds each batch, and not what it holds",
         ("queen/http/socket/credit.py", "return max(0, self.limit - self._count)", "return self.limit"),

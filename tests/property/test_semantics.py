@@ -650,7 +650,9 @@ def test_a_flush_waits_for_leases_and_changes_and_happens_once():
     script.cycle(None, StateChange("w", 1, window_end=5.0))
 
     def flush():
-        return script.cycle(None, StateChange("w", None), pushes=1).error
+        flushed = script.cycle(None, StateChange("w", None), pushes=1)
+        assert flushed.noop == (flushed.error is not None)
+        return flushed.error
 
     assert flush().startswith("The partition is leased")
     script.cycle(script.item(2))

@@ -353,9 +353,9 @@ class Broker:
         )  # fmt: skip
         cycled = await self._ask(JobType.CYCLE, request)
         if cycled.problem is not None:
-            return model.CycleResult(cycled.problem)
+            return model.CycleResult(cycled.problem, cycled.noop)
         pushed = self._push_results(operation.pushes, request.push, cycled.pushed)
-        return model.CycleResult(None, tuple(pushed), cycled.completed, cycled.released, cycled.dead)
+        return model.CycleResult(None, False, tuple(pushed), cycled.completed, cycled.released, cycled.dead)
 
     def remembered(self) -> dict[tuple[str, str, str, str], Any]:
         """The state of all streams by queue, partition, stream and key."""

@@ -113,6 +113,7 @@ async def renew(client: Client, queue: str) -> object:
     await client.queue(queue).push({"data": 1})
     (message,) = await client.queue(queue).pop()
     renewed = await client.renew(message)
+    # The work: longer than the lease, which cannot be seen to end while it is renewed.
     await asyncio.sleep(1.3)
     meanwhile = await client.queue(queue).wait(False).pop()
     acked = await client.ack(message, True)
@@ -124,7 +125,7 @@ async def renew(client: Client, queue: str) -> object:
 
     async def handle(messages: list[Any]) -> None:
         seen.extend(m["data"] for m in messages)
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(1.5)  # the work, longer than the lease
 
     await client.queue(queue).renew_lease(True, 300).limit(1).timeout_millis(500).consume(handle)
     left = await client.queue(queue).wait(False).pop()

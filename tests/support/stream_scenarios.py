@@ -122,6 +122,38 @@ async def stateless(program: Program) -> object:
     return {"seen": seen, "more": more, "errors": runner.metrics()["errorsTotal"]}
 
 
+async def map_of_many(program: Program) -> object:
+    """Maps five thousand events of twenty partitions."""
+    for partition in range(20):
+        mine = [{"data": event(n)} for n in range(5000) if n % 20 == partition]
+        await program.client.queue(program.queue).partition(f"p{partition}").push(mine)
+    stream = Stream.from_(program.client.queue(program.queue)).map(lambda message: {"n": message["data"]["n"]})
+    runner = await program.run(stream.to(program.client.queue(f"{program.queue}-out")))
+    seen = await program.output(lambda seen: len(seen) >= 5000)
+    more = await program.nothing_more()
+    await runner.stop()
+    return {"seen": sorted(data["n"] for _, data in seen), "more": more, "errors": runner.metrics()["errorsTotal"]}
+
+
+async def idle_windows(program: Program) -> object:
+    """Sums a field in windows of one second of the server's time, flushed while events go on coming."""
+    source = program.client.queue(program.queue)
+    stream = (
+        Stream.from_(source)
+        .window_tumbling(seconds=1, idle_flush_ms=50)
+        .aggregate({"count": lambda _: 1, "sum": lambda event: event["n"]})
+        .to(program.client.queue(f"{program.queue}-out"))
+    )
+    runner = await program.run(stream, max_wait_millis=20)
+    for n in range(60):
+        await program.push([event(n * PARTITIONS)])
+        await asyncio.sleep(0.05)
+    seen = await program.output(lambda seen: total(seen) >= 60)
+    more = await program.nothing_more()
+    await runner.stop()
+    return {"sum": sum(data["sum"] for _, data in seen), "more": more, "errors": runner.metrics()["errorsTotal"]}
+
+
 async def sessions(program: Program) -> object:
     """Two bursts with a gap; the second is closed by an event long after."""
     times = [0, 100, 200, 60_000, 60_100]
@@ -205,7 +237,17 @@ async def operators(program: Program) -> object:
 
 SCENARIOS: dict[str, Callable[[Program], Awaitable[object]]] = {
     scenario.__name__: scenario
-    for scenario in (windows, competing_windows, stateless, sessions, gate, another_chain, operators)
+    for scenario in (
+        windows,
+        competing_windows,
+        stateless,
+        map_of_many,
+        idle_windows,
+        sessions,
+        gate,
+        another_chain,
+        operators,
+    )
 }
 
 

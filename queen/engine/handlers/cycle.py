@@ -57,13 +57,14 @@ async def _attempt(
         )
     )
     if rows.undone and rows.problem is not None:
-        return CycleResult(rows.problem, name.queue)
+        return CycleResult(rows.problem, name.queue, rows.noop)
     if rows.undone and is_stale(context, rows.appended):
         return None
     announce(context, [request.push])
     if rows.ready:
         context.notify(Notification(name.queue, 1, request.group))
-    return CycleResult(None, name.queue, batch.answers(rows.appended)[0], rows.completed or 0, rows.released, rows.dead)
+    pushed = batch.answers(rows.appended)[0]
+    return CycleResult(None, name.queue, False, pushed, rows.completed or 0, rows.released, rows.dead)
 
 
 async def _ack(context: Context, request: Cycle) -> AckColumns | str | None:

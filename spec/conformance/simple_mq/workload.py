@@ -100,6 +100,7 @@ class Workload:
 
     async def _finish(self, calm: Client, queue: str) -> SimpleMqHistory:
         """Drains half of what is left, first what crashed consumers had taken, and reads the rest."""
+        # Time that has to pass: a client cannot see when the last hidden message is visible again without taking it.
         await asyncio.sleep(self.size.timeout_s + _VISIBLE_AGAIN_S)
         for _ in range(await calm.count(queue) // 2):
             poll = await calm.poll(queue)

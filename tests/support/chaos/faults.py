@@ -14,7 +14,7 @@ import asyncpg
 import psutil
 
 from tests.support.chaos import schedule as s
-from tests.support.chaos.world import World, until
+from tests.support.chaos.world import PATIENCE_S, World, until
 from tests.support.processes import is_gone
 
 _ENDS_THE_SERVER = (s.KillMaster, s.KillEverything, s.StopServer)
@@ -92,8 +92,10 @@ async def _kill_back_end(world: World, fault: s.KillBackEnd) -> str:
         if fault.how == "kill":
             _, *others = world.postgres.processes(world.primary)
             with suppress(psutil.NoSuchProcess):
-                others[fault.pick % len(others)].kill()
-            await asyncio.sleep(0.1)
+                killed = others[fault.pick % len(others)]
+                killed.kill()
+                # When it is gone, the postmaster knows that, and accepts no connections until it has recovered.
+                await asyncio.to_thread(killed.wait, PATIENCE_S)
             await world.bring_postgres_back()
             return ""
         connection = await asyncpg.connect(world.dsn)

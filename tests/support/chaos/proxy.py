@@ -43,6 +43,8 @@ class Proxy:
         self._connections: set[_Connection] = set()
         self._server: asyncio.Server | None = None
         self.port = 0
+        #: Pieces that were swallowed and not delivered yet.
+        self.held = 0
 
     async def start(self, port: int = 0) -> None:
         """Begins to listen on loopback."""
@@ -102,7 +104,9 @@ class Proxy:
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: str) -> None:
         """Passes on until the sender closes, in order."""
         while piece := await reader.read(_PIECE_BYTES):
+            self.held += 1
             await self._open[name].wait()
+            self.held -= 1
             if self._most_s:
                 await asyncio.sleep(self._random.uniform(0, self._most_s))
             writer.write(piece)
