@@ -84,7 +84,7 @@ class Instance:
 
     def calls(self, kind: JobType) -> int:
         """Calls so far for the jobs of a type."""
-        return next(job_queue.calls for job_queue in self.engine.status().job_queues if job_queue.kind is kind)
+        return next(job_queue.calls for job_queue in self.engine.metrics().job_queues if job_queue.kind is kind)
 
     async def check(self, pushed: int) -> None:
         """Raises MismatchError unless exactly this many messages were ever stored."""

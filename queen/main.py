@@ -18,6 +18,7 @@ from queen.config import Settings
 from queen.core.errors import QueenError, SettingError
 from queen.core.job_type import JobType
 from queen.core.limits import CHECKS_PER_S, FILES_BESIDE_WAITERS, LOCK_WAIT_S, REPLAY_CALL_S
+from queen.core.metrics import WorkerState
 from queen.engine.context import Context, SimpleMq, ignore_notification
 from queen.engine.engine import Engine, Shares
 from queen.engine.failover import Failover
@@ -27,16 +28,15 @@ from queen.engine.handlers.simple_mq import announce_routed
 from queen.engine.job import Job
 from queen.engine.job_queue import JobQueue
 from queen.engine.metadata_cache import MetadataCache
-from queen.engine.meter import Gauges
 from queen.engine.notifications import NotificationHub, new_origin
+from queen.engine.outcome_counters import OutcomeCounters
 from queen.engine.ports import Notification, Notify, Transport
 from queen.engine.prefetch import Prefetch
 from queen.engine.prefetched_leases import LEASES_OF_WORKERS
 from queen.engine.push_options import keep_for_spool
 from queen.engine.replay import Replay
-from queen.engine.reporter import Reporter
+from queen.engine.statistics_writer import StatisticsWriter
 from queen.engine.switches import copy_switches
-from queen.engine.tally import Tally
 from queen.engine.waiters import Waiters
 from queen.http.app import QueenApp, create_app
 from queen.jobs.jobs import Chore, Schedule, Services
@@ -220,7 +220,7 @@ def _waiters_max() -> int:
 
 def _simple_mq(hot: Pool, cold: Pool) -> SimpleMq:
     queues = SimpleMqAdministrationStore(cold)
-    return SimpleMq(SimpleMqStore(hot), queues, Tally(queues.count_outcomes))
+    return SimpleMq(SimpleMqStore(hot), queues, OutcomeCounters(queues.count_outcomes))
 
 
 def _simple_mq_chores(settings: Settings, context: Context, maintenance: MaintenanceStore) -> list[Chore]:
@@ -274,23 +274,23 @@ def assembly(settings: Settings) -> Assemble:
         probe.start()
         replay.start()
 
-        def gauges() -> Gauges:
-            return Gauges(hot.open + cold.open, hot.idle + cold.idle, engine.queued, engine.waiting_by_queue())
+        def state() -> WorkerState:
+            return WorkerState(hot.open + cold.open, hot.idle + cold.idle, engine.queued, engine.waiting_by_queue())
 
-        context.gauges, context.database_answers = gauges, probe.answers
+        context.state, context.database_answers = state, probe.answers
         keep = timedelta(days=settings.jobs.metrics_days)
-        reporter = Reporter(
-            context.meter, administration.metrics, gauges, settings.jobs.metrics_interval_ms / 1000, keep
+        statistics_writer = StatisticsWriter(
+            context.counters, administration.statistics, state, settings.jobs.metrics_interval_ms / 1000, keep
         )
-        context.clock = lambda: reporter.clock
-        reporter.start()
+        context.clock = lambda: statistics_writer.clock
+        statistics_writer.start()
         services = _services(sweeping, settings, context)
         services.start()
 
         async def close() -> None:
             await services.stop()
-            await reporter.stop()
-            await simple_mq.tally.close()
+            await statistics_writer.stop()
+            await simple_mq.outcomes.close()
             await replay.stop()
             await probe.stop()
             await notifications.stop()

@@ -186,7 +186,7 @@ class Routed(Struct, frozen=True):
     stuck: int
 
 
-class Gauges(Struct, frozen=True):
+class QueueStatistics(Struct, frozen=True):
     """Statistics of a queue; ``oldest_age_s`` is the age of the oldest message that can be delivered, 0 if none can."""
 
     queue: UUID
@@ -196,17 +196,17 @@ class Gauges(Struct, frozen=True):
     oldest_age_s: float
 
 
-class Figures(Struct, frozen=True):
-    """Data of the metrics from the database.
+class Statistics(Struct, frozen=True):
+    """What the database counts.
 
     Attributes:
         queues: their number.
-        gauges: of the oldest queues, up to the requested number.
-        outcomes: counters by queue, operation and outcome, of these queues and those without a queue.
+        of_queues: of the oldest queues, up to the requested number.
+        outcomes: counts by queue, operation and outcome, of these queues and those without a queue.
     """
 
     queues: int
-    gauges: Sequence[Gauges]
+    of_queues: Sequence[QueueStatistics]
     outcomes: Sequence[tuple[UUID, str, str, int]]
 
 

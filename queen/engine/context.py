@@ -8,16 +8,17 @@ from typing import TypeVar
 from msgspec import Struct
 
 from queen.core.errors import DatabaseUnavailableError, QueenError, TooSlowError
-from queen.core.metrics import ClockState
+from queen.core.metrics import WorkerState
+from queen.core.statistics import ClockState
 from queen.engine.administration import Administration
 from queen.engine.failover import Failover
 from queen.engine.failures import Repeats, Rules
 from queen.engine.metadata_cache import MetadataCache
-from queen.engine.meter import Gauges, Meter
 from queen.engine.orphans import Orphans
+from queen.engine.outcome_counters import OutcomeCounters
 from queen.engine.ports import Database, Notification, Notify, SimpleMqAdministration, SimpleMqDatabase
 from queen.engine.prefetch import PREFETCHED_S, Prefetch
-from queen.engine.tally import Tally
+from queen.engine.queue_counters import QueueCounters
 from queen.security.keyring import Keyring
 
 T = TypeVar("T")
@@ -28,7 +29,7 @@ class SimpleMq(Struct, frozen=True):
 
     database: SimpleMqDatabase
     administration: SimpleMqAdministration
-    tally: Tally
+    outcomes: OutcomeCounters
 
 
 def ignore_notification(_notification: Notification) -> None:
@@ -42,7 +43,7 @@ async def _always() -> bool:
 class Context:
     """The engine as its handlers see it.
 
-    ``main.py`` sets ``gauges`` (the state of the worker), ``clock`` (the last state of PostgreSQL's clock) and
+    ``main.py`` sets ``state`` (of the worker), ``clock`` (the last state of PostgreSQL's clock) and
     ``database_answers`` (asks PostgreSQL whether it is reachable). ``orphans`` are leases that no consumer holds.
     ``unfinished`` are groups, by queue and name, that lacked cursors when this worker saw them last.
 
@@ -53,7 +54,7 @@ class Context:
         notify: publishes notifications to the long polls of this worker and to other workers.
         retry_timeout_s: how long a call is repeated while PostgreSQL is unavailable.
         failover: the spool; ``None`` if there is none.
-        meter: counts requests and messages.
+        counters: of requests and messages.
         simple_mq: what simple-mq needs; ``None`` if the engine does not serve it.
         keys: of encrypted queues; ``None`` if the server has none.
         limit_s: the time limit of a call in PostgreSQL.
@@ -71,7 +72,7 @@ class Context:
         notify: Notify,
         retry_timeout_s: float,
         failover: Failover | None = None,
-        meter: Meter | None = None,
+        counters: QueueCounters | None = None,
         simple_mq: "SimpleMq | None" = None,
         keys: Keyring | None = None,
         limit_s: float = 30.0,
@@ -82,8 +83,8 @@ class Context:
         self.cache = cache
         self.notify = notify
         self.failover = failover
-        self.meter = meter or Meter()
-        self.gauges: Callable[[], Gauges] = Gauges
+        self.counters = counters or QueueCounters()
+        self.state: Callable[[], WorkerState] = WorkerState
         self.clock: Callable[[], ClockState] = ClockState
         self.keys = keys
         self.database_answers: Callable[[], Awaitable[bool]] = _always
@@ -170,7 +171,7 @@ class Context:
             try:
                 return await call(repeats.again)
             except (DatabaseUnavailableError, TooSlowError) as problem:
-                self.meter.db_errors += 1
+                self.counters.db_errors += 1
                 pause = repeats.after(problem, loop.time(), waits=retries_during_outage or not self.unavailable)
                 if pause is problem:
                     raise

@@ -38,12 +38,12 @@ from queen.engine.lease_release import LeaseRelease
 from queen.engine.lending import BORROWED_BYTES_MAX, LENT_S, Lending, Siblings
 from queen.engine.lock_queue import Round
 from queen.engine.lock_waits import LockWaits
+from queen.engine.metrics import EngineMetrics, SlotMetrics
 from queen.engine.offer import Offer, offered
 from queen.engine.orphans import Orphan
 from queen.engine.ports import Notification
 from queen.engine.prefetch import PrefetchedBatch, returned_in_s
 from queen.engine.slots import Slots
-from queen.engine.status import EngineStatus, SlotStatus
 from queen.engine.waiters import Waiters
 from queen.log.requests import Pop, Popped
 from queen.metrics.engine import observe_call
@@ -127,12 +127,12 @@ class Engine:
         self._lending = Lending(siblings, time.monotonic, self._borrow, self._release)
         return self._lending.receive
 
-    def status(self) -> EngineStatus:
+    def metrics(self) -> EngineMetrics:
         """The current metrics. May be called from any thread."""
-        return EngineStatus(
-            job_queues=tuple([job_queue.status(kind) for kind, job_queue in self._job_queues.items()]),
-            hot=SlotStatus(self._hot.total, self._hot.free),
-            cold=SlotStatus(self._cold.total, self._cold.free),
+        return EngineMetrics(
+            job_queues=tuple([job_queue.metrics(kind) for kind, job_queue in self._job_queues.items()]),
+            hot=SlotMetrics(self._hot.total, self._hot.free),
+            cold=SlotMetrics(self._cold.total, self._cold.free),
             waiting=len(self._waiters),
             waiting_max=self._shares.waiters,
             waiting_refused=self._waiting_refused,
@@ -419,7 +419,7 @@ class Engine:
             if problem is None:
                 # After the answers, so that an error in counting or notifying cannot change them.
                 requests, results = [job.request for job, _ in answers], [result for _, result in answers]
-                self._context.meter.batch(kind, requests, results)
+                self._context.counters.batch(kind, requests, results)
                 self._announce(kind, requests, results, offer)
 
     def _end_each(self, answers: Sequence[tuple[Job, Any]], problem: Exception | None) -> None:

@@ -8,7 +8,7 @@ from queen.core.batch_policy import BatchPolicy
 from queen.core.concurrency import Limiter, Static
 from queen.core.job_type import JobType
 from queen.engine.job import Job
-from queen.engine.status import JobQueueStatus
+from queen.engine.metrics import JobQueueMetrics
 
 #: The most calls that do not wait, after waits in vain, before one tries it again.
 _PASSES_MAX = 63
@@ -75,17 +75,15 @@ class JobQueue:
         self._waiting = 0
         self._jobs = self._calls = self._refused = self.failed = 0
         self._linger: _Linger | None = _Linger() if policy.linger_ms else None
-        self._batch_sizes = [0] * (policy.batch_max.bit_length() + 1)
 
     def __len__(self) -> int:
         return self._waiting
 
-    def status(self, kind: JobType) -> JobQueueStatus:
-        """The state for metrics."""
+    def metrics(self, kind: JobType) -> JobQueueMetrics:
+        """The current metrics."""
         limit = min(self.limiter.limit, self.policy.in_flight_max)
-        return JobQueueStatus(
-            kind, self._waiting, self.size, self.in_flight, limit, self.policy.in_flight_max, self.limiter.rtt_ms,
-            self._jobs, self._calls, tuple(self._batch_sizes), self._refused, self.failed,
+        return JobQueueMetrics(
+            kind, self._waiting, self.size, self.in_flight, limit, self._jobs, self._calls, self._refused, self.failed
         )  # fmt: skip
 
     def refuses(self) -> bool:
@@ -160,7 +158,6 @@ class JobQueue:
         self.in_flight += 1
         self._calls += 1
         self._jobs += len(batch)
-        self._batch_sizes[len(batch).bit_length()] += 1
         if self._linger is not None:
             self._linger.left(len(batch))
         return batch

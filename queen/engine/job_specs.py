@@ -107,7 +107,7 @@ async def _give_back(context: Context, request: Pop, popped: Popped) -> None:
 
 
 def _count(context: Context, request: Pop, popped: Popped) -> None:
-    context.meter.pop(request, popped)
+    context.counters.pop(request, popped)
 
 
 def _enqueue_size(request: Enqueue) -> int:

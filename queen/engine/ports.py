@@ -12,13 +12,13 @@ from queen.core.simple_mq import (
     Dequeued,
     Enqueued,
     Extended,
-    Figures,
     Message,
     NewQueue,
     QueueInfo,
     Requeued,
     RequeuedAll,
     Routed,
+    Statistics,
 )
 from queen.log.append import AppendBatch, Appended
 from queen.log.requests import Slice, StateRows
@@ -394,7 +394,7 @@ class SimpleMqAdministration(Protocol):
     ) -> Sequence[Message] | None: ...
     async def sweep(self) -> list[Routed]: ...
     async def tidy(self, not_after: datetime | None = None) -> None: ...
-    async def figures(self, queues_max: int) -> Figures: ...
+    async def statistics(self, queues_max: int) -> Statistics: ...
     async def count_outcomes(self, numbers: Mapping[tuple[UUID, str, str], int]) -> None: ...
 
 

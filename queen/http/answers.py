@@ -10,7 +10,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from queen.core.errors import DecryptionError
 from queen.engine.context import Context
-from queen.engine.reporter import write_down
+from queen.engine.statistics_writer import write_counts
 from queen.http.rendering import timestamp
 from queen.security.keyring import Keyring
 from queen.security.messages import open_payload
@@ -71,9 +71,9 @@ def age_s(time: datetime | None) -> int:
 
 async def refresh(context: Context) -> None:
     """Refreshes the statistics of small queues."""
-    await context.administration.metrics.refresh_smallest(FRESH_ROWS_MAX)
+    await context.administration.statistics.refresh_smallest(FRESH_ROWS_MAX)
 
 
 async def record(context: Context) -> None:
     """Stores the counts of this worker, so that an answer includes them."""
-    await write_down(context.meter, context.administration.metrics)
+    await write_counts(context.counters, context.administration.statistics)

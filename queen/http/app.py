@@ -15,15 +15,14 @@ from queen.engine.handle import EngineHandle
 from queen.http import problems
 from queen.http.access import Levels
 from queen.http.gate import Gate, SkippedPaths
-from queen.http.measuring import MeasureRequests
+from queen.http.metrics_publisher import MetricsPublisher
 from queen.http.origins import EVERY, allowed_origins, pages_of
-from queen.http.publishing import Publisher
 from queen.http.request import REQUEST_ID, QueenRequest
+from queen.http.request_counters import RequestCounters
 from queen.http.request_log import RequestLog
 from queen.http.room import LeaveRoom, Room
 from queen.http.routes import Route, add_routes
 from queen.http.socket.sockets import Sockets
-from queen.metrics.http import RequestTally
 from queen.security.authentication import role_names, verifier_of
 
 
@@ -89,9 +88,9 @@ def create_app(
         around: the outermost middleware.
     """
     sockets = Sockets(settings.delivery.sockets_max)
-    tally = RequestTally()
+    counters = RequestCounters()
     table = routes(settings, engine, sockets)
-    middleware: list[Any] = [*around, _Lifespan(engine), Publisher(engine, sockets, tally), MeasureRequests(tally)]
+    middleware: list[Any] = [*around, _Lifespan(engine), MetricsPublisher(engine, sockets, counters), counters]
     log = RequestLog(table, of_all=settings.server.request_log)
     middleware += [log, LeaveRoom()]
     if origins := allowed_origins(settings):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from queen.core.metrics import ClockState, GroupFigures, LogFigures, QueueFigures
+from queen.core.statistics import ClockState, GroupStatistics, LogStatistics, QueueStatistics
 from queen.spool.state import SpoolState
 
 
@@ -55,26 +55,26 @@ def spool(state: SpoolState) -> Iterator[Metric]:
         yield GaugeMetricFamily(name, meaning, value=value)
 
 
-def log(figures: LogFigures) -> Iterator[Metric]:
+def log(statistics: LogStatistics) -> Iterator[Metric]:
     """Queues and consumer groups, as of the last refresh of the statistics."""
     for name, meaning, value in (
-        ("queen_queues", "Queues.", figures.queues),
+        ("queen_queues", "Queues.", statistics.queues),
         ("queen_queues_without_series", "Queues beyond QUEEN_METRICS_MAX_QUEUES, which have no series of their own.",
-         figures.queues - len(figures.of_queues)),
-        ("queen_groups", "Consumer groups, counted once per queue.", figures.groups),
+         statistics.queues - len(statistics.of_queues)),
+        ("queen_groups", "Consumer groups, counted once per queue.", statistics.groups),
         ("queen_groups_without_series", "Groups beyond QUEEN_METRICS_MAX_QUEUES, which have no series of their own.",
-         figures.groups - len(figures.of_groups)),
+         statistics.groups - len(statistics.of_groups)),
         ("queen_oldest_undone_age_seconds", "Age of the oldest message that some group has not acknowledged.",
-         figures.oldest_s),
+         statistics.oldest_s),
         ("queen_statistics_age_seconds", "Age of these statistics, and of those of queues and groups.",
-         figures.statistics_age_s or 0),
+         statistics.statistics_age_s or 0),
     ):  # fmt: skip
         yield GaugeMetricFamily(name, meaning, value=value)
-    yield from _queues(figures.of_queues)
-    yield from _groups(figures.of_groups)
+    yield from _queues(statistics.of_queues)
+    yield from _groups(statistics.of_groups)
 
 
-def _queues(figures: Iterable[QueueFigures]) -> Iterator[Metric]:
+def _queues(statistics: Iterable[QueueStatistics]) -> Iterator[Metric]:
     labels = ("queue",)
     families = {
         "partitions": GaugeMetricFamily("queen_queue_partitions", "Partitions of the queue.", labels=labels),
@@ -87,13 +87,13 @@ def _queues(figures: Iterable[QueueFigures]) -> Iterator[Metric]:
         "leased": GaugeMetricFamily("queen_queue_leased_messages", "Messages in flight.", labels=labels),
         "dead_letters": GaugeMetricFamily("queen_queue_dead_letters", "Dead letters of the queue.", labels=labels),
     }
-    for each in figures:
+    for each in statistics:
         for field, family in families.items():
             family.add_metric((each.queue,), getattr(each, field))
     yield from families.values()
 
 
-def _groups(figures: Iterable[GroupFigures]) -> Iterator[Metric]:
+def _groups(statistics: Iterable[GroupStatistics]) -> Iterator[Metric]:
     labels = ("queue", "group")
     families = {
         "lag": GaugeMetricFamily(
@@ -107,7 +107,7 @@ def _groups(figures: Iterable[GroupFigures]) -> Iterator[Metric]:
             "queen_group_leased_messages", "Messages in flight in these partitions.", labels=labels
         ),
     }
-    for each in figures:
+    for each in statistics:
         for field, family in families.items():
             family.add_metric((each.queue, each.group), getattr(each, field))
     yield from families.values()

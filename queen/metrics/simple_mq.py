@@ -3,14 +3,13 @@
 Names are those of the original, with underscores in place of dots.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from uuid import UUID
+from collections.abc import Iterator, Mapping, Sequence
 
 from prometheus_client import Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from queen.core.simple_mq import NO_QUEUE, Gauges
+from queen.core.simple_mq import NO_QUEUE, QueueStatistics, Statistics
 from queen.metrics.http import BUCKETS
 from queen.metrics.registry import REGISTRY
 
@@ -41,31 +40,25 @@ METER_NAMES = (
 )  # fmt: skip
 
 
-def families(gauges: Sequence[Gauges], outcomes: Iterable[tuple[UUID, str, str, int]], queues: int) -> Iterator[Metric]:
-    """The metrics of queues.
-
-    Args:
-        gauges: of the queues that have their own series.
-        outcomes: their counters, and those without a queue.
-        queues: the number of queues.
-    """
-    yield from _gauges(gauges)
-    yield GaugeMetricFamily("simplemq_queues", "Queues, dead-letter queues included.", value=queues)
+def families(statistics: Statistics) -> Iterator[Metric]:
+    """The metrics of queues, from the statistics of those that have their own series."""
+    yield from _queues(statistics.of_queues)
+    yield GaugeMetricFamily("simplemq_queues", "Queues, dead-letter queues included.", value=statistics.queues)
     yield GaugeMetricFamily(
         "simplemq_queues_without_series",
         "Queues beyond QUEEN_METRICS_MAX_QUEUES, which have no series of their own.",
-        value=queues - len(gauges),
+        value=statistics.queues - len(statistics.of_queues),
     )
     counters = {
         operation: CounterMetricFamily(name, meaning, labels=("queue_id", "outcome"))
         for operation, (name, meaning) in _COUNTERS.items()
     }
-    for queue, operation, outcome, total in outcomes:
+    for queue, operation, outcome, total in statistics.outcomes:
         counters[operation].add_metric(("" if queue == NO_QUEUE else str(queue), outcome), total)
     yield from counters.values()
 
 
-def _gauges(gauges: Sequence[Gauges]) -> Iterator[Metric]:
+def _queues(statistics: Sequence[QueueStatistics]) -> Iterator[Metric]:
     labels = ("queue_id", "type")
     depth = GaugeMetricFamily("simplemq_queue_depth", "Messages in the queue, in any state.", labels=labels)
     in_flight = GaugeMetricFamily(
@@ -76,7 +69,7 @@ def _gauges(gauges: Sequence[Gauges]) -> Iterator[Metric]:
         "Age of the oldest message that is ready for delivery, 0 if there is none.",
         labels=labels,
     )
-    for each in gauges:
+    for each in statistics:
         values = (str(each.queue), "dlq" if each.dead_letters else "queue")
         depth.add_metric(values, each.depth)
         in_flight.add_metric(values, each.in_flight)

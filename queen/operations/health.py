@@ -29,7 +29,7 @@ class SharedState(Struct):
 
 
 class Clock(Struct):
-    """The state of PostgreSQL's clock: see ``queen.core.metrics.ClockState``."""
+    """The state of PostgreSQL's clock: see ``queen.core.statistics.ClockState``."""
 
     steps: int
     last_step_s: float | None

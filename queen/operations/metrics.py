@@ -19,7 +19,7 @@ class Rate(Struct):
     rate: float
 
 
-class DatabaseFigures(Struct, rename="camel"):
+class DatabaseMetrics(Struct, rename="camel"):
     """Open connections, idle ones, and requests that wait for a connection."""
 
     pool_size: int
@@ -27,8 +27,8 @@ class DatabaseFigures(Struct, rename="camel"):
     waiting_requests: int
 
 
-class MemoryFigures(Struct, rename="camel"):
-    """Memory of the process in bytes. Field names are those of the original; Python has no separate heap size."""
+class MemoryMetrics(Struct, rename="camel"):
+    """Memory of the process in bytes. All but ``rss`` are parts of a JavaScript heap: 0, as in the original."""
 
     rss: int
     heap_total: int
@@ -37,7 +37,7 @@ class MemoryFigures(Struct, rename="camel"):
     array_buffers: int
 
 
-class CpuFigures(Struct):
+class CpuMetrics(Struct):
     """CPU time of the process, in microseconds."""
 
     user: int
@@ -50,27 +50,27 @@ class MetricsAnswer(Struct):
     uptime: int
     requests: Rate
     messages: Rate
-    database: DatabaseFigures
-    memory: MemoryFigures
-    cpu: CpuFigures
+    database: DatabaseMetrics
+    memory: MemoryMetrics
+    cpu: CpuMetrics
 
 
 def _rate(total: int, seconds: float) -> Rate:
     return Rate(total, round(total / seconds, 3) if seconds else 0.0)
 
 
-async def _figures(context: Context) -> MetricsAnswer:
-    meter, gauges = context.meter, context.gauges()
+async def _metrics(context: Context) -> MetricsAnswer:
+    counters, state = context.counters, context.state()
     process = psutil.Process()
     memory, cpu = process.memory_info(), process.cpu_times()
-    seconds = meter.age_s
+    seconds = counters.age_s
     return MetricsAnswer(
         int(seconds),
-        _rate(meter.requests, seconds),
-        _rate(meter.messages, seconds),
-        DatabaseFigures(gauges.pool_size, gauges.pool_idle, gauges.queued),
-        MemoryFigures(memory.rss, memory.vms, memory.rss, 0, 0),
-        CpuFigures(int(cpu.user * 1e6), int(cpu.system * 1e6)),
+        _rate(counters.requests, seconds),
+        _rate(counters.messages, seconds),
+        DatabaseMetrics(state.pool_size, state.pool_idle, state.queued),
+        MemoryMetrics(memory.rss, 0, 0, 0, 0),
+        CpuMetrics(int(cpu.user * 1e6), int(cpu.system * 1e6)),
     )
 
 
@@ -85,4 +85,4 @@ async def _figures(context: Context) -> MetricsAnswer:
 )
 async def get_metrics(server: Server, _req: QueenRequest, resp: falcon.asgi.Response) -> None:
     """All workers of an instance share a port: any of them answers."""
-    answer(resp, await server.run(_figures))
+    answer(resp, await server.run(_metrics))

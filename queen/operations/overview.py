@@ -92,7 +92,7 @@ async def get_overview(server: Server, _req: QueenRequest, resp: falcon.asgi.Res
         await answers.refresh(context)
         await answers.record(context)
         now = datetime.now(UTC)
-        recent = await context.administration.metrics.queues(
+        recent = await context.administration.statistics.queues(
             Period(now - _THROUGHPUT, now), 5, QueueFilter(), GroupBy(bucket=False)
         )
         return _overview(await context.administration.catalogue.summary(), recent)

@@ -46,8 +46,8 @@ class ParkedAnswer(Struct, rename="camel"):
 
 async def record_parked(context: Context) -> None:
     """Stores the counts of this worker, with the long polls that wait now."""
-    for name, waiting in context.gauges().waiting.items():
-        context.meter.parked(name, waiting)
+    for name, waiting in context.state().waiting.items():
+        context.counters.parked(name, waiting)
     await answers.record(context)
 
 
@@ -68,7 +68,7 @@ async def get_parked_pops(server: Server, req: QueenRequest, resp: falcon.asgi.R
 
     async def look(context: Context) -> list[ParkedRow]:
         await record_parked(context)
-        metrics = context.administration.metrics
+        metrics = context.administration.statistics
         return await metrics.parked(period, period.bucket_minutes, queues, page.limit, page.offset)
 
     points = []

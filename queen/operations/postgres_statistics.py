@@ -66,5 +66,5 @@ def _pretty(size: int) -> str:
 )
 async def get_postgres_statistics(server: Server, _req: QueenRequest, resp: falcon.asgi.Response) -> None:
     """Caches, dead rows, sizes and active queries."""
-    found = await server.ask(lambda context: context.administration.metrics.postgres())
+    found = await server.ask(lambda context: context.administration.statistics.postgres())
     answer(resp, render(found))

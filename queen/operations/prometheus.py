@@ -13,7 +13,7 @@ _ANSWERS = [Answer("Of all workers of the instance", str, media_type=CONTENT_TYP
 
 async def _send_metrics(server: Server, _req: QueenRequest, resp: falcon.asgi.Response) -> None:
     """200, also while PostgreSQL is unavailable: then without its statistics."""
-    families = await server.figures.asked()
+    families = await server.metrics.on_request()
     resp.content_type = CONTENT_TYPE
     resp.set_header("Cache-Control", "no-cache")
     resp.data = render(families)

@@ -133,7 +133,7 @@ async def _busiest(
 ) -> tuple[int, QueueFilter, list[QueueMetricsRow]]:
     """The number of active queues, a page of them, and their series."""
     await record_parked(context)
-    metrics = context.administration.metrics
+    metrics = context.administration.statistics
     found = await metrics.busiest(period, queues, page.limit, page.offset)
     chosen = QueueFilter(names=found.names)
     return found.total, chosen, await metrics.queues(period, period.bucket_minutes, chosen, GroupBy(queue=True))
@@ -187,7 +187,7 @@ async def get_queue_operations(server: Server, req: QueenRequest, resp: falcon.a
         await answers.refresh(context)
         administration, minutes = context.administration, period.bucket_minutes
         known = await administration.catalogue.queues(chosen, QueueOrder.NEWEST, page.limit, 0)
-        totals = await administration.metrics.queues(period, minutes, QueueFilter(names=queues), GroupBy())
+        totals = await administration.statistics.queues(period, minutes, QueueFilter(names=queues), GroupBy())
         return _Series(total, rows, totals, {row.name: row.partitions or 0 for row in known})
 
     seen, minutes = await server.ask(look), period.bucket_minutes

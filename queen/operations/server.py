@@ -10,7 +10,7 @@ from queen.core.job_type import JobType
 from queen.engine.context import Context
 from queen.engine.handle import EngineHandle
 from queen.http.access import Levels
-from queen.http.figures import Figures
+from queen.http.metrics_collector import MetricsCollector
 from queen.http.operation import Topic
 from queen.http.pops import PopDefaults, Pops
 from queen.http.socket.sockets import Sockets
@@ -30,7 +30,7 @@ class Server(Struct, frozen=True, eq=False):
         keys: encrypt and decrypt payloads; ``None``: the server has no key.
         pops: parses and renders pops.
         levels: the access levels of roles.
-        figures: renders metrics for Prometheus.
+        metrics: collects metrics for Prometheus.
         topics: all operations.
     """
 
@@ -40,7 +40,7 @@ class Server(Struct, frozen=True, eq=False):
     keys: Keyring | None
     pops: Pops
     levels: Levels
-    figures: Figures
+    metrics: MetricsCollector
     topics: Sequence[Topic]
 
     @property
@@ -69,5 +69,5 @@ def server_of(settings: Settings, engine: EngineHandle, sockets: Sockets, topics
     defaults = PopDefaults(delivery.default_batch, delivery.default_timeout_ms, delivery.default_subscription_mode)
     return Server(
         settings, engine, sockets, keys, Pops(engine, defaults, keys), Levels(role_names(settings)),
-        Figures(engine, settings.telemetry.series_max), topics,
+        MetricsCollector(engine, settings.telemetry.series_max), topics,
     )  # fmt: skip

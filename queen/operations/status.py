@@ -186,9 +186,9 @@ async def _look(context: Context, wanted: QueueFilter, period: Period, page: Pag
         queues=await administration.catalogue.used_queues(wanted, page.limit, page.offset),
         summary=summary,
         groups=await administration.consumer_groups.summary(wanted),
-        series=await administration.metrics.queues(period, minutes, wanted, GroupBy()),
-        machines=await administration.metrics.workers(period, minutes, WorkerFilter(), GroupBy()),
-        total=await administration.metrics.queues(period, minutes, wanted, GroupBy(bucket=False)),
+        series=await administration.statistics.queues(period, minutes, wanted, GroupBy()),
+        machines=await administration.statistics.workers(period, minutes, WorkerFilter(), GroupBy()),
+        total=await administration.statistics.queues(period, minutes, wanted, GroupBy(bucket=False)),
         workers=await live_workers(context, wanted),
         dead=await _dead_letters(context, wanted.names[0] if wanted.names else None, summary.dead_letter),
     )

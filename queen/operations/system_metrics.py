@@ -164,7 +164,7 @@ async def get_system_metrics(server: Server, req: QueenRequest, resp: falcon.asg
     wanted, page = queries.worker_filter(req), queries.page_of_series(req, period, _POINTS)
 
     async def look(context: Context) -> tuple[int, list[WorkerMetricsRow]]:
-        metrics = context.administration.metrics
+        metrics = context.administration.statistics
         found = await metrics.find_workers(period, wanted, page.limit, page.offset)
         chosen = WorkerFilter(names=found.names)
         return found.total, await metrics.workers(period, period.bucket_minutes, chosen, GroupBy(worker=True))

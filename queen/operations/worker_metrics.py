@@ -184,7 +184,7 @@ async def get_worker_metrics(server: Server, req: QueenRequest, resp: falcon.asg
     async def look(context: Context) -> WorkerMetricsAnswer:
         await answers.refresh(context)
         await answers.record(context)
-        metrics, minutes, now = context.administration.metrics, period.bucket_minutes, datetime.now(UTC)
+        metrics, minutes, now = context.administration.statistics, period.bucket_minutes, datetime.now(UTC)
         everything = QueueFilter()
         machines = await metrics.workers(period, minutes, wanted, GroupBy())
         series = _series(await metrics.queues(period, minutes, everything, GroupBy()), machines, minutes)

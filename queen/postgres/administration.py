@@ -8,9 +8,9 @@ from queen.postgres.catalogue import CatalogueStore
 from queen.postgres.consumer_groups import ConsumerGroupStore
 from queen.postgres.dead_letters import DeadLetterStore
 from queen.postgres.messages import MessageStore
-from queen.postgres.metrics import MetricsStore
 from queen.postgres.pool import Pool
 from queen.postgres.statement import call
+from queen.postgres.statistics import StatisticsStore
 from queen.postgres.traces import TraceStore
 
 _CONFIGURE = (
@@ -45,7 +45,7 @@ class AdministrationStore:
         self.dead_letters = DeadLetterStore(pool)
         self.consumer_groups = ConsumerGroupStore(pool)
         self.traces = TraceStore(pool)
-        self.metrics = MetricsStore(pool)
+        self.statistics = StatisticsStore(pool)
 
     async def installation(self) -> UUID:
         """The id of the database, by which a spool knows where its messages belong."""

@@ -9,14 +9,14 @@ from queen.core.simple_mq import (
     Dequeued,
     Enqueued,
     Extended,
-    Figures,
-    Gauges,
     Message,
     NewQueue,
     QueueInfo,
+    QueueStatistics,
     Requeued,
     RequeuedAll,
     Routed,
+    Statistics,
 )
 from queen.engine.ports import EnqueueColumns, Polled
 from queen.postgres.pool import Pool
@@ -40,7 +40,7 @@ _REQUEUE_ALL = "SELECT * FROM simple_mq.requeue_all_v1($1, $2)"
 _PEEK = "SELECT * FROM simple_mq.peek_v1($1, $2, $3, $4)"
 _SWEEP = "SELECT * FROM simple_mq.sweep_v1($1)"
 _TIDY = "SELECT simple_mq.tidy_v1($1)"
-_GAUGES = "SELECT * FROM simple_mq.gauges_v1($1)"
+_QUEUE_STATISTICS = "SELECT * FROM simple_mq.gauges_v1($1)"
 _COUNT = "SELECT simple_mq.count_outcomes_v1($1, $2, $3, $4)"
 _QUEUES = "SELECT count(*) AS queues FROM simple_mq.queues"
 _OUTCOMES = (
@@ -157,13 +157,13 @@ class SimpleMqAdministrationStore:
             pass
         await self._pool.fetch(_TIDY, not_after)
 
-    async def figures(self, queues_max: int) -> Figures:
-        """Statistics and counters of the oldest queues, and the counters without a queue."""
+    async def statistics(self, queues_max: int) -> Statistics:
+        """Statistics and outcomes of the oldest queues, and the outcomes without a queue."""
         [row] = await self._pool.fetch(_QUEUES)
-        gauges = [Gauges(*row) for row in await self._pool.fetch(_GAUGES, queues_max)]
-        shown = [each.queue for each in gauges] + [NO_QUEUE]
+        of_queues = [QueueStatistics(*row) for row in await self._pool.fetch(_QUEUE_STATISTICS, queues_max)]
+        shown = [each.queue for each in of_queues] + [NO_QUEUE]
         outcomes = [tuple(row) for row in await self._pool.fetch(_OUTCOMES, shown)]
-        return Figures(row["queues"], gauges, outcomes)
+        return Statistics(row["queues"], of_queues, outcomes)
 
     async def count_outcomes(self, numbers: Mapping[tuple[UUID, str, str], int]) -> None:
         """Adds to the counters, by queue, operation and outcome."""

@@ -26,7 +26,7 @@ from prometheus_client.metrics_core import Metric
 from queen.config import Settings
 from queen.core.version import VERSION
 from queen.metrics.directory import Spokesman
-from queen.telemetry.figures import metrics_data
+from queen.telemetry.metrics import metrics_data
 
 log = logging.getLogger("queen.telemetry")
 
@@ -58,7 +58,7 @@ def tracing(settings: Settings) -> TracerProvider:
     return provider
 
 
-class SendFigures:
+class SendMetrics:
     """Sends the metrics of the instance, from one of its workers.
 
     Args:
@@ -105,36 +105,36 @@ def _begin(work: Callable[[], object]) -> Thread:
 class Life:
     """Starts and stops sending with the worker: a falcon middleware without a part in requests."""
 
-    def __init__(self, provider: TracerProvider, figures: SendFigures | None) -> None:
-        self._provider, self._figures = provider, figures
+    def __init__(self, provider: TracerProvider, metrics: SendMetrics | None) -> None:
+        self._provider, self._metrics = provider, metrics
         self._task: asyncio.Task[None] | None = None
 
     async def process_startup(self, _scope: Any, _event: Any) -> None:  # noqa: ANN401 - ASGI's dictionaries
         """Starts."""
-        if self._figures is not None:
-            self._task = asyncio.create_task(self._figures.run())
+        if self._metrics is not None:
+            self._task = asyncio.create_task(self._metrics.run())
 
     async def process_shutdown(self, _scope: Any, _event: Any) -> None:  # noqa: ANN401
         """Sends remaining data, if the collector accepts it in time."""
         spans = _begin(self._provider.shutdown)
-        figures: Thread | None = None
-        if self._figures is not None and self._task is not None:
+        last: Thread | None = None
+        if self._metrics is not None and self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LAST_EXPORT_S):
-                    figures = await self._figures.send()
+                    last = await self._metrics.send()
         until = time.monotonic() + _LAST_EXPORT_S
-        for thread in (spans, figures):
+        for thread in (spans, last):
             if thread is not None:
                 await asyncio.to_thread(thread.join, max(0.0, until - time.monotonic()))
-        if self._figures is not None:
-            self._figures.close()
+        if self._metrics is not None:
+            self._metrics.close()
 
 
-def figures_of(settings: Settings, collect: Collect) -> SendFigures | None:
+def metrics_sender(settings: Settings, collect: Collect) -> SendMetrics | None:
     """The sender of metrics, if metrics are on."""
     if settings.telemetry.metrics != "otlp":
         return None
-    return SendFigures(OTLPMetricExporter(), instance(settings), collect, settings.telemetry.metrics_interval_ms / 1000)
+    return SendMetrics(OTLPMetricExporter(), instance(settings), collect, settings.telemetry.metrics_interval_ms / 1000)

@@ -10,9 +10,10 @@ import httpx
 import pytest
 import yaml
 
-from queen.core.metrics import GroupFigures, LogFigures, QueueFigures
+from queen.core.statistics import GroupStatistics, LogStatistics, QueueStatistics
+from queen.http.request_counters import RequestCounters
 from queen.metrics import instance
-from queen.metrics.http import ANSWER_SECONDS, ANSWERED, RequestTally
+from queen.metrics.http import ANSWER_SECONDS, ANSWERED
 from tests.support.api import Api, open_client
 from tests.support.clock import eventually
 from tests.support.processes import ROOT, Server
@@ -120,22 +121,22 @@ async def test_messages_are_counted_when_they_are_stored(http: httpx.AsyncClient
 
 
 def test_series_are_bounded_and_what_has_none_is_counted() -> None:
-    figures = LogFigures(
-        5, 7, 1.0, None, [QueueFigures("q", 1, 2, 3, 4, 5)], [GroupFigures("q", "g", 1, 2.0, 3, 4)] * 2
+    statistics = LogStatistics(
+        5, 7, 1.0, None, [QueueStatistics("q", 1, 2, 3, 4, 5)], [GroupStatistics("q", "g", 1, 2.0, 3, 4)] * 2
     )
-    samples = {sample.name: sample.value for family in instance.log(figures) for sample in family.samples}
+    samples = {sample.name: sample.value for family in instance.log(statistics) for sample in family.samples}
     assert samples["queen_queues_without_series"] == 4
     assert samples["queen_groups_without_series"] == 5
     assert samples["queen_statistics_age_seconds"] == 0
 
 
-def test_a_tally_hands_over_each_request_once() -> None:
-    tally = RequestTally()
-    tally.add("GET", "/tally", 200, 0.5)
-    tally.add("GET", "/tally", 200, 0.25)
-    tally.publish()
-    tally.publish()
-    labels = ("GET", "/tally", "200")
+def test_a_counters_hands_over_each_request_once() -> None:
+    counters = RequestCounters()
+    counters.add("GET", "/counters", 200, 0.5)
+    counters.add("GET", "/counters", 200, 0.25)
+    counters.publish()
+    counters.publish()
+    labels = ("GET", "/counters", "200")
     assert [metric.labels(*labels)._value.get() for metric in (ANSWERED, ANSWER_SECONDS)] == [2, 0.75]
 
 

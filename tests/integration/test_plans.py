@@ -10,10 +10,10 @@ from queen.core.simple_mq import NewQueue
 from queen.engine.ports import AckColumns, CompleteColumns, EnqueueColumns, PopColumns, WaitingColumns
 from queen.log.append import AppendBatch
 from queen.postgres.dsn import parse
-from queen.postgres.metrics import MetricsStore
 from queen.postgres.pool import Pool
 from queen.postgres.setup import prepare
 from queen.postgres.simple_mq import SimpleMqAdministrationStore, SimpleMqStore
+from queen.postgres.statistics import StatisticsStore
 from queen.postgres.store import Store
 from tests.support.flushes import flush_of
 from tests.support.servers import create_database, drop_database
@@ -216,7 +216,7 @@ async def test_a_plan_made_while_tables_were_small_is_good_when_they_are_large(h
     await hot.pool.fetch("ANALYZE" if emptied else "VACUUM ANALYZE")
     await hot.round()
     await hot.large_queue()
-    await hot.count("statistics", MetricsStore(hot.pool).refresh_page(0, wait=True), PARTITIONS)
+    await hot.count("statistics", StatisticsStore(hot.pool).refresh_page(0, wait=True), PARTITIONS)
     await hot.round()
     assert hot.reads_much == {}
 

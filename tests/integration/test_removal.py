@@ -10,9 +10,9 @@ import pytest
 from queen.core.administration import DeadLetterFilter, MessageKey, Registered, Registration
 from queen.postgres.administration import AdministrationStore
 from queen.postgres.maintenance import MaintenanceStore
-from queen.postgres.metrics import MetricsStore
 from queen.postgres.pool import Pool
 from queen.postgres.rotation import RotationStore
+from queen.postgres.statistics import StatisticsStore
 from spec.guarantees import Level, checks
 from tests.support.api import Api
 from tests.support.stored import make_partitions, own_database, value
@@ -294,10 +294,10 @@ async def test_a_message_with_many_traces_is_deleted_in_pages(
 
 
 async def test_statistics_are_refreshed_in_pages(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("queen.postgres.metrics.REFRESH_ROWS", 50)
+    monkeypatch.setattr("queen.postgres.statistics.REFRESH_ROWS", 50)
     for number in range(30):
         await make_partitions(pool, f"q{number}", 1 + 10 * (number % 3))
-    store, after, pages = MetricsStore(pool), 0, 0
+    store, after, pages = StatisticsStore(pool), 0, 0
     await store.refresh_smallest(10**6)
     await pool.fetch("UPDATE queen.queue_stats SET computed_at = now() - interval '1 day', partitions = partitions")
     seen = 0
@@ -318,8 +318,8 @@ async def test_statistics_are_refreshed_in_pages(pool: Pool, monkeypatch: pytest
 async def test_a_queue_larger_than_a_page_of_statistics_is_one_by_itself(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("queen.postgres.metrics.REFRESH_ROWS", 50)
-    store = MetricsStore(pool)
+    monkeypatch.setattr("queen.postgres.statistics.REFRESH_ROWS", 50)
+    store = StatisticsStore(pool)
     for name, partitions in (("small", 1), ("large", 500), ("last", 1)):
         await make_partitions(pool, name, partitions)
     await store.refresh_smallest(10**6)

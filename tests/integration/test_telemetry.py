@@ -24,8 +24,8 @@ from prometheus_client.metrics_core import Metric
 from queen.config import Settings
 from queen.config.areas import Telemetry
 from queen.telemetry.exchange import Exchange, header_of
-from queen.telemetry.figures import metrics_data
-from queen.telemetry.sending import figures_of, tracing
+from queen.telemetry.metrics import metrics_data
+from queen.telemetry.sending import metrics_sender, tracing
 from tests.support.api import Api, open_client, worker_apis
 from tests.support.clock import eventually
 from tests.support.otlp import Collector, Span, collecting
@@ -401,7 +401,7 @@ def test_without_exporters_contexts_are_kept_and_nothing_is_sent() -> None:
     settings = Settings(telemetry=Telemetry(enabled=True, traces="none", metrics="none"))
     with tracing(settings).get_tracer("test").start_as_current_span("a") as span:
         assert Exchange(span, INVALID_SPAN_CONTEXT).traceparent == header_of(span.get_span_context())
-    assert figures_of(settings, gather) is None
+    assert metrics_sender(settings, gather) is None
 
 
 @pytest.mark.parametrize(

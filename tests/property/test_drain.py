@@ -112,7 +112,7 @@ class Harness:
             notify=ignore_notification,
             unavailable=False,
             cache=None,
-            meter=SimpleNamespace(batch=lambda *_: None, pop=lambda _request, popped: self.counted.append(popped)),
+            counters=SimpleNamespace(batch=lambda *_: None, pop=lambda _request, popped: self.counted.append(popped)),
             orphans=Orphans(),
             prefetch=Prefetch(),
             pop_maintenance=False,
@@ -206,14 +206,11 @@ def test_every_job_is_answered_once_and_in_time(
         assert database.most["hot"] <= hot
         assert database.most["custom"] <= 1
         assert all(database.most[kind.value] <= POLICY.in_flight_max for kind in HOT)
-        status = harness.engine.status()
-        assert (status.hot.free, status.cold.free, status.waiting, status.wait_lists) == (hot, 1, 0, 0)
+        metrics = harness.engine.metrics()
+        assert (metrics.hot.free, metrics.cold.free, metrics.waiting, metrics.wait_lists) == (hot, 1, 0, 0)
         assert all(
             (job_queue.queued, job_queue.queued_bytes, job_queue.in_flight) == (0, 0, 0)
-            for job_queue in status.job_queues
-        )
-        assert sum(sum(job_queue.batch_sizes) for job_queue in status.job_queues) == sum(
-            job_queue.calls for job_queue in status.job_queues
+            for job_queue in metrics.job_queues
         )
 
     run(live())
@@ -349,7 +346,7 @@ def test_one_job_too_many_is_refused_and_counted() -> None:
         await asyncio.sleep(60)
         refused = [job for job in jobs if isinstance(harness.answers[id(job)][0], OverloadedError)]
         assert len(refused) == 6  # one left at once, three may wait
-        [push] = [job_queue for job_queue in harness.engine.status().job_queues if job_queue.kind is JobType.PUSH]
+        [push] = [job_queue for job_queue in harness.engine.metrics().job_queues if job_queue.kind is JobType.PUSH]
         assert (push.refused, push.jobs, push.failed) == (6, 4, 0)
         await harness.engine.stop()
 
@@ -362,8 +359,7 @@ def test_calls_are_timed_finer_than_a_loop_knows_the_time() -> None:
         harness = Harness(Database(random.Random(0), 0.002), hot=2, clock=lambda: next(times))
         harness.submit(JobType.ACK, Request(1))
         await harness.engine.stop()
-        [job_queue] = [each for each in harness.engine.status().job_queues if each.kind is JobType.ACK]
-        assert job_queue.rtt_ms == pytest.approx(0.4)
+        assert harness.engine._job_queues[JobType.ACK].limiter.rtt_ms == pytest.approx(0.4)
 
     run(live())
 
@@ -464,7 +460,7 @@ def test_long_polls_get_pushed_messages_at_once_in_any_way(
         pushed = sum(messages for _, messages in pushes)
         got = sum(answer.claims[0].attempt for job in jobs for answer in harness.answers[id(job)])
         assert got + log.messages == pushed
-        assert not (log.messages and harness.engine.status().waiting), "somebody waits beside a message"
+        assert not (log.messages and harness.engine.metrics().waiting), "somebody waits beside a message"
         assert all(len(harness.answers[id(job)]) == 1 for job in told)
         await harness.engine.stop()
 

@@ -575,7 +575,7 @@ class Harness:
         context: Any = SimpleNamespace(
             notify=ignore_notification, unavailable=False, cache=None, orphans=Orphans(), unfinished=set(), rules=RULES,
             prefetch=Prefetch(), pop_maintenance=False,
-            meter=SimpleNamespace(batch=lambda *_: None), database=self,
+            counters=SimpleNamespace(batch=lambda *_: None), database=self,
         )  # fmt: skip
         waiting = Waiting(Popped(), self.give_back, lambda *_: None)
         self.in_flight = Counter[str]()
@@ -640,8 +640,8 @@ def test_the_engine_answers_innocent_requests_whatever_comes_with_them(batch: li
             elif request in late:
                 assert result == request.number
         await harness.engine.stop()
-        status = harness.engine.status()
-        assert (status.hot.free, [job_queue.in_flight for job_queue in status.job_queues]) == (4, [0, 0])
+        metrics = harness.engine.metrics()
+        assert (metrics.hot.free, [job_queue.in_flight for job_queue in metrics.job_queues]) == (4, [0, 0])
 
     run(live())
 
@@ -675,8 +675,8 @@ def test_the_engine_goes_on_while_some_wait_for_locks(
         assert results == [request.number for request in held_up] + [500 + number for number in range(10)]
         assert harness.in_flight["most"] <= 3, "those that wait share two connections"
         await harness.engine.stop()
-        status = harness.engine.status()
-        assert (status.hot.free, harness.engine.queued) == (4, 0)
+        metrics = harness.engine.metrics()
+        assert (metrics.hot.free, harness.engine.queued) == (4, 0)
 
     run(live())
 
@@ -693,7 +693,7 @@ def test_requests_that_wait_for_a_lock_are_counted_and_answered_at_shutdown(numb
         await harness.engine.stop()
         assert id(jobs[0]) not in harness.answers
         assert {type(harness.answers[id(job)][0]) for job in jobs[1:]} == {LockedError}
-        assert (harness.engine.status().hot.free, harness.engine.queued) == (4, 0)
+        assert (harness.engine.metrics().hot.free, harness.engine.queued) == (4, 0)
 
     run(live())
 
@@ -704,7 +704,7 @@ def test_a_long_poll_waits_until_a_lock_is_released() -> None:
         [job] = harness.submit(JobType.POP, [Pop("-1", wait_ms=600_000)])
         await asyncio.sleep(30)
         assert not harness.answers
-        assert harness.engine.status().waiting == 1
+        assert harness.engine.metrics().waiting == 1
         await harness.engine.stop()
         assert isinstance(harness.answers[id(job)][0], Popped)
 

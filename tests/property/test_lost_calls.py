@@ -41,7 +41,7 @@ def context_of(*answers: object) -> Context:
     """A context over such a database; nothing else of it is there."""
     nothing: Any = SimpleNamespace()
     database: Any = Lossy(*answers)
-    queues: Any = SimpleNamespace(database=database, tally=SimpleNamespace(add=lambda *_: None))
+    queues: Any = SimpleNamespace(database=database, outcomes=SimpleNamespace(add=lambda *_: None))
     return Context(database, nothing, nothing, ignore_notification, retry_timeout_s=60, simple_mq=queues)
 
 

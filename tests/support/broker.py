@@ -29,7 +29,7 @@ from queen.engine.job import Job
 from queen.engine.job_queue import JobQueue
 from queen.engine.job_specs import JOB_SPECS
 from queen.engine.metadata_cache import MetadataCache
-from queen.engine.tally import Tally
+from queen.engine.outcome_counters import OutcomeCounters
 from queen.engine.waiters import Waiters
 from queen.http.parsing import PushItem, to_push
 from queen.http.rendering import render_pop
@@ -78,7 +78,7 @@ class Broker:
         self._pool = Pool(parse(dsn, "queen test", 5000), self._connections, 30)
         store = Store(self._pool)
         queues = SimpleMqAdministrationStore(self._pool)
-        simple_mq = SimpleMq(SimpleMqStore(self._pool), queues, Tally(queues.count_outcomes))
+        simple_mq = SimpleMq(SimpleMqStore(self._pool), queues, OutcomeCounters(queues.count_outcomes))
         self._context = Context(
             store,
             AdministrationStore(self._pool),

@@ -13,7 +13,7 @@ from queen.core import simple_mq as real
 from queen.engine.context import Context, SimpleMq, ignore_notification
 from queen.engine.handlers import simple_mq as handlers
 from queen.engine.metadata_cache import MetadataCache
-from queen.engine.tally import Tally
+from queen.engine.outcome_counters import OutcomeCounters
 from queen.postgres.administration import AdministrationStore
 from queen.postgres.dsn import parse
 from queen.postgres.pool import Pool
@@ -45,7 +45,7 @@ class SimpleMqBroker:
         self.queues = SimpleMqAdministrationStore(self.pool)
         self.messages = SimpleMqStore(self.pool)
         store = Store(self.pool)
-        simple_mq = SimpleMq(self.messages, self.queues, Tally(self.queues.count_outcomes))
+        simple_mq = SimpleMq(self.messages, self.queues, OutcomeCounters(self.queues.count_outcomes))
         self.context = Context(
             store,
             AdministrationStore(self.pool),
@@ -56,7 +56,7 @@ class SimpleMqBroker:
         )
 
     def close(self) -> None:
-        self.run(self.context.simple_mq.tally.close())
+        self.run(self.context.simple_mq.outcomes.close())
         self.run(self.pool.close())
         self._runner.close()
 

@@ -41,11 +41,11 @@ def announce_routed(context: Context, routed: Sequence[Routed]) -> None:
     """Counts dead letters, and notifies polls of dead-letter queues."""
     for each in routed:
         if each.dead:
-            context.simple_mq.tally.add(each.queue, "dlq_moved", "success", each.dead)
+            context.simple_mq.outcomes.add(each.queue, "dlq_moved", "success", each.dead)
             if each.dlq_id is not None:
                 announce(context, each.dlq_id, each.dead)
         if each.stuck:
-            context.simple_mq.tally.add(each.queue, "dlq_failed", "capacity_exceeded", each.stuck)
+            context.simple_mq.outcomes.add(each.queue, "dlq_failed", "capacity_exceeded", each.stuck)
 
 
 # ---------------------------------------------------------------- enqueue
@@ -62,7 +62,7 @@ async def enqueue(context: Context, requests: Sequence[Enqueue]) -> list[Enqueue
         columns.traceparent = [request.traceparent for request in requests for _ in request.messages]
     answers = await context.with_retries(lambda _again: context.simple_mq.database.enqueue(columns))
     stored = _count_enqueued(context, requests, answers)
-    context.meter.messages += stored.total()
+    context.counters.messages += stored.total()
     for queue, messages in stored.items():
         announce(context, queue, messages)
     return answers
@@ -73,7 +73,7 @@ def _count_enqueued(context: Context, requests: Sequence[Enqueue], answers: Sequ
     stored: Counter[UUID] = Counter()
     for request, answer in zip(requests, answers, strict=True):
         number = len(request.messages) if answer.outcome == "stored" else 1
-        context.simple_mq.tally.add(request.queue, "enqueue", _ENQUEUED[answer.outcome], number)
+        context.simple_mq.outcomes.add(request.queue, "enqueue", _ENQUEUED[answer.outcome], number)
         if answer.outcome == "stored":
             stored[request.queue] += number
     return stored
@@ -119,10 +119,10 @@ async def dequeue(context: Context, polls: Sequence[Dequeue]) -> list[Outcome]:
 def count_dequeued(context: Context, poll: Dequeue, dequeued: Dequeued) -> None:
     """Counts the answer to a poll."""
     if dequeued.messages:
-        context.meter.messages += len(dequeued.messages)
-        context.simple_mq.tally.add(poll.queue_id, "dequeue", "success", len(dequeued.messages))
+        context.counters.messages += len(dequeued.messages)
+        context.simple_mq.outcomes.add(poll.queue_id, "dequeue", "success", len(dequeued.messages))
     else:
-        context.simple_mq.tally.add(poll.queue_id, "dequeue", "empty" if dequeued.known else "queue_not_found")
+        context.simple_mq.outcomes.add(poll.queue_id, "dequeue", "empty" if dequeued.known else "queue_not_found")
 
 
 async def give_back(context: Context, poll: Dequeue, dequeued: Dequeued) -> None:
@@ -146,7 +146,7 @@ async def acknowledge(context: Context, requests: Sequence[Acknowledge]) -> list
     messages = [message for request in requests for message in request.message_ids]
     found, lost = await context.tried(lambda _again: context.simple_mq.database.acknowledge(queues, messages))
     for queue, (outcome, freed) in zip(queues, found, strict=True):
-        context.simple_mq.tally.add(queue, "ack", _ACKNOWLEDGED[outcome])
+        context.simple_mq.outcomes.add(queue, "ack", _ACKNOWLEDGED[outcome])
         if freed:
             announce(context, queue, 1)
     answers: list[Acknowledged | OutcomeUnknownError] = []

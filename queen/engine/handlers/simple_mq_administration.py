@@ -16,14 +16,14 @@ _REQUEUED = {
 
 async def delete_queue(context: Context, queue: UUID) -> str:
     """Deletes a queue and its messages: ``deleted``, ``unknown``, or the id of the queue whose dead letters it has."""
-    queues, tally = context.simple_mq.administration, context.simple_mq.tally
+    queues, outcomes = context.simple_mq.administration, context.simple_mq.outcomes
     outcome, lost = await context.tried(lambda _again: queues.delete_queue(queue))
     if outcome == "unknown" and lost:
         outcome = "deleted"  # Deleted by the call whose answer was lost, or by another client: the result is the same.
     if outcome == "unknown":
-        tally.add(queue, "delete_queue", "queue_not_found")
+        outcomes.add(queue, "delete_queue", "queue_not_found")
     elif outcome == "deleted":
-        tally.add(NO_QUEUE, "delete_queue", "success")
+        outcomes.add(NO_QUEUE, "delete_queue", "success")
         announce(context, queue, QUEUE_SIZE_MAX)
         # Deletes a part of the rows now, enough for small queues; a background job deletes the rest.
         await context.with_retries(lambda _again: queues.purge())
@@ -34,7 +34,7 @@ async def requeue(context: Context, queue: UUID, message: UUID) -> Requeued:
     """Requeues a message: to the source queue of a dead-letter queue, or in its own queue."""
     done = await context.with_retries(lambda _again: context.simple_mq.administration.requeue(queue, message))
     # An unknown message has no destination: the queue may not exist.
-    context.simple_mq.tally.add(done.destination or NO_QUEUE, "requeue", _REQUEUED[done.outcome])
+    context.simple_mq.outcomes.add(done.destination or NO_QUEUE, "requeue", _REQUEUED[done.outcome])
     if done.outcome == "requeued" and done.destination is not None:
         announce(context, done.destination, 1)
     return done
@@ -47,7 +47,7 @@ async def requeue_all(context: Context, queue: UUID) -> RequeuedAll:
         done = await context.with_retries(lambda _again: context.simple_mq.administration.requeue_all(queue))
         total += done.requeued
         if done.destination is not None and done.requeued:
-            context.simple_mq.tally.add(done.destination, "requeue", "success", done.requeued)
+            context.simple_mq.outcomes.add(done.destination, "requeue", "success", done.requeued)
             announce(context, done.destination, done.requeued)
         if not done.requeued:
             return RequeuedAll(done.outcome, done.destination, total)

@@ -11,7 +11,7 @@ async def refresh_all(context: Context) -> Refreshed:
     while after is not None:
         place: int = after
         page = await context.with_retries(
-            lambda _again, place=place: context.administration.metrics.refresh_page(place, wait=True)  # type: ignore[misc]
+            lambda _again, place=place: context.administration.statistics.refresh_page(place, wait=True)  # type: ignore[misc]
         )
         after = page.last
         queues, groups = queues + (page.queues or 0), groups + (page.groups or 0)

@@ -814,11 +814,11 @@ async def depth(w: World, s: Stock) -> None:
 async def refresh(w: World, _: Stock) -> None:
     after: int | None = 0
     while after is not None:
-        after = (await w.administration.metrics.refresh_page(after, wait=True)).last
+        after = (await w.administration.statistics.refresh_page(after, wait=True)).last
 
 
 async def refresh_smallest(w: World, _: Stock) -> None:
-    await w.administration.metrics.refresh_smallest(100)
+    await w.administration.statistics.refresh_smallest(100)
 
 
 GROUPS = Shape("groups of a partition", many_groups, 64, (
@@ -1115,15 +1115,15 @@ async def count_again(w: World, s: Stock) -> None:
 
 
 async def busiest(w: World, s: Stock) -> None:
-    assert (await w.administration.metrics.busiest(await w.last_hour(), None, 10, 0)).total >= s.n
+    assert (await w.administration.statistics.busiest(await w.last_hour(), None, 10, 0)).total >= s.n
 
 
 async def work_of_all(w: World, _: Stock) -> None:
-    assert await w.administration.metrics.queues(await w.last_hour(), 1, QueueFilter(), GroupBy(bucket=False))
+    assert await w.administration.statistics.queues(await w.last_hour(), 1, QueueFilter(), GroupBy(bucket=False))
 
 
 async def work_of_one(w: World, _: Stock) -> None:
-    metrics, hour = w.administration.metrics, await w.last_hour()
+    metrics, hour = w.administration.statistics, await w.last_hour()
     found = await metrics.busiest(hour, ["q0"], 10, 0)
     assert await metrics.queues(hour, 1, QueueFilter(names=found.names), GroupBy(queue=True))
 

@@ -370,7 +370,7 @@ class World:
     async def count_work(self, minutes: Sequence[tuple[int, str]]) -> None:
         """What a worker has counted: a push for each of these queues in these minutes since 1970."""
         counted = [Counted(minute, queue, QueueCounts(push_requests=1, push_messages=1)) for minute, queue in minutes]
-        await self.administration.metrics.record_queues(Worker("host", 1), counted)
+        await self.administration.statistics.record_queues(Worker("host", 1), counted)
 
     async def last_hour(self) -> Period:
         """The last hour, with this minute."""

@@ -1,4 +1,4 @@
-"""Writes the counts and the state of a worker to the database, and refreshes the statistics of queues."""
+"""Adds what a worker counts, and its state, to the statistics in the database; refreshes those of queues."""
 
 import asyncio
 import logging
@@ -10,9 +10,10 @@ from datetime import timedelta
 import psutil
 
 from queen.core.errors import DatabaseUnavailableError, TooSlowError
-from queen.core.metrics import ClockState, Sample, Worker
-from queen.engine.administration import Metrics
-from queen.engine.meter import Gauges, Meter
+from queen.core.metrics import Sample, Worker, WorkerState
+from queen.core.statistics import ClockState
+from queen.engine.administration import Statistics
+from queen.engine.queue_counters import QueueCounters
 from queen.metrics import messages
 
 log = logging.getLogger("queen.engine")
@@ -28,37 +29,42 @@ def this_worker() -> Worker:
     return Worker(socket.gethostname(), os.getpid())
 
 
-async def write_down(meter: Meter, metrics: Metrics) -> None:
-    """Stores the counts of the meter; gives them back if that fails."""
-    counted = meter.take()
+async def write_counts(counters: QueueCounters, statistics: Statistics) -> None:
+    """Stores the counts of a worker; gives them back if that fails."""
+    counted = counters.take()
     if not counted:
         return
     try:
-        await metrics.record_queues(this_worker(), counted)
+        await statistics.record_queues(this_worker(), counted)
     except Exception:
-        meter.give_back(counted)
+        counters.give_back(counted)
         raise
     messages.count(each.counts for each in counted)
 
 
-class Reporter:
-    """The reports of one worker.
+class StatisticsWriter:
+    """Writes for one worker.
 
     Args:
-        meter: the counts of the worker.
-        metrics: stores them.
-        gauges: the current state of the worker.
-        interval_s: seconds between two reports.
-        keep: metrics older than this are removed.
+        counters: of the worker.
+        statistics: stores them.
+        state: the current state of the worker.
+        interval_s: seconds between two writes.
+        keep: statistics of workers older than this are removed.
 
     Attributes:
-        clock: the state of PostgreSQL's clock at the last report.
+        clock: the state of PostgreSQL's clock at the last write.
     """
 
     def __init__(
-        self, meter: Meter, metrics: Metrics, gauges: Callable[[], Gauges], interval_s: float, keep: timedelta
+        self,
+        counters: QueueCounters,
+        statistics: Statistics,
+        state: Callable[[], WorkerState],
+        interval_s: float,
+        keep: timedelta,
     ) -> None:
-        self._meter, self._metrics, self._gauges = meter, metrics, gauges
+        self._counters, self._statistics, self._state = counters, statistics, state
         self._interval_s, self._keep = interval_s, keep
         self.clock = ClockState()
         self._process = psutil.Process()
@@ -69,7 +75,7 @@ class Reporter:
 
     def start(self) -> None:
         """Starts, in the engine's loop."""
-        self._tasks = [asyncio.create_task(work()) for work in (self._watch, self._report, self._refresh)]
+        self._tasks = [asyncio.create_task(work()) for work in (self._watch, self._write_regularly, self._refresh)]
 
     async def stop(self) -> None:
         """Stops, and stores the last counts if PostgreSQL is reachable."""
@@ -77,7 +83,7 @@ class Reporter:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         try:
-            await write_down(self._meter, self._metrics)
+            await write_counts(self._counters, self._statistics)
         except (DatabaseUnavailableError, TooSlowError) as problem:
             log.warning("The last statistics of this worker are lost: %s", problem)
 
@@ -88,18 +94,18 @@ class Reporter:
             await asyncio.sleep(_TICK_S)
             self._lag_s = max(self._lag_s, loop.time() - due)
 
-    async def _report(self) -> None:
+    async def _write_regularly(self) -> None:
         while True:
             await asyncio.sleep(self._interval_s)
             await self._quietly(self._write())
 
     async def _write(self) -> None:
-        gauges = self._gauges()
-        for queue, waiting in gauges.waiting.items():
-            self._meter.parked(queue, waiting)
-        await write_down(self._meter, self._metrics)
-        await self._metrics.record_worker(this_worker(), self._sample(gauges), self._keep)
-        self.clock = await self._metrics.clock()
+        state = self._state()
+        for queue, waiting in state.waiting.items():
+            self._counters.parked(queue, waiting)
+        await write_counts(self._counters, self._statistics)
+        await self._statistics.record_worker(this_worker(), self._sample(state), self._keep)
+        self.clock = await self._statistics.clock()
 
     async def _refresh(self) -> None:
         loop = asyncio.get_running_loop()
@@ -111,7 +117,7 @@ class Reporter:
     async def _refresh_all(self) -> None:
         after: int | None = 0
         while after is not None:
-            after = (await self._metrics.refresh_page(after, wait=False)).last
+            after = (await self._statistics.refresh_page(after, wait=False)).last
 
     async def _quietly(self, work: Awaitable[object]) -> None:
         try:
@@ -121,22 +127,22 @@ class Reporter:
         except Exception:
             log.exception("Storing statistics failed; the next attempt follows")
 
-    def _sample(self, gauges: Gauges) -> Sample:
+    def _sample(self, state: WorkerState) -> Sample:
         cpu, memory = self._process.cpu_times(), self._process.memory_info()
         sample = Sample(
-            minute=self._meter.minute,
-            jobs=self._meter.requests - self._jobs,
-            db_errors=self._meter.db_errors - self._db_errors,
+            minute=self._counters.minute,
+            jobs=self._counters.requests - self._jobs,
+            db_errors=self._counters.db_errors - self._db_errors,
             loop_lag_ms=self._lag_s * 1000,
             cpu_user_ms=(cpu.user - self._cpu.user) * 1000,
             cpu_system_ms=(cpu.system - self._cpu.system) * 1000,
             rss_bytes=memory.rss,
             virtual_bytes=memory.vms,
-            pool_size=gauges.pool_size,
-            pool_idle=gauges.pool_idle,
-            queued=gauges.queued,
-            waiting=sum(gauges.waiting.values()),
+            pool_size=state.pool_size,
+            pool_idle=state.pool_idle,
+            queued=state.queued,
+            waiting=sum(state.waiting.values()),
         )
-        self._cpu, self._jobs, self._db_errors = cpu, self._meter.requests, self._meter.db_errors
+        self._cpu, self._jobs, self._db_errors = cpu, self._counters.requests, self._counters.db_errors
         self._lag_s = 0.0
         return sample

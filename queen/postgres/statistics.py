@@ -1,4 +1,4 @@
-"""Statistics of queues and groups, and stored metrics of workers."""
+"""Statistics of queues and groups, and what workers counted and sampled over time."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -17,7 +17,8 @@ from queen.core.administration import (
     WorkerFilter,
     WorkerMetricsRow,
 )
-from queen.core.metrics import ClockState, Counted, GroupFigures, LogFigures, QueueFigures, Sample, Worker
+from queen.core.metrics import Counted, Sample, Worker
+from queen.core.statistics import ClockState, GroupStatistics, LogStatistics, QueueStatistics
 from queen.postgres.pool import Pool
 from queen.postgres.statement import call
 
@@ -31,8 +32,8 @@ _WORKERS = call("list_worker_metrics_v1", 8)
 _FIND_WORKERS = call("find_workers_v1", 6)
 _RETENTION = call("list_retention_metrics_v1", 3)
 _SUMMARY = call("summarize_figures_v1", 0)
-_QUEUE_FIGURES = call("list_queue_figures_v1", 1)
-_GROUP_FIGURES = call("list_group_figures_v1", 1)
+_QUEUE_STATISTICS = call("list_queue_figures_v1", 1)
+_GROUP_STATISTICS = call("list_group_figures_v1", 1)
 _CLOCK = call("clock_state_v1", 0)
 _POSTGRES = "SELECT queen.postgres_statistics_v1()::text AS statistics"
 
@@ -45,8 +46,8 @@ def _time(minute: int) -> datetime:
     return datetime.fromtimestamp(minute * 60, UTC)
 
 
-class MetricsStore:
-    """Implements ``queen.engine.administration.Metrics``."""
+class StatisticsStore:
+    """Implements ``queen.engine.administration.Statistics``."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -126,11 +127,11 @@ class MetricsStore:
         [row] = await self._pool.fetch(_CLOCK)
         return ClockState(*row)
 
-    async def figures(self, queues_max: int, groups_max: int) -> LogFigures:
+    async def log(self, queues_max: int, groups_max: int) -> LogStatistics:
         """The numbers of queues and groups, and statistics of those that were created first."""
         [summary] = await self._pool.fetch(_SUMMARY)
-        queues = [QueueFigures(*row) for row in await self._pool.fetch(_QUEUE_FIGURES, queues_max)]
-        groups = [GroupFigures(*row) for row in await self._pool.fetch(_GROUP_FIGURES, groups_max)]
-        return LogFigures(
+        queues = [QueueStatistics(*row) for row in await self._pool.fetch(_QUEUE_STATISTICS, queues_max)]
+        groups = [GroupStatistics(*row) for row in await self._pool.fetch(_GROUP_STATISTICS, groups_max)]
+        return LogStatistics(
             summary["queues"], summary["groups"], summary["oldest_s"], summary["statistics_age_s"], queues, groups
         )

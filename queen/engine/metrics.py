@@ -1,23 +1,20 @@
-"""The state of an engine at one moment, for metrics. Counters start with the worker."""
+"""The metrics of an engine at one moment. Counters start with the worker."""
 
 from msgspec import Struct
 
 from queen.core.job_type import JobType
 
 
-class JobQueueStatus(Struct, frozen=True):
-    """One kind of job.
+class JobQueueMetrics(Struct, frozen=True):
+    """Metrics of one kind of job.
 
     Attributes:
         queued: jobs that wait for a call.
         queued_bytes: their bytes.
         in_flight: calls under way.
         limit: the current limit of calls under way.
-        cap: the highest limit of calls under way.
-        rtt_ms: the time of a recent call, in milliseconds; ``None`` before the first.
         jobs: jobs that went into a call.
         calls: calls.
-        batch_sizes: calls by number of jobs: the n-th counts calls with at least 2^(n-1) and fewer than 2^n jobs.
         refused: jobs that were refused because too many waited.
         failed: jobs that were answered with an error.
     """
@@ -27,24 +24,21 @@ class JobQueueStatus(Struct, frozen=True):
     queued_bytes: int
     in_flight: int
     limit: int
-    cap: int
-    rtt_ms: float | None
     jobs: int
     calls: int
-    batch_sizes: tuple[int, ...]
     refused: int
     failed: int
 
 
-class SlotStatus(Struct, frozen=True):
+class SlotMetrics(Struct, frozen=True):
     """Connections that kinds of jobs share: all of them, and the unused ones."""
 
     total: int
     free: int
 
 
-class EngineStatus(Struct, frozen=True):
-    """The state of an engine.
+class EngineMetrics(Struct, frozen=True):
+    """Metrics of an engine.
 
     Attributes:
         job_queues: one element per kind of job.
@@ -58,9 +52,9 @@ class EngineStatus(Struct, frozen=True):
         stopping: whether the worker ends; then long polls are answered without messages.
     """
 
-    job_queues: tuple[JobQueueStatus, ...]
-    hot: SlotStatus
-    cold: SlotStatus
+    job_queues: tuple[JobQueueMetrics, ...]
+    hot: SlotMetrics
+    cold: SlotMetrics
     waiting: int
     waiting_max: int
     waiting_refused: int

@@ -18,7 +18,7 @@ log = logging.getLogger("queen.tally")
 INTERVAL_S = 0.2
 
 
-class Tally:
+class OutcomeCounters:
     """The counters of one worker, for use in the engine's loop.
 
     Args:

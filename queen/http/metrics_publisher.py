@@ -7,26 +7,26 @@ from typing import Any
 from queen.core.errors import ShuttingDownError
 from queen.core.job_type import JobType
 from queen.engine.handle import EngineHandle
-from queen.engine.status import EngineStatus, JobQueueStatus
+from queen.engine.metrics import EngineMetrics, JobQueueMetrics
+from queen.http.request_counters import RequestCounters
 from queen.http.socket.sockets import Sockets
 from queen.metrics import engine as metrics
-from queen.metrics.http import RequestTally
 
 _INTERVAL_S = 1.0
 
 
-class Publisher:
+class MetricsPublisher:
     """Passes the metrics of one worker to the Prometheus client. A falcon middleware, for its start and stop.
 
     Args:
-        engine: its metrics are read from its status.
+        engine: its metrics are read.
         sockets: the open WebSockets.
         requests: counters of HTTP requests.
     """
 
-    def __init__(self, engine: EngineHandle, sockets: Sockets, requests: RequestTally) -> None:
+    def __init__(self, engine: EngineHandle, sockets: Sockets, requests: RequestCounters) -> None:
         self._engine, self._sockets, self._requests = engine, sockets, requests
-        self._job_queues: dict[JobType, JobQueueStatus] = {}
+        self._job_queues: dict[JobType, JobQueueMetrics] = {}
         self._waiting_refused = self._prefetched = self._in_vain = 0
         self._task: asyncio.Task[None] | None = None
 
@@ -47,29 +47,29 @@ class Publisher:
         metrics.WORKERS.set(1)
         metrics.WEBSOCKETS.set(len(self._sockets))
         with contextlib.suppress(ShuttingDownError):
-            self._publish_engine(self._engine.engine.status())
+            self._publish_engine(self._engine.engine.metrics())
 
     async def _run(self) -> None:
         while True:
             self.publish()
             await asyncio.sleep(_INTERVAL_S)
 
-    def _publish_engine(self, status: EngineStatus) -> None:
-        for job_queue in status.job_queues:
-            self._publish_lane(job_queue)
-        for name, slots in (("hot", status.hot), ("cold", status.cold)):
+    def _publish_engine(self, now: EngineMetrics) -> None:
+        for job_queue in now.job_queues:
+            self._publish_job_queue(job_queue)
+        for name, slots in (("hot", now.hot), ("cold", now.cold)):
             metrics.CONNECTIONS.labels(name).set(slots.total)
             metrics.CONNECTIONS_FREE.labels(name).set(slots.free)
-        metrics.WAITERS.set(status.waiting)
-        metrics.WAITERS_MAX.set(status.waiting_max)
-        metrics.WAITER_PLACES.set(status.wait_lists)
-        metrics.WAITERS_REFUSED.inc(status.waiting_refused - self._waiting_refused)
-        self._waiting_refused = status.waiting_refused
-        metrics.PREFETCHED.labels("taken").inc(status.prefetched - self._prefetched)
-        metrics.PREFETCHED.labels("in_vain").inc(status.prefetched_in_vain - self._in_vain)
-        self._prefetched, self._in_vain = status.prefetched, status.prefetched_in_vain
+        metrics.WAITERS.set(now.waiting)
+        metrics.WAITERS_MAX.set(now.waiting_max)
+        metrics.WAITER_PLACES.set(now.wait_lists)
+        metrics.WAITERS_REFUSED.inc(now.waiting_refused - self._waiting_refused)
+        self._waiting_refused = now.waiting_refused
+        metrics.PREFETCHED.labels("taken").inc(now.prefetched - self._prefetched)
+        metrics.PREFETCHED.labels("in_vain").inc(now.prefetched_in_vain - self._in_vain)
+        self._prefetched, self._in_vain = now.prefetched, now.prefetched_in_vain
 
-    def _publish_lane(self, job_queue: JobQueueStatus) -> None:
+    def _publish_job_queue(self, job_queue: JobQueueMetrics) -> None:
         kind, before = job_queue.kind.value, self._job_queues.get(job_queue.kind)
         metrics.JOBS_WAITING.labels(kind).set(job_queue.queued)
         metrics.BYTES_WAITING.labels(kind).set(job_queue.queued_bytes)

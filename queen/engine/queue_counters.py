@@ -1,33 +1,21 @@
-"""Counts what a worker does, by queue and minute: some additions per batch, and no query.
+"""The counters of a worker, by queue and minute: some additions per batch, and no query.
 
-``queen.engine.reporter`` writes the counts to the database from time to time.
+``queen.engine.statistics_writer`` adds the counts to the statistics in the database from time to time.
 """
 
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from msgspec import Struct
-
 from queen.core.job_type import JobType
 from queen.core.metrics import Counted, QueueCounts
 from queen.log.requests import Acked, AckResult, Pop, Popped, Push, Pushed, Transaction, TransactionResult
-
-
-class Gauges(Struct, frozen=True):
-    """The current state of a worker: its connections, jobs that wait for a call, parked long polls by queue."""
-
-    pool_size: int = 0
-    pool_idle: int = 0
-    queued: int = 0
-    waiting: dict[str, int] = {}
-
 
 #: The most pairs of queue and minute between two reports; more are counted without a name.
 _QUEUES_MAX = 10_000
 
 
-class Meter:
+class QueueCounters:
     """The counts of one worker that are not written yet, and its totals since the start.
 
     Args:

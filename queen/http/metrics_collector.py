@@ -11,7 +11,7 @@ from queen.engine.handle import EngineHandle
 from queen.metrics import instance, registry, simple_mq
 
 
-class Figures:
+class MetricsCollector:
     """Collects all metrics, for Prometheus and OpenTelemetry.
 
     Args:
@@ -22,11 +22,11 @@ class Figures:
     def __init__(self, engine: EngineHandle, series_max: int) -> None:
         self._engine, self._series_max = engine, series_max
 
-    async def gather(self) -> Sequence[Metric]:
+    async def collect(self) -> Sequence[Metric]:
         """All metrics."""
-        return [*registry.measured(), *await self.asked()]
+        return [*registry.measured(), *await self.on_request()]
 
-    async def asked(self) -> Sequence[Metric]:
+    async def on_request(self) -> Sequence[Metric]:
         """Metrics that are computed on request; without statistics of the database while it is unavailable."""
         families: list[Metric] = await self._engine.submit(JobType.CUSTOM, _of_instance).future
         try:
@@ -38,14 +38,14 @@ class Figures:
         return families
 
     async def _of_database(self, context: Context) -> Sequence[Metric]:
-        await context.simple_mq.tally.flush()
-        log = await context.administration.metrics.figures(self._series_max, self._series_max)
-        clock = await context.administration.metrics.clock()
-        queues = await context.simple_mq.administration.figures(self._series_max)
+        await context.simple_mq.outcomes.flush()
+        log = await context.administration.statistics.log(self._series_max, self._series_max)
+        clock = await context.administration.statistics.clock()
+        queues = await context.simple_mq.administration.statistics(self._series_max)
         return [
             *instance.log(log),
             *instance.clock(clock),
-            *simple_mq.families(queues.gauges, queues.outcomes, queues.queues),
+            *simple_mq.families(queues),
         ]
 
 

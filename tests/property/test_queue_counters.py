@@ -6,7 +6,7 @@ from uuid import uuid4
 from queen.core.errors import SpoolDrainingError
 from queen.core.job_type import JobType
 from queen.core.metrics import QueueCounts
-from queen.engine.meter import Meter
+from queen.engine.queue_counters import QueueCounters
 from queen.log.requests import (
     Acked,
     AckResult,
@@ -25,11 +25,11 @@ from queen.log.requests import (
 NOW = datetime(2030, 1, 1, 12, 0, 30, tzinfo=UTC)
 
 
-def meter() -> Meter:
-    return Meter(clock=NOW.timestamp)
+def counters() -> QueueCounters:
+    return QueueCounters(clock=NOW.timestamp)
 
 
-def taken(counted: Meter) -> dict[str, QueueCounts]:
+def taken(counted: QueueCounters) -> dict[str, QueueCounts]:
     return {each.queue: each.counts for each in counted.take()}
 
 
@@ -42,7 +42,7 @@ def slice_of(number: int, age_s: float) -> Slice:
 
 
 def test_pushes_count_what_was_stored() -> None:
-    own = meter()
+    own = counters()
     pushed = Pushed([Stored(1, None, (0, 1, 2), frozenset({1}), frozenset({2})), Stored(2, 0)])
     own.batch(JobType.PUSH, [Push([batch("a", 3), batch("b", 2)], 5)], [pushed])
     assert taken(own) == {
@@ -54,7 +54,7 @@ def test_pushes_count_what_was_stored() -> None:
 
 
 def test_pops_count_messages_and_their_age() -> None:
-    own = meter()
+    own = counters()
     claims = [
         Claim(1, "a", "p", 3, frozenset({1}), -1, 1, [slice_of(2, 1), slice_of(2, 3)]),
         Claim(2, "b", "p", 0, frozenset(), -1, 1, [slice_of(1, -5)]),
@@ -68,7 +68,7 @@ def test_pops_count_messages_and_their_age() -> None:
 
 
 def test_acks_count_by_queue() -> None:
-    own = meter()
+    own = counters()
     results = [AckResult(None, "a"), AckResult("no", "a"), AckResult(None, "b", dead=True), AckResult("no")]
     own.batch(JobType.ACK, [object()], [Acked(results)])
     assert taken(own) == {
@@ -78,7 +78,7 @@ def test_acks_count_by_queue() -> None:
 
 
 def test_an_undone_transaction_counts_as_such_only() -> None:
-    own = meter()
+    own = counters()
     request = Transaction(Push([batch("a", 1)], 1), [], None)
     own.batch(JobType.TRANSACTION, [request], [TransactionResult(True, Pushed([Stored(1, 0)]), [])])
     assert taken(own) == {"a": QueueCounts(transactions=1)}
@@ -87,7 +87,7 @@ def test_an_undone_transaction_counts_as_such_only() -> None:
 
 
 def test_a_transaction_that_was_refused_beside_others_counts_for_nothing() -> None:
-    own = meter()
+    own = counters()
     request = Transaction(Push([batch("a", 1)], 1), [], None)
     results = [SpoolDrainingError("simulated"), TransactionResult(False, Pushed([Stored(1, 0)]), [])]
     own.batch(JobType.TRANSACTION, [request, request], results)
@@ -95,7 +95,7 @@ def test_a_transaction_that_was_refused_beside_others_counts_for_nothing() -> No
 
 
 def test_counts_that_could_not_be_stored_are_counted_still() -> None:
-    own = meter()
+    own = counters()
     own.pop(Pop("a"), Popped())
     lost = own.take()
     own.pop(Pop("a"), Popped())
@@ -105,7 +105,7 @@ def test_counts_that_could_not_be_stored_are_counted_still() -> None:
 
 
 def test_names_asked_for_at_random_do_not_fill_the_memory() -> None:
-    own = meter()
+    own = counters()
     for n in range(10_500):
         own.pop(Pop(f"q{n}"), Popped())
     counted = own.take()
@@ -115,7 +115,7 @@ def test_names_asked_for_at_random_do_not_fill_the_memory() -> None:
 
 def test_long_polls_are_told_once_a_minute_unless_they_become_more() -> None:
     now = 60.0
-    own = Meter(lambda: now)
+    own = QueueCounters(lambda: now)
     for waiting, told in ((3, 3), (3, None), (2, None), (4, 4), (1, None)):
         own.parked("a", waiting)
         assert taken(own) == ({} if told is None else {"a": QueueCounts(parked=told)})

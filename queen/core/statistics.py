@@ -1,0 +1,70 @@
+"""What the database counts: statistics of queues and groups, and the steps of its clock."""
+
+from datetime import datetime
+
+from msgspec import Struct
+
+
+class ClockState(Struct, frozen=True):
+    """The steps of PostgreSQL's clock.
+
+    Attributes:
+        steps: number of steps in the last day, and of earlier ones that are still distrusted.
+        last_step_s: size of the last step, negative for a step back; ``None``: there was none.
+        last_step_at: when it happened, by the clock itself.
+        distrusted_s: data stored before counts as younger than the clock says by this much, and is kept longer.
+        repairing: whether times that are now in the future are being repaired.
+    """
+
+    steps: int = 0
+    last_step_s: float | None = None
+    last_step_at: datetime | None = None
+    distrusted_s: float = 0.0
+    repairing: bool = False
+
+
+class QueueStatistics(Struct, frozen=True):
+    """Statistics of a queue, in messages; ``pending``: neither leased nor done by its slowest group."""
+
+    queue: str
+    partitions: int
+    messages: int
+    pending: int
+    leased: int
+    dead_letters: int
+
+
+class GroupStatistics(Struct, frozen=True):
+    """Statistics of a consumer group.
+
+    Attributes:
+        lag: messages that are not done.
+        lag_s: age of the oldest one; 0 if there is none.
+        leases: leased partitions.
+        leased: messages in flight.
+    """
+
+    queue: str
+    group: str
+    lag: int
+    lag_s: float
+    leases: int
+    leased: int
+
+
+class LogStatistics(Struct, frozen=True):
+    """Statistics of queues and groups from the database.
+
+    Attributes:
+        queues, groups: their numbers.
+        oldest_s: age of the oldest message that some group has not done; 0 if there is none.
+        statistics_age_s: age of the oldest statistics; ``None`` if there are none.
+        of_queues, of_groups: those that were created first, up to the requested number.
+    """
+
+    queues: int
+    groups: int
+    oldest_s: float
+    statistics_age_s: float | None
+    of_queues: list[QueueStatistics]
+    of_groups: list[GroupStatistics]
