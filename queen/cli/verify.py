@@ -1,5 +1,6 @@
 """``queen verify``: checks the guarantees of a server, as a client."""
 
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -13,10 +14,10 @@ from queen.cli.ending import interruptible
 from queen.cli.interface import Interface
 from queen.cli.output import can_be_written, conclude, fail, out
 from queen.cli.progress import bar as progress_bar
-from spec.conformance import Report, UnreachableError, as_html, as_json, as_junit, as_table, run
+from spec.conformance import Report, UnreachableError, as_html, as_json, as_junit, as_table, file_name, run
 from spec.conformance.simple_mq import run as run_simple_mq
 
-_UNREACHABLE = 2
+_UNREACHABLE, _WITHOUT_RESULT = 2, 3
 _STYLES = {"valid": "green", "invalid": "bold red", "unknown": "yellow", "skipped": "dim"}
 
 
@@ -51,10 +52,19 @@ def verify(
         Path | None, typer.Option(help="Write the report to this file as JUnit XML.", dir_okay=False)
     ] = None,
     html: Annotated[Path | None, typer.Option(help="Write the report to this file as HTML.", dir_okay=False)] = None,
+    evidence: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write what shows each violation into this folder: a script with curl, or the calls of the workload.",
+            exists=True,
+            file_okay=False,
+            writable=True,
+        ),
+    ] = None,
 ) -> None:
-    """Check the guarantees of a server over HTTP. Exit code 0: all hold, 1: not all were shown to hold.
+    """Check the guarantees of a server over HTTP. Exit code 0: all hold, 1: one is violated.
 
-    2: the server is unreachable, or a report cannot be written.
+    2: the server is unreachable, or a report cannot be written. 3: none is violated, but some have no result.
     """
     can_be_written(json=json, junit=junit, html=html)
     try:
@@ -66,11 +76,20 @@ def verify(
     except ValueError as problem:
         raise typer.BadParameter(str(problem), param_hint="--only") from problem
     files = ((json, as_json), (junit, as_junit), (html, as_html))
+    shown = _shown(report, evidence) if evidence else ()
     conclude(
-        0 if report.passed else 1,
+        0 if report.passed else 1 if report.is_violated else _WITHOUT_RESULT,
         partial(_print, report),
         *((path, partial(render, report)) for path, render in files),
+        *shown,
     )
+
+
+def _shown(report: Report, folder: Path) -> Iterator[tuple[Path, Callable[[], str]]]:
+    """What shows each violation, and the file for it."""
+    for row in report.rows:
+        if row.evidence:
+            yield folder / file_name(row.id, row.check, row.evidence), partial(str, row.evidence)
 
 
 def _run(

@@ -3,6 +3,7 @@
 It needs a URL, and a token if the server requires one. It uses queues of its own and deletes them.
 """
 
+from .program import file_name
 from .render import as_html, as_json, as_junit, as_table
 from .report import Outcome, Report, Row, StatusRow
 from .run import PROFILES, Profile, run
@@ -21,5 +22,6 @@ __all__ = [
     "as_json",
     "as_junit",
     "as_table",
+    "file_name",
     "run",
 ]

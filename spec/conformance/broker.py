@@ -25,9 +25,12 @@ from ..history import (
 )
 from .http import Answer, BadAnswerError, NoAnswerError, Server
 from .pace import Pace
+from .program import Exchange
 
 REQUEST_TIMEOUT_S = 10.0
 _UNAVAILABLE, _NOT_IMPLEMENTED = 503, 501
+#: Statuses of what a server does not know.
+NOT_OFFERED = frozenset({404, 405, 501})
 
 Recorded = TypeVar("Recorded", bound=Record)
 
@@ -38,6 +41,10 @@ class NotCarriedOutError(Exception):
 
 class UnavailableError(NotCarriedOutError):
     """The server answers that it is temporarily unavailable."""
+
+
+class NotOfferedError(NotCarriedOutError):
+    """The server does not know the request."""
 
 
 class NoLongPollError(NotCarriedOutError):
@@ -56,6 +63,7 @@ class Broker:
         timeout_s: how long it waits for an answer, in addition to the time of a long poll.
         records: all calls so far.
         pace: records the durations of answers.
+        trace: every request, with its answer.
     """
 
     server: Server
@@ -65,6 +73,7 @@ class Broker:
     timeout_s: float = REQUEST_TIMEOUT_S
     records: list[Record] = field(default_factory=list)
     pace: Pace = field(default_factory=Pace)
+    trace: list[Exchange] | None = None
 
     async def send(self, method: str, path: str, body: object = None, *, wait_s: float = 0.0) -> Answer:
         """A request as it is, and the answer as it is; `body` is JSON, or bytes to be sent as they are.
@@ -76,10 +85,14 @@ class Broker:
         """
         encoded = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         began = time.monotonic()
+        answer: Answer | None = None
         try:
             answer = await self.server.request(method, path, encoded, timeout_s=wait_s + self.timeout_s)
         finally:
             self.pace.note(began, wait_s)
+            if self.trace is not None:
+                told = () if answer is None else (answer.status, answer.body)
+                self.trace.append(Exchange(method, path, encoded, began, time.monotonic(), *told))
         if answer.status == _UNAVAILABLE and self.strict:
             raise UnavailableError(_refusal(method, path, answer))
         if answer.status == _NOT_IMPLEMENTED and self.strict and wait_s:
@@ -167,6 +180,8 @@ class Broker:
         operations += [{"type": "push", "items": [_push_body(item)]} for item in pushes]
         body = {"operations": operations, "requiredLeases": list(required)}
         answer, outcome, problem = await self._call("transaction", "POST", "/api/v1/transaction", body)
+        if answer and answer.status in NOT_OFFERED and self.strict:
+            raise NotOfferedError(problem)
         if answer and outcome == "ok":
             told = answer.json()
             outcome = "ok" if isinstance(told, dict) and told.get("success") is True else "fail"

@@ -78,6 +78,12 @@ class Server:
         host = parts.hostname.encode("idna").decode()
         return cls(host, parts.port or (443 if tls else 80), parts.path.rstrip("/"), tls, token)
 
+    @property
+    def url(self) -> str:
+        """Its address, without the token."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http{'s' if self.tls else ''}://{host}:{self.port}{self.path}"
+
     async def request(self, method: str, path: str, body: bytes | None = None, *, timeout_s: float) -> Answer:
         """The answer to one request; one that may make something goes on when its sender is cancelled.
 

@@ -1,4 +1,8 @@
-"""Tools of a scenario: its own queues, short names for calls, and assertions."""
+"""Tools of a scenario: its own queues, short names for calls, and assertions.
+
+A server may show a message some time after it has answered its push. So steps that prepare something wait for what they
+need, and if it does not come, nothing has been shown; and an absence is judged only where a later message is there.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +14,27 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..history import QUEUE_MODE, Ack, AckItem, Delivery, Pop, Push, PushItem, Transaction
-from .broker import Broker, NoLongPollError, NotCarriedOutError
+from .broker import NOT_OFFERED, Broker, NoLongPollError, NotCarriedOutError, NotOfferedError
 
 DEFAULT = "Default"
-_NOT_OFFERED = {404, 405, 501}
-#: How often a server is asked that does not wait by itself.
-_LOOK_S = 0.05
+#: How often a server is asked that does not wait by itself, and for how long if it should have something.
+_LOOK_S, _PATIENCE_S = 0.05, 2.0
+#: A group that sees messages before the groups that a scenario is about, and what is pushed behind all others.
+_WATCHER, _FENCE = "watcher", "behind all others"
 #: A time that a few slow answers may exceed.
 _SHORT = {"leaseTime": 10, "delayedProcessing": 10, "windowBuffer": 10, "retryDelay": 10_000}
 
 
 class RefutedError(Exception):
     """The server violated a guarantee."""
+
+
+class MissingError(RefutedError):
+    """Something is not there that should be; a slower look might find it."""
+
+
+class NotPreparedError(NotCarriedOutError):
+    """A step that prepares something did not find what it needs: nothing has been shown."""
 
 
 class SkippedError(Exception):
@@ -35,9 +48,25 @@ def expect(good: bool, text: str) -> None:
 
 
 def expect_equal(got: object, wanted: object, what: str) -> None:
-    """Refute the guarantee unless two things, of the JSON kind, are the same."""
-    if json.dumps(got, sort_keys=True) != json.dumps(wanted, sort_keys=True):
-        raise RefutedError(f"{what}: got {_short(got)}, wanted {_short(wanted)}")
+    """Refute the guarantee unless two things, of the JSON kind, are the same.
+
+    Raises:
+        MissingError: something is missing, but what is there is right.
+        RefutedError: something is there that should not be.
+    """
+    if not _are_equal(got, wanted):
+        is_short = isinstance(got, list) and isinstance(wanted, list) and _is_part(got, wanted)
+        raise (MissingError if is_short else RefutedError)(f"{what}: got {_short(got)}, wanted {_short(wanted)}")
+
+
+def _are_equal(one: object, other: object) -> bool:
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
+def _is_part(part: list[object], whole: list[object]) -> bool:
+    """Whether these are elements of the whole in its order."""
+    rest = iter(whole)
+    return all(any(_are_equal(each, other) for other in rest) for each in part)
 
 
 def _short(value: object) -> str:
@@ -45,9 +74,9 @@ def _short(value: object) -> str:
     return text if len(text) <= 200 else f"{text[:200]}…"
 
 
-def payloads(pop: Pop) -> list[object]:
-    """The payloads that a pop delivered."""
-    return [delivery.payload for delivery in pop.deliveries]
+def payloads(pop: Pop | Iterable[Delivery]) -> list[object]:
+    """The payloads that a pop delivered, or those of deliveries."""
+    return [delivery.payload for delivery in (pop.deliveries if isinstance(pop, Pop) else pop)]
 
 
 @dataclass
@@ -58,9 +87,11 @@ class Lab:
         broker: a strict one: a failed call ends the scenario without a result.
         name: prefix of its queues.
         short_s: a time that is short for people, and long enough for a few answers: longer in each further attempt.
+        settle_s: how long it waits after each push, where the last attempt missed something.
         made: the names of all queues that it may have created.
         notes: remarks for the report.
         is_timed: whether the result depends on the speed of answers.
+        misses: whether it ended because something was not there.
     """
 
     broker: Broker
@@ -68,7 +99,9 @@ class Lab:
     made: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     is_timed: bool = False
+    misses: bool = False
     short_s: int = 1
+    settle_s: float = 0.0
     _count: int = 0
     _places: dict[tuple[str, str], str] = field(default_factory=dict)
 
@@ -91,10 +124,24 @@ class Lab:
         """Push payloads in one request; all are to be accepted."""
         given = list(ids) if ids is not None else [None] * len(values)
         items = [PushItem(queue, partition, id_ or "", value) for id_, value in zip(given, values, strict=True)]
-        return await self.broker.push(items)
+        push = await self.broker.push(items)
+        await asyncio.sleep(self.settle_s)
+        return push
 
     async def pop(self, queue: str, partition: str | None = None, **how: Any) -> Pop:  # noqa: ANN401 - of Broker.pop
-        """Take up to 100 messages of one partition, unless told otherwise; ask again where nobody waits."""
+        """Take up to 100 messages of one partition, unless told otherwise; ask again while there is nothing.
+
+        It gives up after two seconds, or after a longer time that it is given as `wait_s`.
+        """
+        until = time.monotonic() + _PATIENCE_S
+        while True:
+            pop = await self.look(queue, partition, **how)
+            if pop.deliveries or time.monotonic() > until:
+                return pop
+            await asyncio.sleep(_LOOK_S)
+
+    async def look(self, queue: str, partition: str | None = None, **how: Any) -> Pop:  # noqa: ANN401 - as above
+        """The same, and it may well find nothing: it asks once, or for the time given where nobody waits."""
         try:
             return await self.long_poll(queue, partition, **how)
         except SkippedError:
@@ -105,8 +152,48 @@ class Lab:
                     return pop
                 await asyncio.sleep(_LOOK_S)
 
+    async def take(self, queue: str, *values: object, partition: str | None = None, **how: Any) -> Pop:  # noqa: ANN401
+        """A pop that only prepares something, with the payloads that it has to get.
+
+        Raises:
+            NotPreparedError: it got others; the scenario has no result.
+        """
+        pop = await self.pop(queue, partition, **how)
+        if not _are_equal(payloads(pop), list(values)):
+            raise NotPreparedError(f"to begin with, a pop got {_short(payloads(pop))}, wanted {_short(list(values))}")
+        return pop
+
+    async def shown(self, queue: str, count: int) -> None:
+        """Wait until so many messages are shown, to a group that no scenario is about.
+
+        Raises:
+            NotPreparedError: they are not; the scenario has no result.
+        """
+        seen = 0
+        while seen < count:
+            pop = await self.pop(queue, group=_WATCHER, auto_ack=True)
+            if not pop.deliveries:
+                raise NotPreparedError(f"of {count} messages {seen} were shown to a group")
+            seen += len(pop.deliveries)
+
+    async def contents(self, queue: str, partition: str = DEFAULT) -> list[Delivery]:
+        """All that a partition still has, by autoAck: what comes before a message that is pushed behind it.
+
+        Raises:
+            NotPreparedError: that message does not come; what is there, is not known.
+        """
+        await self.push(queue, _FENCE, partition=partition)
+        found: list[Delivery] = []
+        while True:
+            pop = await self.pop(queue, partition, auto_ack=True)
+            if not pop.deliveries:
+                raise NotPreparedError(f"the last message of {queue}/{partition} did not come")
+            found += pop.deliveries
+            if found[-1].payload == _FENCE:
+                return found[:-1]
+
     async def long_poll(self, queue: str, partition: str | None = None, **how: Any) -> Pop:  # noqa: ANN401 - as above
-        """The same, as a long poll: the server waits.
+        """One pop; with `wait_s` a long poll: the server waits.
 
         Raises:
             SkippedError: the server does not support long polls.
@@ -129,7 +216,7 @@ class Lab:
     ) -> Ack:
         """Ack deliveries of a pop by their place in it, or all; under its lease unless another is given."""
         if len(pop.deliveries) <= max(numbers, default=0):
-            raise NotCarriedOutError(f"a pop delivered {len(pop.deliveries)} messages, too few for what was to follow")
+            raise NotPreparedError(f"a pop delivered {len(pop.deliveries)} messages, too few for what was to follow")
         chosen = [pop.deliveries[number] for number in numbers] if numbers else pop.deliveries
         return await self.ack_items([self.item(pop, each, status, lease, error) for each in chosen])
 
@@ -155,8 +242,15 @@ class Lab:
         self, pop: Pop, *pushes: PushItem, lease: str | None = None, required: Sequence[str] = ()
     ) -> Transaction:
         """Ack the deliveries of a pop, and push."""
+        if not pop.deliveries:
+            raise NotPreparedError("a pop delivered nothing that a transaction could ack")
         acks = [self.item(pop, each, lease=lease) for each in pop.deliveries]
-        return await self.broker.transact(acks, pushes, self._places, required)
+        try:
+            transaction = await self.broker.transact(acks, pushes, self._places, required)
+        except NotOfferedError as problem:
+            raise SkippedError(f"the server has no transactions: {problem}") from problem
+        await asyncio.sleep(self.settle_s)
+        return transaction
 
     async def administer(self, method: str, path: str, body: object = None) -> None:
         """Ask for something that not every server offers.
@@ -165,14 +259,17 @@ class Lab:
             SkippedError: this one does not.
         """
         answer = await self.broker.send(method, path, body)
-        if answer.status in _NOT_OFFERED:
+        if answer.status in NOT_OFFERED:
             raise SkippedError(f"the server does not offer {method} {path}")
         if answer.status >= 300:
             raise NotCarriedOutError(f"{method} {path} was answered {answer}")
 
     async def expect_nothing(self, queue: str, text: str, **how: Any) -> None:  # noqa: ANN401 - of Broker.pop
-        """Refute the guarantee if a pop delivers something."""
-        pop = await self.pop(queue, **how)
+        """Refute the guarantee if a pop delivers something.
+
+        What must not be delivered has been shown before, or the pop waits; otherwise `contents` has to say.
+        """
+        pop = await self.look(queue, **how)
         expect(not pop.deliveries, f"{text}: {_short(payloads(pop))} was delivered")
 
 
@@ -190,6 +287,8 @@ __all__ = [
     "DEFAULT",
     "QUEUE_MODE",
     "Lab",
+    "MissingError",
+    "NotPreparedError",
     "RefutedError",
     "SkippedError",
     "all_accepted",

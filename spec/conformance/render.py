@@ -56,9 +56,14 @@ def _add_case(suite: ET.Element, row: Row) -> None:
     case = ET.SubElement(suite, "testcase", classname=row.id, name=row.check)
     kind = {"invalid": "failure", "unknown": "error", "skipped": "skipped"}.get(row.result)
     if kind:
-        ET.SubElement(case, kind, message=row.text)
+        ET.SubElement(case, kind, message=row.text).text = _printable(row.evidence) or None
     elif row.text:
         ET.SubElement(case, "system-out").text = row.text
+
+
+def _printable(text: str) -> str:
+    """The text without what XML and HTML cannot hold."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
 def as_html(report: Report) -> str:
@@ -87,8 +92,15 @@ def _html_row(row: Row) -> str:
     title, colour = escape(GUARANTEES[row.id].statement, quote=True), _COLOURS[row.result]
     return (
         f'<tr><td title="{title}">{row.id}</td><td>{row.level}</td><td style="color:{colour}">{row.result}</td>'
-        f"<td>{escape(row.check)}</td><td>{escape(row.text)}</td></tr>"
+        f"<td>{escape(row.check)}</td><td>{escape(row.text)}{_details(row)}</td></tr>"
     )
+
+
+def _details(row: Row) -> str:
+    """What shows a violation, folded."""
+    if not row.evidence:
+        return ""
+    return f"<details><summary>What shows it</summary><pre>{escape(_printable(row.evidence))}</pre></details>"
 
 
 def _cells(*texts: str) -> str:

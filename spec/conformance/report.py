@@ -14,13 +14,14 @@ OUTCOMES: tuple[Outcome, ...] = ("invalid", "unknown", "skipped", "valid")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The result of one check for one guarantee."""
+    """The result of one check for one guarantee; `evidence` is what shows a violation, a script or a history."""
 
     id: str
     check: str
     result: Outcome
     text: str = ""
     level: str = "live"
+    evidence: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,11 @@ class Report:
     def passed(self) -> bool:
         """Whether nothing is invalid and nothing unknown: what could not be seen has not been shown."""
         return bool(self.rows) and all(row.result in {"valid", "skipped"} for row in self.rows)
+
+    @property
+    def is_violated(self) -> bool:
+        """Whether something is invalid."""
+        return any(row.result == "invalid" for row in self.rows)
 
     @property
     def summary(self) -> str:

@@ -36,13 +36,14 @@ def failed(problem: Exception) -> Result:
     return "unknown", f"the check crashed: {problem!r}"
 
 
-def judged(checker: Callable[[H], Iterator[Violation | None]], history: H) -> Result:
-    """What a checker says of the history of a workload."""
+def judged(checker: Callable[[H], Iterator[Violation | None]], history: H) -> tuple[Result, str]:
+    """What a checker says of the history of a workload, and the subject of the first violation."""
     try:
         verdict = judge(checker, history)
     except NotObservableError as reason:
-        return "skipped", str(reason)
-    return _OUTCOMES[verdict.result.name], _told(verdict)
+        return ("skipped", str(reason)), ""
+    subject = verdict.violations[0].subject if verdict.violations else ""
+    return (_OUTCOMES[verdict.result.name], _told(verdict)), subject
 
 
 def _told(verdict: Verdict) -> str:
@@ -52,14 +53,15 @@ def _told(verdict: Verdict) -> str:
     return f"{len(verdict.violations)} of {verdict.judged}: {shown}"
 
 
-def rows_of(check: Check, result: Result) -> list[Row]:
-    """The rows of a check: one a guarantee."""
+def rows_of(check: Check, result: Result, evidence: str = "") -> list[Row]:
+    """The rows of a check: one a guarantee; the evidence is kept of a violation."""
     outcome, text = result
     # What a broken server answered may hold anything.
     shown = "".join(
         letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text[:_TEXT_CHARS_MAX]
     )
-    return [Row(id_, words(check), outcome, shown) for id_ in check.ids]
+    kept = evidence if outcome == "invalid" else ""
+    return [Row(id_, words(check), outcome, shown, evidence=kept) for id_ in check.ids]
 
 
 def words(check: Check) -> str:

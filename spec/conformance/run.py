@@ -6,18 +6,20 @@ import asyncio
 import secrets
 import time
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from ..checkers import Checker, all_checkers
-from ..guarantees import Check
+from ..guarantees import GUARANTEES, Check
 from ..history import History
 from .broker import Broker, UnavailableError
 from .http import NoAnswerError
-from .lab import Lab
+from .lab import Lab, MissingError, NotPreparedError
+from .offers import offered_by, why_not
 from .pace import Pace
+from .program import calls_about, script
 from .report import RECOMMENDED, Report, Row
-from .results import Result, failed, judged, rows_of
+from .results import Result, failed, judged, rows_of, words
 from .scenarios import Scenario, all_scenarios
 from .session import Progress, Session, seed_or_new, server_at
 from .workload import Size, Workload
@@ -31,6 +33,10 @@ _PRODUCING_SHARE = 0.4
 _SILENT_SCENARIOS_MAX = 6
 #: A scenario is repeated if it fails by time while answers take longer than this, or if the server postpones it.
 _SLOW_S, _ATTEMPTS, _PAUSE_S = 0.1, 4, 1.0
+#: And once if it misses something: then it waits so long after each push.
+_SETTLE_S = 0.5
+#: Scenarios without short times use leases of 30 s.
+_LEASE_S = 25.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +62,11 @@ class _Run(Session[Scenario, Checker]):
     profile: Profile
     fail_fast: bool = False
     queues: list[str] = field(default_factory=list)
+    labs: list[Lab] = field(default_factory=list)
     pace: Pace = field(default_factory=Pace)
     name: str = field(default_factory=lambda: f"verify-{secrets.token_hex(5)}")
     deadline: float = 0.0
+    offered: frozenset[str] = frozenset()
     silent: int = 0
     recommended = RECOMMENDED
 
@@ -69,6 +77,7 @@ class _Run(Session[Scenario, Checker]):
             return list(self._without_result(problem))
         try:
             limit = asyncio.Semaphore(self.profile.at_once)
+            self.offered = await offered_by(self.server)
             labs = [self._run_scenario(number, *each, limit) for number, each in enumerate(self.scenarios)]
             found = await asyncio.gather(*labs)
             refuted = any(row.result == "invalid" for rows in found for row in rows)
@@ -91,26 +100,60 @@ class _Run(Session[Scenario, Checker]):
 
     async def _run_scenario(self, number: int, check: Check, scenario: Scenario, limit: asyncio.Semaphore) -> list[Row]:
         async with limit:
-            result = await self._carry_out(scenario, f"{self.name}-{number}")
+            rows = await self._judge_scenario(number, check, scenario)
         self.step(check)
-        return rows_of(check, result)
+        return rows
 
-    async def _carry_out(self, scenario: Scenario, name: str) -> Result:
-        """The result of the last attempt: one that a faster moment might change is followed by another."""
+    async def _judge_scenario(self, number: int, check: Check, scenario: Scenario) -> list[Row]:
+        """The rows of a scenario: it is carried out if it is about something that the server offers."""
+        rows, asked = self._not_offered(check)
+        if asked:
+            result, lab = await self._carry_out(scenario, f"{self.name}-{number}")
+            rows += rows_of(asked, result, self._script(asked, lab, result[1]) if result[0] == "invalid" else "")
+        return rows
+
+    def _not_offered(self, check: Check) -> tuple[list[Row], Check | None]:
+        """Rows of the guarantees that are not to be judged, and the check of the others."""
+        reasons = {id_: why_not(id_, self.offered) for id_ in check.ids}
+        rows = [Row(id_, words(check), "skipped", reason) for id_, reason in reasons.items() if reason]
+        left = tuple(id_ for id_, reason in reasons.items() if not reason)
+        return rows, replace(check, ids=left) if left else None
+
+    def _script(self, check: Check, lab: Lab, seen: str) -> str:
+        """What shows by hand what a scenario has seen."""
+        what = "; ".join(f"{id_}: {GUARANTEES[id_].statement}" for id_ in check.ids)
+        return script(self.server.url, lab.broker.trace or (), lab.made, lab.name, what, seen)
+
+    async def _carry_out(self, scenario: Scenario, name: str) -> tuple[Result, Lab]:
+        """The result of the last attempt: one that a faster or later moment might change is followed by another."""
+        settle_s = 0.0
         for attempt in range(1, _ATTEMPTS + 1):
-            broker, began = Broker(self.server, self.statuses, pace=self.pace), time.monotonic()
-            lab = Lab(broker, f"{name}-{attempt}", self.queues, short_s=2 ** (attempt - 1))
+            broker, began = Broker(self.server, self.statuses, pace=self.pace, trace=[]), time.monotonic()
+            lab = Lab(broker, f"{name}-{attempt}", short_s=2 ** (attempt - 1), settle_s=settle_s)
+            self.labs.append(lab)
             try:
                 result, text = await self._attempt(scenario, lab)
             except UnavailableError as problem:
                 result, text = failed(problem)
                 await asyncio.sleep(_PAUSE_S)
                 continue
-            slowest_s = self.pace.slowest_since(began)
-            if result != "invalid" or not lab.is_timed or slowest_s <= _SLOW_S:
+            if lab.misses and not settle_s:
+                result, settle_s = "unknown", _SETTLE_S
+                continue
+            excuse = self._excuse(lab, began) if result == "invalid" else ""
+            if not excuse:
                 break
-            text += f" (attempt {attempt}, while the slowest answer took {slowest_s:.1f} s)"
-        return result, text
+            result, text = "unknown", f"{text} (attempt {attempt}, {excuse})"
+        return (result, text), lab
+
+    def _excuse(self, lab: Lab, began: float) -> str:
+        """Why a server that keeps the guarantee may have looked as if it did not, if so."""
+        slowest_s, took_s = self.pace.slowest_since(began), time.monotonic() - began
+        if lab.is_timed and slowest_s > _SLOW_S * lab.short_s:
+            return f"while the slowest answer took {slowest_s:.1f} s"
+        if not lab.is_timed and took_s > _LEASE_S:
+            return f"which took {took_s:.0f} s, nearly as long as its leases"
+        return ""
 
     async def _attempt(self, scenario: Scenario, lab: Lab) -> Result:
         """The result of a scenario.
@@ -130,6 +173,7 @@ class _Run(Session[Scenario, Checker]):
             raise
         except Exception as problem:  # no exception that a broken server causes may stop the run
             self.silent += isinstance(problem, NoAnswerError)
+            lab.misses = isinstance(problem, MissingError | NotPreparedError)
             return failed(problem)
         self.silent = 0
         return "valid", "; ".join(dict.fromkeys(lab.notes))
@@ -147,9 +191,11 @@ class _Run(Session[Scenario, Checker]):
         problem = _GONE[1] if self._is_gone else await self._work(workload)
         history, rows = History(tuple(workload.records)), []
         for check, checker in self.checkers:
-            result = judged(checker, history)
+            result, subject = judged(checker, history)
             # The history of an unfinished workload can refute guarantees, but not confirm them.
-            rows += rows_of(check, ("unknown", problem) if problem and result[0] != "invalid" else result)
+            unknown = problem and result[0] != "invalid"
+            evidence = calls_about(history.records, subject) if subject else ""
+            rows += rows_of(check, ("unknown", problem) if unknown else result, evidence)
             self.step(check)
         return rows
 
@@ -170,7 +216,8 @@ class _Run(Session[Scenario, Checker]):
         try:
             async with asyncio.timeout(limit_s):
                 await self.server.settle(timeout_s=limit_s / 2)
-                await asyncio.gather(*map(self._delete, self.queues), return_exceptions=True)
+                made = [*self.queues, *(queue for lab in self.labs for queue in lab.made)]
+                await asyncio.gather(*map(self._delete, made), return_exceptions=True)
         except TimeoutError:
             return
 

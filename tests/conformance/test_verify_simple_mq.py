@@ -9,8 +9,10 @@ import asyncpg
 import pytest
 
 from spec.guarantees import GUARANTEES, Level
-from tests.conformance.test_verify import Closes, Garbage, Html, Stub, WrongShapes, broken, verify
+from tests.conformance.test_verify import Closes, Garbage, Html, WrongShapes, broken
 from tests.support.processes import Server, free_port, open_folder, serving
+from tests.support.stubs import Stub
+from tests.support.verifying import verify
 
 #: What only a test with more than a URL sees.
 ELSEWHERE = {"G-SMQ-16", "G-SMQ-17"}

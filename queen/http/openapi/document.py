@@ -40,10 +40,13 @@ _DESCRIPTION = (
     "older clients read; `field` names the invalid\npart of the request. Unknown fields of a body and unknown "
     "parameters are ignored. An empty parameter counts as not\ngiven. `HEAD` is supported wherever `GET` only "
     "reads, `OPTIONS` everywhere. `x-access-level` is the role that an operation\nrequires if the server has "
-    "authentication (`JWT_ENABLED`): `public`, `read-only`, `read-write`, `admin`.\n\nIf the default of a "
+    "authentication (`JWT_ENABLED`): `public`, `read-only`, `read-write`, `admin`. `x-guarantees` names what\nthis "
+    "server promises beyond the interface of Queen MQ.\n\nIf the default of a "
     "parameter is a setting of the server, it is given by name, in capitals."
 )
 
+#: What this server promises beyond the interface of Queen MQ (docs/guarantees.md): `queen verify` judges it here.
+GUARANTEES = ("G-ACK-8", "G-IDEM-4", "G-LEASE-7", "G-POP-2", "G-RET-8")
 _PROBLEM: Json = {problems.PROBLEM_JSON: {"schema": {"$ref": f"{COMPONENTS}{problems.Problem.__name__}"}}}
 
 #: Answers of the gate to any operation: a foreign page or host name.
@@ -73,6 +76,7 @@ def document(topics: Sequence[Topic]) -> Json:
             "description": _DESCRIPTION,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
+        "x-guarantees": list(GUARANTEES),
         "servers": [{"url": "/", "description": "The server that serves this document"}],
         "tags": [{"name": topic.name, "description": topic.description} for topic in topics],
         "paths": paths,

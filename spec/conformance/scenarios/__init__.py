@@ -12,11 +12,11 @@ from typing import TypeAlias
 
 from ...guarantees import REGISTRY, Check
 from ..lab import Lab
-from . import ack, administration, dead_letter, group, isolation, lease, pop, push, transaction, wait
+from . import ack, administration, dead_letter, group, isolation, lease, pop, push, stream, transaction, wait
 
 Scenario: TypeAlias = Callable[[Lab], Awaitable[None]]
 
-_FAMILIES = (push, pop, lease, ack, dead_letter, transaction, group, wait, isolation, administration)
+_FAMILIES = (push, pop, lease, ack, dead_letter, transaction, stream, group, wait, isolation, administration)
 
 
 def all_scenarios() -> list[tuple[Check, Scenario]]:

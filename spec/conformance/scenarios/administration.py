@@ -22,8 +22,8 @@ async def after_a_seek_a_group_gets_what_lies_behind_it(lab: Lab) -> None:
     """To the beginning, with what was done; then to the end, out of a lease. Other groups stay where they are."""
     queue = await lab.queue(leaseTime=30)
     await lab.push(queue, *range(3))
-    await lab.ack(await lab.pop(queue, group="moves"))
-    await lab.ack(await lab.pop(queue, group="stays", batch=1))
+    await lab.ack(await lab.take(queue, *range(3), group="moves"))
+    await lab.ack(await lab.take(queue, 0, group="stays", batch=1))
     await lab.administer("POST", _of_group(queue, "moves", "/seek"), {"toBeginning": True})
     again = await lab.pop(queue, group="moves")
     expect_equal(payloads(again), [0, 1, 2], "what came after a rewind")
@@ -41,7 +41,7 @@ async def a_new_start_of_a_group_moves_none_of_its_cursors(lab: Lab) -> None:
     queue = await lab.queue(leaseTime=30)
     await lab.push(queue, *range(3))
     group = lab.queue_name()
-    await lab.ack(await lab.pop(queue, group=group, batch=2))
+    await lab.ack(await lab.take(queue, 0, 1, group=group, batch=2))
     start = {"subscriptionTimestamp": "2020-01-01T00:00:00Z"}
     await lab.administer("POST", f"/api/v1/consumer-groups/{group}/subscription", start)
     expect_equal(payloads(await lab.pop(queue, group=group)), [2], "what came after the start was changed")
@@ -52,7 +52,7 @@ async def a_deleted_group_begins_as_its_next_pop_says(lab: Lab) -> None:
     """Once with all there is, once with what comes later; and put back, it begins there again."""
     queue = await lab.queue(leaseTime=30)
     await lab.push(queue, 0, 1)
-    await lab.pop(queue, group="g")
+    await lab.take(queue, 0, 1, group="g")
     await lab.administer("DELETE", _of_group(queue, "g"))
     expect_equal(payloads(await lab.pop(queue, group="g", mode="all")), [0, 1], "what the group gets that is new")
     await lab.administer("DELETE", _of_group(queue, "g"))
@@ -70,8 +70,7 @@ async def a_deleted_message_comes_to_no_group(lab: Lab) -> None:
     """Neither to one that was there nor to a later one."""
     queue = await lab.queue(leaseTime=30)
     await lab.push(queue, *range(3))
-    pop = await lab.pop(queue, group="early")
-    expect_equal(payloads(pop), [0, 1, 2], "what was pushed")
+    pop = await lab.take(queue, *range(3), group="early")
     await lab.administer("DELETE", _of_message(pop.deliveries[1]))
     await lab.ack(pop, 0, status="retry")
     for group in ("early", "late"):
@@ -83,9 +82,8 @@ async def a_message_is_moved_to_the_dead_letters_and_put_back(lab: Lab) -> None:
     """For the group that had not done it; what is put back stands at the tail, once."""
     queue = await lab.queue(leaseTime=30)
     await lab.push(queue, "moved", "next")
-    await lab.ack(await lab.pop(queue, group="done", batch=1))
-    busy = await lab.pop(queue, group="busy", batch=1)
-    expect_equal(payloads(busy), ["moved"], "what another group gets")
+    await lab.ack(await lab.take(queue, "moved", group="done", batch=1))
+    busy = await lab.take(queue, "moved", group="busy", batch=1)
     [message] = busy.deliveries
     await lab.administer("POST", _of_message(message, "/dlq"), {"error": "by hand"})
     expect_equal(payloads(await lab.pop(queue, group="busy", auto_ack=True)), ["next"], "what is left")

@@ -39,11 +39,11 @@ async def only_its_own_failures_count_against_a_message(lab: Lab) -> None:
     """Neighbours that fail, acks as `retry`, and leases that run out, with a retry limit of one."""
     queue = await lab.queue(leaseTime=lab.short_s, retryLimit=1, retryDelay=0)
     await lab.push(queue, "healthy", "poison")
-    first = await lab.pop(queue)
+    first = await lab.take(queue, "healthy", "poison")
     await lab.ack(first, 1, status="failed")
-    second = await lab.pop(queue, wait_s=3)
+    second = await lab.take(queue, "healthy", "poison", wait_s=3)
     await lab.ack(second, 0, status="retry")
-    await lab.pop(queue, wait_s=3)
+    await lab.take(queue, "healthy", "poison", wait_s=3)
     third = await lab.pop(queue, wait_s=5 * lab.short_s)
     expect_equal(payloads(third), ["healthy", "poison"], "what came after a failure, a retry and an expiry")
     nack = await lab.ack(third, 0, 1, status="failed")
@@ -56,7 +56,7 @@ async def what_is_dead_lettered_by_hand_holds_nothing_up(lab: Lab) -> None:
     """An ack as `dlq` in the middle of a batch."""
     queue = await lab.queue(leaseTime=30, retryLimit=3)
     await lab.push(queue, *range(4))
-    pop = await lab.pop(queue, batch=3)
+    pop = await lab.take(queue, *range(3), batch=3)
     letter = await lab.ack(pop, 1, status="dlq", error="by hand")
     expect(letter.items[0].dead, "an ack as dlq was not answered as a dead letter")
     await lab.ack(pop, 0, 2)
@@ -68,7 +68,7 @@ async def a_queue_may_want_no_dead_letters(lab: Lab) -> None:
     """Both options false: what is given up is gone."""
     queue = await lab.queue(leaseTime=30, retryLimit=0, retryDelay=0, deadLetterQueue=False, dlqAfterMaxRetries=False)
     await lab.push(queue, "poison", "next")
-    nack = await lab.ack(await lab.pop(queue, batch=1), status="failed")
+    nack = await lab.ack(await lab.take(queue, "poison", batch=1), status="failed")
     expect(not nack.items[0].dead, "the answer names a dead letter")
     expect_equal(payloads(await lab.pop(queue, wait_s=3)), ["next"], "the message after the one given up")
     await _expect_letters(lab, queue, [])

@@ -18,8 +18,9 @@ async def a_leased_partition_gives_nothing_to_others(lab: Lab) -> None:
     """While one consumer holds part of a partition, the rest of it waits, and so does what is pushed later."""
     queue = await lab.queue(leaseTime=30)
     await lab.push(queue, *range(5))
-    held = await lab.pop(queue, batch=2)
+    held = await lab.take(queue, 0, 1, batch=2)
     await lab.push(queue, 5)
+    await lab.shown(queue, 6)
     await lab.expect_nothing(queue, "of a leased partition")
     await lab.expect_nothing(queue, "of a leased partition", partition=DEFAULT)
     await lab.expect_nothing(queue, "of a leased partition, with autoAck", auto_ack=True)
@@ -34,8 +35,9 @@ async def of_many_pops_at_once_one_gets_the_partition(lab: Lab) -> None:
     """Ten rounds of eight pops."""
     queue = await lab.queue(leaseTime=30)
     await lab.push(queue, *range(20))
+    await lab.shown(queue, 20)
     for number in range(10):
-        pops = await asyncio.gather(*(lab.pop(queue, batch=1) for _ in range(8)))
+        pops = await asyncio.gather(*(lab.look(queue, batch=1) for _ in range(8)))
         holders = [pop for pop in pops if pop.deliveries]
         expect_equal([payloads(pop) for pop in holders], [[number]], "what eight pops at once were given")
         await lab.ack(holders[0])
@@ -46,7 +48,7 @@ async def what_an_expired_lease_held_comes_again_in_time(lab: Lab) -> None:
     """A short lease that nobody acks, twice."""
     queue = await lab.queue(leaseTime=lab.short_s, retryLimit=0)
     await lab.push(queue, 0, 1)
-    held = await lab.pop(queue)
+    held = await lab.take(queue, 0, 1)
     for attempt in (2, 3):
         again = await lab.pop(queue, wait_s=5 * lab.short_s)
         expect_equal(payloads(again), [0, 1], "what came when the lease was over")
@@ -68,11 +70,10 @@ async def a_stale_lease_changes_nothing(lab: Lab) -> None:
     """Its holder comes back after the messages were given to another one."""
     queue = await lab.queue(leaseTime=lab.short_s)
     await lab.push(queue, 0, 1)
-    stale = await lab.pop(queue)
-    await lab.pop(queue, wait_s=5 * lab.short_s)
+    stale = await lab.take(queue, 0, 1)
+    await lab.take(queue, 0, 1, wait_s=5 * lab.short_s)
     await lab.broker.configure(queue, leaseTime=30)
-    fresh = await lab.pop(queue, wait_s=5 * lab.short_s)
-    expect_equal(payloads(fresh), [0, 1], "what came when two leases were over")
+    fresh = await lab.take(queue, 0, 1, wait_s=5 * lab.short_s)
     for status in ("completed", "failed", "retry", "dlq"):
         expect(
             none_accepted(await lab.ack(stale, status=status)), f"an ack as {status} under a stale lease was accepted"
@@ -89,7 +90,7 @@ async def a_foreign_lease_changes_nothing(lab: Lab) -> None:
     queue = await lab.queue(leaseTime=30)
     await lab.push(queue, 0)
     await lab.push(queue, 1, partition="other")
-    held, other = await lab.pop(queue, DEFAULT), await lab.pop(queue, "other")
+    held, other = await lab.take(queue, 0, partition=DEFAULT), await lab.take(queue, 1, partition="other")
     for lease in (str(uuid4()), "no lease", other.lease):
         expect(none_accepted(await lab.ack(held, lease=lease)), f"an ack under the foreign lease {lease} was accepted")
     for lease in (str(uuid4()), "no lease"):
@@ -103,7 +104,7 @@ async def a_renewal_lengthens_a_live_lease_and_never_shortens_it(lab: Lab) -> No
     """A short lease, renewed for five times as long and then for half as long."""
     queue = await lab.queue(leaseTime=2 * lab.short_s)
     await lab.push(queue, 0)
-    held = await lab.pop(queue)
+    held = await lab.take(queue, 0)
     expect((await lab.broker.renew(held.lease, 10 * lab.short_s)).outcome == "ok", "a live lease was not renewed")
     await lab.broker.renew(held.lease, lab.short_s)
     await lab.expect_nothing(queue, "after the old end of a renewed lease", wait_s=3 * lab.short_s)
@@ -115,8 +116,8 @@ async def a_renewal_never_revives_an_ended_lease(lab: Lab) -> None:
     """One that ran out, and one whose messages are done."""
     queue = await lab.queue(leaseTime=lab.short_s)
     await lab.push(queue, 0)
-    expired = await lab.pop(queue)
-    again = await lab.pop(queue, wait_s=5 * lab.short_s)
+    expired = await lab.take(queue, 0)
+    again = await lab.take(queue, 0, wait_s=5 * lab.short_s)
     expect((await lab.broker.renew(expired.lease, 60)).outcome == "fail", "an expired lease was renewed")
     await lab.ack(again)
     expect((await lab.broker.renew(again.lease, 60)).outcome == "fail", "a lease whose messages are done was renewed")
@@ -129,7 +130,8 @@ async def a_lease_does_not_ack_what_it_was_not_given(lab: Lab) -> None:
     """The third of four messages, under the lease of the first two."""
     queue = await lab.queue(leaseTime=30)
     await lab.push(queue, *range(4), ids="abcd")
-    held = await lab.pop(queue, batch=2)
+    await lab.shown(queue, 4)
+    held = await lab.take(queue, 0, 1, batch=2)
     for status in ("completed", "failed", "dlq"):
         ack = await lab.ack_items([AckItem(queue, DEFAULT, "c", QUEUE_MODE, status, held.lease)])
         expect(none_accepted(ack), f"an ack as {status} of a message that was not delivered was accepted")
@@ -143,8 +145,9 @@ async def what_was_meant_for_one_consumer_is_there_for_another(lab: Lab) -> None
     queue = await lab.queue(leaseTime=30)
     for number in range(5):
         await lab.push(queue, number, "next")
-        await lab.ack(await lab.pop(queue, batch=1))
-        pop = await lab.pop(queue, batch=10)
+        await lab.shown(queue, 2)
+        await lab.ack(await lab.take(queue, number, batch=1))
+        pop = await lab.look(queue, batch=10)
         expect_equal(payloads(pop), ["next"], "a pop after the consumer has gone")
         expect(pop.deliveries[0].attempt in {None, 1}, "a message that nobody had seen was delivered before")
         await lab.ack(pop)

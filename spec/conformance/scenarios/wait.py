@@ -47,7 +47,7 @@ async def a_long_poll_is_answered_soon_after_a_lease_ends(lab: Lab) -> None:
     queue = await lab.queue(leaseTime=30)
     await lab.push(queue, 0, 1)
     for status, wanted in (("retry", [0]), ("completed", [1])):
-        held = await lab.pop(queue, batch=1)
+        held = await lab.take(queue, 0, batch=1)
         poll = asyncio.create_task(lab.long_poll(queue, batch=1, wait_s=10))
         await asyncio.sleep(_WAITING_S)
         ack = await lab.ack(held, status=status)

@@ -12,6 +12,7 @@ from ...history import Outcome
 from ...simple_mq_history import Ack, Enqueue, Poll, Record
 from ..http import Answer, BadAnswerError, NoAnswerError, Server
 from ..lab import RefutedError, SkippedError
+from ..program import Exchange
 
 REQUEST_TIMEOUT_S = 15.0
 Recorded = TypeVar("Recorded", bound=Record)
@@ -28,6 +29,7 @@ class Client:
         made: gets the ids of all queues that it has made.
         records: calls of message flow so far.
         notes: what the report is to say beside the result.
+        trace: every request, with its answer.
     """
 
     server: Server
@@ -36,6 +38,7 @@ class Client:
     made: list[str] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    trace: list[Exchange] | None = None
 
     async def send(self, situation: str, method: str, path: str, body: object = None, *, wait_s: float = 0.0) -> Answer:
         """A request and its answer, whose status is counted; `body` is JSON, or bytes to be sent as they are.
@@ -44,7 +47,11 @@ class Client:
             NoAnswerError: there was none.
         """
         encoded = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        answer = await self.server.request(method, f"/api/queues{path}", encoded, timeout_s=wait_s + REQUEST_TIMEOUT_S)
+        began, place = time.monotonic(), f"/api/queues{path}"
+        answer = await self.server.request(method, place, encoded, timeout_s=wait_s + REQUEST_TIMEOUT_S)
+        if self.trace is not None:
+            ended = time.monotonic()
+            self.trace.append(Exchange(method, place, encoded, began, ended, answer.status, answer.body))
         self.statuses[situation, answer.status] += 1
         return answer
 

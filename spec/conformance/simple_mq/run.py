@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from ...checkers import simple_mq as checkers
-from ...guarantees import REGISTRY, Check
+from ...guarantees import GUARANTEES, REGISTRY, Check
 from ...simple_mq_history import SimpleMqHistory
+from ..program import calls_about, script
 from ..report import Report, Row
 from ..results import Result, failed, judged, rows_of
 from ..session import Progress, Session, seed_or_new, server_at
@@ -50,6 +51,7 @@ _RECOMMENDED = {
 class _Run(Session[Scenario, checkers.SimpleMqChecker]):
     size: Size
     made: list[str] = field(default_factory=list)
+    clients: list[Client] = field(default_factory=list)
     recommended = _RECOMMENDED
 
     async def judge(self) -> list[Row]:
@@ -63,10 +65,17 @@ class _Run(Session[Scenario, checkers.SimpleMqChecker]):
 
     async def _scenario(self, check: Check, scenario: Scenario, limit: asyncio.Semaphore) -> list[Row]:
         async with limit:
-            client = Client(self.server, self.statuses, made=self.made)
+            client = Client(self.server, self.statuses, trace=[])
+            self.clients.append(client)
             result = await _result(scenario(client), _SCENARIO_S)
         self.step(check)
-        return rows_of(check, (result[0], result[1] or "; ".join(client.notes)))
+        evidence = self._script(check, client, result[1]) if result[0] == "invalid" else ""
+        return rows_of(check, (result[0], result[1] or "; ".join(client.notes)), evidence)
+
+    def _script(self, check: Check, client: Client, seen: str) -> str:
+        what = "; ".join(f"{id_}: {GUARANTEES[id_].statement}" for id_ in check.ids)
+        # A broken server may have named a queue in any way.
+        return script(self.server.url, client.trace or (), list(map(str, client.made)), "", what, seen)
 
     async def _workload(self) -> list[Row]:
         workload = Workload(self.server, self.size, self.seed, self.made, self.statuses)
@@ -78,9 +87,11 @@ class _Run(Session[Scenario, checkers.SimpleMqChecker]):
         result = await _result(work(), _WORKLOAD_S)
         rows = []
         for check, checker in self.checkers:
+            evidence = ""
             if history:
-                result = judged(checker, history[0])
-            rows += rows_of(check, result)
+                result, subject = judged(checker, history[0])
+                evidence = calls_about(history[0].records, subject) if subject else ""
+            rows += rows_of(check, result, evidence)
             self.step(check)
         return rows
 
@@ -89,8 +100,9 @@ class _Run(Session[Scenario, checkers.SimpleMqChecker]):
         client = Client(self.server, Counter())
         try:
             async with asyncio.timeout(_CLEAN_UP_S):
+                made = [*self.made, *(queue for each in self.clients for queue in each.made)]
                 for _ in range(2):
-                    await asyncio.gather(*(client.delete(queue) for queue in self.made), return_exceptions=True)
+                    await asyncio.gather(*map(client.delete, made), return_exceptions=True)
         except TimeoutError:
             return
 
