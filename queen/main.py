@@ -14,22 +14,22 @@ from uuid import UUID
 import msgspec
 import uvloop
 
+from queen.catalogue import routes
 from queen.config import Settings
 from queen.core.errors import QueenError, SettingError
 from queen.core.job_type import JobType
 from queen.core.limits import CHECKS_PER_S, FILES_BESIDE_WAITERS, LOCK_WAIT_S, REPLAY_CALL_S
 from queen.core.metrics import WorkerState
-from queen.engine.context import Context, SimpleMq, ignore_notification
+from queen.engine.context import Context, ignore_notification
 from queen.engine.engine import Engine, Shares
 from queen.engine.failover import Failover
 from queen.engine.handle import Assemble, Assembled, EngineHandle
 from queen.engine.handlers.configuration import go_on_with_begun
-from queen.engine.handlers.simple_mq import announce_routed
 from queen.engine.job import Job
 from queen.engine.job_queue import JobQueue
+from queen.engine.job_specs import JOB_SPECS
 from queen.engine.metadata_cache import MetadataCache
 from queen.engine.notifications import NotificationHub, new_origin
-from queen.engine.outcome_counters import OutcomeCounters
 from queen.engine.ports import Notification, Notify, Transport
 from queen.engine.prefetch import Prefetch
 from queen.engine.prefetched_leases import LEASES_OF_WORKERS
@@ -40,7 +40,6 @@ from queen.engine.switches import copy_switches
 from queen.engine.waiters import Waiters
 from queen.http.app import QueenApp, create_app
 from queen.jobs.jobs import Chore, Schedule, Services
-from queen.operations.catalogue import routes
 from queen.peers.http import HttpTransport
 from queen.peers.siblings import SiblingsTransport, folder_of
 from queen.peers.udp import UdpTransport
@@ -50,19 +49,17 @@ from queen.postgres.health_probe import HealthProbe
 from queen.postgres.maintenance import MaintenanceStore
 from queen.postgres.notifications import PostgresTransport
 from queen.postgres.pool import Pool
-from queen.postgres.simple_mq import SimpleMqAdministrationStore, SimpleMqStore
 from queen.postgres.spool_store import SpoolStore
 from queen.postgres.store import Store
 from queen.security.keyring import Keyring
+from queen.simple_mq.background_jobs import background_jobs
+from queen.simple_mq.interface import SimpleMq
+from queen.simple_mq.job_specs import SIMPLE_MQ_SPECS
 from queen.spool import place
 from queen.spool.folder import DiskFolder
 from queen.spool.spool import Limits, Spool
 
 log = logging.getLogger("queen.spool")
-
-
-#: Interval of clean-up.
-_TIDY_S = 15.0
 
 
 def _target(settings: Settings) -> Target:
@@ -164,7 +161,7 @@ def _context(
     administration: AdministrationStore,
     failover: Failover,
     notify: Notify,
-    simple_mq: SimpleMq | None = None,
+    interfaces: Sequence[object] = (),
     prefetch: Prefetch | None = None,
 ) -> Context:
     return Context(
@@ -176,7 +173,7 @@ def _context(
         failover,
         keys=Keyring.from_settings(settings.security.encryption_key, settings.security.encryption_old_keys),
         limit_s=settings.database.statement_timeout_ms / 1000,
-        simple_mq=simple_mq,
+        interfaces=interfaces,
         prefetch=prefetch,
     )
 
@@ -218,27 +215,6 @@ def _waiters_max() -> int:
     return max(1, files - FILES_BESIDE_WAITERS)
 
 
-def _simple_mq(hot: Pool, cold: Pool) -> SimpleMq:
-    queues = SimpleMqAdministrationStore(cold)
-    return SimpleMq(SimpleMqStore(hot), queues, OutcomeCounters(queues.count_outcomes))
-
-
-def _simple_mq_chores(settings: Settings, context: Context, maintenance: MaintenanceStore) -> list[Chore]:
-    """The background jobs of simple-mq."""
-    queues = context.simple_mq.administration
-
-    async def sweep() -> None:
-        announce_routed(context, await queues.sweep())
-
-    async def tidy() -> None:
-        await queues.tidy(maintenance.not_after)
-
-    chores = [Chore("clean-up of simple-mq", _TIDY_S, tidy)]
-    if settings.simple_mq.sweep_interval_ms:
-        chores.append(Chore("dead letters of simple-mq", settings.simple_mq.sweep_interval_ms / 1000, sweep))
-    return chores
-
-
 def assembly(settings: Settings) -> Assemble:
     """Builds the engine of a worker, in its own loop."""
 
@@ -256,14 +232,19 @@ def assembly(settings: Settings) -> Assemble:
         def receive_packet(packet: bytes) -> None:
             notifications.receive_packet(packet, relay=True)
 
-        simple_mq, prefetch = _simple_mq(hot, cold), Prefetch(LEASES_OF_WORKERS.mine)
-        context = _context(settings, store, administration, failover, notify, simple_mq, prefetch)
+        simple_mq, prefetch = SimpleMq.over(hot, cold), Prefetch(LEASES_OF_WORKERS.mine)
+        context = _context(settings, store, administration, failover, notify, [simple_mq], prefetch)
         # Behind a pooler there are no notifications of other instances, so each wait list needs its own checks.
         checks_per_s = CHECKS_PER_S if not target.pooled else 0
         waiters = Waiters(settings.delivery.poll_initial_ms, settings.delivery.poll_max_ms, checks_per_s)
         shares = Shares(hot.size, cold.size, _waiters_max())
         engine = Engine(
-            context, lambda kind: JobQueue(settings.policy(kind), settings.limiter(kind)), waiters, shares, answer
+            context,
+            lambda kind: JobQueue(settings.policy(kind), settings.limiter(kind)),
+            waiters,
+            shares,
+            answer,
+            {**JOB_SPECS, **SIMPLE_MQ_SPECS},
         )
         siblings.receive_datagram = engine.lend_through(siblings)
         engine.take_over(LEASES_OF_WORKERS.take_left())
@@ -312,7 +293,7 @@ def _services(pool: Pool, settings: Settings, context: Context) -> Services:
     )  # fmt: skip
     maintenance = MaintenanceStore(pool)
     going_on = Chore("clean-up", schedule.retention_interval_s, partial(go_on_with_begun, context))
-    return Services(maintenance, schedule, [going_on, *_simple_mq_chores(settings, context, maintenance)])
+    return Services(maintenance, schedule, [going_on, *background_jobs(context, maintenance, settings)])
 
 
 def create(settings: Settings) -> QueenApp:

@@ -19,11 +19,10 @@ from bench.http_client import AnswerError, Connection
 from bench.load.target import started
 from bench.messages import portions
 from bench.scenario import Progress, Sample, Scenario, Target, percentiles
-from queen.core.simple_mq import NewQueue, uuid7
-from queen.engine.ports import EnqueueColumns
 from queen.postgres.pool import Pool
 from queen.postgres.setup import prepare
-from queen.postgres.simple_mq import SimpleMqAdministrationStore, SimpleMqStore
+from queen.simple_mq.requests import NewQueue, uuid7
+from queen.simple_mq.storage import EnqueueColumns, SimpleMqAdministrationStore, SimpleMqStore
 
 _HIDDEN_S = 600
 #: Share of the progress for filling.

@@ -2,10 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
-
-from msgspec import Struct
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
 
 from queen.core.errors import DatabaseUnavailableError, QueenError, TooSlowError
 from queen.core.metrics import WorkerState
@@ -15,21 +13,12 @@ from queen.engine.failover import Failover
 from queen.engine.failures import Repeats, Rules
 from queen.engine.metadata_cache import MetadataCache
 from queen.engine.orphans import Orphans
-from queen.engine.outcome_counters import OutcomeCounters
-from queen.engine.ports import Database, Notification, Notify, SimpleMqAdministration, SimpleMqDatabase
+from queen.engine.ports import Database, Notification, Notify
 from queen.engine.prefetch import PREFETCHED_S, Prefetch
 from queen.engine.queue_counters import QueueCounters
 from queen.security.keyring import Keyring
 
 T = TypeVar("T")
-
-
-class SimpleMq(Struct, frozen=True):
-    """simple-mq as its handlers see it: the procedures for messages, those for administration, and its counters."""
-
-    database: SimpleMqDatabase
-    administration: SimpleMqAdministration
-    outcomes: OutcomeCounters
 
 
 def ignore_notification(_notification: Notification) -> None:
@@ -55,7 +44,7 @@ class Context:
         retry_timeout_s: how long a call is repeated while PostgreSQL is unavailable.
         failover: the spool; ``None`` if there is none.
         counters: of requests and messages.
-        simple_mq: what simple-mq needs; ``None`` if the engine does not serve it.
+        interfaces: what other interfaces than Queen's need, each of its own type.
         keys: of encrypted queues; ``None`` if the server has none.
         limit_s: the time limit of a call in PostgreSQL.
         prefetch: the prefetched messages of the worker.
@@ -73,7 +62,7 @@ class Context:
         retry_timeout_s: float,
         failover: Failover | None = None,
         counters: QueueCounters | None = None,
-        simple_mq: "SimpleMq | None" = None,
+        interfaces: Sequence[object] = (),
         keys: Keyring | None = None,
         limit_s: float = 30.0,
         prefetch: Prefetch | None = None,
@@ -92,18 +81,18 @@ class Context:
         self.prefetch = Prefetch() if prefetch is None else prefetch
         self.unfinished: set[tuple[str, str]] = set()
         self.rules = Rules(limit_s, retry_timeout_s)
-        self._simple_mq = simple_mq
+        self._interfaces: dict[type, Any] = {type(each): each for each in interfaces}
 
-    @property
-    def simple_mq(self) -> SimpleMq:
-        """What simple-mq needs.
+    def interface(self, kind: type[T]) -> T:
+        """What another interface needs, by its type.
 
         Raises:
-            RuntimeError: this engine does not serve simple-mq.
+            RuntimeError: this engine does not serve it.
         """
-        if self._simple_mq is None:
-            raise RuntimeError("simple-mq is not available in this engine")
-        return self._simple_mq
+        found: T | None = self._interfaces.get(kind)
+        if found is None:
+            raise RuntimeError(f"{kind.__name__} is not available in this engine")
+        return found
 
     @property
     def unavailable(self) -> bool:

@@ -7,9 +7,7 @@ from msgspec import Struct
 
 from queen.core.errors import QueenError
 from queen.core.job_type import JobType
-from queen.core.simple_mq import Dequeued, Enqueue
 from queen.engine.context import Context
-from queen.engine.handlers import simple_mq
 from queen.engine.handlers.ack import ack
 from queen.engine.handlers.failover import (
     cycle_behind_spool,
@@ -21,7 +19,6 @@ from queen.engine.handlers.give_back import give_back
 from queen.engine.handlers.locks import (
     locks_of_ack,
     locks_of_cycle,
-    locks_of_enqueue,
     locks_of_pop,
     locks_of_push,
     locks_of_renewal,
@@ -110,10 +107,6 @@ def _count(context: Context, request: Pop, popped: Popped) -> None:
     context.counters.pop(request, popped)
 
 
-def _enqueue_size(request: Enqueue) -> int:
-    return request.size
-
-
 def _push_size(request: Push) -> int:
     return sum([len(batch.body) for batch in request.batches])
 
@@ -166,15 +159,5 @@ JOB_SPECS: Mapping[JobType, JobSpec] = {
         size=_transaction_size,
         locks=locks_of_cycle,
     ),
-    JobType.ENQUEUE: JobSpec(
-        simple_mq.enqueue, size=_enqueue_size, items=lambda request: len(request.messages), locks=locks_of_enqueue
-    ),
-    JobType.DEQUEUE: JobSpec(
-        simple_mq.dequeue,
-        items=lambda request: request.limit,
-        waiting=Waiting(Dequeued(), simple_mq.give_back, simple_mq.count_dequeued),
-    ),
-    JobType.ACKNOWLEDGE: JobSpec(simple_mq.acknowledge, items=lambda request: len(request.message_ids)),
-    JobType.EXTEND_VISIBILITY: JobSpec(simple_mq.extend_visibility),
     JobType.CUSTOM: JobSpec(custom, cold=True),
 }

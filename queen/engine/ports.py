@@ -8,20 +8,12 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from queen.core.simple_mq import (
-    Dequeued,
-    Enqueued,
-    Extended,
-    Message,
-    NewQueue,
-    QueueInfo,
-    Requeued,
-    RequeuedAll,
-    Routed,
-    Statistics,
-)
 from queen.log.append import AppendBatch, Appended
 from queen.log.requests import Slice, StateRows
+
+#: The group in notifications for queues of simple-mq. No consumer group of Queen can have this name, so they wake no
+#: long poll of Queen's.
+SIMPLE_MQ_GROUP = "\0simple-mq"
 
 
 class LimitedQueue(Struct, frozen=True):
@@ -340,62 +332,6 @@ class SpoolDatabase(Protocol):
     ) -> Replayed: ...
     async def forget(self, shards: Sequence[UUID]) -> None: ...
     async def commit_something(self) -> None: ...
-
-
-class EnqueueColumns(Struct):
-    """The arguments of one enqueue call: see ``sql/procedures/simple_mq/enqueue.sql``."""
-
-    flush: UUID
-    queue: list[UUID] = []
-    request: list[int] = []
-    group: list[str | None] = []
-    data: list[str] = []
-    traceparent: list[str | None] | None = None
-
-
-class Polled(Struct, frozen=True):
-    """The outcome of a call for polls.
-
-    Attributes:
-        answers: one per poll.
-        ready_in: for each poll that got fewer messages than it asked for, seconds until one becomes visible by itself;
-            ``None``: not before an enqueue; 0 or less: one is visible, but another transaction has locked it.
-        routed: messages that were moved to dead-letter queues first.
-    """
-
-    answers: list[Dequeued]
-    ready_in: list[float | None]
-    routed: list[Routed]
-
-
-class SimpleMqDatabase(Protocol):
-    """The stored procedures for messages of simple-mq; they raise what those of ``Database`` raise."""
-
-    async def enqueue(self, columns: EnqueueColumns) -> list[Enqueued]: ...
-    async def dequeue(self, queues: Sequence[UUID], limits: Sequence[int]) -> Polled: ...
-    async def give_back(self, queue: UUID, messages: Sequence[Message]) -> None: ...
-    async def acknowledge(self, queues: Sequence[UUID], messages: Sequence[UUID]) -> list[tuple[str, bool]]: ...
-    async def extend_visibility(
-        self, queues: Sequence[UUID], messages: Sequence[UUID], seconds: Sequence[int]
-    ) -> list[Extended]: ...
-
-
-class SimpleMqAdministration(Protocol):
-    """The procedures of simple-mq for administration, on connections of their own."""
-
-    async def create_queue(self, queue: NewQueue, queues_max: int) -> bool: ...
-    async def describe_queue(self, queue: UUID) -> QueueInfo | None: ...
-    async def delete_queue(self, queue: UUID) -> str: ...
-    async def purge(self) -> bool: ...
-    async def requeue(self, queue: UUID, message: UUID) -> Requeued: ...
-    async def requeue_all(self, queue: UUID) -> RequeuedAll: ...
-    async def peek(
-        self, queue: UUID, after: datetime | None, after_id: UUID | None, limit: int
-    ) -> Sequence[Message] | None: ...
-    async def sweep(self) -> list[Routed]: ...
-    async def tidy(self, not_after: datetime | None = None) -> None: ...
-    async def statistics(self, queues_max: int) -> Statistics: ...
-    async def count_outcomes(self, numbers: Mapping[tuple[UUID, str, str], int]) -> None: ...
 
 
 class NotificationKind(Enum):

@@ -20,8 +20,8 @@ from math import floor, inf
 from typing import NamedTuple, Protocol
 
 from queen.core.backoff import doubled
-from queen.core.simple_mq import CHANNEL
 from queen.engine.job import Job
+from queen.engine.ports import SIMPLE_MQ_GROUP
 
 #: The most waiting pops that one push serves per queue.
 OFFERED_MAX = 100
@@ -184,7 +184,7 @@ class Waiters:
     def by_queue(self) -> dict[str, int]:
         """The number of parked pops by queue of the log; those that name no queue are under the empty name."""
         waiting = {
-            queue: sum(len(wait_list.parked) for wait_list in wait_lists.values() if wait_list.group != CHANNEL)
+            queue: sum(len(wait_list.parked) for wait_list in wait_lists.values() if wait_list.group != SIMPLE_MQ_GROUP)
             for queue, wait_lists in self._by_queue.items()
         }
         return {queue: number for queue, number in waiting.items() if number}

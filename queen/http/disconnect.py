@@ -3,13 +3,14 @@
 import asyncio
 import contextlib
 import logging
+from collections.abc import Mapping
 from typing import Any, Protocol, TypeVar
 
 from queen.core.errors import ShuttingDownError
 from queen.core.job_type import JobType
 from queen.engine.handle import EngineHandle
 from queen.engine.job import Job
-from queen.engine.job_specs import JOB_SPECS
+from queen.engine.job_specs import JOB_SPECS, JobSpec
 
 log = logging.getLogger("queen.http")
 
@@ -22,7 +23,9 @@ class Leaving(Protocol):
     async def gone(self) -> None: ...  # noqa: D102
 
 
-async def serve_or_abandon(req: Leaving, engine: EngineHandle, job: Job, nothing: T) -> T:
+async def serve_or_abandon(
+    req: Leaving, engine: EngineHandle, job: Job, nothing: T, specs: Mapping[JobType, JobSpec] = JOB_SPECS
+) -> T:
     """The result of a job, or ``nothing`` if the client disconnects first: then the job is abandoned."""
     watch = asyncio.ensure_future(req.gone())
     try:
@@ -33,12 +36,12 @@ async def serve_or_abandon(req: Leaving, engine: EngineHandle, job: Job, nothing
     finally:
         watch.cancel()
         if not job.future.done():
-            abandon(engine, job)
+            abandon(engine, job, specs)
 
 
-def abandon(engine: EngineHandle, job: Job) -> None:
+def abandon(engine: EngineHandle, job: Job, specs: Mapping[JobType, JobSpec] = JOB_SPECS) -> None:
     """Abandons a job whose client has disconnected: messages that it gets, or has got, are released."""
-    waiting = JOB_SPECS[job.kind].waiting
+    waiting = specs[job.kind].waiting
 
     def return_late(answer: "asyncio.Future[Any]") -> None:
         if waiting is not None and not answer.cancelled() and answer.exception() is None:

@@ -1,6 +1,6 @@
 """Collects the metrics of an instance: those of its workers, and statistics of the database."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from prometheus_client.metrics_core import Metric
 
@@ -8,7 +8,10 @@ from queen.core.errors import QueenError
 from queen.core.job_type import JobType
 from queen.engine.context import Context
 from queen.engine.handle import EngineHandle
-from queen.metrics import instance, registry, simple_mq
+from queen.metrics import instance, registry
+
+#: Metrics from the statistics of another interface, for at most so many queues.
+StatisticsOf = Callable[[Context, int], Awaitable[Iterable[Metric]]]
 
 
 class MetricsCollector:
@@ -16,11 +19,12 @@ class MetricsCollector:
 
     Args:
         engine: reads from the database.
-        series_max: maximum of queues, of groups, and of queues of simple-mq that have their own series.
+        series_max: maximum of queues, of groups, and of queues of each other interface that have their own series.
+        others: the statistics of other interfaces.
     """
 
-    def __init__(self, engine: EngineHandle, series_max: int) -> None:
-        self._engine, self._series_max = engine, series_max
+    def __init__(self, engine: EngineHandle, series_max: int, others: Sequence[StatisticsOf]) -> None:
+        self._engine, self._series_max, self._others = engine, series_max, others
 
     async def collect(self) -> Sequence[Metric]:
         """All metrics."""
@@ -38,15 +42,12 @@ class MetricsCollector:
         return families
 
     async def _of_database(self, context: Context) -> Sequence[Metric]:
-        await context.simple_mq.outcomes.flush()
         log = await context.administration.statistics.log(self._series_max, self._series_max)
         clock = await context.administration.statistics.clock()
-        queues = await context.simple_mq.administration.statistics(self._series_max)
-        return [
-            *instance.log(log),
-            *instance.clock(clock),
-            *simple_mq.families(queues),
-        ]
+        families = [*instance.log(log), *instance.clock(clock)]
+        for statistics_of in self._others:
+            families += await statistics_of(context, self._series_max)
+        return families
 
 
 async def _of_instance(context: Context) -> Sequence[Metric]:

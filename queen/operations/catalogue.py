@@ -1,12 +1,8 @@
-"""The table of contents of the HTTP interface: all operations, by topic, in the order of the OpenAPI document."""
+"""The table of contents of Queen's interface: its operations, by topic, in the order of the OpenAPI document."""
 
 from collections.abc import Sequence
 
-from queen.config import Settings
-from queen.engine.handle import EngineHandle
 from queen.http.operation import Topic
-from queen.http.routes import Route, routes_of
-from queen.http.socket.sockets import Sockets
 from queen.operations.acknowledge import acknowledge, acknowledge_batch
 from queen.operations.analytics import get_analytics
 from queen.operations.buffers import get_buffers
@@ -40,7 +36,7 @@ from queen.operations.parked_pops import get_parked_pops
 from queen.operations.partitions import list_partitions
 from queen.operations.pop import pop_label, pop_partition, pop_queue
 from queen.operations.postgres_statistics import get_postgres_statistics
-from queen.operations.prometheus import get_actuator_prometheus, get_prometheus_metrics
+from queen.operations.prometheus import get_prometheus_metrics
 from queen.operations.push import push
 from queen.operations.queue_depth import get_queue_depth
 from queen.operations.queue_metrics import get_queue_lag, get_queue_operations
@@ -53,18 +49,6 @@ from queen.operations.register_stream import register_stream
 from queen.operations.replay_dead_letter import replay_dead_letter, retry_message
 from queen.operations.retention_metrics import get_retention
 from queen.operations.seek import seek_consumer_group, seek_partition
-from queen.operations.server import server_of
-from queen.operations.simple_mq import acknowledge as simple_mq_acknowledge
-from queen.operations.simple_mq import (
-    actuator,
-    create_queue,
-    dequeue,
-    enqueue,
-    peek,
-    queues,
-    requeue,
-    visibility,
-)
 from queen.operations.status import get_status
 from queen.operations.subscribe import subscribe
 from queen.operations.subscription import update_subscription
@@ -173,33 +157,4 @@ TOPICS: Sequence[Topic] = (
             get_dashboard_file,
         ],
     ),
-    Topic(
-        "simple-mq",
-        "A second interface in the style of SQS, with separate queues: size limits, visibility timeouts, and "
-        "dead-letter queues.",
-        [
-            create_queue.create_queue,
-            queues.get_queue,
-            queues.delete_queue,
-            requeue.requeue_queue,
-            enqueue.enqueue,
-            dequeue.dequeue,
-            peek.peek,
-            simple_mq_acknowledge.acknowledge_messages,
-            simple_mq_acknowledge.acknowledge_message,
-            requeue.requeue_message,
-            visibility.extend_visibility,
-            actuator.get_health,
-            actuator.get_info,
-            actuator.list_metrics,
-            get_actuator_prometheus,
-        ],
-        prefix="SimpleMq",
-    ),
 )
-
-
-def routes(settings: Settings, engine: EngineHandle, sockets: Sockets) -> Sequence[Route]:
-    """All routes of a server."""
-    server = server_of(settings, engine, sockets, TOPICS)
-    return routes_of([operation for topic in TOPICS for operation in topic.operations], server)

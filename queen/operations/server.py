@@ -62,12 +62,14 @@ class Server(Struct, frozen=True, eq=False):
         return result
 
 
-def server_of(settings: Settings, engine: EngineHandle, sockets: Sockets, topics: Sequence[Topic]) -> Server:
+def server_of(
+    settings: Settings, engine: EngineHandle, sockets: Sockets, metrics: MetricsCollector, topics: Sequence[Topic]
+) -> Server:
     """What operations work with in a worker with these settings."""
     keys = Keyring.from_settings(settings.security.encryption_key, settings.security.encryption_old_keys)
     delivery = settings.delivery
     defaults = PopDefaults(delivery.default_batch, delivery.default_timeout_ms, delivery.default_subscription_mode)
     return Server(
         settings, engine, sockets, keys, Pops(engine, defaults, keys), Levels(role_names(settings)),
-        MetricsCollector(engine, settings.telemetry.series_max), topics,
+        metrics, topics,
     )  # fmt: skip

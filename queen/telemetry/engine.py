@@ -16,11 +16,11 @@ from opentelemetry.trace import Span
 from opentelemetry.util.types import AttributeValue
 
 from queen.core.job_type import JobType
-from queen.core.simple_mq import Acknowledge, Dequeue, Dequeued, Enqueue, ExtendVisibility
 from queen.engine.handle import EngineHandle
 from queen.engine.job import Job
 from queen.log.requests import QUEUE_MODE, Ack, Acked, Cycle, Pop, Popped, Push, Transaction
 from queen.log.trace_context import Delivered, delivered, stamp
+from queen.simple_mq.requests import Acknowledge, Dequeue, Dequeued, Enqueue, ExtendVisibility
 from queen.telemetry.exchange import context_of, current
 
 Attributes = dict[str, AttributeValue]

@@ -11,13 +11,13 @@ from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
+from queen.catalogue import TOPICS, routes
 from queen.config import Settings
 from queen.engine.handle import EngineHandle
 from queen.http.openapi.document import document
 from queen.http.operation import Operation
 from queen.http.routes import Route
 from queen.http.socket.sockets import Sockets
-from queen.operations.catalogue import TOPICS, routes
 
 OPERATIONS: Mapping[str, Operation] = {operation.name: operation for topic in TOPICS for operation in topic.operations}
 _URI = "queen:contract"

@@ -21,8 +21,8 @@ from urllib.parse import quote, quote_from_bytes, urlencode
 import psutil
 from msgspec import Struct
 
+from queen.catalogue import TOPICS
 from queen.http.operation import Operation
-from queen.operations.catalogue import TOPICS
 from tests.support.processes import Server, clean_environment, open_folder, serving
 
 #: Nothing answers later than this.

@@ -17,11 +17,11 @@ import msgspec
 import pytest
 from openapi_spec_validator import validate
 
-from queen import operations
+from queen import operations, simple_mq
+from queen.catalogue import TOPICS
 from queen.http import pops
 from queen.http.openapi import schemas
 from queen.http.routes import Route, add_routes
-from queen.operations.catalogue import TOPICS
 from tests.contract.__main__ import rendered
 from tests.contract.contract import OPERATIONS, make_document, pointer_of, problems_of, route_table
 from tests.contract.tour import unvisited
@@ -70,8 +70,9 @@ def test_parameters_of_paths_are_those_between_braces() -> None:
 
 
 def operation_modules() -> Iterator[Any]:
-    for found in pkgutil.walk_packages(operations.__path__, f"{operations.__name__}."):
-        yield importlib.import_module(found.name)
+    for package in (operations, simple_mq):
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            yield importlib.import_module(found.name)
 
 
 def test_every_body_that_an_operation_decodes_is_described_and_none_else() -> None:

@@ -6,12 +6,12 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from queen.core.simple_mq import NewQueue
 from queen.engine.ports import Lock, LockKind, PopColumns
 from queen.postgres.dsn import parse
 from queen.postgres.pool import Pool
-from queen.postgres.simple_mq import SimpleMqAdministrationStore
 from queen.postgres.store import Store
+from queen.simple_mq.requests import NewQueue
+from queen.simple_mq.storage import SimpleMqAdministrationStore
 from spec.guarantees import Level, checks
 from tests.support.flushes import flush_of
 from tests.support.locks import Connection, prepared_connections

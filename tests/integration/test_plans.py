@@ -6,15 +6,15 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from queen.core.simple_mq import NewQueue
-from queen.engine.ports import AckColumns, CompleteColumns, EnqueueColumns, PopColumns, WaitingColumns
+from queen.engine.ports import AckColumns, CompleteColumns, PopColumns, WaitingColumns
 from queen.log.append import AppendBatch
 from queen.postgres.dsn import parse
 from queen.postgres.pool import Pool
 from queen.postgres.setup import prepare
-from queen.postgres.simple_mq import SimpleMqAdministrationStore, SimpleMqStore
 from queen.postgres.statistics import StatisticsStore
 from queen.postgres.store import Store
+from queen.simple_mq.requests import NewQueue
+from queen.simple_mq.storage import EnqueueColumns, SimpleMqAdministrationStore, SimpleMqStore
 from tests.support.flushes import flush_of
 from tests.support.servers import create_database, drop_database
 

@@ -13,7 +13,7 @@ import httpx
 import pytest
 import yaml
 
-from queen.metrics.simple_mq import METER_NAMES
+from queen.simple_mq.metrics import METER_NAMES
 from tests.support.api import open_client
 from tests.support.clock import eventually
 from tests.support.processes import ROOT, Server
@@ -234,7 +234,7 @@ async def test_every_expression_names_metrics_and_labels_that_exist(http: httpx.
 
 
 def test_the_list_of_meters_is_that_of_the_exposition() -> None:
-    source = Path(ROOT / "queen" / "metrics" / "simple_mq.py").read_text()
+    source = Path(ROOT / "queen" / "simple_mq" / "metrics.py").read_text()
     for name in METER_NAMES:
         plain = name.replace(".", "_").removesuffix("_total")
         assert plain in source or plain in (ROOT / "queen" / "metrics" / "http.py").read_text(), name

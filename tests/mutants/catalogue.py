@@ -451,7 +451,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-WAIT-4", "a poll whose client has gone goes on",
-        ("queen/http/disconnect.py", "            abandon(engine, job)\n", "            pass\n"),
+        ("queen/http/disconnect.py", "            abandon(engine, job, specs)\n", "            pass\n"),
     ),
     _sql(
         "G-RET-1", "retention is too eager: it removes what is younger than its seconds",

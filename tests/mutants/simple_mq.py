@@ -11,7 +11,7 @@ DEQUEUE, ACKNOWLEDGE, EXTEND = (
     f"{_SQL}/extend_visibility.sql",
 )
 PEEK, SWEEP = f"{_SQL}/peek.sql", f"{_SQL}/sweep.sql"
-HANDLERS, TESTS = "queen/engine/handlers/simple_mq.py", "tests/integration/test_simple_mq.py"
+HANDLERS, TESTS = "queen/simple_mq/handlers.py", "tests/integration/test_simple_mq.py"
 
 _LAST = "q.parent_id IS NULL AND u.delivery_count >= q.max_deliveries AS last"
 _MOVE = "UPDATE simple_mq.messages AS m SET queue_id = p_dlq, state = 'r', visible_at = p_now\n        FROM chosen"
@@ -53,7 +53,7 @@ SIMPLE_MQ: tuple[Mutant, ...] = (
     mutant("G-SMQ-12", "the youngest of a group comes next", (GROUPS, "ORDER BY b.message_id LIMIT 1", "ORDER BY b.message_id DESC LIMIT 1")),
     mutant(
         "G-SMQ-13", "a waiting poll is not woken",
-        (HANDLERS, "context.notify(Notification(str(queue), messages, CHANNEL))", "context.notify(Notification(str(queue), 0, CHANNEL))"),
+        (HANDLERS, "context.notify(Notification(str(queue), messages, SIMPLE_MQ_GROUP))", "context.notify(Notification(str(queue), 0, SIMPLE_MQ_GROUP))"),
         ("queen/config/areas.py", """"POP_WAIT_INITIAL_INTERVAL_MS POLL_DB_INTERVAL", 1, 60_000)] = 100""", """"POP_WAIT_INITIAL_INTERVAL_MS POLL_DB_INTERVAL", 1, 60_000)] = 60_000"""),
         ("queen/config/areas.py", """"POP_WAIT_MAX_INTERVAL_MS QUEUE_MAX_POLL_INTERVAL", 1, 60_000)] = 1000""", """"POP_WAIT_MAX_INTERVAL_MS QUEUE_MAX_POLL_INTERVAL", 1, 60_000)] = 60_000"""),
     ),
@@ -70,7 +70,7 @@ SIMPLE_MQ: tuple[Mutant, ...] = (
     ),
     mutant(
         "G-SMQ-17", "a poll whose client has gone goes on",
-        ("queen/http/disconnect.py", "            abandon(engine, job)\n", "            pass\n"),
+        ("queen/http/disconnect.py", "            abandon(engine, job, specs)\n", "            pass\n"),
         tests=TESTS,
     ),
 )  # fmt: skip

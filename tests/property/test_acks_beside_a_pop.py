@@ -11,6 +11,7 @@ import falcon.asgi
 import httpx
 import pytest
 
+from queen.catalogue import metrics_of
 from queen.config import Settings
 from queen.core.errors import DatabaseUnavailableError, OverloadedError, QueenError
 from queen.core.job_type import JobType
@@ -64,7 +65,8 @@ def room() -> Room:
 
 @pytest.fixture
 async def http(engine: Script, room: Room) -> AsyncIterator[httpx.AsyncClient]:
-    server = server_of(Settings(), engine, Sockets(0), ())  # type: ignore[arg-type]
+    metrics = metrics_of(Settings(), engine)  # type: ignore[arg-type]
+    server = server_of(Settings(), engine, Sockets(0), metrics, ())  # type: ignore[arg-type]
     app = falcon.asgi.App(request_type=lambda *given, **more: QueenRequest(*given, **more, room=room))  # type: ignore[arg-type]
     app.add_error_handler(Exception, problems.on_unexpected)
     app.add_error_handler(QueenError, problems.on_queen_error)

@@ -8,10 +8,12 @@ import pytest
 
 from queen.core.errors import DatabaseUnavailableError
 from queen.core.job_type import JobType
-from queen.core.simple_mq import Dequeue, Dequeued
 from queen.engine.job import Job
+from queen.engine.job_specs import JOB_SPECS
 from queen.http.disconnect import serve_or_abandon
 from queen.log.requests import Claim, Pop, Popped
+from queen.simple_mq.job_specs import SIMPLE_MQ_SPECS
+from queen.simple_mq.requests import Dequeue, Dequeued
 from spec.guarantees import Level, checks
 
 FOUND = Popped(UUID(int=1), [Claim(1, "q", "Default", 0, frozenset(), -1, 1, [])])
@@ -45,7 +47,9 @@ class Recorder:
 def polling(kind: JobType, request: Any, found: Any) -> tuple[Client, Recorder, Job, "asyncio.Task[Any]"]:
     client, engine = Client(), Recorder()
     job = Job(kind, request, asyncio.get_running_loop().create_future())
-    return client, engine, job, asyncio.ensure_future(serve_or_abandon(client, engine, job, found))  # type: ignore[arg-type]
+    specs = {**JOB_SPECS, **SIMPLE_MQ_SPECS}
+    serving = serve_or_abandon(client, engine, job, found, specs)  # type: ignore[arg-type]
+    return client, engine, job, asyncio.ensure_future(serving)
 
 
 KINDS = pytest.mark.parametrize(

@@ -10,13 +10,14 @@ import pytest
 
 from queen.core.administration import GivenUp, MessageKey
 from queen.core.errors import DatabaseUnavailableError, OutcomeUnknownError
-from queen.core.simple_mq import Acknowledge, Acknowledged
 from queen.engine.context import Context, ignore_notification
-from queen.engine.handlers import simple_mq
 from queen.engine.handlers.give_up import give_up
 from queen.engine.handlers.removal import delete_dead_letter
 from queen.engine.handlers.renew_lease import renew_lease
 from queen.log.requests import Renewed, RenewLease
+from queen.simple_mq import handlers as simple_mq
+from queen.simple_mq.interface import SimpleMq
+from queen.simple_mq.requests import Acknowledge, Acknowledged
 from spec.guarantees import Level, checks
 
 ONE, OTHER = UUID(int=1), UUID(int=2)
@@ -41,8 +42,9 @@ def context_of(*answers: object) -> Context:
     """A context over such a database; nothing else of it is there."""
     nothing: Any = SimpleNamespace()
     database: Any = Lossy(*answers)
-    queues: Any = SimpleNamespace(database=database, outcomes=SimpleNamespace(add=lambda *_: None))
-    return Context(database, nothing, nothing, ignore_notification, retry_timeout_s=60, simple_mq=queues)
+    outcomes: Any = SimpleNamespace(add=lambda *_: None)
+    interfaces = [SimpleMq(database, nothing, outcomes)]
+    return Context(database, nothing, nothing, ignore_notification, retry_timeout_s=60, interfaces=interfaces)
 
 
 LOST, AWAY = OutcomeUnknownError("broken"), DatabaseUnavailableError("away")

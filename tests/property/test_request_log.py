@@ -12,6 +12,7 @@ import falcon.asgi
 import httpx
 import pytest
 
+from queen.catalogue import TOPICS
 from queen.config import from_environment
 from queen.core.errors import BadRequestError, DatabaseUnavailableError, QueenError
 from queen.http import problems, refusals
@@ -23,7 +24,6 @@ from queen.http.refusals import FewLines
 from queen.http.request import REQUEST_ID, QueenRequest, read_body
 from queen.http.request_log import RequestLog
 from queen.http.routes import add_routes
-from queen.operations.catalogue import TOPICS
 from queen.security.authentication import role_names, verifier_of
 from queen.server.logs import JsonFormatter
 from tests.support.route_table import route_table

@@ -18,8 +18,8 @@ from queen.operations.commit_cycle import CycleBody
 from queen.operations.push import PushBody
 from queen.operations.read_stream_state import StateBody
 from queen.operations.record_trace import TraceBody
-from queen.operations.simple_mq.acknowledge import AckBody as MessageIds
 from queen.operations.transaction_plan import OperationBody, TransactionBody
+from queen.simple_mq.operations.acknowledge import AckBody as MessageIds
 
 ROOM = 1_000_000
 NEVER_S, AT_ONCE_S = 3600, 0

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from queen.core.job_type import JobType
-from queen.core.simple_mq import Dequeue
 from queen.engine.job import Job
 from queen.engine.waiters import Waiters
 from queen.log.requests import Pop
+from queen.simple_mq.requests import Dequeue
 from spec.guarantees import Level, checks
 
 PLACES = (Pop("q"), Pop("q", group="g"), Pop("q", partition="p", auto_ack=True), Pop("r", batch=2), Pop("", task="t"))

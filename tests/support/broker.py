@@ -18,7 +18,7 @@ from queen.config import Settings
 from queen.core.administration import MessageKey, QueueConfiguration, Registration, Seek
 from queen.core.errors import BadRequestError, QueueFullError
 from queen.core.job_type import JobType
-from queen.engine.context import Context, SimpleMq, ignore_notification
+from queen.engine.context import Context, ignore_notification
 from queen.engine.engine import Engine, Shares
 from queen.engine.handlers.configuration import configure
 from queen.engine.handlers.consumer_groups import seek_group, update_subscription
@@ -29,7 +29,6 @@ from queen.engine.job import Job
 from queen.engine.job_queue import JobQueue
 from queen.engine.job_specs import JOB_SPECS
 from queen.engine.metadata_cache import MetadataCache
-from queen.engine.outcome_counters import OutcomeCounters
 from queen.engine.waiters import Waiters
 from queen.http.parsing import PushItem, to_push
 from queen.http.rendering import render_pop
@@ -42,7 +41,6 @@ from queen.postgres.dsn import parse
 from queen.postgres.maintenance import MaintenanceStore
 from queen.postgres.pool import Pool
 from queen.postgres.setup import prepare
-from queen.postgres.simple_mq import SimpleMqAdministrationStore, SimpleMqStore
 from queen.postgres.store import Store
 from spec import model
 from spec.linearizability import Call
@@ -77,15 +75,12 @@ class Broker:
         await prepare(dsn, 5000)
         self._pool = Pool(parse(dsn, "queen test", 5000), self._connections, 30)
         store = Store(self._pool)
-        queues = SimpleMqAdministrationStore(self._pool)
-        simple_mq = SimpleMq(SimpleMqStore(self._pool), queues, OutcomeCounters(queues.count_outcomes))
         self._context = Context(
             store,
             AdministrationStore(self._pool),
             MetadataCache(store, 1000),
             ignore_notification,
             5,
-            simple_mq=simple_mq,
         )
         schedule = Schedule(1, RETENTION_BATCH, 1, RETENTION_BATCH, timedelta())
         self._services = {s.name: s for s in services_of(MaintenanceStore(self._pool), schedule)}

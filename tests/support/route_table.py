@@ -2,12 +2,12 @@
 
 from typing import Any
 
+from queen.catalogue import routes
 from queen.config import Settings
 from queen.engine.handle import EngineHandle
 from queen.http.access import Access
 from queen.http.routes import WEBSOCKET, Route
 from queen.http.socket.sockets import Sockets
-from queen.operations.catalogue import routes
 
 
 def route_table() -> list[Route]:

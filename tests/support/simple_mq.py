@@ -9,17 +9,18 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from queen.core import simple_mq as real
-from queen.engine.context import Context, SimpleMq, ignore_notification
-from queen.engine.handlers import simple_mq as handlers
+from queen.engine.context import Context, ignore_notification
 from queen.engine.metadata_cache import MetadataCache
-from queen.engine.outcome_counters import OutcomeCounters
 from queen.postgres.administration import AdministrationStore
 from queen.postgres.dsn import parse
 from queen.postgres.pool import Pool
 from queen.postgres.setup import prepare
-from queen.postgres.simple_mq import SimpleMqAdministrationStore, SimpleMqStore
 from queen.postgres.store import Store
+from queen.simple_mq import handlers
+from queen.simple_mq import requests as real
+from queen.simple_mq.interface import SimpleMq
+from queen.simple_mq.outcome_counters import OutcomeCounters
+from queen.simple_mq.storage import SimpleMqAdministrationStore, SimpleMqStore
 from spec.model import simple_mq as model
 from tests.support.broker import EPOCH, at
 
@@ -52,11 +53,11 @@ class SimpleMqBroker:
             MetadataCache(store, 1000),
             ignore_notification,
             5,
-            simple_mq=simple_mq,
+            interfaces=[simple_mq],
         )
 
     def close(self) -> None:
-        self.run(self.context.simple_mq.outcomes.close())
+        self.run(SimpleMq.of(self.context).outcomes.close())
         self.run(self.pool.close())
         self._runner.close()
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 
 from queen.core.errors import QueenError, TooSlowError
-from queen.core.simple_mq import Enqueue
 from queen.engine.context import Context
 from queen.engine.handlers.ack import lease_of
 from queen.engine.metadata_cache import MetadataCache
@@ -65,11 +64,6 @@ def locks_of_cycle(cache: MetadataCache, cycle: Cycle) -> frozenset[Lock]:
 def locks_of_renewal(_cache: MetadataCache, renewal: RenewLease) -> frozenset[Lock]:
     """The cursors under a lease."""
     return frozenset([Lock(LockKind.LEASE, name=str(lease_of(renewal.lease)))])
-
-
-def locks_of_enqueue(_cache: MetadataCache, enqueue: Enqueue) -> frozenset[Lock]:
-    """A queue of simple-mq."""
-    return frozenset([Lock(LockKind.ENQUEUING, name=str(enqueue.queue))])
 
 
 def unleased_by_ack(cache: MetadataCache, ack: Ack) -> Sequence[tuple[int, int]]:

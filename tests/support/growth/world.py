@@ -16,12 +16,10 @@ import asyncpg
 from bench.meter import Meter, metered
 from queen.core.administration import ConfiguredQueue, MessageKey, Period, QueueConfiguration, Registration, Trace
 from queen.core.metrics import Counted, QueueCounts, Worker
-from queen.core.simple_mq import Message, NewQueue
 from queen.engine.ports import (
     AckColumns,
     CompleteColumns,
     Delivered,
-    EnqueueColumns,
     PopColumns,
     StateColumns,
     WaitingColumns,
@@ -34,8 +32,9 @@ from queen.log.segment import encode_entry, encode_plain, plain_length
 from queen.postgres.administration import AdministrationStore
 from queen.postgres.maintenance import MaintenanceStore
 from queen.postgres.setup import prepare
-from queen.postgres.simple_mq import SimpleMqAdministrationStore, SimpleMqStore
 from queen.postgres.store import Store
+from queen.simple_mq.requests import Message, NewQueue
+from queen.simple_mq.storage import EnqueueColumns, SimpleMqAdministrationStore, SimpleMqStore
 from tests.support.servers import create_database, database_url, drop_database
 
 GROUP = "g"

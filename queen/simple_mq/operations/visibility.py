@@ -6,15 +6,14 @@ from msgspec import Struct
 
 from queen.core.errors import ConflictError
 from queen.core.job_type import JobType
-from queen.core.simple_mq import Extended, ExtendVisibility
 from queen.http.access import READ_WRITE
 from queen.http.answers import answer
 from queen.http.operation import Answer, operation
 from queen.http.request import QueenRequest
 from queen.operations.server import Server
-from queen.operations.simple_mq.bodies import Visibility, read_json, visibility_of
-from queen.operations.simple_mq.messages import local_time
-from queen.operations.simple_mq.paths import (
+from queen.simple_mq.operations.bodies import Visibility, read_json, visibility_of
+from queen.simple_mq.operations.messages import local_time
+from queen.simple_mq.operations.paths import (
     MESSAGE,
     MESSAGE_ID,
     QUEUE_ID,
@@ -22,6 +21,7 @@ from queen.operations.simple_mq.paths import (
     unknown_message,
     unknown_queue,
 )
+from queen.simple_mq.requests import Extended, ExtendVisibility
 
 
 class VisibilityBody(Struct):

@@ -9,18 +9,18 @@ import falcon.asgi
 import msgspec
 from msgspec import Meta, Struct
 
-from queen.core import simple_mq as limits
 from queen.core.errors import BadRequestError, BodyTooLargeError, QueueFullError
 from queen.core.job_type import JobType
-from queen.core.simple_mq import Enqueue, Enqueued, NewMessage
 from queen.http.access import READ_WRITE
 from queen.http.fields import NO_NUL, text_of
 from queen.http.operation import Answer, operation
 from queen.http.request import QueenRequest
-from queen.metrics.simple_mq import OPERATION_SECONDS
 from queen.operations.server import Server
-from queen.operations.simple_mq.bodies import either, read_json
-from queen.operations.simple_mq.paths import MESSAGES, QUEUE_ID, parse_id, unknown_queue
+from queen.simple_mq import requests as limits
+from queen.simple_mq.metrics import OPERATION_SECONDS
+from queen.simple_mq.operations.bodies import either, read_json
+from queen.simple_mq.operations.paths import MESSAGES, QUEUE_ID, parse_id, unknown_queue
+from queen.simple_mq.requests import Enqueue, Enqueued, NewMessage
 
 _Group = Annotated[str, Meta(extra_json_schema=text_of(1, limits.GROUP_CHARS_MAX))]
 

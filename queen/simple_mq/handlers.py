@@ -6,8 +6,12 @@ from math import inf
 from uuid import UUID, uuid4
 
 from queen.core.errors import OutcomeUnknownError
-from queen.core.simple_mq import (
-    CHANNEL,
+from queen.engine.context import Context
+from queen.engine.fetch_result import FetchResult
+from queen.engine.handlers.ack import unknown_outcome
+from queen.engine.ports import SIMPLE_MQ_GROUP, Notification
+from queen.simple_mq.interface import SimpleMq
+from queen.simple_mq.requests import (
     Acknowledge,
     Acknowledged,
     Dequeue,
@@ -18,10 +22,7 @@ from queen.core.simple_mq import (
     ExtendVisibility,
     Routed,
 )
-from queen.engine.context import Context
-from queen.engine.fetch_result import FetchResult
-from queen.engine.handlers.ack import unknown_outcome
-from queen.engine.ports import EnqueueColumns, Notification
+from queen.simple_mq.storage import EnqueueColumns
 
 _ENQUEUED = {
     "stored": "success",
@@ -34,18 +35,18 @@ _ACKNOWLEDGED = {"deleted": "success", "missing": "message_not_found", "unknown"
 
 def announce(context: Context, queue: UUID, messages: int) -> None:
     """Notifies polls of messages of a queue."""
-    context.notify(Notification(str(queue), messages, CHANNEL))
+    context.notify(Notification(str(queue), messages, SIMPLE_MQ_GROUP))
 
 
 def announce_routed(context: Context, routed: Sequence[Routed]) -> None:
     """Counts dead letters, and notifies polls of dead-letter queues."""
     for each in routed:
         if each.dead:
-            context.simple_mq.outcomes.add(each.queue, "dlq_moved", "success", each.dead)
+            SimpleMq.of(context).outcomes.add(each.queue, "dlq_moved", "success", each.dead)
             if each.dlq_id is not None:
                 announce(context, each.dlq_id, each.dead)
         if each.stuck:
-            context.simple_mq.outcomes.add(each.queue, "dlq_failed", "capacity_exceeded", each.stuck)
+            SimpleMq.of(context).outcomes.add(each.queue, "dlq_failed", "capacity_exceeded", each.stuck)
 
 
 # ---------------------------------------------------------------- enqueue
@@ -60,7 +61,7 @@ async def enqueue(context: Context, requests: Sequence[Enqueue]) -> list[Enqueue
         columns.data += [message.data for message in request.messages]
     if any([request.traceparent for request in requests]):
         columns.traceparent = [request.traceparent for request in requests for _ in request.messages]
-    answers = await context.with_retries(lambda _again: context.simple_mq.database.enqueue(columns))
+    answers = await context.with_retries(lambda _again: SimpleMq.of(context).database.enqueue(columns))
     stored = _count_enqueued(context, requests, answers)
     context.counters.messages += stored.total()
     for queue, messages in stored.items():
@@ -70,10 +71,11 @@ async def enqueue(context: Context, requests: Sequence[Enqueue]) -> list[Enqueue
 
 def _count_enqueued(context: Context, requests: Sequence[Enqueue], answers: Sequence[Enqueued]) -> Counter[UUID]:
     """Counts the outcomes of requests; returns the number of stored messages by queue."""
+    outcomes = SimpleMq.of(context).outcomes
     stored: Counter[UUID] = Counter()
     for request, answer in zip(requests, answers, strict=True):
         number = len(request.messages) if answer.outcome == "stored" else 1
-        context.simple_mq.outcomes.add(request.queue, "enqueue", _ENQUEUED[answer.outcome], number)
+        outcomes.add(request.queue, "enqueue", _ENQUEUED[answer.outcome], number)
         if answer.outcome == "stored":
             stored[request.queue] += number
     return stored
@@ -108,7 +110,7 @@ async def dequeue(context: Context, polls: Sequence[Dequeue]) -> list[Outcome]:
     A call whose answer was lost may have taken messages that no consumer got: they are visible again at their timeout.
     """
     queues, limits = [poll.queue_id for poll in polls], [poll.limit for poll in polls]
-    polled = await context.with_retries(lambda _again: context.simple_mq.database.dequeue(queues, limits))
+    polled = await context.with_retries(lambda _again: SimpleMq.of(context).database.dequeue(queues, limits))
     announce_routed(context, polled.routed)
     return [
         Outcome(answer, inf if ready_in is None else ready_in)
@@ -120,9 +122,9 @@ def count_dequeued(context: Context, poll: Dequeue, dequeued: Dequeued) -> None:
     """Counts the answer to a poll."""
     if dequeued.messages:
         context.counters.messages += len(dequeued.messages)
-        context.simple_mq.outcomes.add(poll.queue_id, "dequeue", "success", len(dequeued.messages))
+        SimpleMq.of(context).outcomes.add(poll.queue_id, "dequeue", "success", len(dequeued.messages))
     else:
-        context.simple_mq.outcomes.add(poll.queue_id, "dequeue", "empty" if dequeued.known else "queue_not_found")
+        SimpleMq.of(context).outcomes.add(poll.queue_id, "dequeue", "empty" if dequeued.known else "queue_not_found")
 
 
 async def give_back(context: Context, poll: Dequeue, dequeued: Dequeued) -> None:
@@ -131,7 +133,7 @@ async def give_back(context: Context, poll: Dequeue, dequeued: Dequeued) -> None
         return
     await context.with_retries(
         lambda _again: context.past_locks(
-            lambda: context.simple_mq.database.give_back(poll.queue_id, dequeued.messages)
+            lambda: SimpleMq.of(context).database.give_back(poll.queue_id, dequeued.messages)
         )
     )
     announce(context, poll.queue_id, len(dequeued.messages))
@@ -142,11 +144,12 @@ async def give_back(context: Context, poll: Dequeue, dequeued: Dequeued) -> None
 
 async def acknowledge(context: Context, requests: Sequence[Acknowledge]) -> list[Acknowledged | OutcomeUnknownError]:
     """Removes the messages of all requests; one answer each, or an error where the outcome is unknown."""
+    simple_mq = SimpleMq.of(context)
     queues = [request.queue for request in requests for _ in request.message_ids]
     messages = [message for request in requests for message in request.message_ids]
-    found, lost = await context.tried(lambda _again: context.simple_mq.database.acknowledge(queues, messages))
+    found, lost = await context.tried(lambda _again: simple_mq.database.acknowledge(queues, messages))
     for queue, (outcome, freed) in zip(queues, found, strict=True):
-        context.simple_mq.outcomes.add(queue, "ack", _ACKNOWLEDGED[outcome])
+        simple_mq.outcomes.add(queue, "ack", _ACKNOWLEDGED[outcome])
         if freed:
             announce(context, queue, 1)
     answers: list[Acknowledged | OutcomeUnknownError] = []
@@ -166,7 +169,7 @@ async def extend_visibility(context: Context, requests: Sequence[ExtendVisibilit
     messages = [request.message_id for request in requests]
     seconds = [request.seconds for request in requests]
     answers = await context.with_retries(
-        lambda _again: context.simple_mq.database.extend_visibility(queues, messages, seconds)
+        lambda _again: SimpleMq.of(context).database.extend_visibility(queues, messages, seconds)
     )
     for request, answer in zip(requests, answers, strict=True):
         if answer.outcome == "extended":

@@ -7,19 +7,20 @@ import falcon.asgi
 import msgspec
 from msgspec import Struct
 
-from queen.core import simple_mq as limits
 from queen.core.errors import BadRequestError
 from queen.core.job_type import JobType
-from queen.core.simple_mq import Dequeue, Dequeued
 from queen.http.access import READ_WRITE
 from queen.http.disconnect import serve_or_abandon
 from queen.http.fields import number_of
 from queen.http.operation import Answer, operation
 from queen.http.request import QueenRequest
-from queen.metrics.simple_mq import OPERATION_SECONDS
 from queen.operations.server import Server
-from queen.operations.simple_mq.messages import MessageAnswer, message_answer, parse_limit, query
-from queen.operations.simple_mq.paths import MESSAGES, QUEUE_ID, parse_id, unknown_queue
+from queen.simple_mq import requests as limits
+from queen.simple_mq.job_specs import SIMPLE_MQ_SPECS
+from queen.simple_mq.metrics import OPERATION_SECONDS
+from queen.simple_mq.operations.messages import MessageAnswer, message_answer, parse_limit, query
+from queen.simple_mq.operations.paths import MESSAGES, QUEUE_ID, parse_id, unknown_queue
+from queen.simple_mq.requests import Dequeue, Dequeued
 
 _SECONDS = re.compile(r"[0-9]{1,5}(\.[0-9]{1,6})?")
 
@@ -64,7 +65,7 @@ async def dequeue(server: Server, req: QueenRequest, resp: falcon.asgi.Response,
     poll = Dequeue(queue, number, _parse_wait_ms(req.get_param("wait")))
     job = server.engine.submit(JobType.DEQUEUE, poll)
     if poll.wait_ms:
-        dequeued: Dequeued = await serve_or_abandon(req, server.engine, job, Dequeued())
+        dequeued: Dequeued = await serve_or_abandon(req, server.engine, job, Dequeued(), SIMPLE_MQ_SPECS)
     else:
         with OPERATION_SECONDS.labels("dequeue").time():
             dequeued = await job.future

@@ -8,17 +8,18 @@ import falcon.asgi
 import msgspec
 from msgspec import Meta, Struct
 
-from queen.core import simple_mq as limits
 from queen.core.errors import BadRequestError, CapacityError
-from queen.core.simple_mq import NewQueue, uuid7
 from queen.http.access import READ_WRITE
 from queen.http.answers import answer
 from queen.http.fields import between, text_of
 from queen.http.operation import Answer, operation
 from queen.http.request import QueenRequest
 from queen.operations.server import Server
-from queen.operations.simple_mq.bodies import Visibility, check_number, either, read_json, visibility_of
-from queen.operations.simple_mq.paths import QUEUES
+from queen.simple_mq import requests as limits
+from queen.simple_mq.interface import SimpleMq
+from queen.simple_mq.operations.bodies import Visibility, check_number, either, read_json, visibility_of
+from queen.simple_mq.operations.paths import QUEUES
+from queen.simple_mq.requests import NewQueue, uuid7
 
 _Name = Annotated[str, Meta(extra_json_schema=text_of(1, limits.NAME_CHARS_MAX))]
 _Size = Annotated[int, between(1, limits.QUEUE_SIZE_MAX)]
@@ -74,7 +75,9 @@ async def create_queue(server: Server, req: QueenRequest, resp: falcon.asgi.Resp
     """The id is chosen here, so that the queue is created once if the call is repeated."""
     settings = server.settings.simple_mq
     queue = _to_queue(await read_json(req, _decoder, server.body_bytes_max), settings.message_bytes_max)
-    if not await server.ask(lambda context: context.simple_mq.administration.create_queue(queue, settings.queues_max)):
+    if not await server.ask(
+        lambda context: SimpleMq.of(context).administration.create_queue(queue, settings.queues_max)
+    ):
         raise CapacityError(f"There are {settings.queues_max} queues already, the maximum (QUEEN_SMQ_MAX_QUEUES)")
     answer(resp, QueueCreated(str(queue.queue_id)), 201)
 

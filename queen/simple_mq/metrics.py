@@ -3,15 +3,17 @@
 Names are those of the original, with underscores in place of dots.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from prometheus_client import Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from queen.core.simple_mq import NO_QUEUE, QueueStatistics, Statistics
+from queen.engine.context import Context
 from queen.metrics.http import BUCKETS
 from queen.metrics.registry import REGISTRY
+from queen.simple_mq.interface import SimpleMq
+from queen.simple_mq.requests import NO_QUEUE, QueueStatistics, Statistics
 
 OPERATION_SECONDS = Histogram(
     "simplemq_operation_duration_seconds",
@@ -38,6 +40,13 @@ METER_NAMES = (
     "simplemq.queue.inflight_count", "simplemq.queue.oldest_waiting_message_age_seconds", "simplemq.queues",
     "simplemq.queues_without_series", "simplemq.operation.duration", "http.server.requests",
 )  # fmt: skip
+
+
+async def statistics_of_queues(context: Context, queues_max: int) -> Iterable[Metric]:
+    """The metrics of at most so many queues, from the database."""
+    simple_mq = SimpleMq.of(context)
+    await simple_mq.outcomes.flush()
+    return families(await simple_mq.administration.statistics(queues_max))
 
 
 def families(statistics: Statistics) -> Iterator[Metric]:

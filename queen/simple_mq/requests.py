@@ -6,8 +6,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-#: No consumer group of Queen can have this name, so notifications for simple-mq's queues wake no long poll of Queen's.
-CHANNEL = "\0simple-mq"
+from queen.engine.ports import SIMPLE_MQ_GROUP
 
 #: The label of requests for queues that do not exist: their ids would be an unlimited number of labels.
 NO_QUEUE = UUID(int=0)
@@ -107,7 +106,7 @@ class Dequeue(Struct, frozen=True):
     @property
     def group(self) -> str:
         """The consumer group of all polls, in notifications."""
-        return CHANNEL
+        return SIMPLE_MQ_GROUP
 
     @property
     def wait_key(self) -> Hashable:

@@ -8,8 +8,8 @@ from queen.http.access import PUBLIC
 from queen.http.answers import answer
 from queen.http.operation import Answer, operation
 from queen.http.request import QueenRequest
-from queen.metrics.simple_mq import METER_NAMES
 from queen.operations.server import Server
+from queen.simple_mq.metrics import METER_NAMES
 
 
 class ComponentHealth(Struct):

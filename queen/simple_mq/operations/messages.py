@@ -9,8 +9,8 @@ from uuid import UUID
 from msgspec import UNSET, Struct, UnsetType
 
 from queen.core.errors import BadRequestError
-from queen.core.simple_mq import Message
 from queen.http.operation import Parameter
+from queen.simple_mq.requests import Message
 
 
 class MessageAnswer(Struct):

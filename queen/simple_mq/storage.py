@@ -4,7 +4,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from queen.core.simple_mq import (
+from msgspec import Struct
+
+from queen.postgres.pool import Pool
+from queen.simple_mq.requests import (
     NO_QUEUE,
     Dequeued,
     Enqueued,
@@ -18,8 +21,6 @@ from queen.core.simple_mq import (
     Routed,
     Statistics,
 )
-from queen.engine.ports import EnqueueColumns, Polled
-from queen.postgres.pool import Pool
 
 #: Maximum of rows that one call of a bulk procedure moves or removes.
 STEP = 10_000
@@ -48,8 +49,34 @@ _OUTCOMES = (
 )
 
 
+class EnqueueColumns(Struct):
+    """The arguments of one enqueue call: see ``sql/procedures/simple_mq/enqueue.sql``."""
+
+    flush: UUID
+    queue: list[UUID] = []
+    request: list[int] = []
+    group: list[str | None] = []
+    data: list[str] = []
+    traceparent: list[str | None] | None = None
+
+
+class Polled(Struct, frozen=True):
+    """The outcome of a call for polls.
+
+    Attributes:
+        answers: one per poll.
+        ready_in: for each poll that got fewer messages than it asked for, seconds until one becomes visible by itself;
+            ``None``: not before an enqueue; 0 or less: one is visible, but another transaction has locked it.
+        routed: messages that were moved to dead-letter queues first.
+    """
+
+    answers: list[Dequeued]
+    ready_in: list[float | None]
+    routed: list[Routed]
+
+
 class SimpleMqStore:
-    """The procedures for messages; implements ``queen.engine.ports.SimpleMqDatabase``."""
+    """The procedures for messages; they raise what those of ``queen.engine.ports.Database`` raise."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -100,7 +127,7 @@ class SimpleMqStore:
 
 
 class SimpleMqAdministrationStore:
-    """The administrative procedures; implements ``queen.engine.ports.SimpleMqAdministration``."""
+    """The procedures for administration, on connections of their own."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool

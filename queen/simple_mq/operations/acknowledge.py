@@ -9,18 +9,17 @@ import falcon.asgi
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from queen.core import simple_mq as limits
 from queen.core.errors import BadRequestError
 from queen.core.job_type import JobType
-from queen.core.simple_mq import Acknowledge, Acknowledged
 from queen.http.access import READ_WRITE
 from queen.http.fields import Uuid
 from queen.http.operation import Answer, operation
 from queen.http.request import QueenRequest
-from queen.metrics.simple_mq import OPERATION_SECONDS
 from queen.operations.server import Server
-from queen.operations.simple_mq.bodies import either, read_json
-from queen.operations.simple_mq.paths import (
+from queen.simple_mq import requests as limits
+from queen.simple_mq.metrics import OPERATION_SECONDS
+from queen.simple_mq.operations.bodies import either, read_json
+from queen.simple_mq.operations.paths import (
     MESSAGE,
     MESSAGE_ID,
     MESSAGE_NOT_FOUND,
@@ -30,6 +29,7 @@ from queen.operations.simple_mq.paths import (
     unknown_message,
     unknown_queue,
 )
+from queen.simple_mq.requests import Acknowledge, Acknowledged
 
 _MessageIds = Annotated[list[Uuid], Meta(extra_json_schema={"minItems": 1, "maxItems": limits.BATCH_MESSAGES_MAX})]
 

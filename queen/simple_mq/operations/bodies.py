@@ -6,11 +6,11 @@ import falcon
 import msgspec
 from msgspec import Struct
 
-from queen.core import simple_mq as limits
 from queen.core.errors import BadRequestError
 from queen.http import reading
 from queen.http.fields import between
 from queen.http.request import QueenRequest
+from queen.simple_mq import requests as limits
 
 T = TypeVar("T")
 

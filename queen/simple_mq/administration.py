@@ -2,9 +2,10 @@
 
 from uuid import UUID
 
-from queen.core.simple_mq import NO_QUEUE, QUEUE_SIZE_MAX, Requeued, RequeuedAll
 from queen.engine.context import Context
-from queen.engine.handlers.simple_mq import announce
+from queen.simple_mq.handlers import announce
+from queen.simple_mq.interface import SimpleMq
+from queen.simple_mq.requests import NO_QUEUE, QUEUE_SIZE_MAX, Requeued, RequeuedAll
 
 _REQUEUED = {
     "requeued": "success",
@@ -16,7 +17,7 @@ _REQUEUED = {
 
 async def delete_queue(context: Context, queue: UUID) -> str:
     """Deletes a queue and its messages: ``deleted``, ``unknown``, or the id of the queue whose dead letters it has."""
-    queues, outcomes = context.simple_mq.administration, context.simple_mq.outcomes
+    queues, outcomes = SimpleMq.of(context).administration, SimpleMq.of(context).outcomes
     outcome, lost = await context.tried(lambda _again: queues.delete_queue(queue))
     if outcome == "unknown" and lost:
         outcome = "deleted"  # Deleted by the call whose answer was lost, or by another client: the result is the same.
@@ -32,9 +33,9 @@ async def delete_queue(context: Context, queue: UUID) -> str:
 
 async def requeue(context: Context, queue: UUID, message: UUID) -> Requeued:
     """Requeues a message: to the source queue of a dead-letter queue, or in its own queue."""
-    done = await context.with_retries(lambda _again: context.simple_mq.administration.requeue(queue, message))
+    done = await context.with_retries(lambda _again: SimpleMq.of(context).administration.requeue(queue, message))
     # An unknown message has no destination: the queue may not exist.
-    context.simple_mq.outcomes.add(done.destination or NO_QUEUE, "requeue", _REQUEUED[done.outcome])
+    SimpleMq.of(context).outcomes.add(done.destination or NO_QUEUE, "requeue", _REQUEUED[done.outcome])
     if done.outcome == "requeued" and done.destination is not None:
         announce(context, done.destination, 1)
     return done
@@ -44,10 +45,10 @@ async def requeue_all(context: Context, queue: UUID) -> RequeuedAll:
     """Requeues all messages of a dead-letter queue for which the source queue has room."""
     total = 0
     while True:
-        done = await context.with_retries(lambda _again: context.simple_mq.administration.requeue_all(queue))
+        done = await context.with_retries(lambda _again: SimpleMq.of(context).administration.requeue_all(queue))
         total += done.requeued
         if done.destination is not None and done.requeued:
-            context.simple_mq.outcomes.add(done.destination, "requeue", "success", done.requeued)
+            SimpleMq.of(context).outcomes.add(done.destination, "requeue", "success", done.requeued)
             announce(context, done.destination, done.requeued)
         if not done.requeued:
             return RequeuedAll(done.outcome, done.destination, total)

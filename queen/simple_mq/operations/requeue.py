@@ -4,13 +4,13 @@ import falcon.asgi
 from msgspec import Struct
 
 from queen.core.errors import ConflictError, QueueFullError
-from queen.engine.handlers import simple_mq_administration as administration
 from queen.http.access import READ_WRITE
 from queen.http.answers import answer
 from queen.http.operation import Answer, operation
 from queen.http.request import QueenRequest
 from queen.operations.server import Server
-from queen.operations.simple_mq.paths import (
+from queen.simple_mq import administration
+from queen.simple_mq.operations.paths import (
     MESSAGE,
     MESSAGE_ID,
     QUEUE,

@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from uuid import UUID
 
 from queen.core.errors import QueenError
-from queen.core.simple_mq import NO_QUEUE
+from queen.simple_mq.requests import NO_QUEUE
 
-log = logging.getLogger("queen.tally")
+log = logging.getLogger("queen.simple_mq")
 
 INTERVAL_S = 0.2
 

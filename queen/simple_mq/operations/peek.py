@@ -6,7 +6,6 @@ from uuid import UUID
 import falcon.asgi
 from msgspec import Struct
 
-from queen.core import simple_mq as limits
 from queen.core.errors import BadRequestError
 from queen.http.access import READ_ONLY
 from queen.http.answers import answer
@@ -16,8 +15,10 @@ from queen.http.parameters import TIME
 from queen.http.parsing import parse_time
 from queen.http.request import QueenRequest
 from queen.operations.server import Server
-from queen.operations.simple_mq.messages import MessageAnswer, local_time, message_answer, parse_limit, query
-from queen.operations.simple_mq.paths import MESSAGES, QUEUE_ID, UUID_SCHEMA, parse_id, unknown_queue
+from queen.simple_mq import requests as limits
+from queen.simple_mq.interface import SimpleMq
+from queen.simple_mq.operations.messages import MessageAnswer, local_time, message_answer, parse_limit, query
+from queen.simple_mq.operations.paths import MESSAGES, QUEUE_ID, UUID_SCHEMA, parse_id, unknown_queue
 
 
 class PageAnswer(Struct):
@@ -51,7 +52,9 @@ async def peek(server: Server, req: QueenRequest, resp: falcon.asgi.Response, qu
         raise BadRequestError("Limit is required", "limit")
     limit = parse_limit(text, limits.PEEK_MESSAGES_MAX)
     after, after_id = _parse_cursor(req.get_param("cursorCreatedAt"), req.get_param("cursorMessageId"))
-    found = await server.ask(lambda context: context.simple_mq.administration.peek(queue, after, after_id, limit + 1))
+    found = await server.ask(
+        lambda context: SimpleMq.of(context).administration.peek(queue, after, after_id, limit + 1)
+    )
     if found is None:
         raise unknown_queue(queue)
     last = found[limit - 1] if len(found) > limit else None

@@ -7,13 +7,14 @@ import falcon.asgi
 from msgspec import UNSET, Struct, UnsetType
 
 from queen.core.errors import ConflictError
-from queen.engine.handlers import simple_mq_administration as administration
 from queen.http.access import ADMIN, READ_ONLY
 from queen.http.answers import answer
 from queen.http.operation import Answer, operation
 from queen.http.request import QueenRequest
 from queen.operations.server import Server
-from queen.operations.simple_mq.paths import QUEUE, QUEUE_ID, parse_id, unknown_queue
+from queen.simple_mq import administration
+from queen.simple_mq.interface import SimpleMq
+from queen.simple_mq.operations.paths import QUEUE, QUEUE_ID, parse_id, unknown_queue
 
 
 class QueueAnswer(Struct):
@@ -42,7 +43,7 @@ class QueueAnswer(Struct):
 async def get_queue(server: Server, _req: QueenRequest, resp: falcon.asgi.Response, queue_id: str) -> None:
     """The dead-letter queue has an id once it has messages."""
     queue = parse_id(queue_id, "queue_id")
-    info = await server.ask(lambda context: context.simple_mq.administration.describe_queue(queue))
+    info = await server.ask(lambda context: SimpleMq.of(context).administration.describe_queue(queue))
     if info is None:
         raise unknown_queue(queue)
     own_limit = UNSET if info.max_message_bytes is None else info.max_message_bytes

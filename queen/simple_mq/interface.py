@@ -1,0 +1,27 @@
+"""simple-mq in an engine: its storage and its counters."""
+
+from msgspec import Struct
+
+from queen.engine.context import Context
+from queen.postgres.pool import Pool
+from queen.simple_mq.outcome_counters import OutcomeCounters
+from queen.simple_mq.storage import SimpleMqAdministrationStore, SimpleMqStore
+
+
+class SimpleMq(Struct, frozen=True):
+    """simple-mq as its handlers see it: the procedures for messages, those for administration, and its counters."""
+
+    database: SimpleMqStore
+    administration: SimpleMqAdministrationStore
+    outcomes: OutcomeCounters
+
+    @staticmethod
+    def over(hot: Pool, cold: Pool) -> "SimpleMq":
+        """simple-mq on these connections: those for messages, and those for everything else."""
+        administration = SimpleMqAdministrationStore(cold)
+        return SimpleMq(SimpleMqStore(hot), administration, OutcomeCounters(administration.count_outcomes))
+
+    @staticmethod
+    def of(context: Context) -> "SimpleMq":
+        """That of an engine."""
+        return context.interface(SimpleMq)
