@@ -1,5 +1,5 @@
 -- The other side of the benchmark: one row a message with three indexes, a head and cursors. Written for this benchmark
--- from docs alone, and tuned as the product's own procedures are: set-based, planned once, no work that nobody reads.
+-- from docs alone, and tuned as the product's own procedures are: set-based, planned once, no result that is not read.
 CREATE SCHEMA queen_bench_rows;
 SET LOCAL search_path = queen_bench_rows;
 

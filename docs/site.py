@@ -1,8 +1,8 @@
 """What makes a site of this folder, beside mkdocs (`mkdocs.yml`, `tox -e docs`, ADR 33).
 
 The pages are written to be read in the repository too, so they link to what lies beside this folder: sources, tests,
-other pages. Here each such file becomes a page below `repository/`, and links lead there. The references that nobody
-writes by hand are made from what the server's own tests hold true: routes from `spec/openapi.yaml`, audits from the
+other pages. Here each such file becomes a page below `repository/`, and links lead there. The generated
+references are made from what the server's own tests hold true: routes from `spec/openapi.yaml`, audits from the
 sources of `queen audit`.
 """
 

@@ -585,7 +585,7 @@ class Tables:
         assert self._database is not None
         return self._database.groups
 
-    # ------------------------------------------------------------ one row a message
+    # ------------------------------------------------------------ one row per message
 
     @staticmethod
     def _by_message(rows: DataFrame) -> DataFrame:

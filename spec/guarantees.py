@@ -546,8 +546,8 @@ _CATALOGUE: Collection[Guarantee] = (
     _safety(
         "G-GRP-7",
         "ML",
-        "A deleted group starts anew",
-        "The next pop of a deleted group creates it anew, and the group starts where that pop says. A group that is "
+        "A deleted group starts again",
+        "The next pop of a deleted group creates it again, and the group starts where that pop says. A group that is "
         "deleted with `deleteMetadata=false` starts again where its stored start says.",
         "Cleaning up after an experiment must leave nothing that affects the next one.",
     ),

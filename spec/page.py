@@ -23,7 +23,7 @@ HEAD = """# Guarantees
 
 What the server promises, in terms of what a client can observe. Each guarantee has an id that never changes its
 meaning, and checks. A *safety* guarantee says what never happens. A guarantee of *liveness* says what does happen, and
-by when. The checks of a guarantee are folded below it, by level:
+by when. The files with its checks are folded below it, by level; search them for the id.
 
 | level | what checks the guarantee there |
 |---|---|
@@ -126,21 +126,17 @@ def _entry(guarantee: Guarantee, registry: list[Check]) -> str:
             f"*Why:* {guarantee.rationale}\n",
             '<details markdown="1">',
             f"<summary>{guarantee.kind.capitalize()}. Checks: {counts}</summary>\n",
-            *(line for level in levels for line in _level(level, here)),
-            "</details>\n",
+            *(_level(level, here) for level in levels),
+            "\n</details>\n",
         ]
     )
 
 
-def _level(level: Level, checks: Iterable[Check]) -> Iterator[str]:
-    """The checks of one level, under the files that they are in."""
-    files: dict[str, list[str]] = {}
-    for check in checks:
-        if check.level is level:
-            files.setdefault(f"{check.module.replace('.', '/')}.py", []).append(f"`{check.name}`")
-    yield f"{level.value}:\n"
-    yield from (f"- [{path}](../{path}): {', '.join(names)}" for path, names in files.items())
-    yield "" if files else "- no check yet\n"
+def _level(level: Level, checks: Iterable[Check]) -> str:
+    """The files with checks of one level. Their names are in the files: search for the id."""
+    files = dict.fromkeys(f"{check.module.replace('.', '/')}.py" for check in checks if check.level is level)
+    links = ", ".join(f"[{path.removeprefix('tests/')}](../{path})" for path in files)
+    return f"- {level.value}: {links or 'no check yet'}"
 
 
 def main(arguments: list[str], root: Path) -> int:

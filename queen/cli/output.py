@@ -12,7 +12,7 @@ from rich.markup import escape
 
 _USAGE = 2
 PIPE_CHARS = 1_000_000
-"""How wide a line may be where nobody looks at a terminal: tables would be cut at 80."""
+"""How wide a line may be where output is no terminal: tables would be cut at 80."""
 
 
 class ReaderLeft(SystemExit):

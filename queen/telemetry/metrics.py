@@ -72,7 +72,7 @@ def _histograms(family: Family, began_ns: int, now_ns: int) -> Iterator[Histogra
         yield HistogramDataPoint(
             attributes=dict(labels), start_time_unix_nano=began_ns, time_unix_nano=now_ns, count=int(counts[-1]),
             sum=sums.get(labels, 0.0), bucket_counts=[int(after - before) for before, after in pairwise(counts)],
-            explicit_bounds=bounds[:-1], min=None, max=None,  # type: ignore[arg-type]  # nobody keeps those
+            explicit_bounds=bounds[:-1], min=None, max=None,  # type: ignore[arg-type]  # not measured
         )  # fmt: skip
 
 

@@ -36,7 +36,7 @@ def _duplicates(pushes: DataFrame, tails: DataFrame) -> DataFrame:
 @checks("G-IDEM-3", level=Level.AUDIT)
 @judges("push that was answered as a duplicate, beside journals of which none was cut short,", _duplicates)
 def a_duplicate_has_an_original_in_its_partition(pushes: DataFrame, messages: DataFrame, tails: DataFrame) -> DataFrame:
-    """A push that was answered as a duplicate although nobody else pushed that transaction id to that partition.
+    """A push that was answered as a duplicate although no other push had that transaction id in that partition.
 
     The log may be older than the journals: a duplicate of a message that is in the log, or was delivered, has an
     original. An agent whose journal was cut short may have pushed any message.
@@ -46,4 +46,4 @@ def a_duplicate_has_an_original_in_its_partition(pushes: DataFrame, messages: Da
         "lane", "hash"
     )
     found = _duplicates(pushes, tails).join(few(alone), ["lane", "hash"])
-    return violations(found, F.lit("was answered as a duplicate, but nobody else pushed it there"))
+    return violations(found, F.lit("was answered as a duplicate, but no other push had it there"))

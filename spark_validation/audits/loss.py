@@ -41,7 +41,7 @@ def _seen(messages: DataFrame, tails: DataFrame) -> DataFrame:
 def deliveries_are_what_was_pushed(
     messages: DataFrame, pushes: DataFrame, deliveries: DataFrame, tails: DataFrame
 ) -> DataFrame:
-    """A delivered message that nobody pushed to that partition, or only later, or with another payload.
+    """A delivered message that was not pushed to that partition, or only later, or with another payload.
 
     An agent whose journal was cut short may have pushed anything from then on, including repeated pushes of others. If
     messages without ids were pushed to a partition, and their ids were not answered, each message may be one of those.
@@ -68,7 +68,7 @@ def _pushed_to(pushes: DataFrame, heads: DataFrame, tails: DataFrame) -> DataFra
 @checks("G-DUR-3", level=Level.AUDIT)
 @judges("push to a partition of the log, by journals of which none was cut short,", _pushed_to)
 def the_log_holds_what_was_pushed(messages: DataFrame, pushes: DataFrame, tails: DataFrame) -> DataFrame:
-    """A message of the log whose transaction id nobody pushed to that partition.
+    """A message of the log whose transaction id was never pushed to that partition.
 
     Only for partitions to which the journals have pushes, because the log may be older, and no pushes of messages with
     unknown ids; and for none if a journal was cut short.
@@ -76,7 +76,7 @@ def the_log_holds_what_was_pushed(messages: DataFrame, pushes: DataFrame, tails:
     ours = messages.where(F.col("attempts") > 0).select("lane").distinct()
     strange = messages.where((F.col("attempts") == 0) & (F.col("logged") > 0)).join(few(ours), "lane", "left_semi")
     strange = unless(strange, tails).join(_lanes_of_nameless(pushes), "lane", "left_anti")
-    return violations(strange, F.lit("is in the log, but nobody pushed it"))
+    return violations(strange, F.lit("is in the log, but was never pushed"))
 
 
 def _lanes_of_nameless(pushes: DataFrame) -> DataFrame:
@@ -155,7 +155,7 @@ def what_was_delivered_is_done_in_the_end(
     kept: DataFrame | None = None,
     given_up: DataFrame | None = None,
 ) -> DataFrame:
-    """A message that was delivered before the queue was seen to be empty, but that nobody can have finished.
+    """A message that was delivered before the queue was seen to be empty, but that no consumer can have finished.
 
     Not if it was removed, deleted, or evicted.
     """
@@ -199,4 +199,4 @@ def cursors_pass_only_what_is_done(
     done = fates.where("may_finish").select("lane", "group", "hash")
     skipped = rows.join(looked_up(done), ["lane", "group", "hash"], "left_anti")
     skipped = unless_gone(skipped, kept, given_up)
-    return violations(skipped, sentence("is at or below the cursor %s, but nobody finished it", "acked"))
+    return violations(skipped, sentence("is at or below the cursor %s, but no consumer finished it", "acked"))

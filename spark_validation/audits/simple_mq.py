@@ -151,7 +151,7 @@ def nothing_is_lost(
     stored_queues: DataFrame,
     tails: DataFrame,
 ) -> DataFrame:
-    """A message that was answered as stored, that nobody can have acked, but that is in no queue.
+    """A message that was answered as stored, that no consumer can have acked, but that is in no queue.
 
     Messages of deleted queues are not checked, and none are if the journal of an agent was cut short: it may have acked
     any message.

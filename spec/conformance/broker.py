@@ -289,7 +289,7 @@ def _pushed(item: PushItem, told: dict[str, Any] | None, outcome: Outcome) -> Pu
 
 
 def popped(answer: Answer, queue: str) -> tuple[str, tuple[Delivery, ...]]:
-    """Lease and deliveries of a pop of a queue; an empty answer has neither, in whatever form.
+    """Lease and deliveries of a pop of a queue; an empty answer of any form has neither.
 
     Raises:
         BadAnswerError: it is not the answer of a pop.

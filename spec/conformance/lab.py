@@ -141,7 +141,7 @@ class Lab:
             await asyncio.sleep(_LOOK_S)
 
     async def look(self, queue: str, partition: str | None = None, **how: Any) -> Pop:  # noqa: ANN401 - as above
-        """The same, and it may well find nothing: it asks once, or for the time given where nobody waits."""
+        """The same, and it may well find nothing: it asks once; without long polls, for the time that it is given."""
         try:
             return await self.long_poll(queue, partition, **how)
         except SkippedError:

@@ -238,7 +238,7 @@ class _Producer:
         return [self._item(new) for _ in range(self._random.randint(1, 6))]
 
     def _item(self, new: bool) -> PushItem:
-        """A message, now and then, unless it shall be new, under an id that stands in another partition already."""
+        """A message; now and then, unless it must be new, with an id that another partition has already."""
         number = self._random.randrange(self._workload.size.partitions)
         if self._random.random() < 0.05 and self._earlier and not new:
             id_ = self._random.choice(self._random.choice(self._earlier)).transaction_id

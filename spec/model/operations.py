@@ -195,7 +195,7 @@ class DeleteMessage(Place):
 class GiveUp(Place):
     """Move one message to the dead letters of a group, or of all groups that have not done it.
 
-    On a queue that nobody has popped it is queue mode that gives it up.
+    On a queue without groups, queue mode gives it up.
     """
 
     transaction_id: TransactionId

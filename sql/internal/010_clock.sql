@@ -1,5 +1,5 @@
 -- The one clock of all procedures. Only tests set queen.clock in their session.
--- In plpgsql, because a SQL function that cannot be inlined is planned anew by each statement that calls it.
+-- In plpgsql, because a SQL function that cannot be inlined is planned again by each statement that calls it.
 CREATE OR REPLACE FUNCTION queen.clock() RETURNS timestamptz
 LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$

@@ -22,9 +22,9 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION queen.message_at IS 'Internal: the JSON object of one message of a segment.';
 
--- The fields of one message. Not with JSON operators on the whole object: they read the escapes of the payload too, which
--- may hold \u0000, and text cannot. The payload stands last, and `","payload":` cannot occur earlier, because a quote
--- inside a text is escaped.
+-- The fields of one message. Not with JSON operators on the whole object: they read the escapes of the payload too,
+-- which may hold \u0000, and text cannot. The payload stands last, and `","payload":` cannot occur earlier, because a
+-- quote inside a text is escaped.
 CREATE OR REPLACE FUNCTION queen.message_fields(
     p_message bytea, OUT transaction_id text, OUT trace_id text, OUT producer_sub text, OUT payload json,
     OUT key_id text
@@ -49,8 +49,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.message_fields IS 'Internal: the fields of one message of a segment.';
 
--- Some messages of one segment, by their offsets, newest first. What is needed of the segment is fetched once: its columns may be
--- stored out of line, and each message would fetch them anew.
+-- Some messages of one segment, by their offsets, newest first. What is needed of the segment is fetched once: its
+-- columns may be stored out of line, and each message would fetch them again.
 CREATE OR REPLACE FUNCTION queen.segment_messages(p_part bigint, p_segment bigint, p_off bigint[])
 RETURNS TABLE (
     off bigint, created_at timestamptz, transaction_id text, trace_id text, producer_sub text, payload json, key_id text
@@ -93,7 +93,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.segment_messages IS 'Internal: the fields of some messages of one segment.';
 
--- The bytes of messages, each named with its segment (null: it is gone, and left out). The ends of a segment are fetched once.
+-- The bytes of messages, each named with its segment (null: it is gone, and left out). The ends of a segment are
+-- fetched once.
 CREATE OR REPLACE FUNCTION queen.message_sizes(p_part bigint[], p_segment bigint[], p_off bigint[])
 RETURNS TABLE (part_id bigint, off bigint, size int)
 LANGUAGE plpgsql STABLE

@@ -1,5 +1,6 @@
--- Hides partitions from all calls: a push or an ack that knows one by its number finds it unknown. queen.empty_partitions
--- removes their contents later. The caller has locked the queue row, so that no group or partition is made meanwhile.
+-- Hides partitions from all calls: a push or an ack that knows one by its number finds it unknown.
+-- queen.empty_partitions removes their contents later. The caller has locked the queue row, so that no group or
+-- partition is made meanwhile.
 CREATE OR REPLACE FUNCTION queen.hide_partitions(p_part bigint[]) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off

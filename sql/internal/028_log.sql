@@ -1,5 +1,5 @@
--- The last offset created at or before a time, or the one before the oldest kept message. created_at never falls within a
--- partition, so this is a binary search: a few look-ups, even in a long log.
+-- The last offset created at or before a time, or the one before the oldest kept message. created_at never falls within
+-- a partition, so this is a binary search: a few look-ups, even in a long log.
 CREATE OR REPLACE FUNCTION queen.last_before(p_part bigint, p_since timestamptz) RETURNS bigint
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off

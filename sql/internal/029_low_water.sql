@@ -1,15 +1,17 @@
 -- Plans: ADR 38 says why part_id + 0.
 
--- Where the scan for ready cursors of a group begins. While some transaction holds a snapshot, the index keeps an entry for
--- each time at which a cursor was ready once, and a scan from the oldest would visit them all (ADR 45). So there is per group a
--- time below which no cursor is ready: the low-water mark. A worker remembers it and gives it to each pop, which returns it when
--- it has risen. Within a call, and for callers that have no mark to give, a setting of the session holds it.
+-- Where the scan for ready cursors of a group begins. While some transaction holds a snapshot, the index keeps an entry
+-- for each time at which a cursor was ready once, and a scan from the oldest would visit them all (ADR 45). So there is
+-- per group a time below which no cursor is ready: the low-water mark. A worker remembers it and gives it to each pop,
+-- which returns it when it has risen. Within a call, and for callers that have no mark to give, a setting of the
+-- session holds it.
 --
--- The mark may rise to a time only when no transaction can still commit a cursor with an earlier time. A call that writes
--- ready_at takes its time from queen.write_clock, which holds a shared advisory lock on the tick of that time, 4 ms, until
--- the commit. A tick that is over and not locked is closed.
+-- The mark may rise to a time only when no transaction can still commit a cursor with an earlier time. A call that
+-- writes ready_at takes its time from queen.write_clock, which holds a shared advisory lock on the tick of that time, 4
+-- ms, until the commit. A tick that is over and not locked is closed.
 
--- The tick of a time, as the key of an advisory lock. STABLE, as date_part is: else it would not be inlined, and be planned at each call.
+-- The tick of a time, as the key of an advisory lock. STABLE, as date_part is: else it would not be inlined, and be
+-- planned at each call.
 CREATE OR REPLACE FUNCTION queen.tick(p_time timestamptz) RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN 7565000000000000 + floor(date_part('epoch', p_time) * 250)::bigint;
@@ -35,8 +37,8 @@ END $$;
 COMMENT ON FUNCTION queen.write_clock IS
 'The time of a call that writes when cursors are ready: queen.clock(), noted until the commit, so that no low-water mark passes it.';
 
--- The time up to which every tick is closed, in seconds since 1970. The search goes on, tick by tick, from what this session
--- knew. If that is long ago, the view pg_locks names the first tick that is locked.
+-- The time up to which every tick is closed, in seconds since 1970. The search goes on, tick by tick, from what this
+-- session knew. If that is long ago, the view pg_locks names the first tick that is locked.
 CREATE OR REPLACE FUNCTION queen.closed(p_now timestamptz) RETURNS float8
 LANGUAGE plpgsql
 AS $$
@@ -65,18 +67,19 @@ END $$;
 COMMENT ON FUNCTION queen.closed IS
     'Internal: the time up to which no running transaction writes ready times of cursors.';
 
--- The setting that has the mark of a group. There are 1000: every name of a setting takes memory for as long as the session
--- lives, and before PostgreSQL 16 a new one has all of them sorted. A mark contains the number of its group.
+-- The setting that has the mark of a group. There are 1000: every name of a setting takes memory for as long as the
+-- session lives, and before PostgreSQL 16 a new one has all of them sorted. A mark contains the number of its group.
 CREATE OR REPLACE FUNCTION queen.name_of_mark(p_grp bigint) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN 'queen.low_water_' || (p_grp % 1000)::text;
 COMMENT ON FUNCTION queen.name_of_mark IS 'Internal: the name of the setting that holds the low-water mark of a group.';
 
--- The low-water mark of a group; none while it has not all its cursors, which are ready since it began, in whichever page they
--- are made, nor while the group is hidden: it may come back under its number. It rises at most once per tick, and less
--- often, up to 64 ms, while there is little to pass over. A sweep finds cursors that are below the mark in spite of this:
--- it searches times that go down from the mark and become longer, one per second, and less often if it takes long. A mark
--- of another PostgreSQL server, such as the primary before a failover, is ignored: the two may have lost different commits.
+-- The low-water mark of a group; none while it has not all its cursors, which are ready since it began, in whichever
+-- page they are made, nor while the group is hidden: it may come back under its number. It rises at most once per tick,
+-- and less often, up to 64 ms, while there is little to pass over. A sweep finds cursors that are below the mark in
+-- spite of this: it searches times that go down from the mark and become longer, one per second, and less often if it
+-- takes long. A mark of another PostgreSQL server, such as the primary before a failover, is ignored: the two may have
+-- lost different commits.
 CREATE OR REPLACE FUNCTION queen.low_water(p_grp bigint, p_now timestamptz) RETURNS timestamptz
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -85,9 +88,9 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_name CONSTANT text := queen.name_of_mark(p_grp);
-    -- In seconds since 1970: the mark, when it was looked for, and when the next step of the sweep is due. The group. Of the
-    -- sweep: where it stands, and how long the next step is. After how long the mark is looked for again. And when the server
-    -- was started, in milliseconds, as fractions may be rounded.
+    -- In seconds since 1970: the mark, when it was looked for, and when the next step of the sweep is due. The group.
+    -- Of the sweep: where it stands, and how long the next step is. After how long the mark is looked for again. And
+    -- when the server was started, in milliseconds, as fractions may be rounded.
     v_stored float8[] := string_to_array(nullif(current_setting(v_name, true), ''), ' ')::float8[];
     v_now CONSTANT float8 := date_part('epoch', p_now);
     v_server CONSTANT float8 := floor(date_part('epoch', pg_postmaster_start_time()) * 1000);

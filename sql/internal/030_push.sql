@@ -1,7 +1,7 @@
 -- Plans: ADR 38 says why = ANY(ARRAY[x]), part_id + 0.
 
--- Wakes the parked cursors of partitions that the caller has locked and appends to. A cursor is parked at the end of the log,
--- so p_first, the offsets of what is appended, say where. Not those of the groups p_besides.
+-- Wakes the parked cursors of partitions that the caller has locked and appends to. A cursor is parked at the end of
+-- the log, so p_first, the offsets of what is appended, say where. Not those of the groups p_besides.
 CREATE OR REPLACE FUNCTION queen.wake(
     p_part bigint[], p_first bigint[], p_now timestamptz, p_besides bigint[] DEFAULT NULL
 ) RETURNS void
@@ -38,8 +38,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.wake IS 'Internal: makes the parked cursors of these partitions ready.';
 
--- A segment of p_n messages without some of them; p_out are their positions, ascending, and not all. What lies between two of
--- them is copied as it is: a message with the comma before it takes the same bytes wherever it stands.
+-- A segment of p_n messages without some of them; p_out are their positions, ascending, and not all. What lies between
+-- two of them is copied as it is: a message with the comma before it takes the same bytes wherever it stands.
 CREATE OR REPLACE FUNCTION queen.cut_messages(
     p_n int, p_out int[], INOUT data bytea, INOUT ends bytea, INOUT ids bytea
 )
@@ -146,8 +146,8 @@ COMMENT ON FUNCTION queen.flushed_segment IS
     'Internal: the segment that a batch wrote to a partition, unless it was sent more than an hour ago or '
     'queen.sent_at is set.';
 
--- What push_messages_v1, which sets how the statements are planned, does when a transaction id is there already: inserts the
--- ids that are new, and leaves the messages of the others out of the segments.
+-- What push_messages_v1, which sets how the statements are planned, does when a transaction id is there already:
+-- inserts the ids that are new, and leaves the messages of the others out of the segments.
 -- Returns:   partition, position and offset of each duplicate, and the segments without them.
 CREATE OR REPLACE FUNCTION queen.leave_out_duplicates(
     p_part bigint[], p_first bigint[], p_hash_part bigint[], p_hash_pos int[], p_hash uuid[],

@@ -11,8 +11,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.lock_queues IS 'Internal: locks the rows of queues that have a maximum size.';
 
--- The offset up to which every group is done with a partition; null: there is no group. The cursors of a group whose start
--- is to come move when it has come (queen.begin_page): until then they are as good as there.
+-- The offset up to which every group is done with a partition; null: there is no group. The cursors of a group whose
+-- start is to come move when it has come (queen.begin_page): until then they are as good as there.
 CREATE OR REPLACE FUNCTION queen.lowest_cursor(p_part bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
@@ -48,8 +48,9 @@ COMMENT ON FUNCTION queen.lowest_start IS
     'Internal: the lowest position of the cursors that a partition is still to get.';
 
 -- Messages that some group has still to complete, counted from the lowest cursor of each partition; where there is no
--- group, all that are kept. Null: there are more than p_places places to look at, which are cursors that are not parked, and
--- partitions in which some group has no cursor yet, or that have no group. A parked cursor stands at the end of the log.
+-- group, all that are kept. Null: there are more than p_places places to look at, which are cursors that are not
+-- parked, and partitions in which some group has no cursor yet, or that have no group. A parked cursor stands at the
+-- end of the log.
 CREATE OR REPLACE FUNCTION queen.backlog(p_queue_id bigint, p_places bigint) RETURNS bigint
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -152,9 +153,9 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.add_to_sizes IS 'Internal: adds pushed messages to the sizes of queues.';
 
--- Recounts the messages of a queue whose size the caller has locked. It looks at up to 1,000 places, because others wait
--- meanwhile, and leaves more to queen.count_backlog_v1, unless that has not run for 30 s. It also leaves the next count to
--- that, if this one read very much: dead index entries of cursors, while some transaction holds a snapshot.
+-- Recounts the messages of a queue whose size the caller has locked. It looks at up to 1,000 places, because others
+-- wait meanwhile, and leaves more to queen.count_backlog_v1, unless that has not run for 30 s. It also leaves the next
+-- count to that, if this one read very much: dead index entries of cursors, while some transaction holds a snapshot.
 CREATE OR REPLACE FUNCTION queen.count_again(p_queue_id bigint, p_size queen.queue_sizes) RETURNS bigint
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -188,9 +189,9 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.count_each_again IS 'Internal: recounts the messages of queues.';
 
--- Reserves room for a push, and returns nothing. If some of its queues have not enough room, it returns their segments and
--- how many messages each has room for. The caller has locked the rows of the queues and the partitions. No maximum applies
--- while other pushes may not count yet (queen.pending_configurations).
+-- Reserves room for a push, and returns nothing. If some of its queues have not enough room, it returns their segments
+-- and how many messages each has room for. The caller has locked the rows of the queues and the partitions. No maximum
+-- applies while other pushes may not count yet (queen.pending_configurations).
 CREATE OR REPLACE FUNCTION queen.take_room(p_limited bigint[], p_part bigint[], p_n int[])
 RETURNS TABLE (part_id bigint, room bigint)
 LANGUAGE plpgsql

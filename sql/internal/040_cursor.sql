@@ -13,11 +13,10 @@ END $$;
 COMMENT ON FUNCTION queen.advance IS
     'Internal: moves a cursor over the offsets finished ahead of it, and returns both.';
 
--- The run of messages above p_acked that a pop takes: at most p_messages and p_bytes of data (but one message at least, if
--- p_must), without those that are done ahead, and only what delayed_processing and window_buffer let a pop see. It reads no
--- more segments than the run spans.
--- upto: its last offset; messages: how many it delivers; again_at: nothing is visible, and when that will change by itself;
--- full: it ends where it does for want of bytes.
+-- The run of messages above p_acked that a pop takes: at most p_messages and p_bytes of data (but one message at least,
+-- if p_must), without those that are done ahead, and only what delayed_processing and window_buffer let a pop see. It
+-- reads no more segments than the run spans. upto: its last offset; messages: how many it delivers; again_at: nothing
+-- is visible, and when that will change by itself; full: it ends where it does for want of bytes.
 CREATE OR REPLACE FUNCTION queen.next_run(
     p_part bigint, p_acked bigint, p_ahead int8multirange, p_delay int, p_window int, p_messages int, p_bytes bigint,
     p_must bool, p_now timestamptz,
@@ -88,8 +87,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.next_run IS 'Internal: the next contiguous messages for a cursor.';
 
--- How far the messages p_first to p_last of a segment fit into p_bytes of data: the last one that does (the first at least, if
--- p_must; null: none), and their size.
+-- How far the messages p_first to p_last of a segment fit into p_bytes of data: the last one that does (the first at
+-- least, if p_must; null: none), and their size.
 CREATE OR REPLACE FUNCTION queen.fit(
     p_part bigint, p_segment bigint, p_first bigint, p_last bigint, p_bytes bigint, p_must bool,
     OUT last bigint, OUT size bigint
@@ -128,10 +127,10 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.fit IS 'Internal: how many messages of a segment fit into some bytes.';
 
--- Parks cursors that have nothing to deliver, so that no pop looks at them before the next push. The caller has locked the
--- cursors, in these versions. Partitions are locked with SKIP LOCKED only, because a push holds them while it waits for
--- cursors: a cursor whose partition is locked stays ready, and the next pop tries again. Returns the partitions of the
--- parked cursors, ascending.
+-- Parks cursors that have nothing to deliver, so that no pop looks at them before the next push. The caller has locked
+-- the cursors, in these versions. Partitions are locked with SKIP LOCKED only, because a push holds them while it waits
+-- for cursors: a cursor whose partition is locked stays ready, and the next pop tries again. Returns the partitions of
+-- the parked cursors, ascending.
 CREATE OR REPLACE FUNCTION queen.park(p_part bigint[], p_grp bigint[], p_ver bigint[]) RETURNS bigint[]
 LANGUAGE plpgsql
 SET enable_seqscan = off

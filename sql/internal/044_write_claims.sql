@@ -54,9 +54,9 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.complete_deliveries IS 'Internal: completes messages delivered with autoAck.';
 
--- Postpones cursors with nothing to deliver until something becomes visible by itself, or parks them. It uses the delays
--- that are configured now, not those that the caller has read earlier. A later configure waits for these cursors, which the
--- caller has locked. Returns how many cursors no longer look ready.
+-- Postpones cursors with nothing to deliver until something becomes visible by itself, or parks them. It uses the
+-- delays that are configured now, not those that the caller has read earlier. A later configure waits for these
+-- cursors, which the caller has locked. Returns how many cursors no longer look ready.
 CREATE OR REPLACE FUNCTION queen.rest(
     p_part bigint[], p_grp bigint[], p_ver bigint[], p_again_at timestamptz[], p_delay int[], p_window int[],
     p_now timestamptz

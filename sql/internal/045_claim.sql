@@ -1,10 +1,9 @@
--- Finds the cursors that a pop call claims; pop_unified_batch_v1 says what the arguments mean. It skips cursors that others
--- have locked. ADR 38 says why = ANY(ARRAY[x]) and part_id + 0.
+-- Finds the cursors that a pop call claims; pop_unified_batch_v1 says what the arguments mean. It skips cursors that
+-- others have locked. ADR 38 says why = ANY(ARRAY[x]) and part_id + 0.
 
--- The claims of common pops, in one statement, longest ready first. A pop has a slot per partition that it may take; the
--- cursors of a group go to the slots of its pops in order.
--- If it is not complete, the caller must ignore the arrays. The cursors that it found stay locked until the commit, and
--- claim_in_rounds takes them. Not served here:
+-- The claims of common pops, in one statement, longest ready first. A pop has a slot per partition that it may take;
+-- the cursors of a group go to the slots of its pops in order. If it is not complete, the caller must ignore the
+-- arrays. The cursors that it found stay locked until the commit, and claim_in_rounds takes them. Not served here:
 --   pops with autoAck (no lease), of a named partition, of several groups, of more than 32 partitions;
 --   cursors with out-of-order acks (ahead), a delay, or nothing to deliver; too much data;
 --   a pop that was full before its slots were, if another pop of its group may have room.
@@ -77,8 +76,8 @@ BEGIN
                 FOR UPDATE SKIP LOCKED
             ) AS c
         ) AS u
-        -- The segments of the run: up to the one in which a full batch ends. No segment here has n = 0, because no cursor is
-        -- below such a segment.
+        -- The segments of the run: up to the one in which a full batch ends. No segment here has n = 0, because no
+        -- cursor is below such a segment.
         CROSS JOIN LATERAL (
             SELECT coalesce(max(l.last_off), -1) AS last, coalesce(sum(octet_length(l.data)), 0) AS bytes
             FROM queen.segments AS l

@@ -1,5 +1,6 @@
--- The messages of a partition that are prefetched when everything up to p_acked is done: those that a pop of p_batch messages
--- would get. No row if the fast path would not serve that pop, if it needs two segments, or if it has much data.
+-- The messages of a partition that are prefetched when everything up to p_acked is done: those that a pop of p_batch
+-- messages would get. No row if the fast path would not serve that pop, if it needs two segments, or if it has much
+-- data.
 CREATE OR REPLACE FUNCTION queen.next_of_partition(
     p_part bigint, p_grp bigint, p_acked bigint, p_batch int, p_seconds int, p_wanted bool
 ) RETURNS TABLE (

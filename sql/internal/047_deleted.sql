@@ -16,9 +16,9 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.cursor_after IS 'Internal: acked and ahead of a cursor that is moved to an offset.';
 
--- The positions of cursors whose group has done what was created at or before a time (infinity: everything), and the last
--- offset of each partition. It reads both ends of a partition, and more only if the position lies between them. The caller
--- has locked the partitions.
+-- The positions of cursors whose group has done what was created at or before a time (infinity: everything), and the
+-- last offset of each partition. It reads both ends of a partition, and more only if the position lies between them.
+-- The caller has locked the partitions.
 CREATE OR REPLACE FUNCTION queen.places(p_part bigint[], p_since timestamptz)
 RETURNS TABLE (part_id bigint, acked bigint, ahead int8multirange, last bigint)
 LANGUAGE plpgsql STABLE
@@ -75,7 +75,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.find_message IS 'Internal: the offset of a message, by partition and transaction id.';
 
--- Makes a message done for cursors, as if their groups had completed it. The caller has locked the partition and the cursors.
+-- Makes a message done for cursors, as if their groups had completed it. The caller has locked the partition and the
+-- cursors.
 CREATE OR REPLACE FUNCTION queen.finish(p_part bigint, p_grp bigint[], p_off bigint, p_now timestamptz) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off

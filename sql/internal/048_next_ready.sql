@@ -1,7 +1,8 @@
 -- Plans: ADR 38 says why part_id + 0.
 
--- When the next cursor becomes ready by itself: of one partition, or of any of the group (null: there is none). A cursor with
--- nothing to deliver that could not be parked, because a push holds its partition, counts as parked: the push will be heard of.
+-- When the next cursor becomes ready by itself: of one partition, or of any of the group (null: there is none). A
+-- cursor with nothing to deliver that could not be parked, because a push holds its partition, counts as parked: the
+-- push will be heard of.
 CREATE OR REPLACE FUNCTION queen.next_ready(p_grp bigint, p_part bigint, p_unparked bigint[], p_now timestamptz)
 RETURNS timestamptz
 LANGUAGE plpgsql
@@ -39,8 +40,8 @@ END $$;
 COMMENT ON FUNCTION queen.next_ready IS
     'Internal: the time at which the next cursor of a group becomes ready without a push.';
 
--- True if messages of a group, or of one of its partitions, were prefetched so recently that the worker may still be about
--- to release them. It does so before prefetched_until, but a busy worker is late.
+-- True if messages of a group, or of one of its partitions, were prefetched so recently that the worker may still be
+-- about to release them. It does so before prefetched_until, but a busy worker is late.
 CREATE OR REPLACE FUNCTION queen.was_prefetched(p_grp bigint, p_part bigint, p_now timestamptz) RETURNS bool
 LANGUAGE plpgsql STABLE
 AS $$
@@ -59,10 +60,10 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.was_prefetched IS 'Internal: whether a worker may still be about to release prefetched messages.';
 
--- The time at which the next waiting cursor of a group becomes ready, or a time before which none does (null: never). While
--- some transaction holds a snapshot, the index between now and then keeps the ends of all leases that ended early. So the
--- search takes intervals that become longer, and stops after one in which it read much in vain. Then the session trusts its
--- finding for a moment so short that no lease or delay given meanwhile can end in it.
+-- The time at which the next waiting cursor of a group becomes ready, or a time before which none does (null: never).
+-- While some transaction holds a snapshot, the index between now and then keeps the ends of all leases that ended
+-- early. So the search takes intervals that become longer, and stops after one in which it read much in vain. Then the
+-- session trusts its finding for a moment so short that no lease or delay given meanwhile can end in it.
 CREATE OR REPLACE FUNCTION queen.next_wait(p_grp bigint, p_now timestamptz) RETURNS timestamptz
 LANGUAGE plpgsql
 SET enable_seqscan = off

@@ -177,8 +177,9 @@ BEGIN
             WHEN isempty(v_again) THEN c.ready_at
             ELSE greatest(c.ready_at, p_now + v_delay)
         END,
-        -- Two columns: pops look at ready_at only, which other waits move as well. retry_at holds the delay of a retry alone.
-        -- Configure, which recomputes the other delays, and the repair after a clock that stepped back need to tell them apart.
+        -- Two columns: pops look at ready_at only, which other waits move as well. retry_at holds the delay of a retry
+        -- alone. Configure, which recomputes the other delays, and the repair after a clock that stepped back need to
+        -- tell them apart.
         retry_at = greatest(c.retry_at, p_now + nullif(v_delay, '0')),
         retries = queen.open_retries(nullif(v_retries, '{}'), v_cursor.acked, v_cursor.ahead),
         ver = c.ver + 1

@@ -3,7 +3,8 @@
 -- The steps of queen.execute_transaction_v1 and of queen.execute_in_steps, which sets how their statements are planned.
 
 -- Locks the partitions of a batch and reads their log ends: offset and time of what is appended, and whether a cursor is
--- parked at one of them. Not valid: the push options have changed since the batch was laid out, or the batch is fenced out.
+-- parked at one of them. Not valid: the push options have changed since the batch was laid out, or the batch is fenced
+-- out.
 CREATE OR REPLACE FUNCTION queen.lock_log_ends(
     p_flush uuid, p_part bigint[], p_version bigint,
     OUT now timestamptz, OUT valid bool, OUT first_off bigint[], OUT created_at timestamptz[], OUT parked bool
@@ -181,8 +182,8 @@ END $$;
 COMMENT ON FUNCTION queen.put_made_partitions IS
     'Internal: a batch with the partitions that were made in place of the numbers that stood for them.';
 
--- The lease of each ack. For an ack without one: the required lease that is live on its cursor, else the nil UUID, which no
--- cursor has.
+-- The lease of each ack. For an ack without one: the required lease that is live on its cursor, else the nil UUID,
+-- which no cursor has.
 CREATE OR REPLACE FUNCTION queen.required_leases(
     p_required uuid[], p_ack_part bigint[], p_ack_grp bigint[], p_ack_lease uuid[]
 ) RETURNS uuid[]
@@ -245,7 +246,8 @@ BEGIN
         PERFORM queen.lock_queues(p_limited);
     END IF;
     IF p_again THEN
-        -- Not within the part that may be undone: if this sending is refused, the first must not arrive and be carried out later.
+        -- Not within the part that may be undone: if this sending is refused, the first must not arrive and be carried
+        -- out later.
         PERFORM 1 FROM queen.partition_locks AS l WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR NO KEY UPDATE;
         INSERT INTO queen.fenced_flushes VALUES (p_flush, clock_timestamp()) ON CONFLICT DO NOTHING;
     END IF;
@@ -287,8 +289,8 @@ BEGIN
             v_lease := queen.required_leases(p_required, p_ack_part, p_ack_grp, p_ack_lease);
         END IF;
 
-        -- The pushes come last, so that the acks cannot ack messages that they store. Room that the acks make does not count
-        -- for them.
+        -- The pushes come last, so that the acks cannot ack messages that they store. Room that the acks make does not
+        -- count for them.
         IF p_limited IS NOT NULL AND coalesce(p_version = (SELECT o.version FROM queen.push_options AS o WHERE o.id), true) THEN
             RETURN QUERY
             SELECT 'push', r.part_id, NULL::int, 'Queue is full', NULL::bigint, NULL::timestamptz, NULL::int[],

@@ -1,5 +1,5 @@
--- Makes some offsets done for a cursor, because they were removed or deleted, or its group gave them up. A lease ends when
--- nothing undone is left under it. The caller has locked the cursor.
+-- Makes some offsets done for a cursor, because they were removed or deleted, or its group gave them up. A lease ends
+-- when nothing undone is left under it. The caller has locked the cursor.
 CREATE OR REPLACE FUNCTION queen.pass_over(p_part bigint, p_grp bigint, p_done int8multirange, p_now timestamptz)
 RETURNS void
 LANGUAGE plpgsql

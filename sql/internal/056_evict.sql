@@ -1,7 +1,7 @@
 -- What queen.evict_overdue_v1 does with one partition. It sets how the statements are planned.
 
--- Gives up what is overdue in a partition, cursor by cursor, until portion is 0 (see queen.portion, which makes portion of
--- began and evicted). p_older: what is stored before is overdue; p_waiting: groups that begin later.
+-- Gives up what is overdue in a partition, cursor by cursor, until portion is 0 (see queen.portion, which makes portion
+-- of began and evicted). p_older: what is stored before is overdue; p_waiting: groups that begin later.
 CREATE OR REPLACE FUNCTION queen.evict_from_partition(
     p_queue queen.queues, p_part bigint, p_older timestamptz, p_waiting bigint[], p_messages int, p_wait bool,
     p_now timestamptz,
@@ -76,8 +76,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.keeps_upto IS 'Internal: the offset up to which a cursor evicts nothing.';
 
--- How many messages a transaction of eviction takes on next: 100 at first, then as many as all before, if an estimate says
--- that they fit into 6 ms, because consumers wait for their cursors. 0: the transaction ends.
+-- How many messages a transaction of eviction takes on next: 100 at first, then as many as all before, if an estimate
+-- says that they fit into 6 ms, because consumers wait for their cursors. 0: the transaction ends.
 CREATE OR REPLACE FUNCTION queen.portion(p_began timestamptz, p_done bigint, p_most int) RETURNS int
 LANGUAGE sql VOLATILE
 RETURN CASE

@@ -1,5 +1,5 @@
--- The conditions under which a worker of a stream may close windows: it pushes what it has read of the state, and deletes
--- that, without an ack that would prove that the partition is its own.
+-- The conditions under which a worker of a stream may close windows: it pushes what it has read of the state, and
+-- deletes that, without an ack that would prove that the partition is its own.
 
 -- True if a cursor has a live lease: its worker may have read the state already and be about to write it.
 CREATE OR REPLACE FUNCTION queen.is_leased(p_part bigint, p_grp bigint, p_now timestamptz) RETURNS bool
@@ -16,9 +16,9 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.is_leased IS 'Internal: whether a cursor has a live lease.';
 
--- True if a row of the state may have changed since the worker that closes its window has read it. The worker reads a window
--- after its end. So a row that last changed before that end is unchanged. A row that changed later counts as settled after a
--- second, which is much longer than a worker takes from reading to committing.
+-- True if a row of the state may have changed since the worker that closes its window has read it. The worker reads a
+-- window after its end. So a row that last changed before that end is unchanged. A row that changed later counts as
+-- settled after a second, which is much longer than a worker takes from reading to committing.
 CREATE OR REPLACE FUNCTION queen.is_unsettled(
     p_updated_at timestamptz, p_window_end float8, p_now timestamptz
 ) RETURNS bool
@@ -28,7 +28,8 @@ RETURN p_updated_at > p_now - interval '1 second'
 COMMENT ON FUNCTION queen.is_unsettled IS
     'Internal: whether a row may have changed since it was read for a window close.';
 
--- Takes the locks of a cycle, in the order that queen.cycle_stream_v1 names. Returns why there can be no cycle, or null.
+-- Takes the locks of a cycle, in the order that queen.cycle_stream_v1 names. Returns why there can be no cycle, or
+-- null.
 CREATE OR REPLACE FUNCTION queen.lock_cycle(
     p_stream bigint, p_source bigint, p_grp bigint, p_part bigint[], p_limited bigint[]
 ) RETURNS text
@@ -119,8 +120,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.write_stream_state IS 'Internal: writes and deletes keys of the state of a stream.';
 
--- Why a window close, a cycle without an ack that deletes state and pushes what it made of it, may be wrong: it does nothing
--- then. The caller holds the lock of cycles.
+-- Why a window close, a cycle without an ack that deletes state and pushes what it made of it, may be wrong: it does
+-- nothing then. The caller holds the lock of cycles.
 CREATE OR REPLACE FUNCTION queen.flush_problem(
     p_stream bigint, p_source bigint, p_grp bigint, p_key text[], p_value text[], p_now timestamptz
 ) RETURNS text

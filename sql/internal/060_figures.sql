@@ -33,8 +33,8 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION queen.partition_figures IS 'Internal: message counts of partitions.';
 
--- One row per cursor: its undone messages, those of them under a live lease (leased), those that failed before, those done
--- (consumed), and since when the oldest undone message waits. p_grp null: all groups.
+-- One row per cursor: its undone messages, those of them under a live lease (leased), those that failed before, those
+-- done (consumed), and since when the oldest undone message waits. p_grp null: all groups.
 CREATE OR REPLACE FUNCTION queen.cursor_figures(p_part bigint[], p_grp bigint, p_now timestamptz)
 RETURNS TABLE (
     part_id bigint, grp_id bigint, undone bigint, leased bigint, failed bigint, consumed bigint, lease uuid,

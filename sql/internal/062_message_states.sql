@@ -13,8 +13,8 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION queen.message_groups IS 'Internal: the state of messages for each group.';
 
--- The state of messages: a dead letter of some group, under a live lease of some group, completed by every group (if there
--- is one), else pending. The same for queue mode alone. done and groups count named groups.
+-- The state of messages: a dead letter of some group, under a live lease of some group, completed by every group (if
+-- there is one), else pending. The same for queue mode alone. done and groups count named groups.
 CREATE OR REPLACE FUNCTION queen.message_states(p_part bigint[], p_off bigint[])
 RETURNS TABLE (
     part_id bigint, off bigint, status text, queue_mode text, done bigint, groups bigint, lease_ends timestamptz

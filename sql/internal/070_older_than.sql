@@ -1,6 +1,6 @@
--- Messages created before this time are older than p_age, by time that has really passed as far as it was measured: only
--- they may be removed for their age. Messages stored before a step forward count as that much younger, until p_age has
--- passed since the step (ADR 44).
+-- Messages created before this time are older than p_age, by time that has really passed as far as it was measured:
+-- only they may be removed for their age. Messages stored before a step forward count as that much younger, until p_age
+-- has passed since the step (ADR 44).
 -- Arguments: p_not_after  what the clock shows at most, as its caller's own clock says, which does not step; null: not later than
 --                         a minute after the leader's last look
 CREATE OR REPLACE FUNCTION queen.older_than(p_age interval, p_not_after timestamptz) RETURNS timestamptz

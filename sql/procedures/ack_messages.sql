@@ -5,9 +5,10 @@
 --            p_first, p_last offsets, or null where p_hash names the message by its transaction id (queen.transaction_hash)
 --            p_error         text for a dead letter, or null
 --            p_final         f means d, and what is done already is refused (transactions)
--- Returns:   one row per element: ord from 1, problem (null: accepted), first_off, done_upto and also_done (what was done
---            before the call: up to it, and these), within (offsets above it were refused; null: no bound),
---            exists_upto (there is no message above it; null: all exist), released: the lease ended, dead: a dead letter was written, ready: the lease ended and more is to be delivered.
+-- Returns:   one row per element: ord from 1, problem (null: accepted), first_off, done_upto and also_done (what was
+--            done before the call: up to it, and these), within (offsets above it were refused; null: no bound),
+--            exists_upto (there is no message above it; null: all exist), released: the lease ended, dead: a dead
+--            letter was written, ready: the lease ended and more is to be delivered.
 -- Locks:     cursors in (part_id, grp_id) order, then partitions with SKIP LOCKED.
 -- Writes:    partition_consumers, dead_letter_queue.
 -- Plans:     ADR 38 says why = ANY(ARRAY[x]).
@@ -27,7 +28,7 @@ AS $$
 DECLARE
     v_now timestamptz := queen.write_clock();
     v_answered int := 0;
-    m_part bigint[];          -- cursors that move in the plain way: one array a column
+    m_part bigint[];          -- cursors that move by the fast path: one array per column
     m_grp bigint[];
     m_ver bigint[];
     m_acked bigint[];
@@ -90,7 +91,8 @@ BEGIN
                 WHERE l.part_id = u.part_id AND u.drained FOR NO KEY UPDATE OF l SKIP LOCKED
             ) AS k ON true;
         END IF;
-        -- FULL: arrays look small to a planner, which would go through all cursors for each element. The condition keeps it so.
+        -- FULL: arrays look small to a planner, which would go through all cursors for each element. The condition
+        -- keeps it so.
         RETURN QUERY
         WITH moved AS (
             UPDATE queen.partition_consumers AS c

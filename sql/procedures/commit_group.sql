@@ -3,7 +3,8 @@
 --            without p_final, and of pop_unified_batch_v1, in that order. A call that is not in the group has null for its
 --            first array (p_part, p_complete_part, p_ack_part, p_batch).
 -- Returns:   the rows of each call, with its columns, the others null, and kind: push, complete, ack or pop.
--- Locks:     as these, one after another: partitions before cursors, as in transactions. The pop never waits for a lock.
+-- Locks:     as these, one after another: partitions before cursors, as in transactions. The pop never waits for a
+--            lock.
 -- Writes:    what these write. If one fails, all are undone.
 CREATE OR REPLACE FUNCTION queen.commit_group_v1(
     p_flush uuid, p_again bool,

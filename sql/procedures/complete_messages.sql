@@ -1,14 +1,15 @@
--- Purpose:   completes messages in the order in which they were delivered, each run under the live lease of its cursor: nearly all
---            acknowledgements. All others go to ack_messages_v1.
+-- Purpose:   completes messages in the order in which they were delivered, each run under the live lease of its cursor:
+--            nearly all acknowledgements. All others go to ack_messages_v1.
 -- Arguments: one element per cursor:
 --            p_part, p_grp, p_lease  the cursor, and the lease that the client names
 --            p_first, p_last         the offsets that are done
 --            p_next_lease, p_next_batch, p_next_seconds  if this ends the lease, the next messages of the partition, at most
 --                       p_next_batch, are leased at once (prefetched), as to a pop of a queue with partitions=1 that names no
 --                       partition, without autoAck; null: no prefetch
--- Returns:   one row per element that was carried out: ord from 1, done_upto (all up to it was done before), released: the lease
---            ended, ready: the cursor may be claimed now: there is more, or it could not be parked; and of what was prefetched upto, seen, attempt, off, created_at, ends, start and
---            data, as pop_unified_batch_v1 returns them. No row: nothing was done, ack_messages_v1 judges.
+-- Returns:   one row per element that was carried out: ord from 1, done_upto (all up to it was done before), released:
+--            the lease ended, ready: the cursor may be claimed now: there is more, or it could not be parked; and of
+--            what was prefetched upto, seen, attempt, off, created_at, ends, start and data, as pop_unified_batch_v1
+--            returns them. No row: nothing was done, ack_messages_v1 judges.
 -- Locks:     cursors in the order of the elements (ascending), then partitions with SKIP LOCKED.
 -- Writes:    partition_consumers, each row once.
 CREATE OR REPLACE FUNCTION queen.complete_messages_v1(
@@ -37,8 +38,8 @@ BEGIN
                 + CASE WHEN u.next_upto IS NOT NULL THEN 1 ELSE 0 END,
             ready_at = CASE
                 WHEN u.last < u.upto THEN c.ready_at
-                -- The lease counts from the last moment at which a worker may hand the messages out: 50 ms from now (PREFETCHED_S
-                -- in queen/engine/prefetch.py).
+                -- The lease counts from the last moment at which a worker may hand the messages out: 50 ms from now
+                -- (PREFETCHED_S in queen/engine/prefetch.py).
                 WHEN u.next_upto IS NOT NULL THEN v_now + make_interval(secs => u.seconds + 0.05)
                 WHEN u.next_off = u.last + 1 THEN 'infinity'
                 ELSE v_now

@@ -4,8 +4,8 @@
 --                    with more, queen.settle_queue_v1 does that, in pages.
 -- Returns:   numbers of the queue and of its partition Default; more: whether there are pages to do.
 -- Locks:     the queue row; then as queen.settle.
--- Writes:    queues, partitions, partition_locks, partition_consumers, push_options (when encryption or maximum size change),
---            queue_sizes, pending_configurations.
+-- Writes:    queues, partitions, partition_locks, partition_consumers, push_options (when encryption or maximum size
+--            change), queue_sizes, pending_configurations.
 -- Plans:     ADR 38 says why = ANY(ARRAY[x]), queue_id + 0.
 CREATE OR REPLACE FUNCTION queen.configure_queue_v1(
     p_queue text, p_namespace text, p_task text, p_priority int, p_lease_time int, p_retry_limit int, p_retry_delay int,
@@ -136,10 +136,10 @@ COMMENT ON FUNCTION queen.page_to_settle IS
     'Internal: the next partitions to which changed options have to be applied.';
 
 -- Does what a change of the options requires in some partitions, ascending. p_pushes: waits for pushes that have locked
--- them, which were laid out under the old options; later pushes see the new version. p_waits: ends waits that the old delays
--- have set, which may be too long now; the next pop computes them again. The time of a retry stays. Cursors are locked
--- first, because a pop may just be setting such a wait; a later pop finds the new options. p_forgets: marks the size of the
--- queue as unknown. Returns how many cursors no longer wait.
+-- them, which were laid out under the old options; later pushes see the new version. p_waits: ends waits that the old
+-- delays have set, which may be too long now; the next pop computes them again. The time of a retry stays. Cursors are
+-- locked first, because a pop may just be setting such a wait; a later pop finds the new options. p_forgets: marks the
+-- size of the queue as unknown. Returns how many cursors no longer wait.
 -- Locks:     partitions if p_pushes, then the size if p_forgets, then cursors in (part_id, grp_id) order if p_waits.
 CREATE OR REPLACE FUNCTION queen.settle(p_queue_id bigint, p_part bigint[], p_pushes bool, p_waits bool, p_forgets bool)
 RETURNS int
@@ -184,10 +184,10 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.settle IS 'Internal: applies changed options to some partitions.';
 
--- Purpose:   finds work that was begun in pages and may have been interrupted. To go on with it is safe, even while the first
---            caller still works on it.
--- Returns:   queues with pages of configure to do (consumer_group null; queue empty: deleted since), and groups that are being
---            deleted.
+-- Purpose:   finds work that was begun in pages and may have been interrupted. To go on with it is safe, even while the
+--            first caller still works on it.
+-- Returns:   queues with pages of configure to do (consumer_group null; queue empty: deleted since), and groups that
+--            are being deleted.
 CREATE OR REPLACE FUNCTION queen.find_begun_v1() RETURNS TABLE (queue_id bigint, queue text, consumer_group text)
 LANGUAGE sql STABLE
 BEGIN ATOMIC

@@ -18,7 +18,8 @@ BEGIN
     END IF;
     v_counted := queen.backlog(v_before.queue_id, NULL);
     v_size := queen.lock_size(v_before.queue_id);
-    -- Pushes of the meantime may or may not be counted, so they are added. After a reset the count is void, and is repeated.
+    -- Pushes of the meantime may or may not be counted, so they are added. After a reset the count is void, and is
+    -- repeated.
     UPDATE queen.queue_sizes AS s
     SET most = least(s.most, v_counted + s.pushed - v_before.pushed), asked_at = NULL, ver = s.ver + 1
     WHERE s.queue_id = v_size.queue_id AND s.ver = v_size.ver AND s.resets = v_before.resets;

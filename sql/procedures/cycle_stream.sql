@@ -5,12 +5,12 @@
 --            p_ack_kind  c: everything up to the message is completed; f or d: the message is a dead letter; null: no ack
 --            p_ack_off, or p_ack_hash of the transaction id (queen.transaction_hash): the message
 --            p_release   whether the lease ends although something under it is not done
--- Returns:   one row per pushed segment (kind push: part_id, first_off, created_at, dup_pos, dup_off) and one of kind ack
---            (completed: how many messages; released, dead, ready). A row of kind undone says that something failed and that
---            nothing was stored: see its problem, a push without first_off, or that there is no push at all. A row of kind
---            noop says that a window close was not done, which is no failure: see its problem.
--- Locks:     rows of limited queues in id order; partitions in part_id order; the sizes of these queues; cursors in (part_id, grp_id) order;
---            then the stream, the partition, the cycle's row.
+-- Returns:   one row per pushed segment (kind push: part_id, first_off, created_at, dup_pos, dup_off) and one of kind
+--            ack (completed: how many messages; released, dead, ready). A row of kind undone says that something failed
+--            and that nothing was stored: see its problem, a push without first_off, or that there is no push at all. A
+--            row of kind noop says that a window close was not done, which is no failure: see its problem.
+-- Locks:     rows of limited queues in id order; partitions in part_id order; the sizes of these queues; cursors in
+--            (part_id, grp_id) order; then the stream, the partition, the cycle's row.
 -- Writes:    what push_messages_v1 and ack_messages_v1 write; stream_state, stream_cycles.
 CREATE OR REPLACE FUNCTION queen.cycle_stream_v1(
     p_stream bigint, p_source bigint, p_grp bigint,
@@ -50,7 +50,8 @@ BEGIN
     SELECT y.flush INTO v_last_flush FROM queen.stream_cycles AS y
     WHERE y.part_id = p_source AND y.stream_id = p_stream FOR UPDATE;
 
-    -- If the first sending was committed, a repetition is answered from the log; a first that is still on its way is fenced out.
+    -- If the first sending was committed, a repetition is answered from the log; a first that is still on its way is
+    -- fenced out.
     IF p_again AND v_last_flush = p_flush THEN
         RETURN QUERY
         SELECT 'push', r.part_id, NULL, r.first_off, r.created_at, r.dup_pos, r.dup_off, NULL::bigint, NULL::bool,

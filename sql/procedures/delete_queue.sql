@@ -1,9 +1,9 @@
--- Purpose:   deletes a queue, in pages: a queue of several pages loses whole partitions first, and is gone with the last
---            page. queen.purge_partitions_v1 removes the contents of the partitions later.
+-- Purpose:   deletes a queue, in pages: a queue of several pages loses whole partitions first, and is gone with the
+--            last page. queen.purge_partitions_v1 removes the contents of the partitions later.
 -- Arguments: p_step  partitions and cursors of a page; at least one partition goes
 -- Returns:   existed: whether there was such a queue; more: whether it is still there, without some of its partitions.
--- Locks:     the queue row; with the last page its groups; then partitions and cursors of the page in the order of all other
---            procedures.
+-- Locks:     the queue row; with the last page its groups; then partitions and cursors of the page in the order of all
+--            other procedures.
 -- Writes:    as the deletion of a queue; removed_partitions.
 CREATE OR REPLACE FUNCTION queen.delete_queue_v1(p_queue text, p_step int, OUT existed bool, OUT more bool)
 LANGUAGE plpgsql

@@ -29,15 +29,16 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.find_overdue_v1 IS 'The next partitions of a queue that have messages to evict.';
 
--- Purpose:   gives up, for each group that has not done them, messages that have waited longer than max_wait_time_seconds,
---            unless they are under a live lease. They leave a dead letter, unless the queue keeps none. A queue without a
---            group gets the group of queue mode, which gives them up.
+-- Purpose:   gives up, for each group that has not done them, messages that have waited longer than
+--            max_wait_time_seconds, unless they are under a live lease. They leave a dead letter, unless the queue
+--            keeps none. A queue without a group gets the group of queue mode, which gives them up.
 -- Arguments: p_part  partitions of one queue, ascending; p_messages at most, and fewer if they
 --            take longer than 6 ms (queen.portion); p_wait whether to wait for
 --            cursors that consumers hold, or to pass them over; p_not_after see queen.older_than
 -- Returns:   one row per partition: the messages given up, and state: done, more, or busy.
--- Locks:     as subscribe_v1, if the queue has no group, and then nothing else; or the queue row FOR SHARE; then a page of a group
---            that should have begun by now (queen.begin_page), and then nothing else; or cursors in (part_id, grp_id) order.
+-- Locks:     as subscribe_v1, if the queue has no group, and then nothing else; or the queue row FOR SHARE; then a page
+--            of a group that should have begun by now (queen.begin_page), and then nothing else; or cursors in
+--            (part_id, grp_id) order.
 -- Writes:    partition_consumers, dead_letter_queue, retention_metrics.
 CREATE OR REPLACE FUNCTION queen.evict_overdue_v1(
     p_queue_id bigint, p_part bigint[], p_messages int, p_wait bool, p_not_after timestamptz DEFAULT NULL

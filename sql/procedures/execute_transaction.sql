@@ -4,11 +4,12 @@
 --            p_new_part, p_new_queue, p_new_name  partitions that are made if missing, so that an undone transaction leaves none
 --                        behind: the negative numbers that stand for them in p_part and p_hash_part, and their names
 --            p_version, p_limited  as push_messages_v1
--- Returns:   one row per pushed segment (kind push: part_id, first_off, created_at, dup_pos, dup_off) and rows of acks (kind
---            ack: ord, problem, first_off, done_upto, within, exists_upto, released, dead, ready); an ack without a row is
---            accepted. A last row of kind undone says that something failed and that nothing was stored; the other rows say
---            what failed. A segment whose queue would become too large has a problem. No segment at all: the options of
---            queues have changed. A row of kind made says which part_id a partition got for its negative number (ord).
+-- Returns:   one row per pushed segment (kind push: part_id, first_off, created_at, dup_pos, dup_off) and rows of acks
+--            (kind ack: ord, problem, first_off, done_upto, within, exists_upto, released, dead, ready); an ack without
+--            a row is accepted. A last row of kind undone says that something failed and that nothing was stored; the
+--            other rows say what failed. A segment whose queue would become too large has a problem. No segment at all:
+--            the options of queues have changed. A row of kind made says which part_id a partition got for its negative
+--            number (ord).
 -- Locks:     rows of limited queues in id order; partitions in part_id order; the sizes of these queues;
 --            then in (part_id, grp_id) order the cursors of the acks and those that the push wakes.
 CREATE OR REPLACE FUNCTION queen.execute_transaction_v1(
@@ -43,8 +44,8 @@ DECLARE
     v_asleep bigint[];        -- partitions in which a cursor waits for a push now
     v_done bool := false;
 BEGIN
-    -- The fast path, for usual transactions: messages are completed under their live lease, and others pushed to partitions
-    -- that exist. It assumes all of that, and undoes itself if something is different.
+    -- The fast path, for usual transactions: messages are completed under their live lease, and others pushed to
+    -- partitions that exist. It assumes all of that, and undoes itself if something is different.
     IF NOT p_again AND p_required IS NULL AND p_limited IS NULL AND p_new_part = '{}' AND 'c' = ALL(p_ack_kind) THEN
         v_ends := queen.lock_log_ends(p_flush, p_part, p_version);
         v_done := coalesce(v_ends.valid, false);
@@ -58,7 +59,8 @@ BEGIN
             FROM queen.gather_acks(p_ack_part, p_ack_grp, p_ack_lease, p_ack_first, p_ack_last, p_ack_hash);
         END IF;
         IF v_ends.parked THEN
-            -- Acks alone lock their cursors in order; a push that wakes others goes between. No cursor is parked under the locks.
+            -- Acks alone lock their cursors in order; a push that wakes others goes between. No cursor is parked under
+            -- the locks.
             PERFORM queen.lock_cursors(p_part, a_part, a_grp);
         END IF;
         BEGIN

@@ -1,7 +1,7 @@
 -- Purpose:   makes a worker the one that runs the background services, or keeps it so, for some seconds.
--- Returns:   whether it is. A row with an end, and no advisory lock: that would be bound to a session, which a pooler in
---            transaction mode hands to other clients. If the stored time lies too far in the future, the clock has stepped
---            back since: then it ends as if it had been given now.
+-- Returns:   whether it is. A row with an end, and no advisory lock: that would be bound to a session, which a pooler
+--            in transaction mode hands to other clients. If the stored time lies too far in the future, the clock has
+--            stepped back since: then it ends as if it had been given now.
 -- Locks, writes: service_leader.
 CREATE OR REPLACE FUNCTION queen.lead_services_v1(p_holder uuid, p_seconds float8) RETURNS bool
 LANGUAGE plpgsql

@@ -1,5 +1,5 @@
--- One row per message, for people with psql and for audits that want payloads. It reads whole segments, so name a partition
--- and a range of offsets.
+-- One row per message, for people with psql and for audits that want payloads. It reads whole segments, so name a
+-- partition and a range of offsets.
 CREATE OR REPLACE VIEW queen.messages AS
 SELECT
     q.name AS queue,

@@ -1,4 +1,5 @@
--- Purpose:   serves many pops in one call: claims cursors, leases them and returns the segments that hold their messages.
+-- Purpose:   serves many pops in one call: claims cursors, leases them and returns the segments that hold their
+--            messages.
 -- Arguments: by pop, in the order in which they are served:
 --              p_batch    most messages
 --              p_parts    most partitions
@@ -13,15 +14,15 @@
 --            by group:
 --              p_marked   its number
 --              p_mark     its low-water mark as an earlier call returned it (queen.low_water), or null
--- Returns:   one row per segment of a claim: pop, grp_id, part_id; first_off and upto of the run; skip (offsets of this segment
---            that are done already); seen (offsets up to it were delivered before, and their attempt is `attempt`);
---            and of the segment: off, the offset of the first message returned, created_at, the ends of the messages
---            returned, and data from byte `start` on (the whole, or the part with these messages).
---            For a group that could not serve all its pops one row with pop null, grp_id, part_id as asked, and
---            ready_in: the seconds until a cursor there becomes ready by itself (infinity: not before a push; null: no
---            such group or partition; 0 or less: one is ready, but locked; -infinity: the call has stopped at one of its
---            limits, and another finds more), and attempt: 1 if a worker may be about to release what it prefetched, else 0.
---            For each of p_marked whose mark has changed one row with pop null, grp_id and mark.
+-- Returns:   one row per segment of a claim: pop, grp_id, part_id; first_off and upto of the run; skip (offsets of this
+--            segment that are done already); seen (offsets up to it were delivered before, and their attempt is
+--            `attempt`); and of the segment: off, the offset of the first message returned, created_at, the ends of the
+--            messages returned, and data from byte `start` on (the whole, or the part with these messages). For a group
+--            that could not serve all its pops one row with pop null, grp_id, part_id as asked, and ready_in: the
+--            seconds until a cursor there becomes ready by itself (infinity: not before a push; null: no such group or
+--            partition; 0 or less: one is ready, but locked; -infinity: the call has stopped at one of its limits, and
+--            another finds more), and attempt: 1 if a worker may be about to release what it prefetched, else 0. For
+--            each of p_marked whose mark has changed one row with pop null, grp_id and mark.
 -- Locks:     cursors, then partitions, both with SKIP LOCKED: a pop never waits for a lock.
 -- Writes:    partition_consumers.
 -- Plans:     ADR 38 says why = ANY(ARRAY[x]).

@@ -1,5 +1,6 @@
--- Purpose:   says for how long workers may still hold what they have prefetched. A request that changes what is delivered waits
---            so long before it answers, so that no message prefetched before the change is delivered after the answer.
+-- Purpose:   says for how long workers may still hold what they have prefetched. A request that changes what is
+--            delivered waits so long before it answers, so that no message prefetched before the change is delivered
+--            after the answer.
 -- Arguments: p_queue, or p_part, a partition of the queue; p_group: of one group (null: of all)
 -- Returns:   seconds; null: nothing is prefetched.
 CREATE OR REPLACE FUNCTION queen.prefetched_for_v1(p_queue text, p_group text, p_part bigint) RETURNS float8

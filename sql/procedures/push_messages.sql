@@ -7,14 +7,15 @@
 --            p_version   of queen.push_options, under which the flush was laid out
 --            p_limited   numbers of those of its queues that have a maximum size, or null
 --            p_besides   groups whose parked cursors are left to the caller, or null
--- Returns:   one row per segment: part_id, the offset of its first stored message (null: nothing was stored, because some
---            partition of the call is unknown), created_at, and places and offsets of its duplicates (null: none).
+-- Returns:   one row per segment: part_id, the offset of its first stored message (null: nothing was stored, because
+--            some partition of the call is unknown), created_at, and places and offsets of its duplicates (null: none).
 --            Stored messages take offsets in order, duplicates none. Nothing is stored either when a queue would become
---            too large: one row per segment of such queues, with the number of messages for which there is room. No row at
---            all: the options have changed, and nothing was stored.
--- Locks:     rows of limited queues in id order; partitions in part_id order, until commit; the sizes of these queues (lock_size);
---            then parked cursors in (part_id, grp_id) order.
--- Writes:    segments, transaction_ids, partition_consumers (wake-up), fenced_flushes (p_again), queue_sizes (p_limited).
+--            too large: one row per segment of such queues, with the number of messages for which there is room. No row
+--            at all: the options have changed, and nothing was stored.
+-- Locks:     rows of limited queues in id order; partitions in part_id order, until commit; the sizes of these queues
+--            (lock_size); then parked cursors in (part_id, grp_id) order.
+-- Writes:    segments, transaction_ids, partition_consumers (wake-up), fenced_flushes (p_again), queue_sizes
+--            (p_limited).
 -- Plans:     ADR 38 says why part_id + 0.
 CREATE OR REPLACE FUNCTION queen.push_messages_v1(
     p_flush uuid, p_again bool,
@@ -48,8 +49,9 @@ BEGIN
     END IF;
     PERFORM 1 FROM queen.partition_locks AS l WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR NO KEY UPDATE;
     GET DIAGNOSTICS v_locked = ROW_COUNT;
-    -- This comes after the locks, so that a first sending that is still on its way and its repetition cannot overtake each
-    -- other. It comes before any partition is found unknown: the queue may have been deleted since the first was committed.
+    -- This comes after the locks, so that a first sending that is still on its way and its repetition cannot overtake
+    -- each other. It comes before any partition is found unknown: the queue may have been deleted since the first was
+    -- committed.
     IF p_again THEN
         RETURN QUERY SELECT f.*, NULL::bigint FROM queen.flushed(p_flush, p_part, p_hash_part, p_hash_pos, p_hash) AS f;
         IF FOUND THEN
@@ -63,8 +65,8 @@ BEGIN
         RETURN;
     END IF;
 
-    -- Not before: what a first sending has stored stays, even if the options have changed since. And after the locks: a change
-    -- of the options, another append, and a cursor that parks there wait for them.
+    -- Not before: what a first sending has stored stays, even if the options have changed since. And after the locks: a
+    -- change of the options, another append, and a cursor that parks there wait for them.
     v_now := queen.write_clock();
     SELECT o.version, EXISTS (SELECT 1 FROM queen.fenced_flushes AS f WHERE f.flush = p_flush), l.first_off, l.at, l.parked
     INTO v_version, v_fenced, v_first, v_at, v_parked
@@ -97,8 +99,8 @@ BEGIN
     END IF;
 
     IF p_hash IS NOT NULL THEN
-        -- Duplicates are rare: the primary key finds them, not a search. Under the locks no other call inserts transaction
-        -- ids of these partitions, so that the key makes no push wait for another.
+        -- Duplicates are rare: the primary key finds them, not a search. Under the locks no other call inserts
+        -- transaction ids of these partitions, so that the key makes no push wait for another.
         BEGIN
             INSERT INTO queen.transaction_ids (part_id, hash, off)
             SELECT u.part_id, u.hash, h.first_off + u.pos

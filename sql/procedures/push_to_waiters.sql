@@ -1,9 +1,10 @@
--- Purpose:   pushes messages and leases them to pops that wait for them, in the same transaction and without reading them.
+-- Purpose:   pushes messages and leases them to pops that wait for them, in the same transaction and without reading
+--            them.
 -- Arguments: those of push_messages_v1, and by waiting pop, in the order in which they are served:
 --            p_wait_grp, p_wait_lease  its group, and the lease that it gets; null completes what it gets (autoAck)
 --            p_wait_batch, p_wait_parts, p_wait_seconds  most messages, most partitions, length of the lease or null for the queue's
--- Returns:   the rows of push_messages_v1; and of what a waiting pop gets one row per partition: part_id, first_off and upto of the
---            run, pop (its number, from 1), grp_id, seen and attempt as pop_unified_batch_v1.
+-- Returns:   the rows of push_messages_v1; and of what a waiting pop gets one row per partition: part_id, first_off and
+--            upto of the run, pop (its number, from 1), grp_id, seen and attempt as pop_unified_batch_v1.
 -- Locks:     as push_messages_v1, then parked cursors in (part_id, grp_id) order.
 -- Writes:    as push_messages_v1.
 -- Plans:     ADR 38 says why = ANY(ARRAY[x]), part_id + 0.

@@ -1,5 +1,6 @@
 -- Purpose:   reads what a push has to know of queues. Workers cache it under its version.
--- Returns:   one row per queue that is encrypted or has a maximum size, and always one without a queue; each with the version.
+-- Returns:   one row per queue that is encrypted or has a maximum size, and always one without a queue; each with the
+--            version.
 CREATE OR REPLACE FUNCTION queen.read_push_options_v1()
 RETURNS TABLE (version bigint, queue text, queue_id bigint, encrypted bool, max_size int)
 LANGUAGE sql STABLE

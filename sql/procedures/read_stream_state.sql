@@ -2,9 +2,9 @@
 -- Arguments: p_stream, p_part, p_keys (null: all), p_prefix of the keys (null: any), p_ripe: only windows that are over at
 --            this time, in milliseconds since 1970 (null: all rows); p_bytes of keys and values: rows beyond that are left
 --            out, but not the first row
--- Returns:   one row per key, in their order, then one with a null key if some were left out. A worker that asks for windows
---            that are over wants to close them, so the answer leaves out what queen.cycle_stream_v1 would refuse: see
---            queen.is_unsettled.
+-- Returns:   one row per key, in their order, then one with a null key if some were left out. A worker that asks for
+--            windows that are over wants to close them, so the answer leaves out what queen.cycle_stream_v1 would
+--            refuse: see queen.is_unsettled.
 -- Plans:     ADR 38 says why = ANY(ARRAY[x]).
 CREATE OR REPLACE FUNCTION queen.read_stream_state_v1(
     p_stream bigint, p_part bigint, p_keys text[], p_prefix text, p_ripe float8, p_bytes bigint

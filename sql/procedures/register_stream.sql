@@ -2,8 +2,9 @@
 -- Arguments: p_name, p_source, p_sink (null: none), p_hash of the chain of operators, p_reset: forget the state and take the
 --            new chain
 --            p_step: rows of the state that a call forgets
--- Returns:   stream_id; fresh: it is new; conflict: the hash differs and nothing was changed; more: a part of the state is
---            deleted, call again. Until all is deleted, no hash fits: a reset that was interrupted has to be requested again.
+-- Returns:   stream_id; fresh: it is new; conflict: the hash differs and nothing was changed; more: a part of the state
+--            is deleted, call again. Until all is deleted, no hash fits: a reset that was interrupted has to be
+--            requested again.
 -- Locks:     the row of the stream, which cycles hold FOR KEY SHARE.  Writes: streams, stream_state, stream_cycles.
 CREATE OR REPLACE FUNCTION queen.register_stream_v1(
     p_name text, p_source text, p_sink text, p_hash text, p_reset bool, p_step int,

@@ -1,5 +1,5 @@
--- Purpose:   undoes leases whose messages never reached a consumer, because it had disconnected. It also undoes leases that
---            have ended, if the messages were not leased again.
+-- Purpose:   undoes leases whose messages never reached a consumer, because it had disconnected. It also undoes leases
+--            that have ended, if the messages were not leased again.
 -- Locks:     cursors in (part_id, grp_id) order.  Writes: partition_consumers.
 -- Plans:     ADR 38 says why part_id + 0.
 CREATE OR REPLACE FUNCTION queen.release_leases_v1(p_lease uuid[]) RETURNS void

@@ -23,8 +23,8 @@ END $$;
 COMMENT ON FUNCTION queen.find_expired_v1 IS
     'The next partitions of a queue that have messages for retention to remove.';
 
--- What the options of a queue let retention remove: messages created before older, and those created before older_done that
--- every group has completed.
+-- What the options of a queue let retention remove: messages created before older, and those created before older_done
+-- that every group has completed.
 CREATE OR REPLACE FUNCTION queen.expiring(
     p_queue queen.queues, p_not_after timestamptz, OUT older timestamptz, OUT older_done timestamptz
 )
@@ -43,9 +43,9 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.expiring IS 'Internal: the times before which messages of a queue may be removed.';
 
--- The oldest segments of a partition that queen.expiring lets retention remove, above p_from and with p_messages messages or
--- a few more: their last offset (null: there are none), their messages, those of them that are removed only because they
--- are completed, and whether there may be more. created_at rises with the offset, so they are a prefix.
+-- The oldest segments of a partition that queen.expiring lets retention remove, above p_from and with p_messages
+-- messages or a few more: their last offset (null: there are none), their messages, those of them that are removed only
+-- because they are completed, and whether there may be more. created_at rises with the offset, so they are a prefix.
 CREATE OR REPLACE FUNCTION queen.expired(
     p_part bigint, p_queue queen.queues, p_from bigint, p_messages int, p_older timestamptz, p_older_done timestamptz,
     OUT upto bigint, OUT messages bigint, OUT completed bigint, OUT more bool
@@ -86,17 +86,17 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.expired IS 'Internal: the oldest segments of a partition that retention may remove.';
 
--- Purpose:   removes the oldest segments of partitions, as far as the options of their queue allow, with their transaction
---            ids, and moves cursors that were before what is left.
+-- Purpose:   removes the oldest segments of partitions, as far as the options of their queue allow, with their
+--            transaction ids, and moves cursors that were before what is left.
 -- Arguments: p_part, p_from  partitions of one queue, ascending, and offsets up to which they are known to be empty
 --            p_messages      where to stop, if 20 ms have not passed before; whole segments go
 --            p_wait          true: wait for rows that others have locked; false: skip them
 --            p_not_after     see queen.older_than
--- Returns:   one row per partition: upto, removed up to this offset (null: nothing was), the messages, and state: done, more
---            (the call was at its limit), or busy (passed over).
--- Locks:     the queue row FOR SHARE; then, partition by partition, queen.lock_oldest and the cursors that have to move.
---            A call that waits is for one partition, which keeps the order of locks. It waits before it removes anything,
---            because a push may want a transaction id that is being removed.
+-- Returns:   one row per partition: upto, removed up to this offset (null: nothing was), the messages, and state: done,
+--            more (the call was at its limit), or busy (passed over).
+-- Locks:     the queue row FOR SHARE; then, partition by partition, queen.lock_oldest and the cursors that have to
+--            move. A call that waits is for one partition, which keeps the order of locks. It waits before it removes
+--            anything, because a push may want a transaction id that is being removed.
 -- Writes:    segments, transaction_ids, deleted_messages, partition_consumers, retention_metrics.
 CREATE OR REPLACE FUNCTION queen.remove_expired_v1(
     p_queue_id bigint, p_part bigint[], p_from bigint[], p_messages int, p_wait bool,
@@ -149,9 +149,9 @@ END $$;
 COMMENT ON FUNCTION queen.remove_expired_v1 IS
     'Removes the oldest segments of partitions, as the options of their queue allow.';
 
--- Takes the locks to remove the oldest segments of a partition; true if the caller holds them now. The first excludes calls
--- that move a cursor back, which lock the partition FOR UPDATE. Pushes (FOR NO KEY UPDATE) go on, for they append at the
--- other end. The second, the row of the partition, excludes other removals.
+-- Takes the locks to remove the oldest segments of a partition; true if the caller holds them now. The first excludes
+-- calls that move a cursor back, which lock the partition FOR UPDATE. Pushes (FOR NO KEY UPDATE) go on, for they append
+-- at the other end. The second, the row of the partition, excludes other removals.
 CREATE OR REPLACE FUNCTION queen.lock_oldest(p_part bigint, p_wait bool) RETURNS bool
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -194,7 +194,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.lock_cursors_below IS 'Internal: locks cursors below an offset.';
 
--- Removes the segments of a partition up to an offset. The caller has queen.lock_oldest and the cursors below the offset.
+-- Removes the segments of a partition up to an offset. The caller has queen.lock_oldest and the cursors below the
+-- offset.
 CREATE OR REPLACE FUNCTION queen.remove_segments(p_part bigint, p_upto bigint, p_now timestamptz) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -204,9 +205,9 @@ DECLARE
     v_newest bigint;
     v_hashes uuid[];
 BEGIN
-    -- By their hashes: transaction ids are not ordered by offset. Each is looked up by itself, which no planner can turn into
-    -- reading all ids of the partition (ADR 38). An id that was free again, and was used for another message, has a higher
-    -- offset.
+    -- By their hashes: transaction ids are not ordered by offset. Each is looked up by itself, which no planner can
+    -- turn into reading all ids of the partition (ADR 38). An id that was free again, and was used for another message,
+    -- has a higher offset.
     v_hashes := ARRAY(
         SELECT encode(substr(s.ids, 16 * i.pos + 1, 16), 'hex')::uuid
         FROM queen.segments AS s CROSS JOIN generate_series(0, s.n - 1) AS i (pos)

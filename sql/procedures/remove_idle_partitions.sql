@@ -22,8 +22,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.find_idle_partitions_v1 IS 'The next partitions of a queue that have been empty for long.';
 
--- Default stays, because configure names it. A partition with dead letters stays, because they belong to it, and so does one
--- with state of a stream, because the stream may be about to go on.
+-- Default stays, because configure names it. A partition with dead letters stays, because they belong to it, and so
+-- does one with state of a stream, because the stream may be about to go on.
 CREATE OR REPLACE FUNCTION queen.is_idle(p_part bigint, p_older timestamptz) RETURNS bool
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off

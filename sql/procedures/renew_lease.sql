@@ -1,6 +1,7 @@
 -- Purpose:   extends live leases.
 -- Arguments: one element per request: p_lease, p_seconds from now
--- Returns:   one row per request: ord from 1, how many cursors the lease holds, and the earliest end (null: no live lease).
+-- Returns:   one row per request: ord from 1, how many cursors the lease holds, and the earliest end (null: no live
+--            lease).
 -- Locks:     cursors in (part_id, grp_id) order.  Writes: partition_consumers.
 -- Plans:     ADR 38 says why = ANY(ARRAY[x]), part_id + 0.
 CREATE OR REPLACE FUNCTION queen.renew_lease_v1(p_lease uuid[], p_seconds int[])

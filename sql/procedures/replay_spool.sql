@@ -1,11 +1,12 @@
--- Purpose:   stores the next push requests of a lane of a spool file and notes in the same transaction how far it is stored.
+-- Purpose:   stores the next push requests of a lane of a spool file and notes in the same transaction how far it is
+--            stored.
 -- Arguments: p_lane      the lane: requests of the file that share no partition with those of its other lanes
 --            p_from, p_upto   the requests of the lane that this call stores: from p_from, up to but without p_upto
 --            p_sent_at   when their flush was sent to push_messages_v1 before, if it was and its outcome is unknown
 --            the others  those of push_messages_v1, except the limits: pushes in the spool are accepted already
 -- Returns:   one row: how many requests of the lane are stored now, the partitions that are unknown (null: none), and
 --            whether the push options have changed. If that is not p_upto nothing was done: the caller was wrong about
---            p_from, must make partitions, or must lay out anew under the new options.
+--            p_from, must make partitions, or must lay out again under the new options.
 -- Locks:     the row of the lane, until commit: a repeated call waits for the first one and then finds it done. Then
 --            those of push_messages_v1.
 -- Writes:    spool_lanes, queue_sizes, and what push_messages_v1 writes.
@@ -31,7 +32,8 @@ BEGIN
         RETURN;
     END IF;
     IF p_part <> '{}' THEN
-        -- In the order of all locks: the sizes of queues come after partitions and before cursors, which the push takes both.
+        -- In the order of all locks: the sizes of queues come after partitions and before cursors, which the push takes
+        -- both.
         PERFORM 1 FROM queen.partition_locks AS l WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR NO KEY UPDATE;
         SELECT array_agg(w.queue_id), array_agg(w.n) INTO v_queues, v_n
         FROM (
@@ -40,7 +42,8 @@ BEGIN
             GROUP BY p.queue_id
         ) AS w;
         PERFORM queen.lock_sizes(v_queues);
-        -- How far queen.flushed_segment looks back: the outage may have been long. The server's clock may be ahead of ours.
+        -- How far queen.flushed_segment looks back: the outage may have been long. The server's clock may be ahead of
+        -- ours.
         PERFORM set_config('queen.sent_at', least(p_sent_at, queen.clock())::text, true);
         SELECT array_agg(r.part_id) FILTER (WHERE r.first_off IS NULL), count(*) = 0 INTO unknown, stale
         FROM queen.push_messages_v1(

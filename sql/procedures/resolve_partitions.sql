@@ -1,8 +1,8 @@
 -- Purpose:   the numbers of queues and partitions by name, made if p_create and missing.
 -- Arguments: one element per partition: p_queue, p_partition
 -- Returns:   one row per element: ord from 1, queue_id and part_id (null: unknown, and p_create is false).
--- Locks:     queue rows FOR SHARE while partitions are made, so that a group that is subscribing (FOR UPDATE) either sees
---            the partition or is seen by it.
+-- Locks:     queue rows FOR SHARE while partitions are made, so that a group that is subscribing (FOR UPDATE) either
+--            sees the partition or is seen by it.
 -- Writes:    queues, partitions, partition_locks, partition_consumers.
 -- Plans:     ADR 38 says why = ANY(ARRAY[x]).
 CREATE OR REPLACE FUNCTION queen.resolve_partitions_v1(p_queue text[], p_partition text[], p_create bool)

@@ -1,5 +1,5 @@
--- Purpose:   counts the work of a key rotation: segments of queues that are or were encrypted, and their dead letters that
---            have to be encrypted.
+-- Purpose:   counts the work of a key rotation: segments of queues that are or were encrypted, and their dead letters
+--            that have to be encrypted.
 CREATE OR REPLACE FUNCTION queen.count_encrypted_v1(p_key_id text) RETURNS bigint
 LANGUAGE sql STABLE
 AS $$
@@ -77,7 +77,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.end_of_letters_v1 IS 'The end of a page of dead letters.';
 
--- Purpose:   finds the next dead letters, by id, whose payload has to be encrypted; p_upto: only up to this one (null: all).
+-- Purpose:   finds the next dead letters, by id, whose payload has to be encrypted; p_upto: only up to this one (null:
+--            all).
 CREATE OR REPLACE FUNCTION queen.find_encrypted_letters_v1(p_after bigint, p_upto bigint, p_key_id text, p_limit int)
 RETURNS TABLE (id bigint, queue text, partition text, key_id text, payload text)
 LANGUAGE plpgsql STABLE

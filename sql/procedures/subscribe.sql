@@ -1,18 +1,20 @@
--- Purpose:   returns the number of a consumer group on a queue. Creates the group at first contact, and a page of its cursors in
---            each call that needs more of them.
+-- Purpose:   returns the number of a consumer group on a queue. Creates the group at first contact, and a page of its
+--            cursors in each call that needs more of them.
 -- Arguments: p_queue, p_group; p_mode all, new or timestamp and p_from its time: where the group begins, if it is made now
 --            p_create_queue  makes the queue too: a named group on a queue that does not exist yet must not miss its first messages
 --            p_step          cursors of a page
 --            p_part          the only partition that the caller needs: its cursor is made out of turn, instead of a page
 --            p_wanted        untouched partitions that are enough for the caller; null: as many as there are
--- Returns:   queue_id and grp_id (null: unknown and not made); complete: false while there are more pages to make, by any caller;
---            starts_in: seconds to a start that lies in the future (call again then); and while it is not complete,
---            ready: untouched partitions, which have been ready since the group began, up to p_wanted; 1 if p_part has its cursor.
---            A group that is being deleted is deleted further by a caller that would make it: grp_id null, complete false.
--- Locks:     the queue row FOR UPDATE at first contact and where a deletion goes on; then the group, partitions of a page in
---            part_id order, and the group's cursors in part_id order; at first contact the size of
---            the queue, last, because no other call waits for cursors of a new group.
--- Writes:    queues, consumer_groups_metadata, partition_consumers, queue_sizes; where a deletion goes on, as delete_group_v1.
+-- Returns:   queue_id and grp_id (null: unknown and not made); complete: false while there are more pages to make, by
+--            any caller; starts_in: seconds to a start that lies in the future (call again then); and while it is not
+--            complete, ready: untouched partitions, which have been ready since the group began, up to p_wanted; 1 if
+--            p_part has its cursor. A group that is being deleted is deleted further by a caller that would make it:
+--            grp_id null, complete false.
+-- Locks:     the queue row FOR UPDATE at first contact and where a deletion goes on; then the group, partitions of a
+--            page in part_id order, and the group's cursors in part_id order; at first contact the size of the queue,
+--            last, because no other call waits for cursors of a new group.
+-- Writes:    queues, consumer_groups_metadata, partition_consumers, queue_sizes; where a deletion goes on, as
+--            delete_group_v1.
 -- Plans:     ADR 38 says why = ANY(ARRAY[x]), part_id + 0.
 CREATE OR REPLACE FUNCTION queen.subscribe_v1(
     p_queue text, p_group text, p_mode text, p_from timestamptz, p_create_queue bool, p_create_group bool, p_step int,
@@ -96,9 +98,10 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.has_all_cursors IS 'Internal: whether a group has all its cursors.';
 
--- How many partitions of a group that has not all its cursors have been ready since it began, up to p_wanted. A pop that finds so
--- many passes over nothing: no partition is ready for longer. Or whether p_part has its cursor. None where messages may be hidden,
--- or may be not for the group, because its start has come and cursors have to be moved there.
+-- How many partitions of a group that has not all its cursors have been ready since it began, up to p_wanted. A pop
+-- that finds so many passes over nothing: no partition is ready for longer. Or whether p_part has its cursor. None
+-- where messages may be hidden, or may be not for the group, because its start has come and cursors have to be moved
+-- there.
 CREATE OR REPLACE FUNCTION queen.untouched(p_group queen.consumer_groups_metadata, p_part bigint, p_wanted int)
 RETURNS int
 LANGUAGE plpgsql STABLE
@@ -173,8 +176,9 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.begin_page IS 'Internal: creates the cursors of a group in the next partitions.';
 
--- Makes the cursor in one partition for a group that has begun, out of turn, while another call may be making a page and waiting
--- for a lock. The lock on the row of the group excludes its deletion; a call that makes a cursor locks the partition.
+-- Makes the cursor in one partition for a group that has begun, out of turn, while another call may be making a page
+-- and waiting for a lock. The lock on the row of the group excludes its deletion; a call that makes a cursor locks the
+-- partition.
 CREATE OR REPLACE FUNCTION queen.begin_partition(p_grp bigint, p_part bigint) RETURNS queen.consumer_groups_metadata
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -191,8 +195,9 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.begin_partition IS 'Internal: creates the cursor of a group in one partition.';
 
--- Makes the cursors of a group in partitions where it has none; returns those where it has one. What has been ready since the
--- group began is ready since then, even if its cursor is made later: no low-water mark has passed that (queen.low_water).
+-- Makes the cursors of a group in partitions where it has none; returns those where it has one. What has been ready
+-- since the group began is ready since then, even if its cursor is made later: no low-water mark has passed that
+-- (queen.low_water).
 CREATE OR REPLACE FUNCTION queen.add_cursors(p_group queen.consumer_groups_metadata, p_part bigint[], p_now timestamptz)
 RETURNS bigint[]
 LANGUAGE plpgsql
@@ -204,8 +209,8 @@ DECLARE
     v_parts bigint[];
     v_old bigint[];
 BEGIN
-    -- They are locked while their cursors are made: one at the end of the log is parked, and no push may slip in. A push that
-    -- has the time of its messages from before a start, and is not committed yet, holds its partition.
+    -- They are locked while their cursors are made: one at the end of the log is parked, and no push may slip in. A
+    -- push that has the time of its messages from before a start, and is not committed yet, holds its partition.
     SELECT array_agg(h.part_id) INTO v_parts
     FROM (
         SELECT l.part_id FROM queen.partition_locks AS l WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR UPDATE
@@ -224,8 +229,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.add_cursors IS 'Internal: creates the missing cursors of a group in some partitions.';
 
--- The time after which a group gets messages. A new group does not get what had waited too long when it began. Queue mode, which
--- has no beginning, gives that up.
+-- The time after which a group gets messages. A new group does not get what had waited too long when it began. Queue
+-- mode, which has no beginning, gives that up.
 CREATE OR REPLACE FUNCTION queen.start_of(p_group queen.consumer_groups_metadata, p_now timestamptz) RETURNS timestamptz
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
@@ -258,8 +263,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.without IS 'Internal: elements of an array that are not in another.';
 
--- Moves cursors of a group over what was created at or before a time. What is done ahead of it stays so: acks and moves to the dead
--- letters need no pop. The caller has locked the partitions.
+-- Moves cursors of a group over what was created at or before a time. What is done ahead of it stays so: acks and moves
+-- to the dead letters need no pop. The caller has locked the partitions.
 CREATE OR REPLACE FUNCTION queen.move_up(p_grp bigint, p_part bigint[], p_since timestamptz) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -287,8 +292,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.move_up IS 'Internal: moves cursors of a group over messages that it does not get.';
 
--- A group whose start lies ahead begins now, or has begun at its start if that is over. Its pages begin anew, and move up the
--- cursors that exist. Until they are done, its start stays as it was set, and pops get nothing.
+-- A group whose start lies ahead begins now, or has begun at its start if that is over. Its pages begin again, and move
+-- up the cursors that exist. Until they are done, its start stays as it was set, and pops get nothing.
 CREATE OR REPLACE FUNCTION queen.begin_group(p_grp bigint) RETURNS queen.consumer_groups_metadata
 LANGUAGE plpgsql
 SET enable_seqscan = off

@@ -394,7 +394,7 @@ def lost_in_the_spool(scene: Scene, place: int) -> Expected:
 
 
 def half_a_request(scene: Scene, place: int) -> Expected:
-    """The messages of a push without an answer were pushed again; now there is one more that nobody has."""
+    """The messages of a push without an answer were pushed again; one of them is missing."""
     at = scene.pushes("a")[place]
     scene.change(at, answered=None, outcome="unknown")
     scene.item(at, "pushes", outcome="unknown")
@@ -406,7 +406,7 @@ def half_a_request(scene: Scene, place: int) -> Expected:
 FIRST, MIDDLE, LAST = 0, 2, MESSAGES - 1
 
 
-def nobody_is_told_an_id(scene: Scene, place: int) -> Expected:
+def no_client_was_told_an_id(scene: Scene, place: int) -> Expected:
     """No fault: of a message without a transaction id the answer was lost, or it was "buffered"."""
     [push] = [n for n in scene.pushes("c") if len(scene.tables.calls[n].pushes) == 4]
     if place:
@@ -454,7 +454,7 @@ FAULTS: dict[Callable[[Scene, int], Expected], tuple[int, ...]] = {
     pushed_again_as_another: (0, MESSAGES - 1, MESSAGES),
     lost_in_the_spool: (0,),
     half_a_request: (FIRST, MIDDLE, LAST),
-    nobody_is_told_an_id: (0, 1),
+    no_client_was_told_an_id: (0, 1),
 }
 """Each fault with the positions at which it is planted."""
 

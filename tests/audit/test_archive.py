@@ -76,7 +76,7 @@ def test_it_holds_what_the_log_holds_and_each_run_adds_what_is_new(spark, dsn, t
     assert add(spark, dsn, tmp_path).rows == 300
     assert rows(tmp_path) == logged(dsn)
     asyncio.run(load(dsn, 200, PARTITIONS + 1, A_SEGMENT))
-    # A kill between the moves and the end of the run leaves files that nobody knows.
+    # A kill between the moves and the end of the run leaves files that are in no list.
     stray = open_filled(tmp_path).files[0]
     stray.with_name("000002-00000.parquet").write_bytes(stray.read_bytes())
     (tmp_path / "staging").mkdir()

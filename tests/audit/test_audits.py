@@ -104,7 +104,7 @@ def test_a_killed_agent_makes_unknown_what_it_may_have_done(spark):
 
 
 def test_each_client_of_a_killed_agent_may_have_had_a_call_under_way(spark):
-    """One that pushed what another was given, and whose answer nobody wrote down."""
+    """Its push was delivered to another client, and its answer is not in the journal."""
     agent = Run("k", 1)
     for name in ("one", "two"):
         agent.push(("a", name))

@@ -37,7 +37,7 @@ def master(tmp_path):
         def workers():
             try:
                 return len(httpx.get(f"http://127.0.0.1:{page}/json/", trust_env=False).json()["workers"])
-            except (httpx.TransportError, ValueError):  # nobody listens, or the page is not there yet
+            except (httpx.TransportError, ValueError):  # the port is closed, or the page is not there yet
                 return -1
 
         url = f"spark://127.0.0.1:{port}"

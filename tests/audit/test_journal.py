@@ -146,7 +146,7 @@ def test_a_journal_that_would_be_passed_over_is_refused(tmp_path, calls, name, s
         open_journal(tmp_path, tmp_path)
 
 
-def test_rows_of_a_kind_or_outcome_that_nobody_knows_are_refused(tmp_path, calls):
+def test_rows_of_an_unknown_kind_or_outcome_are_refused(tmp_path, calls):
     path, place = tmp_path / "a.parquet", next(n for n, call in enumerate(calls) if call.acks)
     item = replace(calls[place].acks[0], outcome="perhaps")
     for change, said in (

@@ -1,4 +1,4 @@
-"""What somebody deleted, and what waited for too long, on a real server: neither is a violation."""
+"""Messages that were deleted or had waited for too long, on a real server: neither is a violation."""
 
 import asyncio
 import time

@@ -121,7 +121,7 @@ def conclude(path: Path, stdout: int = subprocess.PIPE) -> subprocess.CompletedP
     )
 
 
-def test_a_reader_who_leaves_changes_neither_the_files_nor_the_exit_code(tmp_path, closed_pipe):
+def test_a_closed_pipe_changes_neither_the_files_nor_the_exit_code(tmp_path, closed_pipe):
     ended = conclude(tmp_path / "r.json", closed_pipe)
     assert (ended.returncode, ended.stderr) == (1, "")
     assert json.loads((tmp_path / "r.json").read_text())["result"] == "invalid"

@@ -105,7 +105,7 @@ def test_an_id_that_stands_for_another_message_now_may_be_delivered_again():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_partition_that_is_made_anew_begins_anew(seed):
+def test_a_partition_that_is_created_again_begins_again(seed):
     old = segments(6)
     new = [msgspec.structs.replace(each, part=2, created_at=each.created_at - 500) for each in segments(6)]
     assert of_log([*old, *new], seed) == []
@@ -137,7 +137,7 @@ def test_each_fault_of_calls_is_found_once_in_whatever_order_they_arrive(seed):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_calls_of_a_partition_that_is_made_anew_are_compared_with_each_other_only(seed):
+def test_calls_of_a_partition_that_is_created_again_are_compared_with_each_other_only(seed):
     rng = random.Random(seed)
     old = [msgspec.structs.replace(call, part=1) for call in calls(10)]
     later = [

@@ -141,7 +141,7 @@ async def told(world: World, status: str, steps: int) -> None:
     assert re.search(rf"^queen_clock_steps {steps}\.0$", metrics, re.MULTILINE)
 
 
-async def test_an_operator_who_accepts_the_clock_has_all_removed_that_is_old_by_it(world: World) -> None:
+async def test_after_the_clock_is_accepted_all_that_is_old_by_it_is_removed(world: World) -> None:
     api, dsn = world.api, world.dsn
     await api.configure("kept", retentionEnabled=True, retentionSeconds=600)
     await api.push("kept", 1)

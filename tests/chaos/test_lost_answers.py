@@ -1,7 +1,6 @@
-"""Calls of which PostgreSQL's answer is lost.
+"""Calls whose answer from PostgreSQL is lost.
 
-Of pops no message comes to nobody, and none is withheld for a whole lease. Of acks nobody is told that they were
-refused because of what they did themselves.
+No message of a pop is lost or withheld for a whole lease. No ack is answered as refused because of what it did itself.
 """
 
 import asyncio
@@ -69,7 +68,7 @@ async def popped(http: httpx.AsyncClient, **parameters: str) -> list[object]:
 @checks("G-ACK-3", "G-ORD-2", level=Level.FAULTS)
 @pytest.mark.parametrize("waits", [False, True])
 async def test_pop_with_auto_ack_whose_answer_is_lost_is_not_repeated(waits: bool) -> None:
-    """Its consumer is told, for what it took comes to nobody."""
+    """Its consumer is told that the outcome is unknown: no other consumer gets those messages."""
     async with lossy() as (http, proxy, connection):
         api = Api(http)
         await api.push("q", 1, 2, 3)
@@ -87,8 +86,8 @@ async def test_pop_with_auto_ack_whose_answer_is_lost_is_not_repeated(waits: boo
 
 @checks("G-LEASE-2", level=Level.FAULTS)
 @pytest.mark.parametrize("wait", [{}, {"wait": "true", "timeout": "4000"}])
-async def test_a_lease_of_which_nobody_heard_is_given_back_when_postgresql_answers_again(wait: dict[str, str]) -> None:
-    """Also where the consumer was answered long before that: nobody asks for it any more, and it would last an hour."""
+async def test_a_lease_whose_answer_was_lost_is_released_when_postgresql_answers_again(wait: dict[str, str]) -> None:
+    """Also if the consumer was answered long before: no pop asks for it any more, and it would last an hour."""
     async with lossy() as (http, proxy, connection):
         api = Api(http)
         await api.configure("q", leaseTime=3600)
@@ -132,8 +131,8 @@ async def taken(api: Api, *payloads: int) -> list[Message]:
 
 @checks("G-ACK-7", "G-LEASE-2", level=Level.FAULTS)
 @pytest.mark.parametrize("status", ["failed", "retry"])
-async def test_a_message_that_was_given_back_is_not_told_as_refused_when_the_answer_is_lost(status: str) -> None:
-    """It was, so whoever has it now does not have it beside its old consumer."""
+async def test_an_ack_that_sent_a_message_back_is_not_answered_as_refused_when_the_answer_is_lost(status: str) -> None:
+    """It was given back, so the consumer that has it now is the only one."""
     async with lossy() as (http, proxy, connection):
         api = Api(http)
         await api.configure("q", retryLimit=3)

@@ -1,4 +1,4 @@
-"""The proxy of the chaos tests does what it says, or they would show nothing."""
+"""The proxy of the chaos tests works; otherwise they would show nothing."""
 
 import asyncio
 from collections.abc import AsyncIterator

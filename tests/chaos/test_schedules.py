@@ -25,7 +25,7 @@ from tests.support.processes import PATIENCE_S, open_folder
 SIZE = Size(producers=4, consumers=6, pushes=0, server_made=0.3, auto_consumers=1, pause_s=0.05)
 #: In tox's default run, always the same ones: what they meet differs enough from run to run.
 SCHEDULES = 10
-#: A quiet time before the first fault, and between two looks whether pushes succeed again.
+#: A quiet time before the first fault, and between two checks that pushes succeed again.
 QUIET_S = 0.5
 
 

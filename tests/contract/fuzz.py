@@ -192,7 +192,7 @@ def _break_text(rng: random.Random, request: Request) -> None:
 
 
 def _break_query(rng: random.Random, request: Request) -> None:
-    """A parameter with a value of another kind, twice, or one that nobody knows."""
+    """A parameter with a value of another kind, twice, or an unknown one."""
     names = [name for name, _ in request.query] + [
         "limit",
         "offset",

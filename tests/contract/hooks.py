@@ -1,4 +1,4 @@
-"""What schemathesis is told of this server: long polls within the contract are short ones here."""
+"""Hooks of schemathesis for this server: they make long polls short."""
 
 import re
 from typing import Any

@@ -58,13 +58,13 @@ def _numbers(text: str | int) -> frozenset[int]:
 
 
 def judge(observed: Mapping[int, Sequence[str]], entries: Sequence[Intended]) -> Iterator[str]:
-    """Complaints: differences that nobody intends, and entries, patterns and records that do not occur."""
+    """Complaints: differences that are not intended, and entries, patterns and records that do not occur."""
     used: dict[str, tuple[set[str], set[int]]] = {entry.what: (set(), set()) for entry in entries}
     for number, found in observed.items():
         for difference in found:
             covering = [(entry, pattern) for entry in entries if (pattern := entry.covers(number, difference))]
             if not covering:
-                yield f"record {number}: nobody intends `{difference}`"
+                yield f"record {number}: `{difference}` is not intended"
             for entry, pattern in covering:
                 used[entry.what][0].add(pattern)
                 used[entry.what][1].add(number)

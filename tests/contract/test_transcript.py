@@ -28,7 +28,7 @@ _PASS_TIME = """
 
 @pytest.fixture(scope="module")
 def new_server() -> Iterator[Server]:
-    """A server that nobody has used."""
+    """A new server."""
     with open_folder() as folder, serving(folder / "data", "--workers", "1") as running:
         yield running
 
@@ -66,7 +66,7 @@ def test_a_difference_that_is_not_listed_and_one_that_does_not_occur_are_complai
         list(judge({1: ["status 200 → 204", "type $: object → nothing"], 2: ["type $: text → nothing"]}, [entry])) == []
     )
     assert list(judge({1: ["status 200 → 204"], 3: ["value $.x"]}, [entry])) == [
-        "record 3: nobody intends `value $.x`",
+        "record 3: `value $.x` is not intended",
         "empty: `type $: *` does not occur",
         "empty: does not occur in records [2]",
     ]

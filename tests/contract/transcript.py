@@ -22,7 +22,7 @@ TRANSCRIPT = ROOT / "tests" / "data" / "transcript-cpp-queen.jsonl"
 
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?")
-#: Times so short that a busy machine would miss them are longer here; then nobody waits for them (`pass_time`).
+#: Times so short that a busy machine would miss them are longer here; `pass_time` lets them pass without a wait.
 _HURRY = re.compile(r'"(leaseTime|delayedProcessing|windowBuffer|maxWaitTimeSeconds)": [123]\b')
 _UNHURRIED = r'"\1": 60'
 #: Figures of the moment: their values say nothing, only their types do.
@@ -191,5 +191,5 @@ def _kind(value: Any) -> str:
 
 
 def _is_made(text: str) -> bool:
-    """Whether a text is an id or a time: those are made anew every time."""
+    """Whether a text is an id or a time: those are made again every time."""
     return bool(_UUID.fullmatch(text) or _TIME.fullmatch(text))

@@ -49,7 +49,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    """A server that asks nobody for a token."""
+    """A server without authentication."""
     with open_folder() as folder, serving(folder / "data", "--workers", "2") as running:
         yield running
 

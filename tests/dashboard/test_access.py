@@ -1,4 +1,4 @@
-"""Who may see and do what: tokens, levels, hostile texts, people without a mouse or without eyes."""
+"""What each level of access sees and may do: tokens, hostile texts, use without a mouse and without eyes."""
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe

@@ -1,4 +1,4 @@
-"""Nothing that is small on the wire is large in a worker: elements, frames, answers that nobody reads (issue 21).
+"""Nothing that is small on the wire is large in a worker: elements, frames, answers that are not read (issue 21).
 
 Sizes and counts are those that once took gigabytes, or the worker's time for seconds.
 """
@@ -118,7 +118,7 @@ def test_requests_with_many_elements_wait_for_each_other(server: Server) -> None
 
 @contextmanager
 def slow_readers(server: Server, requests: Sequence[bytes]) -> Iterator[list[socket.socket]]:
-    """A connection for each request; nobody reads what comes."""
+    """A connection for each request, whose answer is not read."""
     with ExitStack() as stack:
         clients = []
         for request in requests:
@@ -140,7 +140,7 @@ def large(server: Server) -> str:
     return "large"
 
 
-def test_large_pops_that_nobody_reads_hold_no_memory(server: Server, large: str) -> None:
+def test_large_pops_that_are_not_read_hold_no_memory(server: Server, large: str) -> None:
     pops = [
         f"GET /api/v1/pop/queue/{large}?consumerGroup=unread-{number} HTTP/1.1\r\nHost: queen\r\n\r\n".encode()
         for number in range(150)
@@ -149,7 +149,7 @@ def test_large_pops_that_nobody_reads_hold_no_memory(server: Server, large: str)
         others.pushes(400)
 
 
-def test_large_batches_for_websockets_that_nobody_reads_hold_no_memory(server: Server, large: str) -> None:
+def test_large_batches_for_websockets_that_are_not_read_hold_no_memory(server: Server, large: str) -> None:
     with witnessed(server) as others, slow_readers(server, [HANDSHAKE] * 100) as clients:
         for number, client in enumerate(clients):
             wanted = {"type": "subscribe", "queue": large, "consumerGroup": f"socket-{number}"}
@@ -274,7 +274,7 @@ FLOODS = {
 
 
 @pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
-def test_a_flood_of_frames_stops_nobody_and_holds_no_memory(server: Server, flood: bytes) -> None:
+def test_a_flood_of_frames_stops_no_others_and_holds_no_memory(server: Server, flood: bytes) -> None:
     with witnessed(server) as others, sockets(server, 100) as clients:
         for client in clients:
             send_what_is_taken(client, [flood])

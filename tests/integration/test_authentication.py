@@ -71,7 +71,7 @@ def bearer(text: str) -> dict[str, str]:
 
 
 async def ask(http: httpx.AsyncClient, method: str, path: str, text: str | None) -> httpx.Response:
-    """A request whose body nobody can use: what gets past the gate is answered for that, and changes nothing."""
+    """A request with a useless body: if it gets past the gate, it is answered for that, and changes nothing."""
     body = None if method in ("GET", "DELETE") else b"{"
     return await http.request(method, path, headers=bearer(text) if text else {}, content=body)
 

@@ -485,7 +485,7 @@ async def test_push_cut_off_stores_nothing(
 
 
 @checks("G-ISO-1", "G-ISO-3", level=Level.LIVE)
-async def test_bad_requests_beside_good_ones_fail_nobody_else(api: Api, queue: str) -> None:
+async def test_bad_requests_beside_good_ones_fail_no_others(api: Api, queue: str) -> None:
     bad = [json.dumps(body) for path, _, body, _ in _CASES if path == "push" and len(json.dumps(body)) < 2000]
     bad += ["{", '{"items":[{"queue":"q\\u0000"}]}']
 
@@ -504,7 +504,7 @@ async def test_bad_requests_beside_good_ones_fail_nobody_else(api: Api, queue: s
 
 
 @checks("G-ISO-1", "G-ISO-4", level=Level.LIVE)
-async def test_refused_acks_beside_good_ones_fail_nobody_else(api: Api, queue: str) -> None:
+async def test_refused_acks_beside_good_ones_fail_no_others(api: Api, queue: str) -> None:
     names = [f"p{n}" for n in range(40)]
     await api.push_items([{"queue": queue, "partition": p, "payload": n} for p in names for n in range(3)])
     messages = (await api.pop(queue, batch=1000, partitions=100)).messages
@@ -529,7 +529,7 @@ async def test_refused_acks_beside_good_ones_fail_nobody_else(api: Api, queue: s
 
 
 @checks("G-ISO-1", "G-ISO-4", level=Level.LIVE)
-async def test_odd_pops_beside_good_ones_fail_nobody_else(api: Api, queue: str) -> None:
+async def test_odd_pops_beside_good_ones_fail_no_others(api: Api, queue: str) -> None:
     odd = [
         "namespace=a%00b", "task=a%00b", "namespace=%ff", "subscriptionFrom=0001-01-01T00:00:00%2B14:00&namespace=n",
         "subscriptionFrom=9999-12-31T23:59:59-14:00&namespace=n", "namespace=nobody", "batch=abc&namespace=n",

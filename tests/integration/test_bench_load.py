@@ -99,7 +99,7 @@ def test_a_failover_is_lived_through(tmp_path: Path) -> None:
     assert "postgres" not in found.cpu, "the one that was looked at is dead"
 
 
-async def test_a_failover_in_which_nobody_was_killed_has_failed(tmp_path: Path) -> None:
+async def test_a_failover_without_a_kill_has_failed(tmp_path: Path) -> None:
     """k6 ends long before the middle of what its driver takes for the time of the run."""
     with started(None, workers=1) as target:
         plan = Plan(chosen(["failover"]), [target], 1, {"SMOKE": "1"}, 60, "2026-11-21T10:00:00+00:00")

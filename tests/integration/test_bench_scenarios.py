@@ -1,4 +1,4 @@
-"""Every scenario of ``queen bench`` runs and counts right. Its times are nobody's business here."""
+"""Every scenario of ``queen bench`` runs and counts right. Its times do not matter here."""
 
 import json
 from collections import Counter

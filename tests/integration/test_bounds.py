@@ -274,7 +274,7 @@ def test_a_slow_body_that_keeps_coming_is_taken(server: Server) -> None:
         assert answer_of(client).status == 201
 
 
-def test_an_answer_that_nobody_reads_is_given_up(server: Server) -> None:
+def test_an_answer_that_is_not_read_is_given_up(server: Server) -> None:
     for _ in range(2):
         assert (
             server.request("POST", "/api/v1/push", {"items": [{"queue": "unread", "payload": "x" * 12 * MIB}]})[0]

@@ -76,7 +76,7 @@ def test_a_file_is_pushed_in_batches_and_in_order(queen: Client, queue: str, tmp
     assert [each["data"] for each in queen.json("pop", queue, "-n", "3000")] == list(range(2500))
 
 
-def test_a_file_is_pushed_whole_when_nobody_reads_the_answers(queen: Client, queue: str, tmp_path: Path) -> None:
+def test_a_file_is_pushed_whole_when_the_answers_are_not_read(queen: Client, queue: str, tmp_path: Path) -> None:
     file = tmp_path / "lines.jsonl"
     file.write_text("".join(f"{number}\n" for number in range(300)))
     assert unread(queen, "push", queue, "--file", str(file), "--batch", "100", "--json") == 0
@@ -256,7 +256,7 @@ async def test_tail_shows_existing_and_new_messages_without_affecting_consumers(
         assert tail.stderr.read() == ""
 
 
-async def test_tail_waits_for_a_queue_and_ends_when_nobody_reads(queen: Client, api: Api, queue: str) -> None:
+async def test_tail_waits_for_a_queue_and_ends_when_its_pipe_is_closed(queen: Client, api: Api, queue: str) -> None:
     with queen.lasting("tail", queue, "--interval", "0.05") as tail:
         assert tail.stdout is not None
         assert tail.stderr is not None

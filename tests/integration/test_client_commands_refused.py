@@ -26,7 +26,7 @@ def postgres(folder: Path) -> Iterator[FragilePostgres]:
 
 @pytest.fixture(scope="module")
 def guarded(postgres: FragilePostgres, folder: Path) -> Iterator[Server]:
-    """A server that asks for tokens, on a PostgreSQL that can be taken away."""
+    """A server that asks for tokens, on a PostgreSQL that the test can stop."""
     with serving_database(postgres.dsn, folder, "--workers", "1", JWT_ENABLED="true", JWT_SECRET=SECRET) as running:
         yield running
 

@@ -126,7 +126,7 @@ async def test_configure_that_meets_a_pop_leaves_nothing_waiting_under_the_old_o
         await api.configure(name, **{option: 3600})
         await api.push(name, turn)
         assert (await api.pop(name, consumerGroup="g")).messages == []
-        await api.configure(name, **{option: 3600})  # the cursor is judged anew by the next pop
+        await api.configure(name, **{option: 3600})  # the cursor is judged again by the next pop
         before, _ = await asyncio.gather(api.pop(name, consumerGroup="g"), api.configure(name))
         after = await api.pop(name, consumerGroup="g", wait=True, timeout=0 if before.messages else 50_000)
         assert before.data + after.data == [turn]
@@ -182,8 +182,8 @@ async def test_delete_of_an_unknown_queue_is_an_answer(api: Api, queue: str, tim
 
 
 @checks("G-RET-3", "G-ISO-1", level=Level.LIVE)
-async def test_delete_beside_other_operations_fails_nobody(api: Api, queue: str) -> None:
-    """A push that meets a delete makes the queue anew, and requests fused with it do not notice."""
+async def test_delete_beside_other_operations_fails_no_request(api: Api, queue: str) -> None:
+    """A push that meets a delete makes the queue again, and requests fused with it do not notice."""
     other = f"{queue}-other"
 
     async def push(name: str) -> None:
@@ -233,7 +233,7 @@ async def test_delete_in_psql_removes_everything_and_running_workers_notice(
         assert (await api.pop(queue, batch=10, consumerGroup=f"g{id(api)}")).data == [0, 1]
 
 
-async def test_delete_wakes_nobody_and_a_waiter_gets_what_comes_after(workers: list[Api], queue: str) -> None:
+async def test_delete_wakes_no_long_poll_and_a_waiter_gets_what_comes_after(workers: list[Api], queue: str) -> None:
     waiter, other = workers
     await other.push(queue, "old")
     await waiter.pop(queue, consumerGroup="g", autoAck=True)

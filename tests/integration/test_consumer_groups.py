@@ -106,7 +106,7 @@ async def test_lagging_partitions_are_listed_worst_first(
     assert lags == sorted(lags, reverse=True)
 
 
-async def test_nobody_lagging_is_an_empty_array(api: Api) -> None:
+async def test_no_lagging_group_is_an_empty_array(api: Api) -> None:
     """The original sends no body at all."""
     response = await api.http.get(f"{GROUPS}/lagging", params={"minLagSeconds": 10**9})
     assert (response.status_code, response.json()) == (200, [])
@@ -225,7 +225,7 @@ async def test_a_partition_seek_without_a_body_goes_to_the_end(api: Api, queue: 
     assert (unknown.status_code, unknown.json()["error"]) == (404, "Partition not found")
 
 
-async def test_a_seek_of_what_nobody_knows_updates_nothing(api: Api, queue: str) -> None:
+async def test_a_seek_of_something_unknown_updates_nothing(api: Api, queue: str) -> None:
     assert (await seek(api, "g", f"{queue}-unknown", {"toEnd": True}))["partitionsUpdated"] == 0
     await api.push(queue, 1)
     assert (await seek(api, "nobody", queue, {"toEnd": True}))["partitionsUpdated"] == 0
@@ -273,7 +273,7 @@ async def test_a_changed_subscription_moves_no_cursor(api: Api, queue: str) -> N
     assert await take(api, queue, queue) == [1]
 
 
-async def test_a_subscription_of_nobody_updates_nothing_and_a_bad_one_is_named(api: Api, queue: str) -> None:
+async def test_a_subscription_of_an_unknown_group_updates_nothing_and_a_bad_one_is_named(api: Api, queue: str) -> None:
     path = f"{GROUPS}/{queue}/subscription"
     assert (await api.http.post(path, json={"subscriptionTimestamp": "2024-01-01"})).json()["rowsUpdated"] == 0
     missing = await api.http.post(path, json={})
@@ -286,7 +286,7 @@ async def test_a_subscription_of_nobody_updates_nothing_and_a_bad_one_is_named(a
 
 
 @checks("G-GRP-7", level=Level.LIVE)
-async def test_a_deleted_group_begins_anew_as_its_next_pop_says(workers: list[Api], queue: str) -> None:
+async def test_a_deleted_group_begins_again_as_its_next_pop_says(workers: list[Api], queue: str) -> None:
     api, other = workers
     await api.push(queue, 1, 2)
     assert await take(api, queue, "g", subscriptionMode="new") == []

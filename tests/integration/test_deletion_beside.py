@@ -1,4 +1,4 @@
-"""The deletion of a message beside a rotation of keys: both write the same segment anew."""
+"""The deletion of a message beside a rotation of keys: both write the same segment again."""
 
 import asyncio
 from collections.abc import AsyncIterator

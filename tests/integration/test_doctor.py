@@ -36,7 +36,7 @@ def test_a_sound_installation(server: Server) -> None:
     assert result.returncode == code
 
 
-async def test_a_session_that_waits_for_a_lock_is_named_with_who_holds_it(server: Server) -> None:
+async def test_a_session_that_waits_for_a_lock_is_named_with_the_session_that_holds_it(server: Server) -> None:
     holder, waiter = await asyncpg.connect(server.dsn), await asyncpg.connect(server.dsn)
     try:
         await holder.execute("CREATE TABLE IF NOT EXISTS public.doctor (id int)")

@@ -1,4 +1,4 @@
-"""Partitions whose messages were all removed: their newest segment stays, and nobody takes it for a message."""
+"""Partitions whose messages were all removed: their newest segment stays, and never counts as a message."""
 
 from collections.abc import AsyncIterator
 from uuid import uuid4
@@ -76,7 +76,7 @@ async def test_an_emptied_partition_takes_no_place_in_a_list_of_messages(
 
 @checks("G-RET-4", level=Level.LIVE)
 async def test_nothing_is_overdue_in_an_emptied_partition(postgres: str, connection: Connection) -> None:
-    """Nobody reads from the queue: a group would be made that keeps what is completed for ever."""
+    """The queue has no group. A new one would keep completed messages for ever."""
     queue_id = await push(connection, postgres, f"emptied-{uuid4()}", 100)
     overdue = "SELECT part_ids FROM queen.find_overdue_v1($1, '', 10)"
     assert len(await connection.fetchval(overdue, queue_id)) == 1

@@ -173,7 +173,7 @@ def look_at_commands(server: Server, queue: str) -> None:
     assert client.text("ack", "--dlq", given=json.dumps(json.loads(popped)[1])) == "1 message acked, 1 dead letter\n"
     shown = client.call("pop", queue, "-g", "others", "-n", "9")
     assert "corrupt" in shown.stdout
-    assert "t0 t2" in shown.stderr, "the command to copy leaves out what nobody could read"
+    assert "t0 t2" in shown.stderr, "the command to copy leaves out what could not be decrypted"
 
 
 async def test_listings_show_messages_dead_letters_and_traces_in_clear(secret: Api, queue: str) -> None:
@@ -230,7 +230,7 @@ async def test_a_listing_without_the_key_says_so_for_each_message(
 async def test_a_dead_letter_is_replayed_to_where_it_can_be_read(
     secret: Api, db: "asyncpg.Connection[Any]", queue: str, encrypted: bool
 ) -> None:
-    """What is encrypted is bound to its queue and partition, so it is opened and encrypted anew if its new queue is."""
+    """A ciphertext is bound to its queue and partition, so a move decrypts it, and encrypts it again if need be."""
     target = f"{queue}-target"
     await secret.configure(queue, encryptionEnabled=True)
     await secret.configure(target, encryptionEnabled=encrypted)

@@ -120,7 +120,7 @@ async def test_a_request_that_is_too_slow_fails_alone_and_nothing_is_spooled(
 
 
 @checks("G-ISO-1", level=Level.LIVE)
-async def test_a_lock_fails_only_who_needs_it_and_only_until_it_is_gone(
+async def test_a_lock_fails_only_requests_that_need_it_and_only_until_it_is_released(
     api: Api, operator: Connection, queue: str
 ) -> None:
     await made(api, queue)

@@ -1,4 +1,4 @@
-"""Which rows others have locked: those for which a call would wait. Asking waits for nobody, and holds nothing."""
+"""Finds the rows that others have locked, for which a call would wait. It never waits itself, and locks nothing."""
 
 from collections.abc import AsyncIterator
 from uuid import UUID, uuid4

@@ -138,7 +138,7 @@ async def test_a_slow_call_fails_no_other_request_and_is_repeated_with_a_shorter
     assert [row.part_id for row in await world.store.push(world.push, again=True)] == [world.part_id]
 
 
-async def test_all_of_a_group_that_meets_a_lock_are_told_so_and_those_who_do_not_need_it_succeed_alone(
+async def test_all_calls_of_a_group_commit_that_meets_a_lock_fail_and_those_that_do_not_need_it_succeed_alone(
     world: World, postgres: str
 ) -> None:
     impatient = Pool(parse(postgres, "queen test", 5000), 4, 30, LOCK_WAIT_S)
@@ -172,7 +172,7 @@ async def test_all_of_a_group_that_meets_a_lock_are_told_so_and_those_who_do_not
     assert isinstance(popped, tuple)
 
 
-async def test_a_pop_that_names_a_partition_waits_for_nobody_and_so_shares_too(world: World) -> None:
+async def test_a_pop_that_names_a_partition_waits_for_no_lock_and_so_shares_too(world: World) -> None:
     named = world.columns_of_pop(uuid4(), world.part_id)
     await asyncio.gather(world.store.ack(world.columns_of_ack()), world.store.push(world.push, again=False))
     other = await flush_of(world.store, world.queue, [b"3"])

@@ -1,4 +1,4 @@
-"""Who runs the background services: one worker of all instances, behind a pooler too, and another when that ends."""
+"""One worker of all instances runs the background services, also behind a pooler, and another one when that ends."""
 
 import asyncio
 import random

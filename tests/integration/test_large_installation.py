@@ -77,7 +77,7 @@ NAMES = {"queue": "wide", "consumerGroup": GROUP, "traceName": "common", "transa
 @pytest.fixture(scope="module")
 def large() -> Iterator[Server]:
     """A server with so much of everything."""
-    # Statistics of the large queue are not computed anew meanwhile: the figures are made up.
+    # Statistics of the large queue are not computed again meanwhile: the figures are made up.
     environment = clean_environment(STATS_INTERVAL_MS="3600000")
     with open_folder() as folder, serving(folder / "data", "--workers", "1", env=environment) as running:
         asyncio.run(fill(running.dsn))
@@ -135,7 +135,7 @@ def test_totals_are_of_everything_and_pages_reach_it(large: Server) -> None:
         assert (len(page[labels]), page["total"]) == (3, total)
     status = get(large, "/api/v1/status?limit=2")
     assert len(status["queues"]) == 2
-    # Those of small queues are computed anew, and have done nothing.
+    # Those of small queues are computed again, and have done nothing.
     assert 7 * QUEUES < status["leases"]["totalAcked"] <= 7 * (2 * QUEUES + 1)
     assert status["messages"]["deadLetter"] >= QUEUES
     assert get(large, "/api/v1/traces/by-name/common?limit=1")["total"] == 2 * QUEUES
@@ -188,7 +188,7 @@ def test_lists_are_searched_and_put_in_order_by_the_server(large: Server) -> Non
     "query", ["order=alphabet", "limit=0", "limit=10001", "&".join(f"queue=q{n}" for n in range(101))]
 )
 @pytest.mark.parametrize("path", ["/api/v1/resources/queues", "/api/v1/consumer-groups"])
-def test_a_page_that_nobody_can_have_is_a_400_that_names_it(large: Server, path: str, query: str) -> None:
+def test_an_impossible_page_is_a_400_that_names_it(large: Server, path: str, query: str) -> None:
     status, answer = large.request("GET", f"{path}?{query}")
     assert status == 400
     assert answer["error"].startswith(query.partition("=")[0])

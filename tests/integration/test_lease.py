@@ -66,7 +66,7 @@ async def test_lease_that_runs_out_gives_the_messages_to_the_next_and_binds_its_
 
 @checks("G-LEASE-5", level=Level.LIVE)
 @pytest.mark.parametrize("is_over", [False, True])
-async def test_a_lease_that_reached_nobody_counts_no_delivery(
+async def test_a_lease_that_reached_no_consumer_counts_no_delivery(
     api: Api, database: "asyncpg.Connection[Any]", queue: str, is_over: bool
 ) -> None:
     """Its long poll had ended when the database answered; on a busy machine the lease may be over by then, too."""

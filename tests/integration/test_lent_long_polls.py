@@ -1,4 +1,4 @@
-"""A long poll in one worker, and pushes in another: the push serves it, and nobody is the worse for it."""
+"""A long poll in one worker, and pushes in another: the push serves it, and no other consumer loses by it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

@@ -1,4 +1,4 @@
-"""Rows that somebody else holds: who needs them waits, and nobody else waits with it, however the requests are fused.
+"""Locked rows: requests that need them wait, and no other request waits with them, even in the same batch.
 
 What is asserted is an order: the others are answered while the lock is held, those that need it when it is gone.
 """
@@ -78,7 +78,7 @@ async def sent_beside(waiting: Sequence[Request], others: Sequence[Request]) -> 
     async with asyncio.timeout(SOON_S):
         answers = await asyncio.gather(*(tasks[request] for request in others))
     assert {answer.status_code for answer in answers} <= {200, 201}, [answer.text for answer in answers]
-    assert not any(tasks[request].done() for request in waiting), "nobody has what is locked"
+    assert not any(tasks[request].done() for request in waiting), "a locked message was delivered"
     return [tasks[request] for request in waiting]
 
 
@@ -332,10 +332,10 @@ async def test_many_that_wait_hold_few_connections_and_however_many_partitions_a
 
 
 @checks("G-ISO-1", level=Level.LIVE)
-async def test_where_a_table_is_held_all_who_need_it_wait_and_lose_nothing(
+async def test_requests_that_need_a_locked_table_wait_and_lose_nothing(
     api: Api, operator: Connection, queue: str
 ) -> None:
-    """Nobody can ask there which rows are held."""
+    """The server cannot find out which rows are locked: that question would wait for the table, too."""
     await made(api, operator, queue)
     body = {"queueName": "q", "queueSize": 1000, "visibilityTimeout": 30, "maxDeliveries": 3}
     other = (await api.http.post("/api/queues", json=body)).json()["queue_id"]

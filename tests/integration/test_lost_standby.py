@@ -38,7 +38,7 @@ def server(pair: Pair) -> Iterator[Server]:
 
 
 async def wait_for_standby(pair: Pair, name: str) -> None:
-    """Has commits wait for the standby of that name, or for nobody; returns when it is so."""
+    """Makes commits wait for the standby of that name, or for none; returns when they do."""
     pair.sql("one", f"ALTER SYSTEM SET synchronous_standby_names = '{name}'")
     pair.sql("one", "SELECT pg_reload_conf()")
 

@@ -1,6 +1,6 @@
-"""The low-water mark: up to when it is believed that no cursor is ready, and when that must not be believed.
+"""The low-water mark: the time below which no cursor is ready, and when a stored one must not be used.
 
-The procedures are asked for times to come, which nobody else writes in: a database of its own.
+The procedures are called for times in the future, which no other test writes: a database of its own.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ async def test_the_mark_stays_below_what_is_not_committed_yet(connections: list[
 
 @checks("G-WAIT-2", level=Level.LIVE)
 async def test_no_transaction_writes_ready_times_below_a_closed_time(connections: list[Connection]) -> None:
-    """Who reads the clock, and is held up before it says so, takes a later time."""
+    """A transaction that reads the clock, and is delayed before it notes the time, takes a later time."""
     writer, reader, _ = connections
     now = await reader.fetchval("SELECT queen.clock()")
     await reader.execute("SELECT queen.closed($1)", now)

@@ -382,7 +382,7 @@ async def test_a_message_is_moved_for_one_group_alone(api: Api, queue: str) -> N
     assert (await api.http.post(path_of(message, "/dlq"), json={"consumerGroup": "nobody"})).status_code == 409
 
 
-async def test_a_message_of_a_queue_that_nobody_popped_is_moved_for_queue_mode(api: Api, queue: str) -> None:
+async def test_a_message_of_a_queue_without_groups_is_moved_for_queue_mode(api: Api, queue: str) -> None:
     await api.push(queue, "x", "y")
     message = (await listed(api, queue=queue))[-1]
     moved = await api.http.post(path_of(message, "/dlq"))

@@ -1,4 +1,4 @@
-"""New options come to the partitions of a large queue in pages: others go on meanwhile, and who asks next ends it."""
+"""New options reach the partitions of a large queue in pages: others go on meanwhile, and the next request ends it."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -221,7 +221,7 @@ async def test_a_maximum_holds_when_all_pushes_that_do_not_count_are_stored(work
     assert await MaintenanceStore(worker.pool).count_backlog()
     [refused] = await worker.push(await worker.lay_out(FIRST))
     assert refused["room"] == 0
-    # Whoever changes a maximum waits for nobody: all pushes count.
+    # A change of the maximum waits for no push: all pushes count.
     assert not (await worker.begin(max_size=MANY + 100, delayed_processing=3600)).more
     assert [row["room"] for row in await worker.push(await worker.lay_out(FIRST))] == [None]
 
@@ -250,7 +250,7 @@ async def test_encryption_is_answered_when_all_pushes_in_clear_are_stored_and_a_
 # ---------------------------------------------------------------- cut off
 
 
-async def test_what_was_cut_off_is_done_by_who_configures_again_or_else_by_the_clean_up(worker: Worker) -> None:
+async def test_an_interrupted_configure_is_finished_by_the_next_one_or_by_the_clean_up(worker: Worker) -> None:
     configured = await worker.begin(delayed_processing=30)
     await worker.administration.settle_queue(configured.queue_id)
     await worker.configure(delayed_processing=30)
@@ -262,7 +262,7 @@ async def test_what_was_cut_off_is_done_by_who_configures_again_or_else_by_the_c
     assert worker.told[-1] == Notification("q", MANY % CURSORS_STEP)
 
 
-async def test_each_page_is_done_once_by_all_who_configure_at_once(worker: Worker) -> None:
+async def test_each_page_is_done_once_by_all_configures_at_once(worker: Worker) -> None:
     await worker.begin(delayed_processing=30)
     await asyncio.gather(*[worker.configure(delayed_processing=30) for _ in range(3)])
     assert [row[0] for row in await worker.pool.fetch(WRITTEN)] == [CURSORS_STEP] * (PAGES - 1) + [MANY % CURSORS_STEP]

@@ -1,4 +1,4 @@
-"""Cursors of a group are made, moved and deleted in pages: each goes on where the last has ended, whoever makes it."""
+"""Cursors of a group are made, moved and deleted in pages: each begins where the last has ended, in any worker."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -115,7 +115,7 @@ async def test_a_pop_is_served_when_there_is_as_much_as_it_has_room_for(pool: Po
     assert (await look()).found
     assert context.unfinished == {("q", "g")}
     assert await value(pool, "SELECT count(*) FROM queen.partition_consumers") == CURSORS_STEP
-    # There is enough for these, so they make no page: whoever was there first does.
+    # There are enough cursors for these pops, so they make no page: the first caller makes it.
     for _ in range(3):
         assert (await look(batch=2, partitions=10)).found
     assert await value(pool, "SELECT count(*) FROM queen.partition_consumers") == CURSORS_STEP
@@ -166,7 +166,7 @@ async def test_a_group_begins_where_it_should_in_every_page(pool: Pool) -> None:
 
 
 @checks("G-GRP-3", level=Level.LIVE)
-async def test_a_start_that_has_come_moves_cursors_in_pages_and_lets_nobody_in_before(pool: Pool) -> None:
+async def test_a_start_that_has_come_moves_cursors_in_pages_and_serves_no_pop_before(pool: Pool) -> None:
     now = await Store(pool).now()
     start = now + timedelta(hours=1, minutes=30)
     made = await all_pages(pool, "g", "timestamp", start)
@@ -261,7 +261,7 @@ async def test_a_new_subscription_time_moves_no_cursor_that_is_still_to_be_made(
 
 
 @checks("G-GRP-7", level=Level.LIVE)
-async def test_a_pop_deletes_the_rest_of_a_group_before_it_makes_it_anew(
+async def test_a_pop_deletes_the_rest_of_a_group_before_it_creates_it_again(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("queen.postgres.consumer_groups.DELETE_STEP", CURSORS_STEP)
@@ -269,7 +269,7 @@ async def test_a_pop_deletes_the_rest_of_a_group_before_it_makes_it_anew(
     groups = AdministrationStore(pool).consumer_groups
     cursors, rest = await groups.delete("q", "g", "", subscription=True)
     assert (cursors, rest) == (CURSORS_STEP, "rest")
-    # Who knows the number of the group, as for an ack, is told that there is none.
+    # A caller that knows the number of the group, as for an ack, is told that there is none.
     known = await Store(pool).subscribe("q", "g", "all", None, create_queue=False, create_group=False)
     assert (known.grp_id, known.unfinished) == (None, False)
     left = [MANY - CURSORS_STEP]

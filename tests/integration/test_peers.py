@@ -1,4 +1,4 @@
-"""Notifications between instances: by UDP and HTTP, to every worker, from those who know the secret only."""
+"""Notifications between instances: by UDP and HTTP, to every worker, only with the right secret."""
 
 import asyncio
 import json
@@ -80,9 +80,7 @@ def send_udp(port: int, *datagrams: bytes) -> None:
 
 
 @checks("G-WAIT-1", level=Level.LIVE)
-async def test_a_datagram_wakes_the_waiters_of_every_worker_and_a_forged_one_nobody(
-    database: str, folder: Path
-) -> None:
+async def test_a_datagram_wakes_the_waiters_of_every_worker_and_a_forged_one_none(database: str, folder: Path) -> None:
     udp_port, queue = free_port(), "orders"
     settings = {
         **SLOW,
@@ -148,7 +146,7 @@ async def test_a_signed_request_wakes_the_waiters_of_every_worker_and_others_are
                 assert await asyncio.gather(*waiting.values()) == [[7]] * len(waiting)
 
 
-async def test_without_peers_nobody_may_notify(api: Api) -> None:
+async def test_without_peers_notifications_are_refused(api: Api) -> None:
     answer = await api.http.post("/internal/api/notify", json={"queue": "q"})
     assert answer.status_code == 403
     assert "QUEEN_SYNC_SECRET" in answer.json()["detail"]
@@ -200,7 +198,7 @@ async def test_an_instance_tells_its_peer(database: str, folder: Path, way: str)
             async with open_client(server.port) as http:
                 await Api(http).push("orders", 1)
                 if way == "http":
-                    peer.listen()  # until now nobody answered: it is sent again
+                    peer.listen()  # until now the port was closed: it is sent again
                 received = await asyncio.to_thread(receive, peer, way)
     assert b'"orders"' in received
     assert SECRET.encode() not in received
@@ -221,8 +219,8 @@ def receive(peer: socket.socket, way: str) -> bytes:
         return text
 
 
-async def test_a_queue_configured_or_deleted_elsewhere_is_looked_up_anew(workers: list[Api], queue: str) -> None:
-    """Both workers know the queue; one deletes it and it is made anew: the other's next push lands in the new one."""
+async def test_a_queue_configured_or_deleted_elsewhere_is_looked_up_again(workers: list[Api], queue: str) -> None:
+    """Both workers know the queue; one deletes it and it is made again: the other's next push lands in the new one."""
     here, there = workers
     await here.push(queue, 1)
     await there.push(queue, 2)

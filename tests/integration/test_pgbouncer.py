@@ -19,7 +19,7 @@ from tests.support.clock import eventually
 from tests.support.processes import Server, free_port, open_folder
 from tests.support.servers import create_database, drop_database, serving_database
 
-#: PgBouncer's connections, which it then makes anew, under the settings that hold now.
+#: PgBouncer's connections, which it then makes again, under the settings that hold now.
 _END_OTHERS = (
     "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
     " WHERE datname = current_database() AND pid <> pg_backend_pid()"

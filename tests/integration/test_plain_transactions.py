@@ -1,4 +1,4 @@
-"""The plain way of transactions does what the procedures of push and ack do one after the other.
+"""The fast path of transactions does what the procedures of push and ack do one after the other.
 
 Each call is made in both ways from the same state. What is drawn comes from the seed, which is printed, and
 QUEEN_TEST_SEED=17 draws the same again.
@@ -201,8 +201,8 @@ async def test_both_ways_answer_and_store_the_same(connections: list[Connection]
 
 
 @checks("G-TXN-1", level=Level.LIVE)
-async def test_a_cursor_that_changes_meanwhile_is_judged_anew(connections: list[Connection]) -> None:
-    """The plain way has read the version before; the steps find the lease, which was only renewed."""
+async def test_a_cursor_that_changes_meanwhile_is_judged_again(connections: list[Connection]) -> None:
+    """The fast path has read the version before; the steps find the lease, which was only renewed."""
     first, second = connections
     world = World(first, random.Random(0))
     await world.make()

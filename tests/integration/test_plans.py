@@ -195,7 +195,7 @@ class Hot:
 
 @pytest.fixture
 async def hot(postgres: str) -> AsyncIterator[Hot]:
-    """Over one connection to a database of its own, whose statistics nobody else changes."""
+    """Over one connection to a database of its own, whose statistics no other test changes."""
     url = await create_database(postgres)
     try:
         await prepare(url, 5000)

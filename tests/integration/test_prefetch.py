@@ -1,4 +1,4 @@
-"""Prefetch: an acknowledgement leases the next messages for the pop that follows, and nobody is the worse for it."""
+"""Prefetch: an acknowledgement leases the next messages for the pop that follows, and no consumer loses by it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -79,7 +79,7 @@ async def test_a_run_of_several_pushes_is_not_cut_short(one_by_one: Api, queue: 
 
 @checks("G-LEASE-7", level=Level.LIVE)
 @pytest.mark.parametrize("batch", [1, 5])
-async def test_a_pop_elsewhere_that_does_not_wait_gets_what_nobody_asks_for(
+async def test_a_pop_in_another_worker_that_does_not_wait_gets_unclaimed_messages(
     workers: list[Api], queue: str, batch: int
 ) -> None:
     holder, other = workers
@@ -91,7 +91,7 @@ async def test_a_pop_elsewhere_that_does_not_wait_gets_what_nobody_asks_for(
 
 
 @checks("G-LEASE-7", level=Level.LIVE)
-async def test_a_long_poll_elsewhere_gets_what_nobody_asks_for(workers: list[Api], queue: str) -> None:
+async def test_a_long_poll_in_another_worker_gets_unclaimed_messages(workers: list[Api], queue: str) -> None:
     holder, other = workers
     waiting = asyncio.create_task(other.pop(queue, wait=True, timeout=30_000))
     await holder.push(queue, 0)
@@ -185,7 +185,7 @@ async def test_what_was_prefetched_before_a_change_is_not_handed_out_after_its_a
 
 
 @checks("G-GRP-5", level=Level.LIVE)
-async def test_a_group_that_was_deleted_begins_anew(workers: list[Api], queue: str) -> None:
+async def test_a_group_that_was_deleted_begins_again(workers: list[Api], queue: str) -> None:
     holder, other = workers
     first = await prefetched(holder, queue, "first", "second")
     await delete_group(other, queue, first)

@@ -21,7 +21,7 @@ from tests.support.procedures import Offsets, ack, pop, push, resolve, subscribe
 from tests.support.servers import create_database, drop_database
 
 QUEUE = "q"
-#: Nobody moves or deletes the first one, and it only takes by autoAck.
+#: The first one is never moved or deleted, and it only takes by autoAck.
 STEADY, OTHERS = "steady", ("a", "b")
 WORKERS, CALLS = 5, 120
 #: Partitions and cursors of a page: a group is made and deleted in several.
@@ -161,7 +161,7 @@ class Worker:
         )  # fmt: skip
 
     async def delete_group(self) -> None:
-        """Page by page, now and then not to the end; or it begins anew."""
+        """Page by page, now and then not to the end; or it begins again."""
         name, for_good, last = self.random.choice(OTHERS), self.random.random() < 0.7, ""
         while last is not None and self.random.random() < 0.8:
             last = await self.connection.fetchval(

@@ -38,7 +38,7 @@ async def test_families_that_this_server_has_not_are_told_as_missing_routes(play
     }
 
 
-async def test_a_transaction_with_riders_is_refused_and_nothing_of_it_happens(play: Any) -> None:
+async def test_a_transaction_with_riders_is_refused_and_changes_nothing(play: Any) -> None:
     outcome = await play("riders")
     assert [status for _, status, _ in outcome["refused"]] == [400, 400]
     assert outcome["left"] == []

@@ -77,7 +77,7 @@ async def test_dead_letters_are_deleted_in_pages_and_each_goes_on(pool: Pool) ->
     page, place = await letters.purge("q", None, None)
     assert 0 < page < MANY // 2
     assert place is not None
-    # Interrupted here, and begun anew; what fails meanwhile stays.
+    # Interrupted here, and begun again; what fails meanwhile stays.
     second, place = await letters.purge("q", None, None)
     await pool.fetch(
         "UPDATE queen.dead_letter_queue SET failed_at = now() + interval '1 year' WHERE transaction_id = 't-20'"
@@ -203,7 +203,7 @@ async def test_a_queue_of_many_partitions_is_gone_with_all_it_held(
     assert len(parts) == MANY
     pushes = asyncio.create_task(keep_pushing(api, queue))
     body = await api.delete(queue)
-    assert not pushes.done(), "nobody who pushes meanwhile is refused"
+    assert not pushes.done(), "no push is refused meanwhile"
     pushes.cancel()
     assert (body["existed"], body["deleted"]) == (True, True)
     for row in await database.fetch(TABLES_OF_PARTITIONS):

@@ -91,5 +91,5 @@ async def test_a_flush_that_was_committed_is_recognised_when_one_of_its_queues_h
     await pool.fetch("DELETE FROM queen.queues WHERE name = $1", deleted)
     repeated = await store.push(both, again=True)
     assert [row for row in repeated if row.part_id == one.part[0]] == first[:1]
-    assert all(row.first is not None for row in repeated), "else it would be laid out and stored anew"
+    assert all(row.first is not None for row in repeated), "else it would be laid out and stored again"
     assert await stored(pool, one) == ONCE

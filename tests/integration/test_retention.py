@@ -77,7 +77,7 @@ async def a_sweep_later(busy: Api, db: "asyncpg.Connection[Any]", queue: str) ->
 
 
 @checks("G-RET-1", "G-RET-4", level=Level.LIVE)
-async def test_retention_removes_what_is_older_whoever_needs_it_and_nothing_younger(
+async def test_retention_removes_what_is_older_even_if_it_is_not_done_and_nothing_younger(
     busy: Api, db: "asyncpg.Connection[Any]", queue: str
 ) -> None:
     await busy.push(queue, *range(7), ids=[f"t{n}" for n in range(7)])
@@ -107,7 +107,7 @@ async def test_retention_removes_what_is_older_whoever_needs_it_and_nothing_youn
 async def test_what_the_options_keep_stays(
     busy: Api, db: "asyncpg.Connection[Any]", queue: str, options: dict[str, Any]
 ) -> None:
-    """Also the last: nobody has completed anything."""
+    """Also the last one, although no group has completed anything."""
     await busy.push(queue, 0, 1)
     await busy.pop(queue)
     await age(db, queue, 600)
@@ -233,7 +233,7 @@ async def letters(db: "asyncpg.Connection[Any]", queue: str) -> set[tuple[str, i
 
 @checks("G-RET-6", level=Level.LIVE)
 @pytest.mark.parametrize("buries", [True, False])
-async def test_eviction_of_a_queue_that_nobody_reads(
+async def test_eviction_of_a_queue_without_groups(
     busy: Api, db: "asyncpg.Connection[Any]", queue: str, buries: bool
 ) -> None:
     await busy.configure(queue, maxWaitTimeSeconds=60, deadLetterQueue=buries, dlqAfterMaxRetries=buries)

@@ -96,7 +96,7 @@ async def test_retention_does_not_wait_for_a_push_nor_passes_it_over(
 
 
 @checks("G-RET-4", level=Level.LIVE)
-async def test_retention_waits_for_who_moves_a_cursor_back(old: Old, connections: list[Connection]) -> None:
+async def test_retention_waits_for_a_call_that_moves_a_cursor_back(old: Old, connections: list[Connection]) -> None:
     """Otherwise the cursor would stand before messages that are gone, and the others below them."""
     remover, seeker, observer = connections
     await seeker.execute("SELECT queen.subscribe_v1($1, 'g', 'new', NULL, false, true, 100)", old.name)

@@ -19,7 +19,7 @@ SCRIPT = (ROOT / "deploy" / "postgresql" / "roles.sql").read_text()
 
 
 def as_role(url: str, role: str) -> str:
-    """The same database for another role; the embedded PostgreSQL trusts whoever reaches its socket."""
+    """The same database for another role; the embedded PostgreSQL trusts all local users."""
     parts = urlsplit(url)
     return urlunsplit(parts._replace(netloc=f"{role}@{parts.netloc.rpartition('@')[2]}"))
 

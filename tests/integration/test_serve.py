@@ -565,7 +565,7 @@ NO_DATABASE = {"DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"}
 @pytest.mark.parametrize(
     ("options", "host"), [((), "0.0.0.0"), (("--bind", "0.0.0.0:0"), "127.0.0.1"), (("--bind", "[::]:0"), "127.0.0.1")]
 )
-def test_gunicorn_refuses_an_address_that_others_reach_whoever_names_it(
+def test_gunicorn_refuses_an_address_that_others_reach_in_settings_and_options(
     place: Path, options: tuple[str, ...], host: str
 ) -> None:
     process = gunicorn(place, "queen.app:app", *options, HOST=host, PORT=str(free_port()), **NO_DATABASE)

@@ -72,7 +72,7 @@ async def test_setup_twice_changes_nothing_and_says_so(empty: str) -> None:
     assert await applied(empty) == LATEST
 
 
-async def test_setup_beside_a_running_server_fails_nobody(server: Server, api: Api, queue: str) -> None:
+async def test_setup_beside_a_running_server_fails_no_request(server: Server, api: Api, queue: str) -> None:
     async def work(number: int) -> None:
         for n in range(15):
             name = f"{queue}-{number}-{n % 4}"

@@ -331,7 +331,7 @@ async def test_a_waiting_poll_is_woken_by_an_enqueue(
             done, _ = await asyncio.wait([waiting], timeout=0.4)
             assert not done
             await enqueue(sender.http, queue, str(turn))
-            # Long before its own time is over: nobody has to guess how soon a busy machine gets to it.
+            # Long before its timeout: so the test needs no guess of how soon a busy machine answers.
             assert (await asyncio.wait_for(waiting, 30)).json()["message"]["data"] == str(turn)
 
 

@@ -1,4 +1,4 @@
-"""What is known of the size of queues with a maximum: when it is counted anew, by whom, and what makes a count void."""
+"""The stored size of queues with a maximum: when it is counted again, by which worker, and what makes a count void."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -105,7 +105,7 @@ async def waits(pool: Pool) -> bool:
 
 @checks("G-RET-8", level=Level.LIVE)
 async def test_what_is_too_much_for_a_push_is_counted_for_it(pool: Pool) -> None:
-    """A new group was counted by nobody: the push asks for it, and is told to come again."""
+    """The messages of a new group are not counted yet: the push asks for that, and is told to come again."""
     assert (await value(pool, KNOWN), await count(pool)) == (None, False)
     assert await push(pool) == 0
     assert await count(pool)
@@ -114,7 +114,7 @@ async def test_what_is_too_much_for_a_push_is_counted_for_it(pool: Pool) -> None
     assert await count(pool)
     assert await push(pool) == 0
     await take(pool, 1)
-    assert await push(pool) == 0, "nobody has counted since"
+    assert await push(pool) == 0, "there was no count since"
     assert await count(pool)
     assert await push(pool) is None
 
@@ -129,7 +129,7 @@ async def test_sizes_counted_by_a_push_are_exact(pool: Pool) -> None:
     assert [await push(pool) for _ in range(2)] == [None, 0]
 
 
-async def test_a_push_counts_for_itself_if_nobody_does(pool: Pool) -> None:
+async def test_a_push_counts_by_itself_if_the_background_job_does_not(pool: Pool) -> None:
     """No worker leads the services."""
     assert await push(pool) == 0
     await pool.fetch("UPDATE queen.queue_sizes SET asked_at = asked_at - interval '25 s'")
@@ -219,7 +219,7 @@ async def step_forward(pool: Pool) -> None:
 async def test_what_is_known_is_forgotten_when_a_group_that_is_being_made_begins_earlier(
     pool: Pool, begin_earlier: Callable[[Pool], Awaitable[None]]
 ) -> None:
-    """What had waited for too long was not for it; now that is not too long, or nobody knows how long it was."""
+    """The group does not get what had waited too long. Now that is no longer too long, or was not measured."""
     await configure(pool, max_size=3 * MANY, max_wait_time_seconds=60)
     await pool.fetch("SELECT queen.delete_group_v1('q', 'g', true, '', 100000)")
     await Store(pool).subscribe("q", "h", "all", None, create_queue=True, create_group=True)

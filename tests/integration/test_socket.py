@@ -207,7 +207,7 @@ async def test_a_renewed_lease_lasts(socket: Socket, api: Api, queue: str) -> No
     assert (answer["success"], answer["expiresAt"]) == (False, None)
 
 
-async def test_a_socket_that_unsubscribes_may_still_ack_and_subscribe_anew(
+async def test_a_socket_that_unsubscribes_may_still_ack_and_subscribe_again(
     socket: Socket, api: Api, queue: str
 ) -> None:
     await api.push(queue, 1)
@@ -376,7 +376,7 @@ async def test_a_window_waits_until_it_is_full(socket: Socket, api: Api, queue: 
     await socket.subscribe(queue, window={"messages": 4}, consumerGroup="g")
     await api.push(queue, 0, 1)
     await api.push(queue, *range(4), partition="full")
-    assert (await socket.expect("batch"))["partition"] == "full", "whoever looked saw both partitions"
+    assert (await socket.expect("batch"))["partition"] == "full", "the pop saw both partitions"
     await api.push(queue, 2, 3, 4)
     window = await socket.expect("batch")
     assert [(m["data"], m["deliveryAttempt"]) for m in window["messages"]] == [(n, 1) for n in range(4)]

@@ -26,7 +26,7 @@ GROUP = "g"
 
 
 class Consumers:
-    """Sockets of one group, opened anew when they end; each acks what it gets, sometimes late, sometimes not at all.
+    """Sockets of one group, opened again when they end; each acks what it gets, sometimes late, sometimes not at all.
 
     Attributes:
         delivered: offsets by partition, in the order in which they came for the first time.

@@ -244,7 +244,7 @@ async def test_workers_that_start_during_an_outage_serve(
     postgres: FragilePostgres, folder: Path, queue: str, kind: str
 ) -> None:
     with line_to(postgres.dsn) as line, spooling_server(line, folder, f"replaced-{kind}") as server:
-        with away(postgres, line, kind):
+        with unavailable(postgres, line, kind):
             old = server.workers()
             for worker in old:
                 os.kill(worker, signal.SIGKILL)
@@ -257,7 +257,7 @@ async def test_workers_that_start_during_an_outage_serve(
 
 
 @contextmanager
-def away(postgres: FragilePostgres, line: Line, kind: str) -> Iterator[None]:
+def unavailable(postgres: FragilePostgres, line: Line, kind: str) -> Iterator[None]:
     """PostgreSQL does not serve; ``cut``: it takes log-ins and then breaks off."""
     if kind == "silent":
         with postgres.silent():
@@ -403,7 +403,7 @@ async def test_maintenance_spools_in_every_worker_and_instance_until_it_ends(
     assert await stored(postgres, f"{queue}-other") == {"Default": [1]}
 
 
-async def test_pop_maintenance_gives_nobody_anything_and_acks_still_work(workers: list[Api], queue: str) -> None:
+async def test_pops_get_nothing_in_pop_maintenance_and_acks_still_work(workers: list[Api], queue: str) -> None:
     first, second = workers
     await first.push(queue, 1, 2)
     popped = await first.pop(queue)

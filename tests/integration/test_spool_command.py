@@ -17,7 +17,7 @@ INSTALLATION = UUID(int=7)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A spool with a file that waits, and one set aside that nobody can read."""
+    """A spool with a file that waits, and one set aside that is unreadable."""
     (tmp_path / "installation").write_text(f"{INSTALLATION}\n")
     spool = Spool(DiskFolder(tmp_path), INSTALLATION, Limits())
     record = Record(uuid4(), None, time.time(), [spool_request(push_of("p", [1]))])

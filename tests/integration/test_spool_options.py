@@ -46,7 +46,7 @@ async def api(server: Server) -> AsyncIterator[Api]:
 
 
 async def configure_elsewhere(postgres: FragilePostgres, queue: str, max_size: int, encrypted: bool) -> None:
-    """As an instance does that tells nobody."""
+    """As an instance that sends no notifications."""
     connection = await asyncpg.connect(postgres.dsn)
     try:
         await connection.execute(_CONFIGURE, queue, max_size, encrypted)

@@ -269,7 +269,7 @@ async def test_request_that_only_needs_its_time_gets_it(
 
 
 @checks("G-SPOOL-9", "G-SPOOL-7", level=Level.FAULTS)
-async def test_requests_with_several_partitions_are_held_back_whole_and_twenty_culprits_stop_nobody(
+async def test_requests_with_several_partitions_are_held_back_whole_and_twenty_culprits_stop_no_others(
     server: Server, api: Api, postgres: FragilePostgres, spool: Spool, queue: str
 ) -> None:
     tale = Tale(queue)
@@ -360,7 +360,7 @@ async def test_refused_requests_are_set_aside_and_a_retry_stores_them_in_order_a
 
 
 @checks("G-SPOOL-5", "G-SPOOL-9", level=Level.FAULTS)
-async def test_damaged_and_unreadable_files_stop_nobody(
+async def test_damaged_and_unreadable_files_do_not_stop_the_others(
     postgres: FragilePostgres, server: Server, folder: Path, api: Api, queue: str
 ) -> None:
     tale = Tale(queue)

@@ -285,7 +285,7 @@ async def test_simple_mq_keeps_contexts_too(http: httpx.AsyncClient, collector: 
     assert [link.place for link in receive.links] == [one]
 
 
-async def test_refusals_are_answers_and_what_nobody_asked_of_queues_is_no_trace(
+async def test_refusals_are_answers_and_requests_of_no_queue_leave_no_trace(
     http: httpx.AsyncClient, collector: Collector, queue: str
 ) -> None:
     (bad, one), (unknown, two) = new_context(), new_context()

@@ -175,7 +175,7 @@ MUTANTS: tuple[Mutant, ...] = (
         tests="tests/property/test_lending.py",
     ),
     _sql(
-        "G-LEASE-7", "what nobody asks for is withheld until its lease ends",
+        "G-LEASE-7", "prefetched messages that no pop asks for are withheld until their lease ends",
         ("queen/engine/engine.py", "(late := self._context.prefetch.due())", "(late := self._context.prefetch.due()) and False"),
         tests=PREFETCH,
     ),
@@ -186,7 +186,7 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=PREFETCH,
     ),
     _engine(
-        "G-LEASE-7", "nobody gives back what a killed worker had prefetched",
+        "G-LEASE-7", "what a killed worker had prefetched is not released",
         ("queen/main.py", "engine.take_over(LEASES_OF_WORKERS.take_left())", "engine.take_over([])"),
         tests="tests/chaos/test_killed_while_prefetching.py",
     ),
@@ -323,12 +323,12 @@ MUTANTS: tuple[Mutant, ...] = (
         (ACK_CURSOR, "(NOT v_live OR u.lease <> v_cursor.lease)", "NOT p_final AND (NOT v_live OR u.lease <> v_cursor.lease)"),
     ),
     _sql(
-        "G-TXN-3", "the plain way of transactions asks for no live lease",
+        "G-TXN-3", "the fast path of transactions asks for no live lease",
         (TRANSACTION, "WHERE v.lease = a.lease AND v.ready_at > p_now AND", "WHERE"),
         tests="tests/integration/test_plain_transactions.py",
     ),
     _sql(
-        "G-TXN-1", "the plain way of transactions leaves out an ack that is refused",
+        "G-TXN-1", "the fast path of transactions leaves out an ack that is refused",
         (TRANSACTION, "IF v_moved < cardinality(p_ack_part) THEN", "IF false THEN"),
         tests="tests/integration/test_plain_transactions.py",
     ),
@@ -464,7 +464,7 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=STEPS,
     ),
     _sql(
-        "G-TIME-1", "nobody bounds the clock between two looks at it",
+        "G-TIME-1", "the clock is not bounded between two readings",
         (TIMES, "SELECT least(queen.clock(), coalesce(p_not_after, max(c.looked_at) + interval '1 minute')) - p_age", "SELECT queen.clock() - p_age"),
         tests=STEPS,
     ),
@@ -494,7 +494,7 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=COMBINATIONS,
     ),
     _sql(
-        "G-RET-4", "nobody takes the lead of the services from a worker that has ended",
+        "G-RET-4", "the lead of the background jobs stays with a worker that has ended",
         ("sql/procedures/lead_services.sql", "        holder = CASE WHEN l.expires_at <= clock_timestamp() THEN", "        holder = CASE WHEN false THEN"),
         ("sql/procedures/lead_services.sql", "    DELETE FROM queen.service_leader AS l WHERE l.holder = p_holder;", "    PERFORM 1 FROM queen.service_leader AS l WHERE l.holder = p_holder;"),
         tests=SERVICES,

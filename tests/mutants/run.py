@@ -113,7 +113,7 @@ def _verified(mutant: Mutant, tree: Path, dsn: str) -> Verdict:
                 for row in report.rows:
                     if row.id == mutant.guarantee and row.result == "invalid":
                         return Verdict(mutant, row.check, row.text)
-    except AssertionError as problem:  # the server did not start, so nobody looked
+    except AssertionError as problem:  # the server did not start, so nothing was checked
         return Verdict(mutant, "", str(problem))
     finally:
         asyncio.run(drop_database(dsn, url))

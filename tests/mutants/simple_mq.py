@@ -57,7 +57,7 @@ SIMPLE_MQ: tuple[Mutant, ...] = (
         ("queen/config/areas.py", """"POP_WAIT_INITIAL_INTERVAL_MS POLL_DB_INTERVAL", 1, 60_000)] = 100""", """"POP_WAIT_INITIAL_INTERVAL_MS POLL_DB_INTERVAL", 1, 60_000)] = 60_000"""),
         ("queen/config/areas.py", """"POP_WAIT_MAX_INTERVAL_MS QUEUE_MAX_POLL_INTERVAL", 1, 60_000)] = 1000""", """"POP_WAIT_MAX_INTERVAL_MS QUEUE_MAX_POLL_INTERVAL", 1, 60_000)] = 60_000"""),
     ),
-    mutant("G-SMQ-14", "what nobody has polled can be hidden", (EXTEND, "            AND CASE m.state WHEN 't' THEN m.visible_at > v_now END\n", "")),
+    mutant("G-SMQ-14", "a message that was not polled can be hidden", (EXTEND, "            AND CASE m.state WHEN 't' THEN m.visible_at > v_now END\n", "")),
     mutant(
         "G-SMQ-15", "each message of a batch is stored by itself, as far as there is room",
         (HANDLERS, "[request.queue for request in requests])\n    for number, request in enumerate(requests, 1):\n        columns.request += [number] * len(request.messages)", "[request.queue for request in requests for _ in request.messages])\n    for request in requests:\n        columns.request += range(len(columns.data) + 1, len(columns.data) + 1 + len(request.messages))"),

@@ -129,14 +129,14 @@ async def test_the_results_of_acks_are_told_although_the_pop_fails(
 
 @checks("G-ACK-8", level=Level.MODEL)
 @pytest.mark.parametrize("late", [True, False])
-async def test_acks_that_fail_are_an_error_and_what_the_pop_found_is_given_back(
+async def test_acks_that_fail_are_an_error_and_what_the_pop_found_is_released(
     http: httpx.AsyncClient, engine: Script, late: bool
 ) -> None:
     asking = asked(http)
     popping = await engine.job(1, JobType.POP)
     if not late:
         popping.future.set_result(FOUND)
-    engine.jobs[0].future.set_exception(DatabaseUnavailableError("away"))
+    engine.jobs[0].future.set_exception(DatabaseUnavailableError("down"))
     assert (await asking).status_code == 503
     assert engine.abandoned == [popping]
     if late:

@@ -125,7 +125,7 @@ def test_admit_lets_an_attempt_go_unseen():
 
 
 @checks("G-POP-2", level=Level.MODEL)
-def test_admit_takes_ties_in_any_order_and_nobody_out_of_turn():
+def test_admit_takes_ties_in_any_order_and_none_out_of_turn():
     tie = after(Pop("q", group="g"), pushed(1, "a"), pushed(1, "b"))
     for partition in "ab":
         admit(tie, Pop("q", group="g"), Popped("lease", delivered(0, partition=partition)), 0)

@@ -1,4 +1,4 @@
-"""The judgement of a schedule notices what it is there for."""
+"""The verdict on a schedule finds planted faults."""
 
 from dataclasses import replace
 
@@ -31,7 +31,7 @@ def test_log_with_what_was_answered_is_accepted() -> None:
     assert verdict(PUSHES, [*LOG, delivery(2, "c")]).faults == {}
 
 
-def test_lost_message_is_found_whoever_made_its_id() -> None:
+def test_lost_message_is_found_with_an_id_of_server_or_producer() -> None:
     for missing in (0, 1):
         log = [replace(each, offset=place) for place, each in enumerate(LOG[:missing] + LOG[missing + 1 :])]
         assert "every_group_gets_every_message" in verdict(PUSHES, log).faults
@@ -51,5 +51,5 @@ def test_messages_in_the_wrong_order_are_found() -> None:
     assert "pushes_one_after_the_other_keep_their_order" in verdict(PUSHES, log).faults
 
 
-def test_message_that_nobody_pushed_is_found() -> None:
+def test_message_that_was_never_pushed_is_found() -> None:
     assert "deliveries_are_what_was_pushed" in verdict(PUSHES, [*LOG, delivery(2, "z")]).faults

@@ -388,7 +388,7 @@ def test_a_message_that_is_delivered_and_forgotten_is_found(story):
     assert subjects(loss.what_was_delivered_is_done_in_the_end, story) == ["b"]
 
 
-def test_a_message_that_nobody_pushed_is_found(story):
+def test_a_message_that_was_never_pushed_is_found(story):
     story.pop(("a", 0), auto_ack=True)
     assert list(everything(story)) == ["deliveries_are_what_was_pushed"]
 
@@ -431,7 +431,7 @@ def test_a_delivery_beside_a_live_lease_is_found(story):
 
 
 @pytest.mark.parametrize("how", ["time", "all acked", "retry", "failed", "unknown ack", "other group"])
-def test_a_lease_that_may_be_over_excludes_nobody(story, how):
+def test_a_lease_that_may_be_over_excludes_no_consumer(story, how):
     story.push("a", "b")
     held = story.pop(("a", 0), ("b", 1))
     if how == "time":
@@ -464,7 +464,7 @@ def test_an_ack_under_an_expired_lease_is_found(story):
     assert list(everything(story)) == ["an_ended_lease_acks_nothing"]
 
 
-def test_an_ack_under_a_lease_that_was_given_away_is_found(story):
+def test_an_ack_under_a_lease_that_another_consumer_has_is_found(story):
     story.push("a", "b")
     held = story.pop(("a", 0), ("b", 1), lease_seconds=None)
     story.pop(("a", 0, 2), ("b", 1, 2))

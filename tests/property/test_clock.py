@@ -118,10 +118,10 @@ def broker(opened: Clocked) -> Clocked:
         (30, 0, 30, "here", 0),
         (30, 20, 30, "here", 20),
         (30, -20, 29, "here", 0),
-        # Clocks differ a little, and it adds up while nobody looks.
+        # Clocks differ a little, and that adds up between two readings.
         (100_000, 90, 0, "here", 0),
         (100_000, 110, 0, "here", 110),
-        # Who leads next on another machine cannot tell how long it was.
+        # The next leader, on another machine, cannot tell how long it was.
         (20, 0, 0, "there", 0),
         (HOUR, 0, 0, "there", HOUR),
         (20, HOUR, 0, "there", HOUR + 20),

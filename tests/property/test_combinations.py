@@ -283,7 +283,7 @@ def test_eviction_takes_what_waits_for_a_retry_and_the_pause_stays(broker: Broke
 
 @checks("G-RET-6", level=Level.MODEL)
 @pytest.mark.parametrize("hiding", [Options(window_buffer=300), Options(delayed_processing=300)])
-def test_eviction_takes_what_nobody_could_see(broker: Broker, hiding: Options) -> None:
+def test_eviction_takes_what_no_consumer_could_see(broker: Broker, hiding: Options) -> None:
     options = model.Options(**{name: getattr(hiding, name) for name in ("window_buffer", "delayed_processing")},
                             max_wait_time_seconds=10)  # fmt: skip
     state, _ = play(broker, (0, Configure("q", options)), (0, push(0)), (0, Pop("q")), (11, EvictOverdue("q")))
@@ -369,7 +369,7 @@ def test_clean_up_leaves_a_partition_that_has_messages(broker: Broker) -> None:
 
 
 @checks("G-RET-7", "G-ORD-2", level=Level.MODEL)
-def test_a_partition_that_was_cleaned_up_begins_anew_for_every_group(broker: Broker) -> None:
+def test_a_partition_that_was_cleaned_up_begins_again_for_every_group(broker: Broker) -> None:
     _, popped = play(
         broker,
         (0, Configure("q", Options(ttl=5, window_buffer=5))),
@@ -400,6 +400,8 @@ def test_a_deleted_message_still_keeps_a_window_open(broker: Broker) -> None:
 
 @checks("G-DLQ-6", level=Level.MODEL)
 @pytest.mark.parametrize(("group", "given_up"), [(None, {MODE}), (MODE, {MODE}), ("g", set())])
-def test_queue_mode_gives_up_what_nobody_has_ever_popped(broker: Broker, group: str | None, given_up: set[str]) -> None:
+def test_queue_mode_gives_up_messages_of_a_queue_without_groups(
+    broker: Broker, group: str | None, given_up: set[str]
+) -> None:
     _, moved = play(broker, (0, push(0)), (0, GiveUp("q", "Default", name(0), group)))
     assert moved.groups == given_up

@@ -87,7 +87,7 @@ def test_the_limit_stays_between_floor_and_cap(
         assert min(floor, cap) <= vegas.limit <= cap
 
 
-def test_a_limit_that_nobody_uses_does_not_grow() -> None:
+def test_an_unused_limit_does_not_grow() -> None:
     vegas = Vegas(64, SETTINGS)
     first = vegas.limit
     for number in range(1000):

@@ -14,7 +14,7 @@ BOUNDS = Bounds(
 
 
 class Client:
-    """A connection that holds bytes; whoever ``reads`` has read some of them at each look."""
+    """A connection that holds bytes. If it ``reads``, its client has read some of them at each look."""
 
     deadline = inf
 
@@ -51,7 +51,7 @@ def everybody(*clients: Client) -> list[Connection]:
     return list(clients)
 
 
-def test_a_request_that_has_come_whole_is_not_given_up_for_answers_that_nobody_reads(shared: Connections) -> None:
+def test_a_complete_request_is_not_given_up_for_unread_answers(shared: Connections) -> None:
     """It is being looked at: its connection has no other request yet, and so looks like one that owes its head."""
     unread = [Client(shared, Stage.ANSWER_UNREAD, 15 * MIB, since) for since in range(10)]
     whole = Client(shared, Stage.HEAD, 300, since=0)
@@ -74,7 +74,7 @@ def test_clients_that_read_are_dropped_after_those_that_do_not(shared: Connectio
     assert [client.is_given_up for client in clients] == [False, True, True]
 
 
-def test_a_small_request_whose_rest_is_on_its_way_is_not_refused_for_answers_that_nobody_reads(
+def test_a_small_request_whose_rest_is_on_its_way_is_not_refused_for_unread_answers(
     shared: Connections,
 ) -> None:
     unread = [Client(shared, Stage.ANSWER_UNREAD, 25 * MIB, since) for since in range(1, 8)]

@@ -1,4 +1,4 @@
-"""When a failure to decrypt is told in the log."""
+"""When a failure to decrypt is logged."""
 
 import pytest
 

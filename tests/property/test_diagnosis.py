@@ -103,7 +103,7 @@ def test_a_setting_is_mended_where_it_comes_from(source: str, word: str) -> None
     assert ("ALTER SYSTEM" in text) == (source == "configuration file")
 
 
-def test_a_lost_standby_is_named_and_nobody_is_told_to_end_who_waits_for_it() -> None:
+def test_a_lost_standby_is_named_and_the_advice_is_not_to_end_what_waits_for_it() -> None:
     sessions = [
         Session(1, "queen", "active", 400.0, 400.0, commits=True),
         Session(2, "queen", "active", 399.0, 390.0, [1]),

@@ -1,4 +1,4 @@
-"""A whole engine in simulated time over a database that is slow, refuses, and goes away: every job gets its answer."""
+"""A whole engine in simulated time over a database that is slow, refuses, and fails: every job gets its answer."""
 
 import asyncio
 import dataclasses
@@ -53,7 +53,7 @@ class Database:
 
     choice: random.Random
     slowest_s: float
-    away: float = 0.0
+    outages: float = 0.0
     crashes: float = 0.0
     in_flight: Counter[JobType] = field(default_factory=Counter)
     most: Counter[str] = field(default_factory=Counter)
@@ -69,8 +69,8 @@ class Database:
             self.begun.append((now, kind, [r.number for r in requests if isinstance(r, Request)]))
             try:
                 await asyncio.sleep(self.choice.uniform(0.001, self.slowest_s))
-                if self.choice.random() < self.away:
-                    raise DatabaseUnavailableError("away")
+                if self.choice.random() < self.outages:
+                    raise DatabaseUnavailableError("down")
                 if self.choice.random() < self.crashes:
                     raise ZeroDivisionError
                 if any(isinstance(r, Request) and r.bad for r in requests):
@@ -161,7 +161,7 @@ arrivals = st.lists(
 @given(
     plan=arrivals,
     hot=st.integers(1, 6),
-    away=st.sampled_from((0, 0, 0.2)),
+    outages=st.sampled_from((0, 0, 0.2)),
     crashes=st.sampled_from((0, 0.1)),
     vegas=st.booleans(),
     linger_ms=st.sampled_from((0, 2)),
@@ -170,14 +170,14 @@ arrivals = st.lists(
 def test_every_job_is_answered_once_and_in_time(
     plan: list[tuple[JobType, float, bool, int]],
     hot: int,
-    away: float,
+    outages: float,
     crashes: float,
     vegas: bool,
     linger_ms: int,
     seed: int,
 ) -> None:
     async def live() -> None:
-        database = Database(random.Random(seed), 0.05, away, crashes)
+        database = Database(random.Random(seed), 0.05, outages, crashes)
         harness = Harness(database, hot, dataclasses.replace(POLICY, linger_ms=linger_ms), vegas=vegas)
         choice = random.Random(seed)
         jobs: list[tuple[Job, float]] = []
@@ -200,7 +200,7 @@ def test_every_job_is_answered_once_and_in_time(
             if id(job) in gone or not isinstance(job.request, Pop) or not job.request.wait_ms:
                 continue
             assert harness.answered_at[id(job)] <= begin + job.request.wait_ms / 1000 + 0.001, "a timeout was overrun"
-        check_answers(jobs, harness, gone, innocent_fail=bool(away or crashes))
+        check_answers(jobs, harness, gone, innocent_fail=bool(outages or crashes))
         popped = [answer for answers in harness.answers.values() for answer in answers if isinstance(answer, Popped)]
         assert len(harness.counted) == len(popped), "what is answered is counted, and nothing else"
         assert database.most["hot"] <= hot

@@ -44,7 +44,7 @@ SELECT q.name FROM queen.queue_sizes AS s JOIN queen.queues AS q ON q.id = s.que
 WHERE s.most < queen.backlog(q.id, NULL)
 """
 STREAMS = ("s", "t")
-#: A lease that nobody has.
+#: A lease that was never given.
 OVER = "00000000-0000-4000-8000-000000000000"
 #: How much later than now the window of a row is over.
 WINDOW_ENDS = st.sampled_from((None, -1.0, 0.25, 40.0))

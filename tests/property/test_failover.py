@@ -38,7 +38,7 @@ from tests.support.spool_world import INSTALLATION, Postgres, push_of
 
 KEYS = Keyring(bytes(32))
 Beside = Callable[..., Context]
-AWAY = DatabaseUnavailableError("away")
+DOWN = DatabaseUnavailableError("down")
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ async def test_push_goes_to_postgres_while_nothing_is_spooled(
 async def test_push_whose_call_broke_off_is_spooled_with_the_id_of_its_flush(
     context: Context, spool: Spool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls = pushing(monkeypatch, DatabaseUnavailableError("away"))
+    calls = pushing(monkeypatch, DatabaseUnavailableError("down"))
     assert await handlers.push_or_spool(context, [push_of("p", [1]), push_of("q", [2])]) == [Buffered(), Buffered()]
     [record] = spooled(spool)
     assert ([record.flush], len(record.requests)) == (calls, 2)
@@ -118,7 +118,7 @@ async def test_push_that_finds_the_spool_ended_goes_to_postgres(
 
 
 @pytest.mark.parametrize(
-    ("problem", "told"), [(OutcomeUnknownError("lost"), OutcomeUnknownError), (AWAY, SpoolFullError)]
+    ("problem", "told"), [(OutcomeUnknownError("lost"), OutcomeUnknownError), (DOWN, SpoolFullError)]
 )
 async def test_a_push_that_may_be_stored_is_not_told_as_not_stored_where_the_spool_has_no_room(
     context: Context, monkeypatch: pytest.MonkeyPatch, problem: Exception, told: type[Exception]
@@ -214,7 +214,7 @@ class Answering(Postgres):
 
     async def push(self, columns: AppendBatch, *, again: bool) -> list[Appended]:
         self.flushes_sent.append(columns.flush)
-        answer = self.answers.pop(0) if self.answers else DatabaseUnavailableError("away")
+        answer = self.answers.pop(0) if self.answers else DatabaseUnavailableError("down")
         if isinstance(answer, Exception):
             raise answer
         return [Appended(part, None, None, None, None, room) for part, room in zip(columns.part, answer, strict=False)]
@@ -276,7 +276,7 @@ async def test_a_push_that_was_certainly_not_stored_is_spooled_without_its_id(sp
             self.unavailable = bool(self.flushes_sent)
             return await super().read_push_options()
 
-    postgres = Gone([])  # no row: the options have changed, and then nobody is there to tell them
+    postgres = Gone([])  # no row: the options have changed, and then PostgreSQL is down
     context = beside(postgres)
     await keep_for_spool(context)
     assert await handlers.push_or_spool(context, [push_of("p", [1])]) == [Buffered()]
@@ -308,7 +308,7 @@ async def test_without_a_key_only_pushes_to_encrypted_queues_are_refused(spool: 
     assert payloads(record) == [2]
 
 
-async def test_nothing_is_spooled_while_nobody_knows_what_is_encrypted(spool: Spool, beside: Beside) -> None:
+async def test_nothing_is_spooled_while_it_is_unknown_what_is_encrypted(spool: Spool, beside: Beside) -> None:
     postgres = Answering(encrypted=frozenset("q"))
     postgres.unavailable = True
     context = beside(postgres)

@@ -92,7 +92,7 @@ class Database:
     calls: list[tuple[list[int], float]] = field(default_factory=list)
 
     def free_at(self, request: Request) -> float:
-        """When nobody holds any of its locks any more."""
+        """When none of its locks is held any more."""
         return max((self.locked.get(lock, 0.0) for lock in request.locks), default=0.0)
 
     def find_locked(self, locks: AbstractSet[int], now: float) -> frozenset[int]:
@@ -156,7 +156,7 @@ class Batch:
                     self.answer(request, locked_error())
 
     def rounds(self) -> None:
-        """The calls of the line, until nobody waits any more; one after another, as on a single connection."""
+        """The calls of the line, until none waits any more; one after another, as on a single connection."""
         line = self.line
         while line:
             locked = self._database.find_locked(line.locks, self._database.now)
@@ -370,7 +370,7 @@ def waiting_for(number: int, *locks: int) -> Request:
 
 
 @checks("G-ISO-1", level=Level.MODEL)
-def test_those_who_need_what_is_locked_wait_apart_and_the_others_are_called_again_together() -> None:
+def test_requests_that_need_a_lock_wait_apart_and_the_others_are_called_again_together() -> None:
     database = Database(locked={1: 1e6, 2: 0.2, 3: 0.0})
     batch = Batch(database)
     batch.carry_out([Request(0), waiting_for(1, 1), Request(2), waiting_for(3, 2), waiting_for(4, 3)])
@@ -384,7 +384,7 @@ def test_those_who_need_what_is_locked_wait_apart_and_the_others_are_called_agai
 @checks("G-ISO-1", level=Level.MODEL)
 @settings(max_examples=300, deadline=None)
 @given(batch=st.lists(st.frozensets(st.integers(0, 6), max_size=3), min_size=1, max_size=40), locked=locked)
-def test_nobody_waits_for_a_lock_of_another_and_nobody_in_vain_for_one_that_ends_in_time(
+def test_no_request_waits_for_a_lock_of_another_nor_in_vain_for_one_that_ends_in_time(
     batch: list[frozenset[int]], locked: dict[int, float]
 ) -> None:
     requests = [waiting_for(number, *locks) for number, locks in enumerate(batch)]
@@ -434,7 +434,7 @@ def test_lone_lock_waits_are_longer_the_fewer_requests_wait() -> None:
     assert (waits[0], waits[-1]) == (RULES.retry_timeout_s / 4, LOCK_WAIT_S)
 
 
-def test_a_round_pauses_for_longer_and_longer_while_nobody_gets_through() -> None:
+def test_a_round_pauses_for_longer_and_longer_while_no_request_gets_through() -> None:
     line = LockQueue[str, int](RULES)
     line.join("a", frozenset([1]), 0.0)
     pauses = [line.end(line.turn, line.take_turn(at_most(9)), 0.0) for _ in range(7)]
@@ -501,7 +501,7 @@ def test_only_those_of_the_call_that_met_a_lock_wait_for_it() -> None:
 # ---------------------------------------------------------------- one call
 
 
-SLOW, LOST, AWAY = TooSlowError("slow"), OutcomeUnknownError("lost"), DatabaseUnavailableError("away")
+SLOW, LOST, DOWN = TooSlowError("slow"), OutcomeUnknownError("lost"), DatabaseUnavailableError("down")
 LOCK = TooSlowError("lock timeout", lock=True)
 
 
@@ -509,11 +509,11 @@ LOCK = TooSlowError("lock timeout", lock=True)
     ("problems", "ends_with"),
     [
         ((SLOW,), TooSlowError),
-        ((AWAY, SLOW), TooSlowError),
+        ((DOWN, SLOW), TooSlowError),
         ((LOST, SLOW), None),
-        ((LOST, SLOW, AWAY), None),
+        ((LOST, SLOW, DOWN), None),
         ((LOST,), None),
-        ((AWAY,), None),
+        ((DOWN,), None),
     ],
 )
 def test_a_call_is_repeated_while_its_outcome_is_unknown_and_one_that_was_only_too_slow_is_not(
@@ -527,7 +527,7 @@ def test_a_call_is_repeated_while_its_outcome_is_unknown_and_one_that_was_only_t
 
 @pytest.mark.parametrize(
     ("problems", "ends_with"),
-    [((AWAY,), DatabaseUnavailableError), ((LOST, SLOW), OutcomeUnknownError), ((LOST, AWAY), OutcomeUnknownError)],
+    [((DOWN,), DatabaseUnavailableError), ((LOST, SLOW), OutcomeUnknownError), ((LOST, DOWN), OutcomeUnknownError)],
 )
 def test_an_unknown_outcome_is_reported_after_the_retries(
     problems: Sequence[QueenError], ends_with: type[QueenError]
@@ -538,9 +538,9 @@ def test_an_unknown_outcome_is_reported_after_the_retries(
 
 @pytest.mark.parametrize(
     ("problems", "ends_with"),
-    [((LOST, SLOW), TooSlowError), ((LOST, LOCK), TooSlowError), ((LOST,), None), ((AWAY,), None)],
+    [((LOST, SLOW), TooSlowError), ((LOST, LOCK), TooSlowError), ((LOST,), None), ((DOWN,), None)],
 )
-def test_idempotent_calls_have_no_unknown_outcome_and_block_nobody_at_a_lock(
+def test_idempotent_calls_have_no_unknown_outcome_and_block_no_others_at_a_lock(
     problems: Sequence[QueenError], ends_with: type[QueenError] | None
 ) -> None:
     repeats = Repeats(RULES, 0.0, idempotent=True)
@@ -554,7 +554,7 @@ def test_no_call_is_repeated_for_longer_than_the_patience(times: list[float]) ->
     repeats, now = Repeats(RULES, 0.0), 0.0
     for takes_s in times:
         now += takes_s
-        pause_s = repeats.after(AWAY, now, waits=True)
+        pause_s = repeats.after(DOWN, now, waits=True)
         if not isinstance(pause_s, float):
             break
         now += pause_s

@@ -31,7 +31,7 @@ PASSED = 299
 
 
 class Passed:
-    """Stands behind the gate for the real resources: whoever gets through is told so, and nothing happens."""
+    """Stands behind the gate in place of the real resources, and answers that a request has got through."""
 
     async def process_resource(
         self, _req: falcon.asgi.Request, resp: falcon.asgi.Response, _resource: Any, _params: Any

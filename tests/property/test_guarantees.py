@@ -73,10 +73,11 @@ def test_scan_reads_nested_things_and_names_the_line_of_a_bad_one(tmp_path):
             scan(tmp_path)
 
 
-def test_the_page_names_checks_under_their_files():
+def test_the_page_names_the_files_with_checks():
     names = ("test_y", "test_z")
     page = render_markdown([Check(("G-ORD-1",), Level.MODEL, "tests.property.test_x", name) for name in names])
-    assert "- [tests/property/test_x.py](../tests/property/test_x.py): `test_y`, `test_z`\n" in page
+    assert "Checks: model 2, " in page
+    assert "\n- model: [property/test_x.py](../tests/property/test_x.py)\n- live: no check yet\n" in page
     assert page.count("no check yet") == sum(len(guarantee.levels) for guarantee in GUARANTEES.values()) - 1
 
 

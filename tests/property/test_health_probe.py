@@ -114,7 +114,7 @@ async def test_health_probe_continues_after_any_driver_error(
 
 @checks("G-SPOOL-6", level=Level.MODEL)
 def test_health_probe_continues_after_any_consequence_of_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who is told closes connections, and that may fail too."""
+    """A callback closes connections, which may fail too."""
     connections: list[Broken] = [Broken(RuntimeError("broken")) for _ in range(9)]
 
     async def connect(_target: Target) -> Broken:
@@ -172,7 +172,7 @@ def test_database_is_found_however_long_connecting_takes_below_its_limit(
 def test_health_does_not_wait_for_an_unavailable_database(monkeypatch: pytest.MonkeyPatch) -> None:
     async def connect(_target: Target) -> Whole:
         await asyncio.sleep(1000)
-        raise AssertionError("nobody waits so long")
+        raise AssertionError("the probe waited for its end")
 
     monkeypatch.setattr(health_probe, "connect", connect)
 

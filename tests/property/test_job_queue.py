@@ -100,7 +100,7 @@ def test_a_lone_request_does_not_wait(pipelines: Pipelines) -> None:
         assert pipelines.call() == 1
 
 
-def test_those_who_were_answered_are_waited_for_and_leave_together(pipelines: Pipelines) -> None:
+def test_clients_that_were_answered_are_waited_for_and_leave_together(pipelines: Pipelines) -> None:
     pipelines.come(1)
     assert pipelines.call(beside=3) == 1
     assert pipelines.due_in_ms() == 2, "the one that was answered may come again"
@@ -120,7 +120,7 @@ def test_a_call_does_not_wait_for_requests_that_would_not_fit(pipelines: Pipelin
     assert pipelines.call() == 50
 
 
-def test_after_waiting_in_vain_more_and_more_calls_wait_for_nobody() -> None:
+def test_after_waiting_in_vain_more_and_more_calls_do_not_wait() -> None:
     pipelines, waited = Pipelines(replace(PIPELINES, preferred=1000, batch_max=1000)), []
     for call in range(200):
         pipelines.come(300 - call)  # fewer come each time than before

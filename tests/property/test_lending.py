@@ -213,7 +213,7 @@ def test_no_lease_is_forgotten_when_datagrams_are_lost_or_late(attempt: int) -> 
         ([("a", ("g",)), ("a", ("g", POP.group))], Pop("q", group="g"), 1, None),
     ],
 )
-def test_a_long_poll_is_lent_where_messages_are_stored_that_nobody_there_takes(
+def test_a_long_poll_is_lent_where_messages_are_stored_that_no_consumer_there_takes(
     said: list[tuple[str, tuple[str, ...]]], pop: Pop, parked: int, to: str | None
 ) -> None:
     async def scenario() -> None:

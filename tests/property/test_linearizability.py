@@ -170,7 +170,7 @@ def test_planted_histories_without_an_order_are_refuted():
     assert refuted(push(1, 2, ("a", 1)), push(3, 4, ("b", 0))), "the order of the answers"
     assert refuted(stored, pop(3, 4, ("b", 1))), "passed over"
     assert refuted(stored, pop(3, 4, ("b", 1), ("a", 0))), "out of order"
-    assert refuted(stored, pop(3, 4)), "left although nobody else was there"
+    assert refuted(stored, pop(3, 4)), "left although no other consumer was there"
     assert refuted(stored, pop(3, 6, ("a", 0), batch=1), pop(4, 5, ("a", 0), batch=1, lease="m")), "two leases"
     assert refuted(stored, pop(3, 4, ("a", 0), ("b", 1)), pop(5, 8, ("b", 1), lease="m"), ack(6, 7, "a")), (
         "half a lease"

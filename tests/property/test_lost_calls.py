@@ -1,4 +1,4 @@
-"""Calls whose first sending may have been carried out: who of those that shared it can still be answered."""
+"""Calls whose first sending may have been carried out: which of the requests in it can still be answered."""
 
 import asyncio
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ def context_of(*answers: object) -> Context:
     return Context(database, nothing, nothing, ignore_notification, retry_timeout_s=60, interfaces=interfaces)
 
 
-LOST, AWAY = OutcomeUnknownError("broken"), DatabaseUnavailableError("away")
+LOST, DOWN = OutcomeUnknownError("broken"), DatabaseUnavailableError("down")
 
 
 def kinds(answers: Sequence[object]) -> list[type]:
@@ -55,7 +55,7 @@ def kinds(answers: Sequence[object]) -> list[type]:
 
 
 @pytest.mark.parametrize(
-    ("lost", "expected"), [((), Acknowledged), ((LOST,), OutcomeUnknownError), ((AWAY,), Acknowledged)]
+    ("lost", "expected"), [((), Acknowledged), ((LOST,), OutcomeUnknownError), ((DOWN,), Acknowledged)]
 )
 def test_an_ack_that_finds_nothing_is_unknown_only_if_its_own_first_sending_may_have_removed_it(
     lost: tuple[Exception, ...], expected: type
@@ -66,7 +66,7 @@ def test_an_ack_that_finds_nothing_is_unknown_only_if_its_own_first_sending_may_
 
 
 @checks("G-LEASE-4", level=Level.MODEL)
-@pytest.mark.parametrize(("lost", "expected"), [((), Renewed), ((LOST,), OutcomeUnknownError), ((AWAY,), Renewed)])
+@pytest.mark.parametrize(("lost", "expected"), [((), Renewed), ((LOST,), OutcomeUnknownError), ((DOWN,), Renewed)])
 def test_a_lease_that_is_over_is_refused_only_if_no_sending_may_have_renewed_it(
     lost: tuple[Exception, ...], expected: type
 ) -> None:
@@ -78,9 +78,9 @@ def test_a_lease_that_is_over_is_refused_only_if_no_sending_may_have_renewed_it(
 @pytest.mark.parametrize(
     ("answers", "expected"),
     [
-        ((AWAY, AWAY), DatabaseUnavailableError),
-        ((LOST, AWAY), OutcomeUnknownError),
-        ((AWAY, LOST), OutcomeUnknownError),
+        ((DOWN, DOWN), DatabaseUnavailableError),
+        ((LOST, DOWN), OutcomeUnknownError),
+        ((DOWN, LOST), OutcomeUnknownError),
     ],
 )
 def test_calls_that_may_have_run_are_not_reported_as_unsent(
@@ -126,7 +126,7 @@ async def _result(value: Any) -> Any:
     return value
 
 
-@pytest.mark.parametrize(("answers", "expected"), [((False,), False), ((LOST, False), True), ((AWAY, False), False)])
+@pytest.mark.parametrize(("answers", "expected"), [((False,), False), ((LOST, False), True), ((DOWN, False), False)])
 def test_a_dead_letter_that_an_attempt_without_answer_may_have_deleted_is_deleted(
     answers: tuple[object, ...], expected: bool
 ) -> None:
@@ -140,5 +140,5 @@ def test_a_message_that_an_attempt_without_answer_may_have_moved_is_no_conflict(
 
 
 def test_a_message_that_no_group_waits_for_is_a_conflict() -> None:
-    context = administering(AWAY, GivenUp(True, []))
+    context = administering(DOWN, GivenUp(True, []))
     assert asyncio.run(give_up(context, MessageKey(1, "t"), None, "on request")) == GivenUp(True, [])

@@ -179,7 +179,7 @@ class Patience(Watcher):
 
 @checks("G-LEASE-1", "G-ACK-5", level=Level.MODEL)
 class Leases(Watcher):
-    """While a lease lives nobody else is served, and only its end or an ack of its partition finishes it."""
+    """While a lease lives no other consumer is served, and only its end or an ack of its partition finishes it."""
 
     def see(self, event):
         for lane in {delivery.message.lane for delivery in event.deliveries}:

@@ -1,4 +1,4 @@
-"""The mutants: each still makes a fault that can run, each guarantee has one, and somebody is there to notice."""
+"""The mutants: each still makes a fault that can run, each guarantee has one, and the checks that must notice exist."""
 
 import ast
 from pathlib import Path

@@ -68,7 +68,7 @@ published = st.lists(
 
 @settings(max_examples=100, deadline=None)
 @given(plan=published, intervals=st.lists(st.sampled_from((0.0, 0.01)), min_size=1, max_size=3))
-def test_what_is_said_on_several_good_ways_is_heard_once(
+def test_a_notification_sent_on_several_good_ways_is_received_once(
     plan: list[tuple[str, str | None, int, float]], intervals: list[float]
 ) -> None:
     async def live() -> None:
@@ -140,7 +140,7 @@ def test_a_worker_ignores_its_own_notifications() -> None:
     run(live())
 
 
-def test_many_notices_take_several_sheets_and_all_are_heard_once() -> None:
+def test_many_notifications_take_several_batches_and_all_are_received_once() -> None:
     async def live() -> None:
         received: list[Notification] = []
         quick, slow = Way(0.0), Way(0.01)

@@ -1,4 +1,4 @@
-"""What a push gives to those who wait: who has got what, and who has still to hear of it."""
+"""What a push gives to waiting long polls: which messages each has got, and which are still to be told."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -85,7 +85,7 @@ async def test_nothing_is_offered_to_a_group_that_has_not_begun(known: Subscript
     assert offer.columns(Groups(g=known)) is None
 
 
-async def test_a_push_that_is_sent_again_serves_nobody() -> None:
+async def test_a_push_that_is_sent_again_serves_no_long_poll() -> None:
     offer = Offer([job(Pop("q"))], {"q": 1})
     assert offer.columns(Groups()) is not None
     assert offer.columns(Groups()) is None

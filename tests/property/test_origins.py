@@ -1,4 +1,4 @@
-"""Which requests of pages in a browser are let through."""
+"""Which requests of web pages are accepted."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ NONE = "-"
 
 def request(headers: dict[str, str]) -> QueenRequest:
     async def receive() -> Any:
-        raise AssertionError("nobody asks")
+        raise AssertionError("the body was read")
 
     raw = [
         (name.lower().encode(), value.encode()) for name, value in {"Host": HOST, **headers}.items() if value != NONE
@@ -76,7 +76,7 @@ def test_without_tokens_on_this_machine(headers: dict[str, str], admitted: bool)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
-def test_names_of_the_server_are_those_that_nobody_else_can_have_and_those_of_the_settings(host: str) -> None:
+def test_names_of_the_server_are_local_ones_and_those_of_the_settings(host: str) -> None:
     assert admits({"Host": "queen:6632"}, HOST=host)
     assert admits({"Host": "10.1.2.3:6632"}, HOST=host)
     assert not admits({"Host": "queen:6632", "Origin": "https://evil.example"}, HOST=host)
@@ -137,5 +137,5 @@ def test_with_tokens_all_origins_and_host_names_are_allowed() -> None:
         ("evil.example:127", False), ("evil.example.", False), ("my-machine:6632", True), ("x", True), ("a.b:c", False),
     ],
 )  # fmt: skip
-def test_names_that_nobody_else_can_point_at_this_machine(authority: str, own: bool) -> None:
+def test_names_that_others_cannot_point_at_this_machine(authority: str, own: bool) -> None:
     assert is_own_name(authority) is own

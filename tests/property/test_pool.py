@@ -1,4 +1,4 @@
-"""What the pool makes of connections that break."""
+"""What the pool does with connections that break."""
 
 from typing import Any
 

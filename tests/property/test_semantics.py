@@ -689,7 +689,7 @@ def test_retention_lets_go_what_is_too_old_or_completed_by_all_and_nothing_else(
 
 @checks("G-RET-1", level=Level.MODEL)
 @pytest.mark.parametrize("options", [Options(), Options(retention_seconds=1), Options(retention_enabled=True)])
-def test_retention_that_nobody_switched_on_removes_nothing(options):
+def test_retention_that_is_not_switched_on_removes_nothing(options):
     script = Script(options)
     script.push()
     script.now = 10**9
@@ -724,7 +724,7 @@ def test_eviction_gives_up_what_waits_too_long_but_not_what_is_under_a_lease():
 
 
 @checks("G-RET-6", level=Level.MODEL)
-def test_eviction_of_a_queue_that_nobody_reads_is_that_of_queue_mode():
+def test_eviction_of_a_queue_without_groups_is_that_of_queue_mode():
     script = Script(Options(max_wait_time_seconds=10, dead_letter_queue=False, dlq_after_max_retries=False))
     script.push(2)
     assert script.do(EvictOverdue("q")) == Evicted(0)

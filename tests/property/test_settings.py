@@ -403,7 +403,7 @@ def test_settings_that_are_named_as_a_replacement_exist() -> None:
     assert named - {"QUEEN_POP_MAX_CONCURRENT"} <= names
 
 
-def test_no_setting_is_among_those_that_went() -> None:
+def test_no_setting_is_among_the_removed_ones() -> None:
     names = {name for name, _, _ in VARIABLES}
     assert not names & (FORMER.keys() | ELSEWHERE.keys())
 

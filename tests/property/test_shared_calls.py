@@ -1,4 +1,4 @@
-"""Which transactions share a call: those of which none sees what another has done; and what of it is made again."""
+"""Which transactions share a call: those that do not see what another one has done; and which are called again."""
 
 from collections.abc import Sequence
 from typing import Any

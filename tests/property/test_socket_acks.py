@@ -154,7 +154,7 @@ async def test_what_is_wrong_with_one_ack_is_no_fault_of_the_others(problem: Que
 
 
 async def test_what_is_wrong_with_all_is_not_tried_again_for_each() -> None:
-    world = World(lambda _: DatabaseUnavailableError("away"))
+    world = World(lambda _: DatabaseUnavailableError("down"))
     answers = await world.run(*[ack(n, n) for n in range(3)])
     assert len(world.jobs) == 1
     assert [(each["type"], each["ref"], each["problem"]["status"]) for each in answers] == [

@@ -127,7 +127,7 @@ def put(spool: Spool, *numbers: int, partition: str = "p") -> None:
 
 
 def stored(world: World) -> dict[str, list[Any]]:
-    """What PostgreSQL has after the spool was replayed by a server that starts anew."""
+    """What PostgreSQL has after the spool was replayed by a server that starts again."""
     asyncio.run(world.end())
     return world.postgres.log
 

@@ -251,7 +251,7 @@ async def test_a_background_job_runs_on_the_leader_and_survives_failures() -> No
             turns[name] += 1
             if turns[name] == 10:
                 enough.set()
-            raise DatabaseUnavailableError("away") if turns[name] % 2 else ValueError(name)
+            raise DatabaseUnavailableError("down") if turns[name] % 2 else ValueError(name)
 
         return Chore(name, 1.0, run)
 

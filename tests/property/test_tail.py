@@ -25,7 +25,7 @@ def logs(draw: st.DrawFn) -> list[tuple[int, Seen]]:
         for offset in range(draw(st.integers(0, 12))):
             created += draw(st.integers(0, 4000))
             visible = max(visible, created + draw(st.integers(0, _LATE_MS)))
-            # Nobody stamps a message of a partition before the last one is visible.
+            # A message of a partition gets its time only when the one before is visible.
             created = max(created, visible - _LATE_MS)
             name = f"{partition:04}-{offset:04}"
             log.append((visible, Seen(Raw(b"{}"), Message(name, name, str(partition), at(created), Raw(b"1")))))

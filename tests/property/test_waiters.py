@@ -1,4 +1,4 @@
-"""Long polls in simulated time: nobody is forgotten, the first to wait is the first to be checked."""
+"""Long polls in simulated time: none is forgotten, the first to wait is the first to be checked."""
 
 import asyncio
 import weakref
@@ -54,7 +54,7 @@ class Waiting(RuleBasedStateMachine):
         job.deadline = self.now + wait
         known = self.waiters.ready_at_if_empty(place, self.now)
         looks = known is None
-        assert looks or place not in self.unseen, "it looks if messages came that nobody has looked for"
+        assert looks or place not in self.unseen, "it looks if messages came that no pop has looked for"
         self.waiters.begin(job)
         if looks:
             if place not in self.news:
@@ -62,7 +62,7 @@ class Waiting(RuleBasedStateMachine):
             self.waiters.note_empty(place, self.now, self.now + ready)
         self.waiters.park(job, self.now, self.now + ready if known is None else known)
         self.parked.append(job)
-        self.news.discard(place)  # the check that it brings on comes after the push, whoever makes it
+        self.news.discard(place)  # the check that it causes comes after the push
 
     def handed_out(self, jobs: list[Job]) -> None:
         for place in PLACES:
@@ -172,7 +172,7 @@ class Waiting(RuleBasedStateMachine):
             assert not self.waiters.cancel(job)
 
     @invariant()
-    def nobody_is_forgotten(self) -> None:
+    def no_long_poll_is_forgotten(self) -> None:
         # With the last waiter a place is forgotten.
         self.news &= {job.request for job in (*self.parked, *self.out, *self.lent)}
         assert len(self.waiters) == len(self.parked)
@@ -256,7 +256,7 @@ def test_re_checks_of_many_places_keep_the_budget(loop: asyncio.AbstractEventLoo
     assert len(calls) <= 4 * period_s + 1, "re-checks share calls"
 
 
-def test_the_budget_puts_nobody_off_when_most_have_left(loop: asyncio.AbstractEventLoop) -> None:
+def test_the_budget_delays_no_long_poll_when_most_have_left(loop: asyncio.AbstractEventLoop) -> None:
     waiters = Waiters(100, 1000, 10)
     jobs = [Job(JobType.POP, Pop(f"q{number}"), loop.create_future()) for number in range(1000)]
     for job in jobs:
@@ -311,7 +311,7 @@ def test_polls_of_simple_mq_wait_beside_pops_and_count_for_no_queue_of_the_log(
 
 
 @pytest.mark.parametrize("parked", [True, False])
-async def test_a_long_poll_that_is_answered_is_kept_by_nobody(parked: bool) -> None:
+async def test_a_long_poll_that_is_answered_is_kept_nowhere(parked: bool) -> None:
     """Its answer may have 16 MiB, and its deadline may be an hour away."""
     waiters = Waiters(100, 1000)
     job = Job(JobType.POP, Pop("q"), asyncio.get_running_loop().create_future())

@@ -82,7 +82,7 @@ def _resident(worker: psutil.Process) -> int:
 
 @contextmanager
 def witnessed(server: Server) -> Iterator[Witness]:
-    """Another client works during the block; at its end, nobody has noticed anything."""
+    """Another client works during the block, and must not have noticed anything at its end."""
     before, witness = server.workers(), Witness(server)
     thread = threading.Thread(target=witness.run, daemon=True)
     thread.start()

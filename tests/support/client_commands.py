@@ -46,7 +46,7 @@ class Terminal:
         try:
             return os.read(self._file, 1 << 16)
         except OSError:
-            # Nobody holds the other end any more.
+            # The other end is closed.
             return b""
 
 

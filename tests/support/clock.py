@@ -1,4 +1,4 @@
-"""Waiting for what comes about by itself, without guessing how long it takes."""
+"""Waits for a condition, without guessing how long it takes."""
 
 import asyncio
 import time

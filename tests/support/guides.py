@@ -1,4 +1,4 @@
-"""Guides of the documentation, read as a reader does who types what stands there."""
+"""Reads the guides of the documentation as a reader does who types their commands."""
 
 import re
 import shlex

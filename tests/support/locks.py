@@ -15,7 +15,7 @@ Connection: TypeAlias = "asyncpg.Connection[Any]"
 
 @asynccontextmanager
 async def prepared_connections(dsn: str, count: int) -> AsyncIterator[list[Connection]]:
-    """Connections to a database with the schema; what waits on one of them where nobody should wait fails at last."""
+    """Connections to a database with the schema; a wait for a lock fails in the end."""
     await prepare(dsn, 5000)
     async with AsyncExitStack() as stack:
         opened = [await asyncpg.connect(dsn) for _ in range(count)]

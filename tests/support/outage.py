@@ -1,4 +1,4 @@
-"""A PostgreSQL that the test takes away and gives back."""
+"""A PostgreSQL that the test stops and starts."""
 
 import os
 import signal

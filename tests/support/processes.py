@@ -60,7 +60,7 @@ def open_folder() -> Iterator[Path]:
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """A free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -292,7 +292,7 @@ def end(server: Server) -> None:
 
 
 def is_gone(process: psutil.Process) -> bool:
-    """Whether a process has ended, also if nobody has reaped it."""
+    """Whether a process has ended, also if its parent has not reaped it."""
     return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 

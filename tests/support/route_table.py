@@ -11,7 +11,7 @@ from queen.http.socket.sockets import Sockets
 
 
 def route_table() -> list[Route]:
-    """All of them; nobody answers."""
+    """All of them, without a server."""
 
     async def assemble(_answer: Any) -> Any:
         raise AssertionError("not started")

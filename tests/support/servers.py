@@ -29,7 +29,7 @@ async def create_database(dsn: str) -> str:
 
 
 async def drop_database(dsn: str, url: str) -> None:
-    """Removes a database with whoever is connected to it."""
+    """Removes a database, and ends the connections to it."""
     connection = await asyncpg.connect(dsn)
     try:
         await connection.execute(f"DROP DATABASE {urlsplit(url).path.lstrip('/')} WITH (FORCE)")
@@ -40,7 +40,7 @@ async def drop_database(dsn: str, url: str) -> None:
 def start_on_database(
     dsn: str, folder: Path, *options: str, root: Path = ROOT, port: int = 0, **environment: str
 ) -> Server:
-    """Starts a server on the database without waiting for it; on a port that nobody listens on if none is given.
+    """Starts a server on the database without waiting for it; on a free port if none is given.
 
     ``folder`` takes its output, behind that of an earlier one, and ``root`` is the tree that it runs from.
     """

@@ -1,4 +1,4 @@
-"""A consumer over a WebSocket, which keeps account of its credit."""
+"""A consumer over a WebSocket, which tracks its credit."""
 
 import asyncio
 import json

@@ -124,7 +124,7 @@ class Postgres:
         self.late.clear()
         if self.rng.random() < 0.05:
             self.late.append((lane, first, upto, sent_at, columns))
-            raise OutcomeUnknownError("simulated: it arrives when nobody waits for it")
+            raise OutcomeUnknownError("simulated: it arrives when its caller has given up")
         replayed = self._commit(lane, first, upto, sent_at, columns, limit_s)
         self.tick()
         await asyncio.sleep(0)
@@ -228,7 +228,7 @@ class World:
                 return
             sent_at = 1000.0
             if self.rng.random() < 0.3:
-                # It was committed just before PostgreSQL went, and nobody heard of it.
+                # It was committed just before PostgreSQL failed, and was not answered.
                 self.postgres.store(flush, pushes)
         record = Record(flush, sent_at, 1000.0, [spool_request(push) for push in pushes])
         try:
@@ -325,7 +325,7 @@ class World:
         self.postgres.locked = {partition for partition in "abcde" if self.rng.random() < self.trouble / 2}
 
     async def end(self) -> None:
-        """The instance starts anew, and nothing fails any more."""
+        """The instance starts again, and nothing fails any more."""
         self.boot()
         self.workers[0].recover()
         self.postgres.unavailable = False

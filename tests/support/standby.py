@@ -142,8 +142,8 @@ class Pair:
             "wal_retrieve_retry_interval": "200ms",
         }
         if not self._configuration:
-            # From its first moment: the checkpointer passes a change on when it has time for it, and until then a
-            # commit waits for nobody.
+            # From its start: the checkpointer passes a change on when it has time for it, and until then a commit
+            # waits for no standby.
             settings["synchronous_standby_names"] = "*" if self._with_standby and name == "one" else ""
         options = [part for setting, value in settings.items() for part in ("-c", f"{setting}={value}")]
         with self.log_of(name).open("ab") as log:

@@ -1,4 +1,4 @@
-"""An embedded PostgreSQL whose clock a test steps while it runs, and nobody else's."""
+"""An embedded PostgreSQL whose clock a test steps while it runs; other clocks stay."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -93,7 +93,7 @@ async def windows(program: Program) -> object:
 
 
 async def competing_windows(program: Program) -> object:
-    """Three workers of one stream; one goes away in between."""
+    """Three workers of one stream; one stops in between."""
     await program.lease_briefly()
     runners = [await program.run(program.windows(), batch_size=20, max_partitions=2) for _ in range(3)]
     for start in range(0, 1000, 100):

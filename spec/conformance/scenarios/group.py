@@ -74,4 +74,4 @@ async def a_deleted_queue_takes_everything_with_it(lab: Lab) -> None:
     push = await lab.push(queue, "new", ids=["b"])
     expect(not push.items[0].duplicate, "a transaction id of a deleted queue still counts")
     await lab.ack(held)
-    expect_equal(payloads(await lab.pop(queue)), ["new"], "the queue that was made anew")
+    expect_equal(payloads(await lab.pop(queue)), ["new"], "the queue that was created again")

@@ -25,7 +25,7 @@ async def a_leased_partition_gives_nothing_to_others(lab: Lab) -> None:
     await lab.expect_nothing(queue, "of a leased partition", partition=DEFAULT)
     await lab.expect_nothing(queue, "of a leased partition, with autoAck", auto_ack=True)
     await lab.push(queue, "other", partition="other")
-    expect_equal(payloads(await lab.pop(queue)), ["other"], "a partition that nobody holds")
+    expect_equal(payloads(await lab.pop(queue)), ["other"], "a partition that is not leased")
     expect(all_accepted(await lab.ack(held)), "the holder's acks were refused")
     expect_equal(payloads(await lab.pop(queue)), [2, 3, 4, 5], "what is left after the acks")
 
@@ -45,7 +45,7 @@ async def of_many_pops_at_once_one_gets_the_partition(lab: Lab) -> None:
 
 @checks("G-LEASE-2", "G-LEASE-5", level=Level.LIVE)
 async def what_an_expired_lease_held_comes_again_in_time(lab: Lab) -> None:
-    """A short lease that nobody acks, twice."""
+    """A short lease without acks, twice."""
     queue = await lab.queue(leaseTime=lab.short_s, retryLimit=0)
     await lab.push(queue, 0, 1)
     held = await lab.take(queue, 0, 1)
@@ -86,7 +86,7 @@ async def a_stale_lease_changes_nothing(lab: Lab) -> None:
 
 @checks("G-LEASE-3", level=Level.LIVE)
 async def a_foreign_lease_changes_nothing(lab: Lab) -> None:
-    """Leases that nobody was given, and that of another partition."""
+    """Leases that were never given, and the lease of another partition."""
     queue = await lab.queue(leaseTime=30)
     await lab.push(queue, 0)
     await lab.push(queue, 1, partition="other")
@@ -141,7 +141,7 @@ async def a_lease_does_not_ack_what_it_was_not_given(lab: Lab) -> None:
 
 @checks("G-LEASE-7", level=Level.LIVE)
 async def what_was_meant_for_one_consumer_is_there_for_another(lab: Lab) -> None:
-    """A consumer works message by message and goes away; another kind of pop finds the next message at once."""
+    """A consumer works message by message and stops; another kind of pop finds the next message at once."""
     queue = await lab.queue(leaseTime=30)
     for number in range(5):
         await lab.push(queue, number, "next")
@@ -149,5 +149,5 @@ async def what_was_meant_for_one_consumer_is_there_for_another(lab: Lab) -> None
         await lab.ack(await lab.take(queue, number, batch=1))
         pop = await lab.look(queue, batch=10)
         expect_equal(payloads(pop), ["next"], "a pop after the consumer has gone")
-        expect(pop.deliveries[0].attempt in {None, 1}, "a message that nobody had seen was delivered before")
+        expect(pop.deliveries[0].attempt in {None, 1}, "a message that was never delivered counts as delivered before")
         await lab.ack(pop)

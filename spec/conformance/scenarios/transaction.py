@@ -56,7 +56,7 @@ async def of_many_transactions_with_one_input_one_happens(lab: Lab) -> None:
 
 @checks("G-TXN-3", level=Level.LIVE)
 async def a_late_transaction_changes_nothing(lab: Lab) -> None:
-    """One that is repeated, and one whose lease went to somebody else."""
+    """One that is repeated, and one whose lease another consumer has now."""
     source, target = await lab.queue(leaseTime=lab.short_s), await lab.queue()
     await lab.push(source, 0)
     pop = await lab.take(source, 0)

@@ -1,5 +1,6 @@
--- UUID version 7 (RFC 9562, section 5.7): 48 bits milliseconds, 12 bits for the microseconds within, then a number that rises
--- within a call (20 bits) and 40 bits taken from the name of the call. So ids sort by time, and then by position in the call.
+-- UUID version 7 (RFC 9562, section 5.7): 48 bits milliseconds, 12 bits for the microseconds within, then a number that
+-- rises within a call (20 bits) and 40 bits taken from the name of the call. So ids sort by time, and then by position
+-- in the call.
 CREATE OR REPLACE FUNCTION simple_mq.uuid_at(p_time timestamptz, p_tail text) RETURNS uuid
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 RETURN (

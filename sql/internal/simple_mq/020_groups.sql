@@ -1,7 +1,8 @@
 -- Plans: ADR 38 says why = ANY(ARRAY[x]).
 
--- A group of messages has at most one message that is waiting or taken, the oldest; the others are behind it. A call that
--- changes this holds the lock of the group. All groups share 1024 advisory locks, so that a call never holds more than those.
+-- A group of messages has at most one message that is waiting or taken, the oldest; the others are behind it. A call
+-- that changes this holds the lock of the group. All groups share 1024 advisory locks, so that a call never holds more
+-- than those.
 CREATE OR REPLACE FUNCTION simple_mq.lock_groups(p_queue uuid[], p_group text[]) RETURNS void
 LANGUAGE plpgsql
 AS $$

@@ -54,7 +54,8 @@ END $$;
 COMMENT ON FUNCTION simple_mq.end_deliveries IS
     'Internal: makes messages with expired visibility timeouts ready again, or exhausted after their last delivery.';
 
--- Makes the dead-letter queues that queues with exhausted messages do not have yet, and locks the counts of all of them.
+-- Makes the dead-letter queues that queues with exhausted messages do not have yet, and locks the counts of all of
+-- them.
 CREATE OR REPLACE FUNCTION simple_mq.open_dlqs(p_queue uuid[], p_now timestamptz) RETURNS void
 LANGUAGE plpgsql
 AS $$
@@ -117,11 +118,11 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION simple_mq.move_exhausted IS 'Internal: moves exhausted messages of a queue to its dead-letter queue.';
 
--- Expires the visibility timeouts of some queues: taken messages whose timeout is over wait again. Those with no delivery
--- left go to the dead-letter queue, which is made for the first of them: oldest first, as many as it has room for. The
--- others stay and are tried again at every poll. At most 1000 messages of a queue in one call.
--- Returns:   per queue that had expired messages: the dead-letter queue, how many went there, and how many messages were
---            exhausted now and did not fit.
+-- Expires the visibility timeouts of some queues: taken messages whose timeout is over wait again. Those with no
+-- delivery left go to the dead-letter queue, which is made for the first of them: oldest first, as many as it has room
+-- for. The others stay and are tried again at every poll. At most 1000 messages of a queue in one call.
+-- Returns:   per queue that had expired messages: the dead-letter queue, how many went there, and how many messages
+--            were exhausted now and did not fit.
 -- Locks:     groups, messages with SKIP LOCKED, queues, counts (shard 0 of the dead-letter queues, then own shards).
 CREATE OR REPLACE FUNCTION simple_mq.route(p_queue uuid[])
 RETURNS TABLE (queue_id uuid, dlq_id uuid, dead int, stuck int)

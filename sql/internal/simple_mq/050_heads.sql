@@ -1,7 +1,7 @@
 -- simple_mq.heads says where the waiting messages of a queue begin; polls start there.
 
--- For this snapshot, messages that others are just taking still wait, so the head stays before them. Enqueues that are not
--- committed yet are younger. A transaction that finds the row locked skips it, because the row is only a hint.
+-- For this snapshot, messages that others are just taking still wait, so the head stays before them. Enqueues that are
+-- not committed yet are younger. A transaction that finds the row locked skips it, because the row is only a hint.
 CREATE OR REPLACE FUNCTION simple_mq.move_head(p_queue uuid, p_head uuid, p_now timestamptz) RETURNS void
 LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan
@@ -24,8 +24,8 @@ END $$;
 COMMENT ON FUNCTION simple_mq.move_head IS
     'Internal: stores the oldest waiting message of a queue, so that polls start there.';
 
--- The seconds until a message of a queue becomes visible by itself; null: not before an enqueue; 0 or less: one is visible.
--- simple_mq.dequeue_v1, which calls it, sets how its statements are planned.
+-- The seconds until a message of a queue becomes visible by itself; null: not before an enqueue; 0 or less: one is
+-- visible. simple_mq.dequeue_v1, which calls it, sets how its statements are planned.
 CREATE OR REPLACE FUNCTION simple_mq.next_visible_in(p_queue uuid, p_head uuid, p_now timestamptz) RETURNS float8
 LANGUAGE plpgsql
 AS $$

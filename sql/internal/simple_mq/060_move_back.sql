@@ -1,8 +1,8 @@
 -- Plans: ADR 38 says why = ANY(ARRAY[x]).
 
 -- Moves messages of a queue, oldest first, as many as the destination has room for.
--- Returns:   how many of them were still there, and how many moved; size and message count of the destination, as they were
---            before (null: there is no such queue, and nothing moved).
+-- Returns:   how many of them were still there, and how many moved; size and message count of the destination, as they
+--            were before (null: there is no such queue, and nothing moved).
 -- Locks:     groups, messages by (queue_id, message_id), counts (shard 0 of the destination, then an own shard).
 CREATE OR REPLACE FUNCTION simple_mq.move_back(
     p_source uuid, p_destination uuid, p_messages uuid[],

@@ -1,4 +1,5 @@
--- The queues that are meant; each argument may be null and matches any then. p_search: what name, namespace or task holds.
+-- The queues that are meant; each argument may be null and matches any then. p_search: what name, namespace or task
+-- holds.
 CREATE OR REPLACE FUNCTION queen.chosen_queues(p_namespace text, p_task text, p_queue text[], p_search text)
 RETURNS TABLE (
     queue_id bigint, name text, namespace text, task text, created_at timestamptz, partitions bigint, total bigint,
@@ -46,8 +47,9 @@ COMMENT ON FUNCTION queen.list_queues_v1 IS 'A page of queues with their statist
 
 -- Purpose:   the figures of queues together.
 -- Arguments: as queen.chosen_queues
--- Returns:   one row. computed_at: of the oldest figures (null: those of some queue were never computed, or there is none);
---            age_*: seconds that the oldest undone message of a queue waits, 0 if there is none; lag_*: its offset_lag.
+-- Returns:   one row. computed_at: of the oldest figures (null: those of some queue were never computed, or there is
+--            none); age_*: seconds that the oldest undone message of a queue waits, 0 if there is none; lag_*: its
+--            offset_lag.
 CREATE OR REPLACE FUNCTION queen.summarize_queues_v1(
     p_namespace text, p_task text, p_queue text[], p_search text,
     OUT queues bigint, OUT partitions bigint, OUT namespaces bigint, OUT tasks bigint, OUT total bigint,

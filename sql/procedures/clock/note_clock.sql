@@ -1,9 +1,9 @@
--- Purpose:   compares a reading of the clock with the one before, and stores it. Only the leader of the background services may
---            do this, so that readings follow one another.
+-- Purpose:   compares a reading of the clock with the one before, and stores it. Only the leader of the background
+--            services may do this, so that readings follow one another.
 -- Arguments: p_boot, p_began, p_ended  the boot of the caller's machine, and seconds since then before and after the look
 --            p_at   what queen.clock() showed
--- Returns:   step: the seconds of a step, negative if back, 0 if there was none, null if the caller does not lead; repairs: whether
---            times are to be repaired.
+-- Returns:   step: the seconds of a step, negative if back, 0 if there was none, null if the caller does not lead;
+--            repairs: whether times are to be repaired.
 -- Locks, writes: clock; clock_steps, and queue_sizes, after a step.
 CREATE OR REPLACE FUNCTION queen.note_clock_v1(
     p_holder uuid, p_boot text, p_began float8, p_ended float8, p_at timestamptz, OUT step float8, OUT repairs bool
@@ -41,8 +41,8 @@ END $$;
 COMMENT ON FUNCTION queen.note_clock_v1 IS
     'Compares PostgreSQL''s clock with that of the leader, and stores a step if there was one.';
 
--- By how much a clock has stepped that went on by p_passed seconds while p_least to p_most passed. 0 below half a second and a
--- thousandth, by which slewed clocks may differ. Time that was not measured counts as a step, all of it.
+-- By how much a clock has stepped that went on by p_passed seconds while p_least to p_most passed. 0 below half a
+-- second and a thousandth, by which slewed clocks may differ. Time that was not measured counts as a step, all of it.
 CREATE OR REPLACE FUNCTION queen.clock_step(p_passed float8, p_least float8, p_most float8, p_measured bool)
 RETURNS float8
 LANGUAGE sql IMMUTABLE PARALLEL SAFE

@@ -1,10 +1,11 @@
--- Purpose:   does the next step of a repair after the clock has stepped back. It repairs times in the future that no setting
---            explains. It sets back ends of leases and times of retries by as much as the clock was, but not before now, makes
---            pops compute delays again, and sets the time of messages that were created in the future to now.
+-- Purpose:   does the next step of a repair after the clock has stepped back. It repairs times in the future that no
+--            setting explains. It sets back ends of leases and times of retries by as much as the clock was, but not
+--            before now, makes pops compute delays again, and sets the time of messages that were created in the future
+--            to now.
 -- Arguments: p_partitions, p_rows  partitions, and segments or messages of a simple-mq queue, that one call takes at most
 -- Returns:   whether there is more to do. Each place is repaired once, by the call that notes it in queen.clock.
--- Locks:     clock; then partitions in part_id order, cursors in (part_id, grp_id) order, stream_state; or messages of one simple-mq
---            queue in the order of their ids; or groups.
+-- Locks:     clock; then partitions in part_id order, cursors in (part_id, grp_id) order, stream_state; or messages of
+--            one simple-mq queue in the order of their ids; or groups.
 -- Writes:    segments, partition_consumers, stream_state, consumer_groups_metadata; simple_mq.messages, heads.
 CREATE OR REPLACE FUNCTION queen.repair_times_v1(p_partitions int, p_rows int) RETURNS bool
 LANGUAGE plpgsql
@@ -41,8 +42,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.repair_times_v1 IS 'Repairs times that a step back of the clock has left in the future.';
 
--- Repairs messages created later than now, partition by partition, lowest offset first, so that concurrent reads never see
--- created_at fall along a partition. Returns the partition up to which none are left.
+-- Repairs messages created later than now, partition by partition, lowest offset first, so that concurrent reads never
+-- see created_at fall along a partition. Returns the partition up to which none are left.
 CREATE OR REPLACE FUNCTION queen.repair_log(p_part bigint[], p_segments int) RETURNS bigint
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -59,7 +60,8 @@ DECLARE
 BEGIN
     FOREACH v_part IN ARRAY p_part LOOP
         IF v_left > 0 AND (SELECT e.last_at FROM queen.log_ends AS e WHERE e.part_id = v_part) > queen.clock() THEN
-            -- A push reads the end of the log under this lock. What the clock shows now is later than all that was pushed by it.
+            -- A push reads the end of the log under this lock. What the clock shows now is later than all that was
+            -- pushed by it.
             PERFORM 1 FROM queen.partition_locks AS h WHERE h.part_id = v_part FOR NO KEY UPDATE;
             v_now := queen.clock();
             -- Not later: the newest segment may have no messages, and then ends where the one before it does.
@@ -81,8 +83,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.repair_log IS 'Internal: repairs created_at of messages.';
 
--- Cursors whose lease, retry or delay ends later than the options of their queue explain. They are locked before the clock is
--- asked: a lease that was given meanwhile is explained.
+-- Cursors whose lease, retry or delay ends later than the options of their queue explain. They are locked before the
+-- clock is asked: a lease that was given meanwhile is explained.
 CREATE OR REPLACE FUNCTION queen.repair_cursors(p_part bigint[], p_set_back float8) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -118,8 +120,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.repair_cursors IS 'Internal: repairs lease ends and ready times of cursors.';
 
--- Repairs messages of simple-mq in flight that are hidden longer than their queue allows; one queue per call, in ascending order,
--- so that repaired messages fall behind the stored position. Returns whether there may be more.
+-- Repairs messages of simple-mq in flight that are hidden longer than their queue allows; one queue per call, in
+-- ascending order, so that repaired messages fall behind the stored position. Returns whether there may be more.
 CREATE OR REPLACE FUNCTION queen.repair_simple_mq(p_clock queen.clock, p_rows int) RETURNS bool
 LANGUAGE plpgsql
 SET enable_seqscan = off

@@ -1,7 +1,7 @@
 -- Purpose:   reads the state of PostgreSQL's clock.
--- Returns:   one row. Of the measured steps that were not accepted and are of the last day, or still distrusted: how many, the last
---            one (seconds, negative: back; null: none) and when it was. Then the seconds by which the clock is distrusted now,
---            measured or not, and whether times are being repaired.
+-- Returns:   one row. Of the measured steps that were not accepted and are of the last day, or still distrusted: how
+--            many, the last one (seconds, negative: back; null: none) and when it was. Then the seconds by which the
+--            clock is distrusted now, measured or not, and whether times are being repaired.
 CREATE OR REPLACE FUNCTION queen.clock_state_v1()
 RETURNS TABLE (steps bigint, last_step_s float8, last_step_at timestamptz, distrusted_s float8, repairing bool)
 LANGUAGE sql STABLE

@@ -1,11 +1,12 @@
--- Purpose:   deletes a consumer group of a queue, in pages; its next pop creates it again. With p_subscription false the group
---            begins again where its stored subscription says.
+-- Purpose:   deletes a consumer group of a queue, in pages; its next pop creates it again. With p_subscription false
+--            the group begins again where its stored subscription says.
 -- Arguments: p_after  '' at first, then what the page before has returned as last: the partition, by name, up to which cursors
 --                     were put back, or 'rest' where the group is being deleted
 --            p_step   cursors of a page
--- Returns:   cursors that were deleted or put back (null: the queue has no such group, or no longer), and last: call again with
---            it as p_after (null: done).
--- Locks:     the queue row, the group, partitions if it begins anew, the size of the queue, cursors; each in part_id order.
+-- Returns:   cursors that were deleted or put back (null: the queue has no such group, or no longer), and last: call
+--            again with it as p_after (null: done).
+-- Locks:     the queue row, the group, partitions if it begins again, the size of the queue, cursors; each in part_id
+--            order.
 -- Writes:    consumer_groups_metadata, retired_groups, partition_consumers, group_stats, queue_sizes.
 CREATE OR REPLACE FUNCTION queen.delete_group_v1(
     p_queue text, p_group text, p_subscription bool, p_after text, p_step int, OUT cursors bigint, OUT last text
@@ -27,7 +28,7 @@ BEGIN
     IF NOT FOUND OR (v_group.subscribed_upto < 0 AND NOT p_subscription) THEN
         RETURN;
     ELSIF v_group.subscribed_upto >= 0 AND p_subscription AND p_after = 'rest' THEN
-        RETURN;  -- a pop has deleted the rest, and made it anew
+        RETURN;  -- a pop has deleted the rest, and made it again
     END IF;
     IF NOT p_subscription THEN
         SELECT array_agg(u.id ORDER BY u.id), CASE WHEN count(*) = p_step THEN max(u.name) END INTO v_parts, last
@@ -47,7 +48,8 @@ BEGIN
     DELETE FROM queen.partition_consumers AS c WHERE c.part_id = ANY(v_parts) AND c.grp_id = v_group.id;
     cursors := coalesce(cardinality(v_parts), 0);
     IF cursors = p_step THEN
-        -- A pop that comes between two pages, or after an interruption, deletes the rest before it makes the group anew.
+        -- A pop that comes between two pages, or after an interruption, deletes the rest before it makes the group
+        -- again.
         UPDATE queen.consumer_groups_metadata AS g SET subscribed_upto = -1 WHERE g.id = v_group.id;
         last := 'rest';
         RETURN;

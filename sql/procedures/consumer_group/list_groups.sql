@@ -92,8 +92,9 @@ END $$;
 COMMENT ON FUNCTION queen.list_cursors_v1 IS 'A page of the cursors of a group.';
 
 -- Purpose:   partitions whose oldest undone message waits longer than a time, longest first: of each group the slowest
---            as the statistics found them, judged anew.
--- Reads:     of the p_limit groups that are furthest behind about ten times p_limit cursors in all, the slowest of each.
+--            as the statistics found them, judged again.
+-- Reads:     of the p_limit groups that are furthest behind about ten times p_limit cursors in all, the slowest of
+--            each.
 CREATE OR REPLACE FUNCTION queen.list_lagging_v1(p_seconds int, p_limit int)
 RETURNS TABLE (
     consumer_group text, queue text, partition text, part_id bigint, undone bigint, lease uuid, oldest_at timestamptz,

@@ -1,11 +1,12 @@
--- Purpose:   moves cursors of a group: p_step partitions per call, so that it never locks all of them at once. If the group lacks
---            cursors, or still waits for its start, these come first, as many per call.
+-- Purpose:   moves cursors of a group: p_step partitions per call, so that it never locks all of them at once. If the
+--            group lacks cursors, or still waits for its start, these come first, as many per call.
 -- Arguments: p_queue, p_group; p_partition: only that one (null: all of the queue)
 --            p_to_end   after the newest message; else after the newest not younger than p_since (null: before the oldest)
 --            p_after    the partition where the last call has ended; 0 at first
 -- Returns:   updated cursors; last: call again with it as p_after (null: done); moved_to: when the message was pushed
 --            that the last cursor stands at (null: it stands before all).
--- Locks:     the queue against deletion, the group, then partitions in part_id order, the size of the queue, then cursors in part_id order.
+-- Locks:     the queue against deletion, the group, then partitions in part_id order, the size of the queue, then
+--            cursors in part_id order.
 -- Writes:    partition_consumers, consumer_groups_metadata, queue_sizes.
 -- Plans:     ADR 38 says why = ANY(ARRAY[x]), queue_id + 0.
 CREATE OR REPLACE FUNCTION queen.seek_group_v1(
@@ -47,7 +48,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.seek_group_v1 IS 'Moves cursors of a group, some partitions at a time.';
 
--- Ends the wait of a group for its start, and makes a page of the cursors that it has not yet; false: there was nothing to do.
+-- Ends the wait of a group for its start, and makes a page of the cursors that it has not yet; false: there was nothing
+-- to do.
 CREATE OR REPLACE FUNCTION queen.prepare_group(p_grp bigint, p_step int) RETURNS bool
 LANGUAGE plpgsql
 AS $$
@@ -62,8 +64,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.prepare_group IS 'Internal: creates the missing cursors of a group before a seek.';
 
--- Moves cursors of a group behind the messages created at or before a time. Their leases end, and their counts of deliveries
--- and failures are reset. Partitions ascending.
+-- Moves cursors of a group behind the messages created at or before a time. Their leases end, and their counts of
+-- deliveries and failures are reset. Partitions ascending.
 CREATE OR REPLACE FUNCTION queen.put_cursors(
     p_grp bigint, p_part bigint[], p_since timestamptz, OUT updated int, OUT moved_to timestamptz
 )

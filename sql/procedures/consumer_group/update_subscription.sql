@@ -1,8 +1,8 @@
--- Purpose:   changes the stored start of a group of a queue. Cursors stay where they are. A group whose start lies ahead
---            waits for the new one instead, or begins now if that is not ahead.
+-- Purpose:   changes the stored start of a group of a queue. Cursors stay where they are. A group whose start lies
+--            ahead waits for the new one instead, or begins now if that is not ahead.
 -- Arguments: p_step  cursors of a page
--- Returns:   known: whether the queue has the group; changed: false asks for another call, because the group has not all its
---            cursors yet, which are to stand where it began.
+-- Returns:   known: whether the queue has the group; changed: false asks for another call, because the group has not
+--            all its cursors yet, which are to stand where it began.
 -- Locks:     the queue against deletion, the group; partitions in part_id order and cursors, if it has not all of them.
 -- Writes:    consumer_groups_metadata, partition_consumers.
 CREATE OR REPLACE FUNCTION queen.update_subscription_v1(

@@ -10,8 +10,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.delete_dead_letter_v1 IS 'Deletes one dead letter.';
 
--- Purpose:   deletes dead letters of a queue, of one group if it is named, newest failure first: a page, by the keys that the
---            last one has answered. Every page makes progress, also where the group has none there.
+-- Purpose:   deletes dead letters of a queue, of one group if it is named, newest failure first: a page, by the keys
+--            that the last one has answered. Every page makes progress, also where the group has none there.
 -- Arguments: p_failed_at, p_id  only what failed before that (null: from the newest on);  p_step  dead letters to look at
 -- Returns:   deleted, and failed_at with id, to go on from (null: that was all).
 CREATE OR REPLACE FUNCTION queen.delete_dead_letters_v1(

@@ -1,8 +1,8 @@
 -- Purpose:   appends the message of a dead letter to a partition and deletes the dead letter: both or nothing.
 -- Arguments: p_id, and those of push_messages_v1 for one segment with the one message
--- Returns:   outcome: moved; duplicate: its transaction id is stored there already (off says where), nothing was written;
---            missing: there is no such dead letter, nothing was written; unknown: there is no such partition; stale: the
---            push options have changed; full: its queue has no room.
+-- Returns:   outcome: moved; duplicate: its transaction id is stored there already (off says where), nothing was
+--            written; missing: there is no such dead letter, nothing was written; unknown: there is no such partition;
+--            stale: the push options have changed; full: its queue has no room.
 -- Locks:     as a push; then the dead letter.
 -- Writes:    as a push; dead_letter_queue.
 CREATE OR REPLACE FUNCTION queen.replay_dead_letter_v1(

@@ -1,5 +1,5 @@
--- Purpose:   of the newest 1000 dead letters, of one queue if it is named: how many partitions they are of, and their five
---            commonest error texts (their first 1000 characters) with how many have them.
+-- Purpose:   of the newest 1000 dead letters, of one queue if it is named: how many partitions they are of, and their
+--            five commonest error texts (their first 1000 characters) with how many have them.
 CREATE OR REPLACE FUNCTION queen.summarize_dead_letters_v1(
     p_queue text, OUT partitions bigint, OUT error text[], OUT number bigint[]
 )

@@ -1,5 +1,5 @@
--- Purpose:   deletes one message with its payload, dead letters and traces. Its transaction id is free again. Its offset stays
---            taken, and it is done for every group.
+-- Purpose:   deletes one message with its payload, dead letters and traces. Its transaction id is free again. Its
+--            offset stays taken, and it is done for every group.
 -- Arguments: p_part; p_off and p_hash: its offset by the form of its message id, and its hash (queen.transaction_hash)
 -- Returns:   whether there was one.
 -- Locks:     the partition, then the cursors of the partition in grp_id order.
@@ -52,8 +52,8 @@ DECLARE
     v_shift int;      -- by how much the ends of it and of later ones move
     v_blank CONSTANT bytea := '{"payload":null}';
 BEGIN
-    -- Copies, because the columns may be stored out of line, and each access would fetch them again. And locked, because a key
-    -- rotation writes segments without the lock of the partition.
+    -- Copies, because the columns may be stored out of line, and each access would fetch them again. And locked,
+    -- because a key rotation writes segments without the lock of the partition.
     SELECT s.last_off, s.n, substr(s.ends, 1) AS ends, substr(s.data, 1) AS data, s.ids INTO v_segment
     FROM queen.segments AS s WHERE s.part_id = p_part AND s.last_off >= p_off ORDER BY s.last_off LIMIT 1
     FOR NO KEY UPDATE;

@@ -1,7 +1,7 @@
 -- Purpose:   reads one message, with its queue and its state for each group.
 -- Arguments: p_part; p_off and p_hash: its offset by the form of its message id, and its hash (queen.transaction_hash)
--- Returns:   one row, or none: there is no such message. group_* are arrays, one element per group; error and retry_count
---            are those of its newest dead letter.
+-- Returns:   one row, or none: there is no such message. group_* are arrays, one element per group; error and
+--            retry_count are those of its newest dead letter.
 CREATE OR REPLACE FUNCTION queen.get_message_v1(p_part bigint, p_off bigint, p_hash uuid)
 RETURNS TABLE (
     off bigint, queue text, partition text, namespace text, task text, created_at timestamptz, transaction_id text,

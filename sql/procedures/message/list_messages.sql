@@ -89,8 +89,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.list_messages_v1 IS 'A page of messages, newest first, with their states.';
 
--- Messages in the order in which they are named: those of a segment side by side, newest first. They end before their payloads
--- are more than p_bytes, after one at least.
+-- Messages in the order in which they are named: those of a segment side by side, newest first. They end before their
+-- payloads are more than p_bytes, after one at least.
 CREATE OR REPLACE FUNCTION queen.read_messages(p_part bigint[], p_segment bigint[], p_off bigint[], p_bytes int)
 RETURNS TABLE (
     off bigint, created_at timestamptz, transaction_id text, trace_id text, producer_sub text, payload text, key_id text
@@ -121,9 +121,9 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.read_messages IS 'Internal: messages of several segments, up to a number of bytes.';
 
--- The newest p_most segments with messages of some queues (null: of all), newest first. If there are many partitions, it searches
--- by time first, as long as that is little work: then the number of partitions does not matter. Otherwise it reads the newest
--- segments of each partition.
+-- The newest p_most segments with messages of some queues (null: of all), newest first. If there are many partitions,
+-- it searches by time first, as long as that is little work: then the number of partitions does not matter. Otherwise
+-- it reads the newest segments of each partition.
 CREATE OR REPLACE FUNCTION queen.newest_segments(
     p_queues bigint[], p_partition text, p_from timestamptz, p_to timestamptz, p_most int,
     OUT parts bigint[], OUT lasts bigint[]
@@ -200,8 +200,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.segments_since IS 'Internal: the newest segments of a partition, back to a time.';
 
--- The same by the index segments_created_at, in intervals that go back from p_to and become longer. Not complete: it read too many
--- blocks, because other queues have written more since, or because of entries of removed segments.
+-- The same by the index segments_created_at, in intervals that go back from p_to and become longer. Not complete: it
+-- read too many blocks, because other queues have written more since, or because of entries of removed segments.
 CREATE OR REPLACE FUNCTION queen.segments_by_time(
     p_queues bigint[], p_partition text, p_from timestamptz, p_to timestamptz, p_most int,
     OUT parts bigint[], OUT lasts bigint[], OUT complete bool

@@ -1,6 +1,6 @@
 -- Purpose:   reads the metrics of queues and groups, as of the last refresh of the statistics.
--- Returns:   how many queues and groups there are; age of the oldest message that some group has not done, 0 if there is
---            none; age of the oldest figures, null if there are none.
+-- Returns:   how many queues and groups there are; age of the oldest message that some group has not done, 0 if there
+--            is none; age of the oldest figures, null if there are none.
 CREATE OR REPLACE FUNCTION queen.summarize_figures_v1(
     OUT queues bigint, OUT groups bigint, OUT oldest_s float8, OUT statistics_age_s float8
 )

@@ -99,7 +99,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.find_busiest_v1 IS 'The most active queues of a time range.';
 
--- Purpose:   the maximum number of waiting long polls, by queue and worker, in buckets of p_minutes, newest first: a page.
+-- Purpose:   the maximum number of waiting long polls, by queue and worker, in buckets of p_minutes, newest first: a
+--            page.
 CREATE OR REPLACE FUNCTION queen.list_parked_v1(
     p_from timestamptz, p_to timestamptz, p_minutes int, p_queue text[], p_limit int, p_offset int
 ) RETURNS TABLE (bucket timestamptz, queue text, worker text, parked bigint)
@@ -162,8 +163,8 @@ COMMENT ON FUNCTION queen.find_workers_v1 IS 'The workers that reported in a tim
 -- Purpose:   reads the samples of workers, in buckets of p_minutes, newest first.
 -- Arguments: p_hostname, p_worker_id, p_worker (names, as queen.find_workers_v1 gives them): null matches any;
 --            p_by_bucket, p_by_worker: what the figures are kept apart by
--- Returns:   loop_lag_ms is an average over samples; cpu_* percent of one core, each of workers and minutes; the pools of
---            workers add up.
+-- Returns:   loop_lag_ms is an average over samples; cpu_* percent of one core, each of workers and minutes; the pools
+--            of workers add up.
 CREATE OR REPLACE FUNCTION queen.list_worker_metrics_v1(
     p_from timestamptz, p_to timestamptz, p_minutes int, p_hostname text, p_worker_id int,
     p_worker text[], p_by_bucket bool, p_by_worker bool

@@ -1,7 +1,7 @@
 -- Purpose:   removes messages.
 -- Arguments: by ack: p_queue, p_message.
--- Returns:   one row per ack: its number, from 1; deleted, missing or unknown (the queue); freed: another message of its group
---            is visible now.
+-- Returns:   one row per ack: its number, from 1; deleted, missing or unknown (the queue); freed: another message of
+--            its group is visible now.
 -- Locks:     groups, messages by (queue_id, message_id), own shards of counts.  Writes: messages, counts.
 -- Plans:     ADR 38 says why = ANY(ARRAY[x]).
 CREATE OR REPLACE FUNCTION simple_mq.acknowledge_v1(p_queue uuid[], p_message uuid[])

@@ -1,9 +1,10 @@
--- Purpose:   serves many polls: first expires visibility timeouts in their queues (simple_mq.route), then takes the oldest messages.
+-- Purpose:   serves many polls: first expires visibility timeouts in their queues (simple_mq.route), then takes the
+--            oldest messages.
 -- Arguments: by poll, in the order in which they are served: p_queue, p_limit (most messages).
--- Returns:   one row per message: the poll, from 1, and the message;
---            and one row per queue, with poll null: known; its dead-letter queue, how many messages went there and how many did
---            not fit (see simple_mq.route); and when its polls got less than they asked for, ready_in: the seconds until a
---            message becomes visible by itself (null: not before an enqueue; 0 or less: one is, but it is locked).
+-- Returns:   one row per message: the poll, from 1, and the message; and one row per queue, with poll null: known; its
+--            dead-letter queue, how many messages went there and how many did not fit (see simple_mq.route); and when
+--            its polls got less than they asked for, ready_in: the seconds until a message becomes visible by itself
+--            (null: not before an enqueue; 0 or less: one is, but it is locked).
 -- Locks:     those of simple_mq.route, then messages with SKIP LOCKED: a poll never waits for a message.
 -- Writes:    messages, now and then heads; and by routing queues, counts.
 -- Plans:     ADR 38 says why = ANY(ARRAY[x]).

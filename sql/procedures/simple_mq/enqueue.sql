@@ -3,7 +3,8 @@
 --            by request: p_queue;
 --            by message, in the order of the requests: p_request (its number, from 1), p_group (null: none), p_data,
 --            p_traceparent (null: none; null for the whole array: no message has one).
--- Returns:   one row per request: its number; stored, full, too_large or unknown; the queue's size; the ids of its messages.
+-- Returns:   one row per request: its number; stored, full, too_large or unknown; the queue's size; the ids of its
+--            messages.
 -- Locks:     groups, then counts (shard 0) by queue_id until the commit: enqueues of a queue go one after another.
 -- Writes:    messages, counts, flushes.
 CREATE OR REPLACE FUNCTION simple_mq.enqueue_v1(
@@ -28,8 +29,8 @@ BEGIN
     END IF;
     PERFORM 1 FROM simple_mq.counts AS c
     WHERE c.queue_id = ANY(p_queue) AND c.shard = 0 ORDER BY c.queue_id FOR UPDATE;
-    -- After the locks: within a queue created_at rises in the order of commits, on which the order of ids and simple_mq.heads
-    -- rely, also while the clock is behind because it has stepped back.
+    -- After the locks: within a queue created_at rises in the order of commits, on which the order of ids and
+    -- simple_mq.heads rely, also while the clock is behind because it has stepped back.
     SELECT greatest(queen.clock(), max(c.last_at) + interval '1 microsecond') INTO v_now
     FROM simple_mq.counts AS c WHERE c.queue_id = ANY(p_queue) AND c.shard = 0;
 

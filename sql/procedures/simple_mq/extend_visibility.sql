@@ -1,6 +1,7 @@
 -- Purpose:   sets how long messages in flight stay hidden, counted from now.
 -- Arguments: by request: p_queue, p_message, p_seconds.
--- Returns:   one row per request: its number, from 1; extended, waiting (not in flight), missing or unknown; until when.
+-- Returns:   one row per request: its number, from 1; extended, waiting (not in flight), missing or unknown; until
+--            when.
 -- Locks:     messages by (queue_id, message_id).  Writes: messages.
 -- Plans:     ADR 38 says why = ANY(ARRAY[x]).
 CREATE OR REPLACE FUNCTION simple_mq.extend_visibility_v1(p_queue uuid[], p_message uuid[], p_seconds int[])

@@ -1,6 +1,6 @@
 -- Purpose:   the gauges of queues, at most p_limit, those that were made first.
--- Returns:   one row per queue: whether it holds dead letters, its message count, the messages in flight, and the age in seconds
---            of the oldest message that could be delivered (0: none).
+-- Returns:   one row per queue: whether it holds dead letters, its message count, the messages in flight, and the age
+--            in seconds of the oldest message that could be delivered (0: none).
 CREATE OR REPLACE FUNCTION simple_mq.gauges_v1(p_limit int)
 RETURNS TABLE (queue_id uuid, dead_letters bool, depth bigint, in_flight bigint, oldest_age float8)
 LANGUAGE plpgsql STABLE

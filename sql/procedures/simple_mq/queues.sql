@@ -39,8 +39,8 @@ AS $$
 $$;
 COMMENT ON FUNCTION simple_mq.describe_queue_v1 IS 'Settings and message count of a queue.';
 
--- Purpose:   deletes a queue: after the commit, queue and messages are invisible. simple_mq.purge_v1 removes the rows of the
---            messages, step by step, because there may be millions.
+-- Purpose:   deletes a queue: after the commit, queue and messages are invisible. simple_mq.purge_v1 removes the rows
+--            of the messages, step by step, because there may be millions.
 -- Returns:   deleted, unknown, or the id of the queue whose dead-letter queue it is, which has to go first.
 -- Locks:     the parent's queue row, its own, then its counts: enqueues and moves that are under way end before.
 CREATE OR REPLACE FUNCTION simple_mq.delete_queue_v1(p_queue uuid) RETURNS text

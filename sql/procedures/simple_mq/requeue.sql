@@ -1,5 +1,5 @@
--- Purpose:   requeues a message: delivery count 0, visible now. From a dead-letter queue it goes back to the parent; otherwise
---            it goes to p_queue, from any queue.
+-- Purpose:   requeues a message: delivery count 0, visible now. From a dead-letter queue it goes back to the parent;
+--            otherwise it goes to p_queue, from any queue.
 -- Returns:   requeued, missing, unknown (the destination) or full; the destination, its size and its message count.
 -- Locks:     those of simple_mq.move_back.
 -- Writes:    messages, counts.
@@ -45,9 +45,10 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION simple_mq.requeue_v1 IS 'Requeues a message: delivery count 0, visible now.';
 
--- Purpose:   requeues what is visible in a dead-letter queue, oldest first, at most p_step of them and as many as there is
---            room for.
--- Returns:   requeued, unknown (the queue), or plain (it is no dead-letter queue, or its parent is gone); the parent; how many.
+-- Purpose:   requeues what is visible in a dead-letter queue, oldest first, at most p_step of them and as many as there
+--            is room for.
+-- Returns:   requeued, unknown (the queue), or plain (it is no dead-letter queue, or its parent is gone); the parent;
+--            how many.
 -- Locks:     those of simple_mq.move_back.
 CREATE OR REPLACE FUNCTION simple_mq.requeue_all_v1(
     p_queue uuid, p_step int, OUT outcome text, OUT destination uuid, OUT requeued int

@@ -1,4 +1,5 @@
--- Purpose:   moves exhausted messages to the dead-letter queues without a poll, in at most p_step queues that have some.
+-- Purpose:   moves exhausted messages to the dead-letter queues without a poll, in at most p_step queues that have
+--            some.
 -- Returns:   as simple_mq.route. Called by the server that leads the background services.
 -- Locks:     those of simple_mq.route.
 CREATE OR REPLACE FUNCTION simple_mq.sweep_v1(p_step int)

@@ -3,8 +3,8 @@
 --                        has at least one queue
 --            p_wait      waits while another server does the same; else it is left to that one
 --            p_after     the last queue of the page before, 0 at first; null: the smallest queues
--- Returns:   how many queues and groups were computed, and rows of queues that are gone; skipped: another server does it;
---            last: where the next page begins (null: that was all).
+-- Returns:   how many queues and groups were computed, and rows of queues that are gone; skipped: another server does
+--            it; last: where the next page begins (null: that was all).
 -- Writes:    queue_stats, group_stats. Reads everything without locks.
 CREATE OR REPLACE FUNCTION queen.refresh_statistics_v1(
     p_rows_max bigint, p_wait bool, p_after bigint,
@@ -29,8 +29,8 @@ BEGIN
     END IF;
     skipped := false;
     IF p_after IS NOT NULL THEN
-        -- Against plans of a time when tables were small, which would join row by row. What is left of such joins looks expensive
-        -- enough to be compiled.
+        -- Against plans of a time when tables were small, which would join row by row. What is left of such joins looks
+        -- expensive enough to be compiled.
         PERFORM set_config('enable_nestloop', 'off', true), set_config('jit', 'off', true);
     END IF;
     v_now := queen.clock();

@@ -31,7 +31,8 @@ COMMENT ON FUNCTION queen.record_trace_v1 IS 'Records a trace of a message.';
 
 -- Purpose:   traces of one message (p_part), or of one name, oldest first: a page.
 -- Arguments: p_bytes  of data and payloads: the page ends before it has more, and has at least one
--- Returns:   one row per trace, with its message; payload is null when that is gone, or was not asked for (one message).
+-- Returns:   one row per trace, with its message; payload is null when that is gone, or was not asked for (one
+--            message).
 CREATE OR REPLACE FUNCTION queen.list_traces_v1(
     p_part bigint, p_off bigint, p_hash uuid, p_name text, p_limit int, p_offset int, p_bytes int
 ) RETURNS TABLE (

@@ -3,9 +3,9 @@
 -- Each element is added to a multirange and to an array, which copies them: n * n.
 --
 -- A mutant of G-COST-1: tests/integration/test_growth.py puts it in place of the product's and must notice. The first
--- function is the old one under a name of its own, on the tables of today. The second one attaches it: it has the name and
--- the arguments by which the product calls that step. Whoever changes tables or names adapts what does not fit any more, and
--- leaves the fault in (docs/adr/0043-growth-tests.md).
+-- function is the old one under a name of its own, on the tables of today. The second one attaches it: it has the name
+-- and the arguments by which the product calls that step. A change of tables or names has to adapt what does not fit
+-- any more, and leaves the fault in (docs/adr/0043-growth-tests.md).
 CREATE OR REPLACE FUNCTION queen.old_ack_cursor(
     p_part bigint, p_grp bigint, p_ver bigint, p_now timestamptz, p_final bool,
     p_ord int[], p_lease uuid[], p_kind text[], p_first bigint[], p_last bigint[], p_error text[]

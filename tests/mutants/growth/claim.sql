@@ -1,12 +1,12 @@
 -- The claims of pops of all kinds, as they were until commit cc84297.
 --
--- Each page leaves out by an array (`<> ALL(v_looked)`) what the pages before have seen, and reads it again to do so; a pop
--- of one partition has pages of one row. Arrays grow by appending, which copies them.
+-- Each page leaves out by an array (`<> ALL(v_looked)`) what the pages before have seen, and reads it again to do so; a
+-- pop of one partition has pages of one row. Arrays grow by appending, which copies them.
 --
 -- A mutant of G-COST-1: tests/integration/test_growth.py puts it in place of the product's and must notice. The first
--- function is the old one under a name of its own, on the tables of today. The second one attaches it: it has the name and
--- the arguments by which the product calls that step. Whoever changes tables or names adapts what does not fit any more, and
--- leaves the fault in (docs/adr/0043-growth-tests.md).
+-- function is the old one under a name of its own, on the tables of today. The second one attaches it: it has the name
+-- and the arguments by which the product calls that step. A change of tables or names has to adapt what does not fit
+-- any more, and leaves the fault in (docs/adr/0043-growth-tests.md).
 CREATE OR REPLACE FUNCTION queen.old_claim_one_by_one(
     p_batch int[], p_parts int[], p_lease uuid[], p_seconds int[], p_pop int[], p_grp bigint[], p_part bigint[],
     p_now timestamptz,

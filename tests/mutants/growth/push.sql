@@ -1,12 +1,12 @@
 -- Push where some transaction ids are stored already, as it was until commit cc84297.
 --
--- Each message is compared with an array of all duplicates (`<> ALL`, `count(*) FROM unnest`): n * n. And once a segment
--- all hashes of the call are read: partitions * n.
+-- Each message is compared with an array of all duplicates (`<> ALL`, `count(*) FROM unnest`): n * n. And once a
+-- segment all hashes of the call are read: partitions * n.
 --
 -- A mutant of G-COST-1: tests/integration/test_growth.py puts it in place of the product's and must notice. The first
--- function is the old one under a name of its own, on the tables of today. The second one attaches it: it has the name and
--- the arguments by which the product calls that step. Whoever changes tables or names adapts what does not fit any more, and
--- leaves the fault in (docs/adr/0043-growth-tests.md).
+-- function is the old one under a name of its own, on the tables of today. The second one attaches it: it has the name
+-- and the arguments by which the product calls that step. A change of tables or names has to adapt what does not fit
+-- any more, and leaves the fault in (docs/adr/0043-growth-tests.md).
 CREATE OR REPLACE FUNCTION queen.old_append_without_duplicates(
     p_flush uuid, p_now timestamptz,
     p_part bigint[], p_n int[], p_data bytea[], p_ends bytea[], p_ids bytea[],
@@ -73,8 +73,8 @@ BEGIN
     END LOOP;
 END $$;
 
--- Attached: the product has this step within the push, so this is a push that has nothing else, for flushes sent once to queues
--- without a maximum size.
+-- Attached: the product has this step within the push, so this is a push that has nothing else, for flushes sent once
+-- to queues without a maximum size.
 CREATE OR REPLACE FUNCTION queen.push_messages_v1(
     p_flush uuid, p_again bool,
     p_part bigint[], p_n int[], p_data bytea[], p_ends bytea[], p_ids bytea[],

@@ -3,9 +3,9 @@
 -- Each push counts what is in all partitions of the queue.
 --
 -- A mutant of G-COST-1: tests/integration/test_growth.py puts it in place of the product's and must notice. The first
--- function is the old one under a name of its own, on the tables of today. The second one attaches it: it has the name and
--- the arguments by which the product calls that step. Whoever changes tables or names adapts what does not fit any more, and
--- leaves the fault in (docs/adr/0043-growth-tests.md).
+-- function is the old one under a name of its own, on the tables of today. The second one attaches it: it has the name
+-- and the arguments by which the product calls that step. A change of tables or names has to adapt what does not fit
+-- any more, and leaves the fault in (docs/adr/0043-growth-tests.md).
 CREATE OR REPLACE FUNCTION queen.old_backlog(p_queue_id bigint) RETURNS bigint
 LANGUAGE plpgsql
 SET enable_seqscan = off

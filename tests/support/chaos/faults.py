@@ -68,7 +68,7 @@ def _does(kind: type) -> Callable[[How], How]:
 # ---------------------------------------------------------------- PostgreSQL
 
 
-async def _away(world: World, number: signal.Signals, seconds: float) -> str:
+async def _down(world: World, number: signal.Signals, seconds: float) -> str:
     async with world.postgres_lock:
         await asyncio.to_thread(world.postgres.end, number, world.primary)
         await asyncio.sleep(seconds)
@@ -78,12 +78,12 @@ async def _away(world: World, number: signal.Signals, seconds: float) -> str:
 
 @_does(s.KillPostmaster)
 async def _kill_postmaster(world: World, fault: s.KillPostmaster) -> str:
-    return await _away(world, signal.SIGKILL, fault.away_s)
+    return await _down(world, signal.SIGKILL, fault.down_s)
 
 
 @_does(s.StopPostgres)
 async def _stop_postgres(world: World, fault: s.StopPostgres) -> str:
-    return await _away(world, _SIGNALS[fault.mode], fault.away_s)
+    return await _down(world, _SIGNALS[fault.mode], fault.down_s)
 
 
 @_does(s.KillBackEnd)
@@ -211,7 +211,7 @@ async def _kill_everything(world: World, fault: s.KillEverything) -> str:
                     process.kill()
             await until(lambda: all(is_gone(process) for process in family), "the end of the server")
         await asyncio.to_thread(world.postgres.end, signal.SIGKILL, world.primary)
-        await asyncio.sleep(fault.away_s)
+        await asyncio.sleep(fault.down_s)
         await world.bring_postgres_back()
     return ""
 

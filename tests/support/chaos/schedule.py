@@ -15,14 +15,14 @@ Direction: TypeAlias = Literal["there", "back", "both"]
 class KillPostmaster(Struct, frozen=True, tag=True):
     """kill -9 of PostgreSQL's first process; it is started again after some seconds."""
 
-    away_s: float
+    down_s: float
 
 
 class StopPostgres(Struct, frozen=True, tag=True):
     """A shutdown, and a start after some seconds."""
 
     mode: Literal["fast", "immediate"]
-    away_s: float
+    down_s: float
 
 
 class KillBackEnd(Struct, frozen=True, tag=True):
@@ -84,7 +84,7 @@ class KillMaster(Struct, frozen=True, tag=True):
 class KillEverything(Struct, frozen=True, tag=True):
     """kill -9 of the server with all workers and of PostgreSQL, as when the machine goes; both start again."""
 
-    away_s: float
+    down_s: float
 
 
 class StopServer(Struct, frozen=True, tag=True):

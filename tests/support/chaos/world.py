@@ -40,7 +40,7 @@ class World:
         links: the two proxies.
         server: the latest one.
         starts: how often a server was started.
-        postgres_lock: who changes the processes of PostgreSQL holds it.
+        postgres_lock: faults hold it while they change the processes of PostgreSQL.
         server_lock: the same for those of the server.
         notes: what was not as planned.
     """

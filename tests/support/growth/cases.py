@@ -629,7 +629,7 @@ async def fill_one_gap(w: World, s: Stock) -> None:
 GAPS = Shape("messages done ahead, each with a gap before it", gaps, 250, (
     given("pop of all", pop_messages),
     given("pop and ack of all", fill_gaps),
-    # The gaps are one value of the cursor, which is written anew.
+    # The gaps are one value of the cursor, which is written again.
     given("pop of one", pop_one),
     given("pop and ack of one", fill_one_gap),
     given("retention", retention),
@@ -660,7 +660,7 @@ async def complete_one_failed(w: World, s: Stock) -> None:
 FAILED = Shape("messages that failed before", failed_messages, 250, (
     given("pop and ack of all: failed", fail_again),
     given("pop and ack of all: completed", complete_failed),
-    # The counts are one value of the cursor, which is written anew.
+    # The counts are one value of the cursor, which is written again.
     given("pop and ack of one", complete_one_failed),
     given("pop of all", pop_messages),
 ))  # fmt: skip
@@ -718,7 +718,7 @@ async def hidden_by_delay(w: World, n: int) -> Stock:
 
 
 async def hidden_by_window(w: World, n: int) -> Stock:
-    """Nobody has consumed; the first pop finds all partitions too young."""
+    """The queue has no group; the first pop finds all partitions too young."""
     stock = await w.stock(n, group=False, window_buffer=3600)
     await w.fill(stock)
     await w.join(stock)

@@ -9,8 +9,8 @@ from bench.meter import Cost
 from queen.core.errors import TooSlowError
 from tests.support.growth.world import LIMIT_S, StuckError, World, world
 
-#: A call is repeated until so much CPU was seen, but so often at least and at most; the least of all counts. Who needs
-#: much more is not repeated.
+#: A call is repeated until so much CPU was seen, but so often at least and at most; the least of all counts. A call
+#: that takes much longer is not repeated.
 _REPEATS_MIN, _REPEATS_MAX, _SEEN_S, _LONG_S = 3, 6, 0.03, 0.25
 #: Differences below these are noise, whatever their ratio.
 _CPU_NOISE_S, _BLOCKS_NOISE = 0.0003, 12
@@ -36,7 +36,7 @@ class Case:
         name: which call.
         call: carries it out once; what it changes is undone.
         growth: whether the dimension of the shape is given to the call, or only stored.
-        kept: the call yields many calls, each a transaction that is kept; so the shape is built anew each time.
+        kept: the call yields many calls, each a transaction that is kept; so the shape is built again each time.
     """
 
     name: str

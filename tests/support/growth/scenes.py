@@ -16,7 +16,7 @@ _CONSTANT = 10
 
 
 class Hidden(Enum):
-    """Why nobody can pop the messages."""
+    """Why no pop gets the messages."""
 
     NO = {}  # noqa: RUF012 - options of a queue
     DELAY = {"delayed_processing": 7200}  # noqa: RUF012
