@@ -256,7 +256,9 @@ def assembly(settings: Settings) -> Assemble:
         replay.start()
 
         def state() -> WorkerState:
-            return WorkerState(hot.open + cold.open, hot.idle + cold.idle, engine.queued, engine.waiting_by_queue())
+            return WorkerState(
+                hot.open + cold.open, hot.idle + cold.idle, engine.queued, engine.waiting, engine.waiting_by_queue
+            )
 
         context.state, context.database_answers = state, probe.answers
         keep = timedelta(days=settings.jobs.metrics_days)

@@ -273,6 +273,14 @@ _CATALOGUE: Collection[Guarantee] = (
         "This is at-most-once delivery, for consumers that ask for it.",
     ),
     _safety(
+        "G-POP-6",
+        "ML",
+        "What is ready is what a pop would find",
+        "`ready` of a depth, and `queen.has_pending_messages_v1`, say what pops would deliver at that moment, if no "
+        "pop maintenance is on. They change nothing.",
+        "Who scales consumers by what is ready starts none for messages that nobody can get.",
+    ),
+    _safety(
         "G-LEASE-1",
         "MLFA",
         "One lease per partition and group",
@@ -294,7 +302,7 @@ _CATALOGUE: Collection[Guarantee] = (
         "MLFA",
         "A stale lease changes nothing",
         "A lease id that is stale, unknown, or of another partition or group can neither ack nor renew, and changes "
-        "nothing.",
+        "nothing. What is under a live lease can be acked with that lease only.",
         "A slow consumer may wake up after its messages were given to another one.",
     ),
     _safety(

@@ -47,7 +47,7 @@ _ELSEWHERE: Mapping[str, str] = {
     "STREAM_CONCURRENT_CHECKS": "QUEEN_POP_MAX_CONCURRENT limits concurrent checks",
     "RESPONSE_TIMER_INTERVAL_MS RESPONSE_BATCH_SIZE RESPONSE_BATCH_MAX": _AT_ONCE,
     "METRICS_SAMPLE_INTERVAL_MS METRICS_AGGREGATE_INTERVAL_S STATS_RECONCILE_INTERVAL_MS": (
-        "STATS_INTERVAL_MS sets how often metrics and statistics are stored"
+        "workers measure themselves every second; STATS_INTERVAL_MS sets how often metrics and statistics are stored"
     ),
     "STATS_HISTORY_RETENTION_DAYS": "METRICS_RETENTION_DAYS sets how long stored metrics are kept",
     "WORKER_ID": "the log names a worker by its process id",

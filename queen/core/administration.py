@@ -261,11 +261,13 @@ class LabelRow(Struct, frozen=True):
 
 
 class Depth(Struct, frozen=True):
-    """The backlog of a group: messages, those in flight, and partitions that hold some."""
+    """The backlog of a group: messages, those in flight, and partitions that hold some; what pops would deliver now."""
 
     pending: int
     processing: int
     partitions_pending: int
+    ready: int
+    partitions_ready: int
     computed_at: datetime | None
 
 
@@ -619,6 +621,22 @@ class WorkerMetricsRow(Struct, frozen=True):
     queued: int
     waiting: int
     last_seen: datetime
+    pool_idle_avg: float
+    queued_avg: float
+
+
+class WorkerLevelsRow(Struct, frozen=True):
+    """What a worker measured once a second in a bucket; the order of each list is that of ``core.metrics.Levels``."""
+
+    bucket: datetime
+    hostname: str
+    worker_id: int
+    port: int | None
+    seconds: int
+    averages: list[float]
+    lows: list[float]
+    highs: list[float]
+    lasts: list[float]
 
 
 class Found(Struct, frozen=True):

@@ -1,6 +1,9 @@
 """What a worker counts: per minute and queue, and about itself."""
 
-from msgspec import Struct
+import math
+from collections.abc import Callable
+
+from msgspec import Struct, field, structs
 
 
 class QueueCounts(Struct):
@@ -22,13 +25,13 @@ class QueueCounts(Struct):
 
     def add(self, other: "QueueCounts") -> None:
         """Adds counts of the same queue and minute."""
-        for field in _SUMS:
-            setattr(self, field, getattr(self, field) + getattr(other, field))
+        for name in _SUMS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
         self.lag_ms_max = max(self.lag_ms_max, other.lag_ms_max)
         self.parked = max(self.parked, other.parked)
 
 
-_SUMS = tuple(field for field in QueueCounts.__struct_fields__ if field not in ("lag_ms_max", "parked"))
+_SUMS = tuple(name for name in QueueCounts.__struct_fields__ if name not in ("lag_ms_max", "parked"))
 
 
 class Counted(Struct, frozen=True):
@@ -40,10 +43,11 @@ class Counted(Struct, frozen=True):
 
 
 class Worker(Struct, frozen=True):
-    """A worker process."""
+    """A worker process; ``port``: of its server."""
 
     hostname: str
     pid: int
+    port: int | None = None
 
     @property
     def name(self) -> str:
@@ -52,12 +56,60 @@ class Worker(Struct, frozen=True):
 
 
 class WorkerState(Struct, frozen=True):
-    """The current state of a worker: its connections, jobs that wait for a call, parked long polls by queue."""
+    """The current state of a worker: its connections, jobs that wait for a call, parked long polls.
+
+    Attributes:
+        by_queue: counts the parked long polls by queue, which takes longer with many queues.
+    """
 
     pool_size: int = 0
     pool_idle: int = 0
     queued: int = 0
-    waiting: dict[str, int] = {}
+    waiting: int = 0
+    by_queue: Callable[[], dict[str, int]] = dict
+
+
+class Level(Struct):
+    """What a worker measures once a second, since it last wrote."""
+
+    total: float = 0.0
+    low: float = math.inf
+    high: float = -math.inf
+    last: float = 0.0
+
+    def add(self, value: float) -> None:
+        """Counts a measurement."""
+        self.total += value
+        self.low, self.high, self.last = min(self.low, value), max(self.high, value), value
+
+
+class Levels(Struct):
+    """All that a worker measures once a second, since it last wrote; the order is that of the database's arrays.
+
+    CPU is in percent of a core.
+    """
+
+    seconds: int = 0
+    cpu_user: Level = field(default_factory=Level)
+    cpu_system: Level = field(default_factory=Level)
+    rss_bytes: Level = field(default_factory=Level)
+    virtual_bytes: Level = field(default_factory=Level)
+    pool_size: Level = field(default_factory=Level)
+    pool_idle: Level = field(default_factory=Level)
+    pool_active: Level = field(default_factory=Level)
+    queued: Level = field(default_factory=Level)
+    waiting: Level = field(default_factory=Level)
+
+    @property
+    def each(self) -> tuple[Level, ...]:
+        """The levels in their order."""
+        return structs.astuple(self)[1:]
+
+    def add(self, *values: float) -> None:
+        """Counts a measurement of each."""
+        self.seconds += 1
+        for level, value in zip(self.each, values, strict=True):
+            level.add(value)
 
 
 class Sample(Struct, frozen=True):
@@ -75,3 +127,4 @@ class Sample(Struct, frozen=True):
     pool_idle: int
     queued: int
     waiting: int
+    levels: Levels

@@ -104,10 +104,11 @@ class Context:
         """Whether pops get no messages, by pop maintenance."""
         return self.failover is not None and self.failover.pop_maintenance
 
-    async def outlive_prefetched(self, ask: Callable[[], Awaitable[float]]) -> None:
+    async def outlive_prefetched(self, ask: Callable[[], Awaitable[float]]) -> bool:
         """Returns when no worker delivers messages any more that it had prefetched before this call.
 
-        ``ask`` returns the seconds to wait. If it fails, this waits for the longest possible time.
+        ``ask`` returns the seconds to wait; the result says whether there were any. If it fails, this waits for the
+        longest possible time.
         """
         try:
             wait_s = await ask()
@@ -115,6 +116,7 @@ class Context:
             wait_s = PREFETCHED_S
         if wait_s > 0:
             await asyncio.sleep(wait_s)
+        return wait_s > 0
 
     async def with_retries(self, call: Callable[[bool], Awaitable[T]], *, retries_during_outage: bool = True) -> T:
         """The result of ``call(again)``, which is repeated while PostgreSQL is unavailable, for a bounded time.

@@ -31,6 +31,7 @@ from queen.engine.fetch_result import FetchResult
 from queen.engine.handlers.consumer_groups import go_on
 from queen.engine.handlers.give_back import give_back_orphans
 from queen.engine.handlers.locks import find_locked
+from queen.engine.handlers.unleased import outlive_unasked
 from queen.engine.job import Job
 from queen.engine.job_queue import JobQueue
 from queen.engine.job_specs import JOB_SPECS, JobSpec, Waiting
@@ -45,7 +46,7 @@ from queen.engine.ports import Notification
 from queen.engine.prefetch import PrefetchedBatch, returned_in_s
 from queen.engine.slots import Slots
 from queen.engine.waiters import Waiters
-from queen.log.requests import Pop, Popped
+from queen.log.requests import AckItem, Pop, Popped
 from queen.metrics.engine import observe_call
 
 log = logging.getLogger("queen.engine")
@@ -142,6 +143,11 @@ class Engine:
             stopping=self._stopping,
         )
 
+    @property
+    def waiting(self) -> int:
+        """Parked long polls."""
+        return len(self._waiters)
+
     def waiting_by_queue(self) -> dict[str, int]:
         """Parked long polls by queue; those that name no queue under the empty name."""
         return self._waiters.by_queue()
@@ -175,9 +181,22 @@ class Engine:
                 if ready_at is not None:
                     self._park(job, ready_at - now)
                     continue
-            job.key, job.size = spec.key(job.request), spec.size(job.request)
-            job.items = spec.items(job.request)
-            job_queue.put(job)
+            if unleased := spec.unleased(job.request):
+                self._start(self._put_later(job, unleased))
+            else:
+                self._put(job)
+        self._drain()
+
+    def _put(self, job: Job) -> None:
+        spec = self._specs[job.kind]
+        job.key, job.size = spec.key(job.request), spec.size(job.request)
+        job.items = spec.items(job.request)
+        self._job_queues[job.kind].put(job)
+
+    async def _put_later(self, job: Job, unleased: Sequence[AckItem]) -> None:
+        """Leaves time to release what was prefetched, so that an ack without a lease is not refused for that."""
+        await outlive_unasked(self._context, unleased)
+        self._put(job)
         self._drain()
 
     def notify(self, notification: Notification, origin: str = "") -> None:
@@ -441,20 +460,11 @@ class Engine:
         if isinstance(result, FetchResult):
             self._finish_fetch(job, result)
         elif not isinstance(result, Exception):
-            cursors = self._specs[job.kind].unleased(self._context.cache, job.request)
-            if cursors:
-                self._start(self._finish_later(job, result, cursors))
-            else:
-                self._finish(job, result)
+            self._finish(job, result)
         elif type(result) in _WAITED_OUT and self._is_long_poll(job):
             self._wait_out(job)
         else:
             self._fail(job, result)
-
-    async def _finish_later(self, job: Job, result: Any, cursors: Sequence[tuple[int, int]]) -> None:  # noqa: ANN401
-        """Answers when no worker delivers messages any more that it had prefetched at these cursors."""
-        await self._context.outlive_prefetched(lambda: self._context.database.cursors_prefetched_for(cursors))
-        self._finish(job, result)
 
     def _announce(self, kind: JobType, requests: Sequence[Any], results: Sequence[Any], offer: Offer | None) -> None:
         news = self._specs[kind].news

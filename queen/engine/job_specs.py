@@ -23,15 +23,14 @@ from queen.engine.handlers.locks import (
     locks_of_push,
     locks_of_renewal,
     locks_of_transaction,
-    unleased_by_ack,
-    unleased_by_transaction,
 )
 from queen.engine.handlers.push import announce, messages_by_queue
 from queen.engine.handlers.renew_lease import renew_lease
+from queen.engine.handlers.unleased import unleased_of_ack, unleased_of_transaction
 from queen.engine.metadata_cache import MetadataCache
 from queen.engine.offer import Offer
 from queen.engine.ports import Lock
-from queen.log.requests import Pop, Popped, Push, Pushed, Transaction
+from queen.log.requests import AckItem, Pop, Popped, Push, Pushed, Transaction
 
 Handler = Callable[[Context, Sequence[Any]], Awaitable[Sequence[Any]]]
 
@@ -75,8 +74,8 @@ class JobSpec(Struct, frozen=True):
         size: bytes that a request adds to a call.
         items: messages or acks that a request adds to a call.
         cold: whether it uses the connections for administration, so that it never delays a message.
-        unleased: cursors at which a request acks without a lease: it is answered when no worker delivers messages any
-            more that it had prefetched there.
+        unleased: the acks of a request that name no lease: it is carried out when workers have released what they had
+            prefetched there and no consumer holds.
         locks: what a request locks, as far as the worker knows; nothing for kinds whose locks cannot be named.
         news: for kinds that store messages, if the engine publishes the notifications; other handlers do it themselves.
         waiting: for kinds whose requests may wait for ``wait_ms``; the handler then returns a ``FetchResult`` for each,
@@ -89,7 +88,7 @@ class JobSpec(Struct, frozen=True):
     items: Callable[[Any], int] = lambda _request: 1
     cold: bool = False
     locks: Callable[[MetadataCache, Any], frozenset[Lock]] = lambda _cache, _request: frozenset()
-    unleased: Callable[[MetadataCache, Any], Sequence[tuple[int, int]]] = lambda _cache, _request: ()
+    unleased: Callable[[Any], Sequence[AckItem]] = lambda _request: ()
     news: News | None = None
     waiting: Waiting | None = None
 
@@ -144,13 +143,13 @@ JOB_SPECS: Mapping[JobType, JobSpec] = {
     JobType.POP: JobSpec(
         pop_unless_paused, _pop_key, locks=locks_of_pop, waiting=Waiting(Popped(), _give_back, _count, prefetched=True)
     ),
-    JobType.ACK: JobSpec(ack, items=lambda request: len(request.items), locks=locks_of_ack, unleased=unleased_by_ack),
+    JobType.ACK: JobSpec(ack, items=lambda request: len(request.items), locks=locks_of_ack, unleased=unleased_of_ack),
     JobType.TRANSACTION: JobSpec(
         transaction_behind_spool,
         size=_transaction_size,
         items=lambda request: request.push.items + len(request.acks),
         locks=locks_of_transaction,
-        unleased=unleased_by_transaction,
+        unleased=unleased_of_transaction,
     ),
     JobType.RENEW_LEASE: JobSpec(renew_lease, locks=locks_of_renewal),
     JobType.CYCLE: JobSpec(

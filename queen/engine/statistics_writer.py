@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import os
 import socket
 from collections.abc import Awaitable, Callable
@@ -10,15 +11,16 @@ from datetime import timedelta
 import psutil
 
 from queen.core.errors import DatabaseUnavailableError, TooSlowError
-from queen.core.metrics import Sample, Worker, WorkerState
+from queen.core.metrics import Levels, Sample, Worker, WorkerState
 from queen.core.statistics import ClockState
 from queen.engine.administration import Statistics
+from queen.engine.listening_port import LISTENING_PORT
 from queen.engine.queue_counters import QueueCounters
 from queen.metrics import messages
 
 log = logging.getLogger("queen.engine")
 
-#: How often the lag of the loop is measured.
+#: How often the levels of the worker and the lag of its loop are measured.
 _TICK_S = 1.0
 #: A refresh of statistics takes at most this share of the time: after a long one the next comes later.
 _REFRESH_SHARE = 0.05
@@ -26,7 +28,7 @@ _REFRESH_SHARE = 0.05
 
 def this_worker() -> Worker:
     """The current process; it may have been forked after this module was imported."""
-    return Worker(socket.gethostname(), os.getpid())
+    return Worker(socket.gethostname(), os.getpid(), LISTENING_PORT.number)
 
 
 async def write_counts(counters: QueueCounters, statistics: Statistics) -> None:
@@ -71,10 +73,13 @@ class StatisticsWriter:
         self._cpu = self._process.cpu_times()
         self._jobs = self._db_errors = 0
         self._lag_s = 0.0
+        self._levels = Levels()
+        self._measured = self._cpu, -math.inf
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Starts, in the engine's loop."""
+        self._measured = self._process.cpu_times(), asyncio.get_running_loop().time()
         self._tasks = [asyncio.create_task(work()) for work in (self._watch, self._write_regularly, self._refresh)]
 
     async def stop(self) -> None:
@@ -93,6 +98,18 @@ class StatisticsWriter:
             due = loop.time() + _TICK_S
             await asyncio.sleep(_TICK_S)
             self._lag_s = max(self._lag_s, loop.time() - due)
+            if loop.time() - self._measured[1] > _TICK_S / 2:  # over less time, the share of CPU says nothing
+                self._measure(loop.time())
+
+    def _measure(self, now: float) -> None:
+        cpu, memory, state = self._process.cpu_times(), self._process.memory_info(), self._state()
+        before, since = self._measured
+        self._measured = cpu, now
+        percent = 100 / (now - since)
+        self._levels.add(
+            (cpu.user - before.user) * percent, (cpu.system - before.system) * percent, memory.rss, memory.vms,
+            state.pool_size, state.pool_idle, state.pool_size - state.pool_idle, state.queued, state.waiting,
+        )  # fmt: skip
 
     async def _write_regularly(self) -> None:
         while True:
@@ -101,9 +118,11 @@ class StatisticsWriter:
 
     async def _write(self) -> None:
         state = self._state()
-        for queue, waiting in state.waiting.items():
+        for queue, waiting in state.by_queue().items():
             self._counters.parked(queue, waiting)
         await write_counts(self._counters, self._statistics)
+        if not self._levels.seconds:
+            self._measure(asyncio.get_running_loop().time())
         await self._statistics.record_worker(this_worker(), self._sample(state), self._keep)
         self.clock = await self._statistics.clock()
 
@@ -141,8 +160,10 @@ class StatisticsWriter:
             pool_size=state.pool_size,
             pool_idle=state.pool_idle,
             queued=state.queued,
-            waiting=sum(state.waiting.values()),
+            waiting=state.waiting,
+            levels=self._levels,
         )
+        self._levels = Levels()
         self._cpu, self._jobs, self._db_errors = cpu, self._counters.requests, self._counters.db_errors
         self._lag_s = 0.0
         return sample

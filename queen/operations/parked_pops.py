@@ -46,7 +46,7 @@ class ParkedAnswer(Struct, rename="camel"):
 
 async def record_parked(context: Context) -> None:
     """Stores the counts of this worker, with the long polls that wait now."""
-    for name, waiting in context.state().waiting.items():
+    for name, waiting in context.state().by_queue().items():
         context.counters.parked(name, waiting)
     await answers.record(context)
 

@@ -26,7 +26,7 @@ class PartitionDepth(Struct):
 
 
 class DepthAnswer(Struct, rename="camel"):
-    """The backlog of a group on a queue; ``pending`` includes messages in flight, ``ready`` does not."""
+    """The backlog of a group on a queue; ``ready``: what pops would deliver now."""
 
     queue: str
     group: str | None
@@ -63,26 +63,25 @@ async def get_queue_depth(server: Server, req: QueenRequest, resp: falcon.asgi.R
     group = queries.name(req, "group", "consumerGroup")
     page = queries.page(req, PARTITIONS_LIMIT)
 
-    async def look(context: Context) -> tuple[Depth | None, list[PartitionRow]]:
+    async def look(context: Context) -> tuple[Depth | None, list[PartitionRow], dict[str, int]]:
         await answers.refresh(context)
         catalogue = context.administration.catalogue
         depth = await catalogue.depth(queue, group)
-        return depth, await catalogue.partitions(queue, None, group, page.limit, page.offset)
+        rows = await catalogue.partitions(queue, None, group, page.limit, page.offset)
+        return depth, rows, await catalogue.ready(queue, [row.name for row in rows], group)
 
-    depth, rows = await server.ask(look)
+    depth, rows, ready = await server.ask(look)
     if depth is None:
         raise NotFoundError(QUEUE_NOT_FOUND)
     partitions = [
-        PartitionDepth(row.name, row.pending + row.processing, row.processing, row.pending)
+        PartitionDepth(row.name, row.pending + row.processing, row.processing, ready.get(row.name, 0))
         for row in rows
         if row.pending + row.processing
     ]
-    ready = depth.pending - depth.processing
-    busy = sum(1 for each in partitions if not each.ready)
     answer(
         resp,
         DepthAnswer(
-            queue, group, depth.pending, depth.processing, ready, depth.partitions_pending,
-            max(depth.partitions_pending - busy, 0), False, depth.pending, ready, partitions, age_s(depth.computed_at),
+            queue, group, depth.pending, depth.processing, depth.ready, depth.partitions_pending,
+            depth.partitions_ready, False, depth.pending, depth.ready, partitions, age_s(depth.computed_at),
         ),
     )  # fmt: skip

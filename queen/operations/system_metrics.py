@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import falcon.asgi
 from msgspec import Struct
 
-from queen.core.administration import GroupBy, WorkerFilter, WorkerMetricsRow
+from queen.core.administration import WorkerLevelsRow
 from queen.engine.context import Context
 from queen.http import parameters, queries
 from queen.http.access import READ_ONLY
@@ -20,7 +20,7 @@ _POINTS = 900
 
 
 class Leaf(Struct):
-    """A value over a bucket."""
+    """What was measured once a second, over a bucket."""
 
     avg: float
     min: float
@@ -58,7 +58,7 @@ class ThreadPool(Struct):
 
 
 class ThreadPools(Struct):
-    """``db``: calls of the engine; ``system``: the engine itself."""
+    """``db``: calls of the engine; ``system``: the engine itself, which is one thread without a queue."""
 
     db: ThreadPool
     system: ThreadPool
@@ -82,7 +82,7 @@ class SystemFigures(Struct):
 
 
 class SystemPoint(Struct, rename="camel"):
-    """A bucket of a worker."""
+    """A bucket of a worker; ``sampleCount``: how many seconds were measured."""
 
     timestamp: str
     sample_count: int
@@ -90,10 +90,10 @@ class SystemPoint(Struct, rename="camel"):
 
 
 class Replica(Struct, rename="camel"):
-    """A worker with its series; all workers of a host share a port."""
+    """A worker with its series; ``port``: of its server, null if that listens on none."""
 
     hostname: str
-    port: int
+    port: int | None
     worker_id: int
     time_series: list[SystemPoint]
 
@@ -109,31 +109,33 @@ class SystemMetricsAnswer(Struct, rename="camel"):
     pagination: queries.Pagination
 
 
-def _level(value: float, low: float | None = None, high: float | None = None) -> Leaf:
-    return Leaf(value, value if low is None else low, value if high is None else high, value)
+_ONE, _NONE = Leaf(1, 1, 1, 1), Leaf(0, 0, 0, 0)
 
 
-def _system_point(row: WorkerMetricsRow) -> SystemPoint:
-    busy = row.pool_size - row.pool_idle
+def _system_point(row: WorkerLevelsRow) -> SystemPoint:
+    user, system, *others = map(Leaf, row.averages, row.lows, row.highs, row.lasts)
+    resident, virtual, size, idle, active, queued, waiting = others
     figures = SystemFigures(
-        Cpu(
-            _level(round(row.cpu_user * 100), high=round(row.cpu_user_max * 100)),
-            _level(round(row.cpu_system * 100), high=round(row.cpu_system_max * 100)),
-        ),
-        Memory(_level(row.rss_bytes, high=row.rss_bytes_max), _level(row.virtual_bytes)),
-        DatabasePool(_level(row.pool_size), _level(row.pool_idle), _level(busy)),
-        ThreadPools(ThreadPool(_level(row.pool_size), _level(row.queued)), ThreadPool(_level(1), _level(0))),
-        Registries(_level(row.waiting)),
+        Cpu(_hundredfold(user), _hundredfold(system)),
+        Memory(resident, virtual),
+        DatabasePool(size, idle, active),
+        ThreadPools(ThreadPool(size, queued), ThreadPool(_ONE, _NONE)),
+        Registries(waiting),
         {},
     )
-    return SystemPoint(bucket_name(row.bucket), row.samples, figures)
+    return SystemPoint(bucket_name(row.bucket), row.seconds, figures)
 
 
-def _replicas(rows: Sequence[WorkerMetricsRow], port: int) -> list[Replica]:
+def _hundredfold(leaf: Leaf) -> Leaf:
+    return Leaf(*[round(value * 100) for value in (leaf.avg, leaf.min, leaf.max, leaf.last)])
+
+
+def _replicas(rows: Sequence[WorkerLevelsRow]) -> list[Replica]:
     replicas: dict[tuple[str, int], Replica] = {}
     for row in rows:
-        key = row.hostname or "", row.worker_id or 0
-        replicas.setdefault(key, Replica(key[0], port, key[1], [])).time_series.append(_system_point(row))
+        key = row.hostname, row.worker_id
+        replica = replicas.setdefault(key, Replica(row.hostname, row.port, row.worker_id, []))
+        replica.time_series.append(_system_point(row))
     return list(replicas.values())
 
 
@@ -163,12 +165,11 @@ async def get_system_metrics(server: Server, req: QueenRequest, resp: falcon.asg
     period = queries.period(req, DEFAULT_PERIOD)
     wanted, page = queries.worker_filter(req), queries.page_of_series(req, period, _POINTS)
 
-    async def look(context: Context) -> tuple[int, list[WorkerMetricsRow]]:
+    async def look(context: Context) -> tuple[int, list[WorkerLevelsRow]]:
         metrics = context.administration.statistics
         found = await metrics.find_workers(period, wanted, page.limit, page.offset)
-        chosen = WorkerFilter(names=found.names)
-        return found.total, await metrics.workers(period, period.bucket_minutes, chosen, GroupBy(worker=True))
+        return found.total, await metrics.worker_levels(period, period.bucket_minutes, found.names)
 
     total, rows = await server.ask(look)
-    replicas, points = _replicas(rows, req.port), len({row.bucket for row in rows})
+    replicas, points = _replicas(rows), len({row.bucket for row in rows})
     answer(resp, SystemMetricsAnswer(time_range(period), replicas, total, period.bucket_minutes, points, page))

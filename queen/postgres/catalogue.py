@@ -1,5 +1,7 @@
 """Lists queues, partitions, namespaces and tasks, with statistics."""
 
+from collections.abc import Sequence
+
 from queen.core.administration import (
     Configured,
     Depth,
@@ -24,6 +26,7 @@ _GET_CONFIGURATION = call("get_configuration_v1", 1)
 _LIST_PARTITIONS = call("list_partitions_v1", 5)
 _COUNT_LABELS = call("count_labels_v1", 3)
 _GET_DEPTH = call("get_depth_v1", 2)
+_LIST_READY = call("list_ready_v1", 3)
 _ALL = QueueFilter()
 
 
@@ -75,6 +78,11 @@ class CatalogueStore:
     async def tasks(self, limit: int, offset: int) -> list[LabelRow]:
         """A page of the tasks of queues."""
         return [LabelRow(*row) for row in await self._pool.fetch(_COUNT_LABELS, True, limit, offset)]
+
+    async def ready(self, queue: str, partitions: Sequence[str], group: str | None) -> dict[str, int]:
+        """What pops of a group, or of the slowest one, would deliver now of these partitions."""
+        rows = await self._pool.fetch(_LIST_READY, queue, partitions, group)
+        return {row["partition"]: row["ready"] for row in rows}
 
     async def depth(self, queue: str, group: str | None) -> Depth | None:
         """The backlog of a group, or of the slowest one, in a queue; ``None`` if there is no such queue."""

@@ -15,20 +15,22 @@ from queen.core.administration import (
     Refreshed,
     RetentionRow,
     WorkerFilter,
+    WorkerLevelsRow,
     WorkerMetricsRow,
 )
-from queen.core.metrics import Counted, Sample, Worker
+from queen.core.metrics import Counted, Level, Sample, Worker
 from queen.core.statistics import ClockState, GroupStatistics, LogStatistics, QueueStatistics
 from queen.postgres.pool import Pool
 from queen.postgres.statement import call
 
 _REFRESH = call("refresh_statistics_v1", 3)
 _RECORD_QUEUES = call("record_queue_metrics_v1", 16)
-_RECORD_WORKER = call("record_worker_metrics_v1", 16)
+_RECORD_WORKER = call("record_worker_metrics_v1", 22)
 _QUEUES = call("list_queue_metrics_v1", 9)
 _BUSIEST = call("find_busiest_v1", 5)
 _PARKED = call("list_parked_v1", 6)
 _WORKERS = call("list_worker_metrics_v1", 8)
+_LEVELS = call("list_worker_levels_v1", 4)
 _FIND_WORKERS = call("find_workers_v1", 6)
 _RETENTION = call("list_retention_metrics_v1", 3)
 _SUMMARY = call("summarize_figures_v1", 0)
@@ -70,10 +72,11 @@ class StatisticsStore:
     async def record_worker(self, worker: Worker, sample: Sample, keep: timedelta) -> None:
         """Adds one sample of a worker; removes metrics older than ``keep``."""
         s = sample
+        columns = [[getattr(level, name) for level in s.levels.each] for name in Level.__struct_fields__]
         await self._pool.fetch(
             _RECORD_WORKER, _time(s.minute), worker.name, worker.hostname, worker.pid, s.jobs, s.db_errors,
             s.loop_lag_ms, s.cpu_user_ms, s.cpu_system_ms, s.rss_bytes, s.virtual_bytes, s.pool_size, s.pool_idle,
-            s.queued, s.waiting, keep,
+            s.queued, s.waiting, keep, worker.port, s.levels.seconds, *columns,
         )  # fmt: skip
 
     async def queues(self, period: Period, minutes: int, wanted: QueueFilter, apart: GroupBy) -> list[QueueMetricsRow]:
@@ -105,6 +108,11 @@ class StatisticsStore:
             apart.worker,
         )  # fmt: skip
         return [WorkerMetricsRow(*row) for row in rows]
+
+    async def worker_levels(self, period: Period, minutes: int, workers: Sequence[str]) -> list[WorkerLevelsRow]:
+        """What these workers measured once a second, newest bucket first."""
+        rows = await self._pool.fetch(_LEVELS, period.begin, period.end, minutes, workers)
+        return [WorkerLevelsRow(*row) for row in rows]
 
     async def find_workers(self, period: Period, wanted: WorkerFilter, limit: int, offset: int) -> Found:
         """A page of the workers that reported, the latest report first."""

@@ -180,7 +180,7 @@ class Store:
         return row["seconds"] or 0.0
 
     async def cursors_prefetched_for(self, cursors: Sequence[tuple[int, int]]) -> float:
-        """The same for some cursors, by partition and group."""
+        """The same for some cursors, by partition and group, also while a worker may be late to release a lease."""
         [row] = await self._pool.fetch(_CURSORS_PREFETCHED, *map(list, zip(*cursors, strict=True)))
         return row["seconds"] or 0.0
 

@@ -14,6 +14,7 @@ from gunicorn import systemd
 from queen.config import from_environment, ineffective
 from queen.core import limits
 from queen.core.errors import QueenError
+from queen.engine.listening_port import LISTENING_PORT
 from queen.engine.prefetched_leases import LEASES_OF_WORKERS
 from queen.metrics import directory
 from queen.postgres.setup import prepare
@@ -132,6 +133,7 @@ def on_reload(server: Any) -> None:  # noqa: ANN401
 def pre_fork(_server: Any, worker: Any) -> None:  # noqa: ANN401
     """A worker is about to be forked."""
     LEASES_OF_WORKERS.begin(worker.age)
+    LISTENING_PORT.learn(worker.sockets)
 
 
 def worker_exit(_server: Any, worker: Any) -> None:  # noqa: ANN401

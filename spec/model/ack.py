@@ -71,13 +71,16 @@ def message_named(partition: Partition, lane: Lane, name: TransactionId) -> Mess
 
 
 def _refusal(cursor: Cursor, offset: int, item: AckItem, now: float) -> str | None:
-    """A stale or foreign lease changes nothing (G-LEASE-3), and a lease covers its own messages only (G-LEASE-6)."""
+    """A stale or foreign lease changes nothing (G-LEASE-3), and a lease covers its own messages only (G-LEASE-6).
+
+    Without a lease nobody finishes what somebody else may hold.
+    """
     lease = cursor.live_lease(now)
     if item.lease and (lease is None or lease.id != item.lease):
         return INVALID_LEASE
     if item.lease and lease and offset > lease.upto:
         return NOT_DELIVERED
-    if not item.lease and item.status != "completed" and lease:
+    if not item.lease and lease and (item.status != "completed" or offset <= lease.upto):
         return INVALID_LEASE
     return None
 

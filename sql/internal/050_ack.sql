@@ -53,7 +53,7 @@ END $$;
 COMMENT ON FUNCTION queen.bury_of_segment IS 'Internal: writes dead letters of one segment.';
 
 -- The meaning of an ack, one cursor at a time: docs/semantics.md, section Ack. The caller holds the cursor.
--- One element per offset or run of offsets: c completed, f failed, r retry, d dead letter; runs are only c.
+-- One element per offset or run of offsets: c completed, f failed, r retry, d dead letter; runs are only c, under a lease.
 -- p_final is what transactions want: f is the same as d, and what is done already is refused.
 CREATE OR REPLACE FUNCTION queen.ack_cursor(
     p_part bigint, p_grp bigint, p_ver bigint, p_now timestamptz, p_final bool,
@@ -122,7 +122,7 @@ BEGIN
                 WHEN a.done AND (u.kind <> 'c' OR p_final) THEN 'Message already completed'
                 WHEN a.done THEN NULL
                 WHEN u.lease IS NOT NULL AND (NOT v_live OR u.lease <> v_cursor.lease) THEN 'Invalid or expired lease'
-                WHEN u.lease IS NULL AND u.kind <> 'c' AND v_live THEN 'Invalid or expired lease'
+                WHEN u.lease IS NULL AND v_live AND (u.kind <> 'c' OR u.first <= v_cursor.upto) THEN 'Invalid or expired lease'
             END AS problem,
             -- If a run is refused, or ends outside of the lease, some of its messages may be done.
             CASE

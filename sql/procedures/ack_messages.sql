@@ -1,5 +1,5 @@
 -- Purpose:   completes, fails, retries or dead-letters delivered messages of many cursors.
--- Arguments: one element per message or, for completed ones, a run of messages:
+-- Arguments: one element per message or, for those completed under a lease, a run of messages:
 --            p_part, p_grp   the cursor        p_lease  lease named by the client, or null
 --            p_kind          c completed, f failed, r retry, d dead letter
 --            p_first, p_last offsets, or null where p_hash names the message by its transaction id (queen.transaction_hash)

@@ -27,6 +27,11 @@ END $$;
 COMMENT ON FUNCTION queen.prefetched_for_v1 IS
     'The time for which workers may still hold prefetched messages of a queue.';
 
+-- Purpose:   says for how long workers may still hold what they have prefetched at some cursors, so that an ack that names no lease is
+--            not refused because of a lease that no consumer has. A busy worker releases late: a lease that was prefetched
+--            within the last 0.25 s counts.
+-- Arguments: p_part, p_grp: the cursors
+-- Returns:   seconds; null: nothing is prefetched.
 CREATE OR REPLACE FUNCTION queen.cursors_prefetched_for_v1(p_part bigint[], p_grp bigint[]) RETURNS float8
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
@@ -37,13 +42,14 @@ DECLARE
     v_now timestamptz := queen.clock();
 BEGIN
     RETURN (
-        SELECT extract(epoch FROM max(c.prefetched_until) - v_now)::float8
+        SELECT greatest(extract(epoch FROM max(c.prefetched_until) - v_now)::float8, 0.05)
         FROM unnest(p_part, p_grp) AS u (part_id, grp_id)
         CROSS JOIN LATERAL (
-            SELECT l.prefetched_until FROM queen.partition_consumers AS l
+            SELECT l.prefetched_until, l.lease, l.ready_at FROM queen.partition_consumers AS l
             WHERE l.part_id = u.part_id AND l.grp_id = u.grp_id ORDER BY l.ver DESC LIMIT 1
         ) AS c
-        WHERE c.prefetched_until > v_now);
+        WHERE c.lease IS NOT NULL AND c.ready_at > v_now AND c.prefetched_until > v_now - interval '0.25 s'
+        HAVING count(*) > 0);
 END $$;
 COMMENT ON FUNCTION queen.cursors_prefetched_for_v1 IS
     'The time for which workers may still hold prefetched messages of some cursors.';

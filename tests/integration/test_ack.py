@@ -162,15 +162,30 @@ async def test_ack_out_of_order_leaves_only_the_gap_to_come_again(api: Api, queu
     assert await again(api, queue) == []
 
 
-async def test_ack_without_lease_completes_and_does_not_end_a_lease(api: Api, queue: str) -> None:
+@checks("G-LEASE-3", level=Level.LIVE)
+async def test_an_ack_without_a_lease_does_not_finish_what_somebody_holds(workers: list[Api], queue: str) -> None:
+    holder, other = workers
+    messages = await deliver(holder, queue, 1, 2)
+    pushed = await other.push(queue, 3)
+    for lease in (None, ""):
+        for status in ("completed", "failed", "retry", "dlq"):
+            results = await other.ack(messages, status, leaseId=lease)
+            assert [(r["success"], r["error"]) for r in results] == [(False, "Invalid or expired lease")] * 2
+    behind = {"transactionId": pushed[0]["transaction_id"], "partitionId": messages[0]["partitionId"]}
+    together = [ack_of(messages[1], "completed", leaseId=None), {**behind, "status": "completed"}]
+    assert [r["success"] for r in await other.ack_items(together)] == [False, True]
+    answer = await other.transact([{"type": "ack", **ack_of(messages[0], "completed", leaseId=None)}])
+    assert (answer["success"], answer["error"]) == (False, "ACK operation failed: Invalid or expired lease")
+    assert [r["success"] for r in await holder.ack(messages)] == [True, True]
+    assert (await other.ack(messages, leaseId=None))[0]["noop"] is True
+    assert await again(holder, queue) == []
+
+
+async def test_an_ack_without_a_lease_finishes_what_nobody_holds(api: Api, queue: str) -> None:
     messages = await deliver(api, queue, 1, 2)
-    (result,) = await api.ack(messages[:1], leaseId=None)
-    assert (result["success"], result["leaseReleased"]) == (True, False)
-    (result,) = await api.ack(messages[1:], "failed", leaseId="")
-    assert (result["success"], result["error"]) == (False, "Invalid or expired lease")
+    await api.ack(messages[:1], "retry")
+    assert [r["success"] for r in await api.ack(messages, leaseId=None)] == [True, True]
     assert await again(api, queue) == []
-    (result,) = await api.ack(messages[1:])
-    assert (result["success"], result["leaseReleased"]) == (True, True)
 
 
 @checks("G-LEASE-6", level=Level.LIVE)

@@ -3,8 +3,10 @@
 from typing import Any
 from urllib.parse import quote
 
+import asyncpg
 import pytest
 
+from spec.guarantees import Level, checks
 from tests.support.api import Api
 
 ODD_NAMES = ("a b", "a/b", "100%", "it's", "größe", "注文📬", "..", "?x=1#y")
@@ -118,10 +120,32 @@ async def test_depth_is_that_of_a_group_or_of_the_slowest(api: Api, queue: str) 
     await api.pop(queue, consumerGroup="done", subscriptionMode="all", batch=9, partitions=9, autoAck=True)
     path = f"/api/v1/resources/queues/{queue}/depth"
     depth = await get(api, path, group="g")
-    assert (depth["pending"], depth["processing"], depth["ready"], depth["partitionsPending"]) == (5, 3, 2, 2)
-    assert {p["partition"]: p["ready"] for p in depth["partitions"]} == {"Default": 1, "p": 1}
+    assert (depth["pending"], depth["processing"], depth["ready"], depth["partitionsPending"]) == (5, 3, 1, 2)
+    assert depth["partitionsReady"] == 1
+    # The fourth message waits for the lease of those before it.
+    assert {p["partition"]: p["ready"] for p in depth["partitions"]} == {"Default": 0, "p": 1}
     assert (await get(api, path, group="done"))["pending"] == 0
     assert (await get(api, path))["pending"] == 5
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"windowBuffer": 300}, {"delayedProcessing": 300}, {"retryDelay": 300_000}], ids=str
+)
+@pytest.mark.parametrize("popped", [False, True])
+@checks("G-POP-6", level=Level.LIVE)
+async def test_what_is_ready_is_what_a_pop_delivers(
+    api: Api, database: "asyncpg.Connection[Any]", queue: str, options: dict[str, int], popped: bool
+) -> None:
+    await api.configure(queue, **options)
+    await api.push(queue, 1, 2)
+    if popped and (messages := (await api.pop(queue)).messages):
+        await api.ack(messages, "failed")
+    has_pending = await database.fetchval("SELECT queen.has_pending_messages_v1($1)", queue)
+    depth = await get(api, f"/api/v1/resources/queues/{queue}/depth")
+    data = (await api.pop(queue, batch=9)).data
+    assert (depth["ready"], has_pending) == (len(data), bool(data))
+    assert sum(each["ready"] for each in depth["partitions"]) == len(data)
+    assert depth["pending"] == 2
 
 
 async def test_labels_and_overview_add_up(api: Api, queue: str) -> None:

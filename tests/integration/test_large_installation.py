@@ -54,7 +54,9 @@ SELECT 60, queen.bucket(m.bucket, 60), m.queue, sum(m.push_messages + m.pop_mess
 FROM queen.queue_metrics AS m GROUP BY 1, 2, 3;
 INSERT INTO queen.worker_metrics
 SELECT date_trunc('minute', now()) - make_interval(mins => m), format('host:%s', n), 'host', n,
-    6, 1, 1, 1, 1, 1, 1, 1, 1, 10, 5, 0, 0, now() - make_interval(secs => n / 100.0)
+    6, 1, 1, 1, 1, 1, 1, 1, 1, 10, 5, 0, 0, now() - make_interval(secs => n / 100.0), 6632, 60,
+    array_fill(60::float8, ARRAY[9]), array_fill(0::float8, ARRAY[9]), array_fill(2::float8, ARRAY[9]),
+    array_fill(1::float8, ARRAY[9])
 FROM generate_series(1, {workers}) AS n, generate_series(0, 59) AS m;
 INSERT INTO queen.dead_letter_queue (queue_id, part_id, off, grp_id, consumer_group, transaction_id, payload, error,
     retry_count, created_at, failed_at)

@@ -337,7 +337,8 @@ async def test_old_metrics_are_removed_in_pages(pool: Pool) -> None:
         "1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 FROM generate_series(1, 50000) AS n"
     )
     record = (
-        "SELECT queen.record_worker_metrics_v1(now(), 'w', 'h', 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, interval '1 day')"
+        "SELECT queen.record_worker_metrics_v1(now(), 'w', 'h', 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, interval '1 day', "
+        "1, 1, '{1}', '{1}', '{1}', '{1}')"
     )
     left = [50_000]
     while left[-1]:

@@ -1,6 +1,7 @@
 """Status, analytics and metrics."""
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import asyncpg
@@ -58,11 +59,44 @@ async def test_workers_report_themselves(api: Api) -> None:
     assert all(worker["dbConnections"] >= worker["freeSlots"] >= 0 for worker in found)
     system = await get(api, "/api/v1/analytics/system-metrics")
     replica = system["replicas"][0]
+    assert replica["port"] == api.http.base_url.port
     assert replica["timeSeries"][0]["metrics"]["memory"]["rss_bytes"]["last"] > 10**6
     one = await get(api, "/api/v1/analytics/system-metrics", workerId=replica["workerId"])
     assert {each["workerId"] for each in one["replicas"]} == {replica["workerId"]}
     assert (await get(api, "/api/v1/analytics/system-metrics", hostname="unknown"))["replicas"] == []
     assert (await get(api, "/api/v1/analytics/worker-metrics"))["workers"]
+
+
+async def test_levels_of_workers_are_those_of_their_seconds_and_name_their_server(
+    api: Api, database: "asyncpg.Connection[Any]"
+) -> None:
+    """Reports of a worker of another server in two minutes."""
+    begin = (datetime.now(UTC) - timedelta(hours=3)).replace(minute=0, second=0, microsecond=0)
+    for minute, seconds in ((0, [1.0, 9.0]), (0, [3.0]), (1, [2.0])):
+        arrays = [[value] * 9 for value in (sum(seconds), min(seconds), max(seconds), seconds[-1])]
+        await database.execute(
+            "SELECT queen.record_worker_metrics_v1($1, 'elsewhere:7', 'elsewhere', 7, 1, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, "
+            "interval '1 day', 7001, $2, $3, $4, $5, $6)",
+            begin + timedelta(minutes=minute), len(seconds), *arrays,
+        )  # fmt: skip
+
+    async def series(hours_before: int, hours_after: int) -> Any:
+        period = {
+            "from": (begin - timedelta(hours=hours_before)).isoformat(),
+            "to": (begin + timedelta(hours=hours_after, minutes=-1)).isoformat(),
+        }
+        [replica] = (await get(api, "/api/v1/analytics/system-metrics", hostname="elsewhere", **period))["replicas"]
+        assert (replica["port"], replica["workerId"]) == (7001, 7)
+        return replica["timeSeries"]
+
+    later, earlier = await series(0, 1)
+    assert (later["sampleCount"], earlier["sampleCount"]) == (1, 3)
+    assert earlier["metrics"]["memory"]["rss_bytes"] == {"avg": 13 / 3, "min": 1, "max": 9, "last": 3}
+    assert earlier["metrics"]["cpu"]["user_us"] == {"avg": 433, "min": 100, "max": 900, "last": 300}
+    assert later["metrics"]["registries"]["response"] == {"avg": 2, "min": 2, "max": 2, "last": 2}
+    [point] = await series(20, 2)
+    assert point["sampleCount"] == 4
+    assert point["metrics"]["database"]["pool_idle"] == {"avg": 15 / 4, "min": 1, "max": 9, "last": 2}
 
 
 @pytest.mark.parametrize(("hours", "minutes"), [(1, 1), (2, 5), (6, 5), (24, 15), (168, 60), (169, 360)], ids=str)

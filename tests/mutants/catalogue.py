@@ -156,6 +156,16 @@ MUTANTS: tuple[Mutant, ...] = (
         (ACK_CURSOR, "(NOT v_live OR u.lease <> v_cursor.lease)", "false"),
     ),
     _sql(
+        "G-POP-6", "what a window buffer holds back counts as ready",
+        ("sql/internal/061_ready.sql", " OR v_end.last_at + make_interval(secs => p_window) > p_now THEN", " THEN"),
+        tests="tests/integration/test_catalogue.py",
+    ),
+    _sql(
+        "G-LEASE-3", "an ack without a lease finishes what another consumer holds",
+        (ACK_CURSOR, "v_live AND (u.kind <> 'c' OR u.first <= v_cursor.upto)", "v_live AND u.kind <> 'c'"),
+        tests="tests/integration/test_ack.py",
+    ),
+    _sql(
         "G-LEASE-4", "a renewal shortens a lease",
         (RENEW, "greatest(c.ready_at, v_now + make_interval(secs => u.seconds))", "v_now + make_interval(secs => u.seconds)"),
     ),
@@ -229,8 +239,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (COMPLETE, "            acked = u.last,\n", "            acked = u.last - 1,\n"),
     ),
     _engine(
-        "G-ACK-2", "an ack without lease does not wait for what was prefetched",
-        ("queen/engine/handlers/locks.py", "    if not cursors:\n        return ()\n    locks", "    if cursors is not None:\n        return ()\n    locks"),
+        "G-ACK-2", "an ack without lease does not wait until what was prefetched is released",
+        ("queen/engine/handlers/unleased.py", "        if not cursors or not await", "        if cursors is not None or not await"),
         tests=PREFETCH,
     ),
     _sql("G-ACK-3", "the cursor jumps over a gap", (CURSOR, "SELECT upper(r) - 1 INTO acked FROM unnest(v_done) AS r LIMIT 1;", "SELECT max(upper(r)) - 1 INTO acked FROM unnest(v_done) AS r;")),

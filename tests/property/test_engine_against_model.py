@@ -18,6 +18,7 @@ from hypothesis.stateful import (
 from queen.core.limits import CURSORS_STEP
 from spec import model
 from spec.guarantees import Level, checks
+from spec.model.pop import pop as model_pop
 from tests.support.broker import Broker, play
 
 QUEUES = ("a.t", "b.t", "c")
@@ -265,6 +266,16 @@ class EngineAgainstModel(RuleBasedStateMachine):
         for _ in range(1 + twice):
             self.perform(operation)
 
+    @rule(queue=queues, partition=st.none() | partitions, group=group_names)
+    def has_pending(self, queue: str, partition: str | None, group: str) -> None:
+        """It says what a pop would find."""
+        pop = model.Pop(queue, partition, group=group)
+        _, popped = model_pop(self.state, pop, self.now)
+        [[pending]] = self.broker.query(
+            "SELECT queen.has_pending_messages_v1($1, $2, $3)", queue, partition, pop.group_name
+        )
+        assert pending == bool(popped.deliveries)
+
     @rule(queue=queues, seconds=st.sampled_from((0, 0, 6, 31, 61)))
     def remove_expired(self, queue: str, seconds: int) -> None:
         self.wait(seconds)
@@ -355,6 +366,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
     "G-IDEM-1",
     "G-LEASE-1",
     "G-LEASE-3",
+    "G-POP-6",
     "G-ACK-1",
     "G-ACK-2",
     "G-ACK-3",

@@ -119,8 +119,8 @@ class _Run(Struct, frozen=True):
 class Gathered:
     """Acks as the arguments of one call.
 
-    With ``fuse``, adjacent completed messages of a cursor are one element. Transactions cannot do that, because they
-    have to name the ack that failed.
+    With ``fuse``, adjacent messages of a cursor that are completed under one lease are one element. Without a lease
+    they may have different outcomes. Transactions cannot do that, because they have to name the ack that failed.
     """
 
     def __init__(self, ranges: Iterable[AckRange], *, fuse: bool) -> None:
@@ -137,7 +137,7 @@ class Gathered:
                 self._refused.extend([(number, cursor) for number in numbers])
                 continue
             known = [offset for offset in acks.offsets if offset is not None]
-            if fuse and _KINDS[head.status] == "c" and len(known) == len(numbers):
+            if fuse and head.lease and _KINDS[head.status] == "c" and len(known) == len(numbers):
                 run = runs.setdefault((cursor.part_id, cursor.grp_id, head.lease), _Run(cursor, [], []))
                 run.offsets.extend(known)
                 run.numbers.extend(numbers)

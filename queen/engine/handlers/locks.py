@@ -1,6 +1,6 @@
 """The locks that requests need, as far as the cache knows, and which of them other transactions hold."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from queen.core.errors import QueenError, TooSlowError
 from queen.engine.context import Context
@@ -64,24 +64,6 @@ def locks_of_cycle(cache: MetadataCache, cycle: Cycle) -> frozenset[Lock]:
 def locks_of_renewal(_cache: MetadataCache, renewal: RenewLease) -> frozenset[Lock]:
     """The cursors under a lease."""
     return frozenset([Lock(LockKind.LEASE, name=str(lease_of(renewal.lease)))])
-
-
-def unleased_by_ack(cache: MetadataCache, ack: Ack) -> Sequence[tuple[int, int]]:
-    """Cursors, by partition and group, for which an ack names no lease."""
-    return _unleased(cache, ack.items)
-
-
-def unleased_by_transaction(cache: MetadataCache, transaction: Transaction) -> Sequence[tuple[int, int]]:
-    """The same; none if it requires a lease, which is that of its consumer."""
-    return _unleased(cache, transaction.acks) if transaction.required_leases is None else ()
-
-
-def _unleased(cache: MetadataCache, items: Iterable[AckItem]) -> Sequence[tuple[int, int]]:
-    cursors = {(item.partition_id, item.group) for item in items if not item.lease}
-    if not cursors:
-        return ()
-    locks = _cursors(cache, [(ids.parse_partition_id(text), group) for text, group in cursors])
-    return [(lock.id, lock.grp_id) for lock in locks if lock.id is not None and lock.grp_id is not None]
 
 
 def _locks_of_acks(cache: MetadataCache, items: Iterable[AckItem]) -> frozenset[Lock]:

@@ -172,7 +172,7 @@ CREATE OR REPLACE FUNCTION queen.list_worker_metrics_v1(
     bucket timestamptz, hostname text, worker_id int, samples bigint, jobs bigint, db_errors bigint, loop_lag_ms float8,
     loop_lag_ms_max float8, cpu_user float8, cpu_user_max float8, cpu_system float8, cpu_system_max float8,
     rss_bytes bigint, rss_bytes_max bigint, virtual_bytes bigint, pool_size bigint, pool_idle bigint, queued bigint,
-    waiting bigint, last_seen timestamptz
+    waiting bigint, last_seen timestamptz, pool_idle_avg float8, queued_avg float8
 )
 LANGUAGE sql STABLE
 BEGIN ATOMIC
@@ -181,7 +181,8 @@ BEGIN ATOMIC
         sum(n.loop_lag_ms_sum) / sum(n.samples), max(n.loop_lag_ms_max),
         avg(n.cpu_user), max(n.cpu_user), avg(n.cpu_system), max(n.cpu_system),
         avg(n.rss_bytes)::bigint, max(n.rss_bytes)::bigint, avg(n.virtual_bytes)::bigint, max(n.pool_size)::bigint,
-        min(n.pool_idle)::bigint, max(n.queued)::bigint, max(n.waiting)::bigint, max(n.last_seen)
+        min(n.pool_idle)::bigint, max(n.queued)::bigint, max(n.waiting)::bigint, max(n.last_seen),
+        avg(n.pool_idle_avg), avg(n.queued_avg)
     FROM (
         SELECT
             k.bucket, k.hostname, k.worker_id, sum(m.samples) AS samples, sum(m.jobs) AS jobs,
@@ -190,7 +191,8 @@ BEGIN ATOMIC
             sum(m.cpu_user_ms) / 600 AS cpu_user, sum(m.cpu_system_ms) / 600 AS cpu_system,
             sum(m.rss_bytes) AS rss_bytes, sum(m.virtual_bytes) AS virtual_bytes, sum(m.pool_size) AS pool_size,
             sum(m.pool_idle) AS pool_idle, sum(m.queued) AS queued, sum(m.waiting) AS waiting,
-            max(m.last_seen) AS last_seen
+            max(m.last_seen) AS last_seen, sum(coalesce(m.totals[6] / m.seconds, m.pool_idle)) AS pool_idle_avg,
+            sum(coalesce(m.totals[8] / m.seconds, m.queued)) AS queued_avg
         FROM queen.worker_metrics AS m
         CROSS JOIN LATERAL (
             SELECT
@@ -224,3 +226,35 @@ BEGIN ATOMIC
     GROUP BY k.bucket ORDER BY k.bucket DESC;
 END;
 COMMENT ON FUNCTION queen.list_retention_metrics_v1 IS 'Messages removed by retention and eviction in a time range.';
+
+-- Purpose:   what workers measured once a second, by bucket.
+-- Arguments: a time range, the length of a bucket, the workers.
+-- Returns:   one row per bucket and worker, newest first: how many seconds were measured, and the average, minimum, maximum and last
+--            value of each level, in the order of the comment of queen.worker_metrics.totals.
+CREATE OR REPLACE FUNCTION queen.list_worker_levels_v1(
+    p_from timestamptz, p_to timestamptz, p_minutes int, p_worker text[]
+) RETURNS TABLE (
+    bucket timestamptz, hostname text, worker_id int, port int, seconds bigint, averages float8[], lows float8[],
+    highs float8[], lasts float8[]
+)
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT
+        n.bucket, n.hostname, n.worker_id, max(n.port), max(n.seconds), array_agg(n.average ORDER BY n.n),
+        array_agg(n.low ORDER BY n.n), array_agg(n.high ORDER BY n.n), array_agg(n.last ORDER BY n.n)
+    FROM (
+        SELECT
+            queen.bucket(m.bucket, p_minutes) AS bucket, m.worker, m.hostname, m.worker_id, u.n,
+            (array_agg(m.port ORDER BY m.bucket DESC))[1] AS port, sum(m.seconds) AS seconds,
+            sum(u.total) / sum(m.seconds) AS average, min(u.low) AS low, max(u.high) AS high,
+            (array_agg(u.last ORDER BY m.bucket DESC))[1] AS last
+        FROM queen.worker_metrics AS m
+        CROSS JOIN LATERAL
+            unnest(m.totals, m.lows, m.highs, m.lasts) WITH ORDINALITY AS u (total, low, high, last, n)
+        WHERE m.bucket >= queen.bucket(p_from, 1) AND m.bucket <= p_to AND m.worker = any(p_worker) AND m.seconds > 0
+        GROUP BY queen.bucket(m.bucket, p_minutes), m.worker, m.hostname, m.worker_id, u.n
+    ) AS n
+    GROUP BY n.bucket, n.worker, n.hostname, n.worker_id
+    ORDER BY n.bucket DESC, n.hostname, n.worker_id;
+END;
+COMMENT ON FUNCTION queen.list_worker_levels_v1 IS 'What workers measured once a second: averages, minima, maxima.';

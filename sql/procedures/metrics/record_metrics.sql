@@ -81,11 +81,14 @@ END $$;
 COMMENT ON FUNCTION queen.record_queue_metrics_v1 IS 'Adds the counts of a worker for its queues.';
 
 -- Purpose:   adds one sample of a worker to its minute; removes metrics older than p_keep, some ten thousand per call.
+-- Arguments: the state of the worker and its counts since the last sample; p_seconds: how often it has measured its levels since;
+--            p_totals, p_lows, p_highs, p_lasts: their sums, minima, maxima and last values, in the order of the columns' comment.
 -- Writes:    worker_metrics, queue_metrics, total_metrics, busy_queues, retention_metrics.
 CREATE OR REPLACE FUNCTION queen.record_worker_metrics_v1(
     p_bucket timestamptz, p_worker text, p_hostname text, p_worker_id int, p_jobs bigint, p_db_errors bigint,
     p_loop_lag_ms float8, p_cpu_user_ms float8, p_cpu_system_ms float8, p_rss_bytes bigint, p_virtual_bytes bigint,
-    p_pool_size int, p_pool_idle int, p_queued int, p_waiting int, p_keep interval
+    p_pool_size int, p_pool_idle int, p_queued int, p_waiting int, p_keep interval, p_port int, p_seconds int,
+    p_totals float8[], p_lows float8[], p_highs float8[], p_lasts float8[]
 ) RETURNS void
 LANGUAGE plpgsql
 AS $$
@@ -95,11 +98,13 @@ DECLARE
 BEGIN
     INSERT INTO queen.worker_metrics AS m (
         bucket, worker, hostname, worker_id, samples, jobs, db_errors, loop_lag_ms_sum, loop_lag_ms_max, cpu_user_ms,
-        cpu_system_ms, rss_bytes, virtual_bytes, pool_size, pool_idle, queued, waiting, last_seen
+        cpu_system_ms, rss_bytes, virtual_bytes, pool_size, pool_idle, queued, waiting, last_seen, port, seconds, totals,
+        lows, highs, lasts
     )
     VALUES (
         p_bucket, p_worker, p_hostname, p_worker_id, 1, p_jobs, p_db_errors, p_loop_lag_ms, p_loop_lag_ms, p_cpu_user_ms,
-        p_cpu_system_ms, p_rss_bytes, p_virtual_bytes, p_pool_size, p_pool_idle, p_queued, p_waiting, clock_timestamp()
+        p_cpu_system_ms, p_rss_bytes, p_virtual_bytes, p_pool_size, p_pool_idle, p_queued, p_waiting, clock_timestamp(),
+        p_port, p_seconds, p_totals, p_lows, p_highs, p_lasts
     )
     ON CONFLICT (bucket, worker) DO UPDATE SET
         samples = m.samples + 1, jobs = m.jobs + excluded.jobs, db_errors = m.db_errors + excluded.db_errors,
@@ -108,7 +113,21 @@ BEGIN
         cpu_user_ms = m.cpu_user_ms + excluded.cpu_user_ms, cpu_system_ms = m.cpu_system_ms + excluded.cpu_system_ms,
         rss_bytes = excluded.rss_bytes, virtual_bytes = excluded.virtual_bytes, pool_size = excluded.pool_size,
         pool_idle = least(m.pool_idle, excluded.pool_idle), queued = greatest(m.queued, excluded.queued),
-        waiting = greatest(m.waiting, excluded.waiting), last_seen = excluded.last_seen;
+        waiting = greatest(m.waiting, excluded.waiting), last_seen = excluded.last_seen, port = excluded.port,
+        seconds = coalesce(m.seconds, 0) + excluded.seconds,
+        totals = ARRAY(
+            SELECT coalesce(u.mine, 0) + u.new FROM unnest(m.totals, excluded.totals) WITH ORDINALITY AS u (mine, new, n)
+            ORDER BY u.n
+        ),
+        lows = ARRAY(
+            SELECT least(u.mine, u.new) FROM unnest(m.lows, excluded.lows) WITH ORDINALITY AS u (mine, new, n)
+            ORDER BY u.n
+        ),
+        highs = ARRAY(
+            SELECT greatest(u.mine, u.new) FROM unnest(m.highs, excluded.highs) WITH ORDINALITY AS u (mine, new, n)
+            ORDER BY u.n
+        ),
+        lasts = excluded.lasts;
     DELETE FROM queen.queue_metrics AS m WHERE m.ctid = ANY(ARRAY(
         SELECT l.ctid FROM queen.queue_metrics AS l WHERE l.bucket < v_oldest ORDER BY l.bucket LIMIT v_most));
     DELETE FROM queen.total_metrics AS m WHERE m.ctid = ANY(ARRAY(

@@ -367,7 +367,17 @@ async def push_half_known(w: World, s: Stock) -> None:
     await w.push(w.flush(s, new_to_all(s) + known_to_all(s)))
 
 
+async def has_messages(w: World, s: Stock) -> None:
+    await w.meter.pool.fetch("SELECT queen.has_pending_messages_v1($1, NULL, $2)", s.queue, GROUP)
+
+
+async def depth_of_group(w: World, s: Stock) -> None:
+    assert await w.administration.catalogue.depth(s.queue, GROUP)
+
+
 READY = Shape("partitions with two messages", ready_partitions, 400, (
+    stored("whether a pop would find a message", has_messages),
+    given("depth of the group", depth_of_group),
     given("as many pops of any", pops_of_any),
     given("as many pops of named ones", pops_of_named),
     given("pops of two each", pops_of_two),
@@ -476,6 +486,7 @@ async def look_at_cursor(w: World, s: Stock) -> None:
 
 
 LEASED = Shape("leased partitions", leased_partitions, 250, (
+    stored("whether a pop would find a message", has_messages),
     given("ack all: completed", ack_all("c")),
     given("ack all by transaction id: completed", ack_all("c", by_id=True)),
     given("ack all: failed", ack_all("f")),
@@ -627,6 +638,7 @@ async def fill_one_gap(w: World, s: Stock) -> None:
 
 
 GAPS = Shape("messages done ahead, each with a gap before it", gaps, 250, (
+    given("depth of the group", depth_of_group),
     given("pop of all", pop_messages),
     given("pop and ack of all", fill_gaps),
     # The gaps are one value of the cursor, which is written again.
@@ -811,6 +823,10 @@ async def depth(w: World, s: Stock) -> None:
     assert await w.administration.catalogue.depth(s.others[0], None)
 
 
+async def has_pending(w: World, s: Stock) -> None:
+    assert await w.meter.pool.fetch("SELECT queen.has_pending_messages_v1($1)", s.others[0])
+
+
 async def refresh(w: World, _: Stock) -> None:
     after: int | None = 0
     while after is not None:
@@ -901,6 +917,7 @@ QUEUES = Shape("queues", many_queues, 150, (
     stored("a page of queues by name", page_of_queues(QueueOrder.NAME)),
     stored("a page of groups", page_of_groups),
     stored("depth of one", depth),
+    stored("whether one has messages", has_pending),
     stored("pop of one", pop_one),
     stored("push to one", push_one),
     stored("first pop of a group on one", first_pop_on_one),
