@@ -425,8 +425,8 @@ _CATALOGUE: Collection[Guarantee] = (
         "G-DLQ-4",
         "ML",
         "Queues without dead letters",
-        "In a queue with `deadLetterQueue` and `dlqAfterMaxRetries` both false, a message that is given up leaves no "
-        "dead letter, unless an operator moves it there.",
+        "In a queue in which one of `deadLetterQueue` and `dlqAfterMaxRetries` is false, and the other not true, a "
+        "message that is given up leaves no dead letter, unless an operator moves it there.",
         "Some streams are worth retrying and not worth keeping.",
     ),
     _safety(
@@ -592,7 +592,8 @@ _CATALOGUE: Collection[Guarantee] = (
         "G-RET-1",
         "MLA",
         "Nothing is removed too early",
-        "Retention and eviction remove only what their settings allow, whatever steps PostgreSQL's clock makes "
+        "Retention and eviction remove only what their settings allow: `retentionSeconds` with `retentionEnabled`, "
+        "`completedRetentionSeconds` and `ttl` wherever they are set. No step of PostgreSQL's clock changes that "
         "(`G-TIME-1`).",
         "No retry brings back what was deleted.",
     ),
@@ -615,7 +616,8 @@ _CATALOGUE: Collection[Guarantee] = (
         "G-RET-4",
         "L",
         "Retention keeps up",
-        "While the background jobs run, what retention may remove is gone one retention interval later. What was "
+        "While the background jobs run, what retention may remove is gone one retention interval later, also a part of "
+        "what was pushed together. What was "
         "stored before PostgreSQL's clock stepped forward is gone once it is old enough by measured time.",
         "A full disk is an outage.",
     ),
@@ -885,7 +887,7 @@ _CATALOGUE: Collection[Guarantee] = (
         "ML",
         "Requeue",
         "A requeued message is visible at once, with delivery count 0, in a queue that had room. Its data and "
-        "creation time are kept.",
+        "creation time are kept. A requeue from a dead-letter queue that is sent again changes nothing.",
         "Requeueing is the second chance after the fault is fixed.",
     ),
     _safety(

@@ -10,6 +10,7 @@ import asyncpg
 from msgspec import Struct
 
 from queen.core.errors import DatabaseSetupError, DatabaseUnavailableError, DataRejectedError
+from queen.postgres import earlier_procedures
 from queen.postgres.dsn import UNREACHABLE, Target, connect, parse
 from queen.postgres.sqlstate import reason_of, translate
 
@@ -104,8 +105,13 @@ async def _migrate(connection: "asyncpg.Connection[Any]") -> tuple[str, ...]:
     for name in missing:
         await connection.execute(known[name].read_text())
         await connection.execute("INSERT INTO queen.migrations (name) VALUES ($1)", name)
+    before = await _upgraded(connection)
     for script in _replaced():
         await connection.execute(script.read_text())
+    if before is None:
+        await earlier_procedures.keep_restored(connection)
+    else:
+        await earlier_procedures.remember(connection, before)
     await connection.execute(
         "INSERT INTO queen.system_state (key, value, updated_at) VALUES ($1, to_jsonb($2::text), clock_timestamp())"
         " ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at"
@@ -114,6 +120,12 @@ async def _migrate(connection: "asyncpg.Connection[Any]") -> tuple[str, ...]:
         _fingerprint(),
     )
     return missing
+
+
+async def _upgraded(connection: "asyncpg.Connection[Any]") -> dict[str, str] | None:
+    """The procedures that this version is about to replace by its own; ``None`` if they are its own."""
+    made = await connection.fetchval("SELECT value #>> '{}' FROM queen.system_state WHERE key = $1", _PROCEDURES)
+    return None if made == _fingerprint() else await earlier_procedures.definitions(connection)
 
 
 def _replaced() -> list[Traversable]:

@@ -10,7 +10,7 @@ from typing import Any
 
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _VARYING = re.compile(_UUID.pattern + r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?")
-#: Operations whose numbers and lists are measurements: only the fields and their types count.
+#: Operations whose values are measurements: only the fields and their types count.
 _MEASURED = frozenset({
     "getAnalytics", "getMetrics", "getOverview", "getParkedPops", "getPostgresStatistics", "getQueueLag",
     "getQueueOperations", "getQueueStatus", "getRetention", "getStatus", "getSystemMetrics", "getWorkerMetrics",
@@ -45,7 +45,7 @@ def _is_alike(old: Any, new: Any, measured: bool) -> bool:
             alike = all(_is_alike(one, other, measured) for one, other in zip(old, new, strict=False))
             return alike and (measured or len(old) == len(new))
         case str():
-            return _VARYING.sub("", old) == _VARYING.sub("", new)
+            return measured or _VARYING.sub("", old) == _VARYING.sub("", new)
         case _:
             return measured or bool(old == new)
 

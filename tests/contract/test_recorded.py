@@ -26,9 +26,10 @@ def test_a_new_field_another_number_and_another_length_replace_an_example() -> N
 
 
 def test_measurements_change_nothing_but_a_new_field_does() -> None:
-    recorded = {"getStatus": _example({"avgLagMs": 1.5, "points": [], "last": None})}
-    assert settled(recorded, {"getStatus": _example({"avgLagMs": 2, "points": [{}], "last": TIME})}) == recorded
-    toured = {"getStatus": _example({"avgLagMs": 1.5, "points": [], "last": None, "more": 1})}
+    recorded = {"getStatus": _example({"avgLagMs": 1.5, "points": [], "last": None, "busiest": "a"})}
+    other = _example({"avgLagMs": 2, "points": [{}], "last": TIME, "busiest": "b"})
+    assert settled(recorded, {"getStatus": other}) == recorded
+    toured = {"getStatus": _example({"avgLagMs": 1.5, "points": [], "last": None, "busiest": "a", "more": 1})}
     assert settled(recorded, toured) == toured
 
 

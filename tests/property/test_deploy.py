@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
+from bench.probes import PROBES
 from queen.config import AREAS, Settings, from_environment
 from queen.config.variable import settings_of
 from queen.core.errors import SettingError
@@ -137,12 +138,18 @@ def public() -> set[str]:
     return {route.path for route in route_table() if route.access.get("GET") is Access.PUBLIC}
 
 
+def scrape_jobs() -> dict[str, dict[str, Any]]:
+    """What Prometheus scrapes, by the name of the job."""
+    configuration = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
+    return {job["job_name"]: job for job in configuration["scrape_configs"]}
+
+
 def test_health_checks_and_metrics_are_public() -> None:
     probes = {name: container()[f"{name}Probe"]["httpGet"]["path"] for name in ("startup", "liveness", "readiness")}
     assert probes == {"startup": "/health/live", "liveness": "/health/live", "readiness": "/health/ready"}
     (image,) = re.findall(r"PORT\\\"\]\}(/[a-z/]+)", (DEPLOY / "compose" / "Dockerfile").read_text())
     annotations = manifests()["StatefulSet/queen"]["spec"]["template"]["metadata"]["annotations"]
-    (job,) = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
+    job = scrape_jobs()["queen"]
     scraped = {annotations["prometheus.io/path"], job["metrics_path"]}
     assert scraped == {"/metrics/prometheus"}
     assert {*probes.values(), image, *scraped} <= public()
@@ -156,12 +163,12 @@ def test_ports_are_the_one_that_the_server_listens_on() -> None:
     assert container()["ports"] == [{"name": "http", "containerPort": int(port)}]
     for name in ("Service/queen", "Service/queen-pods"):
         assert manifests()[name]["spec"]["ports"] == [{"name": "http", "port": int(port), "targetPort": "http"}]
-    (job,) = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
+    job = scrape_jobs()["queen"]
     assert job["static_configs"] == [{"targets": [f"queen:{port}"]}]
 
 
 def test_alerts_watch_the_job_that_is_scraped() -> None:
-    (job,) = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
+    job = scrape_jobs()["queen"]
     rules = (DEPLOY / "prometheus" / "queen.rules.yaml").read_text()
     assert set(re.findall(r'job="(\w+)"', rules)) == {job["job_name"]}
 
@@ -387,3 +394,37 @@ def test_workflows_have_no_stored_credentials() -> None:
         text = path.read_text()
         assert "secrets." not in text, path
         assert yaml.safe_load(text)["permissions"] == {"contents": "read"}, path
+
+
+ALERTS = DEPLOY / "prometheus" / "simple-mq.rules.yaml"
+TESTS_OF_ALERTS = ROOT / "tests" / "data" / "simple-mq.alerts.yaml"
+
+
+def test_every_alert_of_simple_mq_is_tested_silent_and_firing() -> None:
+    rules = [rule["alert"] for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
+    tested = [each for test in yaml.safe_load(TESTS_OF_ALERTS.read_text())["tests"] for each in test["alert_rule_test"]]
+    fires = {each["alertname"] for each in tested if each.get("exp_alerts")}
+    silent = {each["alertname"] for each in tested if not each.get("exp_alerts")}
+    assert fires == silent == set(rules)
+
+
+@pytest.mark.skipif(not shutil.which("promtool"), reason="needs promtool: apt-get install prometheus")
+def test_alerts_fire_when_they_should_and_prometheus_takes_its_files() -> None:
+    prometheus = DEPLOY / "prometheus"
+    for arguments in (
+        ("test", "rules", TESTS_OF_ALERTS),
+        ("check", "config", prometheus / "prometheus.yml"),
+        ("check", "rules", *prometheus.glob("*.rules.yaml")),
+    ):
+        done = subprocess.run(["promtool", *arguments], capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_somebody_runs_the_probes_on_which_alerts_rest() -> None:
+    asked = set(re.findall(r'probe_success\{job="(\w+)"\}', ALERTS.read_text()))
+    jobs = scrape_jobs()
+    assert asked
+    assert {jobs[name]["metrics_path"] for name in asked} == {f"/probe/{probe}" for probe in PROBES}
+    service, port = jobs["simple_mq_dlq"]["static_configs"][0]["targets"][0].split(":")
+    dockerfile = (ROOT / compose()[service]["build"]["dockerfile"]).read_text()
+    assert f"EXPOSE {port}\n" in dockerfile
