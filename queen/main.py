@@ -15,9 +15,10 @@ import msgspec
 import uvloop
 
 from queen.catalogue import routes
-from queen.config import Settings, share
+from queen.config import Settings
 from queen.core.errors import QueenError, SettingError
-from queen.core.limits import CHECKS_PER_S, FILES_BESIDE_WAITERS, LOCK_WAIT_S, REPLAY_CALL_S, REPLAY_LANES
+from queen.core.job_type import JobType
+from queen.core.limits import CHECKS_PER_S, FILES_BESIDE_WAITERS, LOCK_WAIT_S, REPLAY_CALL_S
 from queen.core.metrics import WorkerState
 from queen.engine.context import Context, ignore_notification
 from queen.engine.engine import Engine, Shares
@@ -94,13 +95,17 @@ async def _spool(settings: Settings, administration: AdministrationStore) -> Spo
 
 def _pools(target: Target, settings: Settings) -> tuple[Pool, Pool, Pool, Pool]:
     """The pools of a worker: for messages, for administration, for the replay of the spool, for background jobs."""
-    timeout_s = settings.database.statement_timeout_ms / 1000
+    timeout_s, sizes = settings.database.statement_timeout_ms / 1000, settings.pool_sizes
     return (
-        Pool(target, share(settings.database.hot_connections, settings.server.workers), timeout_s, LOCK_WAIT_S),
-        Pool(target, share(settings.database.cold_connections, settings.server.workers), timeout_s),
-        Pool(target, REPLAY_LANES, min(timeout_s, REPLAY_CALL_S)),
+        Pool(target, sizes.messages, timeout_s, LOCK_WAIT_S),
+        Pool(target, sizes.rest, timeout_s),
+        Pool(target, sizes.replay, min(timeout_s, REPLAY_CALL_S)),
         Pool(msgspec.structs.replace(target, application_name="queen background jobs"), 1, timeout_s),
     )
+
+
+def _store(pool: Pool, settings: Settings) -> Store:
+    return Store(pool, settings.requests.pop_bytes_max, settings.policy(JobType.PUSH).items_max)
 
 
 def _spool_store(pool: Pool, target: Target) -> SpoolStore:
@@ -109,12 +114,18 @@ def _spool_store(pool: Pool, target: Target) -> SpoolStore:
 
 
 @asynccontextmanager
-async def _pool(target: Target, size: int, settings: Settings) -> AsyncIterator[Pool]:
-    pool = Pool(target, size, min(settings.database.statement_timeout_ms / 1000, REPLAY_CALL_S))
+async def _pool(target: Target, settings: Settings) -> AsyncIterator[Pool]:
+    pool = Pool(target, settings.pool_sizes.replay, min(settings.database.statement_timeout_ms / 1000, REPLAY_CALL_S))
     try:
         yield pool
     finally:
         await pool.close()
+
+
+async def peer_secret(settings: Settings) -> str:
+    """The secret of the instances of a prepared database. Raises DatabaseUnavailableError."""
+    async with _pool(_target(settings), settings) as pool:
+        return await AdministrationStore(pool).peer_secret()
 
 
 async def prepare_spool(settings: Settings) -> Path:
@@ -124,7 +135,7 @@ async def prepare_spool(settings: Settings) -> Path:
         SettingError: the folder cannot be used.
         DatabaseUnavailableError: PostgreSQL is unavailable.
     """
-    async with _pool(_target(settings), REPLAY_LANES, settings) as pool:
+    async with _pool(_target(settings), settings) as pool:
         store, administration = Store(pool), AdministrationStore(pool)
         installation = await administration.installation()
         path = place.claim(settings.spool.folder, settings.server.data_dir, installation)
@@ -216,7 +227,7 @@ def assembly(settings: Settings) -> Assemble:
     async def assemble(answer: Callable[[Job, Any], None]) -> Assembled:
         target = _target(settings)
         pools = hot, cold, replaying, sweeping = _pools(target, settings)
-        store, administration = Store(hot, settings.requests.pop_bytes_max), AdministrationStore(cold)
+        store, administration = _store(hot, settings), AdministrationStore(cold)
         failover = Failover(await _spool(settings, administration))
         notifications, siblings = _notifications(settings, target)
 
