@@ -130,6 +130,7 @@ FAMILIES: Mapping[str, str] = MappingProxyType(
         "COST": "Cost",
         "SEC": "Security",
         "SPOOL": "Spool",
+        "OUT": "Outbox",
         "SMQ": "simple-mq",
     }
 )
@@ -425,8 +426,8 @@ _CATALOGUE: Collection[Guarantee] = (
         "G-DLQ-4",
         "ML",
         "Queues without dead letters",
-        "In a queue with `deadLetterQueue` and `dlqAfterMaxRetries` both false, a message that is given up leaves no "
-        "dead letter, unless an operator moves it there.",
+        "In a queue in which one of `deadLetterQueue` and `dlqAfterMaxRetries` is false, and the other not true, a "
+        "message that is given up leaves no dead letter, unless an operator moves it there.",
         "Some streams are worth retrying and not worth keeping.",
     ),
     _safety(
@@ -592,7 +593,8 @@ _CATALOGUE: Collection[Guarantee] = (
         "G-RET-1",
         "MLA",
         "Nothing is removed too early",
-        "Retention and eviction remove only what their settings allow, whatever steps PostgreSQL's clock makes "
+        "Retention and eviction remove only what their settings allow: `retentionSeconds` with `retentionEnabled`, "
+        "`completedRetentionSeconds` and `ttl` wherever they are set. No step of PostgreSQL's clock changes that "
         "(`G-TIME-1`).",
         "No retry brings back what was deleted.",
     ),
@@ -615,7 +617,8 @@ _CATALOGUE: Collection[Guarantee] = (
         "G-RET-4",
         "L",
         "Retention keeps up",
-        "While the background jobs run, what retention may remove is gone one retention interval later. What was "
+        "While the background jobs run, what retention may remove is gone one retention interval later, also a part of "
+        "what was pushed together. What was "
         "stored before PostgreSQL's clock stepped forward is gone once it is old enough by measured time.",
         "A full disk is an outage.",
     ),
@@ -812,6 +815,22 @@ _CATALOGUE: Collection[Guarantee] = (
         "It was answered, so it must not be lost; and it must not stop the others.",
     ),
     _safety(
+        "G-OUT-1",
+        "LF",
+        "A push with SQL commits with its transaction",
+        "A message that `queen.push` has written is delivered if and only if the transaction of its caller commits, "
+        "and is stored once, under every fault.",
+        "A change of the application's tables and the message about it must not come apart.",
+    ),
+    _safety(
+        "G-OUT-2",
+        "L",
+        "Order of pushes with SQL",
+        "In a partition, messages that one transaction has pushed with SQL keep their order. A transaction that began "
+        "after another had committed comes after it. A transaction that stays open holds back only its own messages.",
+        "It is the order in which the application's tables have changed.",
+    ),
+    _safety(
         "G-SMQ-1",
         "MLFA",
         "Visibility timeout",
@@ -885,7 +904,7 @@ _CATALOGUE: Collection[Guarantee] = (
         "ML",
         "Requeue",
         "A requeued message is visible at once, with delivery count 0, in a queue that had room. Its data and "
-        "creation time are kept.",
+        "creation time are kept. A requeue from a dead-letter queue that is sent again changes nothing.",
         "Requeueing is the second chance after the fault is fixed.",
     ),
     _safety(

@@ -1,28 +1,23 @@
 """``queen encryption``: keys of encrypted queues."""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 import msgspec
 import typer
 from rich.progress import Progress
 
+from queen.cli.database import database
 from queen.cli.options import DataDir, Dsn, environment_with, settings_from
 from queen.cli.output import err, even_unread, fail, out
 from queen.cli.progress import bar
 from queen.config import Settings
 from queen.core.errors import DecryptionError, QueenError, SettingError
-from queen.embedded.server import dsn_of_running
 from queen.postgres.dsn import parse
 from queen.postgres.pool import Pool
 from queen.postgres.rotation import Rotation, RotationStore, rotate_all
 from queen.postgres.setup import prepare
 from queen.security.keyring import Keyring
 from queen.server import logs
-from queen.server.supervisor import embedded_postgres
-from queen.system.errors import FolderInUseError
 
 #: If a key is missing, there may be millions.
 _UNREADABLE_MAX = 20
@@ -85,35 +80,15 @@ def rotate(dsn: Dsn = None, data_dir: DataDir = None) -> None:
 
 
 def _rotate(settings: Settings, keys: Keyring) -> Rotation:
-    with _database(settings) as url, bar() as progress:
+    with database(settings) as url, bar() as progress:
         return asyncio.run(_work(url, settings, keys, _Watcher(progress)))
 
 
-@contextmanager
-def _database(settings: Settings) -> Iterator[str]:
-    """The DSN of the database; starts the embedded PostgreSQL for the block if it is not running."""
-    if settings.database.url:
-        yield settings.database.url
-        return
-    embedded = embedded_postgres(settings)
-    try:
-        embedded.start()
-    except FolderInUseError:
-        if not (running := dsn_of_running(Path(settings.server.data_dir))):
-            raise
-        yield running
-        return
-    try:
-        yield embedded.dsn
-    finally:
-        embedded.stop()
-
-
 async def _work(url: str, settings: Settings, keys: Keyring, watcher: _Watcher) -> Rotation:
-    database = await prepare(url, settings.database.connect_timeout_ms)
+    prepared = await prepare(url, settings.database.connect_timeout_ms)
     target = parse(url, "queen encryption", settings.database.connect_timeout_ms)
     pool = Pool(
-        msgspec.structs.replace(target, pooled=database.pooled), 1, settings.database.statement_timeout_ms / 1000
+        msgspec.structs.replace(target, pooled=prepared.pooled), 1, settings.database.statement_timeout_ms / 1000
     )
     try:
         return await rotate_all(RotationStore(pool), keys, watcher)

@@ -35,6 +35,12 @@ class Registered(Struct, frozen=True):
     more: bool = False
 
 
+def keeps_dead_letters(dead_letter_queue: bool | None, dlq_after_max_retries: bool | None) -> bool:
+    """Whether a queue with these two options keeps dead letters: unless one is false, and the other not true."""
+    said = (dead_letter_queue, dlq_after_max_retries)
+    return True in said or False not in said
+
+
 class QueueConfiguration(Struct, frozen=True):
     """A queue's name, labels and options; ``None`` is an option that was never set.
 
@@ -44,10 +50,11 @@ class QueueConfiguration(Struct, frozen=True):
         retry_delay: milliseconds before the redelivery of a failed message.
         delayed_processing: seconds that a message stays invisible.
         window_buffer: seconds that a partition must have been quiet to deliver anything.
-        dead_letter_queue, dlq_after_max_retries: if both are false, a message is dropped after its retries.
-        retention_enabled: switches the next two on.
+        dead_letter_queue, dlq_after_max_retries: see `keeps_dead_letters`.
+        retention_enabled: switches the next one on.
         retention_seconds: seconds that a message is kept; 0 is no limit.
-        completed_retention_seconds: seconds that a message that all groups have completed is kept; 0 is no limit.
+        completed_retention_seconds: seconds that a message that all groups have completed is kept, regardless of the
+            switch; 0 is no limit.
         ttl: seconds that a message is kept, regardless of the switch; 0 is no limit.
         max_wait_time_seconds: seconds after which a message that a group has not consumed is given up; 0 is no limit.
         max_size: maximum backlog of the queue, in messages; 0 is no limit.

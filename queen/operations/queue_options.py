@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Struct
 
 from queen.core import limits
-from queen.core.administration import QueueConfiguration
+from queen.core.administration import QueueConfiguration, keeps_dead_letters
 from queen.core.errors import BadRequestError
 from queen.http.fields import between
 
@@ -38,13 +38,13 @@ class Options(Struct):
         delayedProcessing: delay before a message is delivered, in seconds.
         windowBuffer: seconds without a push to a partition before its messages are delivered.
         priority: order among queues of a namespace or task, highest first.
-        deadLetterQueue: whether dead letters are stored.
-        dlqAfterMaxRetries: the same as `deadLetterQueue`.
+        deadLetterQueue: whether dead letters are stored; by default they are.
+        dlqAfterMaxRetries: the same as `deadLetterQueue`. If both are given and differ, dead letters are stored.
         namespace: used if the body has no `namespace`.
         task: used if the body has no `task`.
         retentionSeconds: age at which messages are removed, if `retentionEnabled`; 0: never.
-        completedRetentionSeconds: the same for messages that every group has acknowledged.
-        retentionEnabled: whether the two options above apply.
+        completedRetentionSeconds: age at which messages are removed that every group has acknowledged; 0: never.
+        retentionEnabled: whether `retentionSeconds` applies.
         maxWaitTimeSeconds: age at which unacknowledged messages are evicted; 0: never.
         maxSize: maximum backlog; a push beyond it is answered 429. 0: unlimited.
         ttl: age in seconds at which messages are removed, acknowledged or not; 0: never.
@@ -134,7 +134,7 @@ def configuration_of(queue: str, namespace: str, task: str, options: Options) ->
 def in_force(configuration: QueueConfiguration) -> OptionsInForce:
     """The options of a configuration, with defaults."""
     c = configuration
-    buries = c.dead_letter_queue is not False or c.dlq_after_max_retries is not False
+    buries = keeps_dead_letters(c.dead_letter_queue, c.dlq_after_max_retries)
     return OptionsInForce(
         lease_time=c.lease_time or 60,
         retry_limit=c.retry_limit,

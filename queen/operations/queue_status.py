@@ -3,7 +3,7 @@
 import falcon.asgi
 from msgspec import Struct
 
-from queen.core.administration import PartitionRow, QueueFilter, QueueOptions, QueueOrder, QueueRow
+from queen.core.administration import PartitionRow, QueueFilter, QueueOptions, QueueOrder, QueueRow, keeps_dead_letters
 from queen.core.errors import NotFoundError
 from queen.engine.context import Context
 from queen.http import answers, parameters, queries
@@ -104,7 +104,7 @@ class StatusQueueAnswer(Struct, rename="camel"):
 
 def _detail_queue(options: QueueOptions) -> DetailQueue:
     o = options
-    buries = (o.dead_letter_queue is not False) or (o.dlq_after_max_retries is not False)
+    buries = keeps_dead_letters(o.dead_letter_queue, o.dlq_after_max_retries)
     config = StatusConfig(o.lease_time or 60, o.retry_limit, o.retry_delay or 0, o.ttl, o.max_size, buries)
     return DetailQueue(ids.queue_id(o.queue_id), o.name, o.namespace, o.task, o.priority, text(o.created_at), config)
 

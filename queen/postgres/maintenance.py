@@ -64,7 +64,7 @@ class MaintenanceStore:
         return await self._find("SELECT * FROM queen.find_expired_v1($1, $2, $3, $4)", queue_id, after, limit)
 
     async def remove_expired(self, queue_id: int, places: Sequence[Place], messages: int, wait: bool) -> list[Step]:
-        """Removes about this many expired messages, in whole segments."""
+        """Removes about this many expired messages."""
         part_ids = [place.part_id for place in places]
         rows = await self._pool.fetch(
             "SELECT * FROM queen.remove_expired_v1($1, $2, $3, $4, $5, $6)",

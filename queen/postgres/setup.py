@@ -10,6 +10,7 @@ import asyncpg
 from msgspec import Struct
 
 from queen.core.errors import DatabaseSetupError, DatabaseUnavailableError, DataRejectedError
+from queen.postgres import earlier_procedures
 from queen.postgres.dsn import UNREACHABLE, Target, connect, parse
 from queen.postgres.sqlstate import reason_of, translate
 
@@ -19,6 +20,13 @@ _OLDEST = 140000
 #: Key in ``queen.system_state`` of the hash of the current procedures.
 _PROCEDURES = "procedures"
 _SQL = files("queen") / "sql"
+#: ``least`` leaves out what is NULL. reserved_connections is new in PostgreSQL 16.
+_CONNECTIONS_ALLOWED = (
+    "SELECT least(current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int"
+    " - coalesce(current_setting('reserved_connections', true)::int, 0), nullif(r.rolconnlimit, -1),"
+    " nullif(d.datconnlimit, -1))"
+    " FROM pg_roles AS r CROSS JOIN pg_database AS d WHERE r.rolname = current_user AND d.datname = current_database()"
+)
 
 
 class DatabaseInfo(Struct, frozen=True):
@@ -28,12 +36,14 @@ class DatabaseInfo(Struct, frozen=True):
         version: of PostgreSQL, such as ``18.4``.
         place: its address, without secrets.
         pooled: whether connections go through a transaction pooler.
+        connections_max: connections that it allows to this user; ``None`` behind a pooler, which shares them.
         applied: migrations that this call has applied.
     """
 
     version: str
     place: str
     pooled: bool
+    connections_max: int | None = None
     applied: tuple[str, ...] = ()
 
 
@@ -95,8 +105,13 @@ async def _migrate(connection: "asyncpg.Connection[Any]") -> tuple[str, ...]:
     for name in missing:
         await connection.execute(known[name].read_text())
         await connection.execute("INSERT INTO queen.migrations (name) VALUES ($1)", name)
+    before = await _upgraded(connection)
     for script in _replaced():
         await connection.execute(script.read_text())
+    if before is None:
+        await earlier_procedures.keep_restored(connection)
+    else:
+        await earlier_procedures.remember(connection, before)
     await connection.execute(
         "INSERT INTO queen.system_state (key, value, updated_at) VALUES ($1, to_jsonb($2::text), clock_timestamp())"
         " ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at"
@@ -105,6 +120,12 @@ async def _migrate(connection: "asyncpg.Connection[Any]") -> tuple[str, ...]:
         _fingerprint(),
     )
     return missing
+
+
+async def _upgraded(connection: "asyncpg.Connection[Any]") -> dict[str, str] | None:
+    """The procedures that this version is about to replace by its own; ``None`` if they are its own."""
+    made = await connection.fetchval("SELECT value #>> '{}' FROM queen.system_state WHERE key = $1", _PROCEDURES)
+    return None if made == _fingerprint() else await earlier_procedures.definitions(connection)
 
 
 def _replaced() -> list[Traversable]:
@@ -184,6 +205,7 @@ async def prepare(url: str, connect_timeout_ms: int) -> DatabaseInfo:
         async with connection.transaction():
             pooled = await is_pooled(connection)
             isolation = await connection.fetchval("SHOW default_transaction_isolation")
+            allowed = await connection.fetchval(_CONNECTIONS_ALLOWED)
         if pooled:
             check_isolation(isolation)
         try:
@@ -208,4 +230,4 @@ async def prepare(url: str, connect_timeout_ms: int) -> DatabaseInfo:
     finally:
         if not connection.is_closed():
             await connection.close()
-    return DatabaseInfo(version.split(maxsplit=1)[0], target.place, pooled, applied)
+    return DatabaseInfo(version.split(maxsplit=1)[0], target.place, pooled, None if pooled else allowed, applied)

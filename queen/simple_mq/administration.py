@@ -9,6 +9,7 @@ from queen.simple_mq.requests import NO_QUEUE, QUEUE_SIZE_MAX, Requeued, Requeue
 
 _REQUEUED = {
     "requeued": "success",
+    "repeated": "success",
     "full": "queue_full",
     "missing": "message_not_found",
     "unknown": "queue_not_found",
@@ -36,7 +37,8 @@ async def requeue(context: Context, queue: UUID, message: UUID) -> Requeued:
     done = await context.with_retries(lambda _again: SimpleMq.of(context).administration.requeue(queue, message))
     # An unknown message has no destination: the queue may not exist.
     SimpleMq.of(context).outcomes.add(done.destination or NO_QUEUE, "requeue", _REQUEUED[done.outcome])
-    if done.outcome == "requeued" and done.destination is not None:
+    # Also a repeated one: the call before it may have been an attempt of this very request.
+    if done.outcome in {"requeued", "repeated"} and done.destination is not None:
         announce(context, done.destination, 1)
     return done
 

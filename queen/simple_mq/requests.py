@@ -160,7 +160,12 @@ class Extended(Struct, frozen=True):
 
 
 class Requeued(Struct, frozen=True):
-    """The result of a requeue: ``requeued``, ``full``, ``missing``, or ``unknown`` (no such destination)."""
+    """The result of a requeue.
+
+    Attributes:
+        outcome: ``requeued``, ``repeated`` (it had been before, nothing changed), ``full``, ``missing``, or ``unknown``
+            (no such destination).
+    """
 
     outcome: str
     destination: UUID | None

@@ -212,12 +212,13 @@ class Snapshot:
 def _queue(row: dict[str, Any], created_at: int) -> Queue:
     """A release without an option has no column for it, and ignores it."""
     retains = bool(row.get("retention_enabled"))
+    buries = (row["dead_letter_queue"], row["dlq_after_max_retries"])
     return Queue(
         queue=row["name"],
         retry_limit=row["retry_limit"],
-        keeps_dead_letters=not (row["dead_letter_queue"] is False and row["dlq_after_max_retries"] is False),
+        keeps_dead_letters=True in buries or False not in buries,
         retention_seconds=row.get("retention_seconds") if retains else None,
-        completed_retention_seconds=row.get("completed_retention_seconds") if retains else None,
+        completed_retention_seconds=row.get("completed_retention_seconds"),
         ttl_seconds=row.get("ttl"),
         max_wait_seconds=row.get("max_wait_time_seconds"),
         created_at=created_at,

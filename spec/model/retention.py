@@ -21,50 +21,32 @@ DEFAULT = "Default"
 
 
 def remove_expired(state: State, operation: RemoveExpired, now: float) -> tuple[State, Removed]:
-    """Remove as much as the options allow."""
-    return remove(state, operation.queue, removable(state, operation.queue, now), now)
-
-
-def removable(state: State, name: str, now: float) -> dict[str, int]:
-    """The oldest offset that each partition has to keep: its message is too young, or some group still needs it."""
-    queue = state.queue(name)
-    return {lane: _keep_from(queue, partition, now) for lane, partition in queue.partitions.items()} if queue else {}
-
-
-def due(state: State, name: str, now: float) -> dict[str, int]:
-    """The oldest offset that each partition may keep: others are too old, even if a group still needs them."""
-    queue = state.queue(name)
-    if queue is None:
-        return {}
-    return {
-        lane: next(
-            (m.offset for m in partition.kept if not _is_too_old(queue.options, now - m.created_at)), partition.head
-        )
-        for lane, partition in queue.partitions.items()
-    }
+    """Remove what the options let go."""
+    queue = state.queue(operation.queue)
+    partitions = queue.partitions if queue else {}
+    oldest = {lane: _keep_from(queue, partition, now) for lane, partition in partitions.items() if queue}
+    return _remove(state, operation.queue, oldest, now), Removed(oldest)
 
 
 def _keep_from(queue: Queue, partition: Partition, now: float) -> int:
-    """G-RET-1 and, for what is completed, G-RET-2; created_at rises, so what goes is a prefix."""
+    """The oldest offset that a partition keeps (G-RET-1, for what is completed G-RET-2, G-RET-4).
+
+    `created_at` rises, so what goes is a prefix.
+    """
     done = min((cursor.acked for cursor in partition.cursors.values()), default=-1)
     for message in partition.kept:
         age = now - message.created_at
-        completed = message.offset <= done and _is_over(queue.options, queue.options.completed_retention_seconds, age)
+        completed = message.offset <= done and 0 < queue.options.completed_retention_seconds < age
         if not completed and not _is_too_old(queue.options, age):
             return message.offset
     return partition.head
 
 
 def _is_too_old(options: Options, age: float) -> bool:
-    return 0 < options.ttl < age or _is_over(options, options.retention_seconds, age)
+    return 0 < options.ttl < age or (options.retention_enabled and 0 < options.retention_seconds < age)
 
 
-def _is_over(options: Options, seconds: float, age: float) -> bool:
-    """Whether a time is over that `retention_enabled` switches."""
-    return options.retention_enabled and 0 < seconds < age
-
-
-def remove(state: State, name: str, oldest: Mapping[str, int], now: float) -> tuple[State, Removed]:
+def _remove(state: State, name: str, oldest: Mapping[str, int], now: float) -> State:
     """Remove the messages below these offsets; they are done for every group."""
     for partition_name, first in oldest.items():
         lane = Lane(name, partition_name)
@@ -72,7 +54,7 @@ def remove(state: State, name: str, oldest: Mapping[str, int], now: float) -> tu
         gone = range(first)
         cursors = {group: _pass_over(cursor, gone, now) for group, cursor in partition.cursors.items()}
         state = put_partition(state, lane, replace(partition, removed=first, cursors=cursors))
-    return state, Removed(dict(oldest))
+    return state
 
 
 def _pass_over(cursor: Cursor, gone: range, now: float) -> Cursor:

@@ -330,6 +330,8 @@ def requeue(state: State, operation: Requeue, now: float) -> tuple[State, Outcom
     if source is None:
         return state, Done("missing")
     parents = [id_ for id_, queue in state.queues.items() if queue.dlq == operation.queue]
+    if source in parents:
+        return state, Done("repeated")
     destination = parents[0] if parents and source == operation.queue else operation.queue
     if destination not in state.queues:
         return state, UNKNOWN

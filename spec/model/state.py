@@ -188,8 +188,8 @@ class Options:
     retry_delay: float = 0
     delayed_processing: float = 0
     window_buffer: float = 0
-    dead_letter_queue: bool = True
-    dlq_after_max_retries: bool = True
+    dead_letter_queue: bool | None = None
+    dlq_after_max_retries: bool | None = None
     priority: int = 0
     retention_enabled: bool = False
     retention_seconds: float = 0
@@ -200,8 +200,9 @@ class Options:
 
     @property
     def keeps_dead_letters(self) -> bool:
-        """Whether messages that a group gives up become dead letters."""
-        return self.dead_letter_queue or self.dlq_after_max_retries
+        """Whether messages that a group gives up become dead letters: unless an option says no, and none yes."""
+        said = (self.dead_letter_queue, self.dlq_after_max_retries)
+        return True in said or False not in said
 
 
 @dataclass(frozen=True, slots=True)

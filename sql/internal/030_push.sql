@@ -129,12 +129,12 @@ DECLARE
         - interval '1 hour';
 BEGIN
     FOR v_segment IN
-        SELECT s.last_off, s.n, s.created_at, s.flush FROM queen.segments AS s
+        SELECT s.last_off, s.n, s.cut, s.created_at, s.flush FROM queen.segments AS s
         WHERE s.part_id = p_part ORDER BY s.last_off DESC
     LOOP
         EXIT WHEN v_segment.created_at < v_oldest;
         IF v_segment.flush = p_flush AND v_segment.n > 0 THEN
-            first_off := v_segment.last_off - v_segment.n + 1;
+            first_off := v_segment.last_off - v_segment.n - v_segment.cut + 1;
             last_off := v_segment.last_off;
             created_at := v_segment.created_at;
             RETURN NEXT;

@@ -91,7 +91,9 @@ BEGIN
     SELECT * INTO v_cursor FROM queen.partition_consumers AS c WHERE c.part_id = p_part AND c.grp_id = p_grp AND c.ver = p_ver;
     SELECT
         g.name, q.id AS queue_id, q.retry_limit, coalesce(q.retry_delay, 0) AS retry_delay,
-        coalesce(q.dead_letter_queue, true) OR coalesce(q.dlq_after_max_retries, true) AS buries, g.starts_at
+        coalesce(
+            q.dead_letter_queue OR q.dlq_after_max_retries, q.dead_letter_queue, q.dlq_after_max_retries, true) AS buries,
+        g.starts_at
     INTO v_group
     FROM queen.consumer_groups_metadata AS g JOIN queen.queues AS q ON q.id = g.queue_id WHERE g.id = p_grp;
     IF v_group.starts_at IS NOT NULL THEN  -- what was pushed before its start is not for it

@@ -119,7 +119,10 @@ BEGIN
     IF messages = 0 THEN
         RETURN;
     END IF;
-    IF coalesce(p_queue.dead_letter_queue, true) OR coalesce(p_queue.dlq_after_max_retries, true) THEN
+    IF coalesce(
+        p_queue.dead_letter_queue OR p_queue.dlq_after_max_retries, p_queue.dead_letter_queue,
+        p_queue.dlq_after_max_retries, true)
+    THEN
         PERFORM queen.bury(
             p_queue.id, p_part, p_grp, v_group, v_off, array_fill('Maximum wait time exceeded'::text, ARRAY[messages::int]),
             ARRAY(SELECT coalesce((v_retries ->> o::text)::int, 0) FROM unnest(v_off) AS o), p_now);

@@ -37,8 +37,8 @@ COMMENT ON FUNCTION queen.find_overdue_v1 IS 'The next partitions of a queue tha
 --            cursors that consumers hold, or to pass them over; p_not_after see queen.older_than
 -- Returns:   one row per partition: the messages given up, and state: done, more, or busy.
 -- Locks:     as subscribe_v1, if the queue has no group, and then nothing else; or the queue row FOR SHARE; then a page
---            of a group that should have begun by now (queen.begin_page), and then nothing else; or cursors in
---            (part_id, grp_id) order.
+--            of a group that should have begun by now or lacks cursors (queen.begin_page), and then nothing else; or
+--            cursors in (part_id, grp_id) order.
 -- Writes:    partition_consumers, dead_letter_queue, retention_metrics.
 CREATE OR REPLACE FUNCTION queen.evict_overdue_v1(
     p_queue_id bigint, p_part bigint[], p_messages int, p_wait bool, p_not_after timestamptz DEFAULT NULL
@@ -75,7 +75,9 @@ BEGIN
     PERFORM queen.begin_page(g.id, 1000)
     FROM (
         SELECT o.id FROM queen.consumer_groups_metadata AS o
-        WHERE o.queue_id = p_queue_id AND o.starts_at < v_now AND o.subscribed_upto >= 0 ORDER BY o.id LIMIT 1
+        WHERE o.queue_id = p_queue_id AND o.subscribed_upto >= 0 AND (
+            o.starts_at < v_now OR (o.starts_at IS NULL AND o.subscribed_upto < 9223372036854775807))
+        ORDER BY o.id LIMIT 1
     ) AS g;
     IF FOUND THEN
         -- It holds the cursors of that page until the commit: others come in another call.

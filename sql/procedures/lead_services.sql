@@ -34,7 +34,7 @@ LANGUAGE sql STABLE
 BEGIN ATOMIC
     SELECT q.id FROM queen.queues AS q
     WHERE CASE p_service
-        WHEN 'retention' THEN q.retention_enabled AND greatest(q.retention_seconds, q.completed_retention_seconds) > 0
+        WHEN 'retention' THEN q.completed_retention_seconds > 0 OR (q.retention_enabled AND q.retention_seconds > 0)
         WHEN 'expiry' THEN q.ttl > 0
         WHEN 'eviction' THEN q.max_wait_time_seconds > 0
         ELSE true

@@ -37,15 +37,16 @@ BEGIN
     IF p_queue.ttl > 0 THEN
         older := greatest(older, queen.older_than(make_interval(secs => p_queue.ttl), p_not_after));
     END IF;
-    IF p_queue.retention_enabled AND p_queue.completed_retention_seconds > 0 THEN
+    IF p_queue.completed_retention_seconds > 0 THEN
         older_done := queen.older_than(make_interval(secs => p_queue.completed_retention_seconds), p_not_after);
     END IF;
 END $$;
 COMMENT ON FUNCTION queen.expiring IS 'Internal: the times before which messages of a queue may be removed.';
 
--- The oldest segments of a partition that queen.expiring lets retention remove, above p_from and with p_messages
--- messages or a few more: their last offset (null: there are none), their messages, those of them that are removed only
--- because they are completed, and whether there may be more. created_at rises with the offset, so they are a prefix.
+-- The oldest messages of a partition that queen.expiring lets retention remove, above p_from and p_messages of them or a
+-- few more: the last offset of them (null: there are none), their number, those of them that are removed only because
+-- they are completed, and whether there may be more. created_at rises with the offset, so they are a prefix: of the last
+-- segment, what every group has completed.
 CREATE OR REPLACE FUNCTION queen.expired(
     p_part bigint, p_queue queen.queues, p_from bigint, p_messages int, p_older timestamptz, p_older_done timestamptz,
     OUT upto bigint, OUT messages bigint, OUT completed bigint, OUT more bool
@@ -57,6 +58,8 @@ AS $$
 DECLARE
     v_segment record;
     v_done bigint;
+    v_upto bigint;
+    v_number bigint;
 BEGIN
     messages := 0;
     completed := 0;
@@ -73,23 +76,28 @@ BEGIN
         SELECT s.last_off, s.n, s.created_at FROM queen.segments AS s
         WHERE s.part_id = p_part AND s.last_off > p_from AND s.n > 0 ORDER BY s.last_off
     LOOP
-        EXIT WHEN NOT coalesce(
-            v_segment.created_at < p_older OR (v_segment.created_at < p_older_done AND v_segment.last_off <= v_done), false);
+        v_upto := CASE
+            WHEN v_segment.created_at < p_older THEN v_segment.last_off
+            WHEN v_segment.created_at < p_older_done THEN least(v_segment.last_off, v_done)
+        END;
+        v_number := v_upto - v_segment.last_off + v_segment.n;
+        EXIT WHEN coalesce(v_number <= 0, true);
         more := messages >= p_messages;
         EXIT WHEN more;
-        upto := v_segment.last_off;
-        messages := messages + v_segment.n;
+        upto := v_upto;
+        messages := messages + v_number;
         IF NOT coalesce(v_segment.created_at < p_older, false) THEN
-            completed := completed + v_segment.n;
+            completed := completed + v_number;
         END IF;
+        EXIT WHEN upto < v_segment.last_off;
     END LOOP;
 END $$;
-COMMENT ON FUNCTION queen.expired IS 'Internal: the oldest segments of a partition that retention may remove.';
+COMMENT ON FUNCTION queen.expired IS 'Internal: the oldest messages of a partition that retention may remove.';
 
--- Purpose:   removes the oldest segments of partitions, as far as the options of their queue allow, with their
+-- Purpose:   removes the oldest messages of partitions, as far as the options of their queue allow, with their
 --            transaction ids, and moves cursors that were before what is left.
 -- Arguments: p_part, p_from  partitions of one queue, ascending, and offsets up to which they are known to be empty
---            p_messages      where to stop, if 20 ms have not passed before; whole segments go
+--            p_messages      where to stop, if 20 ms have not passed before; at the end of a segment
 --            p_wait          true: wait for rows that others have locked; false: skip them
 --            p_not_after     see queen.older_than
 -- Returns:   one row per partition: upto, removed up to this offset (null: nothing was), the messages, and state: done,
@@ -134,7 +142,7 @@ BEGIN
             IF v_expired.upto IS NOT NULL AND NOT queen.lock_cursors_below(v_place.part_id, v_expired.upto, p_wait) THEN
                 state := 'busy';
             ELSIF v_expired.upto IS NOT NULL THEN
-                PERFORM queen.remove_segments(v_place.part_id, v_expired.upto, v_now);
+                PERFORM queen.remove_upto(v_place.part_id, v_expired.upto, v_now);
                 upto := v_expired.upto;
                 messages := v_expired.messages;
                 v_left := v_left - messages;
@@ -147,7 +155,7 @@ BEGIN
     PERFORM queen.count_removed(v_queue.name, p_messages - v_left - v_completed, v_completed, 0);
 END $$;
 COMMENT ON FUNCTION queen.remove_expired_v1 IS
-    'Removes the oldest segments of partitions, as the options of their queue allow.';
+    'Removes the oldest messages of partitions, as the options of their queue allow.';
 
 -- Takes the locks to remove the oldest segments of a partition; true if the caller holds them now. The first excludes
 -- calls that move a cursor back, which lock the partition FOR UPDATE. Pushes (FOR NO KEY UPDATE) go on, for they append
@@ -194,9 +202,9 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.lock_cursors_below IS 'Internal: locks cursors below an offset.';
 
--- Removes the segments of a partition up to an offset. The caller has queen.lock_oldest and the cursors below the
+-- Removes the messages of a partition up to an offset. The caller has queen.lock_oldest and the cursors below the
 -- offset.
-CREATE OR REPLACE FUNCTION queen.remove_segments(p_part bigint, p_upto bigint, p_now timestamptz) RETURNS void
+CREATE OR REPLACE FUNCTION queen.remove_upto(p_part bigint, p_upto bigint, p_now timestamptz) RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
 SET enable_bitmapscan = off
@@ -204,14 +212,19 @@ AS $$
 DECLARE
     v_newest bigint;
     v_hashes uuid[];
+    -- The last segment of which something goes.
+    v_last CONSTANT bigint := coalesce((
+        SELECT s.last_off FROM queen.segments AS s
+        WHERE s.part_id = p_part AND s.last_off >= p_upto ORDER BY s.last_off LIMIT 1), p_upto);
 BEGIN
     -- By their hashes: transaction ids are not ordered by offset. Each is looked up by itself, which no planner can
     -- turn into reading all ids of the partition (ADR 38). An id that was free again, and was used for another message,
     -- has a higher offset.
     v_hashes := ARRAY(
         SELECT encode(substr(s.ids, 16 * i.pos + 1, 16), 'hex')::uuid
-        FROM queen.segments AS s CROSS JOIN generate_series(0, s.n - 1) AS i (pos)
-        WHERE s.part_id = p_part AND s.last_off <= p_upto AND s.ids IS NOT NULL);
+        FROM queen.segments AS s
+        CROSS JOIN generate_series(0, s.n - 1 - greatest(s.last_off - p_upto, 0)::int) AS i (pos)
+        WHERE s.part_id = p_part AND s.last_off <= v_last AND s.ids IS NOT NULL);
     DELETE FROM queen.transaction_ids AS t
     WHERE t.ctid = ANY(ARRAY(
         SELECT i.place FROM unnest(v_hashes) AS u (hash)
@@ -223,10 +236,37 @@ BEGIN
     -- The newest segment stays without its messages: it says where the log ends.
     UPDATE queen.segments AS s SET n = 0, ids = NULL, ends = '', data = '[]'
     WHERE s.part_id = p_part AND s.last_off <= p_upto AND s.last_off = v_newest;
+    IF v_last > p_upto THEN
+        PERFORM queen.cut_segment(p_part, v_last, p_upto);
+    END IF;
     UPDATE queen.deleted_messages AS d SET offsets = d.offsets - int8multirange(int8range(NULL, p_upto, '[]'))
     WHERE d.part_id = p_part;
     DELETE FROM queen.deleted_messages AS d WHERE d.part_id = p_part AND isempty(d.offsets);
     PERFORM queen.pass_over(c.part_id, c.grp_id, int8multirange(int8range(NULL, p_upto, '[]')), p_now)
     FROM queen.partition_consumers AS c WHERE c.part_id = p_part AND c.acked < p_upto;
 END $$;
-COMMENT ON FUNCTION queen.remove_segments IS 'Internal: removes the oldest segments of a partition.';
+COMMENT ON FUNCTION queen.remove_upto IS 'Internal: removes the oldest messages of a partition.';
+
+-- Writes a segment anew without its messages up to an offset, which is below its last one. It is held, for a rotation of keys
+-- writes segments without the partition.
+CREATE OR REPLACE FUNCTION queen.cut_segment(p_part bigint, p_segment bigint, p_upto bigint) RETURNS void
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+AS $$
+DECLARE
+    v_segment record;
+    v_left record;
+    v_number int;
+BEGIN
+    -- Copies: the columns may be stored out of line, and each number would fetch them anew.
+    SELECT s.n, substr(s.data, 1) AS data, substr(s.ends, 1) AS ends, substr(s.ids, 1) AS ids INTO v_segment
+    FROM queen.segments AS s WHERE s.part_id = p_part AND s.last_off = p_segment FOR NO KEY UPDATE;
+    v_number := p_upto - p_segment + v_segment.n;
+    SELECT * INTO v_left FROM queen.cut_messages(
+        v_segment.n, ARRAY(SELECT generate_series(0, v_number - 1)), v_segment.data, v_segment.ends, v_segment.ids);
+    UPDATE queen.segments AS s
+    SET n = s.n - v_number, cut = s.cut + v_number, data = v_left.data, ends = v_left.ends, ids = v_left.ids
+    WHERE s.part_id = p_part AND s.last_off = p_segment;
+END $$;
+COMMENT ON FUNCTION queen.cut_segment IS 'Internal: removes the first messages of a segment.';

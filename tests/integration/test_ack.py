@@ -243,12 +243,25 @@ async def test_ack_dlq_of_any_payload_that_was_accepted_is_possible(api: Api, qu
 
 
 @checks("G-DLQ-4", level=Level.LIVE)
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        ({"deadLetterQueue": False, "dlqAfterMaxRetries": False}, 0),
+        ({"deadLetterQueue": False}, 0),
+        ({"dlqAfterMaxRetries": False}, 0),
+        ({"deadLetterQueue": False, "dlqAfterMaxRetries": True}, 1),
+        ({"deadLetterQueue": True, "dlqAfterMaxRetries": False}, 1),
+        ({}, 1),
+    ],
+)
 async def test_ack_dlq_in_a_queue_that_wants_none_drops_the_message(
-    api: Api, database: "asyncpg.Connection[Any]", queue: str
+    api: Api, database: "asyncpg.Connection[Any]", queue: str, options: dict[str, bool], kept: int
 ) -> None:
-    await api.configure(queue, deadLetterQueue=False, dlqAfterMaxRetries=False)
+    said = await api.configure(queue, **options)
+    assert {name: said["options"][name] for name in options} == options
+    assert (said["options"]["deadLetterQueue"] or said["options"]["dlqAfterMaxRetries"]) == bool(kept)
     await api.ack(await deliver(api, queue, 1), "dlq")
-    assert await dead_letters(database, queue) == []
+    assert len(await dead_letters(database, queue)) == kept
     assert await again(api, queue) == []
 
 

@@ -250,7 +250,7 @@ async def test_what_retention_removes_is_found_by_its_ids_and_not_among_all_of_t
         assert len(await store.push(flush, again=False)) == 1
     [part_id] = flush.part
     await pool.fetch("BEGIN")
-    await pool.fetch("SELECT queen.remove_segments($1, 99, queen.clock())", part_id)
+    await pool.fetch("SELECT queen.remove_upto($1, 99, queen.clock())", part_id)
     [row] = await pool.fetch(IDS_READ)
     await pool.fetch("COMMIT")
     assert row["n"] == 100

@@ -50,6 +50,17 @@ async def test_a_flush_that_was_committed_is_answered_as_the_first_time(pool: Po
 
 
 @checks("G-IDEM-1", level=Level.LIVE)
+async def test_a_flush_of_which_retention_has_removed_a_part_is_answered_as_the_first_time(pool: Pool) -> None:
+    store = Store(pool)
+    columns = await flush(store)
+    first = await store.push(columns, again=False)
+    for upto in (0, 1):
+        await pool.fetch("SELECT queen.remove_upto($1, $2, queen.clock())", columns.part[0], upto)
+        assert await store.push(columns, again=True) == first
+    assert await stored(pool, columns) == ONCE[2:]
+
+
+@checks("G-IDEM-1", level=Level.LIVE)
 async def test_a_first_sending_that_arrives_after_its_repetition_stores_nothing(pool: Pool) -> None:
     store = Store(pool)
     columns = await flush(store)

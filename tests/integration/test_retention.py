@@ -100,7 +100,7 @@ async def test_retention_removes_what_is_older_even_if_it_is_not_done_and_nothin
         {"retentionSeconds": 1, "completedRetentionSeconds": 1, "retentionEnabled": False},
         {"retentionEnabled": True},
         {"retentionEnabled": True, "retentionSeconds": 3600, "ttl": 3600},
-        {"retentionEnabled": True, "completedRetentionSeconds": 1},
+        {"completedRetentionSeconds": 1},
     ],
 )
 @checks("G-RET-1", "G-RET-2", level=Level.LIVE)
@@ -134,6 +134,29 @@ async def test_completed_retention_waits_for_the_slowest_group(
     (again, kept) = await busy.push(queue, "again", "kept", ids=["t0", "t3"])
     assert (again["status"], kept["status"]) == ("queued", "duplicate"), "ids go with their messages"
     assert await offsets(db, queue) == [2, 3, 4], "offsets go on"
+
+
+@checks("G-RET-1", "G-RET-2", "G-RET-4", "G-DUR-3", level=Level.LIVE)
+async def test_completed_retention_needs_no_other_option_and_takes_a_part_of_what_was_pushed_together(
+    busy: Api, db: "asyncpg.Connection[Any]", queue: str
+) -> None:
+    payloads = [{"n": n, "text": "ä" * n} for n in range(5)]
+    await busy.push(queue, *payloads, ids=["t0", None, "t2", "t3", None])
+    taken = (await busy.pop(queue, batch=5)).messages
+    await busy.ack(taken[:3])
+    await age(db, queue, 120)
+    await busy.configure(queue, completedRetentionSeconds=60, retentionEnabled=False)
+    await until(db, queue, [3, 4])
+    for gone in taken[:3]:
+        path = f"/api/v1/messages/{gone['partitionId']}/{gone['transactionId']}"
+        assert (await busy.http.get(path)).status_code == 404
+    assert (await busy.pop(queue, consumerGroup="new", batch=9)).data == payloads[3:]
+    shown = (await busy.http.get("/api/v1/messages", params={"queue": queue})).json()["messages"]
+    assert [message["transactionId"] for message in shown] == [each["transactionId"] for each in taken[:2:-1]]
+    (again, kept) = await busy.push(queue, "again", "kept", ids=["t2", "t3"])
+    assert (again["status"], kept["status"]) == ("queued", "duplicate"), "ids go with their messages"
+    assert [each["success"] for each in await busy.ack(taken[3:])] == [True, True], "the lease goes on"
+    assert (await busy.pop(queue, batch=9)).data == ["again"]
 
 
 async def test_acks_of_messages_that_are_gone(busy: Api, db: "asyncpg.Connection[Any]", queue: str) -> None:
@@ -232,11 +255,11 @@ async def letters(db: "asyncpg.Connection[Any]", queue: str) -> set[tuple[str, i
 
 
 @checks("G-RET-6", level=Level.LIVE)
-@pytest.mark.parametrize("buries", [True, False])
+@pytest.mark.parametrize("options", [{}, {"deadLetterQueue": False}])
 async def test_eviction_of_a_queue_without_groups(
-    busy: Api, db: "asyncpg.Connection[Any]", queue: str, buries: bool
+    busy: Api, db: "asyncpg.Connection[Any]", queue: str, options: dict[str, bool]
 ) -> None:
-    await busy.configure(queue, maxWaitTimeSeconds=60, deadLetterQueue=buries, dlqAfterMaxRetries=buries)
+    await busy.configure(queue, maxWaitTimeSeconds=60, **options)
     await busy.push(queue, 0, 1)
     await busy.push(queue, 2, partition="p")
     await age(db, queue, 120)
@@ -249,7 +272,7 @@ async def test_eviction_of_a_queue_without_groups(
         return sorted(row["acked"] for row in rows) == [0, 1]
 
     await eventually(look, "queue mode gave them up")
-    assert len(await letters(db, queue)) == (2 if buries else 0), "offsets 0 and 1, the former in two partitions"
+    assert len(await letters(db, queue)) == (0 if options else 2), "offsets 0 and 1, the former in two partitions"
     assert (await busy.pop(queue, batch=9, partitions=9)).messages == []
     assert (await busy.pop(queue, batch=9, partitions=9, consumerGroup="g")).messages == []
 

@@ -400,6 +400,28 @@ async def test_visibility_is_extended_and_ended(http: httpx.AsyncClient, create:
     assert refused.json()["field"] == "visibilityTimeout"
 
 
+@checks("G-SMQ-10", level=Level.LIVE)
+async def test_a_requeue_that_is_sent_again_changes_nothing(http: httpx.AsyncClient, create: Create) -> None:
+    """Its first answer was lost; meanwhile somebody may have polled the message. Also where both arrive at once."""
+    queue = await create(deliveries=2, hidden_s=0)
+    [message] = await enqueue(http, queue, "x")
+    for _ in range(3):
+        await poll(http, queue)
+    dlq = (await shown(http, queue))["dlq_id"]
+    path, moved = f"/api/queues/{dlq}/messages/{message}/requeue", {"message_id": message, "requeued_to": queue}
+    for answer in await asyncio.gather(*(http.post(path) for _ in range(4))):
+        assert (answer.status_code, answer.json()) == (200, moved)
+    taken = await poll(http, queue)
+    assert taken is not None
+    assert taken["delivery_count"] == 1
+    again = await http.post(path)
+    assert (again.status_code, again.json()) == (200, moved)
+    assert [(await shown(http, each))["current_message_count"] for each in (queue, dlq)] == [1, 0]
+    taken = await poll(http, queue)
+    assert taken is not None
+    assert taken["delivery_count"] == 2, "the delivery counts"
+
+
 async def test_all_dead_letters_are_requeued_at_once(http: httpx.AsyncClient, create: Create) -> None:
     queue = await create(hidden_s=0, deliveries=1)
     ids = await enqueue(http, queue, *(str(number) for number in range(12)))

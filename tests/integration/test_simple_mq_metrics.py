@@ -209,8 +209,8 @@ async def test_every_expression_names_metrics_and_labels_that_exist(http: httpx.
     dlq = (await http.get(f"/api/queues/{queue}")).json()["dlq_id"]
     gone = await create(http)
     await http.delete(f"/api/queues/{gone}")
-    # The probes' exporter writes this one, not the server.
-    exposed: dict[str, set[str]] = {"probe_success": {"job"}}
+    # bench/probes.py writes the one, and Prometheus the other.
+    exposed: dict[str, set[str]] = {"probe_success": {"job"}, "up": {"job"}}
 
     async def everything_is_there() -> bool:
         for name, labels in await scrape(http):

@@ -38,6 +38,8 @@ COMBINATIONS = "tests/property/test_combinations.py"
 SPOOL_ON_A_DISK, SPOOL_CRASHES = "tests/property/test_spool.py", "tests/property/test_spool_crashes.py"
 COMPLETE, NEXT_READY = "sql/procedures/complete_messages.sql", "sql/internal/048_next_ready.sql"
 PREFETCH = "tests/integration/test_prefetch.py"
+ACCEPTED = "sql/internal/036_append_accepted.sql"
+MOVE, OUTBOX = "sql/procedures/outbox/move_outbox.sql", "tests/integration/test_outbox.py"
 SOCKETS, STREAMS = "tests/integration/test_socket.py", "tests/integration/test_streams.py"
 
 
@@ -298,7 +300,12 @@ MUTANTS: tuple[Mutant, ...] = (
     _sql("G-DLQ-3", "a dead letter is not done", (ACK_CURSOR, "WHERE i.verdict IN ('c', 'd')), '{}'),", "WHERE i.verdict = 'c'), '{}'),")),
     _sql(
         "G-DLQ-4", "every queue keeps dead letters",
-        (ACK_CURSOR, "coalesce(q.dead_letter_queue, true) OR coalesce(q.dlq_after_max_retries, true) AS buries", "true AS buries"),
+        (ACK_CURSOR, "q.dead_letter_queue OR q.dlq_after_max_retries, q.dead_letter_queue, q.dlq_after_max_retries, true) AS buries", "true) AS buries"),
+    ),
+    _sql(
+        "G-DLQ-4", "one false of the two options is not enough",
+        (ACK_CURSOR, "q.dead_letter_queue OR q.dlq_after_max_retries, q.dead_letter_queue, q.dlq_after_max_retries, true) AS buries", "coalesce(q.dead_letter_queue, true) OR coalesce(q.dlq_after_max_retries, true)) AS buries"),
+        tests="tests/integration/test_ack.py::test_ack_dlq_in_a_queue_that_wants_none_drops_the_message",
     ),
     _sql(
         "G-DLQ-5", "retention takes the dead letters of what it removes",
@@ -414,6 +421,11 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     _sql(
+        "G-GRP-7", "a deletion does not count where a cursor is still to be made",
+        (DELETE_GROUP, "        v_unmade := queen.unmade_cursors(v_group);", "        v_unmade := 0;"),
+        tests=COMBINATIONS,
+    ),
+    _sql(
         "G-GRP-7", "a group that is put back begins at the oldest message",
         (DELETE_GROUP, "queen.put_cursors(v_group.id, v_parts, v_group.since)", "queen.put_cursors(v_group.id, v_parts, '-infinity')"),
     ),
@@ -494,13 +506,28 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=KEPT,
     ),
     _sql(
+        "G-RET-4", "what was pushed together stays as long as one of it must",
+        (EXPIRED, "THEN least(v_segment.last_off, v_done)", "AND v_segment.last_off <= v_done THEN v_segment.last_off"),
+        tests=COMBINATIONS,
+    ),
+    _sql(
+        "G-RET-4", "completedRetentionSeconds waits for retentionEnabled",
+        (EXPIRED, "    IF p_queue.completed_retention_seconds > 0 THEN", "    IF p_queue.retention_enabled AND p_queue.completed_retention_seconds > 0 THEN"),
+        tests=COMBINATIONS,
+    ),
+    _sql(
+        "G-IDEM-1", "a repeated flush is answered from where retention has cut it",
+        (APPEND, "v_segment.last_off - v_segment.n - v_segment.cut + 1", "v_segment.last_off - v_segment.n + 1"),
+        tests="tests/integration/test_repeated_flush.py",
+    ),
+    _sql(
         "G-RET-3", "deleting a queue leaves its transaction ids and cursors to the next one of the name",
         ("sql/procedures/delete_queue.sql", "    PERFORM queen.hide_partitions(v_parts);\n    INSERT INTO queen.removed_partitions (part_id) SELECT u FROM unnest(v_parts) AS u;\n", ""),
         ("sql/procedures/delete_queue.sql", "DELETE FROM queen.queues AS q WHERE q.id = v_queue;", "PERFORM 1 FROM queen.queues AS q WHERE q.id = v_queue;"),
     ),
     _sql(
         "G-RET-4", "what is too old stays until it is completed",
-        (EXPIRED, "v_segment.created_at < p_older OR (v_segment", "(v_segment.created_at < p_older AND v_segment.last_off <= v_done) OR (v_segment"),
+        (EXPIRED, "WHEN v_segment.created_at < p_older THEN v_segment.last_off", "WHEN v_segment.created_at < p_older AND v_segment.last_off <= v_done THEN v_segment.last_off"),
         tests=COMBINATIONS,
     ),
     _sql(
@@ -542,7 +569,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-RET-6", "eviction leaves dead letters in a queue that keeps none",
-        (EVICT, "IF coalesce(p_queue.dead_letter_queue, true) OR coalesce(p_queue.dlq_after_max_retries, true) THEN", "IF true THEN"),
+        (EVICT, "IF coalesce(\n        p_queue.dead_letter_queue OR", "IF coalesce(\n        true OR p_queue.dead_letter_queue OR"),
         tests=COMBINATIONS,
     ),
     _sql(
@@ -601,7 +628,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-RET-8", "what was spooled is not added to the size",
-        (REPLAY_SQL, "        PERFORM queen.add_to_sizes(v_queues, v_n);\n", ""), tests=SIZES,
+        (ACCEPTED, "        PERFORM queen.add_to_sizes(v_queues, v_n);\n", "        NULL;\n"), tests=SIZES,
     ),
     _sql(
         "G-RET-8", "a count does not see what was pushed meanwhile",
@@ -711,7 +738,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-SPOOL-2", "a push of unknown outcome is replayed without asking whether it was stored",
-        (REPLAY_SQL, "p_flush, p_sent_at IS NOT NULL, p_part", "p_flush, false, p_part"),
+        (ACCEPTED, "p_flush, p_sent_at IS NOT NULL, p_part", "p_flush, false, p_part"),
         tests="tests/integration/test_replay_spool.py",
     ),
     _engine(
@@ -771,6 +798,22 @@ MUTANTS: tuple[Mutant, ...] = (
         "G-SPOOL-9", "a request that is too slow stops the replay",
         (REPLAY, "            return await self._hold_back(shard, batch, problem)\n", "            raise\n"),
         tests="tests/property/test_spool.py",
+    ),
+    _sql(
+        "G-OUT-1", "transactions that were under way at the last move are forgotten",
+        ("sql/internal/037_outbox.sql", "WHERE pg_visible_in_snapshot(x.xid, p_target)", "WHERE false"),
+        tests=OUTBOX,
+    ),
+    _sql(
+        "G-OUT-1", "messages are moved and stay in the outbox",
+        (MOVE, "            AND (o.xid, o.seq) <= (p_xid::xid8, p_seq);", "            AND (o.xid, o.seq) < (p_xid::xid8, p_seq);"),
+        (MOVE, "IF v_all <> p_rows THEN", "IF false THEN"),
+        tests=OUTBOX,
+    ),
+    _sql(
+        "G-OUT-2", "the messages of a move are in no order of transactions",
+        (MOVE, "            ORDER BY o.xid, o.seq\n", "            ORDER BY o.seq DESC\n"),
+        tests=OUTBOX,
     ),
     _sql(
         "G-COST-1", "a push looks for each of its transaction ids in an array of them",

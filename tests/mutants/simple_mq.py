@@ -47,6 +47,11 @@ SIMPLE_MQ: tuple[Mutant, ...] = (
     mutant("G-SMQ-9", "a dead-letter queue takes more than its size", (ROUTE, "LIMIT greatest(least(v_room, 1000), 0)", "LIMIT 1000")),
     mutant("G-SMQ-9", "dead letters become dead letters of a second level", (ROUTE, _LAST, _LAST.removeprefix("q.parent_id IS NULL AND "))),
     mutant("G-SMQ-10", "a requeued message keeps its delivery count", (MOVE_BACK, "queue_id = p_destination, delivery_count = 0,", "queue_id = p_destination,")),
+    mutant(
+        "G-SMQ-10", "a repeated requeue moves the message back to the dead letters",
+        ("sql/procedures/simple_mq/requeue.sql", "    IF v_source = v_parent THEN", "    destination := CASE WHEN v_source = v_parent THEN p_queue ELSE destination END;\n    IF false THEN"),
+        tests="tests/integration/test_simple_mq.py::test_a_requeue_that_is_sent_again_changes_nothing",
+    ),
     mutant("G-SMQ-11", "a peek leaves out what is in flight", (PEEK, "    WHERE m.queue_id = p_queue\n        -- Ids begin", "    WHERE m.queue_id = p_queue AND m.state <> 't'\n        -- Ids begin")),
     mutant("G-SMQ-11", "a page begins with the last message of the one before", (PEEK, "(m.created_at, m.message_id) > (p_after", "(m.created_at, m.message_id) >= (p_after")),
     mutant("G-SMQ-12", "the messages of a group do not wait for one another", (STORE, "CASE WHEN m.name IS NULL OR q.parent_id IS NOT NULL THEN 'w' ELSE 'b' END", "'w'")),

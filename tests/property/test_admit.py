@@ -213,16 +213,19 @@ def test_admit_names_what_a_service_or_a_full_queue_breaks(guarantee, options, o
     assert violation.value.guarantee == guarantee
 
 
-def test_admit_lets_a_server_keep_what_is_completed_a_while():
-    options = Options(retention_enabled=True, completed_retention_seconds=5)
+@pytest.mark.parametrize(("oldest", "guarantee"), [(0, "G-RET-4"), (1, None), (2, "G-RET-1")])
+def test_admit_lets_a_server_remove_what_is_completed_and_no_more(oldest, guarantee):
+    options = Options(completed_retention_seconds=5)
     state, _ = step(State(), Configure("q", options), 0)
     state, _ = step(state, Push((PushItem("q"), PushItem("q"))), 0)
     state, _ = step(state, Pop("q", batch=1, auto_ack=True), 0)
-    for oldest in (0, 1):
-        assert (
-            admit(state, RemoveExpired("q"), Removed({"Default": oldest}), 9).partition(Lane("q", "Default")).removed
-            == oldest
-        )
+    observed = Removed({"Default": oldest})
+    if guarantee is None:
+        assert admit(state, RemoveExpired("q"), observed, 9).partition(Lane("q", "Default")).removed == oldest
+        return
+    with pytest.raises(Violation) as violation:
+        admit(state, RemoveExpired("q"), observed, 9)
+    assert violation.value.guarantee == guarantee
 
 
 def test_admit_lets_a_server_name_any_operation_that_had_to_fail():

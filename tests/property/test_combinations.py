@@ -168,7 +168,7 @@ def test_a_group_to_come_gives_up_only_what_it_would_get(broker: Broker) -> None
 def test_completed_retention_does_not_wait_for_a_group_to_come(broker: Broker) -> None:
     _, removed = play(
         broker,
-        (0, Configure("q", Options(retention_enabled=True, completed_retention_seconds=5))),
+        (0, Configure("q", Options(completed_retention_seconds=5))),
         (0, Pop("q", group="later", subscription_from=1000)),
         (0, push(0)),
         (0, push(1)),
@@ -176,6 +176,31 @@ def test_completed_retention_does_not_wait_for_a_group_to_come(broker: Broker) -
         (6, RemoveExpired("q")),
     )
     assert removed.oldest == {"Default": 1}
+
+
+@checks("G-RET-2", "G-RET-4", "G-ORD-2", level=Level.MODEL)
+def test_completed_retention_takes_a_part_of_what_was_pushed_together(broker: Broker) -> None:
+    """Also where the batch of the job ends in the middle, and twice from one segment."""
+    batch = tuple(PushItem("q", number, transaction_id=f"t{number}") for number in range(6))
+    outcomes = [
+        play(
+            broker,
+            (0, Configure("q", Options(completed_retention_seconds=5))),
+            (0, Push(batch)),
+            (0, Pop("q", batch=first, auto_ack=True)),
+            (6, RemoveExpired("q")),
+            (0, Pop("q", batch=second, auto_ack=True)),
+            (6, RemoveExpired("q")),
+            (0, Push(batch)),
+            (0, Pop("q", group="other", batch=20)),
+        )[1]
+        for first, second in ((1, 1), (3, 2), (5, 1))
+    ]
+    assert [payloads(popped) for popped in outcomes] == [
+        [2, 3, 4, 5, 0, 1],
+        [5, 0, 1, 2, 3, 4],
+        [0, 1, 2, 3, 4, 5],
+    ]
 
 
 @checks("G-GRP-6", level=Level.MODEL)
@@ -326,6 +351,42 @@ def test_a_message_given_up_again_after_a_rewind_has_one_dead_letter(broker: Bro
         (0, lambda lease: ack(0, status="failed", lease=lease)),
     )
     assert letters(state) == [(MODE, 0, "Retries exhausted", 1)]
+
+
+@checks("G-RET-6", level=Level.MODEL)
+@pytest.mark.parametrize("group", [None, "g"])
+def test_eviction_gives_up_also_where_a_group_has_no_cursor_yet(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, group: str | None
+) -> None:
+    monkeypatch.setattr("queen.postgres.store.CURSORS_STEP", 1)
+    state, evicted = play(
+        broker,
+        (0, Configure("q", Options(max_wait_time_seconds=10, lease_time=5))),
+        (1, Push(tuple(PushItem("q", 0, partition) for partition in "abc"))),
+        (0, Pop("q", group=group)),
+        (20, EvictOverdue("q")),
+    )
+    assert evicted == model.Evicted(3)
+    assert len(letters(state)) == 3
+
+
+@checks("G-GRP-7", level=Level.MODEL)
+@pytest.mark.parametrize("subscription", [True, False])
+@pytest.mark.parametrize("since", [None, 0, 1, 40])
+def test_a_deletion_counts_all_partitions_also_where_the_group_has_no_cursor_yet(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, since: float | None, subscription: bool
+) -> None:
+    """A pop is answered as soon as it has what it asks for. The rest of its group's cursors is made later."""
+    for place in ("store.CURSORS_STEP", "consumer_groups.CURSORS_STEP", "consumer_groups.DELETE_STEP"):
+        monkeypatch.setattr(f"queen.postgres.{place}", 1)
+    _, deleted = play(
+        broker,
+        (1, Push(tuple(PushItem("q", 0, partition) for partition in "abc"))),
+        (0, Pop("q", group="g", subscription_from=since)),
+        (0, Push((PushItem("q", 0, "made later"),))),
+        (0, DeleteGroup("q", "g", subscription)),
+    )
+    assert deleted == model.DeletedGroup(4)
 
 
 @checks("G-GRP-7", "G-DLQ-1", level=Level.MODEL)

@@ -262,7 +262,8 @@ class DeadLetters(Watcher):
         options = event.before.queues[key[0].queue].options
         final = isinstance(event.operation, Transaction) or self.books[key] >= options.retry_limit
         given_up = "dlq" in statuses or ("failed" in statuses and final)
-        return given_up and (options.dead_letter_queue or options.dlq_after_max_retries)
+        said = (options.dead_letter_queue, options.dlq_after_max_retries)
+        return given_up and (True in said or False not in said)
 
 
 @checks("G-TXN-1", "G-TXN-3", level=Level.MODEL)
@@ -318,8 +319,8 @@ OPTIONS = st.builds(
     retry_delay=st.sampled_from([0, 0, 5000]),
     delayed_processing=st.sampled_from([0, 0, 3]),
     window_buffer=st.sampled_from([0, 0, 2]),
-    dead_letter_queue=st.booleans(),
-    dlq_after_max_retries=st.booleans(),
+    dead_letter_queue=st.sampled_from((None, False, True)),
+    dlq_after_max_retries=st.sampled_from((None, False, True)),
     priority=st.integers(0, 1),
 )
 PUSH_ITEMS = st.builds(

@@ -454,7 +454,18 @@ def test_a_message_said_to_fail_twice_in_a_request_has_failed_once():
 
 
 @checks("G-DLQ-4", level=Level.MODEL)
-@pytest.mark.parametrize(("queue", "retries", "kept"), [(False, False, 0), (True, False, 1), (False, True, 1)])
+@pytest.mark.parametrize(
+    ("queue", "retries", "kept"),
+    [
+        (False, False, 0),
+        (False, None, 0),
+        (None, False, 0),
+        (True, False, 1),
+        (False, True, 1),
+        (True, None, 1),
+        (None, None, 1),
+    ],
+)
 def test_a_queue_that_wants_no_dead_letters_drops_what_is_given_up(queue, retries, kept):
     script = Script(Options(retry_limit=0, dead_letter_queue=queue, dlq_after_max_retries=retries))
     script.push(2)
@@ -688,12 +699,24 @@ def test_retention_lets_go_what_is_too_old_or_completed_by_all_and_nothing_else(
 
 
 @checks("G-RET-1", level=Level.MODEL)
-@pytest.mark.parametrize("options", [Options(), Options(retention_seconds=1), Options(retention_enabled=True)])
+@pytest.mark.parametrize(
+    "options",
+    [Options(), Options(retention_seconds=1), Options(retention_enabled=True), Options(completed_retention_seconds=1)],
+)
 def test_retention_that_is_not_switched_on_removes_nothing(options):
     script = Script(options)
     script.push()
     script.now = 10**9
     assert script.do(RemoveExpired("q")) == Removed({DEFAULT: 0})
+
+
+@checks("G-RET-1", "G-RET-2", level=Level.MODEL)
+def test_completed_retention_needs_no_switch():
+    script = Script(Options(completed_retention_seconds=10, retention_seconds=5))
+    script.push(3)
+    assert script.pop(batch=2, auto_ack=True) == [0, 1]
+    script.now = 11
+    assert script.do(RemoveExpired("q")) == Removed({DEFAULT: 2})
 
 
 def test_a_lease_ends_with_the_messages_under_it_and_their_ids_are_free():

@@ -96,6 +96,13 @@ class SimpleMqAgainstModel(RuleBasedStateMachine):
     def requeue(self, queue: str, id_: str) -> None:
         self.perform(model.Requeue(queue, id_))
 
+    @rule(id_=ids)
+    def requeue_what_is_back(self, id_: str) -> None:
+        for queue in self.state.queues.values():
+            if id_ in queue.messages and queue.dlq:
+                self.perform(model.Requeue(queue.dlq, id_))
+                return
+
     @rule(queue=places)
     def requeue_all(self, queue: str) -> None:
         self.perform(model.RequeueAll(queue))

@@ -188,7 +188,6 @@ def there(server: Server, queue: str) -> None:
 
 def _show_one(detail: Detail, config: Config) -> None:
     queue, totals = detail.queue, detail.totals
-    kept = config.retention_enabled
     showing.record(
         ("queue", queue.name),
         ("namespace, task", f"{queue.namespace}, {queue.task}"),
@@ -200,8 +199,8 @@ def _show_one(detail: Detail, config: Config) -> None:
         ("delay", _seconds(config.delayed_processing, "none")),
         ("window", _seconds(config.window_buffer, "none")),
         ("encrypted", "yes" if config.encryption_enabled else "no"),
-        ("retention", _seconds(config.retention_seconds if kept else 0, "unlimited")),
-        ("retention of acknowledged", _seconds(config.completed_retention_seconds if kept else 0, "unlimited")),
+        ("retention", _seconds(config.retention_seconds if config.retention_enabled else 0, "unlimited")),
+        ("retention of acknowledged", _seconds(config.completed_retention_seconds, "unlimited")),
         ("message TTL", _seconds(config.ttl, "none")),
         ("max age before eviction", _seconds(config.max_wait_time_seconds, "unlimited")),
         ("max backlog", config.max_size or "unlimited"),

@@ -72,7 +72,10 @@ class MessageRequeued(Struct):
 async def requeue_message(
     server: Server, _req: QueenRequest, resp: falcon.asgi.Response, queue_id: str, message_id: str
 ) -> None:
-    """It goes to the source queue of a dead-letter queue, or else stays in the queue of the path."""
+    """It goes to the source queue of a dead-letter queue, or else stays in the queue of the path.
+
+    From a dead-letter queue it may be repeated: if the message is in the source queue, nothing changes.
+    """
     queue, message = parse_id(queue_id, "queue_id"), parse_id(message_id, "message_id")
     done = await server.run(lambda context: administration.requeue(context, queue, message))
     match done.outcome:

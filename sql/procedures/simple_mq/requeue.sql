@@ -1,6 +1,8 @@
 -- Purpose:   requeues a message: delivery count 0, visible now. From a dead-letter queue it goes back to the parent;
 --            otherwise it goes to p_queue, from any queue.
--- Returns:   requeued, missing, unknown (the destination) or full; the destination, its size and its message count.
+-- Returns:   requeued, repeated (p_queue is a dead-letter queue, and the message is in its parent: the same request has
+--            moved it, and nothing changes), missing, unknown (the destination) or full; the destination, its size and
+--            its message count.
 -- Locks:     those of simple_mq.move_back.
 -- Writes:    messages, counts.
 CREATE OR REPLACE FUNCTION simple_mq.requeue_v1(
@@ -12,6 +14,7 @@ SET enable_seqscan = off
 SET enable_bitmapscan = off
 AS $$
 DECLARE
+    v_parent CONSTANT uuid := (SELECT q.queue_id FROM simple_mq.queues AS q WHERE q.dlq_id = p_queue);
     v_source uuid;
     v_moved record;
 BEGIN
@@ -28,16 +31,19 @@ BEGIN
         outcome := 'missing';
         RETURN;
     END IF;
-    destination := p_queue;
-    IF v_source = p_queue THEN
-        SELECT q.queue_id INTO destination FROM simple_mq.queues AS q WHERE q.dlq_id = p_queue;
-        destination := coalesce(destination, p_queue);
+    destination := CASE WHEN v_source IN (p_queue, v_parent) THEN coalesce(v_parent, p_queue) ELSE p_queue END;
+    IF v_source = v_parent THEN
+        outcome := 'repeated';
+        RETURN;
     END IF;
     SELECT * INTO v_moved FROM simple_mq.move_back(v_source, destination, ARRAY[p_message]);
     queue_size := v_moved.queue_size;
     messages := v_moved.messages;
     outcome := CASE
         WHEN queue_size IS NULL THEN 'unknown'
+        WHEN v_moved.there = 0 AND EXISTS (
+            SELECT 1 FROM simple_mq.messages AS m WHERE m.queue_id = destination AND m.message_id = p_message
+        ) THEN 'repeated'
         WHEN v_moved.there = 0 THEN 'missing'
         WHEN v_moved.moved = 0 THEN 'full'
         ELSE 'requeued'

@@ -1,0 +1,94 @@
+"""``queen procedures``: returns to the version of a stored procedure that an upgrade replaced."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import asyncpg
+import typer
+
+from queen.cli.database import database
+from queen.cli.options import DataDir, Dsn, environment_with, settings_from
+from queen.cli.output import fail, out
+from queen.core.errors import DatabaseSetupError, QueenError
+from queen.postgres import earlier_procedures
+from queen.postgres.dsn import parse
+from queen.postgres.setup import open_connection, prepare
+from queen.server import logs
+
+T = TypeVar("T")
+
+procedures = typer.Typer(
+    name="procedures", help="Return to stored procedures that the last upgrade replaced.", no_args_is_help=True
+)
+
+Name = Annotated[str, typer.Argument(help="Name of a procedure, such as pop_unified_batch_v1.")]
+
+
+@procedures.callback()
+def _procedures() -> None:
+    """Return to stored procedures that the last upgrade replaced."""
+
+
+@procedures.command("list")
+def list_(dsn: Dsn = None, data_dir: DataDir = None) -> None:
+    """List the procedures of which an earlier version is kept, and which of those are in use."""
+    for each in _on_database(dsn, data_dir, earlier_procedures.list_earlier):
+        state = "earlier version in use" if each.restored else "current version in use"
+        out.print(
+            f"{each.signature}: replaced {each.replaced_at:%Y-%m-%d %H:%M}, {state}", markup=False, soft_wrap=True
+        )
+
+
+@procedures.command("restore")
+def restore(name: Name, dsn: Dsn = None, data_dir: DataDir = None) -> None:
+    """Return to the earlier version of a procedure, while servers run.
+
+    It stays in use, also after a restart, until `queen procedures reset` or the next upgrade.
+    """
+    done = _on_database(dsn, data_dir, lambda connection: earlier_procedures.restore(connection, name))
+    if not done:
+        fail(f"No earlier version of {name} is kept: see `queen procedures list`")
+    for signature in done:
+        out.print(f"{signature}: earlier version in use", markup=False, soft_wrap=True)
+
+
+@procedures.command("reset")
+def reset(dsn: Dsn = None, data_dir: DataDir = None) -> None:
+    """Return to the current version of every procedure."""
+    _on_database(dsn, data_dir, earlier_procedures.forget_restored, then_prepare=True)
+    out.print("All procedures are those of this version", markup=False)
+
+
+def _on_database(
+    dsn: str | None,
+    data_dir: Path | None,
+    work: Callable[["asyncpg.Connection[Any]"], Awaitable[T]],
+    *,
+    then_prepare: bool = False,
+) -> T:
+    """The result of a function on the database, whose schema is that of this version."""
+    try:
+        settings = settings_from(environment_with(DATABASE_URL=dsn, QUEEN_DATA_DIR=data_dir), data_dir)
+        logs.configure(settings.server.log_level)
+        with database(settings) as url:
+            return asyncio.run(_work(url, settings.database.connect_timeout_ms, work, then_prepare))
+    except QueenError as problem:
+        fail(problem)
+
+
+async def _work(
+    url: str, timeout_ms: int, work: Callable[["asyncpg.Connection[Any]"], Awaitable[T]], then_prepare: bool
+) -> T:
+    await prepare(url, timeout_ms)
+    connection = await open_connection(parse(url, "queen procedures", timeout_ms))
+    try:
+        done = await work(connection)
+    except asyncpg.InsufficientPrivilegeError as problem:
+        raise DatabaseSetupError(f"Run this as the owner of the schema queen: {problem}") from problem
+    finally:
+        await connection.close()
+    if then_prepare:
+        await prepare(url, timeout_ms)
+    return done
