@@ -74,6 +74,7 @@ _SOCKET = "is about WebSockets, of which `queen verify` opens none"
 _CLOCK = "needs a clock of PostgreSQL that steps"
 _TOKENS = "needs the server's key, to make tokens"
 _TABLES = "needs a look into the database"
+_SQL = "needs a connection to the database"
 _OUTAGE = "needs a PostgreSQL that is stopped"
 WHY_NOT: Mapping[str, str] = MappingProxyType(
     {
@@ -106,6 +107,8 @@ WHY_NOT: Mapping[str, str] = MappingProxyType(
         "G-SPOOL-7": _OUTAGE,
         "G-SPOOL-8": _OUTAGE,
         "G-SPOOL-9": _OUTAGE,
+        "G-OUT-1": _SQL,
+        "G-OUT-2": _SQL,
         "G-SMQ-16": _SERVICE,
         "G-SMQ-17": "needs to know when the server has noticed the end of a connection",
     }
