@@ -15,9 +15,10 @@ import msgspec
 import uvloop
 
 from queen.catalogue import routes
-from queen.config import Settings, share
+from queen.config import Settings
 from queen.core.errors import QueenError, SettingError
-from queen.core.limits import CHECKS_PER_S, FILES_BESIDE_WAITERS, LOCK_WAIT_S, REPLAY_CALL_S, REPLAY_LANES
+from queen.core.job_type import JobType
+from queen.core.limits import CHECKS_PER_S, FILES_BESIDE_WAITERS, LOCK_WAIT_S, REPLAY_CALL_S
 from queen.core.metrics import WorkerState
 from queen.engine.context import Context, ignore_notification
 from queen.engine.engine import Engine, Shares
@@ -29,6 +30,7 @@ from queen.engine.job_queue import JobQueue
 from queen.engine.job_specs import JOB_SPECS
 from queen.engine.metadata_cache import MetadataCache
 from queen.engine.notifications import NotificationHub, new_origin
+from queen.engine.outbox import Outbox
 from queen.engine.ports import Notification, Notify, Transport
 from queen.engine.prefetch import Prefetch
 from queen.engine.prefetched_leases import LEASES_OF_WORKERS
@@ -47,6 +49,7 @@ from queen.postgres.dsn import Target, parse
 from queen.postgres.health_probe import HealthProbe
 from queen.postgres.maintenance import MaintenanceStore
 from queen.postgres.notifications import PostgresTransport
+from queen.postgres.outbox_store import OutboxStore
 from queen.postgres.pool import Pool
 from queen.postgres.spool_store import SpoolStore
 from queen.postgres.store import Store
@@ -59,6 +62,10 @@ from queen.spool.folder import DiskFolder
 from queen.spool.spool import Limits, Spool
 
 log = logging.getLogger("queen.spool")
+
+
+#: Pause of a worker that does not lead, or could not move the outbox.
+_OUTBOX_S = 0.25
 
 
 def _target(settings: Settings) -> Target:
@@ -88,13 +95,17 @@ async def _spool(settings: Settings, administration: AdministrationStore) -> Spo
 
 def _pools(target: Target, settings: Settings) -> tuple[Pool, Pool, Pool, Pool]:
     """The pools of a worker: for messages, for administration, for the replay of the spool, for background jobs."""
-    timeout_s = settings.database.statement_timeout_ms / 1000
+    timeout_s, sizes = settings.database.statement_timeout_ms / 1000, settings.pool_sizes
     return (
-        Pool(target, share(settings.database.hot_connections, settings.server.workers), timeout_s, LOCK_WAIT_S),
-        Pool(target, share(settings.database.cold_connections, settings.server.workers), timeout_s),
-        Pool(target, REPLAY_LANES, min(timeout_s, REPLAY_CALL_S)),
+        Pool(target, sizes.messages, timeout_s, LOCK_WAIT_S),
+        Pool(target, sizes.rest, timeout_s),
+        Pool(target, sizes.replay, min(timeout_s, REPLAY_CALL_S)),
         Pool(msgspec.structs.replace(target, application_name="queen background jobs"), 1, timeout_s),
     )
+
+
+def _store(pool: Pool, settings: Settings) -> Store:
+    return Store(pool, settings.requests.pop_bytes_max, settings.policy(JobType.PUSH).items_max)
 
 
 def _spool_store(pool: Pool, target: Target) -> SpoolStore:
@@ -103,12 +114,18 @@ def _spool_store(pool: Pool, target: Target) -> SpoolStore:
 
 
 @asynccontextmanager
-async def _pool(target: Target, size: int, settings: Settings) -> AsyncIterator[Pool]:
-    pool = Pool(target, size, min(settings.database.statement_timeout_ms / 1000, REPLAY_CALL_S))
+async def _pool(target: Target, settings: Settings) -> AsyncIterator[Pool]:
+    pool = Pool(target, settings.pool_sizes.replay, min(settings.database.statement_timeout_ms / 1000, REPLAY_CALL_S))
     try:
         yield pool
     finally:
         await pool.close()
+
+
+async def peer_secret(settings: Settings) -> str:
+    """The secret of the instances of a prepared database. Raises DatabaseUnavailableError."""
+    async with _pool(_target(settings), settings) as pool:
+        return await AdministrationStore(pool).peer_secret()
 
 
 async def prepare_spool(settings: Settings) -> Path:
@@ -118,7 +135,7 @@ async def prepare_spool(settings: Settings) -> Path:
         SettingError: the folder cannot be used.
         DatabaseUnavailableError: PostgreSQL is unavailable.
     """
-    async with _pool(_target(settings), REPLAY_LANES, settings) as pool:
+    async with _pool(_target(settings), settings) as pool:
         store, administration = Store(pool), AdministrationStore(pool)
         installation = await administration.installation()
         path = place.claim(settings.spool.folder, settings.server.data_dir, installation)
@@ -210,7 +227,7 @@ def assembly(settings: Settings) -> Assemble:
     async def assemble(answer: Callable[[Job, Any], None]) -> Assembled:
         target = _target(settings)
         pools = hot, cold, replaying, sweeping = _pools(target, settings)
-        store, administration = Store(hot, settings.requests.pop_bytes_max), AdministrationStore(cold)
+        store, administration = _store(hot, settings), AdministrationStore(cold)
         failover = Failover(await _spool(settings, administration))
         notifications, siblings = _notifications(settings, target)
 
@@ -256,7 +273,7 @@ def assembly(settings: Settings) -> Assemble:
         )
         context.clock = lambda: statistics_writer.clock
         statistics_writer.start()
-        services = _services(sweeping, settings, context)
+        services = _services(sweeping, hot, settings, context)
         services.start()
 
         async def close() -> None:
@@ -275,7 +292,7 @@ def assembly(settings: Settings) -> Assemble:
     return assemble
 
 
-def _services(pool: Pool, settings: Settings, context: Context) -> Services:
+def _services(pool: Pool, hot: Pool, settings: Settings, context: Context) -> Services:
     """The background jobs, with their intervals and batch sizes."""
     jobs = settings.jobs
     schedule = Schedule(
@@ -283,8 +300,14 @@ def _services(pool: Pool, settings: Settings, context: Context) -> Services:
         jobs.eviction_batch, timedelta(days=jobs.partition_cleanup_days),
     )  # fmt: skip
     maintenance = MaintenanceStore(pool)
-    going_on = Chore("clean-up", schedule.retention_interval_s, partial(go_on_with_begun, context))
-    return Services(maintenance, schedule, [going_on, *background_jobs(context, maintenance, settings)])
+    outbox = Outbox(context, OutboxStore(hot), lambda: services.leadership.held)
+    chores = [
+        Chore("clean-up", schedule.retention_interval_s, partial(go_on_with_begun, context)),
+        Chore("outbox", _OUTBOX_S, outbox.run),
+        *background_jobs(context, maintenance, settings),
+    ]
+    services = Services(maintenance, schedule, chores)
+    return services
 
 
 def create(settings: Settings) -> QueenApp:

@@ -130,6 +130,7 @@ FAMILIES: Mapping[str, str] = MappingProxyType(
         "COST": "Cost",
         "SEC": "Security",
         "SPOOL": "Spool",
+        "OUT": "Outbox",
         "SMQ": "simple-mq",
     }
 )
@@ -812,6 +813,22 @@ _CATALOGUE: Collection[Guarantee] = (
         "only its own partitions, and the other partitions of requests that wait behind it. It is tried again until "
         "it is stored.",
         "It was answered, so it must not be lost; and it must not stop the others.",
+    ),
+    _safety(
+        "G-OUT-1",
+        "LF",
+        "A push with SQL commits with its transaction",
+        "A message that `queen.push` has written is delivered if and only if the transaction of its caller commits, "
+        "and is stored once, under every fault.",
+        "A change of the application's tables and the message about it must not come apart.",
+    ),
+    _safety(
+        "G-OUT-2",
+        "L",
+        "Order of pushes with SQL",
+        "In a partition, messages that one transaction has pushed with SQL keep their order. A transaction that began "
+        "after another had committed comes after it. A transaction that stays open holds back only its own messages.",
+        "It is the order in which the application's tables have changed.",
     ),
     _safety(
         "G-SMQ-1",

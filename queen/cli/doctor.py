@@ -18,7 +18,6 @@ from queen.cli.spool import paths
 from queen.config import Settings
 from queen.core.diagnosis import Finding, Grade, SpoolFacts, judge, judge_spool, worst
 from queen.core.errors import DatabaseSetupError, DatabaseUnavailableError, QueenError, SettingError
-from queen.core.limits import CONNECTIONS_BESIDE_POOLS
 from queen.core.version import VERSION
 from queen.embedded.server import dsn_of_running
 from queen.main import open_spool
@@ -78,7 +77,7 @@ def _examine(settings: Settings) -> Iterator[Finding]:
     yield Finding("queen", Grade.OK, f"{__distribution__} {VERSION}")
     up = True
     try:
-        yield from judge(asyncio.run(examine(_target(settings))), _connections(settings))
+        yield from judge(asyncio.run(examine(_target(settings))), settings.pool_sizes.total)
     except (DatabaseUnavailableError, DatabaseSetupError) as problem:
         up = False
         text, _, advice = str(problem).partition(". ")
@@ -93,14 +92,6 @@ def _database_url(settings: Settings) -> str:
     raise SettingError(
         f"No PostgreSQL: the embedded one of {settings.server.data_dir} is not running. Start `queen serve`, or "
         "name another with --dsn, DATABASE_URL or PG_HOST"
-    )
-
-
-def _connections(settings: Settings) -> int:
-    return (
-        settings.database.hot_connections
-        + settings.database.cold_connections
-        + CONNECTIONS_BESIDE_POOLS * settings.server.workers
     )
 
 

@@ -42,6 +42,7 @@ COMMANDS: dict[str, Sequence[Command]] = {
         Command("settings", "queen.cli.settings:settings", "Print every setting with its default and meaning."),
         Command("spool", "queen.cli.spool:spool", "Inspect the spool, and retry or discard failed files."),
         Command("encryption", "queen.cli.encryption:encryption", "Manage keys of encrypted queues."),
+        Command("meinheld", "queen.cli.meinheld:meinheld", "Build the experimental worker class meinheld."),
     ),
     "Client": (
         Command("push", "queen.cli.client.push:push", "Push a message, or the messages of a file."),

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from queen.cli.options import DataDir, Dsn, environment_with, settings_from
 from queen.cli.output import fail, out
+from queen.config.presets import PRESETS
 from queen.core.addresses import is_loopback
 from queen.core.errors import QueenError
 from queen.embedded import binaries
@@ -20,6 +21,12 @@ def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
     port: Annotated[int | None, typer.Option(help="HTTP port; 0 chooses a free one.", show_default="6632")] = None,
     workers: Annotated[int | None, typer.Option(help="Number of worker processes.", show_default="2")] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help="Size of the server: balanced, high-throughput, or low-latency (docs/scaling.md).", show_default=False
+        ),
+    ] = None,
     dsn: Dsn = None,
     data_dir: DataDir = None,
     worker_class: Annotated[
@@ -42,6 +49,7 @@ def serve(
         HOST=host,
         PORT=port,
         NUM_WORKERS=workers,
+        QUEEN_PRESET=preset,
         DATABASE_URL=dsn,
         QUEEN_DATA_DIR=data_dir,
         QUEEN_WORKER_CLASS=worker_class,
@@ -78,11 +86,25 @@ def _facts(running: Running) -> list[tuple[str, str]]:
         database = [("PostgreSQL", f"{version} at {running.database.place}")]
     return [
         *database,
-        ("Workers", f"{running.workers}, gunicorn class {running.worker_class.name}"),
+        *([("Preset", _preset(running.settings.server.preset))] if running.settings.server.preset else []),
+        ("Workers", f"{running.settings.server.workers}, gunicorn class {running.worker_class.name}"),
+        ("Connections", _connections(running)),
         *[("Note", line) for line in running.worker_class.notes],
         ("Access", _access(running)),
         ("Stop", f"Ctrl-C, or kill {running.pid}; requests in flight are finished"),
     ]
+
+
+def _preset(name: str) -> str:
+    preset = PRESETS[name]
+    return (
+        f"{name}: {' '.join(f'{key}={value}' for key, value in preset.variables().items())}, where nothing else is set"
+    )
+
+
+def _connections(running: Running) -> str:
+    allowed = running.database.connections_max
+    return f"{running.settings.pool_sizes}{f'; PostgreSQL allows {allowed}' if allowed is not None else ''}"
 
 
 def _psql() -> str:

@@ -8,7 +8,9 @@ import msgspec
 from msgspec import Struct
 
 from queen.config import areas, policies, unknown
+from queen.config.connections import PoolSizes, pool_sizes
 from queen.config.forms import is_url
+from queen.config.presets import PRESETS
 from queen.config.variable import Area, Form, one_of, parse, settings_of
 from queen.core.batch_policy import POLICIES, BatchPolicy
 from queen.core.concurrency import Limiter, Static, Vegas, VegasSettings
@@ -36,6 +38,11 @@ class Settings(Struct, frozen=True, kw_only=True):
     def policy(self, kind: JobType) -> BatchPolicy:
         """The batch policy of a job type."""
         return self.policies[kind]
+
+    @property
+    def pool_sizes(self) -> PoolSizes:
+        """The most connections to PostgreSQL. Raises SettingError if there are too few for the workers."""
+        return pool_sizes(self.database, self.server.workers)
 
     def limiter(self, kind: JobType) -> Limiter:
         """The limit of calls in flight of a job type."""
@@ -73,27 +80,25 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
     Raises:
         SettingError: a value is out of its range, or contradicts another; the text names variable, value and range.
     """
-    found: dict[str, Any] = {name: area.read(environment) for name, area in AREAS.items()}
-    settings = Settings(**found, policies=policies.read(environment))
+    preset = areas.Server.read(environment, areas.Server()).preset
+    settings = _read(environment, _read(PRESETS[preset].variables(), Settings()) if preset else Settings())
     _check(settings)
+    if settings.database.connections and (beside := {"SIDECAR_POOL_SIZE", "DB_POOL_SIZE"} & environment.keys()):
+        raise SettingError(f"QUEEN_CONNECTIONS divides all connections: set it, or {' and '.join(sorted(beside))}")
     if settings.telemetry.on:
         _check_telemetry(settings.telemetry, environment)
     return settings
 
 
-def share(total: int, workers: int) -> int:
-    """Connections of one worker when ``total`` are split over all; at least one."""
-    return max(1, total // workers)
+def _read(environment: Mapping[str, str], base: Settings) -> Settings:
+    found: dict[str, Any] = {name: area.read(environment, getattr(base, name)) for name, area in AREAS.items()}
+    return Settings(**found, policies=policies.read(environment, base.policies))
 
 
 def _check(settings: Settings) -> None:
     """Settings that only make sense together."""
-    peers, security, jwt, engine = settings.peers, settings.security, settings.jwt, settings.engine
-    if (peers.udp or peers.http) and not peers.secret:
-        raise SettingError(
-            "QUEEN_UDP_PEERS and QUEEN_PEERS need QUEEN_SYNC_SECRET, the same on all instances: without it anybody "
-            "could send notifications"
-        )
+    _ = settings.pool_sizes
+    security, jwt, engine = settings.security, settings.jwt, settings.engine
     if bool(security.tls_certificate) != bool(security.tls_key):
         raise SettingError("QUEEN_TLS_CERTFILE and QUEEN_TLS_KEYFILE belong together: give both or neither")
     roles = {jwt.role_admin, jwt.role_read_write, jwt.role_read_only}

@@ -12,6 +12,8 @@ from queen.core.errors import SettingError
 class Server(Area, frozen=True, kw_only=True):
     """The server and its worker processes."""
 
+    preset: Annotated[Literal["", "balanced", "high-throughput", "low-latency"], Variable("QUEEN_PRESET")] = ""
+    """Defaults of several settings for one size of server (docs/scaling.md)."""
     host: Annotated[str, Variable("HOST")] = "127.0.0.1"
     """Address to listen on. By default only programs on this machine can connect."""
     port: Annotated[int, Variable("PORT", 0, 65_535)] = 6632
@@ -76,6 +78,9 @@ class Database(Area, frozen=True, kw_only=True):
     """Connections for messages, divided among the workers."""
     cold_connections: Annotated[int, Variable("DB_POOL_SIZE", 1, 10_000)] = 4
     """Connections for everything else, divided among the workers."""
+    connections: Annotated[int, Variable("QUEEN_CONNECTIONS", 0, 1_000_000)] = 0
+    """All connections of the server, if they must not be more: those of the background, and the others 95 to 5 for
+    messages and for everything else. 0: as the two settings above say, and up to 7 more per worker."""
     pooler: Annotated[Literal["auto", "yes", "no"], Variable("DB_POOLER")] = "auto"
     """Whether PostgreSQL is reached through a pooler in transaction mode (PgBouncer). `auto` finds out at the start."""
     connect_timeout_ms: Annotated[int, Variable("DB_CONNECTION_TIMEOUT", 100, 600_000)] = 2000
@@ -183,7 +188,13 @@ class Peers(Area, frozen=True, kw_only=True):
     http: Annotated[tuple[str, ...], Variable("QUEEN_PEERS", form=URLS)] = ()
     """Other instances to notify by HTTP: URLs, separated by commas."""
     secret: Annotated[str, Variable("QUEEN_SYNC_SECRET", secret=True)] = ""
-    """Secret that all instances share. Notifications by UDP and HTTP need it."""
+    """Secret that all instances share, with which notifications by UDP and HTTP are signed. Empty: the one in the
+    database, if there are peers."""
+
+    @property
+    def any(self) -> bool:
+        """Whether there are other instances to notify by UDP or HTTP."""
+        return bool(self.udp or self.http)
 
 
 class Jobs(Area, frozen=True, kw_only=True):

@@ -45,7 +45,6 @@ _ELSEWHERE: Mapping[str, str] = {
     "STREAM_POLL_WORKER_COUNT": _NO_POLL_WORKERS,
     "STREAM_POLL_WORKER_INTERVAL": _WINDOWS,
     "STREAM_CONCURRENT_CHECKS": "QUEEN_POP_MAX_CONCURRENT limits concurrent checks",
-    "BATCH_INSERT_SIZE": "SIDECAR_MAX_ITEMS_PER_TX limits the messages of one call",
     "RESPONSE_TIMER_INTERVAL_MS RESPONSE_BATCH_SIZE RESPONSE_BATCH_MAX": _AT_ONCE,
     "METRICS_SAMPLE_INTERVAL_MS METRICS_AGGREGATE_INTERVAL_S STATS_RECONCILE_INTERVAL_MS": (
         "workers measure themselves every second; STATS_INTERVAL_MS sets how often metrics and statistics are stored"
@@ -80,11 +79,16 @@ _ELSEWHERE: Mapping[str, str] = {
 }
 ELSEWHERE: Mapping[str, str] = {name: text for names, text in _ELSEWHERE.items() for name in names.split()}
 
-#: Variables of commands, clients and tests, and those that Kubernetes makes of a service.
+#: Variables of commands, clients and tests, of libpq and OpenTelemetry, and those that Kubernetes makes of a service.
 _OTHERS = re.compile(
     r"QUEEN_(URL|TOKEN|SERVER|SERVER_URL|CONTEXT|CLIENT_\w+|SDK_\w+|TEST_\w+|AUDIT_DSN|OWNER_PASSWORD|SERVER_PASSWORD)"
-    r"|JWT_EXPIRES_IN|\w+_SERVICE_(HOST|PORT(_\w+)?)|\w+_PORT_\d+_\w+"
+    r"|JWT_EXPIRES_IN|PG[A-Z]+|OTEL_\w+|\w+_SERVICE_(HOST|PORT(_\w+)?)|\w+_PORT_\d+_\w+"
 )
+#: No other program has variables that begin so.
+_OURS = ("QUEEN_", "JWT_", "FILE_BUFFER_", "SIDECAR_", "POP_WAIT_", "EVICTION_", "PEER_NOTIFY_")
+#: How much of any other name must be that of a setting: a letter too many, missing or wrong. Two other programs' names
+#: that are farther from ours than that: DB_HOST, LOG_FILE.
+_ALIKE = 0.88
 
 
 def find(environment: Mapping[str, str], known: Collection[str]) -> Iterator[str]:
@@ -101,10 +105,17 @@ def find(environment: Mapping[str, str], known: Collection[str]) -> Iterator[str
             yield f"{name} is no longer a setting: {FORMER[name]}"
         elif name in ELSEWHERE:
             yield f"{name} is not a setting of this server: {ELSEWHERE[name]}"
-        elif (
-            name.startswith(("QUEEN_", "JWT_"))
-            and not _OTHERS.fullmatch(name)
-            and not value.startswith(("tcp://", "udp://"))
-        ):
-            (nearest,) = difflib.get_close_matches(name, known, n=1, cutoff=0)
-            yield f"{name} is not a setting; the nearest name is {nearest}"
+        elif not _OTHERS.fullmatch(name) and not value.startswith(("tcp://", "udp://")):
+            yield from _misspelt(name, known)
+
+
+def _misspelt(name: str, known: Collection[str]) -> Iterator[str]:
+    """The sentence for an unknown name, if it is meant for this server."""
+    if name.startswith(_OURS):
+        candidates, alike = [*known], 0.0
+    else:
+        # Short names without a second word, such as HOST, are near to those of many programs.
+        candidates, alike = [each for each in (*known, *ELSEWHERE) if "_" in each], _ALIKE
+    for nearest in difflib.get_close_matches(name.upper(), candidates, n=1, cutoff=alike):
+        instead = f", which is not a setting of this server: {ELSEWHERE[nearest]}" if nearest in ELSEWHERE else ""
+        yield f"{name} is not a setting; the nearest name is {nearest}{instead}"

@@ -57,8 +57,8 @@ class Area(Struct, frozen=True, kw_only=True):
         return f"{type(self).__name__}({', '.join(shown)})"
 
     @classmethod
-    def read(cls, environment: Mapping[str, str]) -> Self:
-        """The values of the environment, and defaults for the rest.
+    def read(cls, environment: Mapping[str, str], base: Self) -> Self:
+        """The values of the environment, and those of ``base`` for the rest.
 
         Raises:
             SettingError: a value is out of its range.
@@ -67,7 +67,7 @@ class Area(Struct, frozen=True, kw_only=True):
         for setting in settings_of(cls):
             for name in [name for name in setting.names if name in environment][:1]:
                 values[setting.field] = parse(name, environment[name], setting.form, secret=setting.secret)
-        return cls(**values)
+        return msgspec.structs.replace(base, **values)
 
 
 @cache

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from queen.core.job_type import JobType
+from queen.core.limits import ITEMS_MAX
 
 #: A remaining hold that is too short to measure.
 _SOON_MS = 0.001
@@ -28,7 +29,7 @@ class BatchPolicy:
         in_flight_max: maximum of calls in flight.
         linger_ms: how long a call waits for clients that the previous call has answered and that may send again at
             once.
-        items_max: a batch with this many items (messages, acks) takes no further job.
+        items_max: maximum of items (messages, acks) of the jobs of a batch; a job with more has a batch of its own.
         bytes_max: a batch with this many bytes takes no further job.
         queued_max: maximum of waiting jobs; further ones are refused.
         queued_bytes_max: further jobs are refused if the waiting ones have this many bytes.
@@ -39,7 +40,7 @@ class BatchPolicy:
     batch_max: int
     in_flight_max: int
     linger_ms: int = 0
-    items_max: int = 50_000
+    items_max: int = ITEMS_MAX
     bytes_max: int = 16 << 20
     queued_max: int = 50_000
     queued_bytes_max: int = 256 << 20
@@ -66,6 +67,10 @@ class BatchPolicy:
     def is_full(self, jobs: int, items: int, size: int) -> bool:
         """Whether a batch takes no further job."""
         return jobs >= self.batch_max or items >= self.items_max or size >= self.bytes_max
+
+    def takes(self, jobs: int, items: int, size: int, more: int) -> bool:
+        """Whether a batch takes another job, which has ``more`` items."""
+        return not self.is_full(jobs, items, size) and (not jobs or items + more <= self.items_max)
 
     def refuses(self, jobs: int, size: int) -> bool:
         """Whether a further job is refused if so many jobs with so many bytes wait."""

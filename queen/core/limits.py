@@ -40,9 +40,8 @@ REPLAY_LANES = 4
 #: Time limit of a call of the replay; then its requests are held back, because all pushes wait for the end of the
 #: spool.
 REPLAY_CALL_S = 4.0
-#: Maximum of connections to PostgreSQL that a worker opens besides those of the settings: for notifications, health
-#: probe, background jobs and replay.
-CONNECTIONS_BESIDE_POOLS = 3 + REPLAY_LANES
+#: Connections to PostgreSQL that a worker has for notifications, health probe and background jobs.
+BACKGROUND_CONNECTIONS = 3
 #: Open files of a worker that are no connections of clients or to PostgreSQL: listeners, spool, logs, metrics.
 FILES_OF_WORKER = 64
 #: Minimum of client connections that a worker must be able to hold in order to start.

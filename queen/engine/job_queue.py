@@ -116,7 +116,7 @@ class JobQueue:
         """How many of these jobs, in this order, fit into a call."""
         number = size = items = 0
         for job in jobs:
-            if self.policy.is_full(number, items, size):
+            if not self.policy.takes(number, items, size, job.items):
                 break
             number += 1
             size += job.size
@@ -143,9 +143,10 @@ class JobQueue:
         """Removes the next batch and marks its keys as busy. End it with ``done``."""
         batch: list[Job] = []
         size = items = 0
-        while self._ready and not self.policy.is_full(len(batch), items, size):
+        takes = self.policy.takes
+        while self._ready and takes(len(batch), items, size, next(iter(self._ready.values()))[0].items):
             key, jobs = self._ready.popitem(last=False)
-            while jobs and not self.policy.is_full(len(batch), items, size):
+            while jobs and takes(len(batch), items, size, jobs[0].items):
                 job = jobs.popleft()
                 size += job.size
                 items += job.items

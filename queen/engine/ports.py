@@ -318,6 +318,42 @@ class Replayed(Struct, frozen=True):
     stale: bool = False
 
 
+class OutboxMessage(Struct, frozen=True):
+    """A message that SQL has pushed; ``queue`` is ``None`` if its queue was deleted."""
+
+    queue: str | None
+    partition: str
+    transaction_id: str | None
+    payload: str
+
+
+class OutboxRead(Struct, frozen=True):
+    """The next messages of the outbox, and what their move has to name (``sql/procedures/outbox/move_outbox.sql``)."""
+
+    moves: int
+    target: str
+    done: bool
+    last_xid: str
+    last_seq: int
+    messages: Sequence[OutboxMessage]
+
+
+class Moved(Struct, frozen=True):
+    """Whether messages were moved; if not, partitions that are unknown, and whether the push options have changed."""
+
+    moved: bool
+    unknown: Sequence[int]
+    stale: bool
+
+
+class OutboxDatabase(Protocol):
+    """The procedures that move the outbox into the log; they raise what those of ``Database`` raise."""
+
+    async def restart(self) -> None: ...
+    async def read(self, messages: int, size: int) -> OutboxRead | None: ...
+    async def move(self, read: OutboxRead, batch: AppendBatch) -> Moved: ...
+
+
 class SpoolDatabase(Protocol):
     """The procedures for the replay of the spool, on connections of its own."""
 

@@ -66,7 +66,7 @@ async def notify(server: Server, req: QueenRequest, resp: falcon.asgi.Response) 
     """
     secret, signature = server.settings.peers.secret.encode(), req.get_header("Queen-Signature") or ""
     if not secret:
-        _refuse(req, resp, "Notifications need QUEEN_SYNC_SECRET, which is not set on this server")
+        _refuse(req, resp, "This server has no peers: set QUEEN_UDP_PEERS, QUEEN_PEERS or QUEEN_SYNC_SECRET")
         return
     if not may_be_signed(signature, _now_ms()):
         _refuse(req, resp, _NOT_SIGNED)

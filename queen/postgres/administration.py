@@ -20,6 +20,7 @@ _CONFIGURE = (
 _SETTLE = call("settle_queue_v1", 2)
 _BEGUN = "SELECT * FROM queen.find_begun_v1()"
 _INSTALLATION = "SELECT value #>> '{}' AS id FROM queen.system_state WHERE key = 'installation'"
+_PEER_SECRET = "SELECT value #>> '{}' AS secret FROM queen.system_state WHERE key = 'peer_secret'"  # noqa: S105 - a query
 _SWITCHES = "SELECT * FROM queen.switches_v1()"
 _SET_SWITCH = "SELECT queen.set_switch_v1($1, $2)"
 _REGISTER = "SELECT * FROM queen.register_stream_v1($1, $2, $3, $4, $5, $6)"
@@ -50,6 +51,11 @@ class AdministrationStore:
         """The id of the database, by which a spool knows where its messages belong."""
         [row] = await self._pool.fetch(_INSTALLATION)
         return UUID(row["id"])
+
+    async def peer_secret(self) -> str:
+        """The secret of the instances of this database, where the settings have none."""
+        [row] = await self._pool.fetch(_PEER_SECRET)
+        return str(row["secret"])
 
     async def switches(self) -> dict[str, bool]:
         """The switches of the whole installation that were set."""

@@ -64,28 +64,42 @@ _ABSENT = {member: (None,) * member.arguments for member in Member}
 class _Group:
     """Calls that leave together; the first one makes the call, the others wait for its result."""
 
-    __slots__ = ("arguments", "done", "limit_s")
+    __slots__ = ("arguments", "done", "items", "limit_s")
 
     def __init__(self) -> None:
         self.arguments: dict[Member, tuple[object, ...]] = {}
+        self.items = 0
         #: Time limit of each of its calls alone, if they were too slow together.
         self.limit_s: float | None = None
         self.done: asyncio.Future[Sequence[Any] | None] | None = None
 
+    def add(self, member: Member, arguments: tuple[object, ...], items: int) -> None:
+        """Adds a call."""
+        self.arguments[member] = arguments
+        self.items += items
+
 
 class GroupCommit:
-    """Calls of the hot path over a pool; those of one iteration of the loop, one of each type, share a transaction."""
+    """Calls of the hot path over a pool; those of one iteration of the loop, one of each type, share a transaction.
 
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
+    Args:
+        pool: the connections.
+        items_max: maximum of items of a transaction that calls share.
+    """
+
+    def __init__(self, pool: Pool, items_max: int) -> None:
+        self._pool, self._items_max = pool, items_max
         self._open: _Group | None = None
 
-    async def fetch(self, member: Member, arguments: tuple[object, ...], *, alone: bool = False) -> Sequence[Any]:
+    async def fetch(
+        self, member: Member, arguments: tuple[object, ...], items: int = 0, *, alone: bool = False
+    ) -> Sequence[Any]:
         """The rows of a call, as tuples or records.
 
         Args:
             member: what to call.
             arguments: its arguments.
+            items: how many messages it stores or acknowledges.
             alone: whether it needs a transaction of its own.
 
         Raises:
@@ -97,18 +111,21 @@ class GroupCommit:
         """
         group = self._open
         limited = call_limit_s.get() is not None
-        if alone or limited or (group is not None and member in group.arguments):
+        if alone or limited or (group is not None and not self._may_join(group, member, items)):
             return await self._alone(member, arguments)
         if group is not None:
-            group.arguments[member] = arguments
+            group.add(member, arguments, items)
             rows = await self._follow(group)
         else:
             group = self._open = _Group()
-            group.arguments[member] = arguments
+            group.add(member, arguments, items)
             rows = await self._lead(group)
         if rows is None:
             return await self._alone(member, arguments, group.limit_s)
         return member.rows(rows)
+
+    def _may_join(self, group: _Group, member: Member, items: int) -> bool:
+        return member not in group.arguments and (not items or group.items + items <= self._items_max)
 
     async def _alone(
         self, member: Member, arguments: tuple[object, ...], limit_s: float | None = None

@@ -20,6 +20,13 @@ _OLDEST = 140000
 #: Key in ``queen.system_state`` of the hash of the current procedures.
 _PROCEDURES = "procedures"
 _SQL = files("queen") / "sql"
+#: ``least`` leaves out what is NULL. reserved_connections is new in PostgreSQL 16.
+_CONNECTIONS_ALLOWED = (
+    "SELECT least(current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int"
+    " - coalesce(current_setting('reserved_connections', true)::int, 0), nullif(r.rolconnlimit, -1),"
+    " nullif(d.datconnlimit, -1))"
+    " FROM pg_roles AS r CROSS JOIN pg_database AS d WHERE r.rolname = current_user AND d.datname = current_database()"
+)
 
 
 class DatabaseInfo(Struct, frozen=True):
@@ -29,12 +36,14 @@ class DatabaseInfo(Struct, frozen=True):
         version: of PostgreSQL, such as ``18.4``.
         place: its address, without secrets.
         pooled: whether connections go through a transaction pooler.
+        connections_max: connections that it allows to this user; ``None`` behind a pooler, which shares them.
         applied: migrations that this call has applied.
     """
 
     version: str
     place: str
     pooled: bool
+    connections_max: int | None = None
     applied: tuple[str, ...] = ()
 
 
@@ -196,6 +205,7 @@ async def prepare(url: str, connect_timeout_ms: int) -> DatabaseInfo:
         async with connection.transaction():
             pooled = await is_pooled(connection)
             isolation = await connection.fetchval("SHOW default_transaction_isolation")
+            allowed = await connection.fetchval(_CONNECTIONS_ALLOWED)
         if pooled:
             check_isolation(isolation)
         try:
@@ -220,4 +230,4 @@ async def prepare(url: str, connect_timeout_ms: int) -> DatabaseInfo:
     finally:
         if not connection.is_closed():
             await connection.close()
-    return DatabaseInfo(version.split(maxsplit=1)[0], target.place, pooled, applied)
+    return DatabaseInfo(version.split(maxsplit=1)[0], target.place, pooled, None if pooled else allowed, applied)

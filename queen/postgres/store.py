@@ -7,7 +7,7 @@ from uuid import UUID
 
 from asyncpg.pgproto.pgproto import UUID as FastUUID  # noqa: N811 - made from 16 bytes at a fifth of uuid.UUID's cost
 
-from queen.core.limits import CURSORS_STEP, GROUP_BYTES_MAX, POP_BYTES, POP_CALL_BYTES_MAX
+from queen.core.limits import CURSORS_STEP, GROUP_BYTES_MAX, ITEMS_MAX, POP_BYTES, POP_CALL_BYTES_MAX
 from queen.engine.ports import (
     AckColumns,
     AckRow,
@@ -76,18 +76,25 @@ def _ack_arguments(columns: AckColumns) -> tuple[object, ...]:
     return c.part, c.grp, c.lease, c.kind, c.first, c.last, _hashes(c.hash), c.error
 
 
+def _acked(columns: AckColumns) -> int:
+    """How many messages an ack call names."""
+    ranges = zip(columns.first, columns.last, strict=True)
+    return sum([1 if first is None or last is None else last - first + 1 for first, last in ranges])
+
+
 class Store:
     """The procedures of the hot path, over a pool; implements ``queen.engine.ports.Database``.
 
     Args:
         pool: the connections.
         pop_bytes: data that one pop may return.
+        items_max: messages that calls which share a transaction store and acknowledge.
     """
 
-    def __init__(self, pool: Pool, pop_bytes: int = POP_BYTES) -> None:
+    def __init__(self, pool: Pool, pop_bytes: int = POP_BYTES, items_max: int = ITEMS_MAX) -> None:
         self._pool = pool
         self._pop_bytes = pop_bytes, max(pop_bytes, POP_CALL_BYTES_MAX)
-        self._group = GroupCommit(pool)
+        self._group = GroupCommit(pool, items_max)
         #: The low-water mark of each group as PostgreSQL returned it, the latest one last.
         self._marks: dict[int, str] = {}
 
@@ -95,7 +102,7 @@ class Store:
         """Appends segments, all or none; partitions ascending and distinct. No row: the options have changed."""
         arguments = (batch.flush, again, *push_arguments(batch), batch.version, batch.limited, *_NO_WAITERS)
         alone = again or sum(map(len, batch.data)) > GROUP_BYTES_MAX
-        rows = await self._group.fetch(Member.PUSH, arguments, alone=alone)
+        rows = await self._group.fetch(Member.PUSH, arguments, sum(batch.n), alone=alone)
         return [Appended(*row[:6]) for row in rows]
 
     async def push_to_waiters(self, batch: AppendBatch, waiting: WaitingColumns) -> tuple[list[Appended], list[Given]]:
@@ -105,7 +112,7 @@ class Store:
             batch.flush, False, *push_arguments(batch), batch.version, batch.limited, w.grp, w.lease, w.batch, w.parts,
             w.seconds,
         )  # fmt: skip
-        rows = await self._group.fetch(Member.PUSH, arguments)
+        rows = await self._group.fetch(Member.PUSH, arguments, sum(batch.n))
         appended = [Appended(*row[:6]) for row in rows if row[6] is None]
         return appended, [Given(row[6], row[0], row[1], row[8], row[9], row[10]) for row in rows if row[6] is not None]
 
@@ -147,7 +154,7 @@ class Store:
         """Completes messages in the order of their delivery; one row per applied element."""
         c = columns
         arguments = (c.part, c.grp, c.lease, c.first, c.last, c.next_lease, c.next_batch, c.next_seconds)
-        rows = await self._group.fetch(Member.COMPLETE, arguments)
+        rows = await self._group.fetch(Member.COMPLETE, arguments, sum(c.last) - sum(c.first) + len(c.last))
         return [
             CompletedRow(
                 row[0], row[1], row[2], row[3], row[4], row[5], row[6],
@@ -158,7 +165,7 @@ class Store:
 
     async def ack(self, columns: AckColumns) -> list[AckRow]:
         """Applies acks; the answer has one row per element, in any order."""
-        rows = await self._group.fetch(Member.ACK, _ack_arguments(columns))
+        rows = await self._group.fetch(Member.ACK, _ack_arguments(columns), _acked(columns))
         return [AckRow(*row) for row in rows]
 
     async def prefetched_for(self, queue: str | None, group: str | None, part_id: int | None) -> float:

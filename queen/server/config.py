@@ -82,7 +82,7 @@ def on_starting(server: Any) -> None:  # noqa: ANN401 - gunicorn's arbiter
         SystemExit: there is no database, or one of them cannot be used.
     """
     # Only after the folder of the metrics is named: this imports prometheus_client.
-    from queen.main import prepare_spool  # noqa: PLC0415
+    from queen.main import peer_secret, prepare_spool  # noqa: PLC0415
 
     directory.clear()
     for warning in ineffective(os.environ):
@@ -111,11 +111,17 @@ def on_starting(server: Any) -> None:  # noqa: ANN401 - gunicorn's arbiter
         # For the workers, which may have to start while PostgreSQL is unavailable.
         if _settings.database.pooler == "auto":
             os.environ["DB_POOLER"] = "yes" if database.pooled else "no"
+        if _settings.peers.any and not _settings.peers.secret:
+            os.environ["QUEEN_SYNC_SECRET"] = asyncio.run(peer_secret(from_environment()))
+            server.log.info("notifications of peers are signed with the secret in the database")
         os.environ["FILE_BUFFER_DIR"] = spool = str(asyncio.run(prepare_spool(from_environment())))
     except QueenError as problem:
         server.log.error("%s", problem)  # noqa: TRY400 - it explains itself
         raise SystemExit(1) from None
     server.log.info("database ready", extra={"place": database.place, "version": database.version})
+    server.log.info("connections", extra={"divided": str(_settings.pool_sizes)})
+    if database.connections_max is not None and (excess := _settings.pool_sizes.excess(database.connections_max)):
+        server.log.warning("%s", excess)
     server.log.info("spool ready", extra={"folder": spool})
 
 

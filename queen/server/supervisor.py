@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from queen.config import Settings
-from queen.core.limits import CONNECTIONS_BESIDE_POOLS
 from queen.embedded.restarts import Keeper
 from queen.embedded.server import EmbeddedPostgres
 from queen.postgres.setup import DatabaseInfo, prepare
@@ -37,12 +36,12 @@ _SPARE_CONNECTIONS = 20
 class Running:
     """Facts about a started server; ``embedded`` is None for an external database."""
 
+    settings: Settings
     pid: int
     host: str
     port: int
     scheme: str
     access: str
-    workers: int
     worker_class: WorkerClass
     database: DatabaseInfo
     embedded: EmbeddedPostgres | None
@@ -54,12 +53,7 @@ class _StopRequested(Exception):  # noqa: N818 - not an error
 
 def embedded_postgres(settings: Settings) -> EmbeddedPostgres:
     """The embedded PostgreSQL, with connections for twice the workers: during a reload old and new ones overlap."""
-    connections = (
-        settings.database.hot_connections
-        + settings.database.cold_connections
-        + CONNECTIONS_BESIDE_POOLS * settings.server.workers
-    )
-    return EmbeddedPostgres(Path(settings.server.data_dir), 2 * connections + _SPARE_CONNECTIONS)
+    return EmbeddedPostgres(Path(settings.server.data_dir), 2 * settings.pool_sizes.total + _SPARE_CONNECTIONS)
 
 
 class Supervisor:
@@ -109,12 +103,12 @@ class Supervisor:
         stack.callback(gunicorn.stop, self._wait_in_hurry)
         listener.close()
         running = Running(
+            self._settings,
             os.getpid(),
             self._settings.server.host,
             port,
             "https" if tls else "http",
             authentication.describe(self._settings),
-            self._settings.server.workers,
             worker_class,
             database,
             postgres,

@@ -52,7 +52,7 @@ def _classes(settings: Settings) -> dict[str, WorkerClass]:
                     "meinheld: long polls are answered 501, because it does not notice disconnected clients",
                 ),
                 "meinheld",
-                "its release does not build with current versions of greenlet: docs/meinheld.md has the recipe",
+                "pip install greenlet setuptools wheel, then `queen meinheld build` (docs/meinheld.md)",
             ),
         )
     }

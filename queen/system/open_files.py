@@ -2,8 +2,8 @@
 
 import resource
 
-from queen.config import Settings, share
-from queen.core.limits import CONNECTIONS_BESIDE_POOLS, CONNECTIONS_MIN, FILES_OF_WORKER
+from queen.config import Settings
+from queen.core.limits import CONNECTIONS_MIN, FILES_OF_WORKER
 from queen.system.errors import StartError
 
 
@@ -43,10 +43,7 @@ def connections(settings: Settings) -> int:
 
 def _own(settings: Settings) -> int:
     """Files that a worker opens for itself."""
-    pools = share(settings.database.hot_connections, settings.server.workers) + share(
-        settings.database.cold_connections, settings.server.workers
-    )
-    return pools + CONNECTIONS_BESIDE_POOLS + len(settings.peers.http) + FILES_OF_WORKER
+    return settings.pool_sizes.of_worker + len(settings.peers.http) + FILES_OF_WORKER
 
 
 #: Used if the system has no limit.

@@ -21,9 +21,6 @@ LANGUAGE plpgsql
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 AS $$
-DECLARE
-    v_queues bigint[];
-    v_n bigint[];
 BEGIN
     stale := false;
     INSERT INTO queen.spool_lanes VALUES (p_lane, 0, queen.clock()) ON CONFLICT DO NOTHING;
@@ -32,27 +29,12 @@ BEGIN
         RETURN;
     END IF;
     IF p_part <> '{}' THEN
-        -- In the order of all locks: the sizes of queues come after partitions and before cursors, which the push takes
-        -- both.
-        PERFORM 1 FROM queen.partition_locks AS l WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR NO KEY UPDATE;
-        SELECT array_agg(w.queue_id), array_agg(w.n) INTO v_queues, v_n
-        FROM (
-            SELECT p.queue_id, sum(u.n)::bigint AS n
-            FROM unnest(p_part, p_n) AS u (part_id, n) JOIN queen.partitions AS p ON p.id = ANY(ARRAY[u.part_id])
-            GROUP BY p.queue_id
-        ) AS w;
-        PERFORM queen.lock_sizes(v_queues);
-        -- How far queen.flushed_segment looks back: the outage may have been long. The server's clock may be ahead of
-        -- ours.
-        PERFORM set_config('queen.sent_at', least(p_sent_at, queen.clock())::text, true);
-        SELECT array_agg(r.part_id) FILTER (WHERE r.first_off IS NULL), count(*) = 0 INTO unknown, stale
-        FROM queen.push_messages_v1(
-            p_flush, p_sent_at IS NOT NULL, p_part, p_n, p_data, p_ends, p_ids, p_hash_part, p_hash_pos, p_hash,
-            p_version, NULL) AS r;
+        SELECT a.unknown, a.stale INTO unknown, stale
+        FROM queen.append_accepted(
+            p_flush, p_sent_at, p_part, p_n, p_data, p_ends, p_ids, p_hash_part, p_hash_pos, p_hash, p_version) AS a;
         IF stale OR unknown IS NOT NULL THEN
             RETURN;
         END IF;
-        PERFORM queen.add_to_sizes(v_queues, v_n);
     END IF;
     UPDATE queen.spool_lanes AS l SET replayed = p_upto, replayed_at = queen.clock() WHERE l.lane = p_lane;
     replayed := p_upto;

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spec.conformance import run
-from tests.conformance.test_verify import Loses
+from tests.conformance.test_verify import Forgetful, Loses, broken
 from tests.mutants.catalogue import MUTANTS
 from tests.mutants.run import mutated
 from tests.support.processes import open_folder, serving
@@ -60,3 +60,28 @@ def test_a_violation_of_the_workload_comes_with_the_calls_that_prove_it() -> Non
     calls = [json.loads(line) for line in row.evidence.splitlines()]
     assert "Push" in {call["kind"] for call in calls}
     assert all(row.text.partition(": ")[2].partition(":")[0] in line for line in row.evidence.splitlines())
+
+
+def test_evidence_is_written_into_a_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "shown"
+    folder.mkdir()
+    report, _ = broken(Forgetful, tmp_path, "--only=G-LEASE-3", f"--evidence={folder}")
+    told = {row["evidence"] for row in report["rows"] if row["evidence"]}
+    assert {file.read_text() for file in folder.iterdir()} == told
+    assert "G-LEASE-3-a-foreign-lease-changes-nothing.sh" in {file.name for file in folder.iterdir()}
+    assert "What shows it" in (tmp_path / "html").read_text()
+    assert not [row for row in report["rows"] if row["evidence"] and row["result"] != "invalid"]
+
+
+def test_what_is_not_done_at_once_gets_the_same_verdict_each_time() -> None:
+    """Of a broken server, with the same seed: those that send requests at once, and the workload, are left out."""
+    only = ["G-ORD-4", "G-IDEM-3", "G-LEASE-3", "G-LEASE-6", "G-ACK-4", "G-DLQ-1", "G-TXN-1", "G-GRP-1"]
+
+    def verdicts() -> list[tuple[str, str, str]]:
+        with stub(Forgetful) as (url, _):
+            rows = run(url, seed=7, profile="quick", only=only, fail_fast=True).rows
+        return [(row.id, row.check, row.result) for row in rows if not row.check.startswith("workload")]
+
+    first = verdicts()
+    assert "invalid" in {result for _, _, result in first}
+    assert [verdicts(), verdicts()] == [first, first]

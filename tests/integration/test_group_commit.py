@@ -87,6 +87,14 @@ async def test_a_pop_finds_what_a_push_of_its_transaction_has_stored_behind_what
     assert segment == cursor
 
 
+@pytest.mark.parametrize(("items_max", "together"), [(2, True), (1, False)])
+async def test_calls_share_a_transaction_up_to_so_many_items(world: World, items_max: int, together: bool) -> None:
+    store = Store(world.pool, items_max=items_max)
+    await asyncio.gather(store.ack(world.columns_of_ack()), store.push(world.push, again=False))
+    segment, cursor = await transactions(world, world.part_id)
+    assert (segment == cursor) is together
+
+
 @checks("G-ISO-1", level=Level.LIVE)
 async def test_a_refused_call_fails_no_other_request(world: World) -> None:
     refused = await flush_of(world.store, f"group-{uuid4()}", [b"3"])

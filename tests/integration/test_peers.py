@@ -146,10 +146,39 @@ async def test_a_signed_request_wakes_the_waiters_of_every_worker_and_others_are
                 assert await asyncio.gather(*waiting.values()) == [[7]] * len(waiting)
 
 
-async def test_without_a_secret_notifications_are_refused(api: Api) -> None:
+async def test_without_peers_notifications_are_refused(api: Api) -> None:
     answer = await api.http.post("/internal/api/notify", json={"queue": "q"})
     assert answer.status_code == 403
     assert "QUEEN_SYNC_SECRET" in answer.json()["detail"]
+
+
+@checks("G-WAIT-1", level=Level.LIVE)
+@pytest.mark.parametrize("way", ["udp", "http"])
+async def test_peers_as_the_sources_configure_them_need_no_secret(database: str, folder: Path, way: str) -> None:
+    """Two instances of one database, without NOTIFY, as behind a pooler: a push on one wakes a poll on the other."""
+    ports, udp = [free_port(), free_port()], [free_port(), free_port()]
+    peers = [
+        {"QUEEN_UDP_PEERS": f"127.0.0.1:{udp[1 - number]}", "QUEEN_UDP_NOTIFY_PORT": str(udp[number])}
+        if way == "udp"
+        else {"QUEEN_PEERS": f"http://127.0.0.1:{ports[1 - number]}"}
+        for number in range(2)
+    ]
+    async with AsyncExitStack() as stack:
+        here, there = [
+            stack.enter_context(
+                serving_database(
+                    database, folder, "--workers", "1", port=ports[number], DB_POOLER="yes", **SLOW, **peers[number]
+                )
+            )
+            for number in range(2)
+        ]
+        waiting = await waiters_on_all_workers(there, stack, "orders")
+        http = await stack.enter_async_context(open_client(here.port))
+        await Api(http).push("orders", 7)
+        async with asyncio.timeout(PATIENCE_S):
+            assert await asyncio.gather(*waiting.values()) == [[7]]
+        unsigned = await http.post("/internal/api/notify", json={"queue": "orders"})
+        assert (unsigned.status_code, unsigned.json()["code"]) == (403, "not_signed")
 
 
 @checks("G-WAIT-1", level=Level.LIVE)

@@ -38,6 +38,8 @@ COMBINATIONS = "tests/property/test_combinations.py"
 SPOOL_ON_A_DISK, SPOOL_CRASHES = "tests/property/test_spool.py", "tests/property/test_spool_crashes.py"
 COMPLETE, NEXT_READY = "sql/procedures/complete_messages.sql", "sql/internal/048_next_ready.sql"
 PREFETCH = "tests/integration/test_prefetch.py"
+ACCEPTED = "sql/internal/036_append_accepted.sql"
+MOVE, OUTBOX = "sql/procedures/outbox/move_outbox.sql", "tests/integration/test_outbox.py"
 SOCKETS, STREAMS = "tests/integration/test_socket.py", "tests/integration/test_streams.py"
 
 
@@ -626,7 +628,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-RET-8", "what was spooled is not added to the size",
-        (REPLAY_SQL, "        PERFORM queen.add_to_sizes(v_queues, v_n);\n", ""), tests=SIZES,
+        (ACCEPTED, "        PERFORM queen.add_to_sizes(v_queues, v_n);\n", "        NULL;\n"), tests=SIZES,
     ),
     _sql(
         "G-RET-8", "a count does not see what was pushed meanwhile",
@@ -736,7 +738,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-SPOOL-2", "a push of unknown outcome is replayed without asking whether it was stored",
-        (REPLAY_SQL, "p_flush, p_sent_at IS NOT NULL, p_part", "p_flush, false, p_part"),
+        (ACCEPTED, "p_flush, p_sent_at IS NOT NULL, p_part", "p_flush, false, p_part"),
         tests="tests/integration/test_replay_spool.py",
     ),
     _engine(
@@ -796,6 +798,22 @@ MUTANTS: tuple[Mutant, ...] = (
         "G-SPOOL-9", "a request that is too slow stops the replay",
         (REPLAY, "            return await self._hold_back(shard, batch, problem)\n", "            raise\n"),
         tests="tests/property/test_spool.py",
+    ),
+    _sql(
+        "G-OUT-1", "transactions that were under way at the last move are forgotten",
+        ("sql/internal/037_outbox.sql", "WHERE pg_visible_in_snapshot(x.xid, p_target)", "WHERE false"),
+        tests=OUTBOX,
+    ),
+    _sql(
+        "G-OUT-1", "messages are moved and stay in the outbox",
+        (MOVE, "            AND (o.xid, o.seq) <= (p_xid::xid8, p_seq);", "            AND (o.xid, o.seq) < (p_xid::xid8, p_seq);"),
+        (MOVE, "IF v_all <> p_rows THEN", "IF false THEN"),
+        tests=OUTBOX,
+    ),
+    _sql(
+        "G-OUT-2", "the messages of a move are in no order of transactions",
+        (MOVE, "            ORDER BY o.xid, o.seq\n", "            ORDER BY o.seq DESC\n"),
+        tests=OUTBOX,
     ),
     _sql(
         "G-COST-1", "a push looks for each of its transaction ids in an array of them",

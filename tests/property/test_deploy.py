@@ -159,7 +159,7 @@ def test_ports_are_the_one_that_the_server_listens_on() -> None:
     port = of_the_image()["PORT"]
     assert int(port) == Settings().server.port
     assert f"EXPOSE {port}\n" in (DEPLOY / "compose" / "Dockerfile").read_text()
-    assert compose()["queen"]["ports"] == [f"127.0.0.1:{port}:{port}"]
+    assert compose()["queen"]["ports"] == [f"127.0.0.1:${{QUEEN_PORT:-{port}}}:{port}"]
     assert container()["ports"] == [{"name": "http", "containerPort": int(port)}]
     for name in ("Service/queen", "Service/queen-pods"):
         assert manifests()[name]["spec"]["ports"] == [{"name": "http", "port": int(port), "targetPort": "http"}]
@@ -263,7 +263,7 @@ def test_compose_asks_for_every_password_that_it_needs() -> None:
 def test_every_file_that_compose_mounts_is_there() -> None:
     mounted = [volume.split(":")[0] for each in compose().values() for volume in each.get("volumes", ())]
     files = [DEPLOY / "compose" / path for path in mounted if path.startswith(".")]
-    assert len(files) == 5
+    assert len(files) == 6
     assert all(path.exists() for path in files)
     assert os.access(DEPLOY / "compose" / "passwords.sh", os.X_OK)
 
@@ -287,6 +287,113 @@ def test_systemd_takes_the_unit_and_finds_it_confined(tmp_path: Path) -> None:
     assert "queen.service" not in verified.stderr
     confined = analyze(tmp_path, "security", "--no-pager", "--offline=true", "--threshold=20")
     assert confined.returncode == 0, confined.stdout + confined.stderr
+
+
+# ---------------------------------------------------------------- memory, alerts, staging, workflows
+
+
+def test_the_server_of_compose_has_a_memory_limit_and_a_fixed_number_of_connections() -> None:
+    server = compose()["queen"]
+    default = re.fullmatch(r"\$\{QUEEN_MEMORY:-(\d+)g\}", server["mem_limit"])
+    assert default is not None
+    settings = from_environment(
+        {name: re.sub(r"\$\{\w+:-(.*)\}", r"\1", value) for name, value in server["environment"].items()}
+    )
+    # docs/deployment.md: 512 MiB per worker.
+    assert int(default[1]) << 30 >= settings.server.workers * 512 << 20
+    assert settings.pool_sizes.total <= settings.database.connections < 100
+
+
+def test_alerts_reach_a_receiver() -> None:
+    rules = (yaml.safe_load(path.read_text()) for path in (DEPLOY / "prometheus").glob("*.rules.yaml"))
+    severities = {rule["labels"]["severity"] for each in rules for group in each["groups"] for rule in group["rules"]}
+    manager = yaml.safe_load((DEPLOY / "alertmanager" / "alertmanager.yml").read_text())
+    told = {receiver["name"] for receiver in manager["receivers"] if len(receiver) > 1}
+    silent = {
+        match for route in manager["route"]["routes"] if route["receiver"] not in told for match in route["matchers"]
+    }
+    assert manager["route"]["receiver"] in told
+    assert silent == {'severity = "info"'}
+    assert {"critical", "warning"} <= severities
+    prometheus = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
+    (managers,) = prometheus["alerting"]["alertmanagers"]
+    ((port,),) = [re.findall(r":(\d+)$", each) for each in compose()["alertmanager"]["ports"]]
+    assert managers["static_configs"] == [{"targets": [f"alertmanager:{port}"]}]
+
+
+def test_the_receivers_address_is_where_alertmanager_reads_it() -> None:
+    manager = (DEPLOY / "alertmanager" / "alertmanager.yml").read_text()
+    (path,) = re.findall(r"url_file: (\S+)", manager)
+    (command,) = compose()["alertmanager"]["command"]
+    assert f'"$$ALERT_WEBHOOK_URL" > {path}\n' in command
+
+
+@pytest.mark.skipif(not shutil.which("kubectl"), reason="needs kubectl, which only puts the files together")
+def test_staging_is_apart_from_production() -> None:
+    made = {
+        folder: list(
+            yaml.safe_load_all(
+                subprocess.run(
+                    ["kubectl", "kustomize", DEPLOY / folder], capture_output=True, text=True, check=True, timeout=60
+                ).stdout
+            )
+        )
+        for folder in ("kubernetes", "kubernetes-staging")
+    }
+    names = [{f"{each['kind']}/{each['metadata']['name']}" for each in documents} for documents in made.values()]
+    assert names[0] ^ names[1] == {"Namespace/queen", "Namespace/queen-staging"}
+    for folder, namespace in (("kubernetes", "queen"), ("kubernetes-staging", "queen-staging")):
+        assert {each["metadata"].get("namespace", namespace) for each in made[folder]} == {namespace}
+    hosts = {
+        each["data"]["PG_HOST"] for documents in made.values() for each in documents if each["kind"] == "ConfigMap"
+    }
+    assert len(hosts) == 2
+
+
+WORKFLOWS = ROOT / ".github" / "workflows"
+
+
+def workflow(name: str) -> dict[Any, Any]:
+    found: dict[Any, Any] = yaml.safe_load((WORKFLOWS / f"{name}.yaml").read_text())
+    return found
+
+
+def steps(name: str) -> list[dict[str, Any]]:
+    return [step for job in workflow(name)["jobs"].values() for step in job.get("steps", ())]
+
+
+def test_pull_requests_and_main_run_the_command_of_the_readme() -> None:
+    (command,) = re.findall(r"^python3 -m venv .venv && .*tox.*$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert command in [step.get("run") for step in steps("checks")]
+    # YAML reads `on` as true.
+    assert workflow("checks")[True] == {"pull_request": None, "push": {"branches": ["main"]}}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    tested = workflow("checks")["jobs"]["checks"]["strategy"]["matrix"]["python"]
+    assert {f"Programming Language :: Python :: {version}" for version in tested} <= set(project["classifiers"])
+
+
+def test_each_night_all_nightly_environments_are_run() -> None:
+    tox = (ROOT / "tox.ini").read_text()
+    (labelled,) = re.findall(r"^    nightly = (.*)$", tox, re.MULTILINE)
+    jobs = workflow("nightly")["jobs"]
+    run = {*jobs["nightly"]["strategy"]["matrix"]["environment"], *jobs.keys() - {"nightly"}}
+    assert set(labelled.split(", ")) <= run
+
+
+def test_the_image_is_built_for_both_architectures_and_its_base_is_an_argument() -> None:
+    (built,) = [step["with"] for step in steps("image") if step.get("uses", "").startswith("docker/build-push-action")]
+    assert built["platforms"] == "linux/amd64,linux/arm64"
+    assert (ROOT / built["file"]).is_file()
+    dockerfile = (DEPLOY / "compose" / "Dockerfile").read_text()
+    assert re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE) == ["$BASE", "$BASE"]
+    assert re.search(r"^ARG BASE=python:3\.\d+-slim-\w+$", dockerfile, re.MULTILINE)
+
+
+def test_workflows_have_no_stored_credentials() -> None:
+    for path in WORKFLOWS.glob("*.yaml"):
+        text = path.read_text()
+        assert "secrets." not in text, path
+        assert yaml.safe_load(text)["permissions"] == {"contents": "read"}, path
 
 
 ALERTS = DEPLOY / "prometheus" / "simple-mq.rules.yaml"

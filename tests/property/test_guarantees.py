@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from spec import verify_page
 from spec.guarantees import FAMILIES, GUARANTEES, Check, Level, checks, missing_checks
 from spec.page import PAGE, main, render_markdown, scan
 
@@ -90,6 +91,14 @@ def test_the_page_has_a_heading_and_an_anchor_for_each_guarantee():
 
 def test_the_page_is_up_to_date():
     assert main([], ROOT) == 0, f"run: python -m spec.page --write ({PAGE})"
+
+
+def test_the_page_of_verify_says_for_each_guarantee_what_covers_it_or_why_nothing_does():
+    covered = verify_page.covering(scan(ROOT))
+    assert covered.keys() | verify_page.WHY_NOT.keys() == set(GUARANTEES)
+    assert not covered.keys() & verify_page.WHY_NOT.keys()
+    page = verify_page.render(scan(ROOT))
+    assert all(f"| [{id_}](guarantees.md#{id_.lower()}) |" in page for id_ in GUARANTEES)
 
 
 def test_a_page_that_is_not_up_to_date_is_written(tmp_path, capsys):

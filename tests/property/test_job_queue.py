@@ -13,28 +13,49 @@ from queen.core.job_type import JobType
 from queen.engine.job import Job
 from queen.engine.job_queue import JobQueue
 
-POLICY = BatchPolicy(preferred=2, hold_ms=5, batch_max=4, in_flight_max=100, bytes_max=100)
+POLICY = BatchPolicy(preferred=2, hold_ms=5, batch_max=4, in_flight_max=100, items_max=10, bytes_max=100)
 
 
-@given(st.lists(st.tuples(st.sampled_from((None, "a", "b")), st.integers(0, 150)), min_size=1, max_size=30))
-def test_batches_keep_their_bounds_and_take_every_job_once(arrivals: list[tuple[str | None, int]]) -> None:
+@given(
+    st.lists(
+        st.tuples(st.sampled_from((None, "a", "b")), st.integers(0, 150), st.integers(0, 15)), min_size=1, max_size=30
+    )
+)
+def test_batches_keep_their_bounds_and_take_every_job_once(arrivals: list[tuple[str | None, int, int]]) -> None:
     loop = asyncio.new_event_loop()
     job_queue, taken, jobs = JobQueue(POLICY), [], []
-    for key, size in arrivals:
+    for key, size, items in arrivals:
         job = Job(JobType.PUSH, None, loop.create_future(), key)
-        job.size = size
+        job.size, job.items = size, items
         jobs.append(job)
         job_queue.put(job)
     while len(job_queue):
         batch = job_queue.take()
         assert 1 <= len(batch) <= POLICY.batch_max
         assert sum(job.size for job in batch[:-1]) < POLICY.bytes_max
+        # One with more items is in a batch of its own.
+        assert len(batch) == 1 or sum(job.items for job in batch) <= POLICY.items_max
         taken += batch
         job_queue.done(batch)
     assert sorted(map(id, taken)) == sorted(map(id, jobs))
     for key in (None, "a", "b"):
         assert [job for job in taken if job.key == key] == [job for job in jobs if job.key == key]
     loop.close()
+
+
+def test_a_batch_is_filled_up_to_its_items_and_not_beyond() -> None:
+    loop = asyncio.new_event_loop()
+    job_queue = JobQueue(replace(POLICY, batch_max=100, items_max=1000, bytes_max=1 << 20))
+    for items in (999, 2, 998, 1, 5000, 1):
+        job = Job(JobType.PUSH, None, loop.create_future())
+        job.items = items
+        job_queue.put(job)
+    batches = []
+    while len(job_queue):
+        batches.append(batch := job_queue.take())
+        job_queue.done(batch)
+    loop.close()
+    assert [[job.items for job in batch] for batch in batches] == [[999], [2, 998], [1], [5000], [1]]
 
 
 PIPELINES = BatchPolicy(preferred=50, hold_ms=20, batch_max=50, in_flight_max=4, linger_ms=2)

@@ -163,6 +163,7 @@ async def a_full_queue_takes_nothing_more(lab: Lab) -> None:
     expect_equal(stored, 3, "pushes of eight at once that a queue with room for three took")
     large = await lab.broker.send("POST", "/api/v1/push", {"items": body["items"] * 4})
     expect(large.status >= 400, f"four messages for a queue of three were answered {large.status}")
+    await lab.shown(queue, 3)
     pop = await lab.take(queue, *["more"] * 3)
     await lab.ack(pop)
     found = await lab.look(queue)

@@ -1,0 +1,39 @@
+-- Appends messages that have been accepted already, so that no maximum size refuses them: those of the spool and of the
+-- outbox. The arguments are those of push_messages_v1; p_sent_at: when they were sent before, if the outcome is unknown.
+-- Returns the partitions that are unknown (null: none), and whether the push options have changed. Either means that
+-- nothing was stored.
+CREATE OR REPLACE FUNCTION queen.append_accepted(
+    p_flush uuid, p_sent_at timestamptz,
+    p_part bigint[], p_n int[], p_data bytea[], p_ends bytea[], p_ids bytea[],
+    p_hash_part bigint[], p_hash_pos int[], p_hash uuid[], p_version bigint,
+    OUT unknown bigint[], OUT stale bool
+)
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+AS $$
+DECLARE
+    v_queues bigint[];
+    v_n bigint[];
+BEGIN
+    -- In the order of all locks: the sizes of queues come after partitions and before cursors, which the push takes both.
+    PERFORM 1 FROM queen.partition_locks AS l WHERE l.part_id = ANY(p_part) ORDER BY l.part_id FOR NO KEY UPDATE;
+    SELECT array_agg(w.queue_id), array_agg(w.n) INTO v_queues, v_n
+    FROM (
+        SELECT p.queue_id, sum(u.n)::bigint AS n
+        FROM unnest(p_part, p_n) AS u (part_id, n) JOIN queen.partitions AS p ON p.id = ANY(ARRAY[u.part_id])
+        GROUP BY p.queue_id
+    ) AS w;
+    PERFORM queen.lock_sizes(v_queues);
+    -- How far queen.flushed_segment looks back: the outage may have been long. The server's clock may be ahead of ours.
+    PERFORM set_config('queen.sent_at', least(p_sent_at, queen.clock())::text, true);
+    SELECT array_agg(r.part_id) FILTER (WHERE r.first_off IS NULL), count(*) = 0 INTO unknown, stale
+    FROM queen.push_messages_v1(
+        p_flush, p_sent_at IS NOT NULL, p_part, p_n, p_data, p_ends, p_ids, p_hash_part, p_hash_pos, p_hash,
+        p_version, NULL) AS r;
+    IF NOT stale AND unknown IS NULL THEN
+        PERFORM queen.add_to_sizes(v_queues, v_n);
+    END IF;
+END $$;
+COMMENT ON FUNCTION queen.append_accepted IS
+    'Internal: appends messages that have been accepted already, whatever the maximum sizes of their queues.';

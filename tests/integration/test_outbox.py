@@ -1,0 +1,313 @@
+"""Pushing with SQL: messages exist if and only if the caller's transaction commits, once, in the order of commits."""
+
+import json
+import random
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import asyncpg
+import pytest
+
+from queen.postgres.setup import prepare
+from spec.guarantees import Level, checks
+from tests.support.api import Api
+from tests.support.processes import Server
+from tests.support.servers import create_database, drop_database
+
+
+@asynccontextmanager
+async def connected(server: Server) -> AsyncIterator["asyncpg.Connection[Any]"]:
+    connection = await asyncpg.connect(server.dsn)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def push(connection: "asyncpg.Connection[Any]", queue: str, *payloads: int, partition: str = "p") -> None:
+    await connection.execute(
+        "SELECT queen.push_many($1, $2::jsonb[], array_fill($3::text, ARRAY[$4::int]))",
+        queue, list(map(str, payloads)), partition, len(payloads),
+    )  # fmt: skip
+
+
+async def popped(api: Api, queue: str, number: int) -> list[Any]:
+    """The payloads of the next messages, acked; waits for so many."""
+    found: list[Any] = []
+    while len(found) < number:
+        messages = (await api.pop(queue, batch=100, partitions=10, wait=True, timeout=30_000)).messages
+        found += [message["data"] for message in messages]
+        await api.ack(messages)
+    return found
+
+
+@checks("G-OUT-1", level=Level.LIVE)
+async def test_a_pushed_message_exists_if_and_only_if_its_transaction_commits(
+    api: Api, database: "asyncpg.Connection[Any]", queue: str
+) -> None:
+    await api.configure(queue)
+    transaction = database.transaction()
+    await transaction.start()
+    await push(database, queue, 1)
+    await transaction.rollback()
+    async with database.transaction():
+        await push(database, queue, 2)
+        inner = database.transaction()
+        await inner.start()
+        await push(database, queue, 3)
+        await inner.rollback()
+        await push(database, queue, 4)
+    await push(database, queue, 5)
+    assert await popped(api, queue, 3) == [2, 4, 5]
+    assert await database.fetchval("SELECT count(*) FROM queen.outbox AS o JOIN queen.queues AS q ON q.id = o.queue_id"
+                                   " WHERE q.name = $1", queue) == 0  # fmt: skip
+
+
+@checks("G-OUT-2", level=Level.LIVE)
+async def test_an_open_transaction_holds_no_other_one_back(
+    server: Server, api: Api, database: "asyncpg.Connection[Any]", queue: str
+) -> None:
+    await api.configure(queue)
+    async with connected(server) as other:
+        open_one = other.transaction()
+        await open_one.start()
+        await push(other, queue, 1)
+        for number in range(2, 5):
+            await push(database, queue, number)
+            assert await popped(api, queue, 1) == [number]
+        await push(other, queue, 5)
+        await open_one.commit()
+    assert await popped(api, queue, 2) == [1, 5]
+
+
+@checks("G-OUT-1", level=Level.LIVE)
+async def test_a_transaction_id_is_stored_once(api: Api, database: "asyncpg.Connection[Any]", queue: str) -> None:
+    await api.push_items([{"queue": queue, "partition": "p", "payload": 1, "transactionId": "order-1"}])
+    for payload, text in (("2", "order-1"), ("3", "order-2"), ("4", "order-2"), ("5", None)):
+        await database.execute(
+            "SELECT queen.push($1, $2::jsonb, partition => 'p', transaction_id => $3)", queue, payload, text
+        )
+    messages = []
+    while len(messages) < 3:
+        pop = await api.pop(queue, batch=10, wait=True, timeout=30_000)
+        messages += pop.messages
+        await api.ack(pop.messages)
+    assert [message["data"] for message in messages] == [1, 3, 5]
+    assert [message["transactionId"] for message in messages][:2] == ["order-1", "order-2"]
+
+
+async def test_a_message_goes_to_the_default_partition_and_keeps_its_value(
+    api: Api, database: "asyncpg.Connection[Any]", queue: str
+) -> None:
+    await api.configure(queue)
+    await database.execute('SELECT queen.push($1, \'{"item": "tea", "é": [1, null]}\')', queue)
+    [message] = (await api.pop(queue, wait=True, timeout=30_000)).messages
+    assert (message["partition"], message["data"]) == ("Default", {"item": "tea", "é": [1, None]})
+
+
+async def test_messages_of_a_deleted_queue_are_dropped(
+    server: Server, api: Api, database: "asyncpg.Connection[Any]", queue: str
+) -> None:
+    await api.configure(queue)
+    await api.configure(f"{queue}-other")
+    async with connected(server) as other, other.transaction():
+        await push(other, queue, 1)
+        await push(other, f"{queue}-other", 2)
+        await api.http.delete(f"/api/v1/resources/queues/{queue}")
+        await api.configure(queue)
+    assert await popped(api, f"{queue}-other", 1) == [2]
+    assert (await api.pop(queue)).messages == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "state", "text"),
+    [
+        ("'no such queue', '1'::jsonb", "42704", "unknown queue: 'no such queue'"),
+        ("NULL, '1'::jsonb", "42704", "unknown queue: NULL"),
+        ("$1, NULL::jsonb", "22004", "message 1: the payload is NULL; JSON's null is 'null'::jsonb"),
+        ("$1, '1'::jsonb, ''", "22023", "message 1: the partition must have 1 to 255 characters"),
+        ("$1, '1'::jsonb, repeat('x', 256)", "22023", "message 1: the partition must have 1 to 255 characters"),
+        ("$1, '1'::jsonb, 'p', ''", "22023", "message 1: the transaction id must have 1 to 255 characters"),
+        ("$1, '1'::jsonb, 'p', '00000000-0000-8001-8000-000000000001'", "22023",
+         "message 1: the transaction id has the form of a message id, which only the server makes"),
+        ("$1, to_jsonb(repeat('x', 16777216))", "54000", "message 1: the payload is longer than 16777216 bytes"),
+        ("$1, 'tea'", "22P02", "invalid input syntax for type json"),
+    ],
+)  # fmt: skip
+async def test_what_cannot_be_a_message_is_refused(
+    api: Api, database: "asyncpg.Connection[Any]", queue: str, arguments: str, state: str, text: str
+) -> None:
+    await api.configure(queue)
+    with pytest.raises(asyncpg.PostgresError) as refused:
+        await database.execute(f"SELECT queen.push({arguments})".replace("$1", f"'{queue}'"))
+    assert (refused.value.sqlstate, refused.value.as_dict()["message"]) == (state, text)
+
+
+async def test_arrays_of_different_lengths_are_refused(
+    api: Api, database: "asyncpg.Connection[Any]", queue: str
+) -> None:
+    await api.configure(queue)
+    with pytest.raises(asyncpg.InvalidParameterValueError, match="the same length: 2, 1, <NULL>"):
+        await database.execute("SELECT queen.push_many($1, ARRAY['1', '2']::jsonb[], ARRAY['p'])", queue)
+
+
+async def test_a_producer_needs_no_right_but_to_use_the_schema(
+    server: Server, api: Api, database: "asyncpg.Connection[Any]", queue: str
+) -> None:
+    await api.configure(queue)
+    role = f"shop_{queue[-8:]}"
+    await database.execute(f"CREATE ROLE {role}; GRANT USAGE ON SCHEMA queen TO {role}")
+    try:
+        async with connected(server) as producer:
+            await producer.execute(f"SET ROLE {role}")
+            await push(producer, queue, 1)
+            for forbidden in (
+                "INSERT INTO queen.outbox (queue_id, partition, payload) VALUES (1, 'p', '1')",
+                "SELECT * FROM queen.outbox", "SELECT * FROM queen.read_outbox_v1(1, 1)",
+            ):  # fmt: skip
+                with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                    await producer.execute(forbidden)
+        assert await popped(api, queue, 1) == [1]
+    finally:
+        await database.execute(f"REVOKE USAGE ON SCHEMA queen FROM {role}; DROP ROLE {role}")
+
+
+# ------------------------------------------------------------------ the order in which rows are read
+
+
+@pytest.fixture
+async def moved(server: Server) -> AsyncIterator[str]:
+    """A database of its own, in which only the test moves messages."""
+    url = await create_database(server.dsn)
+    try:
+        await prepare(url, 10_000)
+        yield url
+    finally:
+        await drop_database(server.dsn, url)
+
+
+async def move(connection: "asyncpg.Connection[Any]", messages: int) -> list[int]:
+    """One move, without the log; the payloads that were moved."""
+    *rows, end = await connection.fetch("SELECT * FROM queen.read_outbox_v1($1, 1000000)", messages) or [None]
+    if end is None:
+        return []
+    result = await connection.fetchrow(
+        "SELECT * FROM queen.move_outbox_v1($1, $2, $3, $4, $5, $6, gen_random_uuid(),"
+        " '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', 0)",
+        end["moves"], end["target"], end["done"], rows[-1]["xid"], rows[-1]["seq"], len(rows),
+    )  # fmt: skip
+    assert result is not None
+    assert result["moved"]
+    return [int(row["payload"]) for row in rows]
+
+
+@checks("G-OUT-1", "G-OUT-2", level=Level.LIVE)
+async def test_interleaved_transactions_are_moved_once_and_in_their_order(moved: str) -> None:
+    seed = random.SystemRandom().randrange(10**6)
+    print(f"seed {seed}")
+    choice = random.Random(seed)
+    async with AsyncExitStack() as stack:
+        connections = [await asyncpg.connect(moved) for _ in range(6)]
+        for connection in connections:
+            stack.push_async_callback(connection.close)
+        mover = connections.pop()
+        await mover.execute("INSERT INTO queen.queues (name) VALUES ('q')")
+        world = _World(choice, connections)
+        found: list[int] = []
+        for _ in range(400):
+            if choice.random() < 0.3:
+                found += await move(mover, choice.randint(1, 4))
+            else:
+                await world.step()
+        await world.finish()
+        while more := await move(mover, 3):
+            found += more
+    world.judge(found)
+
+
+class _World:
+    """Connections whose transactions overlap, and what they committed."""
+
+    def __init__(self, choice: random.Random, connections: list["asyncpg.Connection[Any]"]) -> None:
+        self._choice, self._idle = choice, connections
+        self._open: list[tuple[asyncpg.Connection[Any], Any, list[int], set[int]]] = []
+        self._number = 0
+        #: The payloads of each committed transaction, and the transactions that had committed before it began.
+        self._committed: list[tuple[list[int], set[int]]] = []
+
+    async def step(self) -> None:
+        if self._idle and (not self._open or self._choice.random() < 0.3):
+            connection = self._idle.pop(self._choice.randrange(len(self._idle)))
+            transaction = connection.transaction()
+            await transaction.start()
+            self._open.append((connection, transaction, [], set(range(len(self._committed)))))
+        elif self._choice.random() < 0.6:
+            connection, _, numbers, _ = self._choice.choice(self._open)
+            self._number += 1
+            numbers.append(self._number)
+            await push(connection, "q", self._number)
+        else:
+            await self._end(self._choice.randrange(len(self._open)), commits=self._choice.random() < 0.7)
+
+    async def _end(self, index: int, *, commits: bool) -> None:
+        connection, transaction, numbers, before = self._open.pop(index)
+        await (transaction.commit() if commits else transaction.rollback())
+        self._idle.append(connection)
+        if commits:
+            self._committed.append((numbers, before))
+
+    async def finish(self) -> None:
+        while self._open:
+            await self._end(0, commits=True)
+
+    def judge(self, found: list[int]) -> None:
+        assert sorted(found) == sorted(number for numbers, _ in self._committed for number in numbers)
+        at = {number: position for position, number in enumerate(found)}
+        for numbers, before in self._committed:
+            positions = [at[number] for number in numbers]
+            assert positions == sorted(positions)
+            earlier = [at[number] for index in before for number in self._committed[index][0]]
+            assert not positions or not earlier or max(earlier) < min(positions)
+
+
+@checks("G-OUT-1", level=Level.LIVE)
+async def test_rows_of_a_restored_dump_are_moved(moved: str) -> None:
+    """Their transactions have numbers that this server has not given yet."""
+    connection = await asyncpg.connect(moved)
+    await connection.execute("INSERT INTO queen.queues (name) VALUES ('q')")
+    await push(connection, "q", 1, 2)
+    assert await move(connection, 10) == [1, 2]
+    await push(connection, "q", 3, 4)
+    await connection.execute("UPDATE queen.outbox SET xid = '9000000000000'")
+    assert await move(connection, 10) == []
+    await connection.execute("SELECT queen.restart_outbox_v1()")
+    assert await move(connection, 10) == [3, 4]
+    await connection.close()
+
+
+@checks("G-COST-1", level=Level.LIVE)
+async def test_a_transaction_that_stays_open_makes_no_move_dearer(moved: str) -> None:
+    """Its snapshot keeps the deleted rows of all moves, which must not be read again."""
+    connection, holder = await asyncpg.connect(moved), await asyncpg.connect(moved)
+    await connection.execute("INSERT INTO queen.queues (name) VALUES ('q')")
+    snapshot = holder.transaction(isolation="repeatable_read")
+    await snapshot.start()
+    await holder.fetchval("SELECT txid_current()")
+    blocks = []
+    for _ in range(40):
+        await push(connection, "q", *range(200))
+        [plan] = await connection.fetch(
+            "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM queen.read_outbox_v1(1000, 1000000)"
+        )
+        blocks.append(_blocks(plan[0]))
+        assert len(await move(connection, 1000)) == 200
+    await snapshot.rollback()
+    await connection.close()
+    await holder.close()
+    assert max(blocks[-5:]) < 3 * max(blocks[1:6]), blocks
+
+
+def _blocks(plan: str) -> int:
+    top = json.loads(plan)[0]["Plan"]
+    return int(top["Shared Hit Blocks"]) + int(top["Shared Read Blocks"])
