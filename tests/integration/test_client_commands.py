@@ -405,7 +405,7 @@ def test_help_is_grouped_and_every_command_explains_itself() -> None:
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
-        ("queen p", {"push", "pop"}),
+        ("queen p", {"push", "pop", "procedures"}),
         ("queen dlq ", {"list", "replay", "purge"}),
         ("queen pop --a", {"--auto-ack"}),
         ("queen serve --wo", {"--workers", "--worker-class"}),
