@@ -279,7 +279,7 @@ _CATALOGUE: Collection[Guarantee] = (
         "What is ready is what a pop would find",
         "`ready` of a depth, and `queen.has_pending_messages_v1`, say what pops would deliver at that moment, if no "
         "pop maintenance is on. They change nothing.",
-        "Who scales consumers by what is ready starts none for messages that nobody can get.",
+        "An autoscaler that counts what is ready must not start consumers for messages that none of them can get.",
     ),
     _safety(
         "G-LEASE-1",
