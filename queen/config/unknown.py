@@ -114,8 +114,10 @@ def _misspelt(name: str, known: Collection[str]) -> Iterator[str]:
     if name.startswith(_OURS):
         candidates, alike = [*known], 0.0
     else:
-        # Short names without a second word, such as HOST, are near to those of many programs.
-        candidates, alike = [each for each in (*known, *ELSEWHERE) if "_" in each], _ALIKE
+        # Short names without a second word, such as HOST, are near to those of many programs. A setting's name behind
+        # another word is a variable of the program of that word: PIP_DEFAULT_TIMEOUT.
+        candidates = [each for each in (*known, *ELSEWHERE) if "_" in each and not name.upper().endswith(f"_{each}")]
+        alike = _ALIKE
     for nearest in difflib.get_close_matches(name.upper(), candidates, n=1, cutoff=alike):
         instead = f", which is not a setting of this server: {ELSEWHERE[nearest]}" if nearest in ELSEWHERE else ""
         yield f"{name} is not a setting; the nearest name is {nearest}{instead}"
