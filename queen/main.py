@@ -65,7 +65,7 @@ log = logging.getLogger("queen.spool")
 
 
 #: Pause of a worker that does not lead, or could not move the outbox.
-_OUTBOX_S = 0.25
+_OUTBOX_S = 1.0
 
 
 def _target(settings: Settings) -> Target:
@@ -273,7 +273,7 @@ def assembly(settings: Settings) -> Assemble:
         )
         context.clock = lambda: statistics_writer.clock
         statistics_writer.start()
-        services = _services(sweeping, hot, settings, context)
+        services = _services(sweeping, replaying, settings, context)
         services.start()
 
         async def close() -> None:
@@ -292,15 +292,15 @@ def assembly(settings: Settings) -> Assemble:
     return assemble
 
 
-def _services(pool: Pool, hot: Pool, settings: Settings, context: Context) -> Services:
-    """The background jobs, with their intervals and batch sizes."""
+def _services(pool: Pool, moving: Pool, settings: Settings, context: Context) -> Services:
+    """The background jobs, with their intervals and batch sizes; ``moving`` has connections for the outbox."""
     jobs = settings.jobs
     schedule = Schedule(
         jobs.retention_interval_ms / 1000, jobs.retention_batch, jobs.eviction_interval_ms / 1000,
         jobs.eviction_batch, timedelta(days=jobs.partition_cleanup_days),
     )  # fmt: skip
     maintenance = MaintenanceStore(pool)
-    outbox = Outbox(context, OutboxStore(hot), lambda: services.leadership.held)
+    outbox = Outbox(context, OutboxStore(moving), lambda: services.leadership.held)
     chores = [
         Chore("clean-up", schedule.retention_interval_s, partial(go_on_with_begun, context)),
         Chore("outbox", _OUTBOX_S, outbox.run),

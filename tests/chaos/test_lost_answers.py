@@ -14,12 +14,14 @@ import pytest
 from spec.guarantees import Level, checks
 from tests.support.api import Api, Message, ack_of, open_client
 from tests.support.chaos.proxy import Proxy, Streams
+from tests.support.clock import eventually
 from tests.support.outage import fragile_postgres
 from tests.support.processes import PATIENCE_S, open_folder
 from tests.support.servers import serving_database
 
 _ACKED = "SELECT max(acked) FROM queen.partition_consumers"
 _LEASED = "SELECT count(lease) FROM queen.partition_consumers"
+_WAITS_FOR_LOCK = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"
 
 
 @asynccontextmanager
@@ -156,8 +158,14 @@ async def test_a_failure_without_a_lease_counts_once_when_the_answer_is_lost() -
         await api.configure("q", retryLimit=3)
         [message] = await taken(api, 1)
         await api.ack([message], "retry")
+        # The ack waits for the lock until its first call, which asks for prefetched leases, is answered.
+        lock = connection.transaction()
+        await lock.start()
+        await connection.execute("SELECT FROM queen.partition_consumers FOR UPDATE")
+        acking = asyncio.create_task(http.post("/api/v1/ack", json=ack_of(message, "failed", leaseId=None)))
+        await eventually(lambda: connection.fetchval(_WAITS_FOR_LOCK), "an ack that waits for the lock")
         async with lost_answer(proxy, connection, "SELECT count(retries) FROM queen.partition_consumers"):
-            acking = asyncio.create_task(http.post("/api/v1/ack", json=ack_of(message, "failed", leaseId=None)))
+            await lock.commit()
         assert is_unknown(await acking)
         assert await connection.fetchval("SELECT retries ->> '2' FROM queen.partition_consumers") == "1"
 

@@ -10,7 +10,7 @@ from spec.checkers import all_checkers, judge
 from spec.conformance.http import Server as Address
 from spec.conformance.workload import Size, Workload
 from spec.guarantees import Level, checks
-from spec.history import History
+from spec.history import History, to_line
 from tests.chaos.test_kill import FAULTS, Fault
 from tests.support.processes import PATIENCE_S, Server, open_folder, serving, wait_until
 
@@ -75,4 +75,8 @@ def test_histories_are_linearizable_while_processes_are_killed(what: str) -> Non
     found = {
         check.name: violations for check, each in all_checkers() if (violations := judge(each, history).violations)
     }
+    for subject in {violation.subject.rpartition("/")[2] for violations in found.values() for violation in violations}:
+        print(f"records of {subject}, and those of unknown outcome:")
+        named = (f'"{subject}"', '"unknown"')
+        print("\n".join(line for line in map(to_line, history.records) if any(name in line for name in named)))
     assert found == {}
