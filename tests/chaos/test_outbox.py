@@ -14,6 +14,8 @@ from tests.support.processes import PATIENCE_S, Server, open_folder, serving
 
 _PARTITIONS = 4
 _KILLS = 4
+#: PostgreSQL is down, or a connection was killed.
+_BROKEN = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 #: Orders between two kills.
 _PROGRESS = 60
 
@@ -31,13 +33,13 @@ class Shop:
         while not self.stopped.is_set():
             try:
                 connection = await asyncpg.connect(self._server.dsn)
-            except (OSError, asyncpg.PostgresError):
+            except _BROKEN:
                 await asyncio.sleep(0.05)  # PostgreSQL is down
                 continue
             try:
                 await self._order(connection, partition, choice)
-            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError):
-                pass  # the connection was killed, perhaps in the middle of an answer
+            except _BROKEN:
+                pass  # perhaps in the middle of an answer
             finally:
                 connection.terminate()
 
@@ -100,9 +102,8 @@ async def _trade(server: Server, what: str, seed: int) -> None:
 async def _is_moved(server: Server) -> bool:
     try:
         connection = await asyncpg.connect(server.dsn)
-    except (OSError, asyncpg.CannotConnectNowError):
-        return False
-    try:
-        return not await connection.fetchval("SELECT EXISTS (SELECT 1 FROM queen.outbox)")
-    finally:
+        waits = await connection.fetchval("SELECT EXISTS (SELECT 1 FROM queen.outbox)")
         await connection.close()
+    except _BROKEN:
+        return False
+    return not waits

@@ -9,7 +9,7 @@ import pytest
 from spec.conformance import run
 from tests.conformance.test_verify import Forgetful, Loses, broken
 from tests.mutants.catalogue import MUTANTS
-from tests.mutants.run import mutated
+from tests.mutants.run import mutated, serving_copy
 from tests.support.processes import open_folder, serving
 from tests.support.stubs import stub
 
@@ -25,7 +25,7 @@ FAULTS = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_script_of_a_violation_shows_it(name: str, tmp_path: Path) -> None:
     [mutant] = [each for each in MUTANTS if each.name == name]
-    with open_folder() as place, mutated(mutant) as tree, serving(place / "data", cwd=tree) as server:
+    with open_folder() as place, mutated(mutant) as tree, serving_copy(tree, place / "data") as server:
         url = f"http://127.0.0.1:{server.port}"
         report = run(url, seed=7, profile="quick", only=[mutant.guarantee], fail_fast=True)
         rows = [row for row in report.rows if row.result == "invalid" and row.evidence.startswith("#!/bin/sh")]
@@ -42,7 +42,7 @@ def test_the_script_of_a_violation_shows_it(name: str, tmp_path: Path) -> None:
 def test_only_requests_about_the_queue_of_the_violation_are_in_its_script() -> None:
     """The fault shows with the first of three limits: the queues of the others do not exist yet, those before go."""
     [mutant] = [each for each in MUTANTS if each.name == "a dead letter one try late"]
-    with open_folder() as place, mutated(mutant) as tree, serving(place / "data", cwd=tree) as server:
+    with open_folder() as place, mutated(mutant) as tree, serving_copy(tree, place / "data") as server:
         report = run(f"http://127.0.0.1:{server.port}", seed=7, only=[mutant.guarantee], fail_fast=True)
     [row, *_] = [row for row in report.rows if row.result == "invalid"]
     assert row.evidence.count("curl -") == 4, row.evidence

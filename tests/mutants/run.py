@@ -20,7 +20,7 @@ from spec.conformance import run as verify_queen
 from spec.conformance.simple_mq import run as verify_simple_mq
 from spec.guarantees import GUARANTEES
 from tests.mutants.mutant import Mutant
-from tests.support.processes import ROOT, open_folder
+from tests.support.processes import ROOT, Server, clean_environment, open_folder, serving
 from tests.support.servers import create_database, drop_database, serving_database
 
 #: What a mutant may change or needs in order to run.
@@ -82,6 +82,15 @@ def run(mutants: Sequence[Mutant], told: Callable[[Verdict], None]) -> list[Verd
                 if control.killer:
                     raise RuntimeError(f"Without a fault {control.killer} fails: {control.text}")
             return list(threads.map(tell, mutants))
+
+
+@contextmanager
+def serving_copy(tree: Path, data_dir: Path, *options: str) -> Iterator[Server]:
+    """A server that runs from a copy of the tree, not from what is installed."""
+    environment = clean_environment()
+    environment.pop("PYTHONSAFEPATH", None)
+    with serving(data_dir, *options, cwd=tree, env=environment) as server:
+        yield server
 
 
 @contextmanager

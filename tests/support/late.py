@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from types import MappingProxyType
 
 from tests.mutants.mutant import Mutant, mutant
-from tests.mutants.run import mutated
+from tests.mutants.run import mutated, serving_copy
 from tests.support.processes import open_folder, serving
 from tests.support.stubs import Proxy, stub
 
@@ -69,7 +69,7 @@ def showing_late(fault: Mutant = SHOWS_LATE) -> Iterator[str]:
     with (
         open_folder() as place,
         mutated(fault) as tree,
-        serving(place / "data", "--workers", "2", cwd=tree) as server,
+        serving_copy(tree, place / "data", "--workers", "2") as server,
     ):
         yield f"http://127.0.0.1:{server.port}"
 
