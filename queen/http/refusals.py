@@ -1,4 +1,4 @@
-"""Log lines about refused requests, limited so that nobody can fill a disk with bad tokens."""
+"""Log lines about refused requests, limited so that bad tokens cannot fill a disk."""
 
 import logging
 import time

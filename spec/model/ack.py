@@ -73,7 +73,7 @@ def message_named(partition: Partition, lane: Lane, name: TransactionId) -> Mess
 def _refusal(cursor: Cursor, offset: int, item: AckItem, now: float) -> str | None:
     """A stale or foreign lease changes nothing (G-LEASE-3), and a lease covers its own messages only (G-LEASE-6).
 
-    Without a lease nobody finishes what somebody else may hold.
+    Without a lease no consumer finishes what another one may hold.
     """
     lease = cursor.live_lease(now)
     if item.lease and (lease is None or lease.id != item.lease):
