@@ -114,7 +114,7 @@ _OTHERS = (
 
 
 async def test_six_connections_and_little_memory_are_enough_under_load(database: str, folder: Path) -> None:
-    """Ten clients at a time, as simple-mq's load test has: nothing fails, no worker is killed, and work goes on at once."""
+    """Ten clients at a time, as simple-mq's load test has: nothing fails, and no worker is killed."""
     with memory_limit(256 << 20) as limit:
         server = start_on_database(database, folder, NUM_WORKERS="1", QUEEN_CONNECTIONS="6")
         try:
