@@ -173,6 +173,7 @@ class QueueRow(Struct, frozen=True):
     offset_lag: int | None
     oldest_at: datetime | None
     computed_at: datetime | None
+    paused: bool = False
 
 
 class QueuesSummary(Struct, frozen=True):
@@ -230,6 +231,7 @@ class QueueOptions(Struct, frozen=True):
     created_at: datetime
     ttl: int
     max_size: int
+    paused: bool = False
 
 
 class Configured(Struct, frozen=True):
@@ -435,6 +437,7 @@ class GroupRow(Struct, frozen=True):
     untouched: bool | None
     oldest_at: datetime | None
     computed_at: datetime | None
+    paused: bool = False
 
 
 class GroupOrder(Enum):
