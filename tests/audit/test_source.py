@@ -20,6 +20,7 @@ from pyspark_queen.errors import OptionError
 from pyspark_queen.options import BATCH, read_options
 from pyspark_queen.stream import limited
 from spark_validation.session import first_line
+from tests.support.guides import code, request_of
 from tests.support.processes import wait_until
 from tests.support.servers import create_database, database_url, drop_database, serving_database
 
@@ -489,3 +490,29 @@ def test_a_wrong_write_is_refused(spark, place, options, columns, text):
     with pytest.raises(PySparkException) as caught:
         rows.write.format("queen").mode("append").options(**given).save()
     assert first_line(caught.value).startswith(text)
+
+
+def test_the_tutorial_works(spark, place, tmp_path):
+    """As a reader does who types what stands there."""
+    page = Path(__file__).parents[2] / "docs" / "spark-tutorial.md"
+    [line] = code(page, "sh")
+    method, path, body = request_of(line)
+    place.http.request(method, path, content=body).raise_for_status()
+    start, lake, look, replay = code(page, "python")
+    names: dict[str, Any] = {"__name__": "tutorial"}
+    assert {"DSN", "URL", "LAKE"} <= {each.partition(" = ")[0] for each in start.splitlines()}
+    names |= {"spark": spark, "DSN": place.dsn, "URL": str(place.http.base_url), "LAKE": str(tmp_path)}
+    exec(lake, names)
+    place.push("sales", "paris", [{"item": "tea", "price": 4.5}])
+    names["copy_to_lake"]()
+    exec(look, names)
+    rows = spark.read.parquet(str(tmp_path / "sales")).select("partition", "offset", "item", "price").collect()
+    assert sorted(map(tuple, rows)) == [("berlin", 0, "tea", 4.5), ("paris", 0, "cake", 6.0), ("paris", 1, "tea", 4.5)]
+    place.ask(
+        "UPDATE queen.segments AS s SET created_at = s.created_at - interval '1 day' FROM queen.partitions AS p"
+        " JOIN queen.queues AS q ON q.id = p.queue_id WHERE p.id = s.part_id AND q.name = 'sales' AND s.last_off = 0"
+    )
+    exec(replay, names)
+    names["replay_yesterday"]()
+    again = {"berlin": [{"item": "tea", "price": 4.5}], "paris": [{"item": "cake", "price": 6}]}
+    assert written(place, "sales-again") == again
