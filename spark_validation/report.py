@@ -11,6 +11,9 @@ from .page import document, table
 from .run import Evidence, Result, Verdict
 
 _NAMED = 3
+_NOT_JUDGED = (
+    "unknown: the load did nothing that the audit could judge; `queen bench load audit-all --audit` does all of it"
+)
 _WORST_FIRST = (Result.INVALID, Result.UNKNOWN, Result.VALID)
 
 
@@ -133,7 +136,8 @@ class Report(Struct, frozen=True):
     @property
     def notes(self) -> list[str]:
         """The limitations of the verdicts."""
-        found = [f"the journal of {tail.agent} {_why(tail)}: its other calls are unknown" for tail in self.tails]
+        found = [_NOT_JUDGED] if any(verdict.result is Result.UNKNOWN for verdict in self.verdicts) else []
+        found += [f"the journal of {tail.agent} {_why(tail)}: its other calls are unknown" for tail in self.tails]
         found += [f"{path} ends in the middle of a row" for path in self.torn]
         if self.unknown_queues:
             found.append(

@@ -607,7 +607,7 @@ class Tables:
                 F.col("invoked").alias("pushed"),
                 F.when(ok, F.col("completed")).alias("answered"),
                 queued.cast("int").alias("queued"),
-                direct.alias("direct"),
+                direct.cast("int").alias("direct"),
                 (F.col("outcome") == "fail").cast("int").alias("refused"),
                 F.when(queued, F.col("offset")).alias("offset"),
                 F.col("payload_hash").alias("pushed_payload"),
@@ -631,7 +631,7 @@ class Tables:
             .agg(
                 F.count("pushed").alias("attempts"),
                 F.sum("queued").alias("queued"),
-                F.max("direct").alias("direct"),
+                F.sum("direct").alias("direct"),
                 F.sum("refused").alias("refused"),
                 F.min("pushed").alias("pushed_from"),
                 F.min("answered").alias("answered"),

@@ -71,6 +71,10 @@ class _Configured(Struct):
     options: _Options
 
 
+class _Time(Struct):
+    timestamp: str
+
+
 class _Executed(Struct):
     success: bool = False
     results: list[dict[str, Any]] = []
@@ -120,6 +124,7 @@ def calls(lines: Iterable[Line], run: str, agent: str) -> Iterator[Call]:
     known = _Known()
     makers = {
         "push": _push, "pop": _pop, "ack": _ack, "transaction": _transaction, "configure": _configured,
+        "drained": _drained, "clock": _clock,
         **SIMPLE_MQ,
     }  # fmt: skip
     number = 0
@@ -237,3 +242,16 @@ def _configured(line: Line, known: _Known) -> dict[str, Any]:
     elif line.outcome != "fail":
         known.leases.pop(asked["queue"], None)
     return {"kind": "configured", "queue": asked["queue"], "retry_limit": limit}
+
+
+def _drained(line: Line, _known: _Known) -> dict[str, Any]:
+    asked = line.request or {}
+    return {"kind": "drained", "queue": asked["queue"], "group": asked.get("consumerGroup") or QUEUE_MODE}
+
+
+def _clock(line: Line, _known: _Known) -> dict[str, Any]:
+    told = answer_of(line, _Time)
+    if told is None:
+        return {"kind": "clock"}
+    at = (datetime.fromisoformat(told.timestamp) - _EPOCH) // _MICROSECOND
+    return {"kind": "clock", "server_time": at, "server_precision": 1000}

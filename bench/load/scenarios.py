@@ -93,6 +93,10 @@ SCENARIOS: tuple[Scenario, ...] = (
         "failover", _FLOW, "500 messages per second while PostgreSQL is restarted",
         {"RATE": "500", "TOLERATE": "1", "PAUSE_S": "30"}, restarts=True,
     ),
+    Scenario(
+        "audit-all", "queen/audit-all.js", "for --audit: everything that it judges, while PostgreSQL is restarted",
+        {"TOLERATE": "1"}, restarts=True,
+    ),
     Scenario("transactions", "queen/transactions.js", "8 pipelines: ack and push in one transaction"),
     Scenario(
         "waiters-2000", "queen/waiters.js", "2,000 idle consumers, 50 of them woken per second",

@@ -14,18 +14,18 @@ from .evidence import sentence, violations
 def a_transaction_id_is_stored_once(messages: DataFrame, kept: DataFrame | None = None) -> DataFrame:
     """A transaction id that occurs at several offsets of a partition, or was answered as queued more than once.
 
-    Offsets are from answers, deliveries, and the log. Not if retention has removed the first of them: then the id may
-    be used again, which only a log shows.
+    What was answered as buffered may turn out as a duplicate. Offsets are from answers, deliveries, and the log. Not if
+    retention has removed the first of them: then the id may be used again, which only a log shows.
     """
     several = (F.col("offset") != F.col("offset_high")) | (F.col("logged") > 1)
     text = F.when(several, sentence("is stored at the offsets %s to %s", "offset", "offset_high"))
-    doubled = messages.where(several | (F.col("queued") > 1))
+    doubled = messages.where(several | (F.col("direct") > 1))
     if kept is not None:
         doubled = doubled.join(few(kept.select("lane", "live")), "lane", "left")
         doubled = doubled.where(F.coalesce("offset", F.lit(0)) >= F.coalesce("live", F.lit(0)))
     return violations(
         doubled,
-        text.otherwise(sentence("was answered as queued %s times", "queued")),
+        text.otherwise(sentence("was answered as queued %s times", "direct")),
     )
 
 

@@ -185,7 +185,7 @@ def pushes_keep_their_order(placed: DataFrame, messages: DataFrame, tails: DataF
     # Messages answered as queued were stored by that push; others have to be collected from their attempts. Uses the
     # table that is partitioned by message: the table of pushes would have to be shuffled.
     others = unless(told.where(~direct), tails)
-    queued = messages.where(F.col("direct") & (F.col("attempts") > 1)).select(*message)
+    queued = messages.where((F.col("direct") > 0) & (F.col("attempts") > 1)).select(*message)
     retried = (
         others.join(few(queued), message, "left_anti")
         .groupBy(*message)

@@ -419,9 +419,18 @@ def no_client_was_told_an_id(scene: Scene, place: int) -> Expected:
     return {}
 
 
+def buffered_and_pushed_again(scene: Scene, place: int) -> Expected:
+    """No fault: of two pushes of a message one was stored, and the other, "buffered", was found to be a duplicate."""
+    call = scene.tables.calls[scene.pushes("a")[place]]
+    item = replace(call.pushes[0], spooled=True, offset=None, message_id=None)
+    scene.tables.calls.insert(-1, replace(call, pushes=(item,), sent=scene.tables.calls[-1].sent, answered=1 << 52))
+    return {}
+
+
 FAULTS: dict[Callable[[Scene, int], Expected], tuple[int, ...]] = {
     swapped_deliveries: (FIRST, MIDDLE, LAST - 1),
     disorder_in_an_answer: (0,),
+    buffered_and_pushed_again: (FIRST, LAST),
     skipped_delivery: (FIRST, 1, MIDDLE, LAST - 1, LAST),
     hole_in_the_log: (FIRST, MIDDLE, LAST),
     lost_push: (0, 1),

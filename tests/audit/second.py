@@ -112,17 +112,19 @@ CREATE MACRO all_given_up(q, w, g, low, high) AS q IN (SELECT queue FROM silent)
     SELECT count(*) FROM given_up AS t WHERE (t.queue, t.part, t.grp) = (q, w, g) AND t.off BETWEEN low AND high - 1);
 
 CREATE TABLE m AS
-SELECT queue, part, key, count(began) AS pushed, sum(queued) AS queued, sum(refused) AS refused, min(began) AS began,
+SELECT queue, part, key, count(began) AS pushed, sum(queued) AS queued, sum(direct) AS direct,
+    sum(refused) AS refused, min(began) AS began,
     min(answered) AS answered, bool_or(spooled) AS spooled, min(off) AS off, max(off) AS off_high,
     count(logged) AS logged, max(logged) AS log_off, count(seen) AS given, min(seen) AS seen,
     count(seen) + count(logged) > 0 AS there
 FROM (
     SELECT queue, part, key, began, CASE WHEN said = 'ok' THEN ended END AS answered,
-        (said = 'ok' AND NOT dup)::INT AS queued, (said = 'fail')::INT AS refused, said = 'ok' AND spooled AS spooled,
+        (said = 'ok' AND NOT dup)::INT AS queued, (said = 'ok' AND NOT dup AND NOT spooled)::INT AS direct,
+        (said = 'fail')::INT AS refused, said = 'ok' AND spooled AS spooled,
         CASE WHEN said = 'ok' AND NOT dup THEN off END AS off, NULL AS logged, NULL AS seen
     FROM p
-    UNION ALL SELECT queue, part, key, NULL, NULL, 0, 0, false, off, NULL, ended FROM d
-    UNION ALL SELECT queue, part, key, NULL, NULL, 0, 0, false, off, off, NULL FROM l
+    UNION ALL SELECT queue, part, key, NULL, NULL, 0, 0, 0, false, off, NULL, ended FROM d
+    UNION ALL SELECT queue, part, key, NULL, NULL, 0, 0, 0, false, off, off, NULL FROM l
     ANTI JOIN gone USING (queue, part, key)
 )
 WHERE key IS NOT NULL GROUP BY queue, part, key;
@@ -249,7 +251,7 @@ AND NOT EXISTS (FROM hidden AS o WHERE o.queue = k.queue AND o.grp = k."group" A
 AND NOT EXISTS (FROM finished AS f WHERE (f.queue, f.part, f.grp, f.key) = (l.queue, l.part, k."group", l.key))
 AND NOT excused(l.queue, l.part, k."group", l.off)""",
     "a_transaction_id_is_stored_once": """
-SELECT queue, off FROM m WHERE (off <> off_high OR logged > 1 OR queued > 1)
+SELECT queue, off FROM m WHERE (off <> off_high OR logged > 1 OR direct > 1)
 AND NOT EXISTS (FROM h AS t WHERE (t.queue, t.part) = (m.queue, m.part) AND t.live > coalesce(m.off, 0))
 AND (queue NOT IN (SELECT queue FROM queues) OR (queue, part) IN (SELECT (queue, part) FROM h))""",
     "a_duplicate_has_an_original_in_its_partition": """

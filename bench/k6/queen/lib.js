@@ -99,7 +99,7 @@ export const within = (ms) => [`p(99)<${slowest(ms)}`];
 // A call that k6 breaks off at the end has no line, and may have happened: with a journal, iterations come to their end.
 export const grace = (usual) => (JOURNAL ? '180s' : usual);
 
-function call(op, method, path, body, statuses, params, request) {
+export function call(op, method, path, body, statuses, params, request) {
   const sent = Date.now();
   const response = http.request(method, BASE + path, body, {
     headers: HEADERS,
@@ -116,6 +116,7 @@ function call(op, method, path, body, statuses, params, request) {
 }
 
 export function configure(queue, options) {
+  compareClocks();
   call('configure', 'POST', '/configure', JSON.stringify({ queue, options: options || {} }), [200]);
 }
 
@@ -151,9 +152,9 @@ function described(queue, options) {
   return JOURNAL ? JSON.stringify(Object.assign({ queue }, options)) : null;
 }
 
-export function ack(popped, group) {
+export function ack(popped, group, status) {
   const acknowledgments = popped.ids.map((transactionId, n) => ({
-    transactionId, partitionId: popped.partitions[n], leaseId: popped.lease, status: 'completed',
+    transactionId, partitionId: popped.partitions[n], leaseId: popped.lease, status: status ? status(n) : 'completed',
   }));
   const body = { acknowledgments };
   if (group) body.consumerGroup = group;
@@ -168,6 +169,36 @@ export function transact(operations, lease) {
   return response;
 }
 
+// For the journal: how far the clock of k6 is from the server's.
+function compareClocks() {
+  for (let n = 0; JOURNAL && n < 5; n += 1) call('clock', 'GET', '/resources/overview', null, [200]);
+}
+
+// For the journal: takes and acks what is left for a group, until the queue is empty and no lease of `lease` seconds can be live.
+export function drain(queue, group, lease) {
+  if (!JOURNAL) return;
+  const options = { batch: 1000, partitions: 1000, wait: true, timeout: 1000 * (lease + 2), ...(group ? { consumerGroup: group } : {}) };
+  for (let tries = 0; tries < 1000; tries += 1) {
+    const sent = Date.now();
+    const popped = pop(queue, options);
+    if (popped) ack(popped, group);
+    // An empty answer took the time of the long poll; a refused pop is answered sooner.
+    else if (Date.now() - sent >= 1000 * (lease + 1)) {
+      journal('drained', JSON.stringify({ queue, ...(group ? { consumerGroup: group } : {}) }), sent, { status: 200, body: '' });
+      return;
+    }
+  }
+}
+
+// Waits until pushes that were answered as buffered are stored.
+export function waitForSpool() {
+  for (let tries = 0; tries < 600; tries += 1) {
+    const response = call('buffers', 'GET', '/status/buffers', null, [200]);
+    if (response && response.json('pending') === 0) return;
+    sleep(0.1);
+  }
+}
+
 const PAD = 'x'.repeat(60);
 
 // About 100 bytes; `at` is what end-to-end times are measured from.
@@ -178,7 +209,7 @@ export function payload(id) {
 let prepared_ids = 0;
 
 // Where answers may be lost, or say no more than "buffered", only an id of its own tells afterwards what became of a message.
-function name() {
+export function name() {
   prepared_ids += 1;
   return CHOSEN || (JOURNAL && TOLERATE) ? { transactionId: `${PREFIX}-${__VU}-${prepared_ids}` } : {};
 }

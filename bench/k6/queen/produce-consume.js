@@ -3,8 +3,10 @@
 // middle; SHAPE=max has PRODUCERS that push as fast as they are answered; RETENTION_S removes messages of that age; GROUPS sets how many consumer groups get every message; PAUSE_S is the longest gap that a failover may leave.
 import { Rate, Trend } from 'k6/metrics';
 import {
-  DURATION, PREFIX, SECONDS, SMOKE, ack, configure, grace, messages, number, oneOf, pop, push, remove, slowest, summary, limits,
+  DURATION, PREFIX, SECONDS, SMOKE, ack, configure, drain, grace, messages, number, oneOf, pop, push, remove, slowest, summary, limits,
+  waitForSpool,
 } from './lib.js';
+import { JOURNAL } from '../journal.js';
 
 const RATE = number('RATE', 1000, 50);
 const BATCH = number('BATCH', 1);
@@ -12,6 +14,7 @@ const POP = number('POP', 100);
 const GROUPS = number('GROUPS', 1);
 const PARTITIONS = number('PARTITIONS', 20);
 const QUEUE = `${PREFIX}-flow`;
+const LEASE = 10;
 const RETENTION = number('RETENTION_S', 0, undefined, 0);
 const SHAPE = oneOf('SHAPE', ['steady', 'spike', 'max']);
 const CALLS = Math.max(1, Math.round(RATE / BATCH));
@@ -36,6 +39,7 @@ const IN_TIME_MS = slowest(SHAPE === 'max' || __ENV.TOLERATE === '1' ? 1000 * nu
 const inTime = new Rate('end_to_end_in_time');
 
 export const options = {
+  teardownTimeout: '600s',
   scenarios: {
     producers: Object.assign(
       { exec: 'produce', gracefulStop: grace('30s') }, SHAPE === 'max' ? {} : { preAllocatedVUs: SMOKE ? 4 : 50, maxVUs: 300 }, shapes[SHAPE],
@@ -54,7 +58,7 @@ export const options = {
 
 export function setup() {
   const kept = { retentionEnabled: true, retentionSeconds: RETENTION, completedRetentionSeconds: RETENTION };
-  configure(QUEUE, { leaseTime: 30, ...(RETENTION ? kept : {}) });
+  configure(QUEUE, { leaseTime: LEASE, ...(RETENTION ? kept : {}) });
   // A group begins with its first pop: before the first message.
   for (let n = 0; n < GROUPS; n += 1) pop(QUEUE, { consumerGroup: `g${n}`, wait: false });
 }
@@ -76,6 +80,8 @@ export function consume() {
 }
 
 export function teardown() {
+  if (JOURNAL) waitForSpool();
+  for (let n = 0; n < GROUPS && !RETENTION; n += 1) drain(QUEUE, `g${n}`, LEASE);
   if (__ENV.KEEP !== '1') remove(QUEUE);
 }
 
