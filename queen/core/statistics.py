@@ -38,6 +38,11 @@ class ClockState(Struct, frozen=True):
     distrusted_s: float = 0.0
     repairing: bool = False
 
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether a step is being repaired, or makes data stay longer and was not accepted."""
+        return self.repairing or (self.steps > 0 and self.distrusted_s > 0)
+
 
 class QueueStatistics(Struct, frozen=True):
     """Statistics of a queue, in messages; ``pending``: neither leased nor done by its slowest group."""

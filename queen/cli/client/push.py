@@ -159,28 +159,26 @@ def _push_one(server: Server, message: Message, *, json: bool) -> None:
         raise FailedError(f"the message was refused: {clean(result.error)}")
 
 
+class Reached(Struct):
+    """The last line that is stored, and the lines so far by status."""
+
+    line: int = 0
+    counts: Counter[str] = msgspec.field(default_factory=Counter)
+
+
 def _push_file(server: Server, name: str, form: Form, batch: int, *, json: bool) -> None:
-    counts: Counter[str] = Counter()
-    done = 0
-    try:
-        with _opened(name) as (source, size), bar() as progress:
-            task = progress.add_task("pushing", total=size)
-            for numbered in _batches(_messages(source, form), batch):
-                raws = _send(server, [message for _, message, _ in numbered])
-                results = [msgspec.json.decode(raw, type=Result) for raw in raws]
-                done = numbered[-1][0]
-                with even_unread():
-                    _report(numbered, raws, results, json=json)
-                counts.update(result.status for result in results)
-                progress.update(task, advance=sum(length for _, _, length in numbered))
-    except FailedError as problem:
-        if done:
-            problem.args = (f"{problem}. {_so_far(done)}",)
-        raise
-    except (KeyboardInterrupt, OSError):
-        if done:
-            err.print(_so_far(done))
-        raise
+    reached = Reached()
+    with _telling(reached), _opened(name) as (source, size), bar() as progress:
+        task = progress.add_task("pushing", total=size)
+        for numbered in _batches(_messages(source, form), batch):
+            raws = _send(server, [message for _, message, _ in numbered])
+            results = [msgspec.json.decode(raw, type=Result) for raw in raws]
+            reached.line = numbered[-1][0]
+            with even_unread():
+                _report(numbered, raws, results, json=json)
+            reached.counts.update(result.status for result in results)
+            progress.update(task, advance=sum(length for _, _, length in numbered))
+    counts = reached.counts
     if not json:
         said = ", ".join(f"{counts[status]} {word}" for status, word in _WORDS.items() if counts[status])
         with even_unread():
@@ -196,6 +194,21 @@ def _report(numbered: Sequence[Numbered], raws: Sequence[Raw], results: Sequence
             err.print(f"line {number}: {clean(result.error)}", style="red", markup=False)
     if json:
         showing.lines(raws)
+
+
+@contextmanager
+def _telling(reached: Reached) -> Iterator[None]:
+    """An error in the block tells how many lines are stored."""
+    try:
+        yield
+    except FailedError as problem:
+        if reached.line:
+            problem.args = (f"{problem}. {_so_far(reached.line)}",)
+        raise
+    except (KeyboardInterrupt, OSError):
+        if reached.line:
+            err.print(_so_far(reached.line))
+        raise
 
 
 def _so_far(line: int) -> str:
