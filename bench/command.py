@@ -1,5 +1,6 @@
 """``queen bench``: one subcommand per scenario, and ``load``, which has scenarios of its own."""
 
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from copy import copy
@@ -127,7 +128,8 @@ def load(
     except ValueError as wrong:
         fail(wrong, _CANNOT)
     except QueenError as problem:
-        fail(problem)
+        fail(problem, _CANNOT)
+    _show_audit(asked, report, found)
     _conclude_load(found, report, folder, 0 if shown else _CANNOT)
 
 
@@ -143,6 +145,17 @@ def _known(files: list[Path]) -> "list[Run]":
     from bench.load import results  # noqa: PLC0415 - as above
 
     return [run for file in files if file.exists() for run in results.read(file)]
+
+
+def _show_audit(asked: "Asked", report: "Report | None", found: "list[Run]") -> None:
+    """Prints the command that audits the journals of the session, if it has some and they were not audited."""
+    from bench.load import results  # noqa: PLC0415 - as above
+
+    if not asked.journal or report is not None or not found:
+        return
+    journals = shlex.join(["--journal", str(asked.folder / results.session_folder(found[0].session))])
+    with even_unread():
+        out.print(f"Audit it: queen audit {'--dsn … ' if asked.dsn else ''}{journals}", highlight=False, markup=False)
 
 
 def _load(asked: "Asked", show: "Callable[[list[Run]], bool]") -> "tuple[list[Run], Report | None, bool]":
