@@ -11,7 +11,14 @@ import msgspec
 from msgspec import Raw, Struct
 
 from queen.core.errors import BadRequestError
-from queen.core.limits import GROUP_CHARS_MAX, LEASE_SECONDS_MAX, NAME_CHARS_MAX, TRANSACTION_ID_CHARS_MAX
+from queen.core.limits import (
+    GROUP_CHARS_MAX,
+    LEASE_SECONDS_MAX,
+    MESSAGE_HEADERS_BYTES_MAX,
+    MESSAGE_HEADERS_MAX,
+    NAME_CHARS_MAX,
+    TRANSACTION_ID_CHARS_MAX,
+)
 from queen.http.fields import Name, TransactionId
 from queen.log.requests import PartitionBatch, Push, RenewLease
 from queen.log.segment import encode_entry, encode_identified, encode_plain, plain_length
@@ -20,6 +27,7 @@ T = TypeVar("T")
 
 _PATH = re.compile(r" - at `\$\.?(.*)`$")
 _NULL = Raw(b"null")
+HEADERS_TEXT = "Headers must be an object whose values are strings"
 
 
 def decode(decoder: "msgspec.json.Decoder[T]", body: bytes, texts: Mapping[str, str]) -> T:
@@ -117,6 +125,7 @@ class PushItem(Struct, gc=False):
         payload: any JSON, stored unchanged.
         transactionId: stored once per partition, however often it is pushed; by default the id of the message.
         traceId: a UUID that is stored with the message.
+        headers: texts by name, delivered beside the payload.
     """
 
     queue: Name
@@ -124,6 +133,7 @@ class PushItem(Struct, gc=False):
     payload: Raw = _NULL
     transactionId: TransactionId | None = None  # noqa: N815 - the interface's name
     traceId: str | None = None  # noqa: N815
+    headers: dict[str, str] | None = None
 
 
 def to_push(items: Sequence[PushItem], producer_sub: str | None = None, fields: Sequence[str] | None = None) -> Push:
@@ -147,12 +157,12 @@ def to_push(items: Sequence[PushItem], producer_sub: str | None = None, fields: 
         check_name(partition, f"{first}.partition")
         members = [items[number] for number in numbers]
         chosen = [item.transactionId or "" for item in members]
-        traced = any([item.traceId for item in members])
-        # Checking ids one by one is rarely necessary.
-        if traced or max(map(len, chosen)) > TRANSACTION_ID_CHARS_MAX or "\0" in "".join(chosen):
+        more = any([item.traceId or item.headers for item in members])
+        # Checking items one by one is rarely necessary.
+        if more or max(map(len, chosen)) > TRANSACTION_ID_CHARS_MAX or "\0" in "".join(chosen):
             for number, item in zip(numbers, members, strict=True):
-                _check_ids(item, _field(fields, number))
-        encoded = _encode(members, chosen, producer_sub, plain=not (traced or producer_sub is not None))
+                _check_item(item, _field(fields, number))
+        encoded = _encode(members, chosen, producer_sub, plain=not (more or producer_sub is not None))
         batches.append(PartitionBatch(queue, partition, numbers, *encoded))
     return Push(batches, len(items))
 
@@ -177,10 +187,11 @@ def _encode(
 
 
 def _entry(item: PushItem, producer_sub: str | None) -> bytes:
-    return encode_entry(bytes(item.payload), item.transactionId or None, item.traceId or None, producer_sub)
+    chosen, traced = item.transactionId or None, item.traceId or None
+    return encode_entry(bytes(item.payload), chosen, traced, producer_sub, item.headers)
 
 
-def _check_ids(item: PushItem, field: str) -> None:
+def _check_item(item: PushItem, field: str) -> None:
     if item.transactionId:
         check_name(item.transactionId, f"{field}.transactionId", TRANSACTION_ID_CHARS_MAX)
     if item.traceId:
@@ -189,6 +200,20 @@ def _check_ids(item: PushItem, field: str) -> None:
         except ValueError:
             field = f"{field}.traceId"
             raise BadRequestError(f"{field} is not a UUID: {item.traceId[:50]!r}", field) from None
+    if item.headers:
+        _check_headers(item.headers, f"{field}.headers")
+
+
+def _check_headers(headers: Mapping[str, str], field: str) -> None:
+    if len(headers) > MESSAGE_HEADERS_MAX:
+        raise BadRequestError(f"{field} has {len(headers)} names, more than {MESSAGE_HEADERS_MAX}", field)
+    size = sum([len(text.encode()) for pair in headers.items() for text in pair])
+    if size > MESSAGE_HEADERS_BYTES_MAX:
+        raise BadRequestError(f"{field} has {size} bytes, more than {MESSAGE_HEADERS_BYTES_MAX}", field)
+    if "" in headers:
+        raise BadRequestError(f"{field}: a name must not be empty", field)
+    if any(["\0" in text for pair in headers.items() for text in pair]):
+        raise BadRequestError(f"{field} must not contain NUL", field)
 
 
 def renewal(lease: str, seconds: int) -> RenewLease:

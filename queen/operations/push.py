@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from queen.core.job_type import JobType
 from queen.http.access import READ_WRITE
 from queen.http.operation import Answer, operation
-from queen.http.parsing import PushItem, decode, to_push
+from queen.http.parsing import HEADERS_TEXT, PushItem, decode, to_push
 from queen.http.rendering import render_buffered, render_push
 from queen.http.request import QueenRequest, read_body
 from queen.log.requests import Buffered
@@ -60,6 +60,7 @@ _PUSH_TEXTS = {
     "items.partition": "Partition must be a string",
     "items.transactionId": "TransactionId must be a string",
     "items.traceId": "TraceId must be a string",
+    "items.headers": HEADERS_TEXT,
 }
 
 
