@@ -68,8 +68,8 @@ COMMENT ON FUNCTION queen.message_headers IS 'Internal: the headers of one messa
 -- columns may be stored out of line, and each message would fetch them again.
 CREATE OR REPLACE FUNCTION queen.segment_messages(p_part bigint, p_segment bigint, p_off bigint[])
 RETURNS TABLE (
-    off bigint, created_at timestamptz, transaction_id text, trace_id text, producer_sub text, payload json, key_id text,
-    headers jsonb
+    off bigint, created_at timestamptz, transaction_id text, trace_id text, producer_sub text, payload json,
+    key_id text, headers jsonb
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
