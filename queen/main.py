@@ -29,6 +29,7 @@ from queen.engine.job import Job
 from queen.engine.job_queue import JobQueue
 from queen.engine.job_specs import JOB_SPECS
 from queen.engine.metadata_cache import MetadataCache
+from queen.engine.mover import Mover, Source
 from queen.engine.notifications import NotificationHub, new_origin
 from queen.engine.outbox import Outbox
 from queen.engine.ports import Notification, Notify, Transport
@@ -38,6 +39,7 @@ from queen.engine.push_options import keep_for_spool
 from queen.engine.replay import Replay
 from queen.engine.statistics_writer import StatisticsWriter
 from queen.engine.switches import copy_switches
+from queen.engine.timers import Timers
 from queen.engine.waiters import Waiters
 from queen.http.app import QueenApp, create_app
 from queen.jobs.jobs import Chore, Schedule, Services
@@ -53,6 +55,7 @@ from queen.postgres.outbox_store import OutboxStore
 from queen.postgres.pool import Pool
 from queen.postgres.spool_store import SpoolStore
 from queen.postgres.store import Store
+from queen.postgres.timers import DueTimersStore
 from queen.security.keyring import Keyring
 from queen.simple_mq.background_jobs import background_jobs
 from queen.simple_mq.interface import SimpleMq
@@ -64,8 +67,8 @@ from queen.spool.spool import Limits, Spool
 log = logging.getLogger("queen.spool")
 
 
-#: Pause of a worker that does not lead, or could not move the outbox.
-_OUTBOX_S = 1.0
+#: Pause of a worker that does not lead, or could not move the outbox or timers.
+_MOVER_S = 1.0
 
 
 def _target(settings: Settings) -> Target:
@@ -293,17 +296,23 @@ def assembly(settings: Settings) -> Assemble:
 
 
 def _services(pool: Pool, moving: Pool, settings: Settings, context: Context) -> Services:
-    """The background jobs, with their intervals and batch sizes; ``moving`` has connections for the outbox."""
+    """The background jobs, with their intervals and batch sizes; ``moving`` has connections for outbox and timers."""
     jobs = settings.jobs
     schedule = Schedule(
         jobs.retention_interval_ms / 1000, jobs.retention_batch, jobs.eviction_interval_ms / 1000,
         jobs.eviction_batch, timedelta(days=jobs.partition_cleanup_days),
     )  # fmt: skip
     maintenance = MaintenanceStore(pool)
-    outbox = Outbox(context, OutboxStore(moving), lambda: services.leadership.held)
+    sources: dict[str, Source] = {
+        "outbox": Outbox(context, OutboxStore(moving)),
+        "timers": Timers(context, DueTimersStore(moving)),
+    }
+    movers = [
+        Chore(name, _MOVER_S, Mover(source, lambda: services.leadership.held).run) for name, source in sources.items()
+    ]
     chores = [
         Chore("clean-up", schedule.retention_interval_s, partial(go_on_with_begun, context)),
-        Chore("outbox", _OUTBOX_S, outbox.run),
+        *movers,
         *background_jobs(context, maintenance, settings),
     ]
     services = Services(maintenance, schedule, chores)

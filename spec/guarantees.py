@@ -131,6 +131,7 @@ FAMILIES: Mapping[str, str] = MappingProxyType(
         "SEC": "Security",
         "SPOOL": "Spool",
         "OUT": "Outbox",
+        "TIM": "Timers",
         "SMQ": "simple-mq",
     }
 )
@@ -829,6 +830,22 @@ _CATALOGUE: Collection[Guarantee] = (
         "In a partition, messages that one transaction has pushed with SQL keep their order. A transaction that began "
         "after another had committed comes after it. A transaction that stays open holds back only its own messages.",
         "It is the order in which the application's tables have changed.",
+    ),
+    _safety(
+        "G-TIM-1",
+        "MLF",
+        "A timer fires once, and not before its time",
+        "A timer that was accepted enters the log once, under every fault, and not before its time by PostgreSQL's "
+        "clock. A timer that was cancelled or replaced does not enter it.",
+        "A reminder that comes twice, never, or too early is worse than none.",
+    ),
+    _safety(
+        "G-TIM-2",
+        "LF",
+        "Order of timers",
+        "Timers that were accepted before either of them was due enter the log in the order of their times; with the "
+        "same time, in the order in which they were accepted.",
+        "What was to happen first happens first, also after an outage in which both became due.",
     ),
     _safety(
         "G-SMQ-1",

@@ -355,6 +355,16 @@ class DeadLetterFilter(Struct, frozen=True):
     end: datetime | None = None
 
 
+class TimerRow(Struct, frozen=True):
+    """A timer; ``message`` is the object of its message in a segment."""
+
+    key: str
+    partition: str
+    transaction_id: str
+    deliver_at: datetime
+    message: str
+
+
 class DeadLetterRow(Struct, frozen=True):
     """A dead letter in a list."""
 

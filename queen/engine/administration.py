@@ -47,6 +47,7 @@ from queen.core.administration import (
     RetentionRow,
     Seek,
     SeekResult,
+    TimerRow,
     Trace,
     TraceNameRow,
     TraceRow,
@@ -157,6 +158,13 @@ class Statistics(Protocol):
     async def log(self, queues_max: int, groups_max: int) -> LogStatistics: ...
 
 
+class Timers(Protocol):
+    """Timers that wait for their time."""
+
+    async def page(self, queue: str, after: str | None, limit: int) -> list[TimerRow]: ...
+    async def find(self, queue: str, key: str) -> TimerRow | None: ...
+
+
 class Administration(Protocol):
     """The procedures for administration, on connections of their own."""
 
@@ -170,6 +178,8 @@ class Administration(Protocol):
     def consumer_groups(self) -> ConsumerGroups: ...
     @property
     def traces(self) -> Traces: ...
+    @property
+    def timers(self) -> Timers: ...
     @property
     def statistics(self) -> Statistics: ...
 

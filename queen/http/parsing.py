@@ -13,6 +13,7 @@ from msgspec import Raw, Struct
 from queen.core.errors import BadRequestError
 from queen.core.limits import GROUP_CHARS_MAX, LEASE_SECONDS_MAX, NAME_CHARS_MAX, TRANSACTION_ID_CHARS_MAX
 from queen.http.fields import Name, TransactionId
+from queen.log import ids
 from queen.log.requests import PartitionBatch, Push, RenewLease
 from queen.log.segment import encode_entry, encode_identified, encode_plain, plain_length
 
@@ -74,6 +75,14 @@ def check_name(name: str, field: str, chars_max: int = NAME_CHARS_MAX) -> str:
 def check_group(name: str | None, field: str, queue_mode: str) -> str:
     """A consumer group; ``None`` and ``""`` mean queue mode."""
     return check_name(name, field, GROUP_CHARS_MAX) if name else queue_mode
+
+
+def check_own_id(text: str, field: str) -> str:
+    """A transaction id; raises BadRequestError naming the field for one that only the server may make."""
+    check_name(text, field, TRANSACTION_ID_CHARS_MAX)
+    if ids.parse_message_id(text) is not None:
+        raise BadRequestError(f"{field} has the form of a message id, which only the server makes", field)
+    return text
 
 
 def parse_time(text: str, field: str) -> datetime:

@@ -53,6 +53,7 @@ from queen.operations.status import get_status
 from queen.operations.subscribe import subscribe
 from queen.operations.subscription import update_subscription
 from queen.operations.system_metrics import get_system_metrics
+from queen.operations.timers import cancel_timer, change_timers, get_timer, list_timers
 from queen.operations.transact import transact
 from queen.operations.worker_metrics import get_worker_metrics
 
@@ -104,6 +105,11 @@ TOPICS: Sequence[Topic] = (
             seek_partition,
             refresh_statistics,
         ],
+    ),
+    Topic(
+        "Timers",
+        "Messages that enter the log at a time, unless they are cancelled before. `docs/timers.md` is a guide.",
+        [change_timers, list_timers, get_timer, cancel_timer],
     ),
     Topic(
         "Traces",

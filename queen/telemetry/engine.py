@@ -140,6 +140,7 @@ _DESCRIBED: Mapping[JobType, Callable[[Any], Attributes]] = {
     JobType.TRANSACTION: _of_transaction,
     JobType.RENEW_LEASE: lambda _renew: _operation("extend_lease", ""),
     JobType.CYCLE: _of_cycle,
+    JobType.TIMER: lambda _changes: _operation("timer", ""),
     JobType.ENQUEUE: _of_enqueue,
     JobType.DEQUEUE: _of_dequeue,
     JobType.ACKNOWLEDGE: _of_acknowledge,

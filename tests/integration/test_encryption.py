@@ -1,6 +1,7 @@
 """Encryption at rest on live servers: nothing in clear, keys that change, texts that were tampered with."""
 
 import asyncio
+import base64
 import json
 import re
 import subprocess
@@ -12,6 +13,7 @@ import asyncpg
 import pytest
 
 from spec.guarantees import Level, checks
+from tests.integration.test_timers import HOUR_MS, change, path, schedule
 from tests.support.api import Api, open_client, worker_apis
 from tests.support.client_commands import Client
 from tests.support.processes import Server, clean_environment, open_folder, run, serving
@@ -66,6 +68,22 @@ async def dump(db: "asyncpg.Connection[Any]") -> str:
     ]
     messages = [str(tuple(row.values())) for row in await db.fetch("SELECT * FROM queen.messages")]
     return "\n".join(rows + messages)
+
+
+@checks("G-SEC-3", level=Level.LIVE)
+async def test_a_timer_rests_encrypted_and_is_delivered_in_clear(
+    secret: Api, db: "asyncpg.Connection[Any]", queue: str
+) -> None:
+    await secret.configure(queue, encryptionEnabled=True)
+    await change(secret, schedule(queue, "k", {"card": MARKER}, HOUR_MS, txn="t"))
+    stored = json.loads(await db.fetchval("SELECT message FROM queen.timers WHERE key = 'k'"))
+    assert stored["payload"].keys() == {"encrypted", "iv", "authTag"}
+    found = (await secret.http.get(path(queue, "k"))).json()
+    assert found["encrypted"] is True
+    assert json.loads(base64.b64decode(found["payload"])) == stored["payload"]
+    await change(secret, {"op": "fire", "queue": queue, "timerKey": "k"})
+    [message] = (await secret.pop(queue, wait=True, timeout=30_000)).messages
+    assert (message["data"], message["transactionId"]) == ({"card": MARKER}, "t")
 
 
 @checks("G-SEC-3", level=Level.LIVE)

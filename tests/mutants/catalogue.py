@@ -40,6 +40,7 @@ COMPLETE, NEXT_READY = "sql/procedures/complete_messages.sql", "sql/internal/048
 PREFETCH = "tests/integration/test_prefetch.py"
 ACCEPTED = "sql/internal/036_append_accepted.sql"
 MOVE, OUTBOX = "sql/procedures/outbox/move_outbox.sql", "tests/integration/test_outbox.py"
+MOVE_TIMERS, TIMERS = "sql/procedures/timers/move_timers.sql", "tests/integration/test_timers.py"
 SOCKETS, STREAMS = "tests/integration/test_socket.py", "tests/integration/test_streams.py"
 
 
@@ -814,6 +815,47 @@ MUTANTS: tuple[Mutant, ...] = (
         "G-OUT-2", "the messages of a move are in no order of transactions",
         (MOVE, "            ORDER BY o.xid, o.seq\n", "            ORDER BY o.seq DESC\n"),
         tests=OUTBOX,
+    ),
+    _sql(
+        "G-TIME-2", "timers of a clock ahead keep their times",
+        (REPAIR, "    WHERE t.asked_at > v_now;", "    WHERE false;"),
+        tests=STEPS,
+    ),
+    _sql(
+        "G-TIM-1", "timers are moved and stay",
+        (MOVE_TIMERS, "WHERE t.deliver_at = ANY(ARRAY[u.at]) AND t.seq = u.seq;", "WHERE t.deliver_at = ANY(ARRAY[u.at]) AND t.seq = -u.seq;"),
+        tests=TIMERS,
+    ),
+    _sql(
+        "G-TIM-1", "a second mover moves what the first has moved",
+        (MOVE_TIMERS, "IF v_locked < cardinality(p_seq) THEN", "IF false THEN"),
+        tests=TIMERS,
+    ),
+    _sql(
+        "G-TIM-1", "timers are due a second early",
+        (MOVE_TIMERS, "d.deliver_at <= v_now ORDER BY", "d.deliver_at <= v_now + interval '1 s' ORDER BY"),
+        tests=TIMERS,
+    ),
+    _sql(
+        "G-TIM-1", "a timer that is set again stays beside the new one",
+        ("sql/procedures/timers/change_timers.sql", "v_one.queue_id, v_one.key,\n", "v_one.queue_id, v_one.key || v_one.transaction_id,\n"),
+        tests=TIMERS,
+    ),
+    _engine(
+        "G-TIM-1", "a cancel whose first answer was lost says that there is no timer",
+        ("queen/engine/handlers/timers.py", "    if lost and any(", "    if False and any("),
+        tests="tests/property/test_timers.py",
+    ),
+    _sql(
+        "G-TIM-2", "the timers of a move are in no order of times",
+        (MOVE_TIMERS, "        ORDER BY t.deliver_at, t.seq\n", "        ORDER BY t.seq\n"),
+        tests=TIMERS,
+    ),
+    _engine(
+        "G-TIM-2", "a read begins after the last timer that was moved",
+        ("queen/engine/timers.py", "        whole = began >= self._whole_at\n", "        whole = self._since is None\n"),
+        ("queen/engine/timers.py", "read.messages[-1].deliver_at - _MARGIN", "read.messages[-1].deliver_at + _MARGIN * 10"),
+        tests="tests/property/test_timers.py",
     ),
     _sql(
         "G-COST-1", "a push looks for each of its transaction ids in an array of them",

@@ -1,0 +1,65 @@
+"""The procedures that move timers into the log, and those that list them."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from queen.core.administration import TimerRow
+from queen.engine.ports import Moved, TimerMessage, TimersRead
+from queen.log.append import AppendBatch
+from queen.postgres.pool import Pool
+from queen.postgres.statement import call
+from queen.postgres.store import push_arguments
+
+_READ = call("read_timers_v1", 4)
+_MOVE = call("move_timers_v1", 12)
+_LIST = call("list_timers_v1", 4)
+
+
+class DueTimersStore:
+    """Implements ``queen.engine.ports.TimersDatabase`` over a pool."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def read(self, since: datetime | None, messages: int, size: int, ahead_s: float) -> TimersRead:
+        """The next timers that are due: at most so many, and so many bytes of messages, but one at least.
+
+        Args:
+            since: leaves out what is due before this time; ``None``: nothing.
+            messages: the most timers.
+            size: the most bytes.
+            ahead_s: how far it looks for the next timer.
+        """
+        *rows, end = await self._pool.fetch(_READ, since, messages, size, ahead_s)
+        return TimersRead([_message(row) for row in rows], end["due_in"])
+
+    async def move(self, timers: Sequence[TimerMessage], batch: AppendBatch) -> Moved:
+        """Moves the timers of a read, laid out in a batch."""
+        [row] = await self._pool.fetch(
+            _MOVE, [timer.deliver_at for timer in timers], [timer.seq for timer in timers], batch.flush,
+            *push_arguments(batch), batch.version,
+        )  # fmt: skip
+        return Moved(row["moved"], row["unknown"] or (), row["stale"])
+
+
+def _message(row: Mapping[str, Any]) -> TimerMessage:
+    return TimerMessage(
+        row["deliver_at"], row["seq"], row["queue"], row["partition"], row["transaction_id"], row["message"].encode()
+    )
+
+
+class TimerStore:
+    """Implements ``queen.engine.administration.Timers``."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def page(self, queue: str, after: str | None, limit: int) -> list[TimerRow]:
+        """Timers of a queue by key, after that of the page before."""
+        return [TimerRow(*row) for row in await self._pool.fetch(_LIST, queue, None, after, limit)]
+
+    async def find(self, queue: str, key: str) -> TimerRow | None:
+        """The timer of a queue with a key."""
+        rows = await self._pool.fetch(_LIST, queue, key, None, 1)
+        return TimerRow(*rows[0]) if rows else None
