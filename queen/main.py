@@ -29,7 +29,6 @@ from queen.engine.job import Job
 from queen.engine.job_queue import JobQueue
 from queen.engine.job_specs import JOB_SPECS
 from queen.engine.metadata_cache import MetadataCache
-from queen.engine.mover import Mover, Source
 from queen.engine.notifications import NotificationHub, new_origin
 from queen.engine.outbox import Outbox
 from queen.engine.ports import Notification, Notify, Transport
@@ -67,8 +66,8 @@ from queen.spool.spool import Limits, Spool
 log = logging.getLogger("queen.spool")
 
 
-#: Pause of a worker that does not lead, or could not move the outbox or timers.
-_MOVER_S = 1.0
+#: Pause of a worker that does not lead, or could not move timers.
+_TIMERS_S = 1.0
 
 
 def _target(settings: Settings) -> Target:
@@ -278,8 +277,11 @@ def assembly(settings: Settings) -> Assemble:
         statistics_writer.start()
         services = _services(sweeping, replaying, settings, context)
         services.start()
+        outbox = Outbox(context, OutboxStore(replaying), lambda: services.leadership.held)
+        outbox.start()
 
         async def close() -> None:
+            await outbox.stop()
             await services.stop()
             await statistics_writer.stop()
             await simple_mq.outcomes.close()
@@ -296,23 +298,17 @@ def assembly(settings: Settings) -> Assemble:
 
 
 def _services(pool: Pool, moving: Pool, settings: Settings, context: Context) -> Services:
-    """The background jobs, with their intervals and batch sizes; ``moving`` has connections for outbox and timers."""
+    """The background jobs, with their intervals and batch sizes; ``moving`` has connections for timers."""
     jobs = settings.jobs
     schedule = Schedule(
         jobs.retention_interval_ms / 1000, jobs.retention_batch, jobs.eviction_interval_ms / 1000,
         jobs.eviction_batch, timedelta(days=jobs.partition_cleanup_days),
     )  # fmt: skip
     maintenance = MaintenanceStore(pool)
-    sources: dict[str, Source] = {
-        "outbox": Outbox(context, OutboxStore(moving)),
-        "timers": Timers(context, DueTimersStore(moving)),
-    }
-    movers = [
-        Chore(name, _MOVER_S, Mover(source, lambda: services.leadership.held).run) for name, source in sources.items()
-    ]
+    timers = Timers(context, DueTimersStore(moving), lambda: services.leadership.held)
     chores = [
         Chore("clean-up", schedule.retention_interval_s, partial(go_on_with_begun, context)),
-        *movers,
+        Chore("timers", _TIMERS_S, timers.run),
         *background_jobs(context, maintenance, settings),
     ]
     services = Services(maintenance, schedule, chores)

@@ -110,6 +110,7 @@ WHY_NOT: Mapping[str, str] = MappingProxyType(
         "G-SPOOL-9": _OUTAGE,
         "G-OUT-1": _SQL,
         "G-OUT-2": _SQL,
+        "G-OUT-3": _SQL,
         "G-TIM-1": _TIMERS,
         "G-TIM-2": _TIMERS,
         "G-SMQ-16": _SERVICE,

@@ -11,7 +11,7 @@ from queen.postgres.pool import Pool
 from queen.postgres.statement import call
 from queen.postgres.store import push_arguments
 
-_READ = call("read_timers_v1", 4)
+_READ = call("read_timers_v1", 6)
 _MOVE = call("move_timers_v1", 12)
 _LIST = call("list_timers_v1", 4)
 
@@ -22,7 +22,9 @@ class DueTimersStore:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def read(self, since: datetime | None, messages: int, size: int, ahead_s: float) -> TimersRead:
+    async def read(
+        self, since: datetime | None, messages: int, size: int, ahead_s: float, held: Sequence[tuple[int, str]]
+    ) -> TimersRead:
         """The next timers that are due: at most so many, and so many bytes of messages, but one at least.
 
         Args:
@@ -30,8 +32,11 @@ class DueTimersStore:
             messages: the most timers.
             size: the most bytes.
             ahead_s: how far it looks for the next timer.
+            held: leaves out these partitions, by number of the queue and name.
         """
-        *rows, end = await self._pool.fetch(_READ, since, messages, size, ahead_s)
+        *rows, end = await self._pool.fetch(
+            _READ, since, messages, size, ahead_s, [queue_id for queue_id, _ in held], [name for _, name in held]
+        )
         return TimersRead([_message(row) for row in rows], end["due_in"])
 
     async def move(self, timers: Sequence[TimerMessage], batch: AppendBatch) -> Moved:
@@ -45,7 +50,13 @@ class DueTimersStore:
 
 def _message(row: Mapping[str, Any]) -> TimerMessage:
     return TimerMessage(
-        row["deliver_at"], row["seq"], row["queue"], row["partition"], row["transaction_id"], row["message"].encode()
+        row["deliver_at"],
+        row["seq"],
+        row["queue_id"],
+        row["queue"],
+        row["partition"],
+        row["transaction_id"],
+        row["message"].encode(),
     )
 
 

@@ -147,6 +147,25 @@ async def test_a_bad_operation_is_refused_with_its_field(
     assert (await api.http.get(path(queue))).json()["rows"] == []
 
 
+@checks("G-TIM-1", level=Level.LIVE)
+async def test_a_partition_that_is_locked_holds_back_its_own_timers_only(
+    server: Server, api: Api, database: "asyncpg.Connection[Any]", queue: str
+) -> None:
+    await api.push(queue, 0, partition="locked")
+    [message] = await popped(api, queue, 1)
+    async with database.transaction():
+        await database.execute(
+            "SELECT FROM queen.partition_locks WHERE queen.partition_uuid(part_id) = $1::uuid FOR UPDATE",
+            message["partitionId"],
+        )
+        await change(
+            api, schedule(queue, "a", 1, 0, partition="locked"), schedule(queue, "b", 2, 0, partition="free"),
+            schedule(queue, "c", 3, 300, partition="free"),
+        )  # fmt: skip
+        assert [each["data"] for each in await popped(api, queue, 2)] == [2, 3]
+    assert [each["data"] for each in await popped(api, queue, 1)] == [1]
+
+
 # ------------------------------------------------------------------ moves, without servers
 
 
@@ -182,7 +201,7 @@ async def cancel(connection: "asyncpg.Connection[Any]", key: str) -> str:
 
 
 async def read(connection: "asyncpg.Connection[Any]", number: int) -> list[Any]:
-    rows = await connection.fetch("SELECT * FROM queen.read_timers_v1(NULL, $1, 1000000, 1)", number)
+    rows = await connection.fetch("SELECT * FROM queen.read_timers_v1(NULL, $1, 1000000, 1, '{}', '{}')", number)
     return rows[:-1]
 
 
@@ -297,7 +316,9 @@ async def test_timers_that_wait_or_were_moved_make_no_read_dearer(moved: str) ->
     for number in range(30):
         await set_timers(connection, *[(f"{number}-{n}", 0.0) for n in range(100)])
         [plan] = await connection.fetch(
-            "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM queen.read_timers_v1($1, 1000, 1000000, 0.25)", since
+            "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)"
+            " SELECT * FROM queen.read_timers_v1($1, 1000, 1000000, 0.25, '{}', '{}')",
+            since,
         )
         top = json.loads(plan[0])[0]["Plan"]
         blocks.append(top["Shared Hit Blocks"] + top["Shared Read Blocks"])

@@ -40,6 +40,7 @@ COMPLETE, NEXT_READY = "sql/procedures/complete_messages.sql", "sql/internal/048
 PREFETCH = "tests/integration/test_prefetch.py"
 ACCEPTED = "sql/internal/036_append_accepted.sql"
 MOVE, OUTBOX = "sql/procedures/outbox/move_outbox.sql", "tests/integration/test_outbox.py"
+HELD, OUTBOX_HELD = "sql/procedures/outbox/move_held_outbox.sql", "tests/integration/test_outbox_held.py"
 MOVE_TIMERS, TIMERS = "sql/procedures/timers/move_timers.sql", "tests/integration/test_timers.py"
 SOCKETS, STREAMS = "tests/integration/test_socket.py", "tests/integration/test_streams.py"
 
@@ -807,7 +808,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-OUT-1", "messages are moved and stay in the outbox",
-        (MOVE, "            AND (o.xid, o.seq) <= (p_xid::xid8, p_seq);", "            AND (o.xid, o.seq) < (p_xid::xid8, p_seq);"),
+        (MOVE, "AND (o.xid, o.seq) <= (p_xid::xid8, p_seq)\n", "AND (o.xid, o.seq) < (p_xid::xid8, p_seq)\n"),
         (MOVE, "IF v_all <> p_rows THEN", "IF false THEN"),
         tests=OUTBOX,
     ),
@@ -815,6 +816,21 @@ MUTANTS: tuple[Mutant, ...] = (
         "G-OUT-2", "the messages of a move are in no order of transactions",
         (MOVE, "            ORDER BY o.xid, o.seq\n", "            ORDER BY o.seq DESC\n"),
         tests=OUTBOX,
+    ),
+    _sql(
+        "G-OUT-3", "what comes after a held back message overtakes it",
+        (HELD, "IF v_moved_seq IS NULL OR EXISTS (", "IF v_moved_seq IS NULL OR false AND EXISTS ("),
+        tests=OUTBOX_HELD,
+    ),
+    _engine(
+        "G-OUT-3", "a failure holds nothing back",
+        ("queen/engine/outbox.py", "        except DatabaseUnavailableError:\n            raise\n", "        except Exception:\n            raise\n"),
+        tests=OUTBOX_HELD,
+    ),
+    _sql(
+        "G-OUT-1", "messages that were held back are moved twice",
+        (HELD, "AND h.moved_seq = p_moved_seq\n", "\n"),
+        tests=OUTBOX_HELD,
     ),
     _sql(
         "G-TIME-2", "timers of a clock ahead keep their times",

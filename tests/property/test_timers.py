@@ -39,9 +39,11 @@ class Memory:
         self._seq += 1
         entry = encode_entry(b"%d" % self._seq, str(self._seq), None, None)
         due = self.now + timedelta(seconds=delay_s)
-        self.waiting[self._seq] = TimerMessage(due, self._seq, "q", "p", str(self._seq), entry)
+        self.waiting[self._seq] = TimerMessage(due, self._seq, 1, "q", "p", str(self._seq), entry)
 
-    async def read(self, since: datetime | None, messages: int, _size: int, _ahead_s: float) -> TimersRead:
+    async def read(
+        self, since: datetime | None, messages: int, _size: int, _ahead_s: float, _held: object
+    ) -> TimersRead:
         await self._may_fail()
         due = [each for each in self.waiting.values() if (since or BEGIN) <= each.deliver_at <= self.now]
         return TimersRead(sorted(due, key=lambda each: (each.deliver_at, each.seq))[: min(messages, 3)], None)
@@ -88,13 +90,17 @@ def test_two_movers_fire_each_timer_once_in_the_order_of_times(lost: float) -> N
 
 async def _simulate(choice: random.Random, lost: float) -> None:
     memory = Memory(choice, lost)
-    movers = [Timers(context_of(None), memory, memory.seconds) for _ in range(2)]
 
-    async def move(mover: Timers) -> None:
+    def mover() -> Timers:
+        return Timers(context_of(None), memory, lambda: True, memory.seconds)
+
+    movers = [mover(), mover()]
+
+    async def move(number: int) -> None:
         try:
-            await mover.move()
+            await movers[number].move()
         except DatabaseUnavailableError:
-            await mover.start()
+            movers[number] = mover()
 
     due: dict[int, datetime] = {}
     cancelled: set[int] = set()
@@ -107,11 +113,11 @@ async def _simulate(choice: random.Random, lost: float) -> None:
             gone = choice.choice(sorted(memory.waiting))
             del memory.waiting[gone]
             cancelled.add(gone)
-        await asyncio.gather(*[move(mover) for mover in movers if choice.random() < 0.5])
+        await asyncio.gather(*[move(number) for number in (0, 1) if choice.random() < 0.5])
         assert all(due[seq] <= memory.now for seq in memory.log)
     memory.now += timedelta(seconds=100)
     while memory.waiting:
-        await move(movers[0])
+        await move(0)
     assert sorted(memory.log) == sorted(due.keys() - cancelled)
     assert memory.log == sorted(memory.log, key=lambda seq: (due[seq], seq))
 

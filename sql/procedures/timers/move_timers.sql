@@ -2,12 +2,16 @@
 -- Arguments: p_from   nothing is due before this time, as far as the caller knows; null: it does not know. Deleted rows
 --                     before it, which vacuum may not remove yet, are not read again.
 --            p_messages, p_bytes   the most messages, and bytes of messages (one message at least)
+--            p_held_queue, p_held_partition   partitions that are held back: their timers are left out
 --            p_ahead  seconds in which the caller will look again in any case
 -- Returns:   one row per timer; queue is null if the queue was deleted. Then a row with seq null; its due_in are the
 --            seconds until the next timer is due, if that is within p_ahead (else null).
-CREATE OR REPLACE FUNCTION queen.read_timers_v1(p_from timestamptz, p_messages int, p_bytes int, p_ahead float8)
+CREATE OR REPLACE FUNCTION queen.read_timers_v1(
+    p_from timestamptz, p_messages int, p_bytes int, p_ahead float8, p_held_queue bigint[], p_held_partition text[]
+)
 RETURNS TABLE (
-    deliver_at timestamptz, seq bigint, queue text, partition text, transaction_id text, message text, due_in float8
+    deliver_at timestamptz, seq bigint, queue_id bigint, queue text, partition text, transaction_id text, message text,
+    due_in float8
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
@@ -25,18 +29,25 @@ BEGIN
         SELECT t.*, q.name
         FROM (
             SELECT * FROM queen.timers AS d
-            WHERE d.deliver_at >= v_from AND d.deliver_at <= v_now ORDER BY d.deliver_at, d.seq LIMIT p_messages
+            WHERE d.deliver_at >= v_from AND d.deliver_at <= v_now
+                AND (p_held_queue = '{}' OR NOT EXISTS (
+                    SELECT 1 FROM unnest(p_held_queue, p_held_partition) AS h (queue_id, partition)
+                    WHERE h.queue_id = d.queue_id AND h.partition = d.partition
+                ))
+            ORDER BY d.deliver_at, d.seq LIMIT p_messages
         ) AS t
         LEFT JOIN queen.queues AS q ON q.id = ANY(ARRAY[t.queue_id])
         ORDER BY t.deliver_at, t.seq
     LOOP
         v_bytes := v_bytes + octet_length(v_row.message);
         EXIT WHEN v_bytes > p_bytes AND seq IS NOT NULL;
-        deliver_at := v_row.deliver_at; seq := v_row.seq; queue := v_row.name; partition := v_row.partition;
+        deliver_at := v_row.deliver_at; seq := v_row.seq; queue_id := v_row.queue_id; queue := v_row.name;
+        partition := v_row.partition;
         transaction_id := v_row.transaction_id; message := v_row.message;
         RETURN NEXT;
     END LOOP;
-    deliver_at := NULL; seq := NULL; queue := NULL; partition := NULL; transaction_id := NULL; message := NULL;
+    deliver_at := NULL; seq := NULL; queue_id := NULL; queue := NULL;
+    partition := NULL; transaction_id := NULL; message := NULL;
     due_in := extract(epoch FROM (
         SELECT min(t.deliver_at) FROM queen.timers AS t
         WHERE t.deliver_at > v_now AND t.deliver_at <= v_now + make_interval(secs => p_ahead)) - v_now);
