@@ -5,6 +5,7 @@ import base64
 import json
 import random
 from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
@@ -164,6 +165,110 @@ async def test_a_partition_that_is_locked_holds_back_its_own_timers_only(
         )  # fmt: skip
         assert [each["data"] for each in await popped(api, queue, 2)] == [2, 3]
     assert [each["data"] for each in await popped(api, queue, 1)] == [1]
+
+
+# ------------------------------------------------------------------ a time of a push
+
+
+@checks("G-TIM-1", "G-TIM-2", level=Level.LIVE)
+async def test_a_push_with_a_time_is_delivered_then(api: Api, queue: str) -> None:
+    trace = "00000000-0000-4000-8000-000000000001"
+    later = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    results = await api.push_items(
+        [
+            {"queue": queue, "payload": 3, "delaySeconds": 0.5, "traceId": trace, "transactionId": "chosen"},
+            {"queue": queue, "payload": 2, "delaySeconds": 0.2}, {"queue": queue, "payload": 4, "deliverAt": later},
+            {"queue": queue, "payload": 1, "deliverAt": "2001-01-01T00:00:00Z"},
+        ]
+    )  # fmt: skip
+    assert [(result["status"], result["message_id"]) for result in results] == [("scheduled", None)] * 4
+    assert (results[0]["transaction_id"], results[0]["trace_id"]) == ("chosen", trace)
+    messages = await popped(api, queue, 3)
+    assert [message["data"] for message in messages] == [1, 2, 3]
+    assert (messages[2]["transactionId"], messages[2]["traceId"]) == ("chosen", trace)
+    assert messages[1]["transactionId"] == results[1]["transaction_id"]
+    left = (await api.http.get(path(queue))).json()["rows"]
+    assert [row["timerKey"] for row in left] == [results[2]["timerKey"]]
+    assert (await api.http.delete(path(queue, results[2]["timerKey"]))).json()["status"] == "cancelled"
+    # What is stored already is dropped when it is due.
+    await api.push_items([{"queue": queue, "payload": 5, "delaySeconds": 0, "transactionId": "chosen"}])
+    await api.push_items([{"queue": queue, "payload": 6, "delaySeconds": 0}])
+    assert [message["data"] for message in await popped(api, queue, 1)] == [6]
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"delaySeconds": -1}, "delaySeconds"), ({"delaySeconds": "1"}, "delaySeconds"),
+        ({"delaySeconds": 1e300}, "delaySeconds"), ({"deliverAt": "soon"}, "deliverAt"),
+        ({"deliverAt": 1}, "deliverAt"), ({"deliverAt": "9999-01-01"}, "deliverAt"),
+        ({"deliverAt": "2030-01-01", "delaySeconds": 1}, "deliverAt"), ({"delaySeconds": 1, "queue": ""}, "queue"),
+        ({"delaySeconds": 1, "transactionId": "00000000-0000-8001-8000-000000000001"}, "transactionId"),
+        ({"delaySeconds": 1, "traceId": "x"}, "traceId"), ({}, ""),
+    ],
+)  # fmt: skip
+async def test_a_bad_time_of_a_push_is_refused_with_its_field(
+    api: Api, queue: str, fields: dict[str, Any], field: str
+) -> None:
+    good = {"queue": queue, "payload": 1}
+    body = json.dumps({"items": [{**good, "delaySeconds": 1}, {**good, **fields}]})
+    for text in (body, body.replace("delaySeconds", r"\u0064elaySeconds")):
+        response = await api.http.post("/api/v1/push", content=text)
+        assert response.status_code == 400, response.text
+        assert response.json()["field"] == f"items[1].{field}".rstrip(".")
+    assert (await api.http.get(path(queue))).json()["rows"] == []
+
+
+@pytest.mark.parametrize("fields", [{"delaySeconds": 1}, {"deliverAt": "2030-01-01"}])
+async def test_a_transaction_with_a_time_is_refused(api: Api, queue: str, fields: dict[str, Any]) -> None:
+    item = {"queue": queue, "payload": 1, **fields}
+    for operation in ({"type": "push", **item}, {"type": "push", "items": [item]}):
+        response = await api.http.post("/api/v1/transaction", json={"operations": [operation]})
+        assert response.status_code == 400, response.text
+    assert (await api.pop(queue)).messages == []
+
+
+@checks("G-TIM-1", "G-OUT-1", level=Level.LIVE)
+async def test_a_push_with_sql_at_a_time_commits_with_its_transaction(
+    api: Api, database: "asyncpg.Connection[Any]", queue: str
+) -> None:
+    await api.configure(queue)
+    transaction = database.transaction()
+    await transaction.start()
+    await database.execute("SELECT queen.push($1, '0', deliver_at => now())", queue)
+    await transaction.rollback()
+    await database.execute("SELECT queen.push($1, '{\"é\": 1}', deliver_at => now() + interval '0.3 s')", queue)
+    await database.execute("SELECT queen.push($1, '2', now(), 'p', 'chosen')", queue)
+    await database.execute("SELECT queen.push($1, '3', 'p')", queue)
+    await database.execute(
+        "SELECT queen.push_many($1, ARRAY['4', '5']::jsonb[], ARRAY['p', 'p'], NULL, now() + interval '0.2 s')", queue
+    )
+    messages = await popped(api, queue, 5)
+    assert {message["partition"] for message in messages} == {"p", "Default"}
+    of_p = [message for message in messages if message["partition"] == "p"]
+    assert [message["data"] for message in of_p if message["data"] != 3] == [2, 4, 5]
+    assert next(message for message in of_p if message["data"] == 2)["transactionId"] == "chosen"
+    assert [message["data"] for message in messages if message not in of_p] == [{"é": 1}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "state", "text"),
+    [
+        ("'no such queue', '1'::jsonb, now()", "42704", "unknown queue: 'no such queue'"),
+        ("$1, NULL::jsonb, now()", "22004", "message 1: the payload is NULL; JSON's null is 'null'::jsonb"),
+        ("$1, '1'::jsonb, now(), ''", "22023", "message 1: the partition must have 1 to 255 characters"),
+        ("$1, '1'::jsonb, NULL::timestamptz", "22023", "deliver_at must be a time, at most 3660 days from now: NULL"),
+        ("$1, '1'::jsonb, 'infinity'::timestamptz", "22023",
+         "deliver_at must be a time, at most 3660 days from now: infinity"),
+    ],
+)  # fmt: skip
+async def test_what_cannot_be_a_message_at_a_time_is_refused(
+    api: Api, database: "asyncpg.Connection[Any]", queue: str, arguments: str, state: str, text: str
+) -> None:
+    await api.configure(queue)
+    with pytest.raises(asyncpg.PostgresError) as refused:
+        await database.execute(f"SELECT queen.push({arguments})".replace("$1", f"'{queue}'"))
+    assert (refused.value.sqlstate, refused.value.as_dict()["message"]) == (state, text)
 
 
 # ------------------------------------------------------------------ moves, without servers

@@ -849,12 +849,17 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-TIM-1", "timers are due a second early",
-        (MOVE_TIMERS, "d.deliver_at <= v_now ORDER BY", "d.deliver_at <= v_now + interval '1 s' ORDER BY"),
+        (MOVE_TIMERS, "AND d.deliver_at <= v_now\n", "AND d.deliver_at <= v_now + interval '1 s'\n"),
         tests=TIMERS,
     ),
     _sql(
         "G-TIM-1", "a timer that is set again stays beside the new one",
         ("sql/procedures/timers/change_timers.sql", "v_one.queue_id, v_one.key,\n", "v_one.queue_id, v_one.key || v_one.transaction_id,\n"),
+        tests=TIMERS,
+    ),
+    _engine(
+        "G-TIM-1", "a push with an escaped name of its time is delivered at once",
+        ("queen/http/parsing.py", 'b"deliverAt", b"\\\\u")', 'b"deliverAt")'),
         tests=TIMERS,
     ),
     _engine(
@@ -870,7 +875,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _engine(
         "G-TIM-2", "a read begins after the last timer that was moved",
         ("queen/engine/timers.py", "        whole = began >= self._whole_at\n", "        whole = self._since is None\n"),
-        ("queen/engine/timers.py", "read.messages[-1].deliver_at - _MARGIN", "read.messages[-1].deliver_at + _MARGIN * 10"),
+        ("queen/engine/timers.py", "messages[-1].deliver_at - _MARGIN", "messages[-1].deliver_at + _MARGIN * 10"),
         tests="tests/property/test_timers.py",
     ),
     _sql(

@@ -29,7 +29,7 @@ BEGIN
     FROM unnest(payloads, partitions, transaction_ids) WITH ORDINALITY AS u (payload, partition, transaction_id, ord)
     ORDER BY u.ord;
 END $$;
-COMMENT ON FUNCTION queen.push_many IS
+COMMENT ON FUNCTION queen.push_many(text, jsonb[], text[], text[]) IS
     'Pushes messages in the caller''s own transaction: they exist if and only if it commits.';
 
 CREATE OR REPLACE FUNCTION queen.push(
@@ -40,7 +40,7 @@ SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT queen.push_many($1, ARRAY[$2], ARRAY[$3], ARRAY[$4])
 $$;
-COMMENT ON FUNCTION queen.push IS
+COMMENT ON FUNCTION queen.push(text, jsonb, text, text) IS
     'Pushes a message in the caller''s own transaction: it exists if and only if that commits.';
 
 -- Raises an error for the first row that cannot be a message. An id must not have the form of one that the server makes

@@ -1,6 +1,6 @@
 -- Purpose:   sets and cancels timers: each element is one operation, on the timer of a queue with a key.
 -- Arguments: p_op     schedule (sets the timer, or replaces it), cancel, fire (makes it due now)
---            p_delay  of schedule: seconds from now; null: p_at is the time
+--            p_delay  of schedule: seconds from now; null: p_at is the time; what is past is now
 --            p_partition, p_transaction_id, p_message   of schedule: the message
 --            p_version   of queen.push_options, under which the messages were encrypted
 -- Returns:   one row per element: ord from 1, the verdict, and transaction id and time of the timer (null: there was none).
@@ -49,7 +49,7 @@ BEGIN
         IF v_one.op = 'schedule' THEN
             INSERT INTO queen.timers AS t (deliver_at, queue_id, key, partition, transaction_id, asked_at, message)
             VALUES (
-                coalesce(v_now + make_interval(secs => v_one.delay), v_one.at), v_one.queue_id, v_one.key,
+                greatest(v_now, v_one.at, v_now + make_interval(secs => v_one.delay)), v_one.queue_id, v_one.key,
                 v_one.partition, v_one.transaction_id, CASE WHEN v_one.delay IS NOT NULL THEN v_now END, v_one.message)
             ON CONFLICT (queue_id, key) DO UPDATE
             SET deliver_at = excluded.deliver_at, seq = DEFAULT, partition = excluded.partition,

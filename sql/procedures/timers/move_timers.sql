@@ -61,7 +61,7 @@ COMMENT ON FUNCTION queen.read_timers_v1 IS 'The timers that are due, in the ord
 -- Returns:   one row: whether they were moved; the partitions that are unknown (null: none), and whether the push options
 --            have changed. If they were not moved nothing was changed: the messages must be laid out again, or, if both
 --            say nothing, be read again, because some were moved, changed or cancelled, or are being so.
--- Locks:     the timers, with SKIP LOCKED; then those of push_messages_v1.
+-- Locks:     the timers, with SKIP LOCKED; then those of push_messages_v1, for which it waits a quarter of a second.
 -- Writes:    timers, queue_sizes, and what push_messages_v1 writes.
 -- Plans:     ADR 38 says why = ANY(ARRAY[x]).
 CREATE OR REPLACE FUNCTION queen.move_timers_v1(
@@ -71,6 +71,7 @@ CREATE OR REPLACE FUNCTION queen.move_timers_v1(
     OUT moved bool, OUT unknown bigint[], OUT stale bool
 )
 LANGUAGE plpgsql
+SET lock_timeout = '250ms'
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
