@@ -36,6 +36,7 @@ from queen.engine.prefetch import Prefetch
 from queen.engine.prefetched_leases import LEASES_OF_WORKERS
 from queen.engine.push_options import keep_for_spool
 from queen.engine.replay import Replay
+from queen.engine.schedules import Schedules
 from queen.engine.statistics_writer import StatisticsWriter
 from queen.engine.switches import copy_switches
 from queen.engine.timers import Timers
@@ -54,7 +55,7 @@ from queen.postgres.outbox_store import OutboxStore
 from queen.postgres.pool import Pool
 from queen.postgres.spool_store import SpoolStore
 from queen.postgres.store import Store
-from queen.postgres.timers import DueTimersStore
+from queen.postgres.timers import DueTimersStore, SchedulesStore
 from queen.security.keyring import Keyring
 from queen.simple_mq.background_jobs import background_jobs
 from queen.simple_mq.interface import SimpleMq
@@ -66,7 +67,7 @@ from queen.spool.spool import Limits, Spool
 log = logging.getLogger("queen.spool")
 
 
-#: Pause of a worker that does not lead, or could not move timers.
+#: Pause of a worker that does not lead, or could not move timers or fire schedules.
 _TIMERS_S = 1.0
 
 
@@ -306,9 +307,11 @@ def _services(pool: Pool, moving: Pool, settings: Settings, context: Context) ->
     )  # fmt: skip
     maintenance = MaintenanceStore(pool)
     timers = Timers(context, DueTimersStore(moving), lambda: services.leadership.held)
+    schedules = Schedules(SchedulesStore(moving), lambda: services.leadership.held)
     chores = [
         Chore("clean-up", schedule.retention_interval_s, partial(go_on_with_begun, context)),
         Chore("timers", _TIMERS_S, timers.run),
+        Chore("schedules", _TIMERS_S, schedules.run),
         *background_jobs(context, maintenance, settings),
     ]
     services = Services(maintenance, schedule, chores)

@@ -113,6 +113,7 @@ WHY_NOT: Mapping[str, str] = MappingProxyType(
         "G-OUT-3": _SQL,
         "G-TIM-1": _TIMERS,
         "G-TIM-2": _TIMERS,
+        "G-TIM-3": _TIMERS,
         "G-SMQ-16": _SERVICE,
         "G-SMQ-17": "needs to know when the server has noticed the end of a connection",
     }

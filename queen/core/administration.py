@@ -365,6 +365,24 @@ class TimerRow(Struct, frozen=True):
     message: str
 
 
+class CronSchedule(Struct, frozen=True):
+    """A cron schedule of a queue; ``catch_up``: how many of the times that were missed are made up for."""
+
+    queue: str
+    name: str
+    cron: str
+    time_zone: str
+    catch_up: int
+    partition: str
+
+
+class ScheduleRow(CronSchedule, frozen=True):
+    """A cron schedule in a list; ``message`` is the object of each of its messages."""
+
+    message: str
+    next_at: datetime
+
+
 class DeadLetterRow(Struct, frozen=True):
     """A dead letter in a list."""
 

@@ -12,6 +12,7 @@ from queen.core.administration import (
     Configured,
     ConfiguredQueue,
     Consumers,
+    CronSchedule,
     CursorRow,
     DeadLetter,
     DeadLetterFilter,
@@ -45,6 +46,7 @@ from queen.core.administration import (
     Registration,
     Replayed,
     RetentionRow,
+    ScheduleRow,
     Seek,
     SeekResult,
     TimerRow,
@@ -163,6 +165,11 @@ class Timers(Protocol):
 
     async def page(self, queue: str, after: str | None, limit: int) -> list[TimerRow]: ...
     async def find(self, queue: str, key: str) -> TimerRow | None: ...
+    async def set_schedule(
+        self, schedule: CronSchedule, message: bytes, now: datetime, next_at: datetime, version: int
+    ) -> bool | None: ...
+    async def schedules(self, queue: str | None, limit: int, offset: int) -> list[ScheduleRow]: ...
+    async def delete_schedule(self, queue: str, name: str) -> bool: ...
 
 
 class Administration(Protocol):

@@ -91,6 +91,7 @@ DECLARE
     v_parts bigint[];
 BEGIN
     DELETE FROM queen.timers AS t WHERE t.queue_id = old.id;
+    DELETE FROM queen.schedules AS s WHERE s.queue_id = old.id;
     PERFORM queen.lock_groups(old.id);
     SELECT array_agg(p.id ORDER BY p.id) INTO v_parts FROM queen.partitions AS p WHERE p.queue_id = old.id;
     PERFORM queen.remove_partitions(v_parts);

@@ -868,6 +868,16 @@ MUTANTS: tuple[Mutant, ...] = (
         tests="tests/property/test_timers.py",
     ),
     _sql(
+        "G-TIM-3", "two workers fire a schedule",
+        ("sql/procedures/timers/schedules.sql", "AND s.next_at = p_seen RETURNING", "RETURNING"),
+        tests="tests/integration/test_schedules_cron.py",
+    ),
+    _engine(
+        "G-TIM-3", "all missed times are made up for",
+        ("queen/core/cron.py", "or missed > catch_up:", "or False:"),
+        tests="tests/property/test_cron.py",
+    ),
+    _sql(
         "G-TIM-2", "the timers of a move are in no order of times",
         (MOVE_TIMERS, "        ORDER BY t.deliver_at, t.seq\n", "        ORDER BY t.seq\n"),
         tests=TIMERS,

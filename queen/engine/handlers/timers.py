@@ -1,11 +1,14 @@
-"""TIMER: sets, cancels and fires timers."""
+"""TIMER: sets, cancels and fires timers; and changes of cron schedules."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
 
 from msgspec.structs import replace
 
-from queen.core.errors import NoEncryptionKeyError, OutcomeUnknownError, QueenError
+from queen.core import cron
+from queen.core.administration import CronSchedule
+from queen.core.errors import BadRequestError, NoEncryptionKeyError, OutcomeUnknownError, QueenError
 from queen.engine.context import Context
 from queen.engine.handlers.push import current_options, laid_out_anew, seal
 from queen.engine.ports import PushOptions
@@ -59,7 +62,39 @@ def _sealed(
 
 
 def _sealed_message(context: Context, change: TimerChange, options: PushOptions) -> TimerChange:
-    batch = PartitionBatch(
-        change.queue, change.partition, range(1), change.message, [len(change.message) + 1], [change.transaction_id]
-    )
-    return replace(change, message=seal(context, Push([batch], 1), options).batches[0].body)
+    return replace(change, message=_seal(context, change.queue, change.partition, change.message, options))
+
+
+def _seal(context: Context, queue: str, partition: str, message: bytes, options: PushOptions) -> bytes:
+    batch = PartitionBatch(queue, partition, range(1), message, [len(message) + 1], None)
+    return seal(context, Push([batch], 1), options).batches[0].body
+
+
+async def set_schedule(context: Context, schedule: CronSchedule, message: bytes) -> datetime:
+    """Sets a cron schedule, from now on; returns its first time.
+
+    Raises:
+        BadRequestError: the expression has no time.
+        NoEncryptionKeyError: the queue is encrypted, and there is no key.
+    """
+    return await laid_out_anew(partial(_set_schedule, context, schedule, message))
+
+
+async def _set_schedule(context: Context, schedule: CronSchedule, message: bytes) -> datetime | None:
+    options = await current_options(context)
+    sealed = _seal(context, schedule.queue, schedule.partition, message, options)
+    now = await context.idempotently(context.database.now)
+    next_at = cron.next_after(schedule.cron, schedule.time_zone, now)
+    if next_at is None:
+        raise BadRequestError("cron: the expression has no time", "cron")
+    timers = context.administration.timers
+    if await context.idempotently(lambda: timers.set_schedule(schedule, sealed, now, next_at, options.version)) is None:
+        context.cache.forget_push_options()
+        return None
+    return next_at
+
+
+async def delete_schedule(context: Context, queue: str, name: str) -> bool:
+    """Deletes a cron schedule; false if there is none."""
+    deleted, lost = await context.tried(lambda _again: context.administration.timers.delete_schedule(queue, name))
+    return deleted or lost  # by the attempt whose answer was lost

@@ -6,7 +6,7 @@
 -- Returns:   whether there is more to do. Each place is repaired once, by the call that notes it in queen.clock.
 -- Locks:     clock; then partitions in part_id order, cursors in (part_id, grp_id) order, stream_state; or messages of
 --            one simple-mq queue in the order of their ids; or groups and timers.
--- Writes:    segments, partition_consumers, stream_state, consumer_groups_metadata, timers; simple_mq.messages, heads.
+-- Writes:    segments, partition_consumers, stream_state, consumer_groups_metadata, timers, schedules; simple_mq.messages, heads.
 CREATE OR REPLACE FUNCTION queen.repair_times_v1(p_partitions int, p_rows int) RETURNS bool
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -41,6 +41,7 @@ BEGIN
     UPDATE queen.timers AS t
     SET deliver_at = greatest(v_now, t.deliver_at - make_interval(secs => v_clock.set_back)), asked_at = v_now
     WHERE t.asked_at > v_now;
+    UPDATE queen.schedules AS s SET last_at = v_now, next_at = v_now WHERE s.last_at > v_now;
     UPDATE queen.clock SET set_back = 0, repaired_part = NULL, repaired_queue = NULL, repaired_at = NULL;
     RETURN false;
 END $$;
