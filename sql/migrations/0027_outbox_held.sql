@@ -32,3 +32,11 @@ DROP FUNCTION IF EXISTS queen.move_outbox_v1(
     bigint, text, bool, text, bigint, int, uuid,
     bigint[], int[], bytea[], bytea[], bytea[], bigint[], int[], uuid[], bigint
 );
+DROP FUNCTION IF EXISTS queen.check_outbox_rows(jsonb[], text[], text[]);
+DROP FUNCTION IF EXISTS queen.configure_queue_v1(
+    text, text, text, int, int, int, int, int, int, bool, bool, bool, int, int, int, int, int, bool, int
+);
+DROP FUNCTION IF EXISTS queen.get_configuration_v1(text);
+
+-- A queue can be closed to pushes with SQL.
+ALTER TABLE queen.queues ADD COLUMN sql_push bool NOT NULL DEFAULT true;

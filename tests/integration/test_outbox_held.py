@@ -1,6 +1,8 @@
 """Messages of the outbox that cannot go into the log yet hold back only their own partitions."""
 
+import asyncio
 import random
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,7 +14,7 @@ from tests.integration.test_outbox import blocks, popped, push
 from tests.integration.test_outbox import moved as moved  # noqa: PLC0414 - a fixture
 from tests.support.api import Api
 from tests.support.clock import eventually
-from tests.support.processes import Server
+from tests.support.processes import Server, run
 
 _PARTITIONS = ["a", "b", "c", "d"]
 
@@ -62,6 +64,12 @@ async def test_a_locked_partition_holds_nothing_else_back(
             return [row["partition"] for row in await _held(database, queue) if row["tries"]] == ["locked"]
 
         await eventually(is_tried, "tries of the locked partition")
+        metrics = (await api.http.get("/metrics/prometheus")).text
+        assert "queen_outbox_messages 4.0" in metrics
+        assert "queen_outbox_held_partitions 1.0" in metrics
+        assert re.search(r"^queen_outbox_oldest_age_seconds \d*[1-9]", metrics, re.MULTILINE)
+        doctor = await asyncio.to_thread(run, "doctor", DATABASE_URL=server.dsn)
+        assert "1 partitions are held back (too_slow)" in doctor.stdout, doctor.stdout
         assert not await database.fetchval("SELECT EXISTS (SELECT FROM queen.outbox)")
     assert await popped(api, queue, 4) == [1, 2, 3, 4]
     await push(database, queue, 5, partition="locked")

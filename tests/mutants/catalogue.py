@@ -391,6 +391,17 @@ MUTANTS: tuple[Mutant, ...] = (
         "G-GRP-1", "all groups are one",
         ("queen/http/pops.py", """group=check_group(get("consumerGroup"), "consumerGroup", QUEUE_MODE),""", "group=QUEUE_MODE,"),
     ),
+    _engine(
+        "G-GRP-1", "a pop leaves out partitions that are forgotten while it looks up others",
+        ("queen/engine/metadata_cache.py", "        return {part_id: name for part_id, name in names.items() if name is not None}",
+         "        return {part_id: self._names[part_id] for part_id in names if part_id in self._names}"),
+        tests="tests/property/test_names_of_deliveries.py",
+    ),
+    _engine(
+        "G-GRP-1", "an error after a committed pop is taken for one before it",
+        ("queen/engine/handlers/pop.py", "            committed = True\n", ""),
+        tests="tests/property/test_names_of_deliveries.py",
+    ),
     _sql("G-GRP-2", "a new group gets the history, too", (SUBSCRIBE, "WHEN 'new' THEN v_now ELSE", "WHEN 'new' THEN '-infinity' ELSE")),
     _sql(
         "G-GRP-3", "a later partition is delivered from its second message on",
