@@ -860,8 +860,8 @@ _CATALOGUE: Collection[Guarantee] = (
         "G-TIM-3",
         "ML",
         "A cron schedule fires once per time",
-        "At each time of its expression, in its time zone, a cron schedule puts one message into the log. Times that were "
-        "missed because no server ran are made up for as its catch-up says.",
+        "At each time of its expression, in its time zone, a cron schedule puts one message into the log. Times that "
+        "were missed because no server ran are made up for as its catch-up says.",
         "A daily job must not run twice because two servers run, nor a hundred times after a weekend without one.",
     ),
     _safety(

@@ -36,3 +36,7 @@ COMMENT ON COLUMN queen.schedules.catch_up IS 'How many of the times that were m
 COMMENT ON COLUMN queen.schedules.message IS 'The JSON object of each message, as in queen.segments, without its transaction id.';
 COMMENT ON COLUMN queen.schedules.last_at IS 'The times up to this one are done.';
 COMMENT ON COLUMN queen.schedules.next_at IS 'When it is looked at next.';
+
+-- They have another argument now.
+DROP FUNCTION IF EXISTS queen.push(text, jsonb, text, text);
+DROP FUNCTION IF EXISTS queen.push_many(text, jsonb[], text[], text[]);

@@ -205,6 +205,12 @@ async def _time(tour: Tour) -> None:
     await call("cancelTimer", **timer)
     await call("cancelTimer", **timer)
     await call("getTimer", **timer)
+    cron = {"queue": "reminders", "name": "daily", "cron": "30 7 * * MON-FRI", "timeZone": "Europe/Berlin"}
+    await call("setSchedule", body={**cron, "payload": {"task": "report"}})
+    await call("setSchedule", 400, body={**cron, "cron": "daily"})
+    await call("listSchedules", queue="reminders")
+    await call("deleteSchedule", queue="reminders", name="daily")
+    await call("deleteSchedule", 404, queue="reminders", name="daily")
     await call("deleteQueue", queue="reminders")
 
 

@@ -62,7 +62,8 @@ async def test_a_schedule_is_set_listed_fired_and_deleted(
     [
         ({"cron": "* * * *"}, "cron"), ({"cron": 5}, "cron"), ({"timeZone": "Mars/Olympus"}, "timeZone"),
         ({"catchUp": -1}, "catchUp"), ({"catchUp": 1001}, "catchUp"), ({"catchUp": 1.5}, "catchUp"),
-        ({"name": ""}, "name"), ({"name": "n" * 201}, "name"), ({"queue": ""}, "queue"), ({"partition": ""}, "partition"),
+        ({"name": ""}, "name"), ({"name": "n" * 201}, "name"), ({"queue": ""}, "queue"),
+        ({"partition": ""}, "partition"),
         ({"delaySeconds": 1}, ""),
     ],
 )  # fmt: skip
@@ -73,7 +74,7 @@ async def test_a_bad_schedule_is_refused_with_its_field(
         "/api/v1/schedules", json={"queue": queue, "name": "n", "cron": "* * * * *", **fields}
     )
     assert response.status_code == 400, response.text
-    assert response.json()["field"] == field
+    assert response.json().get("field", "") == field
     assert (await api.http.get("/api/v1/schedules", params={"queue": queue})).json()["schedules"] == []
 
 

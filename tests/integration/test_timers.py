@@ -238,7 +238,7 @@ async def test_a_push_with_sql_at_a_time_commits_with_its_transaction(
     await database.execute("SELECT queen.push($1, '0', deliver_at => now())", queue)
     await transaction.rollback()
     await database.execute("SELECT queen.push($1, '{\"é\": 1}', deliver_at => now() + interval '0.3 s')", queue)
-    await database.execute("SELECT queen.push($1, '2', now(), 'p', 'chosen')", queue)
+    await database.execute("SELECT queen.push($1, '2', 'p', 'chosen', now())", queue)
     await database.execute("SELECT queen.push($1, '3', 'p')", queue)
     await database.execute(
         "SELECT queen.push_many($1, ARRAY['4', '5']::jsonb[], ARRAY['p', 'p'], NULL, now() + interval '0.2 s')", queue
@@ -254,12 +254,13 @@ async def test_a_push_with_sql_at_a_time_commits_with_its_transaction(
 @pytest.mark.parametrize(
     ("arguments", "state", "text"),
     [
-        ("'no such queue', '1'::jsonb, now()", "42704", "unknown queue: 'no such queue'"),
-        ("$1, NULL::jsonb, now()", "22004", "message 1: the payload is NULL; JSON's null is 'null'::jsonb"),
-        ("$1, '1'::jsonb, now(), ''", "22023", "message 1: the partition must have 1 to 255 characters"),
-        ("$1, '1'::jsonb, NULL::timestamptz", "22023", "deliver_at must be a time, at most 3660 days from now: NULL"),
-        ("$1, '1'::jsonb, 'infinity'::timestamptz", "22023",
-         "deliver_at must be a time, at most 3660 days from now: infinity"),
+        ("'no such queue', '1'::jsonb, deliver_at => now()", "42704", "unknown queue: 'no such queue'"),
+        ("$1, NULL::jsonb, deliver_at => now()", "22004", "message 1: the payload is NULL"),
+        ("$1, '1'::jsonb, '', deliver_at => now()", "22023", "message 1: the partition must have 1 to 255 characters"),
+        ("$1, '1'::jsonb, deliver_at => 'infinity'", "22023", "deliver_at must be at most 3660 days ahead"),
+        ("$1, '1'::jsonb, deliver_at => '9999-01-01'", "22023", "deliver_at must be at most 3660 days ahead"),
+        ("$1, '1'::jsonb, deliver_at => 'soon'", "22007",
+         'invalid input syntax for type timestamp with time zone: "soon"'),
     ],
 )  # fmt: skip
 async def test_what_cannot_be_a_message_at_a_time_is_refused(

@@ -15,8 +15,9 @@ async def test_the_sql_of_the_guide_works(api: Api, database: "asyncpg.Connectio
     await api.configure("reminders")
     for script in code(PAGE, "sql"):
         await database.execute(script)
-    rows = await database.fetch("SELECT message::json #>> '{payload,order}' AS n, deliver_at - now() > '29 m' AS later"
-                                " FROM queen.timers WHERE queue_id = (SELECT id FROM queen.queues WHERE name = 'reminders')"
-                                " ORDER BY deliver_at, seq")  # fmt: skip
+    rows = await database.fetch(
+        "SELECT message::json #>> '{payload,order}' AS n, deliver_at - now() > '29 m' AS later FROM queen.timers"
+        " WHERE queue_id = (SELECT id FROM queen.queues WHERE name = 'reminders') ORDER BY deliver_at, seq"
+    )
     assert [tuple(row) for row in rows] == [("3", True), ("4", True), ("5", True)]
     await api.http.delete("/api/v1/resources/queues/reminders")
