@@ -59,7 +59,7 @@ from queen.core.administration import (
     WorkerMetricsRow,
 )
 from queen.core.metrics import Counted, Sample, Worker
-from queen.core.statistics import ClockState, LogStatistics, OutboxState
+from queen.core.statistics import ClockState, LogStatistics, OutboxState, TimersState
 from queen.log.append import AppendBatch
 
 
@@ -158,6 +158,7 @@ class Statistics(Protocol):
     async def postgres(self) -> str: ...
     async def clock(self) -> ClockState: ...
     async def outbox(self) -> OutboxState: ...
+    async def timers(self) -> TimersState: ...
     async def log(self, queues_max: int, groups_max: int) -> LogStatistics: ...
 
 
