@@ -49,14 +49,11 @@ def outbox(state: OutboxState) -> Iterator[Metric]:
 
 def timers(state: TimersState) -> Iterator[Metric]:
     """Timers that are due and not in the log yet."""
-    yield GaugeMetricFamily(
-        "queen_timers_overdue",
-        "Timers that are due and not in the log yet, counted up to 100,000.",
-        value=state.overdue,
-    )
-    yield GaugeMetricFamily(
-        "queen_timers_oldest_overdue_seconds", "Time for which the first of them has been due.", value=state.oldest_s
-    )
+    for name, meaning, value in (
+        ("queen_timers_overdue", "Timers that are due and not in the log yet, counted up to 100,000.", state.overdue),
+        ("queen_timers_oldest_overdue_seconds", "Time for which the first of them has been due.", state.oldest_s),
+    ):
+        yield GaugeMetricFamily(name, meaning, value=value)
 
 
 def spool(state: SpoolState) -> Iterator[Metric]:
@@ -113,6 +110,7 @@ def _queues(statistics: Iterable[QueueStatistics]) -> Iterator[Metric]:
         ),
         "leased": GaugeMetricFamily("queen_queue_leased_messages", "Messages in flight.", labels=labels),
         "dead_letters": GaugeMetricFamily("queen_queue_dead_letters", "Dead letters of the queue.", labels=labels),
+        "paused": GaugeMetricFamily("queen_queue_paused", "1 while the queue is paused, else 0.", labels=labels),
     }
     for each in statistics:
         for field, family in families.items():
@@ -133,6 +131,7 @@ def _groups(statistics: Iterable[GroupStatistics]) -> Iterator[Metric]:
         "leased": GaugeMetricFamily(
             "queen_group_leased_messages", "Messages in flight in these partitions.", labels=labels
         ),
+        "paused": GaugeMetricFamily("queen_group_paused", "1 while the group is paused, else 0.", labels=labels),
     }
     for each in statistics:
         for field, family in families.items():

@@ -40,6 +40,7 @@ COMPLETE, NEXT_READY = "sql/procedures/complete_messages.sql", "sql/internal/048
 PREFETCH = "tests/integration/test_prefetch.py"
 ACCEPTED = "sql/internal/036_append_accepted.sql"
 MOVE, OUTBOX = "sql/procedures/outbox/move_outbox.sql", "tests/integration/test_outbox.py"
+PAUSE = "tests/integration/test_pause.py"
 HELD, OUTBOX_HELD = "sql/procedures/outbox/move_held_outbox.sql", "tests/integration/test_outbox_held.py"
 MOVE_TIMERS, TIMERS = "sql/procedures/timers/move_timers.sql", "tests/integration/test_timers.py"
 SOCKETS, STREAMS = "tests/integration/test_socket.py", "tests/integration/test_streams.py"
@@ -811,6 +812,26 @@ MUTANTS: tuple[Mutant, ...] = (
         "G-SPOOL-9", "a request that is too slow stops the replay",
         (REPLAY, "            return await self._hold_back(shard, batch, problem)\n", "            raise\n"),
         tests="tests/property/test_spool.py",
+    ),
+    _sql(
+        "G-PAUSE-1", "a pop of a paused group finds messages",
+        ("sql/internal/045_claim.sql", "                    AND NOT (g.paused OR q.paused)\n", ""),
+        tests=PAUSE,
+    ),
+    _sql(
+        "G-PAUSE-1", "a paused queue delivers to pops of several kinds",
+        ("sql/internal/045_claim.sql", "WHERE NOT (g.paused OR q.paused) OFFSET 0", "WHERE NOT g.paused OFFSET 0"),
+        tests=PAUSE,
+    ),
+    _sql(
+        "G-PAUSE-1", "a push serves the long polls of a paused group",
+        ("sql/procedures/push_to_waiters.sql", " AND NOT v_cursor.paused THEN", " THEN"),
+        tests=PAUSE,
+    ),
+    _sql(
+        "G-PAUSE-1", "an ack prefetches messages of a paused group",
+        ("sql/internal/046_prefetch.sql", " AND NOT (g.paused OR q.paused)", ""),
+        tests=PAUSE,
     ),
     _sql(
         "G-OUT-1", "transactions that were under way at the last move are forgotten",
