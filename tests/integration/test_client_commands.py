@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import httpx
 import pytest
 from typer.testing import CliRunner
 
@@ -163,7 +164,7 @@ def test_groups_are_listed_shown_and_deleted(queen: Client, queue: str) -> None:
 def test_timers_are_listed_fired_and_cancelled(queen: Client, queue: str) -> None:
     name = f"{queue}/a b"
     items = [{"queue": name, "payload": n, "delaySeconds": 3600, "transactionId": f"t{n}"} for n in (1, 2)]
-    queen.text("push", name, "--items", "--file", "-", given="\n".join(map(json.dumps, items)))
+    assert httpx.post(f"{queen.environment['QUEEN_URL']}/api/v1/push", json={"items": items}).status_code == 201
     first, second = sorted(queen.json("timers", "list", name), key=lambda each: str(each["txn"]))
     assert re.search(rf"^{first['timerKey']} .* Default +t1 *$", queen.text("timers", "list", name), re.MULTILINE)
     assert len(queen.json("timers", "list", name, "-n", "1")) == 1

@@ -164,6 +164,9 @@ async def test_a_partition_that_is_locked_holds_back_its_own_timers_only(
             schedule(queue, "c", 3, 300, partition="free"),
         )  # fmt: skip
         assert [each["data"] for each in await popped(api, queue, 2)] == [2, 3]
+        metrics = (await api.http.get("/metrics/prometheus")).text
+        assert "queen_timers_overdue 1.0\n" in metrics
+        assert "queen_timers_oldest_overdue_seconds 0.0\n" not in metrics
     assert [each["data"] for each in await popped(api, queue, 1)] == [1]
 
 

@@ -108,15 +108,15 @@ def create(
     token: Token = None,
 ) -> None:
     """Set a cron schedule of a queue, or replace the one with its name."""
-    try:
-        msgspec.json.decode(payload)
-    except msgspec.DecodeError as problem:
-        raise UsageError(f"--payload is not JSON: {problem}") from None
     body = {
         "queue": queue, "name": name, "cron": cron, "timeZone": time_zone, "catchUp": catch_up, "partition": partition,
-        "payload": Raw(payload.encode()),
+        "payload": Raw(payload.encode(errors="surrogateescape")),
     }  # fmt: skip
     with connected(url, token) as server:
+        try:
+            msgspec.json.decode(payload)
+        except (msgspec.DecodeError, UnicodeEncodeError) as problem:
+            raise UsageError(f"--payload is not JSON: {problem}") from None
         made = server.post(Made, _ROUTE, body)
     showing.say(f"set {clean(name)}; first at {showing.local(made.next_at)}")
 

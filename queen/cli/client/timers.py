@@ -95,7 +95,7 @@ def cancel(queue: Queue, key: Key, url: Url = DEFAULT_URL, token: Token = None) 
     """Cancel a timer: its message is not delivered."""
     with connected(url, token) as server:
         verdict = server.delete(Verdict, at(f"{_ROUTE}/{{}}/{{}}", queue, key))
-    _tell(verdict, key, "cancelled")
+        _tell(verdict, key, "cancelled")
 
 
 @timers.command("fire")
@@ -104,7 +104,7 @@ def fire(queue: Queue, key: Key, url: Url = DEFAULT_URL, token: Token = None) ->
     body = {"operations": [{"op": "fire", "queue": queue, "timerKey": key}]}
     with connected(url, token) as server:
         [verdict] = server.post(Verdicts, _ROUTE, body).results
-    _tell(verdict, key, "fired")
+        _tell(verdict, key, "fired")
 
 
 def _tell(verdict: Verdict, key: str, done: str) -> None:
