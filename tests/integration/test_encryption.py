@@ -335,6 +335,9 @@ async def test_keys_rotate(folder: Path, queue: str) -> None:
             await api.push(queue, "old", "old too")
             await api.push(queue, "dead", ids=["dead"], partition="p")
             await api.ack((await api.pop(queue, "p")).messages, "dlq")
+            await change(api, schedule(queue, "timer", "timed", HOUR_MS, partition="t"))
+            cron = {"queue": queue, "name": "cron", "cron": "0 0 1 1 *", "payload": "yearly"}
+            assert (await api.http.post("/api/v1/schedules", json=cron)).status_code == 200
     both = {"QUEEN_ENCRYPTION_KEY": NEW, "QUEEN_ENCRYPTION_OLD_KEYS": OLD, "QUEEN_DATA_DIR": str(place)}
     with serving(place, "--workers", "1", env=clean_environment(**both)) as server:
         async with open_client(server.port) as http:
@@ -349,7 +352,10 @@ async def test_keys_rotate(folder: Path, queue: str) -> None:
             half = run("encryption", "rotate", "--dsn", server.dsn, QUEEN_ENCRYPTION_KEY=NEW)
             assert half.returncode == 1
             *named, last = half.stderr.splitlines()
-            assert last == "error: 4 messages cannot be decrypted and were left unchanged"
+            waiting = [f"{queue}, timer timer", f"{queue}, schedule cron"]
+            assert [line.partition(":")[0] for line in named[:2]] == waiting
+            named = named[2:]
+            assert last == "error: 6 messages cannot be decrypted and were left unchanged"
             places = [
                 f"{queue}, partition {place}" for place in ("Default, offset 1", "Default, offset 2", "p, offset 0")
             ]
@@ -358,14 +364,18 @@ async def test_keys_rotate(folder: Path, queue: str) -> None:
             assert all("add it to QUEEN_ENCRYPTION_OLD_KEYS" in line for line in named)
             # The embedded PostgreSQL is found as it runs.
             done = rotated(both)
-            assert "re-encrypted 3 messages, 1 dead letters" in done.stdout
-            assert "re-encrypted 0 messages, 0 dead letters" in rotated(both).stdout
+            assert "re-encrypted 3 messages, 1 dead letters, 2 timers and schedules" in done.stdout
+            assert "re-encrypted 0 messages, 0 dead letters, 0 timers and schedules" in rotated(both).stdout
             assert NEW not in done.stdout + done.stderr + half.stdout + half.stderr
     with serving(place, "--workers", "1", env=clean_environment(QUEEN_ENCRYPTION_KEY=NEW)) as server:
         async with open_client(server.port) as http:
             api = Api(http)
             expected = ["early", "old", "old too", "new"]
             assert (await api.pop(queue, "Default", consumerGroup="b", batch=9)).data == expected
+            await change(api, {"op": "fire", "queue": queue, "timerKey": "timer"})
+            assert (await api.pop(queue, "t", consumerGroup="b", wait=True, timeout=30_000)).data == ["timed"]
+            [listed] = (await api.http.get("/api/v1/schedules", params={"queue": queue})).json()["schedules"]
+            assert listed["data"] == "yearly"
             connection = await asyncpg.connect(server.dsn)
             try:
                 assert await connection.fetchval("SELECT count(DISTINCT key_id) FROM queen.messages") == 1
