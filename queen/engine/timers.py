@@ -18,6 +18,7 @@ from queen.core.errors import DatabaseUnavailableError
 from queen.engine.context import Context
 from queen.engine.outbox_append import BYTES_MAX, MESSAGES_MAX, append, reason_of
 from queen.engine.ports import TimerMessage, TimersDatabase
+from queen.log.requests import PartitionBatch, Push
 
 log = logging.getLogger("queen.timers")
 
@@ -38,6 +39,21 @@ class _Held(Struct):
 
     pause_s: float
     until: float
+
+
+def push_of(messages: Sequence[TimerMessage]) -> Push:
+    """The messages as a push: a batch per partition, without the messages of deleted queues."""
+    partitions: dict[tuple[str, str], list[TimerMessage]] = {}
+    for message in messages:
+        if message.queue is not None:
+            partitions.setdefault((message.queue, message.partition), []).append(message)
+    return Push([_batch(*place, of_place) for place, of_place in partitions.items()], len(messages))
+
+
+def _batch(queue: str, partition: str, messages: Sequence[TimerMessage]) -> PartitionBatch:
+    entries = [each.entry for each in messages]
+    lengths, ids = [len(entry) + 1 for entry in entries], [each.transaction_id for each in messages]
+    return PartitionBatch(queue, partition, range(len(entries)), b",".join(entries), lengths, ids)
 
 
 class Timers:
@@ -111,7 +127,7 @@ class Timers:
         return read.messages
 
     async def _move(self, messages: Sequence[TimerMessage]) -> bool:
-        return await append(self._context, messages, partial(self._database.move, messages))
+        return await append(self._context, push_of(messages), partial(self._database.move, messages))
 
     async def _move_apart(self, messages: Sequence[TimerMessage]) -> int:
         """Moves the timers of each partition by themselves, and holds back those that cannot be moved."""

@@ -15,8 +15,8 @@ from queen.core.administration import (
     QueueOrder,
     Seek,
 )
-from queen.engine.outbox_append import push_of
 from queen.engine.ports import Lock, LockKind
+from queen.engine.timers import push_of
 from queen.engine.waiters import OFFERED_MAX
 from queen.log.append import AppendBatch, lay_out
 from queen.log.requests import TimerChange
