@@ -148,7 +148,7 @@ async def test_a_bad_operation_is_refused_with_its_field(
     assert (await api.http.get(path(queue))).json()["rows"] == []
 
 
-@checks("G-TIM-1", level=Level.LIVE)
+@checks("G-TIM-1", "G-TIM-2", level=Level.LIVE)
 async def test_a_partition_that_is_locked_holds_back_its_own_timers_only(
     server: Server, api: Api, database: "asyncpg.Connection[Any]", queue: str
 ) -> None:

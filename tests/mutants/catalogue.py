@@ -915,6 +915,11 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=TIMERS,
     ),
     _engine(
+        "G-TIM-2", "a partition that is locked holds back all timers",
+        ("queen/engine/timers.py", "            return await self._move_apart(messages)\n", "            raise\n"),
+        tests=TIMERS,
+    ),
+    _engine(
         "G-TIM-2", "a read begins after the last timer that was moved",
         ("queen/engine/timers.py", "        whole = began >= self._whole_at\n", "        whole = self._since is None\n"),
         ("queen/engine/timers.py", "messages[-1].deliver_at - _MARGIN", "messages[-1].deliver_at + _MARGIN * 10"),
