@@ -864,7 +864,8 @@ _CATALOGUE: Collection[Guarantee] = (
         "Order of timers",
         "Timers that were accepted before either of them was due enter the log in the order of their times; with the "
         "same time, in the order in which they were accepted. What cannot enter it now, because its partition is "
-        "locked or its queue is encrypted and the servers have no key, holds back only the later ones of its partition.",
+        "locked, or its queue is encrypted and the servers have no key, holds back only the later ones of its "
+        "partition.",
         "What was to happen first happens first, also after an outage in which both became due.",
     ),
     _safety(
