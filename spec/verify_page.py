@@ -109,6 +109,9 @@ WHY_NOT: Mapping[str, str] = MappingProxyType(
         "G-SPOOL-9": _OUTAGE,
         "G-OUT-1": _SQL,
         "G-OUT-2": _SQL,
+        "G-SQL-1": _SQL,
+        "G-SQL-2": _SQL,
+        "G-SQL-3": _SQL,
         "G-SMQ-16": _SERVICE,
         "G-SMQ-17": "needs to know when the server has noticed the end of a connection",
     }
