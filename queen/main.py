@@ -64,10 +64,6 @@ from queen.spool.spool import Limits, Spool
 log = logging.getLogger("queen.spool")
 
 
-#: Pause of a worker that does not lead, or could not move the outbox.
-_OUTBOX_S = 1.0
-
-
 def _target(settings: Settings) -> Target:
     """The database. It is not contacted here, because a worker must also start while PostgreSQL is unavailable."""
     url = settings.database.url
@@ -273,10 +269,13 @@ def assembly(settings: Settings) -> Assemble:
         )
         context.clock = lambda: statistics_writer.clock
         statistics_writer.start()
-        services = _services(sweeping, replaying, settings, context)
+        services = _services(sweeping, settings, context)
         services.start()
+        outbox = Outbox(context, OutboxStore(replaying), lambda: services.leadership.held)
+        outbox.start()
 
         async def close() -> None:
+            await outbox.stop()
             await services.stop()
             await statistics_writer.stop()
             await simple_mq.outcomes.close()
@@ -292,22 +291,19 @@ def assembly(settings: Settings) -> Assemble:
     return assemble
 
 
-def _services(pool: Pool, moving: Pool, settings: Settings, context: Context) -> Services:
-    """The background jobs, with their intervals and batch sizes; ``moving`` has connections for the outbox."""
+def _services(pool: Pool, settings: Settings, context: Context) -> Services:
+    """The background jobs, with their intervals and batch sizes."""
     jobs = settings.jobs
     schedule = Schedule(
         jobs.retention_interval_ms / 1000, jobs.retention_batch, jobs.eviction_interval_ms / 1000,
         jobs.eviction_batch, timedelta(days=jobs.partition_cleanup_days),
     )  # fmt: skip
     maintenance = MaintenanceStore(pool)
-    outbox = Outbox(context, OutboxStore(moving), lambda: services.leadership.held)
     chores = [
         Chore("clean-up", schedule.retention_interval_s, partial(go_on_with_begun, context)),
-        Chore("outbox", _OUTBOX_S, outbox.run),
         *background_jobs(context, maintenance, settings),
     ]
-    services = Services(maintenance, schedule, chores)
-    return services
+    return Services(maintenance, schedule, chores)
 
 
 def create(settings: Settings) -> QueenApp:

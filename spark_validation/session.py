@@ -53,7 +53,7 @@ _LOCAL = {"spark.network.timeout": "1h", "spark.executor.heartbeatInterval": "5m
 JAVA_IS_GONE = (Py4JNetworkError, ConnectionError)
 """The exceptions of calls to Spark after Java has ended."""
 
-PACKAGES = ("spark_validation", "spec")
+PACKAGES = ("pyspark_queen", "spark_validation", "spec")
 """Packages that tasks import."""
 
 LEAST_MEMORY_MIB = 512
@@ -67,7 +67,7 @@ _MEMORY = re.compile(r"(\d+)([kmgt])b?")
 _MEMORY_UNITS = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024 * 1024}
 _PATIENCE_S = 10
 _ROWS_A_PARTITION = 750_000
-_OURS = re.compile(r"^spark_validation\.errors\.\w+: (.+)", re.MULTILINE)
+_OURS = re.compile(r"^(?:spark_validation|pyspark_queen)\.errors\.\w+: (.+)", re.MULTILINE)
 
 
 def is_local(master: str) -> bool:

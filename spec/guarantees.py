@@ -857,6 +857,15 @@ _CATALOGUE: Collection[Guarantee] = (
         "It may stay open for as long as the application wants.",
     ),
     _safety(
+        "G-OUT-3",
+        "L",
+        "Held-back pushes with SQL",
+        "A message pushed with SQL that cannot go into the log yet, because its partition is locked or its queue is "
+        "encrypted and the servers have no key, holds back only the later ones of its partition. It is tried again "
+        "until it is moved.",
+        "Its transaction has committed, so it must not be lost; and it must not stop the others.",
+    ),
+    _safety(
         "G-SMQ-1",
         "MLFA",
         "Visibility timeout",

@@ -112,6 +112,7 @@ WHY_NOT: Mapping[str, str] = MappingProxyType(
         "G-SQL-1": _SQL,
         "G-SQL-2": _SQL,
         "G-SQL-3": _SQL,
+        "G-OUT-3": _SQL,
         "G-SMQ-16": _SERVICE,
         "G-SMQ-17": "needs to know when the server has noticed the end of a connection",
     }

@@ -59,6 +59,7 @@ class QueueConfiguration(Struct, frozen=True):
         max_wait_time_seconds: seconds after which a message that a group has not consumed is given up; 0 is no limit.
         max_size: maximum backlog of the queue, in messages; 0 is no limit.
         encryption_enabled: whether payloads are stored encrypted.
+        sql_push: whether ``queen.push`` may push to it.
     """
 
     queue: str
@@ -79,6 +80,7 @@ class QueueConfiguration(Struct, frozen=True):
     max_wait_time_seconds: int = 0
     max_size: int = 0
     encryption_enabled: bool = False
+    sql_push: bool = True
 
 
 class ConfiguredQueue(Struct, frozen=True):

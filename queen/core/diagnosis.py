@@ -5,6 +5,8 @@ from enum import Enum
 
 from msgspec import Struct
 
+from queen.core.statistics import OutboxState
+
 
 class Grade(Enum):
     """Severity, in rising order: nothing to do, to be looked at, to be done now."""
@@ -91,6 +93,7 @@ class SchemaFacts(Struct, frozen=True):
         dead_letters: their number.
         steps: recent or still distrusted steps of PostgreSQL's clock, newest first.
         repairing: whether times that are now in the future are being repaired.
+        outbox: what waits in the outbox; ``held_codes`` says why some of it is held back.
     """
 
     missing: Sequence[str]
@@ -100,6 +103,8 @@ class SchemaFacts(Struct, frozen=True):
     dead_letters: int = 0
     steps: Sequence[ClockStep] = ()
     repairing: bool = False
+    outbox: OutboxState = OutboxState()
+    held_codes: Sequence[str] = ()
 
 
 class DatabaseFacts(Struct, frozen=True):
@@ -198,6 +203,7 @@ def judge(facts: DatabaseFacts, connections_wanted: int) -> Iterator[Finding]:
     yield from _bloat(facts.tables)
     if facts.schema is not None:
         yield from _log(facts.schema)
+        yield _outbox(facts.schema)
 
 
 def _version(facts: DatabaseFacts) -> Finding:
@@ -469,6 +475,25 @@ def _log(schema: SchemaFacts) -> Iterator[Finding]:
             f"There are {schema.dead_letters:,} dead letters",
             "GET /api/v1/dlq shows their errors. Replay those that can succeed now, and purge the rest.",
         )
+
+
+def _outbox(schema: SchemaFacts) -> Finding:
+    state = schema.outbox
+    if state.held_partitions:
+        return _warning(
+            "outbox",
+            f"{state.held_partitions} partitions are held back ({', '.join(schema.held_codes)}), the longest for "
+            f"{state.held_s:.0f} s",
+            "Messages that were pushed with SQL wait. queen.outbox_held_partitions says which and why. The server "
+            "retries by itself; look for locks or a missing key.",
+        )
+    if state.oldest_s > _LAG_S:
+        return _warning(
+            "outbox",
+            f"{state.messages:,} messages that were pushed with SQL wait, the oldest for {state.oldest_s:.0f} s",
+            "Start a server: it moves them into the log. If one is running, its log says what prevents it.",
+        )
+    return _ok("outbox", f"{state.messages:,} messages wait" if state.messages else "No messages wait")
 
 
 def judge_spool(spool: SpoolFacts, *, database_up: bool) -> Iterator[Finding]:

@@ -5,6 +5,22 @@ from datetime import datetime
 from msgspec import Struct
 
 
+class OutboxState(Struct, frozen=True):
+    """What waits in the outbox.
+
+    Attributes:
+        messages: that wait, with those that are held back; counted up to a limit.
+        oldest_s: age of the oldest of them; 0: none waits.
+        held_partitions: partitions that are held back.
+        held_s: for how long the first of them has been.
+    """
+
+    messages: int = 0
+    oldest_s: float = 0.0
+    held_partitions: int = 0
+    held_s: float = 0.0
+
+
 class ClockState(Struct, frozen=True):
     """The steps of PostgreSQL's clock.
 

@@ -25,12 +25,13 @@ const OPTIONS = [
   ["completedRetentionSeconds", "Retention of acknowledged messages, in seconds", 0, seconds],
   ["maxWaitTimeSeconds", "Max age before eviction, in seconds", 0, seconds],
   ["encryptionEnabled", "Encryption enabled", false, yes],
+  ["sqlPush", "Push with SQL allowed", true, yes],
 ];
 
 // Pairs of label and formatted value.
 export function described({ namespace, task, options }) {
   const labels = [["Namespace", namespace || "–"], ["Task", task || "–"]];
-  return [...labels, ...OPTIONS.map(([name, label, , text]) => [label.replace(/, in \w+| \(.*\)/g, ""), text(options[name])])];
+  return [...labels, ...OPTIONS.map(([name, label, value, text]) => [label.replace(/, in \w+| \(.*\)/g, ""), text(options[name] ?? value)])];
 }
 
 // Asks for the options of a queue, or for a new one.
@@ -41,7 +42,7 @@ export async function configure(present, then) {
       ...(present ? [] : [{ name: "queue", label: "Name", required: true, maxlength: 255 }]),
       { name: "namespace", label: "Namespace", value: present?.namespace },
       { name: "task", label: "Task", value: present?.task },
-      ...OPTIONS.map(([name, label, value]) => input(name, label, present ? present.options[name] : value)),
+      ...OPTIONS.map(([name, label, value]) => input(name, label, present?.options[name] ?? value)),
     ],
   });
   if (!values) return;

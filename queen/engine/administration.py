@@ -56,7 +56,7 @@ from queen.core.administration import (
     WorkerMetricsRow,
 )
 from queen.core.metrics import Counted, Sample, Worker
-from queen.core.statistics import ClockState, LogStatistics
+from queen.core.statistics import ClockState, LogStatistics, OutboxState
 from queen.log.append import AppendBatch
 
 
@@ -154,6 +154,7 @@ class Statistics(Protocol):
     async def retention(self, period: Period, minutes: int) -> list[RetentionRow]: ...
     async def postgres(self) -> str: ...
     async def clock(self) -> ClockState: ...
+    async def outbox(self) -> OutboxState: ...
     async def log(self, queues_max: int, groups_max: int) -> LogStatistics: ...
 
 

@@ -31,6 +31,7 @@ from queen.engine.fetch_result import FetchResult
 from queen.engine.handlers.consumer_groups import go_on
 from queen.engine.handlers.give_back import give_back_orphans
 from queen.engine.handlers.locks import find_locked
+from queen.engine.handlers.pop import lost
 from queen.engine.handlers.unleased import outlive_unasked
 from queen.engine.job import Job
 from queen.engine.job_queue import JobQueue
@@ -482,7 +483,9 @@ class Engine:
         jobs, offer.jobs = offer.jobs, []
         for job in jobs:
             # A lease is offered once: the outcome of the call may be unknown.
-            if self._may_wait(job) and not (job.reply is not None and offer.was_sent(job)):
+            if offer.may_have_acked(job):
+                self._fail(job, lost())
+            elif self._may_wait(job) and not (job.reply is not None and offer.was_sent(job)):
                 self._park(job, inf)
             else:
                 self._finish(job, self._nothing(job))

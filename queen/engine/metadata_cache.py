@@ -54,13 +54,13 @@ class MetadataCache:
         return known.grp_id if known is not None else None
 
     async def names(self, part_ids: Iterable[int]) -> dict[int, PartitionName]:
-        """The names of the partitions that exist."""
-        wanted = set(part_ids)
-        missing = [part_id for part_id in wanted if part_id not in self._names]
-        if missing:
-            for name in await self._database.describe_partitions(missing):
-                self._remember(name)
-        return {part_id: self._names[part_id] for part_id in wanted if part_id in self._names}
+        """The names of the partitions that exist, also of those that are forgotten while others are looked up."""
+        names = {part_id: self._names.get(part_id) for part_id in part_ids}
+        missing = [part_id for part_id, name in names.items() if name is None]
+        for name in await self._database.describe_partitions(missing) if missing else ():
+            self._remember(name)
+            names[name.part_id] = name
+        return {part_id: name for part_id, name in names.items() if name is not None}
 
     def known_group(self, queue: str, queue_id: int | None, group: str) -> Subscription | None:
         """A group that has all its cursors, if it is cached.

@@ -33,6 +33,7 @@ class Offer:
         self._full: set[Job] = set()
         self._given: Counter[tuple[str, str]] = Counter()
         self._sent: list[tuple[Job, UUID | None]] = []
+        self._lost = False
 
     def groups(self, queue: str, messages: int) -> tuple[str, ...]:
         """The groups that have got all messages of a queue, whose number is given."""
@@ -98,9 +99,14 @@ class Offer:
         if messages >= job.request.batch or len(popped.claims) >= job.request.partitions:
             self._full.add(job)
 
-    def orphans(self) -> list[Orphan]:
-        """Leases that a call with an unknown outcome may have taken."""
+    def lose(self) -> list[Orphan]:
+        """Notes that the outcome of the call is unknown; returns the leases that it may have taken."""
+        self._lost = True
         return [Orphan(lease, job.request.queue, job.request.group) for job, lease in self._sent if lease is not None]
+
+    def may_have_acked(self, job: Job) -> bool:
+        """Whether the call, whose outcome is unknown, may have taken messages for this autoAck pop."""
+        return self._lost and job.request.auto_ack and self.was_sent(job)
 
 
 #: The pops that the push of this context may serve.

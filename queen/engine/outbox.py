@@ -1,42 +1,33 @@
-"""Moves what SQL has pushed (``sql/procedures/outbox``) into the log: in the order of transactions, once each."""
+"""Moves what SQL has pushed (``sql/procedures/outbox``) into the log: in the order of transactions, once each.
+
+The worker that leads the background jobs moves. If what waits is not moved for a second, because that worker was killed
+or does not get on, another one stands in for it. Two may move at once: one of them in vain.
+
+What cannot be moved is *held back*, with what comes later in its partitions: it goes to a table of its own, and is
+tried again there, after pauses that grow (``queen.engine.outbox_held``).
+"""
 
 import asyncio
+import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
-from queen.core.backoff import doubled
-from queen.core.errors import DatabaseUnavailableError, QueenError
+from queen.core.errors import DatabaseUnavailableError, NoEncryptionKeyError, TooSlowError
 from queen.engine.context import Context
-from queen.engine.handlers.push import announce, current_options, laid_out_anew, lay_out, seal
-from queen.engine.ports import OutboxDatabase, OutboxMessage, OutboxRead
-from queen.log.append import AppendBatch
-from queen.log.requests import PartitionBatch, Push
-from queen.log.segment import encode_entry
+from queen.engine.handlers.push import current_options
+from queen.engine.outbox_append import BYTES_MAX, MESSAGES_MAX, append, reason_of
+from queen.engine.outbox_held import HeldOutbox
+from queen.engine.ports import OutboxDatabase, OutboxMessage, OutboxRead, PushOptions
 
-#: The most messages, and bytes of payloads, of one move.
-_MESSAGES_MAX, _BYTES_MAX = 5_000, 8 << 20
-#: The pause after a look that found nothing: the first, and the longest while the outbox is in use, and else.
-_PAUSE_MS, _USED_PAUSE_MS, _UNUSED_PAUSE_MS = 1.0, 25.0, 250.0
+log = logging.getLogger("queen.outbox")
+
+#: The pause after a look that found nothing: a part of the time since the last message, at least, and at most while the
+#: outbox is in use, and else.
+_PAUSE_SHARE, _PAUSE_S, _USED_PAUSE_S, _UNUSED_PAUSE_S = 1 / 8, 0.001, 0.025, 0.25
 #: How long after a message the outbox counts as in use, in seconds.
 _USED_S = 60.0
-
-
-def push_of(messages: Sequence[OutboxMessage]) -> Push:
-    """The messages as a push: a batch per partition, without the messages of deleted queues."""
-    partitions: dict[tuple[str, str], list[OutboxMessage]] = {}
-    for message in messages:
-        if message.queue is not None:
-            partitions.setdefault((message.queue, message.partition), []).append(message)
-    batches = [_batch(queue, name, of_partition) for (queue, name), of_partition in partitions.items()]
-    return Push(batches, sum(len(batch.lengths) for batch in batches))
-
-
-def _batch(queue: str, partition: str, messages: Sequence[OutboxMessage]) -> PartitionBatch:
-    entries = [encode_entry(each.payload.encode(), each.transaction_id, None, None) for each in messages]
-    ids = [each.transaction_id or "" for each in messages]
-    lengths = [len(entry) + 1 for entry in entries]
-    return PartitionBatch(queue, partition, range(len(entries)), b",".join(entries), lengths, ids if any(ids) else None)
+#: How often a worker that does not move looks whether anybody does, and the pause after a failure.
+_WATCH_S = 1.0
 
 
 class Outbox:
@@ -45,7 +36,8 @@ class Outbox:
     Args:
         context: of the engine.
         database: the procedures.
-        leads: whether this worker runs the background jobs. Two workers may move at once: one of them in vain.
+        leads: whether this worker runs the background jobs.
+        clock: monotonic, in seconds.
         sleep: waits for a number of seconds.
     """
 
@@ -54,53 +46,105 @@ class Outbox:
         context: Context,
         database: OutboxDatabase,
         leads: Callable[[], bool],
+        clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._context, self._database, self._leads, self._sleep = context, database, leads, sleep
+        self._context, self._database, self._leads = context, database, leads
+        self._clock, self._sleep = clock, sleep
+        self._held = HeldOutbox(context, database, sleep)
+        self._led = self._stands_in = False
+        self._waiting_at: int | None = None
         self._used_at = -_USED_S
+        self._task: asyncio.Task[None] | None = None
 
-    async def run(self) -> None:
-        """Moves messages until this worker does not lead any more.
+    def start(self) -> None:
+        """Starts the task that moves, if this worker is to."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
 
-        Raises:
-            DatabaseUnavailableError: messages could not be moved now; the next run goes on.
-        """
-        try:
-            await self._run()
-        except QueenError as problem:
-            raise DatabaseUnavailableError(str(problem)) from problem
+    async def stop(self) -> None:
+        """Ends the task."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        await self._database.restart()
-        pause_ms = 0.0
-        while self._leads():
-            if await self.move():
-                self._used_at, pause_ms = time.monotonic(), 0.0
-                continue
-            is_used = time.monotonic() - self._used_at < _USED_S
-            pause_ms = doubled(pause_ms, _PAUSE_MS, _USED_PAUSE_MS if is_used else _UNUSED_PAUSE_MS)
-            await self._sleep(pause_ms / 1000)
+        while True:
+            try:
+                if await self._is_to_move():
+                    await self._move_on()
+            except (DatabaseUnavailableError, TooSlowError) as problem:
+                log.warning("The outbox could not be moved: %s", problem)
+            except Exception:
+                log.exception("The outbox could not be moved")
+            await self._sleep(_WATCH_S)
+
+    async def _is_to_move(self) -> bool:
+        """Whether this worker leads, or nothing was moved since it last looked although messages waited."""
+        if self._leads():
+            if not self._led:
+                await self._database.restart()
+                self._led = True
+            return True
+        self._led = False
+        read = await self._database.read(1, 1)
+        before, self._waiting_at = self._waiting_at, read.moves if read is not None else None
+        self._stands_in = read is not None and read.moves == before
+        return self._stands_in
+
+    async def _move_on(self) -> None:
+        """Moves for as long as this worker is to: one that stands in, until another one moves as well."""
+        retrying = asyncio.ensure_future(self._held.keep_retrying())
+        try:
+            while self._leads() or self._stands_in:
+                if retrying.done():
+                    retrying.result()
+                if await self.move():
+                    self._used_at = self._clock()
+                else:
+                    await self._sleep(self._pause_s())
+        finally:
+            self._stands_in = False
+            retrying.cancel()
+            await asyncio.gather(retrying, return_exceptions=True)
+
+    def _pause_s(self) -> float:
+        unused_s = self._clock() - self._used_at
+        longest_s = _USED_PAUSE_S if unused_s < _USED_S else _UNUSED_PAUSE_S
+        return min(max(unused_s * _PAUSE_SHARE, _PAUSE_S), longest_s)
 
     async def move(self) -> int:
-        """Moves the next messages; returns their number."""
-        read = await self._database.read(_MESSAGES_MAX, _BYTES_MAX)
+        """Moves the next messages, or holds them back; returns their number."""
+        read = await self._database.read(MESSAGES_MAX, BYTES_MAX)
         if read is None:
             return 0
-        push = push_of(read.messages)
-        if not await laid_out_anew(partial(self._move, read, push)):
-            return 0
-        announce(self._context, [push])
-        return len(read.messages)
+        messages = [message for message in read.messages if not message.held and message.queue is not None]
+        keyless = self._keyless(messages, await current_options(self._context))
+        try:
+            moved = await self._move(read, messages, keyless, f"{NoEncryptionKeyError.code}: the servers have no key")
+        except DatabaseUnavailableError:
+            raise
+        except Exception as problem:
+            moved = await self._move(read, messages, frozenset(map(_place, messages)), reason_of(problem))
+        self._stands_in = self._stands_in and moved
+        return len(read.messages) if moved else 0
 
-    async def _move(self, read: OutboxRead, push: Push) -> bool | None:
-        options = await current_options(self._context)
-        sealed = seal(self._context, push, options)
-        batch: AppendBatch | None = await lay_out(self._context, [sealed], options)
-        if batch is None:
-            return False  # a queue is being deleted: the next read says so
-        moved = await self._database.move(read, batch)
-        if moved.stale:
-            self._context.cache.forget_push_options()
-        if moved.unknown:
-            self._context.cache.forget_partitions(moved.unknown)
-        return None if moved.stale or moved.unknown else moved.moved
+    def _keyless(self, messages: Sequence[OutboxMessage], options: PushOptions) -> frozenset[tuple[int, str]]:
+        """The partitions whose messages must be encrypted, and cannot be."""
+        if self._context.keys is not None:
+            return frozenset()
+        return frozenset([_place(message) for message in messages if message.queue in options.encrypted])
+
+    async def _move(
+        self, read: OutboxRead, messages: Sequence[OutboxMessage], hold: Collection[tuple[int, str]], reason: str
+    ) -> bool:
+        if hold:
+            log.warning("Messages of the outbox of %d partitions are held back: %s", len(hold), reason)
+        movable = [message for message in messages if _place(message) not in hold]
+        moved = await append(self._context, movable, lambda batch: self._database.move(read, batch, hold, reason))
+        if moved and hold:
+            self._held.look()
+        return moved
+
+
+def _place(message: OutboxMessage) -> tuple[int, str]:
+    return message.queue_id, message.partition

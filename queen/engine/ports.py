@@ -319,12 +319,17 @@ class Replayed(Struct, frozen=True):
 
 
 class OutboxMessage(Struct, frozen=True):
-    """A message that SQL has pushed; ``queue`` is ``None`` if its queue was deleted."""
+    """A message that SQL has pushed.
 
+    ``queue`` is ``None`` if its queue was deleted; ``held``: its partition is held back.
+    """
+
+    queue_id: int
     queue: str | None
     partition: str
     transaction_id: str | None
     payload: str
+    held: bool = False
 
 
 class OutboxRead(Struct, frozen=True):
@@ -335,6 +340,23 @@ class OutboxRead(Struct, frozen=True):
     done: bool
     last_xid: str
     last_seq: int
+    messages: Sequence[OutboxMessage]
+
+
+class HeldRead(Struct, frozen=True):
+    """The next messages of one partition that is held back, and what their move has to name.
+
+    Attributes:
+        tries: how often they could not be moved since the last success.
+        done: no more wait in the partition.
+    """
+
+    queue_id: int
+    partition: str
+    tries: int
+    moved_seq: int
+    last_seq: int
+    done: bool
     messages: Sequence[OutboxMessage]
 
 
@@ -351,7 +373,13 @@ class OutboxDatabase(Protocol):
 
     async def restart(self) -> None: ...
     async def read(self, messages: int, size: int) -> OutboxRead | None: ...
-    async def move(self, read: OutboxRead, batch: AppendBatch) -> Moved: ...
+    async def move(
+        self, read: OutboxRead, batch: AppendBatch, hold: Collection[tuple[int, str]] = (), reason: str = ""
+    ) -> Moved: ...
+    async def read_held(self, messages: int, size: int) -> HeldRead | None: ...
+    async def move_held(self, read: HeldRead, batch: AppendBatch, limit_s: float | None) -> Moved: ...
+    async def postpone_held(self, read: HeldRead, reason: str) -> None: ...
+    async def let_go(self, read: HeldRead) -> bool: ...
 
 
 class SpoolDatabase(Protocol):

@@ -44,7 +44,8 @@ class MetricsCollector:
     async def _of_database(self, context: Context) -> Sequence[Metric]:
         log = await context.administration.statistics.log(self._series_max, self._series_max)
         clock = await context.administration.statistics.clock()
-        families = [*instance.log(log), *instance.clock(clock)]
+        outbox = await context.administration.statistics.outbox()
+        families = [*instance.log(log), *instance.clock(clock), *instance.outbox(outbox)]
         for statistics_of in self._others:
             families += await statistics_of(context, self._series_max)
         return families

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from queen.core.statistics import ClockState, GroupStatistics, LogStatistics, QueueStatistics
+from queen.core.statistics import ClockState, GroupStatistics, LogStatistics, OutboxState, QueueStatistics
 from queen.spool.state import SpoolState
 
 
@@ -28,6 +28,21 @@ def clock(state: ClockState) -> Iterator[Metric]:
             "Additional time for which data stored before the step is kept.",
             state.distrusted_s,
         ),
+    ):
+        yield GaugeMetricFamily(name, meaning, value=value)
+
+
+def outbox(state: OutboxState) -> Iterator[Metric]:
+    """What was pushed with SQL and is not in the log yet."""
+    for name, meaning, value in (
+        (
+            "queen_outbox_messages",
+            "Messages that wait in the outbox, counted up to 100,000.",
+            state.messages,
+        ),
+        ("queen_outbox_oldest_age_seconds", "Age of the oldest message in the outbox.", state.oldest_s),
+        ("queen_outbox_held_partitions", "Partitions that are held back in the outbox.", state.held_partitions),
+        ("queen_outbox_held_age_seconds", "Time for which the longest of them has been held back.", state.held_s),
     ):
         yield GaugeMetricFamily(name, meaning, value=value)
 

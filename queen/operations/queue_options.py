@@ -49,6 +49,7 @@ class Options(Struct):
         maxSize: maximum backlog; a push beyond it is answered 429. 0: unlimited.
         ttl: age in seconds at which messages are removed, acknowledged or not; 0: never.
         encryptionEnabled: whether payloads are encrypted in the database; needs `QUEEN_ENCRYPTION_KEY`.
+        sqlPush: whether `queen.push`, in SQL, may push to the queue; by default it may.
     """
 
     leaseTime: Annotated[int, between(*_BOUNDS["leaseTime"])] | None = None  # noqa: N815 - the interface's names
@@ -68,10 +69,11 @@ class Options(Struct):
     maxSize: Annotated[int, between(*_BOUNDS["maxSize"])] | None = None  # noqa: N815
     ttl: Annotated[int, between(*_BOUNDS["ttl"])] | None = None
     encryptionEnabled: bool | None = None  # noqa: N815
+    sqlPush: bool | None = None  # noqa: N815
 
 
-class OptionsInForce(Struct, rename="camel"):
-    """All options of a queue, with defaults."""
+class OptionsInForce(Struct, rename="camel", omit_defaults=True):
+    """All options of a queue, with defaults; `sqlPush` only if it is false, as published clients do not know it."""
 
     lease_time: int
     retry_limit: int
@@ -88,6 +90,7 @@ class OptionsInForce(Struct, rename="camel"):
     max_size: int
     ttl: int
     encryption_enabled: bool
+    sql_push: bool = True
 
 
 def check_options(options: Options, *, encrypts: bool) -> None:
@@ -128,6 +131,7 @@ def configuration_of(queue: str, namespace: str, task: str, options: Options) ->
         max_wait_time_seconds=chosen(options.maxWaitTimeSeconds, 0),
         max_size=chosen(options.maxSize, 0),
         encryption_enabled=bool(options.encryptionEnabled),
+        sql_push=options.sqlPush is not False,
     )
 
 
@@ -151,4 +155,5 @@ def in_force(configuration: QueueConfiguration) -> OptionsInForce:
         max_size=c.max_size,
         ttl=c.ttl,
         encryption_enabled=c.encryption_enabled,
+        sql_push=c.sql_push,
     )

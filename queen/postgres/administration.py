@@ -15,7 +15,7 @@ from queen.postgres.traces import TraceStore
 
 _CONFIGURE = (
     "SELECT * FROM queen.configure_queue_v1("
-    "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)"
+    "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)"
 )
 _SETTLE = call("settle_queue_v1", 2)
 _BEGUN = "SELECT * FROM queen.find_begun_v1()"
@@ -72,7 +72,7 @@ class AdministrationStore:
             _CONFIGURE, c.queue, c.namespace, c.task, c.priority, c.lease_time, c.retry_limit, c.retry_delay,
             c.delayed_processing, c.window_buffer, c.dead_letter_queue, c.dlq_after_max_retries,
             c.retention_enabled, c.retention_seconds, c.completed_retention_seconds, c.ttl, c.max_wait_time_seconds,
-            c.max_size, c.encryption_enabled, CURSORS_STEP,
+            c.max_size, c.encryption_enabled, CURSORS_STEP, c.sql_push,
         )  # fmt: skip
         return ConfiguredQueue(*row)
 

@@ -11,6 +11,7 @@ import asyncpg
 
 from queen.core.diagnosis import ClockStep, DatabaseFacts, Lag, SchemaFacts, Session, Table
 from queen.core.errors import DatabaseSetupError
+from queen.core.statistics import OutboxState
 from queen.postgres.dsn import Target
 from queen.postgres.setup import open_connection, scripts
 
@@ -63,6 +64,14 @@ SELECT to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"') AS at, seconds
 FROM queen.clock_steps WHERE at > clock_timestamp() - make_interval(secs => greatest(86400, distrusted))
 ORDER BY id DESC
 """
+_OUTBOX = """
+SELECT w.n + h.n, greatest(0, date_part('epoch', clock_timestamp() - least(w.since, h.since))), p.n,
+    greatest(0, date_part('epoch', clock_timestamp() - p.since))
+FROM (SELECT count(*) AS n, min(pushed_at) AS since FROM queen.outbox) AS w,
+    (SELECT count(*) AS n, min(pushed_at) AS since FROM queen.outbox_held) AS h,
+    (SELECT count(*) AS n, min(since) AS since FROM queen.outbox_held_partitions) AS p
+"""
+_HELD_CODES = "SELECT DISTINCT split_part(reason, ':', 1) AS code FROM queen.outbox_held_partitions ORDER BY code"
 _AGE = "SELECT date_part('epoch', clock_timestamp() - min(computed_at)) FROM queen.queue_stats"
 
 
@@ -151,4 +160,6 @@ async def _schema(connection: "asyncpg.Connection[Any]") -> SchemaFacts:
         await connection.fetchval("SELECT count(*) FROM queen.dead_letter_queue"),
         [ClockStep(*row) for row in await connection.fetch(_STEPS)],
         await connection.fetchval("SELECT EXISTS (SELECT 1 FROM queen.clock WHERE repaired_part IS NOT NULL)"),
+        OutboxState(*(await connection.fetch(_OUTBOX))[0]),
+        [row["code"] for row in await connection.fetch(_HELD_CODES)],
     )

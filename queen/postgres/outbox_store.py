@@ -1,14 +1,20 @@
 """The procedures that move the outbox into the log."""
 
-from queen.engine.ports import Moved, OutboxMessage, OutboxRead
+from collections.abc import Collection
+
+from queen.engine.ports import HeldRead, Moved, OutboxMessage, OutboxRead
 from queen.log.append import AppendBatch
 from queen.postgres.pool import Pool
 from queen.postgres.statement import call
 from queen.postgres.store import push_arguments
 
-_READ = call("read_outbox_v1", 2)
-_MOVE = call("move_outbox_v1", 16)
 _RESTART = call("restart_outbox_v1", 0)
+_READ = call("read_outbox_v1", 2)
+_MOVE = call("move_outbox_v1", 19)
+_READ_HELD = call("read_held_outbox_v1", 2)
+_MOVE_HELD = call("move_held_outbox_v1", 14)
+_POSTPONE_HELD = call("postpone_held_outbox_v1", 3)
+_LET_GO = call("let_go_outbox_v1", 2)
 
 
 class OutboxStore:
@@ -28,15 +34,54 @@ class OutboxStore:
             return None
         end = rows.pop()
         last = rows[-1]
-        return OutboxRead(
-            end["moves"], end["target"], end["done"], last["xid"], last["seq"],
-            [OutboxMessage(row["queue"], row["partition"], row["transaction_id"], row["payload"]) for row in rows],
-        )  # fmt: skip
+        found = [
+            OutboxMessage(
+                row["queue_id"], row["queue"], row["partition"], row["transaction_id"], row["payload"], row["held"]
+            )
+            for row in rows
+        ]
+        return OutboxRead(end["moves"], end["target"], end["done"], last["xid"], last["seq"], found)
 
-    async def move(self, read: OutboxRead, batch: AppendBatch) -> Moved:
-        """Moves the messages of a read, laid out in a batch."""
+    async def move(
+        self, read: OutboxRead, batch: AppendBatch, hold: Collection[tuple[int, str]] = (), reason: str = ""
+    ) -> Moved:
+        """Moves the messages of a read, laid out in a batch; holds back those of some partitions."""
+        queues, partitions = [queue for queue, _ in hold], [partition for _, partition in hold]
         [row] = await self._pool.fetch(
-            _MOVE, read.moves, read.target, read.done, read.last_xid, read.last_seq, len(read.messages), batch.flush,
-            *push_arguments(batch), batch.version,
+            _MOVE, read.moves, read.target, read.done, read.last_xid, read.last_seq, len(read.messages),
+            queues, partitions, reason, batch.flush, *push_arguments(batch), batch.version,
         )  # fmt: skip
         return Moved(row["moved"], row["unknown"] or (), row["stale"])
+
+    async def read_held(self, messages: int, size: int) -> HeldRead | None:
+        """The next messages of a partition that is held back; ``None``: none is due for a try."""
+        rows = await self._pool.fetch(_READ_HELD, messages, size)
+        if not rows:
+            return None
+        last = rows[-1]
+        found = [
+            OutboxMessage(row["queue_id"], row["queue"], row["partition"], row["transaction_id"], row["payload"])
+            for row in rows
+            if row["seq"] is not None
+        ]
+        return HeldRead(
+            last["queue_id"], last["partition"], last["tries"], last["moved_seq"], last["seq"] or last["moved_seq"],
+            last["done"], found,
+        )  # fmt: skip
+
+    async def move_held(self, read: HeldRead, batch: AppendBatch, limit_s: float | None) -> Moved:
+        """Moves messages that were held back, laid out in a batch."""
+        [row] = await self._pool.fetch(
+            _MOVE_HELD, read.queue_id, read.partition, read.moved_seq, read.last_seq, batch.flush,
+            *push_arguments(batch), batch.version, limit_s=limit_s,
+        )  # fmt: skip
+        return Moved(row["moved"], row["unknown"] or (), row["stale"])
+
+    async def postpone_held(self, read: HeldRead, reason: str) -> None:
+        """Tries the partition again after a pause that grows."""
+        await self._pool.fetch(_POSTPONE_HELD, read.queue_id, read.partition, reason)
+
+    async def let_go(self, read: HeldRead) -> bool:
+        """Ends holding back a partition, if nothing of it waits; says whether it did."""
+        [row] = await self._pool.fetch(_LET_GO, read.queue_id, read.partition)
+        return bool(row[0])

@@ -19,7 +19,7 @@ from queen.core.administration import (
     WorkerMetricsRow,
 )
 from queen.core.metrics import Counted, Level, Sample, Worker
-from queen.core.statistics import ClockState, GroupStatistics, LogStatistics, QueueStatistics
+from queen.core.statistics import ClockState, GroupStatistics, LogStatistics, OutboxState, QueueStatistics
 from queen.postgres.pool import Pool
 from queen.postgres.statement import call
 
@@ -37,6 +37,9 @@ _SUMMARY = call("summarize_figures_v1", 0)
 _QUEUE_STATISTICS = call("list_queue_figures_v1", 1)
 _GROUP_STATISTICS = call("list_group_figures_v1", 1)
 _CLOCK = call("clock_state_v1", 0)
+_OUTBOX = call("count_outbox_v1", 1)
+#: Up to how many messages of the outbox are counted.
+_OUTBOX_MOST = 100_000
 _POSTGRES = "SELECT queen.postgres_statistics_v1()::text AS statistics"
 
 
@@ -134,6 +137,11 @@ class StatisticsStore:
         """The steps of PostgreSQL's clock."""
         [row] = await self._pool.fetch(_CLOCK)
         return ClockState(*row)
+
+    async def outbox(self) -> OutboxState:
+        """What waits in the outbox."""
+        [row] = await self._pool.fetch(_OUTBOX, _OUTBOX_MOST)
+        return OutboxState(*row)
 
     async def log(self, queues_max: int, groups_max: int) -> LogStatistics:
         """The numbers of queues and groups, and statistics of those that were created first."""

@@ -6,7 +6,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from ..columns import spark_schema
 from ..inputs import Database, Head, LogRow, Offsets, as_database
-from ..log.snapshot import MESSAGES_A_TASK, Snapshot
+from ..log.snapshot import Snapshot
 from .folder import Archive
 
 
@@ -26,8 +26,7 @@ def read(spark: SparkSession, archive: Archive, snapshot: Snapshot | None) -> Da
     heads = [_reaching_back(head, archive.unbroken.get(head.part_id), till[head.part_id]) for head in state.heads]
     log = _archived(spark, archive, [(head.part_id, head.oldest_offset, till[head.part_id]) for head in heads])
     if snapshot:
-        tasks = [[span] for span in snapshot.spans(MESSAGES_A_TASK)]
-        log = snapshot.log(spark, tasks).unionByName(log)
+        log = snapshot.log(spark).unionByName(log)
     return as_database(spark, log, replace(state, heads=heads))
 
 

@@ -66,8 +66,8 @@ def add(spark: SparkSession, snapshot: Snapshot, archive: Archive, a_task: int =
     archive.check_origin(state)
     archive.clean()
     heads = {head.part_id: head for head in state.heads}
-    tasks = snapshot.tasks_behind(upto, a_task)
-    rows = _written(spark, snapshot.log(spark, tasks, whole=True), state, archive) if tasks else []
+    log = snapshot.log(spark, a_task, since=_behind(upto, heads), whole=True)
+    rows = _written(spark, log, state, archive)
     wanted = [_part(heads, row) for row in snapshot.fetch(_CHECKSUMS, list(upto), list(upto.values()))]
     wrote = [_part(heads, row.asDict()) for row in rows]
     _compare(wanted, wrote)
@@ -77,6 +77,15 @@ def add(spark: SparkSession, snapshot: Snapshot, archive: Archive, a_task: int =
     archive.add(Run(archive.next_number, snapshot.taken_at, wrote, files), state)
     too_late = sum(part.first - upto.get(part.part_id, -1) - 1 for part in wrote)
     return Done(sum(part.rows for part in wrote), len(wrote), len(files), too_late)
+
+
+def _behind(upto: Mapping[int, int], heads: Mapping[int, Head]) -> dict[str, dict[str, int]]:
+    """By queue and partition: the offset after the last archived one."""
+    since: dict[str, dict[str, int]] = {}
+    for part_id in upto.keys() & heads.keys():
+        head = heads[part_id]
+        since.setdefault(head.queue, {})[head.partition] = upto[part_id] + 1
+    return since
 
 
 def _part(heads: Mapping[int, Head], row: Mapping[str, int]) -> Part:
@@ -90,7 +99,10 @@ def _written(spark: SparkSession, log: DataFrame, state: State, archive: Archive
     names = spark.createDataFrame(queues, "part_id bigint, queue string")
     dated = log.join(F.broadcast(names), "part_id").withColumn("day", F.to_date(F.timestamp_micros("created_at")))
     dated.write.partitionBy("queue", "day").option("compression", "zstd").parquet(str(archive.staging))
-    back = spark.read.schema(spark_schema(WholeRow)).parquet(*map(str, sorted(archive.staging.rglob("*.parquet"))))
+    files = sorted(archive.staging.rglob("*.parquet"))
+    if not files:
+        return []
+    back = spark.read.schema(spark_schema(WholeRow)).parquet(*map(str, files))
     of_part = (F.count("*").alias("rows"), F.min("offset").alias("first"), F.max("offset").alias("last"))
     return back.groupBy("part_id").agg(*of_part, F.bit_xor(checksum()).alias("checksum")).collect()
 

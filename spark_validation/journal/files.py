@@ -20,7 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ..batches import batches
+from pyspark_queen.batches import batches
+
 from ..columns import Column, arrow_schema, arrow_table, leaf_columns
 from ..errors import JournalError
 from .schema import SECONDS_MAX, VERSION, WHOLE_MAX, Call, Kind, Outcome

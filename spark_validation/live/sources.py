@@ -15,9 +15,10 @@ import msgspec
 import numpy as np
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
+from pyspark_queen.database import CONNECT_S, reason
+
 from ..errors import AwayError, JournalError
 from ..journal.files import decode_line, files_of
-from ..log.snapshot import CONNECT_S, reason
 from .calls import said
 from .windows import Segment
 

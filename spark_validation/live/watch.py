@@ -13,7 +13,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.state import GroupStateTimeout
 
-from ..batches import batches
+from pyspark_queen.batches import batches
+
 from ..errors import AuditError, AwayError
 from ..session import first_line
 from .sources import LineSource, SegmentSource, heads

@@ -3,8 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from itertools import pairwise
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
@@ -12,14 +11,17 @@ import asyncpg
 import msgspec
 from msgspec import Struct
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from pyspark_queen import database
+from pyspark_queen.source import QueenSource
 
 from ..errors import DatabaseError
 from ..inputs import Cursor, Database, DeadLetter, Deleted, Group, Head, Offsets, Queue, State, as_database
-from .source import NAME, LogSource, Span
 
 MESSAGES_A_TASK = 500_000
-CONNECT_S = 30
-"""Time limit of a new connection."""
+NOTHING: Mapping[str, Mapping[str, int]] = MappingProxyType({})
+_COLUMNS = "partitionNumber bigint, offset bigint, createdAt timestamp, transactionHash bigint"
 
 Row = TypeVar("Row", bound=Struct)
 
@@ -30,27 +32,6 @@ FROM queen.partitions AS p JOIN queen.queues AS q ON q.id = p.queue_id
 JOIN queen.log_ends AS l ON l.part_id = p.id
 LEFT JOIN (SELECT part_id, min(last_off - n + 1) AS oldest FROM queen.segments GROUP BY part_id) AS s
 ON s.part_id = p.id
-"""
-_SPAN_ENDS = """
-WITH s AS (
-    SELECT part_id, last_off, (sum(n) OVER (ORDER BY part_id, last_off) - 1) / $1 AS span
-    FROM queen.segments WHERE n > 0
-)
-SELECT part_id, last_off
-FROM (SELECT s.*, lead(span) OVER (ORDER BY part_id, last_off) AS next FROM s) AS t
-WHERE next IS DISTINCT FROM span ORDER BY part_id, last_off
-"""
-_SPANS_BEHIND = """
-WITH s AS (
-    SELECT g.part_id, g.last_off, g.n, g.last_off - g.n AS below,
-        (sum(g.n) OVER (PARTITION BY g.part_id ORDER BY g.last_off) - 1) / $1 AS span
-    FROM queen.segments AS g
-    JOIN queen.partitions AS p ON p.id = g.part_id
-    LEFT JOIN unnest($2::bigint [], $3::bigint []) AS d (part_id, upto) ON d.part_id = g.part_id
-    WHERE g.last_off > coalesce(d.upto, -1) AND g.n > 0
-)
-SELECT part_id, min(below) AS below, max(last_off) AS last_off, sum(n)::bigint AS n
-FROM s GROUP BY part_id, span ORDER BY part_id, span
 """
 _CURSORS = """
 SELECT q.name AS queue, p.name AS partition, g.name AS group, c.acked, c.ahead
@@ -79,11 +60,6 @@ _CLOSE_S = 5
 _INSTALLATION = "SELECT value #>> '{}' FROM queen.system_state WHERE key = 'installation'"
 
 
-def reason(problem: BaseException) -> str:
-    """The reason why a database cannot be read; a timeout error has no text."""
-    return f"no answer in {CONNECT_S} s" if isinstance(problem, TimeoutError) else str(problem) or repr(problem)
-
-
 class Snapshot:
     """Holds the transaction whose snapshot all tasks use; close it after the last one.
 
@@ -97,13 +73,13 @@ class Snapshot:
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as problem:
             self._runner.close()
             raise DatabaseError(
-                f"the database cannot be read: {reason(problem)}. Is PostgreSQL running there? --dsn is a "
+                f"the database cannot be read: {database.reason(problem)}. Is PostgreSQL running there? --dsn is a "
                 "URL like postgresql://user:password@host:5432/database"
             ) from problem
 
     async def _open(self) -> tuple[str, int, str]:
         settings = {"application_name": "queen audit", "idle_in_transaction_session_timeout": "0"}
-        self._connection = await asyncpg.connect(self._dsn, timeout=CONNECT_S, server_settings=settings)
+        self._connection = await asyncpg.connect(self._dsn, timeout=database.CONNECT_S, server_settings=settings)
         self._transaction = self._connection.transaction(isolation="repeatable_read", readonly=True)
         await self._transaction.start()
         if not await self._connection.fetchval("SELECT to_regclass('queen.segments') IS NOT NULL"):
@@ -148,23 +124,6 @@ class Snapshot:
             raise DatabaseError(f"the log cannot be read: {problem}. Its snapshot is lost: run it again") from problem
         return rows
 
-    def spans(self, messages: int) -> list[Span]:
-        """The segments in ranges of about this many messages: a hot partition has many ranges."""
-        ends = [(row["part_id"], row["last_off"]) for row in self.fetch(_SPAN_ENDS, messages)]
-        return [Span(*after, *last) for after, last in pairwise([(0, 0), *ends])]
-
-    def tasks_behind(self, done: Mapping[int, int], messages: int) -> list[list[Span]]:
-        """The segments after a given offset of each partition, in tasks of about this many messages."""
-        tasks: list[list[Span]] = []
-        size = messages
-        for row in self.fetch(_SPANS_BEHIND, messages, list(done), list(done.values())):
-            if size + row["n"] > messages:
-                tasks.append([])
-                size = 0
-            size += row["n"]
-            tasks[-1].append(Span(row["part_id"], row["below"], row["part_id"], row["last_off"]))
-        return tasks
-
     def _rows(self, kind: type[Row], query: str) -> list[Row]:
         return [kind(**row) for row in self.fetch(query)]
 
@@ -186,14 +145,42 @@ class Snapshot:
 
     def database(self, spark: SparkSession, messages_a_task: int = MESSAGES_A_TASK) -> Database:
         """The tables; each query that uses the log reads it again."""
-        tasks = [[span] for span in self.spans(messages_a_task)]
-        return as_database(spark, self.log(spark, tasks), self.state())
+        return as_database(spark, self.log(spark, messages_a_task), self.state())
 
-    def log(self, spark: SparkSession, tasks: list[list[Span]], *, whole: bool = False) -> DataFrame:
-        """The messages of these spans, one Spark task per list; ``whole``: with the messages themselves."""
-        spark.dataSource.register(LogSource)
-        options = {"dsn": self._dsn, "snapshot": self.id, "tasks": msgspec.json.encode(tasks).decode()}
-        return spark.read.format(NAME).options(**options, whole=whole).load()
+    def log(
+        self,
+        spark: SparkSession,
+        messages_a_task: int = MESSAGES_A_TASK,
+        *,
+        since: Mapping[str, Mapping[str, int]] = NOTHING,
+        whole: bool = False,
+    ) -> DataFrame:
+        """The messages of the log.
+
+        Args:
+            spark: the session.
+            messages_a_task: about how many one task reads.
+            since: by queue and partition, the first offset to read; the oldest of the others.
+            whole: with the messages themselves.
+        """
+        spark.dataSource.register(QueenSource)
+        reader = spark.read.format(QueenSource.name()).schema(_COLUMNS + (", message string" if whole else ""))
+        rows = reader.options(
+            dsn=self._dsn,
+            snapshot=self.id,
+            startingOffsets=msgspec.json.encode({**since}).decode(),
+            maxRecordsPerPartition=messages_a_task,
+            # Gaps are for the audits to judge, and deletions too.
+            failOnDataLoss=False,
+            includeDeleted=True,
+        ).load()
+        return rows.select(
+            F.col("partitionNumber").alias("part_id"),
+            "offset",
+            F.unix_micros("createdAt").alias("created_at"),
+            F.col("transactionHash").alias("hash"),
+            *(["message"] if whole else []),
+        )
 
     def state(self) -> State:
         """Everything except the log."""

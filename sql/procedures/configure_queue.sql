@@ -12,7 +12,7 @@ CREATE OR REPLACE FUNCTION queen.configure_queue_v1(
     p_delayed_processing int, p_window_buffer int, p_dead_letter_queue bool, p_dlq_after_max_retries bool,
     p_retention_enabled bool, p_retention_seconds int, p_completed_retention_seconds int, p_ttl int,
     p_max_wait_time_seconds int, p_max_size int, p_encryption_enabled bool,
-    p_step int,
+    p_step int, p_sql_push bool DEFAULT true,
     OUT queue_id bigint, OUT part_id bigint, OUT more bool
 )
 LANGUAGE plpgsql
@@ -30,13 +30,13 @@ BEGIN
     INSERT INTO queen.queues AS q (
         name, namespace, task, priority, lease_time, retry_limit, retry_delay, delayed_processing, window_buffer,
         dead_letter_queue, dlq_after_max_retries, retention_enabled, retention_seconds, completed_retention_seconds, ttl,
-        max_wait_time_seconds, max_size, encryption_enabled, ever_encrypted
+        max_wait_time_seconds, max_size, encryption_enabled, ever_encrypted, sql_push
     )
     VALUES (
         p_queue, p_namespace, p_task, p_priority, p_lease_time, p_retry_limit, p_retry_delay, p_delayed_processing,
         p_window_buffer, p_dead_letter_queue, p_dlq_after_max_retries, p_retention_enabled, p_retention_seconds,
         p_completed_retention_seconds, p_ttl, p_max_wait_time_seconds, p_max_size, p_encryption_enabled,
-        p_encryption_enabled
+        p_encryption_enabled, p_sql_push
     )
     ON CONFLICT (name) DO UPDATE SET
         namespace = excluded.namespace, task = excluded.task, priority = excluded.priority,
@@ -46,7 +46,8 @@ BEGIN
         retention_enabled = excluded.retention_enabled, retention_seconds = excluded.retention_seconds,
         completed_retention_seconds = excluded.completed_retention_seconds, ttl = excluded.ttl,
         max_wait_time_seconds = excluded.max_wait_time_seconds, max_size = excluded.max_size,
-        encryption_enabled = excluded.encryption_enabled, ever_encrypted = q.ever_encrypted OR excluded.ever_encrypted
+        encryption_enabled = excluded.encryption_enabled, ever_encrypted = q.ever_encrypted OR excluded.ever_encrypted,
+        sql_push = excluded.sql_push
     RETURNING q.id INTO queue_id;
     v_limits := coalesce(v_old.max_size, 0) = 0 AND p_max_size > 0;
     v_pushes := coalesce(v_old.encryption_enabled, false) <> p_encryption_enabled OR v_limits;

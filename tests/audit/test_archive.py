@@ -9,14 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from bench.generated_log import load
+from pyspark_queen.batches import batches
+from pyspark_queen.segments import BYTES_A_BATCH, size_of
 from queen.postgres.setup import prepare
 from spark_validation.archive import database, job
 from spark_validation.archive.folder import Archive, locked, open_archive, open_filled
-from spark_validation.batches import batches
 from spark_validation.errors import ArchiveError
 from spark_validation.inputs import Inputs
 from spark_validation.log.snapshot import Snapshot
-from spark_validation.log.source import BYTES_A_BATCH, size_of
 from spark_validation.run import Result, run
 from tests.support.servers import create_database, drop_database
 

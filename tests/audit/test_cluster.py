@@ -66,8 +66,8 @@ from pathlib import Path
 from spark_validation.session import start
 
 def place(_):
-    import spark_validation.log.source
-    return spark_validation.log.source.__file__
+    import pyspark_queen.source
+    return pyspark_queen.source.__file__
 
 session = start(sys.argv[1], Path(sys.argv[2]), partitions=2)
 print(*session.sparkContext.parallelize(range(4), 4).map(place).collect())
@@ -92,7 +92,7 @@ def test_executors_run_the_package_that_the_driver_sends(tmp_path, master):
     places = ended.stdout.split()
     assert len(places) == 4
     # The one that is installed would have an absolute path.
-    assert set(places) == {"./spark_validation.zip/spark_validation/log/source.py"}
+    assert set(places) == {"./spark_validation.zip/pyspark_queen/source.py"}
 
 
 @pytest.mark.timeout(2400)

@@ -32,7 +32,7 @@ def test_exactly_the_rows_of_the_snapshot_are_read(spark, dsn):
     """Although producers write on, and retention removes."""
     with Snapshot(dsn) as snapshot:
         log = snapshot.database(spark, messages_a_task=500).log
-        assert len(snapshot.spans(500)) == MESSAGES // 500
+        assert log.rdd.getNumPartitions() >= MESSAGES // 500
         asyncio.run(load(dsn, 900, PARTITIONS, A_SEGMENT, hot=0.3))
         rows = log.agg(
             F.count("*").alias("n"),
@@ -108,7 +108,7 @@ def test_an_empty_journal_beside_a_log_says_nothing(spark, dsn):
 
 
 def test_a_silent_server_is_reported(monkeypatch):
-    monkeypatch.setattr("spark_validation.log.snapshot.CONNECT_S", 0.1)
+    monkeypatch.setattr("pyspark_queen.database.CONNECT_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         with pytest.raises(DatabaseError, match=r"cannot be read: no answer in 0\.1 s\. Is PostgreSQL"):

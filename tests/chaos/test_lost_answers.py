@@ -59,6 +59,10 @@ def is_unknown(answer: httpx.Response) -> bool:
     return (answer.status_code, answer.json()["code"]) == (503, "outcome_unknown")
 
 
+async def is_parked(http: httpx.AsyncClient) -> bool:
+    return "\nqueen_waiters 1" in (await http.get("/metrics/prometheus")).text
+
+
 async def popped(http: httpx.AsyncClient, **parameters: str) -> list[object]:
     """What a pop gets as soon as it gets something."""
     async with asyncio.timeout(PATIENCE_S):
@@ -84,6 +88,33 @@ async def test_pop_with_auto_ack_whose_answer_is_lost_is_not_repeated(waits: boo
         proxy.deliver("back")
         assert is_unknown(await popping)
         assert await popped(http, autoAck="true") == [3]
+
+
+@checks("G-GRP-1", level=Level.FAULTS)
+async def test_auto_ack_long_poll_learns_that_the_push_that_served_it_got_no_answer() -> None:
+    """The push is found in the log. Which message the long poll has taken, nobody knows: it does not wait for more."""
+    async with lossy() as (http, proxy, connection):
+        api = Api(http)
+        await api.configure("q")
+
+        async def waits() -> "asyncio.Task[httpx.Response]":
+            parameters = {"autoAck": "true", "wait": "true", "timeout": "30000"}
+            popping = asyncio.create_task(http.get("/api/v1/pop/queue/q", params=parameters))
+            await eventually(lambda: is_parked(http), "a parked long poll")
+            return popping
+
+        # From the second one on, the statements are prepared.
+        for payload in (1, 2):
+            popping = await waits()
+            await api.push("q", payload)
+            assert [each["data"] for each in (await popping).json()["messages"]] == [payload]
+        popping = await waits()
+        async with lost_answer(proxy, connection, _ACKED):
+            pushing = asyncio.create_task(api.push("q", 3))
+        assert is_unknown(await popping)
+        await pushing
+        await api.push("q", 4)
+        assert await popped(http, autoAck="true") == [4]
 
 
 @checks("G-LEASE-2", level=Level.FAULTS)

@@ -1,7 +1,10 @@
 """Pushing with SQL while processes are killed: the log has exactly what the application's table has."""
 
 import asyncio
+import os
 import random
+import signal
+import time
 from typing import Any
 
 import asyncpg
@@ -107,3 +110,30 @@ async def _is_moved(server: Server) -> bool:
     except _BROKEN:
         return False
     return not waits
+
+
+@checks("G-OUT-1", level=Level.FAULTS)
+def test_another_worker_moves_when_the_leader_was_killed() -> None:
+    """The lead outlives its worker by up to 15 s. All are killed, so that no new one has it."""
+    with open_folder() as folder, serving(folder / "data", "--workers", "2") as server:
+        assert server.request("POST", "/api/v1/configure", {"queue": "shop"})[0] == 200
+        for pid in server.workers():
+            os.kill(pid, signal.SIGKILL)
+        server.wait_until_all_are_healthy(2)
+        asyncio.run(_push_without_leader(server))
+
+
+async def _push_without_leader(server: Server) -> None:
+    connection = await asyncpg.connect(server.dsn)
+    for number in range(3):
+        await connection.execute(
+            "UPDATE queen.service_leader SET holder = gen_random_uuid(),"
+            " expires_at = clock_timestamp() + interval '15 s'"
+        )
+        began = time.monotonic()
+        await connection.execute("SELECT queen.push('shop', to_jsonb($1::int))", number)
+        await eventually(lambda: _is_moved(server), "an empty outbox")
+        seconds = time.monotonic() - began
+        print(f"moved after {seconds:.3f} s")
+        assert seconds < (5 if number == 0 else 2)
+    await connection.close()

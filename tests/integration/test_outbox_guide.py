@@ -28,7 +28,7 @@ async def test_the_guide_works(api: Api, database: "asyncpg.Connection[Any]") ->
             await api.ack(messages)
     finally:
         await database.execute("DROP TABLE shop_orders; DROP FUNCTION tell_of_order")
-        await database.execute("REVOKE USAGE ON SCHEMA queen FROM shop_producer; DROP ROLE shop_producer")
+        await database.execute("DROP ROLE shop_producer")
         await api.http.delete("/api/v1/resources/queues/orders")
     assert sorted(found, key=str) == sorted(
         [

@@ -103,6 +103,21 @@ async def _use_everything(api: Api, queue: str) -> None:
     await api.delete(queue)
 
 
+async def test_the_owner_without_the_right_to_make_roles_lets_producers_push(
+    database_of_roles: str, queue: str
+) -> None:
+    url = database_of_roles
+    await execute(url, SCRIPT)
+    assert (await init(as_role(url, "queen_owner")))[0] == 0
+    await execute(url, f"INSERT INTO queen.queues (name) VALUES ('{queue}')")
+    role = f"shop_{queue[-8:]}"
+    await execute(url, f"CREATE ROLE {role} LOGIN; GRANT queen_producer TO {role}")
+    try:
+        await execute(as_role(url, role), f"SELECT queen.push('{queue}', '1')")
+    finally:
+        await execute(url, f"DROP ROLE {role}")
+
+
 async def test_a_schema_that_somebody_else_has_made_is_handed_over(database_of_roles: str) -> None:
     url = database_of_roles
     assert (await init(url))[0] == 0

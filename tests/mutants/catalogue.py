@@ -42,6 +42,7 @@ ACCEPTED = "sql/internal/036_append_accepted.sql"
 OPEN_CURSORS, SQL_ACK = "sql/internal/051_open_cursors.sql", "sql/procedures/sql_consumer/ack.sql"
 SQL_CONSUMER = "tests/integration/test_sql_consumer.py"
 MOVE, OUTBOX = "sql/procedures/outbox/move_outbox.sql", "tests/integration/test_outbox.py"
+HELD, OUTBOX_HELD = "sql/procedures/outbox/move_held_outbox.sql", "tests/integration/test_outbox_held.py"
 SOCKETS, STREAMS = "tests/integration/test_socket.py", "tests/integration/test_streams.py"
 
 
@@ -390,6 +391,17 @@ MUTANTS: tuple[Mutant, ...] = (
     _engine(
         "G-GRP-1", "all groups are one",
         ("queen/http/pops.py", """group=check_group(get("consumerGroup"), "consumerGroup", QUEUE_MODE),""", "group=QUEUE_MODE,"),
+    ),
+    _engine(
+        "G-GRP-1", "a pop leaves out partitions that are forgotten while it looks up others",
+        ("queen/engine/metadata_cache.py", "        return {part_id: name for part_id, name in names.items() if name is not None}",
+         "        return {part_id: self._names[part_id] for part_id in names if part_id in self._names}"),
+        tests="tests/property/test_names_of_deliveries.py",
+    ),
+    _engine(
+        "G-GRP-1", "an error after a committed pop is taken for one before it",
+        ("queen/engine/handlers/pop.py", "            committed = True\n", ""),
+        tests="tests/property/test_names_of_deliveries.py",
     ),
     _sql("G-GRP-2", "a new group gets the history, too", (SUBSCRIBE, "WHEN 'new' THEN v_now ELSE", "WHEN 'new' THEN '-infinity' ELSE")),
     _sql(
@@ -808,7 +820,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-OUT-1", "messages are moved and stay in the outbox",
-        (MOVE, "            AND (o.xid, o.seq) <= (p_xid::xid8, p_seq);", "            AND (o.xid, o.seq) < (p_xid::xid8, p_seq);"),
+        (MOVE, "AND (o.xid, o.seq) <= (p_xid::xid8, p_seq)\n", "AND (o.xid, o.seq) < (p_xid::xid8, p_seq)\n"),
         (MOVE, "IF v_all <> p_rows THEN", "IF false THEN"),
         tests=OUTBOX,
     ),
@@ -841,6 +853,21 @@ MUTANTS: tuple[Mutant, ...] = (
         "G-OUT-2", "the messages of a move are in no order of transactions",
         (MOVE, "            ORDER BY o.xid, o.seq\n", "            ORDER BY o.seq DESC\n"),
         tests=OUTBOX,
+    ),
+    _sql(
+        "G-OUT-3", "what comes after a held back message overtakes it",
+        (HELD, "IF v_moved_seq IS NULL OR EXISTS (", "IF v_moved_seq IS NULL OR false AND EXISTS ("),
+        tests=OUTBOX_HELD,
+    ),
+    _engine(
+        "G-OUT-3", "a failure holds nothing back",
+        ("queen/engine/outbox.py", "        except DatabaseUnavailableError:\n            raise\n", "        except Exception:\n            raise\n"),
+        tests=OUTBOX_HELD,
+    ),
+    _sql(
+        "G-OUT-1", "messages that were held back are moved twice",
+        (HELD, "AND h.moved_seq = p_moved_seq\n", "\n"),
+        tests=OUTBOX_HELD,
     ),
     _sql(
         "G-COST-1", "a push looks for each of its transaction ids in an array of them",

@@ -26,6 +26,7 @@ from tests.support.servers import create_database, drop_database, serving_databa
 #: What a mutant may change or needs in order to run.
 _PARTS = (
     "queen",
+    "pyspark_queen",
     "spark_validation",
     "bench",
     "spec",

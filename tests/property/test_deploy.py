@@ -413,6 +413,7 @@ def test_alerts_fire_when_they_should_and_prometheus_takes_its_files() -> None:
     prometheus = DEPLOY / "prometheus"
     for arguments in (
         ("test", "rules", TESTS_OF_ALERTS),
+        ("test", "rules", TESTS_OF_ALERTS.with_name("queen.alerts.yaml")),
         ("check", "config", prometheus / "prometheus.yml"),
         ("check", "rules", *prometheus.glob("*.rules.yaml")),
     ):

@@ -97,4 +97,14 @@ async def test_leases_that_a_lost_call_may_have_given_are_known() -> None:
     lease, none = columns.lease
     assert isinstance(lease, UUID)
     assert none is None
-    assert [(each.lease, each.queue) for each in offer.orphans()] == [(lease, "q")]
+    assert [(each.lease, each.queue) for each in offer.lose()] == [(lease, "q")]
+
+
+@checks("G-GRP-1", level=Level.MODEL)
+async def test_a_lost_call_may_have_acked_messages_for_the_auto_ack_pops_that_were_sent_with_it() -> None:
+    leased, auto, late = job(Pop("q")), job(Pop("q", auto_ack=True)), job(Pop("q", auto_ack=True))
+    offer = Offer([leased, auto], {"q": 2})
+    assert offer.columns(Groups()) is not None
+    assert not offer.may_have_acked(auto)
+    offer.lose()
+    assert [offer.may_have_acked(each) for each in (leased, auto, late)] == [False, True, False]

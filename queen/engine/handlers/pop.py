@@ -1,10 +1,10 @@
 """POP: the pops of many consumers in one call."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 from uuid import UUID, uuid4
 
-from queen.core.errors import DatabaseUnavailableError, OutcomeUnknownError
+from queen.core.errors import DatabaseUnavailableError, OutcomeUnknownError, TooSlowError
 from queen.engine.context import Context
 from queen.engine.fetch_result import FetchResult
 from queen.engine.handlers.give_back import give_back_orphans
@@ -65,7 +65,7 @@ async def pop(
                 Orphan(lease, pop.queue, pop.group) for lease, pop in zip(leases, served, strict=True) if lease
             )
             raise
-        return [_lost() if again and pop.auto_ack else next(outcomes) for pop in pops]
+        return [lost() if again and pop.auto_ack else next(outcomes) for pop in pops]
 
     try:
         # Long polls do not wait here, where they would miss their timeout: the engine parks them.
@@ -73,10 +73,11 @@ async def pop(
     except DatabaseUnavailableError as problem:
         if not broken or not any(pop.auto_ack for pop in pops):
             raise
-        return [_lost() if pop.auto_ack else DatabaseUnavailableError(str(problem)) for pop in pops]
+        return [lost() if pop.auto_ack else DatabaseUnavailableError(str(problem)) for pop in pops]
 
 
-def _lost() -> OutcomeUnknownError:
+def lost() -> OutcomeUnknownError:
+    """The answer to a pop with autoAck whose call broke off."""
     return OutcomeUnknownError(
         "PostgreSQL became unavailable during a pop with autoAck; messages that it took, if any, count as acknowledged"
     )
@@ -84,27 +85,44 @@ def _lost() -> OutcomeUnknownError:
 
 async def _pop(context: Context, pops: Sequence[Pop], leases: Sequence[UUID | None]) -> list[Outcome]:
     outcomes = [Outcome() for _ in pops]
-    todo = list(range(len(pops)))
-    for _ in range(_LOOKUPS_MAX):
-        columns, queues, unfinished = await _columns(context, pops, todo, leases, outcomes)
-        if not columns.pop:
-            break
-        delivered, unserved = await context.database.pop(columns)
-        await _hand_out(context, delivered, pops, leases, outcomes)
-        vanished = {row.grp_id for row in unserved if row.ready_in is None}
-        _hint(columns, unserved, outcomes)
-        for number in unfinished:
-            outcomes[number].ready_in = -inf  # other pops have taken the messages
-        for grp_id in vanished:
-            context.cache.forget_queue(queues[grp_id])
-        todo = [
-            number - 1
-            for number, grp_id in zip(columns.pop, columns.grp, strict=True)
-            if grp_id in vanished and not outcomes[number - 1].popped.claims
-        ]
-        if not todo:
-            break
+    todo: Sequence[int] = range(len(pops))
+    committed = False
+    try:
+        for _ in range(_LOOKUPS_MAX):
+            columns, queues, unfinished = await _columns(context, pops, todo, leases, outcomes)
+            if not columns.pop:
+                break
+            delivered, unserved = await context.database.pop(columns)
+            committed = True
+            await _hand_out(context, delivered, pops, leases, outcomes)
+            _hint(columns, unserved, outcomes)
+            for number in unfinished:
+                outcomes[number].ready_in = -inf  # other pops have taken the messages
+            todo = _without_group(context, columns, queues, unserved, outcomes)
+            if not todo:
+                break
+    except (DatabaseUnavailableError, TooSlowError) as problem:
+        # What follows a committed call must not make it look like one that has done nothing.
+        raise OutcomeUnknownError(str(problem)) if committed else problem from problem
     return outcomes
+
+
+def _without_group(
+    context: Context,
+    columns: PopColumns,
+    queues: Mapping[int, str],
+    unserved: Sequence[Unserved],
+    outcomes: Sequence[Outcome],
+) -> list[int]:
+    """The pops without messages whose group was deleted meanwhile, or the queue of the group; these are forgotten."""
+    vanished = {row.grp_id for row in unserved if row.ready_in is None}
+    for grp_id in vanished:
+        context.cache.forget_queue(queues[grp_id])
+    return [
+        number - 1
+        for number, grp_id in zip(columns.pop, columns.grp, strict=True)
+        if grp_id in vanished and not outcomes[number - 1].popped.claims
+    ]
 
 
 async def _columns(
@@ -217,7 +235,9 @@ async def _hand_out(
     leases: Sequence[UUID | None],
     outcomes: Sequence[Outcome],
 ) -> None:
-    names = await context.cache.names(row.part_id for row in delivered)
+    names = await context.idempotently(
+        lambda: context.cache.names(row.part_id for row in delivered), retries_during_outage=False
+    )
     runs: dict[tuple[int, int], list[Delivered]] = {}
     for row in delivered:
         runs.setdefault((row.pop, row.part_id), []).append(row)

@@ -195,12 +195,12 @@ async def _append(context: Context, batch: AppendBatch, *, retries_during_outage
     async def attempt(again: bool) -> Sequence[Appended]:
         if again or offer is None or waiting is None:
             return await context.database.push(batch, again=again)
+        names = await context.cache.names(batch.part)
         try:
             appended, given = await context.database.push_to_waiters(batch, waiting)
         except OutcomeUnknownError:
-            context.orphans.add(offer.orphans())
+            context.orphans.add(offer.lose())
             raise
-        names = await context.cache.names([each.part_id for each in given]) if given else {}
         offer.serve(given, batch, appended, names)
         return appended
 

@@ -4,10 +4,11 @@
 --            partitions      one name per payload; null, or a null element: Default
 --            transaction_ids one per payload; null, or a null element: the server makes one. In a partition an id is stored
 --                            once; another message with it is dropped when it is moved into the log.
--- Errors:    42704 unknown queue; 22004 a payload is SQL's NULL; 22023 another argument is wrong; 54000 a payload is too large
+-- Errors:    42704 unknown queue; 42501 the queue takes no pushes with SQL; 22004 a payload is SQL's NULL; 22023 another
+--            argument is wrong; 54000 a payload is too large. Each has a detail and a hint.
 -- Locks:     none that another transaction waits for.
 -- Writes:    outbox. A worker moves the rows into the log once the transaction has committed (read_outbox_v1).
--- Rights:    those of the owner, so that a producer needs USAGE on the schema only.
+-- Rights:    those of the owner, so that a producer needs to execute this, and to use the schema, and nothing else.
 CREATE OR REPLACE FUNCTION queen.push_many(
     queue text, payloads jsonb[], partitions text[] DEFAULT NULL, transaction_ids text[] DEFAULT NULL
 ) RETURNS void
@@ -17,16 +18,24 @@ AS $$
 #variable_conflict use_column
 DECLARE
     v_queue bigint;
+    v_takes bool;
+    v_texts text[] := payloads::text[];
 BEGIN
-    SELECT q.id INTO v_queue FROM queen.queues AS q WHERE q.name = push_many.queue;
+    SELECT q.id, q.sql_push INTO v_queue, v_takes FROM queen.queues AS q WHERE q.name = push_many.queue;
     IF v_queue IS NULL THEN
         RAISE EXCEPTION 'unknown queue: %', coalesce(quote_literal(push_many.queue), 'NULL') USING
-            ERRCODE = 'undefined_object', HINT = 'Create the queue first, with POST /api/v1/configure or a push over HTTP.';
+            ERRCODE = 'undefined_object', DETAIL = 'queen.push and queen.push_many make no queues.',
+            HINT = 'Create the queue first, with POST /api/v1/configure or a push over HTTP.';
     END IF;
-    PERFORM queen.check_outbox_rows(payloads, partitions, transaction_ids);
+    IF NOT v_takes THEN
+        RAISE EXCEPTION 'the queue takes no pushes with SQL: %', quote_literal(push_many.queue) USING
+            ERRCODE = 'insufficient_privilege', DETAIL = 'Its option sqlPush is false.',
+            HINT = 'Push over HTTP, or set the option with POST /api/v1/configure.';
+    END IF;
+    PERFORM queen.check_outbox_rows(v_texts, partitions, transaction_ids);
     INSERT INTO queen.outbox (queue_id, partition, transaction_id, payload)
-    SELECT v_queue, coalesce(u.partition, 'Default'), u.transaction_id, u.payload::text
-    FROM unnest(payloads, partitions, transaction_ids) WITH ORDINALITY AS u (payload, partition, transaction_id, ord)
+    SELECT v_queue, coalesce(u.partition, 'Default'), u.transaction_id, u.payload
+    FROM unnest(v_texts, partitions, transaction_ids) WITH ORDINALITY AS u (payload, partition, transaction_id, ord)
     ORDER BY u.ord;
 END $$;
 COMMENT ON FUNCTION queen.push_many IS
@@ -45,42 +54,74 @@ COMMENT ON FUNCTION queen.push IS
 
 -- Raises an error for the first row that cannot be a message. An id must not have the form of one that the server makes
 -- (020_ids.sql), as it could be that of another message.
-CREATE OR REPLACE FUNCTION queen.check_outbox_rows(p_payload jsonb[], p_partition text[], p_transaction_id text[])
+CREATE OR REPLACE FUNCTION queen.check_outbox_rows(p_payload text[], p_partition text[], p_transaction_id text[])
 RETURNS void
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_wrong text;
-    v_code text;
-    v_ord bigint;
+    v_wrong record;
 BEGIN
     IF p_payload IS NULL OR cardinality(p_payload) <> coalesce(cardinality(p_partition), cardinality(p_payload))
         OR cardinality(p_payload) <> coalesce(cardinality(p_transaction_id), cardinality(p_payload)) THEN
-        RAISE EXCEPTION 'payloads, partitions and transaction_ids must have the same length: %, %, %',
-            coalesce(cardinality(p_payload)::text, 'NULL'), cardinality(p_partition), cardinality(p_transaction_id)
-            USING ERRCODE = 'invalid_parameter_value', HINT = 'partitions and transaction_ids may also be NULL.';
+        RAISE EXCEPTION 'payloads, partitions and transaction_ids must have the same length' USING
+            ERRCODE = 'invalid_parameter_value',
+            DETAIL = format('Their lengths are %s, %s and %s.', coalesce(cardinality(p_payload)::text, 'NULL'),
+                coalesce(cardinality(p_partition)::text, 'NULL'), coalesce(cardinality(p_transaction_id)::text, 'NULL')),
+            HINT = 'partitions and transaction_ids may also be NULL.';
     END IF;
-    SELECT w.wrong, w.code, w.ord INTO v_wrong, v_code, v_ord
+    SELECT w.* INTO v_wrong
     FROM (
-        SELECT u.ord,
-            CASE
-                WHEN u.payload IS NULL THEN 'the payload is NULL; JSON''s null is ''null''::jsonb'
-                WHEN octet_length(u.payload::text) > 16777216 THEN 'the payload is longer than 16777216 bytes'
-                WHEN length(u.partition) NOT BETWEEN 1 AND 255 THEN 'the partition must have 1 to 255 characters'
-                WHEN length(u.id) NOT BETWEEN 1 AND 255 THEN 'the transaction id must have 1 to 255 characters'
-                WHEN u.id ~ '^[0-9a-f]{8}-[0-9a-f]{4}-8001-8000-[0-9a-f]{12}$'
-                    THEN 'the transaction id has the form of a message id, which only the server makes'
-            END AS wrong,
+        SELECT u.ord, u.payload, u.partition, u.id,
             CASE
                 WHEN u.payload IS NULL THEN 'null_value_not_allowed'
-                WHEN octet_length(u.payload::text) > 16777216 THEN 'program_limit_exceeded'
-                ELSE 'invalid_parameter_value'
+                WHEN octet_length(u.payload) > 16777216 THEN 'program_limit_exceeded'
+                WHEN length(u.partition) NOT BETWEEN 1 AND 255 OR length(u.id) NOT BETWEEN 1 AND 255
+                    OR u.id ~ '^[0-9a-f]{8}-[0-9a-f]{4}-8001-8000-[0-9a-f]{12}$' THEN 'invalid_parameter_value'
             END AS code
         FROM unnest(p_payload, p_partition, p_transaction_id) WITH ORDINALITY AS u (payload, partition, id, ord)
     ) AS w
-    WHERE w.wrong IS NOT NULL ORDER BY w.ord LIMIT 1;
-    IF v_wrong IS NOT NULL THEN
-        RAISE EXCEPTION 'message %: %', v_ord, v_wrong USING ERRCODE = v_code;
+    WHERE w.code IS NOT NULL ORDER BY w.ord LIMIT 1;
+    IF v_wrong.code = 'null_value_not_allowed' THEN
+        RAISE EXCEPTION 'message %: the payload is NULL', v_wrong.ord USING
+            ERRCODE = v_wrong.code, DETAIL = 'SQL''s NULL is no JSON value.', HINT = 'JSON''s null is ''null''::jsonb.';
+    ELSIF v_wrong.code = 'program_limit_exceeded' THEN
+        RAISE EXCEPTION 'message %: the payload is longer than 16777216 bytes', v_wrong.ord USING
+            ERRCODE = v_wrong.code, DETAIL = format('It has %s bytes as text.', octet_length(v_wrong.payload)),
+            HINT = 'Store it elsewhere, and push where it is.';
+    ELSIF length(v_wrong.partition) NOT BETWEEN 1 AND 255 THEN
+        RAISE EXCEPTION 'message %: the partition must have 1 to 255 characters', v_wrong.ord USING
+            ERRCODE = v_wrong.code, DETAIL = format('It has %s.', length(v_wrong.partition)),
+            HINT = 'NULL is the partition Default.';
+    ELSIF length(v_wrong.id) NOT BETWEEN 1 AND 255 THEN
+        RAISE EXCEPTION 'message %: the transaction id must have 1 to 255 characters', v_wrong.ord USING
+            ERRCODE = v_wrong.code, DETAIL = format('It has %s.', length(v_wrong.id)),
+            HINT = 'With NULL the server makes one.';
+    ELSIF v_wrong.code IS NOT NULL THEN
+        RAISE EXCEPTION 'message %: the transaction id has the form of a message id', v_wrong.ord USING
+            ERRCODE = v_wrong.code, DETAIL = format('%L is an id that only the server makes.', v_wrong.id),
+            HINT = 'Take another one, or NULL, with which the server makes one.';
     END IF;
 END $$;
 COMMENT ON FUNCTION queen.check_outbox_rows IS 'Internal: refuses rows that cannot be messages.';
+
+-- Who may push: the role queen_producer, and to whom the owner has granted it. Roles belong to the cluster, rights to the
+-- database. The role is made if the installer may; else an administrator makes it (deploy/postgresql/roles.sql), and the
+-- next set-up grants it the rights.
+DO $$
+BEGIN
+    -- They run with the rights of their owner.
+    REVOKE EXECUTE ON FUNCTION queen.push, queen.push_many FROM PUBLIC;
+    IF to_regrole('queen_producer') IS NULL
+        AND (SELECT r.rolcreaterole OR r.rolsuper FROM pg_roles AS r WHERE r.rolname = current_user) THEN
+        BEGIN
+            CREATE ROLE queen_producer NOLOGIN;
+        EXCEPTION
+            WHEN duplicate_object OR unique_violation THEN
+                NULL; -- made at this moment for another database
+        END;
+    END IF;
+    IF to_regrole('queen_producer') IS NOT NULL THEN
+        GRANT USAGE ON SCHEMA queen TO queen_producer;
+        GRANT EXECUTE ON FUNCTION queen.push, queen.push_many TO queen_producer;
+    END IF;
+END $$;

@@ -1,0 +1,231 @@
+"""The columns of the log, and how each is made of segments."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from msgspec import Raw, Struct
+from pyspark.sql.types import DataType, StructType
+
+from .errors import OptionError, SourceError
+from .options import nearest
+
+DEFAULT = (
+    "queue string, partition string, offset bigint, transactionId string, payload string, "
+    "headers map<string, string>, createdAt timestamp, producerSub string, traceId string"
+)
+"""What is read unless a schema is given."""
+
+TYPES = {
+    "queue": "string",
+    "partition": "string",
+    "offset": "bigint",
+    "transactionId": "string",
+    "payload": "string",
+    "headers": "map<string,string>",
+    "createdAt": "timestamp",
+    "producerSub": "string",
+    "traceId": "string",
+    # Those that only a schema names: the number of the partition, which distinguishes successive queues of one name;
+    # 60 bits of the SHA-256 of a transaction id that its producer chose; and the stored JSON of the whole message.
+    "partitionNumber": "bigint",
+    "transactionHash": "bigint",
+    "message": "string",
+}
+_DECODED = frozenset({"transactionId", "payload", "headers", "producerSub", "traceId"})
+_PLAIN = b'{"payload":'
+
+
+class Stored(Struct, frozen=True, gc=False):
+    """A message as segments have it."""
+
+    payload: Raw
+    transactionId: str | None = None  # noqa: N815 - the stored names
+    traceId: str | None = None  # noqa: N815
+    producerSub: str | None = None  # noqa: N815
+    keyId: str | None = None  # noqa: N815
+    headers: dict[str, str] | None = None
+
+
+_decoder = msgspec.json.Decoder(Stored)
+
+
+class Keys(Protocol):
+    """Decrypts payloads (``queen.security.keyring.Keyring``)."""
+
+    def open(self, name: str, sealed: bytes, queue: str, partition: str) -> bytes:
+        """The payload; raises an error if it cannot be decrypted."""
+
+
+def keys_of(keys: Sequence[str]) -> Keys | None:
+    """The keys, from their hexadecimal digits."""
+    if not keys:
+        return None
+    from queen.security.keyring import Keyring  # noqa: PLC0415 - only who decrypts needs the server's packages
+
+    first, *others = map(bytes.fromhex, keys)
+    return Keyring(first, others)
+
+
+class Place(Struct, frozen=True):
+    """A partition."""
+
+    number: int
+    queue: str
+    partition: str
+
+
+class Some(Struct):
+    """Segments of a task: by segment, its partition's position in ``places``, first offset, messages, and time."""
+
+    places: Sequence[Place]
+    place: npt.NDArray[np.int64]
+    first: npt.NDArray[np.int64]
+    n: npt.NDArray[np.int64]
+    created: npt.NDArray[np.int64]
+    ids: list[bytes | None]
+    ends: list[bytes]
+    data: list[bytes]
+    keys: Keys | None
+    _decoded: list[Stored] | None = None
+
+    def offsets(self) -> npt.NDArray[np.int64]:
+        """The offset of each message."""
+        ends = np.cumsum(self.n)
+        return np.arange(ends[-1]) - np.repeat(ends - self.n - self.first, self.n)
+
+    def each(self, of_segment: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """A value of each segment, for each message."""
+        return np.repeat(of_segment, self.n)
+
+    def messages(self) -> list[bytes]:
+        """The stored JSON of each message."""
+        return [message for ends, data in zip(self.ends, self.data, strict=True) for message in _messages(ends, data)]
+
+    def stored(self) -> list[Stored]:
+        """Each message."""
+        if self._decoded is None:
+            self._decoded = [
+                Stored(Raw(message[len(_PLAIN) : -1])) if message.startswith(_PLAIN) else _decoder.decode(message)
+                for message in self.messages()
+            ]
+        return self._decoded
+
+    def payloads(self) -> list[bytes]:
+        """The payload of each message, decrypted."""
+        return [
+            bytes(message.payload) if message.keyId is None else self._opened(message, number)
+            for number, message in enumerate(self.stored())
+        ]
+
+    def _opened(self, message: Stored, number: int) -> bytes:
+        place = self.places[self.each(self.place)[number]]
+        where = f"the payload of {place.queue}/{place.partition}, offset {self.offsets()[number]}, is encrypted"
+        if self.keys is None:
+            raise SourceError(f"{where}: give its key, option encryptionKeys")
+        try:
+            return self.keys.open(message.keyId or "", bytes(message.payload), place.queue, place.partition)
+        except Exception as problem:
+            raise SourceError(f"{where}, and cannot be decrypted with encryptionKeys: {problem}") from problem
+
+    def transaction_ids(self) -> list[str]:
+        """Those that producers chose, and message ids of the others."""
+        prefixes = [_prefix(place.number) for place in self.places]
+        places, offsets = self.each(self.place).tolist(), self.offsets().tolist()
+        return [
+            f"{prefixes[place]}{offset:012x}" if message.transactionId is None else message.transactionId
+            for message, place, offset in zip(self.stored(), places, offsets, strict=True)
+        ]
+
+    def names(self, of: Callable[[Place], str]) -> pa.Array:
+        """A name of each message's partition."""
+        return pa.array([of(place) for place in self.places], pa.string()).take(pa.array(self.each(self.place)))
+
+    def hashes(self) -> pa.Array:
+        """The first 60 bits of the hash of each transaction id; null if the server assigned it."""
+        whole = b"".join(
+            bytes(16 * n) if ids is None else ids for ids, n in zip(self.ids, self.n.tolist(), strict=True)
+        )
+        first = np.frombuffer(whole, ">u8")[::2].astype(np.uint64) >> np.uint64(4)
+        return pa.array(first.astype(np.int64), mask=first == 0)
+
+
+def _prefix(part: int) -> str:
+    """The ids of a partition's messages begin so; the offset follows."""
+    high = f"{part:012x}"
+    return f"{high[:8]}-{high[8:]}-8001-8000-"
+
+
+def _messages(ends: bytes, data: bytes) -> list[bytes]:
+    """The JSON objects of a segment: its data is their array, and ``ends`` has the end of each."""
+    stops = np.frombuffer(ends, ">u4").tolist()
+    return [data[begin + 1 : end] for begin, end in zip([0, *stops[:-1]], stops, strict=True)]
+
+
+_MAKERS: dict[str, Callable[[Some], object]] = {
+    "queue": lambda some: some.names(lambda place: place.queue),
+    "partition": lambda some: some.names(lambda place: place.partition),
+    "offset": Some.offsets,
+    "transactionId": Some.transaction_ids,
+    "payload": Some.payloads,
+    "headers": lambda some: [m.headers and list(m.headers.items()) for m in some.stored()],
+    "createdAt": lambda some: some.each(some.created),
+    "producerSub": lambda some: [m.producerSub for m in some.stored()],
+    "traceId": lambda some: [m.traceId for m in some.stored()],
+    "partitionNumber": lambda some: np.array([place.number for place in some.places])[some.each(some.place)],
+    "transactionHash": Some.hashes,
+    "message": Some.messages,
+}
+
+
+class Wanted(Struct, frozen=True):
+    """The columns that a query names."""
+
+    names: tuple[str, ...]
+    schema: Any
+    """Of Arrow."""
+
+    @property
+    def ids(self) -> bool:
+        """Whether hashes are needed."""
+        return "transactionHash" in self.names
+
+    @property
+    def data(self) -> bool:
+        """Whether the messages are needed."""
+        return "message" in self.names or not _DECODED.isdisjoint(self.names)
+
+    def batch(self, some: Some) -> pa.RecordBatch:
+        """One row per message."""
+        columns = []
+        for name, field in zip(self.names, self.schema, strict=True):
+            made = _MAKERS[name](some)
+            if not isinstance(made, pa.Array):
+                made = pa.array(made) if isinstance(made, np.ndarray) else pa.array(made, field.type)
+            columns.append(made if made.type == field.type else made.cast(field.type))
+        return pa.record_batch(columns, schema=self.schema)
+
+
+def wanted(schema: StructType) -> Wanted:
+    """The columns of a schema.
+
+    Raises:
+        OptionError: the log has no such column, or of another type.
+    """
+    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - imports pandas
+
+    for field in schema.fields:
+        known = TYPES.get(field.name)
+        if known is None:
+            raise OptionError(f"the log has no column {field.name}{nearest(field.name, TYPES)}")
+        check_type(field.name, field.dataType, known)
+    return Wanted(tuple(field.name for field in schema.fields), to_arrow_schema(schema, timezone="UTC"))
+
+
+def check_type(name: str, given: DataType, known: str) -> None:
+    """Raises OptionError if a column has another type than it must have."""
+    if given.simpleString() != known:
+        raise OptionError(f"the column {name} is of type {known}, not {given.simpleString()}")

@@ -1,0 +1,79 @@
+"""Tries to move messages of the outbox that are held back, one partition at a time.
+
+A try that fails postpones the next one of its partition, which has fewer messages and more time.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from queen.core.errors import DatabaseUnavailableError
+from queen.core.limits import REPLAY_CALL_S
+from queen.engine.context import Context
+from queen.engine.outbox_append import BYTES_MAX, MESSAGES_MAX, append, reason_of
+from queen.engine.ports import OutboxDatabase
+
+log = logging.getLogger("queen.outbox")
+
+#: How often due partitions are looked for, and how many tries may fail each time.
+_LOOK_S, _FAILURES_MAX = 1.0, 20
+#: The longest time limit of a try.
+_LIMIT_S = 3600.0
+
+
+class HeldOutbox:
+    """Moves messages that are held back, once they can be; ``sleep`` waits for a number of seconds."""
+
+    def __init__(
+        self, context: Context, database: OutboxDatabase, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    ) -> None:
+        self._context, self._database, self._sleep = context, database, sleep
+        self._news = asyncio.Event()
+
+    def look(self) -> None:
+        """More is held back: it is tried at once."""
+        self._news.set()
+
+    async def keep_retrying(self) -> None:
+        """Tries what is due, until cancelled.
+
+        Raises:
+            QueenError: PostgreSQL is unavailable, or too slow to tell.
+        """
+        while True:
+            self._news.clear()
+            failures = 0
+            while failures < _FAILURES_MAX:
+                tried = await self.retry()
+                if tried is None:
+                    break
+                failures += not tried
+            await self._rest()
+
+    async def _rest(self) -> None:
+        waits = [asyncio.ensure_future(self._news.wait()), asyncio.ensure_future(self._sleep(_LOOK_S))]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
+
+    async def retry(self) -> bool | None:
+        """Tries the partition that is due longest; says whether it got on. ``None``: none is due."""
+        read = await self._database.read_held(MESSAGES_MAX, BYTES_MAX)
+        if read is None:
+            return None
+        limit_s = min(REPLAY_CALL_S * 2**read.tries, _LIMIT_S) if read.tries else None
+        try:
+            if read.messages and not await append(
+                self._context, read.messages, lambda batch: self._database.move_held(read, batch, limit_s)
+            ):
+                return False
+        except DatabaseUnavailableError:
+            raise
+        except Exception as problem:
+            await self._database.postpone_held(read, reason_of(problem))
+            return False
+        if read.done and await self._database.let_go(read):
+            log.info("Messages of the outbox are no longer held back", extra={"partition": read.partition})
+        return True
